@@ -1,0 +1,1 @@
+"""Tidelog for its users: the client, its types and errors, and the CLI."""

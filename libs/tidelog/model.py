@@ -1,0 +1,104 @@
+"""The nouns that client, broker and controller share. Plain values, no I/O.
+
+Batches are named tuples and not dataclasses: a broker makes one for each batch it
+moves, and a named tuple costs a fifth of a frozen dataclass.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import NamedTuple
+
+NO_LEADER = -1
+NO_EPOCH = -1
+NO_PRODUCER_ID = -1
+NO_OFFSET = -1
+
+
+class Codec(enum.IntEnum):
+    """How a batch is compressed. The values are those on the wire and on disk."""
+
+    NONE = 0
+    GZIP = 1
+    LZ4 = 2
+    ZSTD = 3
+
+
+class Acks(enum.IntEnum):
+    """When a produced batch is answered. The values are those of the wire."""
+
+    NONE = 1
+    LEADER = 2
+    ALL = 3
+
+
+class OffsetPosition(enum.IntEnum):
+    """Which offset ListOffsets is asked for. The values are those of the wire."""
+
+    EARLIEST = 1
+    LATEST = 2
+    TIMESTAMP = 3
+
+
+class TopicPartition(NamedTuple):
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition}"
+
+
+class BatchHeader(NamedTuple):
+    """What brokers know of a batch without opening it; `record_batch.proto` documents
+    each field."""
+
+    base_offset: int
+    leader_epoch: int
+    append_time_ms: int
+    broker_crc32c: int
+    crc32c: int
+    codec: int
+    record_count: int
+    base_timestamp_ms: int
+    max_timestamp_ms: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after the last record of the batch."""
+        return self.base_offset + self.record_count
+
+
+class Batch(NamedTuple):
+    """A batch as it travels: `records` is a serialized, perhaps compressed RecordBatch."""
+
+    header: BatchHeader
+    records: bytes
+
+
+class EpochEnd(NamedTuple):
+    """A leader epoch and the first offset after it. NO_EPOCH: there is no such epoch."""
+
+    leader_epoch: int
+    end_offset: int
+
+
+class LeaderHint(NamedTuple):
+    broker_id: int
+    leader_epoch: int
+    address: str
+
+
+class Record(NamedTuple):
+    """One record as a consumer gets it."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...]
+    leader_epoch: int

@@ -1,0 +1,46 @@
+"""The only place where gRPC channels and servers get their options."""
+
+from __future__ import annotations
+
+import grpc.aio
+
+MAX_MESSAGE_BYTES = 64 << 20
+
+_COMMON_OPTIONS: tuple[tuple[str, int], ...] = (
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    # A connection that silently died is noticed within 10 + 5 s.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.http2.max_pings_without_data", 0),
+)
+
+CHANNEL_OPTIONS = (
+    *_COMMON_OPTIONS,
+    # A broker that restarts is back within a second; gRPC's own back-off grows to two
+    # minutes.
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 500),
+    # Each channel has its own connection: otherwise two channels to one address share
+    # their fate, and a long-polled fetch delays a command.
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.enable_retries", 0),
+)
+
+SERVER_OPTIONS = (
+    *_COMMON_OPTIONS,
+    # Fails at start when the port is in use, instead of sharing it with another process.
+    ("grpc.so_reuseport", 0),
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+    ("grpc.http2.max_ping_strikes", 0),
+)
+
+
+def open_channel(address: str) -> grpc.aio.Channel:
+    """A channel to host:port; connects when first used."""
+    return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+
+
+def new_server() -> grpc.aio.Server:
+    return grpc.aio.server(options=SERVER_OPTIONS)

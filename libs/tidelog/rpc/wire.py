@@ -1,0 +1,77 @@
+"""Shared values to and from their wire form."""
+
+from __future__ import annotations
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import Batch, BatchHeader, LeaderHint
+from tidelog.v1 import errors_pb2, record_batch_pb2
+
+
+def batch_to_wire(batch: Batch) -> record_batch_pb2.Batch:
+    header = batch.header
+    return record_batch_pb2.Batch(
+        header=record_batch_pb2.BatchHeader(
+            base_offset=header.base_offset,
+            leader_epoch=header.leader_epoch,
+            append_time_ms=header.append_time_ms,
+            broker_crc32c=header.broker_crc32c,
+            crc32c=header.crc32c,
+            codec=header.codec,  # type: ignore[arg-type]  # the enums have equal values
+            record_count=header.record_count,
+            base_timestamp_ms=header.base_timestamp_ms,
+            max_timestamp_ms=header.max_timestamp_ms,
+            producer_id=header.producer_id,
+            producer_epoch=header.producer_epoch,
+            base_sequence=header.base_sequence,
+        ),
+        records=batch.records,
+    )
+
+
+def batch_from_wire(wire: record_batch_pb2.Batch) -> Batch:
+    """Copies the records once, out of the message. Checks nothing."""
+    header = wire.header
+    return Batch(
+        BatchHeader(
+            header.base_offset,
+            header.leader_epoch,
+            header.append_time_ms,
+            header.broker_crc32c,
+            header.crc32c,
+            header.codec,
+            header.record_count,
+            header.base_timestamp_ms,
+            header.max_timestamp_ms,
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+        ),
+        wire.records,
+    )
+
+
+def error_to_wire(error: TidelogError) -> errors_pb2.Error:
+    leader = None
+    if error.leader is not None:
+        leader = errors_pb2.LeaderHint(
+            broker_id=error.leader.broker_id,
+            leader_epoch=error.leader.leader_epoch,
+            address=error.leader.address,
+        )
+    return errors_pb2.Error(
+        code=error.code.value,  # type: ignore[arg-type]  # the enums have equal values
+        message=error.message,
+        leader=leader,
+    )
+
+
+def error_from_wire(wire: errors_pb2.Error) -> TidelogError:
+    """A code that this version does not know becomes INTERNAL."""
+    try:
+        code = ErrorCode(wire.code)
+    except ValueError:
+        code = ErrorCode.INTERNAL
+    leader = None
+    if wire.HasField("leader"):
+        leader = LeaderHint(wire.leader.broker_id, wire.leader.leader_epoch, wire.leader.address)
+    return TidelogError(code, wire.message, leader)

@@ -1,0 +1,1 @@
+"""What Tidelog's services share, and its clients never need."""

@@ -1,0 +1,1 @@
+"""The metadata store: its protocol, its keys and values, and two implementations."""

@@ -1,0 +1,274 @@
+"""Keys and values of the metadata store (design section 2). Values are JSON, so that
+`etcdctl get --prefix /tidelog/` shows them to a person."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, NamedTuple
+
+from tidelog.model import NO_EPOCH, NO_LEADER, TopicPartition
+
+FORMAT_VERSION = 1
+RUNNING = "running"
+STOPPING = "stopping"
+
+
+class Member(NamedTuple):
+    """A replica in the life of its broker in which it was admitted.
+
+    `broker_epoch` is the creation revision of that broker's registration (KIP-903)."""
+
+    broker_id: int
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderAndIsr:
+    """One partition: value of `…/<topic>/<p>/leaderAndISR`. Its modification revision
+    is the version that every compare-and-swap names.
+
+    Invariants: the leader is in the ISR, or is NO_LEADER, and only then may the ISR be
+    empty; no broker is in both ISR and eligible set; both are subsets of `replicas`;
+    the eligible set is empty while the ISR has at least `min_isr` members."""
+
+    topic_id: str
+    replicas: tuple[int, ...]  # the first is the preferred leader
+    controller_epoch: int
+    leader: int
+    leader_epoch: int  # grows with every election and never otherwise
+    isr: tuple[Member, ...]
+    eligible: tuple[Member, ...]
+    min_isr: int
+    unclean_leader_epoch: int = NO_EPOCH
+
+    @property
+    def isr_ids(self) -> frozenset[int]:
+        return frozenset(member.broker_id for member in self.isr)
+
+    @property
+    def leader_broker_epoch(self) -> int:
+        """The life of the broker that may lead in this epoch; 0: there is no leader."""
+        return next((m.broker_epoch for m in self.isr if m.broker_id == self.leader), 0)
+
+    def with_isr(self, isr: Iterable[Member]) -> LeaderAndIsr:
+        """The same with another ISR, and the eligible set that follows from it: whoever
+        leaves an ISR that falls below min ISR keeps every committed record, because
+        from then on nothing is committed (KIP-966; interleaving 3 of known-gaps)."""
+        members = tuple(sorted(isr))
+        if len(members) >= self.min_isr:
+            return replace(self, isr=members, eligible=())
+        present = {member.broker_id for member in members}
+        former = {m.broker_id: m for m in (*self.eligible, *self.isr)}
+        eligible = tuple(sorted(m for m in former.values() if m.broker_id not in present))
+        return replace(self, isr=members, eligible=eligible)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicEntry:
+    """Value of `brokers/topics/<topic>`."""
+
+    topic_id: str
+    partitions: int
+    replication_factor: int
+    config: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRegistration:
+    """Value of `brokers/ids/<id>`, under the broker's lease. Only ever created; its
+    creation revision is the broker epoch.
+
+    `whole_since`: the oldest broker epoch since which this replica set has lost nothing;
+    0: only since this registration. `synced_whole_since`: the same for data that was
+    fsynced before it counted."""
+
+    address: str
+    rack: str
+    node_uuid: str
+    state: str
+    whole_since: int
+    synced_whole_since: int
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerEntry:
+    """Value of `controller`, under the controller's lease."""
+
+    controller_id: int
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterEntry:
+    """Value of `cluster`, written once by whoever comes first."""
+
+    cluster_id: str
+    format_version: int = FORMAT_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDeletion:
+    """Value of `admin/topics_delete/<topic>`: an intent that stands until it is done."""
+
+    topic_id: str
+
+
+class Keys:
+    """The keys of one cluster."""
+
+    def __init__(self, cluster: str) -> None:
+        self.root = f"/tidelog/{cluster}/"
+        self.controller = self.root + "controller"
+        self.controller_epoch = self.root + "controller_epoch"
+        self.cluster = self.root + "cluster"
+        self.brokers = self.root + "brokers/ids/"
+        self.topics = self.root + "brokers/topics/"
+        self.topic_deletions = self.root + "admin/topics_delete/"
+
+    def broker(self, broker_id: int) -> str:
+        return f"{self.brokers}{broker_id}"
+
+    def topic(self, topic: str) -> str:
+        return self.topics + topic
+
+    def leader_and_isr(self, partition: TopicPartition) -> str:
+        return f"{self.topics}{partition.topic}/{partition.partition}/leaderAndISR"
+
+    def topic_deletion(self, topic: str) -> str:
+        return self.topic_deletions + topic
+
+    def parse(self, key: str) -> ParsedKey | None:
+        """What a key is about; None for keys that this version does not know."""
+        if key == self.controller:
+            return ControllerKey()
+        if key == self.controller_epoch:
+            return ControllerEpochKey()
+        if key == self.cluster:
+            return ClusterKey()
+        if key.startswith(self.brokers):
+            return BrokerKey(int(key.removeprefix(self.brokers)))
+        if key.startswith(self.topics):
+            parts = key.removeprefix(self.topics).split("/")
+            if len(parts) == 1:
+                return TopicKey(parts[0])
+            if len(parts) == 3 and parts[2] == "leaderAndISR":
+                return PartitionKey(TopicPartition(parts[0], int(parts[1])))
+        if key.startswith(self.topic_deletions):
+            return TopicDeletionKey(key.removeprefix(self.topic_deletions))
+        return None
+
+
+class ControllerKey(NamedTuple):
+    pass
+
+
+class ControllerEpochKey(NamedTuple):
+    pass
+
+
+class ClusterKey(NamedTuple):
+    pass
+
+
+class BrokerKey(NamedTuple):
+    broker_id: int
+
+
+class TopicKey(NamedTuple):
+    topic: str
+
+
+class PartitionKey(NamedTuple):
+    partition: TopicPartition
+
+
+class TopicDeletionKey(NamedTuple):
+    topic: str
+
+
+ParsedKey = (
+    ControllerKey
+    | ControllerEpochKey
+    | ClusterKey
+    | BrokerKey
+    | TopicKey
+    | PartitionKey
+    | TopicDeletionKey
+)
+
+
+def _dump(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def encode_leader_and_isr(state: LeaderAndIsr) -> bytes:
+    return _dump(
+        {
+            "topic_id": state.topic_id,
+            "replicas": state.replicas,
+            "controller_epoch": state.controller_epoch,
+            "leader": state.leader,
+            "leader_epoch": state.leader_epoch,
+            "isr": {str(m.broker_id): m.broker_epoch for m in state.isr},
+            "eligible": {str(m.broker_id): m.broker_epoch for m in state.eligible},
+            "min_isr": state.min_isr,
+            "unclean_leader_epoch": state.unclean_leader_epoch,
+        }
+    )
+
+
+def decode_leader_and_isr(value: bytes) -> LeaderAndIsr:
+    raw = json.loads(value)
+    return LeaderAndIsr(
+        topic_id=raw["topic_id"],
+        replicas=tuple(raw["replicas"]),
+        controller_epoch=raw["controller_epoch"],
+        leader=raw["leader"],
+        leader_epoch=raw["leader_epoch"],
+        isr=tuple(sorted(Member(int(b), e) for b, e in raw["isr"].items())),
+        eligible=tuple(sorted(Member(int(b), e) for b, e in raw["eligible"].items())),
+        min_isr=raw["min_isr"],
+        unclean_leader_epoch=raw["unclean_leader_epoch"],
+    )
+
+
+def encode(
+    value: TopicEntry | BrokerRegistration | ControllerEntry | ClusterEntry | TopicDeletion,
+) -> bytes:
+    return _dump(asdict(value))
+
+
+def decode_topic(value: bytes) -> TopicEntry:
+    return TopicEntry(**json.loads(value))
+
+
+def decode_broker(value: bytes) -> BrokerRegistration:
+    return BrokerRegistration(**json.loads(value))
+
+
+def decode_controller(value: bytes) -> ControllerEntry:
+    return ControllerEntry(**json.loads(value))
+
+
+def decode_cluster(value: bytes) -> ClusterEntry:
+    return ClusterEntry(**json.loads(value))
+
+
+def decode_topic_deletion(value: bytes) -> TopicDeletion:
+    return TopicDeletion(**json.loads(value))
+
+
+def unassigned(topic: TopicEntry, replicas: tuple[int, ...], min_isr: int) -> LeaderAndIsr:
+    """A partition that has its replicas and no leader yet."""
+    return LeaderAndIsr(
+        topic_id=topic.topic_id,
+        replicas=replicas,
+        controller_epoch=0,
+        leader=NO_LEADER,
+        leader_epoch=NO_EPOCH,
+        isr=(),
+        eligible=(),
+        min_isr=min_isr,
+    )

@@ -1,0 +1,139 @@
+"""What Tidelog asks of its metadata store (design section 2).
+
+Every key has a creation revision and a modification revision, which are revisions of
+the whole store. A write names the revisions it rests on and happens altogether or not
+at all. One contract suite (`tests/contract/test_metadata_store.py`) holds for every
+implementation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+# etcd's default limits are 128 comparisons and 128 operations; the rest is room for
+# the guards that every transaction carries.
+MAX_TRANSACTION_CHANGES = 120
+
+
+class KeyValue(NamedTuple):
+    key: str
+    value: bytes
+    create_revision: int
+    mod_revision: int
+
+
+class CreateRevision(NamedTuple):
+    """Guard: the key was created at this revision; 0: the key is absent."""
+
+    key: str
+    revision: int
+
+
+class ModRevision(NamedTuple):
+    """Guard: the key was last written at this revision; 0: the key is absent."""
+
+    key: str
+    revision: int
+
+
+Guard = CreateRevision | ModRevision
+
+
+class Put(NamedTuple):
+    key: str
+    value: bytes
+    lease_id: int = 0
+
+
+class Delete(NamedTuple):
+    key: str
+
+
+Change = Put | Delete
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """All changes if every guard holds, else none. A key may be changed once."""
+
+    guards: Sequence[Guard]
+    changes: Sequence[Change]
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionResult:
+    """`revision` is the store's after the transaction; with `succeeded`, every put has
+    it as its modification revision. Otherwise `current` holds every guarded key as it
+    was at that moment (None: absent)."""
+
+    succeeded: bool
+    revision: int
+    current: Mapping[str, KeyValue | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything under a prefix at one revision."""
+
+    prefix: str
+    revision: int
+    items: Mapping[str, KeyValue]
+
+
+class Changed(NamedTuple):
+    """A key was written, or (value None) deleted at `revision`."""
+
+    key: str
+    value: KeyValue | None
+    revision: int
+
+
+class StoreError(Exception):
+    """The store did not do what was asked."""
+
+
+class StoreUnavailableError(StoreError):
+    """No answer. Of a transaction nobody knows whether it was applied, or will be."""
+
+
+class StoreRolledBackError(StoreError):
+    """The store's revision has fallen: it was wiped or restored from a backup."""
+
+
+class Lease(Protocol):
+    """A lease that is kept alive in the background until it is revoked or lost."""
+
+    @property
+    def id(self) -> int: ...
+
+    async def wait_lost(self) -> None:
+        """Returns once the store has said that the lease is gone. An unreachable store
+        is not a lost lease: nobody knows, and keep-alives go on."""
+
+    async def revoke(self) -> None:
+        """Ends the lease and deletes its keys; does nothing if it is gone already."""
+
+
+class MetadataStore(Protocol):
+    """Every method raises `StoreUnavailableError` when no endpoint answers in time."""
+
+    async def get(self, key: str) -> KeyValue | None:
+        """Linearizable."""
+
+    async def snapshot(self, prefix: str) -> Snapshot:
+        """Reads all under a prefix, page by page at one revision."""
+
+    async def transact(self, transaction: Transaction) -> TransactionResult: ...
+
+    def watch(self, snapshot: Snapshot) -> AsyncIterator[Sequence[Changed]]:
+        """All that changes under the snapshot's prefix after it, in order, nothing
+        twice, and changes of one revision together. Survives lost streams, restarts and
+        compactions of the store; after a compaction it re-reads and yields the
+        differences, in which a key that was deleted and created again shows only by its
+        creation revision. Never ends by itself; raises `StoreRolledBackError`."""
+
+    async def grant_lease(self, ttl_seconds: int) -> Lease: ...
+
+    async def close(self) -> None: ...

@@ -1,0 +1,91 @@
+"""What a controller tells a broker, as plain values, and the boundary it goes through.
+
+`replica_control.proto` documents the fields; `replica_control_codec` is the wire form.
+Real channels, and the simulator's, implement `ReplicaControl`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from tidelog.errors import TidelogError
+from tidelog.model import TopicPartition
+from tidelog_runtime.metadata.schema import LeaderAndIsr
+
+
+class PartitionCommand(NamedTuple):
+    """The state a replica is to take. `revision` is the modification revision of the
+    partition's key: brokers order all they learn of a replica by it."""
+
+    partition: TopicPartition
+    state: LeaderAndIsr
+    revision: int
+    config: Mapping[str, str]
+
+
+class LeaderAddress(NamedTuple):
+    address: str
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderAndIsrCommand:
+    controller_id: int
+    controller_epoch: int
+    broker_epoch: int
+    full_state: bool
+    partitions: Sequence[PartitionCommand]
+    leaders: Mapping[int, LeaderAddress]
+    store_revision: int
+
+
+class StopPartition(NamedTuple):
+    partition: TopicPartition
+    topic_id: str
+    leader_epoch: int
+    revision: int
+    delete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StopReplicaCommand:
+    controller_id: int
+    controller_epoch: int
+    broker_epoch: int
+    partitions: Sequence[StopPartition]
+
+
+class PartitionResult(NamedTuple):
+    """`revision`: what the broker has now taken for this replica; error None: done."""
+
+    topic_id: str
+    partition: int
+    revision: int
+    error: TidelogError | None
+
+
+@dataclass(frozen=True, slots=True)
+class CommandResult:
+    """`error` refuses the command as a whole (a stale controller or broker epoch)."""
+
+    error: TidelogError | None = None
+    partitions: Sequence[PartitionResult] = field(default_factory=tuple)
+
+
+class BrokerUnreachableError(Exception):
+    """No answer from the broker; the command may or may not have been carried out."""
+
+
+class ReplicaControl(Protocol):
+    """One broker, as its controller reaches it. Raises `BrokerUnreachableError`."""
+
+    async def leader_and_isr(self, command: LeaderAndIsrCommand) -> CommandResult: ...
+
+    async def stop_replica(self, command: StopReplicaCommand) -> CommandResult: ...
+
+    async def watch(self, controller_id: int, controller_epoch: int, broker_epoch: int) -> None:
+        """Returns when the connection to the broker has ended, however it ended."""
+
+    async def close(self) -> None: ...

@@ -1,0 +1,174 @@
+"""Commands of `replica_control` to and from their wire form, for both ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tidelog.model import TopicPartition
+from tidelog.rpc.wire import error_from_wire, error_to_wire
+from tidelog.v1 import replica_control_pb2 as pb
+from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
+from tidelog_runtime.replica_control import (
+    CommandResult,
+    LeaderAddress,
+    LeaderAndIsrCommand,
+    PartitionCommand,
+    PartitionResult,
+    StopPartition,
+    StopReplicaCommand,
+)
+
+
+def _members_to_wire(members: Iterable[Member]) -> list[pb.ReplicaMember]:
+    return [pb.ReplicaMember(broker_id=m.broker_id, broker_epoch=m.broker_epoch) for m in members]
+
+
+def _members_from_wire(wire: Iterable[pb.ReplicaMember]) -> tuple[Member, ...]:
+    return tuple(sorted(Member(m.broker_id, m.broker_epoch) for m in wire))
+
+
+def _partition_to_wire(command: PartitionCommand) -> pb.PartitionState:
+    state = command.state
+    return pb.PartitionState(
+        topic=command.partition.topic,
+        topic_id=state.topic_id,
+        partition=command.partition.partition,
+        replicas=state.replicas,
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        controller_epoch=state.controller_epoch,
+        isr=_members_to_wire(state.isr),
+        eligible=_members_to_wire(state.eligible),
+        min_isr=state.min_isr,
+        unclean_leader_epoch=state.unclean_leader_epoch,
+        revision=command.revision,
+        config=dict(command.config),
+    )
+
+
+def _partition_from_wire(wire: pb.PartitionState) -> PartitionCommand:
+    return PartitionCommand(
+        TopicPartition(wire.topic, wire.partition),
+        LeaderAndIsr(
+            topic_id=wire.topic_id,
+            replicas=tuple(wire.replicas),
+            controller_epoch=wire.controller_epoch,
+            leader=wire.leader,
+            leader_epoch=wire.leader_epoch,
+            isr=_members_from_wire(wire.isr),
+            eligible=_members_from_wire(wire.eligible),
+            min_isr=wire.min_isr,
+            unclean_leader_epoch=wire.unclean_leader_epoch,
+        ),
+        wire.revision,
+        dict(wire.config),
+    )
+
+
+def leader_and_isr_to_wire(command: LeaderAndIsrCommand) -> pb.LeaderAndIsrRequest:
+    return pb.LeaderAndIsrRequest(
+        controller_id=command.controller_id,
+        controller_epoch=command.controller_epoch,
+        broker_epoch=command.broker_epoch,
+        full_state=command.full_state,
+        partitions=[_partition_to_wire(p) for p in command.partitions],
+        leaders=[
+            pb.LeaderAddress(broker_id=b, address=a.address, broker_epoch=a.broker_epoch)
+            for b, a in command.leaders.items()
+        ],
+        store_revision=command.store_revision,
+    )
+
+
+def leader_and_isr_from_wire(wire: pb.LeaderAndIsrRequest) -> LeaderAndIsrCommand:
+    return LeaderAndIsrCommand(
+        controller_id=wire.controller_id,
+        controller_epoch=wire.controller_epoch,
+        broker_epoch=wire.broker_epoch,
+        full_state=wire.full_state,
+        partitions=[_partition_from_wire(p) for p in wire.partitions],
+        leaders={a.broker_id: LeaderAddress(a.address, a.broker_epoch) for a in wire.leaders},
+        store_revision=wire.store_revision,
+    )
+
+
+def stop_replica_to_wire(command: StopReplicaCommand) -> pb.StopReplicaRequest:
+    return pb.StopReplicaRequest(
+        controller_id=command.controller_id,
+        controller_epoch=command.controller_epoch,
+        broker_epoch=command.broker_epoch,
+        partitions=[
+            pb.StopReplicaPartition(
+                topic=p.partition.topic,
+                topic_id=p.topic_id,
+                partition=p.partition.partition,
+                leader_epoch=p.leader_epoch,
+                revision=p.revision,
+                delete=p.delete,
+            )
+            for p in command.partitions
+        ],
+    )
+
+
+def stop_replica_from_wire(wire: pb.StopReplicaRequest) -> StopReplicaCommand:
+    return StopReplicaCommand(
+        controller_id=wire.controller_id,
+        controller_epoch=wire.controller_epoch,
+        broker_epoch=wire.broker_epoch,
+        partitions=[
+            StopPartition(
+                TopicPartition(p.topic, p.partition),
+                p.topic_id,
+                p.leader_epoch,
+                p.revision,
+                p.delete,
+            )
+            for p in wire.partitions
+        ],
+    )
+
+
+def _results_to_wire(results: Iterable[PartitionResult]) -> list[pb.PartitionStateResult]:
+    return [
+        pb.PartitionStateResult(
+            topic_id=r.topic_id,
+            partition=r.partition,
+            revision=r.revision,
+            error=error_to_wire(r.error) if r.error else None,
+        )
+        for r in results
+    ]
+
+
+def _results_from_wire(wire: Iterable[pb.PartitionStateResult]) -> Sequence[PartitionResult]:
+    return [
+        PartitionResult(
+            r.topic_id,
+            r.partition,
+            r.revision,
+            error_from_wire(r.error) if r.HasField("error") else None,
+        )
+        for r in wire
+    ]
+
+
+def leader_and_isr_result_to_wire(result: CommandResult) -> pb.LeaderAndIsrResponse:
+    return pb.LeaderAndIsrResponse(
+        error=error_to_wire(result.error) if result.error else None,
+        partitions=_results_to_wire(result.partitions),
+    )
+
+
+def stop_replica_result_to_wire(result: CommandResult) -> pb.StopReplicaResponse:
+    return pb.StopReplicaResponse(
+        error=error_to_wire(result.error) if result.error else None,
+        partitions=_results_to_wire(result.partitions),
+    )
+
+
+def result_from_wire(wire: pb.LeaderAndIsrResponse | pb.StopReplicaResponse) -> CommandResult:
+    return CommandResult(
+        error=error_from_wire(wire.error) if wire.HasField("error") else None,
+        partitions=_results_from_wire(wire.partitions),
+    )

@@ -1,0 +1,89 @@
+"""Configuration of a topic: what can be set, in which range, and what holds otherwise."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from tidelog.errors import ErrorCode, TidelogError
+
+MAX_TOPIC_NAME_LENGTH = 249
+UNLIMITED = -1
+
+_LimitOrUnlimited = Annotated[int, Field(ge=UNLIMITED)]
+
+
+class TopicConfig(BaseModel):
+    """Every key of a topic's configuration. Immutable; a change makes a new one."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    min_insync_replicas: int | None = Field(
+        default=None,
+        ge=1,
+        le=32,
+        description="Replicas that must be in sync for acks=all; default min(2, factor).",
+    )
+    max_batch_bytes: int = Field(
+        default=1 << 20,
+        ge=1024,
+        le=16 << 20,
+        description="Largest batch, in bytes as it travels (compressed).",
+    )
+    segment_bytes: int = Field(
+        default=256 << 20,
+        ge=64 << 10,
+        le=1 << 30,
+        description="A segment that would grow beyond this is rolled.",
+    )
+    segment_ms: int = Field(
+        default=7 * 24 * 3_600_000,
+        ge=1000,
+        description="A segment whose first batch is older than this is rolled.",
+    )
+    retention_ms: _LimitOrUnlimited = Field(
+        default=7 * 24 * 3_600_000,
+        description="Segments whose youngest record is older are deleted; -1: never.",
+    )
+    retention_bytes: _LimitOrUnlimited = Field(
+        default=UNLIMITED,
+        description="Oldest segments beyond this size of a partition are deleted; -1: never.",
+    )
+
+    def min_isr(self, replication_factor: int) -> int:
+        """The min ISR in force for a topic of this replication factor (design section 3)."""
+        if self.min_insync_replicas is None:
+            return min(2, replication_factor)
+        return self.min_insync_replicas
+
+    @classmethod
+    def parse(cls, config: Mapping[str, str]) -> TopicConfig:
+        """From the strings that a user gave.
+
+        Raises `TidelogError` (INVALID_CONFIG), which names the key, what is wrong with
+        it and what would be right."""
+        raw: dict[str, Any] = dict(config)
+        for key in raw:
+            if key not in cls.model_fields:
+                close = difflib.get_close_matches(key, cls.model_fields, n=1)
+                hint = (
+                    f"did you mean {close[0]}?"
+                    if close
+                    else "known keys: " + ", ".join(sorted(cls.model_fields))
+                )
+                raise TidelogError(
+                    ErrorCode.INVALID_CONFIG, f"topic configuration {key!r} does not exist; {hint}"
+                )
+        try:
+            return cls.model_validate(raw)
+        except ValidationError as error:
+            first = error.errors()[0]
+            key = str(first["loc"][0])
+            raise TidelogError(
+                ErrorCode.INVALID_CONFIG,
+                f"topic configuration {key}={config[key]!r} is not valid: {first['msg']}; "
+                f"{cls.model_fields[key].description}",
+            ) from None
