@@ -1,0 +1,1 @@
+"""The broker: stores partitions, serves clients, follows other leaders."""

@@ -1,0 +1,184 @@
+"""Writes the ISR changes that leaders propose: many partitions in one guarded
+transaction, one transaction at a time.
+
+A change without an answer stays pending in its partition and is written again until the
+key is known to have moved (interleaving 4 of known-gaps).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, Protocol
+
+import structlog
+
+from tidelog.model import TopicPartition
+from tidelog_broker.metadata_cache import MetadataCache
+from tidelog_broker.partition.partition import Partition
+from tidelog_runtime.clock import Clock
+from tidelog_runtime.metadata.schema import (
+    Keys,
+    LeaderAndIsr,
+    decode_leader_and_isr,
+    encode_leader_and_isr,
+)
+from tidelog_runtime.metadata.store import (
+    CreateRevision,
+    Guard,
+    KeyValue,
+    MetadataStore,
+    ModRevision,
+    Put,
+    StoreUnavailableError,
+    Transaction,
+)
+
+# Leaves room, among etcd's 128 comparisons, for two guards on each of 16 joining brokers.
+MAX_CHANGES = 96
+MAX_JOINING_BROKERS = 16
+RETRY_DELAY_S = 0.2
+
+_log = structlog.get_logger()
+
+
+class _Proposal(NamedTuple):
+    partition: Partition
+    state: LeaderAndIsr
+    revision: int
+    guards: tuple[Guard, ...]
+
+
+class PartitionSource(Protocol):
+    def led(self) -> Iterable[Partition]:
+        """Every partition that this broker leads."""
+
+
+class IsrUpdates:
+    """`judge_soon` and `judge_all` take note; `run` does the writing."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        keys: Keys,
+        cache: MetadataCache,
+        clock: Clock,
+        lag_time_max_ms: int,
+    ) -> None:
+        self._store = store
+        self._keys = keys
+        self._cache = cache
+        self._clock = clock
+        self._lag_time_max_ms = lag_time_max_ms
+        self._dirty: dict[TopicPartition, Partition] = {}
+        self._unanswered: list[_Proposal] = []
+        self._wake = asyncio.Event()
+
+    def judge_soon(self, partition: Partition) -> None:
+        self._dirty[partition.name] = partition
+        self._wake.set()
+
+    def judge_all(self, source: PartitionSource) -> None:
+        for partition in source.led():
+            self._dirty[partition.name] = partition
+        if self._dirty:
+            self._wake.set()
+
+    async def run(self) -> None:
+        while True:
+            if not self._unanswered:
+                await self._wake.wait()
+            self._wake.clear()
+            proposals = self._unanswered or self._propose()
+            self._unanswered = []
+            if not proposals:
+                continue
+            try:
+                await self._write(proposals)
+            except StoreUnavailableError:
+                # Nobody knows whether it was applied; the proposals stay pending.
+                self._unanswered = [p for p in proposals if self._is_pending(p)]
+                await asyncio.sleep(RETRY_DELAY_S)
+
+    def _is_pending(self, proposal: _Proposal) -> bool:
+        leading = proposal.partition.leading
+        return leading is not None and leading.proposed is proposal.state
+
+    def _propose(self) -> list[_Proposal]:
+        """Takes up to one transaction's worth of partitions and lets each propose."""
+        proposals: list[_Proposal] = []
+        joining: set[int] = set()
+        running = self._cache.running_brokers()
+        now_ms = self._clock.monotonic_ms()
+        while self._dirty and len(proposals) < MAX_CHANGES and len(joining) < MAX_JOINING_BROKERS:
+            partition = self._dirty.pop(next(iter(self._dirty)))
+            before = partition.state
+            state = partition.propose_isr(
+                running, now_ms=now_ms, lag_time_max_ms=self._lag_time_max_ms
+            )
+            if state is None or before is None:
+                continue
+            joiners = state.isr_ids - before.isr_ids
+            joining |= joiners
+            guards = self._guards(partition, joiners)
+            proposals.append(_Proposal(partition, state, partition.revision, guards))
+            _log.info(
+                "isr_change_requested",
+                partition=str(partition.name),
+                leader_epoch=state.leader_epoch,
+                isr=sorted(state.isr_ids),
+                former=sorted(before.isr_ids),
+            )
+        if self._dirty:
+            self._wake.set()
+        return proposals
+
+    def _guards(self, partition: Partition, joiners: Iterable[int]) -> tuple[Guard, ...]:
+        """The partition's version, and each joiner's registration as read while running,
+        in the very life in which it fetched (KIP-841, KIP-903; interleaving 10)."""
+        guards: list[Guard] = [
+            ModRevision(self._keys.leader_and_isr(partition.name), partition.revision)
+        ]
+        for broker_id in sorted(joiners):
+            key = self._keys.broker(broker_id)
+            live = self._cache.brokers[broker_id]
+            guards.append(CreateRevision(key, live.broker_epoch))
+            guards.append(ModRevision(key, live.mod_revision))
+        return tuple(guards)
+
+    async def _write(self, proposals: list[_Proposal]) -> None:
+        result = await self._store.transact(
+            Transaction(
+                guards=list(dict.fromkeys(guard for p in proposals for guard in p.guards)),
+                changes=[
+                    Put(self._keys.leader_and_isr(p.partition.name), encode_leader_and_isr(p.state))
+                    for p in proposals
+                ],
+            )
+        )
+        if result.succeeded:
+            for proposal in proposals:
+                proposal.partition.isr_written(proposal.state, result.revision)
+            _log.info(
+                "isr_changed",
+                partitions=len(proposals),
+                revision=result.revision,
+                first=str(proposals[0].partition.name),
+            )
+            return
+        for proposal in proposals:
+            self._refused(proposal, result.current)
+
+    def _refused(self, proposal: _Proposal, current: Mapping[str, KeyValue | None]) -> None:
+        """Nothing of the transaction was applied: each partition reads what the store has
+        for it and judges again (KAFKA-2729)."""
+        partition = proposal.partition
+        found = current.get(self._keys.leader_and_isr(partition.name))
+        if found is None:
+            partition.observed(None, partition.revision + 1)
+        elif found.mod_revision != proposal.revision:
+            partition.observed(decode_leader_and_isr(found.value), found.mod_revision)
+        else:
+            partition.isr_refused(proposal.state)
+        if partition.leading is not None:
+            self.judge_soon(partition)

@@ -1,0 +1,126 @@
+"""What a broker knows of the cluster: a copy of the metadata store, kept by its watch.
+
+Answers Metadata requests, finds leaders' addresses, and gives the revisions that guard
+an ISR change. It never makes a replica lead or follow: that is the controller's word
+alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from tidelog.model import NO_LEADER, LeaderHint, TopicPartition
+from tidelog_runtime.metadata import schema
+from tidelog_runtime.metadata.schema import (
+    BrokerKey,
+    BrokerRegistration,
+    ClusterKey,
+    ControllerEntry,
+    ControllerEpochKey,
+    ControllerKey,
+    Keys,
+    LeaderAndIsr,
+    ParsedKey,
+    PartitionKey,
+    TopicEntry,
+    TopicKey,
+)
+from tidelog_runtime.metadata.store import Changed, KeyValue, Snapshot
+
+
+class LiveBroker(NamedTuple):
+    registration: BrokerRegistration
+    broker_epoch: int
+    mod_revision: int
+
+
+class VersionedState(NamedTuple):
+    state: LeaderAndIsr
+    revision: int
+
+
+class MetadataCache:
+    def __init__(self, keys: Keys) -> None:
+        self._keys = keys
+        self.cluster_id = ""
+        self.controller: ControllerEntry | None = None
+        self.controller_epoch = 0
+        self.brokers: dict[int, LiveBroker] = {}
+        self.topics: dict[str, TopicEntry] = {}
+        self.partitions: dict[str, dict[int, VersionedState]] = {}
+        self.revision = 0
+
+    def load(self, snapshot: Snapshot) -> Sequence[ParsedKey]:
+        """Replaces everything; returns all keys that are there."""
+        self.__init__(self._keys)  # type: ignore[misc]
+        changed = [Changed(kv.key, kv, kv.mod_revision) for kv in snapshot.items.values()]
+        parsed = self.apply(changed)
+        self.revision = snapshot.revision
+        return parsed
+
+    def apply(self, changes: Iterable[Changed]) -> Sequence[ParsedKey]:
+        """Returns what changed."""
+        parsed = []
+        for change in changes:
+            key = self._keys.parse(change.key)
+            self.revision = max(self.revision, change.revision)
+            if key is not None:
+                self._apply(key, change.value)
+                parsed.append(key)
+        return parsed
+
+    def _apply(self, key: ParsedKey, value: KeyValue | None) -> None:
+        match key:
+            case PartitionKey(partition=(topic, partition)):
+                states = self.partitions.setdefault(topic, {})
+                if value is not None:
+                    state = schema.decode_leader_and_isr(value.value)
+                    states[partition] = VersionedState(state, value.mod_revision)
+                else:
+                    states.pop(partition, None)
+                    if not states:
+                        del self.partitions[topic]
+            case TopicKey(topic=topic):
+                if value is not None:
+                    self.topics[topic] = schema.decode_topic(value.value)
+                else:
+                    self.topics.pop(topic, None)
+            case BrokerKey(broker_id=broker_id):
+                if value is not None:
+                    self.brokers[broker_id] = LiveBroker(
+                        schema.decode_broker(value.value), value.create_revision, value.mod_revision
+                    )
+                else:
+                    self.brokers.pop(broker_id, None)
+            case ControllerKey():
+                self.controller = schema.decode_controller(value.value) if value else None
+            case ControllerEpochKey():
+                self.controller_epoch = int(value.value) if value else 0
+            case ClusterKey():
+                self.cluster_id = schema.decode_cluster(value.value).cluster_id if value else ""
+            case _:
+                pass
+
+    def state_of(self, partition: TopicPartition) -> VersionedState | None:
+        return self.partitions.get(partition.topic, {}).get(partition.partition)
+
+    def leader_hint(self, partition: TopicPartition) -> LeaderHint | None:
+        """Where the leader is, if there is one and it is registered."""
+        versioned = self.state_of(partition)
+        if versioned is None or versioned.state.leader == NO_LEADER:
+            return None
+        leader = self.brokers.get(versioned.state.leader)
+        if leader is None:
+            return None
+        return LeaderHint(
+            versioned.state.leader, versioned.state.leader_epoch, leader.registration.address
+        )
+
+    def running_brokers(self) -> dict[int, int]:
+        """Broker epoch of every broker that is registered as running."""
+        return {
+            broker_id: live.broker_epoch
+            for broker_id, live in self.brokers.items()
+            if live.registration.state == schema.RUNNING
+        }

@@ -1,0 +1,31 @@
+"""How far a partition is committed (design section 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from tidelog.model import NO_OFFSET
+
+
+def advanced(
+    high_watermark: int,
+    end_offsets: Mapping[int, int],
+    *,
+    maximal_isr: Collection[int],
+    committed_isr_size: int,
+    min_isr: int,
+) -> int:
+    """The smallest end offset in the maximal ISR; never lower than before, and unmoved
+    while the committed ISR is below min ISR (KIP-966).
+
+    `end_offsets`: log end offset by broker, the leader's own among them; a broker that
+    is absent has shown none in this epoch."""
+    if committed_isr_size < min_isr:
+        return high_watermark
+    lowest = min((end_offsets.get(broker, NO_OFFSET) for broker in maximal_isr), default=NO_OFFSET)
+    return max(high_watermark, lowest)
+
+
+def followed(high_watermark: int, *, leader_high_watermark: int, log_end: int) -> int:
+    """A follower's, from what its leader tells: never beyond its own log."""
+    return max(high_watermark, min(leader_high_watermark, log_end))

@@ -1,0 +1,111 @@
+"""Who is in sync: the pure rules by which a leader changes its ISR (design section 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from tidelog.model import NO_OFFSET
+from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerProgress:
+    """What a leader knows of a follower in its present epoch.
+
+    `log_end_offset` comes only from fetches in the leader's epoch and from one life of
+    the follower's broker (interleaving 5 of known-gaps); NO_OFFSET: none yet."""
+
+    broker_epoch: int
+    log_end_offset: int
+    last_caught_up_ms: int
+    last_fetch_ms: int
+    leader_end_at_last_fetch: int
+
+
+def granted(now_ms: int) -> FollowerProgress:
+    """A follower at the start of an epoch: nothing known, a full lag time to show up."""
+    return FollowerProgress(0, NO_OFFSET, now_ms, now_ms, NO_OFFSET)
+
+
+def fetched(
+    progress: FollowerProgress,
+    *,
+    broker_epoch: int,
+    fetch_offset: int,
+    leader_end: int,
+    now_ms: int,
+) -> FollowerProgress:
+    """After a fetch that agrees with the leader's log and epoch.
+
+    A follower counts as caught up at the moment when it asked for the leader's end; one
+    that reaches the end of an earlier fetch was caught up then, however fast the leader
+    grows. A newer life of the broker starts anew."""
+    if broker_epoch != progress.broker_epoch:
+        progress = replace(progress, leader_end_at_last_fetch=NO_OFFSET)
+    caught_up = progress.last_caught_up_ms
+    if fetch_offset >= leader_end:
+        caught_up = now_ms
+    elif NO_OFFSET < progress.leader_end_at_last_fetch <= fetch_offset:
+        caught_up = max(caught_up, progress.last_fetch_ms)
+    return FollowerProgress(broker_epoch, fetch_offset, caught_up, now_ms, leader_end)
+
+
+def is_lagging(progress: FollowerProgress, *, now_ms: int, lag_time_max_ms: int) -> bool:
+    return now_ms - progress.last_caught_up_ms > lag_time_max_ms
+
+
+def may_join(progress: FollowerProgress, *, high_watermark: int, epoch_start: int) -> bool:
+    """It has all that is committed, and the start of the leader's epoch, so that it has
+    cut what no leader knows (KAFKA-7128)."""
+    return progress.log_end_offset >= max(high_watermark, epoch_start)
+
+
+class IsrChange(NamedTuple):
+    joining: tuple[Member, ...]
+    leaving: frozenset[int]
+
+
+def judge(
+    state: LeaderAndIsr,
+    followers: Mapping[int, FollowerProgress],
+    running: Mapping[int, int],
+    *,
+    high_watermark: int,
+    epoch_start: int,
+    now_ms: int,
+    lag_time_max_ms: int,
+) -> IsrChange | None:
+    """The change that the ISR needs now; None: none.
+
+    `running`: broker epoch of every broker that is registered as running. A follower
+    joins only in the life in which it fetched."""
+    in_sync = state.isr_ids
+    joining = tuple(
+        Member(broker_id, progress.broker_epoch)
+        for broker_id, progress in sorted(followers.items())
+        if broker_id not in in_sync
+        and running.get(broker_id) == progress.broker_epoch
+        and not is_lagging(progress, now_ms=now_ms, lag_time_max_ms=lag_time_max_ms)
+        and may_join(progress, high_watermark=high_watermark, epoch_start=epoch_start)
+    )
+    leaving = frozenset(
+        broker_id
+        for broker_id, progress in followers.items()
+        if broker_id in in_sync
+        and is_lagging(progress, now_ms=now_ms, lag_time_max_ms=lag_time_max_ms)
+    )
+    return IsrChange(joining, leaving) if joining or leaving else None
+
+
+def changed(state: LeaderAndIsr, change: IsrChange) -> LeaderAndIsr:
+    """The value that a leader proposes: ISR and eligible set alone differ."""
+    stay = (member for member in state.isr if member.broker_id not in change.leaving)
+    return state.with_isr((*stay, *change.joining))
+
+
+def maximal(state: LeaderAndIsr, proposed: LeaderAndIsr | None) -> frozenset[int]:
+    """Committed and proposed members: a joiner counts as soon as it is proposed, a leaver
+    until the store has taken its removal (KIP-497)."""
+    return state.isr_ids if proposed is None else state.isr_ids | proposed.isr_ids

@@ -1,0 +1,434 @@
+"""The state of one replica, and every step it takes: lead, follow, append, be fetched.
+
+Synchronous throughout: nothing here waits, so nothing can change between a check and
+the act that rests on it. What others wait for (growth of the log, a moved high
+watermark, a lost leadership) is told to a `PartitionListener`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from tidelog.batch import is_intact, stamp
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import NO_LEADER, Acks, Batch, EpochEnd, TopicPartition
+from tidelog_broker.partition import epochs, isr
+from tidelog_broker.partition import high_watermark as hw
+from tidelog_broker.partition.isr import FollowerProgress
+from tidelog_broker.partition.replica_log import ReplicaLog
+from tidelog_runtime.metadata.schema import LeaderAndIsr
+
+
+class PartitionListener(Protocol):
+    """Called in the middle of a step: may only take note."""
+
+    def log_grew(self, partition: Partition) -> None: ...
+
+    def high_watermark_moved(self, partition: Partition) -> None: ...
+
+    def leadership_ended(self, partition: Partition) -> None: ...
+
+    def isr_needs_judging(self, partition: Partition) -> None: ...
+
+
+@dataclass(slots=True)
+class Leading:
+    """A leader's view of its epoch. `proposed` is the ISR change in flight: from its
+    sending until the key's modification revision is known to have moved."""
+
+    epoch_start: int
+    followers: dict[int, FollowerProgress] = field(default_factory=dict)
+    proposed: LeaderAndIsr | None = None
+
+
+class Appended(NamedTuple):
+    base_offset: int
+    next_offset: int
+    leader_epoch: int
+    append_time_ms: int
+
+
+class FetchPosition(NamedTuple):
+    """What a follower asks for, and must still hold true when the answer comes
+    (interleaving 6 of known-gaps)."""
+
+    leader: int
+    leader_epoch: int
+    fetch_offset: int
+    last_fetched_epoch: int
+    flushed_offset: int
+    log_start_offset: int
+
+
+class FetchAnswer(NamedTuple):
+    """A leader's answer for one partition."""
+
+    high_watermark: int
+    log_start_offset: int
+    leader_epoch: int
+    batches: Sequence[Batch]
+    diverging: EpochEnd | None = None
+
+
+class Partition:
+    """One replica.
+
+    Invariants: `revision` only grows, and with it `state`; `high_watermark` never falls
+    while the replica leads, and never exceeds the log's end; `leading` is set only in an
+    epoch that was given to this life of the broker."""
+
+    def __init__(
+        self,
+        name: TopicPartition,
+        topic_id: str,
+        broker_id: int,
+        log: ReplicaLog,
+        *,
+        high_watermark: int,
+        listener: PartitionListener,
+    ) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.log = log
+        self.state: LeaderAndIsr | None = None
+        self.revision = 0
+        self.high_watermark = max(log.log_start_offset, min(high_watermark, log.log_end_offset))
+        self.leading: Leading | None = None
+        self._broker_id = broker_id
+        self._listener = listener
+
+    # -- roles ---------------------------------------------------------------------
+
+    @property
+    def leader_epoch(self) -> int:
+        return self.state.leader_epoch if self.state else -1
+
+    @property
+    def leader_to_follow(self) -> int:
+        """The broker to fetch from; NO_LEADER while this replica leads or has no leader."""
+        if self.state is None or self.leading or self.state.leader == self._broker_id:
+            return NO_LEADER
+        return self.state.leader
+
+    def take(self, state: LeaderAndIsr, revision: int, *, broker_epoch: int, now_ms: int) -> bool:
+        """Takes the state that the controller decided at `revision`; what is not newer has
+        no effect (interleaving 7). Returns whether it was news.
+
+        `broker_epoch`: the present life of this broker. A decision that makes a former
+        life the leader is taken, but nobody leads by it (interleaving 2)."""
+        if revision <= self.revision:
+            return False
+        same_epoch = self.state is not None and self.state.leader_epoch == state.leader_epoch
+        leads = state.leader == self._broker_id and state.leader_broker_epoch == broker_epoch
+        if not (same_epoch and leads and self.leading):
+            self.stop_leading()
+        self.state = state
+        self.revision = revision
+        if leads and same_epoch and self.leading:
+            self._isr_taken()
+        elif leads and not same_epoch:
+            followers = {b: isr.granted(now_ms) for b in state.replicas if b != self._broker_id}
+            self.leading = Leading(self.log.log_end_offset, followers)
+            self._advance_high_watermark()
+        return True
+
+    def stop_leading(self) -> None:
+        """At once and until told otherwise; also what this broker reads by itself may do
+        this much."""
+        if self.leading is not None:
+            self.leading = None
+            self._listener.leadership_ended(self)
+
+    def require_leading(self) -> Leading:
+        """Raises NOT_LEADER or LEADER_NOT_AVAILABLE; whoever knows addresses adds the hint."""
+        if self.leading is not None:
+            return self.leading
+        if self.state is None or self.state.leader == NO_LEADER:
+            raise TidelogError(
+                ErrorCode.LEADER_NOT_AVAILABLE,
+                f"{self.name} has no leader now; try again with fresh metadata",
+            )
+        raise TidelogError(
+            ErrorCode.NOT_LEADER,
+            f"broker {self._broker_id} does not lead {self.name}; "
+            f"broker {self.state.leader} does in epoch {self.state.leader_epoch}",
+        )
+
+    def _fence(self, known_epoch: int) -> None:
+        code = epochs.fence(known_epoch, self.leader_epoch)
+        if code is not None:
+            raise TidelogError(
+                code,
+                f"{self.name} is in leader epoch {self.leader_epoch} on broker "
+                f"{self._broker_id}, the request knows {known_epoch}",
+            )
+
+    # -- leading -------------------------------------------------------------------
+
+    def append(self, batches: Sequence[Batch], acks: Acks, now_ms: int) -> Appended:
+        """Appends checked batches as the leader, all or none.
+
+        Raises NOT_ENOUGH_REPLICAS before anything is written when acks=all cannot be kept
+        now; errors of the log pass through."""
+        self.require_leading()
+        assert self.state is not None
+        if acks is Acks.ALL and len(self.state.isr) < self.state.min_isr:
+            raise TidelogError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{self.name} has {len(self.state.isr)} replica(s) in sync "
+                f"{sorted(self.state.isr_ids)}, acks=all needs {self.state.min_isr}",
+            )
+        epoch = self.state.leader_epoch
+        base = offset = self.log.log_end_offset
+        stamped = []
+        for batch in batches:
+            stamped.append(
+                stamp(batch, base_offset=offset, leader_epoch=epoch, append_time_ms=now_ms)
+            )
+            offset += batch.header.record_count
+        self.log.append(stamped)
+        self._listener.log_grew(self)
+        self._advance_high_watermark()
+        return Appended(base, offset, epoch, now_ms)
+
+    def replica_fetch(
+        self,
+        follower: int,
+        follower_broker_epoch: int,
+        position: FetchPosition,
+        now_ms: int,
+    ) -> EpochEnd | None:
+        """Takes note of a follower's fetch; returns where its log parts from this one.
+
+        Only a fetch in the leader's epoch, of the follower's latest life, that agrees
+        with the leader's log moves the follower's end offset (interleaving 5)."""
+        leading = self.require_leading()
+        self._fence(position.leader_epoch)
+        progress = leading.followers.get(follower)
+        if progress is None:
+            raise TidelogError(
+                ErrorCode.INVALID_REQUEST,
+                f"broker {follower} has no replica of {self.name}, and may not fetch it as one",
+            )
+        if follower_broker_epoch < progress.broker_epoch:
+            raise TidelogError(
+                ErrorCode.STALE_BROKER_EPOCH,
+                f"broker {follower} fetched {self.name} in life {progress.broker_epoch} already; "
+                f"this request comes from its former life {follower_broker_epoch}",
+            )
+        diverging = epochs.divergence(
+            last_fetched_epoch=position.last_fetched_epoch,
+            fetch_offset=position.fetch_offset,
+            log_start=self.log.log_start_offset,
+            epoch_end=self.log.epoch_end,
+        )
+        if diverging is not None:
+            return diverging
+        self._require_in_range(position.fetch_offset)
+        leading.followers[follower] = isr.fetched(
+            progress,
+            broker_epoch=follower_broker_epoch,
+            fetch_offset=position.fetch_offset,
+            leader_end=self.log.log_end_offset,
+            now_ms=now_ms,
+        )
+        assert self.state is not None
+        if follower not in self.state.isr_ids and leading.proposed is None:
+            self._listener.isr_needs_judging(self)
+        self._advance_high_watermark()
+        return None
+
+    def read_for_follower(self, position: FetchPosition, max_bytes: int) -> FetchAnswer:
+        self.require_leading()
+        self._fence(position.leader_epoch)
+        batches: Sequence[Batch] = ()
+        end = self.log.log_end_offset
+        if max_bytes > 0 and position.fetch_offset < end:
+            batches = self.log.read(position.fetch_offset, max_bytes=max_bytes, up_to=end)
+        return self._answer(batches)
+
+    def read_for_consumer(self, fetch_offset: int, known_epoch: int, max_bytes: int) -> FetchAnswer:
+        """Committed batches alone: nothing between high watermark and log end."""
+        self.require_leading()
+        self._fence(known_epoch)
+        self._require_in_range(fetch_offset)
+        batches: Sequence[Batch] = ()
+        if max_bytes > 0 and fetch_offset < self.high_watermark:
+            batches = self.log.read(fetch_offset, max_bytes=max_bytes, up_to=self.high_watermark)
+        return self._answer(batches)
+
+    def committed_end(self, known_epoch: int) -> int:
+        """The offset after the last committed record. Raises OFFSET_NOT_AVAILABLE until a
+        new leader's high watermark has reached the start of its epoch: it might be lower
+        than what a former leader told (KIP-207; interleaving 14)."""
+        leading = self.require_leading()
+        self._fence(known_epoch)
+        if self.high_watermark < leading.epoch_start:
+            raise TidelogError(
+                ErrorCode.OFFSET_NOT_AVAILABLE,
+                f"{self.name}: the leader of epoch {self.leader_epoch} does not know the "
+                f"committed end yet (high watermark {self.high_watermark}, epoch start "
+                f"{leading.epoch_start})",
+            )
+        return self.high_watermark
+
+    def first_batch_since(self, timestamp_ms: int, known_epoch: int) -> Batch | None:
+        """The first batch with a committed record that is not older; the caller opens it."""
+        end = self.committed_end(known_epoch)
+        return self.log.offset_for_timestamp(timestamp_ms, end)
+
+    def _answer(self, batches: Sequence[Batch]) -> FetchAnswer:
+        return FetchAnswer(
+            self.high_watermark, self.log.log_start_offset, self.leader_epoch, batches
+        )
+
+    def _require_in_range(self, offset: int) -> None:
+        start, end = self.log.log_start_offset, self.log.log_end_offset
+        if not start <= offset <= end:
+            raise TidelogError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.name} has offsets {start} to {end}, not {offset}",
+            )
+
+    def _advance_high_watermark(self) -> None:
+        leading = self.leading
+        if leading is None or self.state is None:
+            return
+        ends = {b: p.log_end_offset for b, p in leading.followers.items()}
+        ends[self._broker_id] = self.log.log_end_offset
+        advanced = hw.advanced(
+            self.high_watermark,
+            ends,
+            maximal_isr=isr.maximal(self.state, leading.proposed),
+            committed_isr_size=len(self.state.isr),
+            min_isr=self.state.min_isr,
+        )
+        if advanced > self.high_watermark:
+            self.high_watermark = advanced
+            self._listener.high_watermark_moved(self)
+
+    # -- the ISR as its leader changes it -------------------------------------------
+
+    def propose_isr(
+        self, running: Mapping[int, int], *, now_ms: int, lag_time_max_ms: int
+    ) -> LeaderAndIsr | None:
+        """The value to write now, by a compare-and-swap on `revision`; None: all is well,
+        or a change is in flight already. From here on joiners hold the high watermark."""
+        if self.leading is None or self.state is None or self.leading.proposed is not None:
+            return None
+        change = isr.judge(
+            self.state,
+            self.leading.followers,
+            running,
+            high_watermark=self.high_watermark,
+            epoch_start=self.leading.epoch_start,
+            now_ms=now_ms,
+            lag_time_max_ms=lag_time_max_ms,
+        )
+        if change is None:
+            return None
+        self.leading.proposed = isr.changed(self.state, change)
+        return self.leading.proposed
+
+    def isr_written(self, proposed: LeaderAndIsr, revision: int) -> None:
+        """The store has taken the proposal at `revision`."""
+        if self.leading and self.leading.proposed is proposed and revision > self.revision:
+            self.state = proposed
+            self.revision = revision
+            self._isr_taken()
+
+    def isr_refused(self, proposed: LeaderAndIsr) -> None:
+        """The store has certainly not taken the proposal, and the key is as it was (a
+        joiner's registration has changed)."""
+        if self.leading and self.leading.proposed is proposed:
+            self.leading.proposed = None
+            self._advance_high_watermark()
+
+    def observed(self, state: LeaderAndIsr | None, revision: int) -> None:
+        """The partition's key as this broker read it by itself (after a conflict, or from
+        its watch): it may adopt an ISR of its own epoch, or stop leading; never more."""
+        if self.leading is None or self.state is None or revision <= self.revision:
+            return
+        same_leader = (
+            state is not None
+            and state.leader == self._broker_id
+            and state.leader_epoch == self.state.leader_epoch
+            and state.leader_broker_epoch == self.state.leader_broker_epoch
+        )
+        if not same_leader or state is None:
+            # Superseded. The revision stays: the controller's command brings the rest.
+            self.stop_leading()
+            return
+        self.state = state
+        self.revision = revision
+        self._isr_taken()
+
+    def _isr_taken(self) -> None:
+        """The key's revision has moved on within the epoch: whatever was proposed on the
+        old one is now either in `state` or can no longer be applied."""
+        assert self.leading is not None
+        self.leading.proposed = None
+        self._advance_high_watermark()
+
+    # -- following -----------------------------------------------------------------
+
+    def fetch_position(self) -> FetchPosition:
+        assert self.state is not None
+        log = self.log
+        return FetchPosition(
+            leader=self.state.leader,
+            leader_epoch=self.state.leader_epoch,
+            fetch_offset=log.log_end_offset,
+            last_fetched_epoch=log.latest_epoch,
+            flushed_offset=log.flushed_offset,
+            log_start_offset=log.log_start_offset,
+        )
+
+    def follow(self, asked: FetchPosition, answer: FetchAnswer) -> bool:
+        """Takes a leader's answer: truncates, or appends and moves the high watermark.
+        An answer to a question that is no longer asked is dropped; returns whether this
+        one was used."""
+        if self.leader_to_follow == NO_LEADER or self.fetch_position()[:3] != asked[:3]:
+            return False
+        if answer.diverging is not None:
+            cut = epochs.truncation_point(
+                answer.diverging,
+                log_start=self.log.log_start_offset,
+                log_end=self.log.log_end_offset,
+                epoch_end=self.log.epoch_end,
+            )
+            self._cut(cut)
+            return True
+        for batch in answer.batches:
+            if not is_intact(batch):
+                raise TidelogError(
+                    ErrorCode.CORRUPT_BATCH,
+                    f"{self.name}: the batch at offset {batch.header.base_offset} from broker "
+                    f"{asked.leader} does not match its checksum",
+                )
+        if answer.batches:
+            self.log.append(answer.batches)
+            self._listener.log_grew(self)
+        self.high_watermark = hw.followed(
+            self.high_watermark,
+            leader_high_watermark=answer.high_watermark,
+            log_end=self.log.log_end_offset,
+        )
+        return True
+
+    def restart_at(self, asked: FetchPosition, leader_log_start: int) -> bool:
+        """The leader's log no longer holds what comes next here: start anew at its start."""
+        if self.leader_to_follow == NO_LEADER or self.fetch_position()[:3] != asked[:3]:
+            return False
+        self.log.reset_to(leader_log_start)
+        self.high_watermark = leader_log_start
+        return True
+
+    def _cut(self, offset: int) -> None:
+        if offset < self.log.log_start_offset:
+            self.log.reset_to(offset)
+        else:
+            self.log.truncate_to(offset)
+        self.high_watermark = min(self.high_watermark, self.log.log_end_offset)

@@ -1,0 +1,34 @@
+"""What a replica needs of its log; `tidelog_broker.log.log.Log` is the real one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from tidelog.model import Batch, EpochEnd
+
+
+class ReplicaLog(Protocol):
+    @property
+    def log_start_offset(self) -> int: ...
+
+    @property
+    def log_end_offset(self) -> int: ...
+
+    @property
+    def flushed_offset(self) -> int: ...
+
+    @property
+    def latest_epoch(self) -> int: ...
+
+    def epoch_end(self, epoch: int) -> EpochEnd: ...
+
+    def append(self, batches: Sequence[Batch]) -> None: ...
+
+    def read(self, offset: int, *, max_bytes: int, up_to: int) -> list[Batch]: ...
+
+    def truncate_to(self, offset: int) -> None: ...
+
+    def reset_to(self, offset: int) -> None: ...
+
+    def offset_for_timestamp(self, timestamp_ms: int, up_to: int) -> Batch | None: ...
