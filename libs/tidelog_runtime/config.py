@@ -1,0 +1,197 @@
+"""Configuration of a service: a TOML file, then `TIDELOG_*` variables, then flags.
+
+`load` validates everything once, at start. A wrong value ends the process with exit
+status 2 and a message that names the setting, where its value came from, what is wrong
+with it and what would be right.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+from pydantic_core import ErrorDetails
+from pydantic_settings import (
+    BaseSettings,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+    TomlConfigSettingsSource,
+)
+
+ENVIRONMENT_PREFIX = "TIDELOG_"
+EXIT_INVALID_CONFIG = 2
+
+_MAX_PORT = 65_535
+
+
+def _check_address(value: str) -> str:
+    host, separator, port = value.rpartition(":")
+    if not separator or not host or not port.isdecimal() or not 0 <= int(port) <= _MAX_PORT:
+        raise ValueError(f"{value!r} is not an address; give host:port, such as 127.0.0.1:7500")
+    return value
+
+
+def _split_list(value: Any) -> Any:
+    return [item.strip() for item in value.split(",")] if isinstance(value, str) else value
+
+
+Address = Annotated[str, AfterValidator(_check_address)]
+# One string with commas, in a variable or a flag; a list in the file.
+AddressList = Annotated[list[Address], NoDecode, BeforeValidator(_split_list)]
+
+
+class ServiceConfig(BaseSettings):
+    """What every service can be told. Services add their own fields in subclasses."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=ENVIRONMENT_PREFIX,
+        extra="forbid",
+        frozen=True,
+        cli_kebab_case=True,
+        cli_avoid_json=True,
+        cli_hide_none_type=True,
+    )
+
+    config: Path | None = Field(
+        default=None, description="TOML file with any of the other settings, by field name"
+    )
+    cluster: str = Field(
+        default="default",
+        pattern=r"^[A-Za-z0-9._-]{1,64}$",
+        description="name of the cluster: 1 to 64 letters, digits, '.', '_' or '-'; "
+        "clusters of different names share one etcd without touching",
+    )
+    etcd_endpoints: AddressList = Field(
+        default=["127.0.0.1:2379"],
+        min_length=1,
+        description="host:port of each etcd member, separated by commas",
+    )
+    listen: Address = Field(description="host:port to serve gRPC on")
+    advertised_address: Address | None = Field(
+        default=None, description="host:port at which others reach this service; default: listen"
+    )
+    lease_ttl_seconds: int = Field(
+        default=3,
+        ge=2,
+        le=60,
+        description="seconds after which etcd forgets a service that has fallen silent",
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="least level that is logged"
+    )
+    log_format: Literal["json", "console"] = Field(
+        default="json", description="json: one object a line; console: for people"
+    )
+
+    @property
+    def address(self) -> str:
+        """Where others reach this service."""
+        return self.advertised_address or self.listen
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - the base's signature
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        # Highest first; pydantic-settings puts the flags before all of them.
+        return init_settings, env_settings, _ConfigFileSource(settings_cls)
+
+
+class _ConfigFileSource(PydanticBaseSettingsSource):
+    """The TOML file that the flag or variable names: known only once these are read."""
+
+    def get_field_value(self, field: Any, field_name: str) -> tuple[Any, str, bool]:
+        raise NotImplementedError("this source is read as a whole")
+
+    def __call__(self) -> dict[str, Any]:
+        path = self.current_state.get("config")
+        if path is None:
+            return {}
+        path = Path(path)
+        if not path.is_file():
+            raise _ConfigFileError(
+                f"there is no configuration file {path}; give a TOML file's path"
+            )
+        try:
+            return TomlConfigSettingsSource(self.settings_cls, path)()
+        except (OSError, tomllib.TOMLDecodeError) as error:
+            raise _ConfigFileError(
+                f"the configuration file {path} cannot be read as TOML: {error}"
+            ) from error
+
+
+class _ConfigFileError(Exception):
+    """The file is not there or is no TOML."""
+
+
+ConfigT = TypeVar("ConfigT", bound=ServiceConfig)
+
+
+def load(config_class: type[ConfigT], argv: Sequence[str]) -> ConfigT:
+    """The validated configuration. Exits with status 2 where it is not valid, and with
+    0 after `--help`."""
+    program = config_class.__module__.partition(".")[0]
+    try:
+        return config_class(
+            _cli_parse_args=tuple(argv),
+            _cli_prog_name=program,
+        )  # type: ignore[call-arg]  # required fields come from the sources
+    except ValidationError as error:
+        problems = [_explain(config_class, argv, detail) for detail in error.errors()]
+    except _ConfigFileError as error:
+        problems = [str(error)]
+    except SettingsError as error:
+        problems = [f"the configuration cannot be read: {error}"]
+    for problem in problems:
+        sys.stderr.write(f"{program}: {problem}\n")
+    raise SystemExit(EXIT_INVALID_CONFIG)
+
+
+def flag(field_name: str) -> str:
+    return "--" + field_name.replace("_", "-")
+
+
+def _explain(config_class: type[ServiceConfig], argv: Sequence[str], detail: ErrorDetails) -> str:
+    name = str(detail["loc"][0])
+    if detail["type"] == "extra_forbidden":
+        return _explain_unknown(config_class, name)
+    description = config_class.model_fields[name].description
+    if detail["type"] == "missing":
+        return (
+            f"{name} is not set ({description}); set it in the file, "
+            f"as {ENVIRONMENT_PREFIX}{name.upper()} or by {flag(name)}"
+        )
+    reason = detail["msg"].removeprefix("Value error, ")
+    return (
+        f"{name} = {detail['input']!r} (from {_origin(name, argv)}) is not valid: {reason}. "
+        f"It is: {description}"
+    )
+
+
+def _explain_unknown(config_class: type[ServiceConfig], name: str) -> str:
+    close = difflib.get_close_matches(name, config_class.model_fields, n=1)
+    known = ", ".join(sorted(config_class.model_fields))
+    hint = f"did you mean {close[0]}?" if close else f"settings are: {known}"
+    return f"the configuration file sets {name}, which does not exist; {hint}"
+
+
+def _origin(name: str, argv: Sequence[str]) -> str:
+    """Which source won, by the order in which they apply."""
+    if any(argument.split("=", 1)[0] == flag(name) for argument in argv):
+        return f"the flag {flag(name)}"
+    variable = ENVIRONMENT_PREFIX + name.upper()
+    if any(present.upper() == variable for present in os.environ):
+        return f"the variable {variable}"
+    return "the configuration file"

@@ -1,0 +1,100 @@
+"""The form of a log line."""
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from tidelog_runtime.telemetry.logging import configure_logging
+
+
+class FixedClock:
+    def monotonic_ms(self) -> int:
+        return 0
+
+    def wall_ms(self) -> int:
+        return 1_700_000_000_042
+
+
+@pytest.fixture
+def output() -> Iterator[io.StringIO]:
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield io.StringIO()
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    structlog.reset_defaults()
+
+
+def test_a_line_is_json_with_time_level_service_and_event_first(output: io.StringIO) -> None:
+    configure_logging("broker", broker_id=3, clock=FixedClock(), stream=output)
+
+    structlog.get_logger().info("leader_elected", partitions=2)
+
+    line = json.loads(output.getvalue())
+    assert line == {
+        "time": "2023-11-14T22:13:20.042Z",
+        "level": "info",
+        "service": "broker",
+        "event": "leader_elected",
+        "broker_id": 3,
+        "partitions": 2,
+    }
+    assert list(line)[:4] == ["time", "level", "service", "event"]
+
+
+def test_a_logger_made_before_the_configuration_follows_it(output: io.StringIO) -> None:
+    logger = structlog.get_logger()
+    configure_logging("broker", stream=output)
+
+    logger.info("started")
+
+    assert json.loads(output.getvalue())["service"] == "broker"
+
+
+def test_a_line_below_the_level_is_left_out(output: io.StringIO) -> None:
+    configure_logging("broker", log_level="warning", stream=output)
+
+    structlog.get_logger().info("quiet")
+
+    assert output.getvalue() == ""
+
+
+def test_a_library_that_logs_by_the_standard_way_has_the_same_form(output: io.StringIO) -> None:
+    configure_logging("controller", stream=output)
+
+    logging.getLogger("some.library").info("chatter")
+    logging.getLogger("some.library").warning("trouble with %s", "it")
+
+    line = json.loads(output.getvalue())
+    assert (line["event"], line["level"], line["logger"]) == (
+        "trouble with it",
+        "warning",
+        "some.library",
+    )
+    assert line["service"] == "controller"
+
+
+def test_an_exception_is_one_line_with_its_traceback(output: io.StringIO) -> None:
+    configure_logging("broker", stream=output)
+
+    try:
+        raise ValueError("no such thing")
+    except ValueError:
+        structlog.get_logger().exception("failed")
+
+    assert len(output.getvalue().splitlines()) == 1
+    assert "ValueError: no such thing" in json.loads(output.getvalue())["exception"]
+
+
+def test_the_console_form_is_for_people(output: io.StringIO) -> None:
+    configure_logging("broker", log_format="console", clock=FixedClock(), stream=output)
+
+    structlog.get_logger().info("started", address="127.0.0.1:7501")
+
+    assert "started" in output.getvalue()
+    assert "address=127.0.0.1:7501" in output.getvalue()
+    assert "{" not in output.getvalue()

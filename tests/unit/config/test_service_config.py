@@ -1,0 +1,170 @@
+"""Configuration: which source wins, and what is said of a wrong value."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import Field
+
+from tidelog_runtime.config import Address, ServiceConfig, load
+
+
+class StoreConfig(ServiceConfig):
+    listen: Address = Field(default="127.0.0.1:7500", description="host:port to serve gRPC on")
+    store_id: int = Field(ge=0, description="a number that no other store has")
+    data_dir: Path = Field(description="directory that holds the data")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "store.toml"
+    path.write_text(
+        'store_id = 1\ndata_dir = "/file"\netcd_endpoints = ["a:1", "b:2"]\nlease_ttl_seconds = 4\n'
+    )
+    return path
+
+
+def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+    with pytest.raises(SystemExit) as ended:
+        load(StoreConfig, argv)
+    assert ended.value.code == 2
+    message = capsys.readouterr().err
+    assert "Traceback" not in message
+    return message
+
+
+def test_the_file_is_read(file: Path) -> None:
+    config = load(StoreConfig, ["--config", str(file)])
+
+    assert config.store_id == 1
+    assert config.etcd_endpoints == ["a:1", "b:2"]
+    assert config.cluster == "default"
+
+
+def test_a_variable_wins_over_the_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDELOG_DATA_DIR", "/variable")
+    monkeypatch.setenv("TIDELOG_ETCD_ENDPOINTS", "c:3, d:4")
+
+    config = load(StoreConfig, ["--config", str(file)])
+
+    assert config.data_dir == Path("/variable")
+    assert config.etcd_endpoints == ["c:3", "d:4"]
+
+
+def test_a_flag_wins_over_all(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDELOG_DATA_DIR", "/variable")
+
+    config = load(
+        StoreConfig,
+        ["--config", str(file), "--data-dir", "/flag", "--etcd-endpoints", "e:5,f:6"],
+    )
+
+    assert config.data_dir == Path("/flag")
+    assert config.etcd_endpoints == ["e:5", "f:6"]
+    assert config.lease_ttl_seconds == 4
+
+
+def test_a_variable_of_another_program_is_left_alone(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIDELOG_ETCD", "127.0.0.1:2379")
+
+    assert load(StoreConfig, ["--config", str(file)]).store_id == 1
+
+
+def test_others_reach_a_service_where_it_listens_unless_told_otherwise(file: Path) -> None:
+    argv = ["--config", str(file)]
+
+    assert load(StoreConfig, argv).address == "127.0.0.1:7500"
+    assert load(StoreConfig, [*argv, "--advertised-address", "x:1"]).address == "x:1"
+
+
+def test_help_lists_every_field_with_description_and_default(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        load(StoreConfig, ["--help"])
+
+    assert ended.value.code == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    for name, field in StoreConfig.model_fields.items():
+        assert "--" + name.replace("_", "-") in shown
+        assert str(field.description) in shown
+    assert "(default: 127.0.0.1:7500)" in shown
+    assert "directory that holds the data (required)" in shown
+
+
+def test_a_missing_value_is_named_with_the_ways_to_set_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    message = refused(capsys, "--data-dir", "/x")
+
+    assert "store_id is not set (a number that no other store has)" in message
+    assert "TIDELOG_STORE_ID" in message
+    assert "--store-id" in message
+
+
+def test_a_value_out_of_range_says_where_it_came_from_and_the_range(
+    capsys: pytest.CaptureFixture[str], file: Path
+) -> None:
+    message = refused(capsys, "--config", str(file), "--lease-ttl-seconds=1")
+
+    assert "lease_ttl_seconds = '1' (from the flag --lease-ttl-seconds)" in message
+    assert "greater than or equal to 2" in message
+
+
+def test_a_wrong_variable_is_named(
+    capsys: pytest.CaptureFixture[str], file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIDELOG_ETCD_ENDPOINTS", "a:1,nowhere")
+
+    message = refused(capsys, "--config", str(file))
+
+    assert "from the variable TIDELOG_ETCD_ENDPOINTS" in message
+    assert "'nowhere' is not an address; give host:port, such as 127.0.0.1:7500" in message
+
+
+def test_a_wrong_value_in_the_file_is_named(capsys: pytest.CaptureFixture[str], file: Path) -> None:
+    file.write_text('store_id = "one"\ndata_dir = "/x"\n')
+
+    message = refused(capsys, "--config", str(file))
+
+    assert "store_id = 'one' (from the configuration file)" in message
+
+
+def test_a_key_of_the_file_that_does_not_exist_gets_the_nearest(
+    capsys: pytest.CaptureFixture[str], file: Path
+) -> None:
+    file.write_text('store_id = 1\ndata_dri = "/x"\n')
+
+    message = refused(capsys, "--config", str(file))
+
+    assert "sets data_dri, which does not exist; did you mean data_dir?" in message
+
+
+def test_an_unknown_flag_is_named(capsys: pytest.CaptureFixture[str], file: Path) -> None:
+    assert "--colour" in refused(capsys, "--config", str(file), "--colour", "red")
+
+
+def test_a_file_that_is_not_there_is_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    missing = tmp_path / "missing.toml"
+
+    message = refused(capsys, "--config", str(missing))
+
+    assert f"there is no configuration file {missing}" in message
+
+
+def test_a_file_that_is_no_toml_is_named(capsys: pytest.CaptureFixture[str], file: Path) -> None:
+    file.write_text("store_id: 1\n")
+
+    message = refused(capsys, "--config", str(file))
+
+    assert f"{file} cannot be read as TOML" in message
+
+
+@pytest.mark.parametrize("value", ["7500", "host", ":7500", "host:", "host:port", "host:70000"])
+def test_what_is_no_address_is_refused(
+    capsys: pytest.CaptureFixture[str], file: Path, value: str
+) -> None:
+    assert "host:port" in refused(capsys, "--config", str(file), "--listen", value)
