@@ -180,5 +180,17 @@ class IsrUpdates:
             partition.observed(decode_leader_and_isr(found.value), found.mod_revision)
         else:
             partition.isr_refused(proposal.state)
+            if not all(_holds(guard, current) for guard in proposal.guards):
+                # A joiner's registration is not as the cache has it. Its next fetch, or
+                # the timer, judges again when the watch has caught up.
+                return
         if partition.leading is not None:
             self.judge_soon(partition)
+
+
+def _holds(guard: Guard, current: Mapping[str, KeyValue | None]) -> bool:
+    found = current.get(guard.key)
+    if found is None:
+        return guard.revision == 0
+    revision = found.create_revision if isinstance(guard, CreateRevision) else found.mod_revision
+    return revision == guard.revision

@@ -43,6 +43,9 @@ class VersionedState(NamedTuple):
 class MetadataCache:
     def __init__(self, keys: Keys) -> None:
         self._keys = keys
+        self._reset()
+
+    def _reset(self) -> None:
         self.cluster_id = ""
         self.controller: ControllerEntry | None = None
         self.controller_epoch = 0
@@ -53,7 +56,7 @@ class MetadataCache:
 
     def load(self, snapshot: Snapshot) -> Sequence[ParsedKey]:
         """Replaces everything; returns all keys that are there."""
-        self.__init__(self._keys)  # type: ignore[misc]
+        self._reset()
         changed = [Changed(kv.key, kv, kv.mod_revision) for kv in snapshot.items.values()]
         parsed = self.apply(changed)
         self.revision = snapshot.revision

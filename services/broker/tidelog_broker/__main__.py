@@ -1,0 +1,216 @@
+"""`python -m tidelog_broker`: puts the real store, disk, network and clock together."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import random
+import signal
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path, PurePath
+from typing import TextIO
+
+import grpc.aio
+import structlog
+import uvloop
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1.health import aio as health_aio
+from grpc_reflection.v1alpha import reflection
+
+from tidelog import record_batch
+from tidelog.model import Batch
+from tidelog.rpc.channels import new_server
+from tidelog.v1 import (
+    broker_pb2,
+    broker_pb2_grpc,
+    replica_control_pb2,
+    replica_control_pb2_grpc,
+    replica_pb2,
+    replica_pb2_grpc,
+)
+from tidelog_broker.broker import Broker
+from tidelog_broker.config import BrokerConfig
+from tidelog_broker.data_directory import DataDirectory, DataDirectoryError
+from tidelog_broker.edge.broker_service import BrokerService
+from tidelog_broker.edge.replica_client import GrpcPeers
+from tidelog_broker.edge.replica_control_service import ReplicaControlService
+from tidelog_broker.edge.replica_service import ReplicaService
+from tidelog_broker.log.disk import OsDisk
+from tidelog_runtime.clock import SystemClock
+from tidelog_runtime.config import load
+from tidelog_runtime.metadata.etcd import EtcdStore
+from tidelog_runtime.telemetry.logging import configure_logging
+
+MAX_DECOMPRESSED_BATCH_BYTES = 64 << 20
+SERVER_GRACE_S = 1.0
+EXIT_CANNOT_START = 1
+
+_log = structlog.get_logger()
+
+
+class StartError(Exception):
+    """The broker cannot start; the message says why, and what to do."""
+
+
+def hold_lock(data_dir: Path) -> TextIO:
+    """The data directory is this process's as long as the returned file is open."""
+    data_dir.mkdir(parents=True, exist_ok=True)
+    lock = (data_dir / "lock").open("w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        raise StartError(
+            f"{data_dir} is in use by another broker process; stop that one, or give this one its "
+            "own data_dir"
+        ) from None
+    return lock
+
+
+def boot_id() -> str:
+    """Names one boot of the machine; empty where the kernel does not tell."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+async def run_in_thread(work: Callable[[], None]) -> None:
+    await asyncio.to_thread(work)
+
+
+def timestamps_of(batch: Batch) -> list[int]:
+    return record_batch.decode_columns(batch).timestamps_ms
+
+
+def new_broker(config: BrokerConfig) -> Broker:
+    clock, rng, disk = SystemClock(), random.SystemRandom(), OsDisk()
+    return Broker(
+        config,
+        store=EtcdStore(config.etcd_endpoints, clock=clock, rng=rng),
+        disk=disk,
+        data_directory=DataDirectory.open(
+            disk,
+            PurePath(config.data_dir),
+            broker_id=config.broker_id,
+            boot_id=boot_id(),
+            rng=rng,
+        ),
+        peers=GrpcPeers(),
+        clock=clock,
+        rng=rng,
+        run_blocking=run_in_thread,
+        check_batch=partial(
+            record_batch.check, max_decompressed_bytes=MAX_DECOMPRESSED_BATCH_BYTES
+        ),
+        timestamps_of=timestamps_of,
+    )
+
+
+def add_services(
+    server: grpc.aio.Server, broker: Broker, health: health_aio.HealthServicer
+) -> None:
+    broker_pb2_grpc.add_BrokerServiceServicer_to_server(
+        BrokerService(broker.produce, broker.consumer_fetch, broker.list_offsets, broker.cache),
+        server,
+    )
+    replica_pb2_grpc.add_ReplicaServiceServicer_to_server(
+        ReplicaService(broker.replica_fetch), server
+    )
+    replica_control_pb2_grpc.add_ReplicaControlServiceServicer_to_server(
+        ReplicaControlService(broker.manager, broker.stopped), server
+    )
+    health_pb2_grpc.add_HealthServicer_to_server(health, server)
+    modules = (broker_pb2, replica_pb2, replica_control_pb2, health_pb2)
+    names = [
+        service.full_name
+        for module in modules
+        for service in module.DESCRIPTOR.services_by_name.values()
+    ]
+    reflection.enable_server_reflection([*names, reflection.SERVICE_NAME], server)
+
+
+def listen(server: grpc.aio.Server, address: str) -> str:
+    """The address with the port that was bound. Raises `StartError` where it is in use."""
+    host, _, wanted = address.rpartition(":")
+    try:
+        port = server.add_insecure_port(address)
+    except RuntimeError:
+        port = 0
+    if port == 0:
+        raise StartError(
+            f"cannot listen on {address}: port {wanted} is in use, or {host} is not an address of "
+            "this machine; choose another with listen"
+        )
+    return f"{host}:{port}"
+
+
+async def run(config: BrokerConfig) -> None:
+    stop_requested = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signal_number, stop_requested.set)
+    broker = new_broker(config)
+    server = new_server()
+    health = health_aio.HealthServicer()
+    await health.set("", health_pb2.HealthCheckResponse.NOT_SERVING)
+    add_services(server, broker, health)
+    bound = listen(server, config.listen)
+    starting = asyncio.create_task(_start(config, broker, server, health, bound))
+    stopping = asyncio.create_task(stop_requested.wait())
+    await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done() or starting.exception() is None:
+        await stopping
+    stopping.cancel()
+    if not starting.done():
+        starting.cancel()
+        await asyncio.wait({starting})
+    elif starting.exception() is None:
+        _log.info("stopping")
+        await health.set("", health_pb2.HealthCheckResponse.NOT_SERVING)
+        await broker.hand_over()
+    broker.stopped.set()
+    await server.stop(SERVER_GRACE_S)
+    await broker.stop()
+    _log.info("stopped")
+    if not starting.cancelled():
+        starting.result()
+
+
+async def _start(
+    config: BrokerConfig,
+    broker: Broker,
+    server: grpc.aio.Server,
+    health: health_aio.HealthServicer,
+    bound: str,
+) -> None:
+    await broker.prepare()
+    await server.start()
+    await broker.join(config.advertised_address or bound)
+    await broker.manager.has_full_state.wait()
+    await health.set("", health_pb2.HealthCheckResponse.SERVING)
+    _log.info("serving", address=bound)
+
+
+def main() -> int:
+    config = load(BrokerConfig, sys.argv[1:])
+    configure_logging(
+        "broker",
+        log_level=config.log_level,
+        log_format=config.log_format,
+        broker_id=config.broker_id,
+    )
+    try:
+        lock = hold_lock(config.data_dir)
+        with lock:
+            uvloop.run(run(config))
+    except (StartError, DataDirectoryError, OSError) as error:
+        _log.critical("cannot_start", why=str(error))
+        return EXIT_CANNOT_START
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

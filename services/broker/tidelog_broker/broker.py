@@ -1,0 +1,237 @@
+"""A whole broker over its boundaries: store, disk, peers, clock. `__main__` gives it the
+real ones, the simulator its own.
+
+Life: `prepare` opens and recovers the data, then the edge begins to listen, then `join`
+registers; `stop` hands over leadership, stops serving and closes the logs cleanly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Coroutine
+from pathlib import PurePath
+from typing import Any
+
+import structlog
+
+from tidelog_broker.cluster_watch import ClusterWatch
+from tidelog_broker.config import BrokerConfig
+from tidelog_broker.data_directory import DataDirectory
+from tidelog_broker.fetch import ConsumerFetch, ReplicaFetch
+from tidelog_broker.fetchers import Fetchers
+from tidelog_broker.isr_updates import IsrUpdates
+from tidelog_broker.list_offsets import ListOffsets, TimestampsOf
+from tidelog_broker.log.disk import Disk
+from tidelog_broker.log_directory import LogDirectory
+from tidelog_broker.maintenance import Maintenance, RunBlocking
+from tidelog_broker.metadata_cache import MetadataCache
+from tidelog_broker.partition.partition import Partition
+from tidelog_broker.produce import CheckBatch, Produce
+from tidelog_broker.purgatory import Purgatory
+from tidelog_broker.registration import Registration
+from tidelog_broker.replica_fetcher import FetchLimits
+from tidelog_broker.replica_manager import ReplicaManager
+from tidelog_broker.transport import Peers
+from tidelog_runtime.clock import Clock
+from tidelog_runtime.metadata.cluster_id import ensure_cluster
+from tidelog_runtime.metadata.schema import RUNNING, BrokerRegistration, Keys
+from tidelog_runtime.metadata.store import MetadataStore, StoreError, StoreUnavailableError
+
+STORE_RETRY_DELAY_S = 0.3
+STORE_FAREWELL_TIMEOUT_S = 2.0
+
+_log = structlog.get_logger()
+
+
+class _Listener:
+    """Brings what happens inside a partition to those who wait for it."""
+
+    def __init__(self, purgatory: Purgatory, isr_updates: IsrUpdates) -> None:
+        self.log_grew = purgatory.log_grew
+        self.high_watermark_moved = purgatory.high_watermark_moved
+        self.isr_needs_judging = isr_updates.judge_soon
+        self.handed_over = asyncio.Event()
+        self._purgatory = purgatory
+
+    def leadership_ended(self, partition: Partition) -> None:
+        self._purgatory.leadership_ended(partition)
+        self.handed_over.set()
+
+
+class Broker:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        store: MetadataStore,
+        disk: Disk,
+        data_directory: DataDirectory,
+        peers: Peers,
+        clock: Clock,
+        rng: random.Random,
+        run_blocking: RunBlocking,
+        check_batch: CheckBatch,
+        timestamps_of: TimestampsOf,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._peers = peers
+        self._rng = rng
+        self._run_blocking = run_blocking
+        self._data_directory = data_directory
+        self._keys = Keys(config.cluster)
+        self._logs = LogDirectory(disk, PurePath(config.data_dir), clock)
+        self._purgatory = Purgatory()
+        self.cache = MetadataCache(self._keys)
+        self._isr_updates = IsrUpdates(
+            store, self._keys, self.cache, clock, config.replica_lag_time_max_ms
+        )
+        self._listener = _Listener(self._purgatory, self._isr_updates)
+        self.manager = ReplicaManager(
+            config.broker_id, self._logs, self.cache, clock, self._listener, self._new_fetchers
+        )
+        self.produce = Produce(self.manager, self._purgatory, clock, check_batch)
+        self.consumer_fetch = ConsumerFetch(self.manager, self._purgatory)
+        self.replica_fetch = ReplicaFetch(self.manager, self._purgatory, clock)
+        self.list_offsets = ListOffsets(self.manager, timestamps_of)
+        self._maintenance = Maintenance(
+            self.manager, self._logs, self._isr_updates, clock, run_blocking
+        )
+        self._registration: Registration | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self.stopped = asyncio.Event()
+
+    def _new_fetchers(self, manager: ReplicaManager) -> Fetchers:
+        limits = FetchLimits(
+            self._config.replica_fetch_max_wait_ms,
+            self._config.replica_fetch_max_bytes,
+            self._config.replica_fetch_partition_max_bytes,
+        )
+        self._fetchers = Fetchers(manager, self._peers, limits, self._rng)
+        return self._fetchers
+
+    async def prepare(self) -> None:
+        """Finds the cluster, however long that takes, and opens every log. Raises
+        `DataDirectoryError` if the data is another cluster's."""
+        self._data_directory.join_cluster(await self._cluster_id())
+        damage: list[str] = []
+        await self._run_blocking(lambda: damage.extend(self._logs.open_all()))
+        if damage:
+            _log.error("logs_damaged", count=len(damage), first=damage[0])
+            self._data_directory.lost_data()
+
+    async def _cluster_id(self) -> str:
+        said = False
+        while True:
+            try:
+                cluster_id = await ensure_cluster(self._store, self._keys, self._rng)
+            except StoreUnavailableError as error:
+                if not said:
+                    said = True
+                    _log.error(
+                        "etcd_unreachable",
+                        endpoints=self._config.etcd_endpoints,
+                        why=str(error),
+                        fix="start etcd or correct etcd_endpoints; this broker keeps trying",
+                    )
+                await asyncio.sleep(STORE_RETRY_DELAY_S * self._rng.uniform(0.5, 1.5))
+            else:
+                if said:
+                    _log.info("etcd_reached", endpoints=self._config.etcd_endpoints)
+                return cluster_id
+
+    async def join(self, address: str) -> None:
+        """Registers under `address`, where the edge listens already, and starts what runs
+        in the background."""
+        identity = self._data_directory.identity
+        registration = Registration(
+            self._store,
+            self._keys,
+            self._config.broker_id,
+            BrokerRegistration(
+                address=address,
+                rack=self._config.rack,
+                node_uuid=identity.node_uuid,
+                state=RUNNING,
+                whole_since=identity.whole_since,
+                synced_whole_since=identity.synced_whole_since,
+            ),
+            self._config.lease_ttl_seconds,
+            self._rng,
+            self._registered,
+        )
+        self._registration = registration
+        watch = ClusterWatch(
+            self._store, self._keys, self.cache, self.manager, registration, self._rng
+        )
+        config, maintenance = self._config, self._maintenance
+        self._start("cluster-watch", watch.run())
+        self._start("isr-updates", self._isr_updates.run())
+        self._start(
+            "isr-timer", maintenance.judge_isrs(max(100, config.replica_lag_time_max_ms // 4))
+        )
+        self._start("checkpoints", maintenance.write_checkpoints(config.checkpoint_interval_ms))
+        self._start("flush", maintenance.flush(config.flush_interval_ms))
+        self._start(
+            "retention",
+            maintenance.delete_old(config.retention_check_interval_ms, config.stray_retention_ms),
+        )
+        await watch.ready.wait()
+        self._start("registration", registration.run())
+
+    def _registered(self, broker_epoch: int) -> None:
+        self.manager.broker_epoch = max(self.manager.broker_epoch, broker_epoch)
+        self._data_directory.registered(broker_epoch)
+        identity = self._data_directory.identity
+        assert self._registration is not None
+        self._registration.set_whole_since(identity.whole_since, identity.synced_whole_since)
+
+    def _start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work, name=name)
+        task.add_done_callback(_report_end)
+        self._tasks.append(task)
+
+    async def hand_over(self) -> None:
+        """Asks for other leaders and waits for them, as long as there is a controller to
+        elect them and the time allows."""
+        if self._registration is None or self.cache.controller is None:
+            return
+        try:
+            async with asyncio.timeout(self._config.shutdown_timeout_ms / 1000):
+                await self._registration.stopping()
+                while any(True for _ in self.manager.led()):
+                    self._listener.handed_over.clear()
+                    await self._listener.handed_over.wait()
+        except TimeoutError:
+            left = sum(1 for _ in self.manager.led())
+            _log.warning("stopped_while_leading", partitions=left)
+        except StoreError as error:
+            _log.warning("stopped_without_store", why=str(error))
+
+    async def stop(self) -> None:
+        """After the edge has stopped: ends the background, leaves the cluster and closes
+        the logs."""
+        self.stopped.set()
+        await self._fetchers.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._registration is not None:
+            try:
+                async with asyncio.timeout(STORE_FAREWELL_TIMEOUT_S):
+                    await self._registration.withdraw()
+            except (StoreError, TimeoutError) as error:
+                _log.warning("lease_left_to_expire", why=str(error) or "etcd did not answer")
+        self._maintenance.checkpoint()
+        await self._run_blocking(lambda: self._logs.close(clean=True))
+        self._data_directory.stopped_cleanly(self.cache.revision)
+        await self._peers.close()
+        await self._store.close()
+
+
+def _report_end(task: asyncio.Task[None]) -> None:
+    """A background task ends only when it is cancelled; anything else is a fault that must
+    be seen."""
+    if not task.cancelled() and task.exception() is not None:
+        _log.critical("task_failed", task=task.get_name(), exc_info=task.exception())

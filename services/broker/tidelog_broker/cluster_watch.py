@@ -1,0 +1,69 @@
+"""Keeps the metadata cache true, and tells replicas and registration what concerns them."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterable
+
+import structlog
+
+from tidelog_broker.metadata_cache import MetadataCache
+from tidelog_broker.registration import Registration
+from tidelog_broker.replica_manager import ReplicaManager
+from tidelog_runtime.metadata.schema import BrokerKey, Keys, ParsedKey, PartitionKey
+from tidelog_runtime.metadata.store import (
+    MetadataStore,
+    StoreRolledBackError,
+    StoreUnavailableError,
+)
+
+RETRY_DELAY_S = 0.3
+
+_log = structlog.get_logger()
+
+
+class ClusterWatch:
+    def __init__(
+        self,
+        store: MetadataStore,
+        keys: Keys,
+        cache: MetadataCache,
+        manager: ReplicaManager,
+        registration: Registration,
+        rng: random.Random,
+    ) -> None:
+        self._store = store
+        self._keys = keys
+        self._cache = cache
+        self._manager = manager
+        self._registration = registration
+        self._rng = rng
+        self.ready = asyncio.Event()
+
+    async def run(self) -> None:
+        while True:
+            try:
+                snapshot = await self._store.snapshot(self._keys.root)
+                self._react(self._cache.load(snapshot))
+                self.ready.set()
+                async for changes in self._store.watch(snapshot):
+                    self._react(self._cache.apply(changes))
+            except StoreUnavailableError as error:
+                _log.warning("metadata_unreadable", why=str(error))
+            except StoreRolledBackError as error:
+                # Wiped, or restored from a backup: what it says may contradict what this
+                # broker has acted on. The data plane goes on with what it knows.
+                _log.critical(
+                    "metadata_rolled_back",
+                    why=str(error),
+                    fix="restore the newest etcd backup, or stop all brokers before starting anew",
+                )
+                return
+            await asyncio.sleep(RETRY_DELAY_S * self._rng.uniform(0.5, 1.5))
+
+    def _react(self, changed: Iterable[ParsedKey]) -> None:
+        self._manager.observed(k.partition for k in changed if isinstance(k, PartitionKey))
+        own = BrokerKey(self._manager.broker_id)
+        if own.broker_id not in self._cache.brokers and (own in changed or self.ready.is_set()):
+            self._registration.observed_gone(self._cache.revision)

@@ -1,0 +1,53 @@
+"""Configuration of a broker: TOML, then TIDELOG_*, then flags."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field
+
+from tidelog_runtime.config import Address, ServiceConfig
+
+
+class BrokerConfig(ServiceConfig):
+    """A Tidelog broker: stores partitions, serves clients, follows other leaders."""
+
+    listen: Address = Field(
+        default="127.0.0.1:7500", description="host:port to serve gRPC on; port 0 picks one."
+    )
+    broker_id: int = Field(ge=0, le=2**31 - 1, description="Unique in the cluster, and for ever.")
+    data_dir: Path = Field(description="Directory of this broker's data, and of no other's.")
+    rack: str = Field(default="", description="Where the machine stands; replicas keep apart.")
+    replica_lag_time_max_ms: int = Field(
+        default=10_000,
+        ge=200,
+        description="A replica that has not caught up for so long leaves the ISR.",
+    )
+    replica_fetch_max_wait_ms: int = Field(
+        default=500, ge=10, le=10_000, description="How long a fetch waits at the leader."
+    )
+    replica_fetch_max_bytes: int = Field(
+        default=4 << 20, ge=64 << 10, le=16 << 20, description="Most bytes of one replica fetch."
+    )
+    replica_fetch_partition_max_bytes: int = Field(
+        default=1 << 20, ge=64 << 10, le=16 << 20, description="The same for one partition."
+    )
+    checkpoint_interval_ms: int = Field(
+        default=5_000, ge=100, description="How often high watermarks are written to disk."
+    )
+    flush_interval_ms: int = Field(
+        default=10_000, ge=100, description="How often logs are synced to disk."
+    )
+    retention_check_interval_ms: int = Field(
+        default=30_000, ge=100, description="How often old segments are looked for."
+    )
+    stray_retention_ms: int = Field(
+        default=3_600_000,
+        ge=0,
+        description="How long a replica that is no longer assigned here is kept aside.",
+    )
+    shutdown_timeout_ms: int = Field(
+        default=10_000,
+        ge=0,
+        description="How long a stopping broker waits until others lead its partitions.",
+    )

@@ -1,0 +1,121 @@
+"""Whose data a directory holds, and whether it is whole (design section 3).
+
+A replica set is whole since a broker epoch when nothing that was written since has been
+lost. It stays whole over a clean stop, and over a crash of the process while the machine
+went on: the page cache outlives a process. After a reboot without a clean stop only what
+was synced is whole.
+"""
+
+from __future__ import annotations
+
+import random
+import uuid
+from dataclasses import asdict, dataclass, replace
+from pathlib import PurePath
+
+from tidelog_broker.log.checked_file import DamagedFileError, read_checked, write_checked
+from tidelog_broker.log.disk import Disk
+
+_KIND = "broker"
+
+
+class DataDirectoryError(Exception):
+    """The directory cannot be used by this broker; the message says why, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What `broker.json` says. `whole_since`, `synced_whole_since`: broker epochs; 0: only
+    since the registration that comes next."""
+
+    broker_id: int
+    node_uuid: str
+    cluster_id: str = ""
+    boot_id: str = ""
+    stopped_cleanly: bool = False
+    whole_since: int = 0
+    synced_whole_since: int = 0
+    # The highest revision of the metadata store that this broker has acted on.
+    store_revision: int = 0
+
+
+def new_life(former: Identity, boot_id: str) -> Identity:
+    """What a starting process may claim of what its predecessor left."""
+    same_boot = former.boot_id == boot_id and boot_id != ""
+    whole = former.stopped_cleanly or same_boot
+    return replace(
+        former,
+        boot_id=boot_id,
+        stopped_cleanly=False,
+        whole_since=former.whole_since if whole else 0,
+    )
+
+
+class DataDirectory:
+    """Writes every change of the identity before anything rests on it."""
+
+    def __init__(self, disk: Disk, path: PurePath, identity: Identity) -> None:
+        self._disk = disk
+        self._path = path / "broker.json"
+        self.identity = identity
+
+    @classmethod
+    def open(
+        cls, disk: Disk, path: PurePath, *, broker_id: int, boot_id: str, rng: random.Random
+    ) -> DataDirectory:
+        """Begins a new life in the directory; raises `DataDirectoryError`, and OSError."""
+        disk.make_directory(path)
+        try:
+            found = read_checked(disk, path / "broker.json", _KIND)
+        except DamagedFileError as error:
+            raise DataDirectoryError(
+                f"{error}; restore the file, or move the directory away to start empty"
+            ) from error
+        if found is None:
+            node_uuid = str(uuid.UUID(int=rng.getrandbits(128), version=4))
+            identity = Identity(broker_id, node_uuid, boot_id=boot_id)
+        else:
+            identity = new_life(Identity(**found), boot_id)
+        if identity.broker_id != broker_id:
+            raise DataDirectoryError(
+                f"{path} belongs to broker {identity.broker_id}, this is broker {broker_id}; "
+                f"set data_dir to this broker's own directory, or broker_id to "
+                f"{identity.broker_id}"
+            )
+        directory = cls(disk, path, identity)
+        directory._write()
+        return directory
+
+    def join_cluster(self, cluster_id: str) -> None:
+        """Raises `DataDirectoryError` if the data is another cluster's."""
+        if self.identity.cluster_id not in ("", cluster_id):
+            raise DataDirectoryError(
+                f"{self._path.parent} belongs to cluster {self.identity.cluster_id}, and the "
+                f"metadata store is that of cluster {cluster_id}; set data_dir or etcd_endpoints "
+                "to those of one cluster"
+            )
+        self._update(cluster_id=cluster_id)
+
+    def registered(self, broker_epoch: int) -> None:
+        """From now on everything that is written is kept track of."""
+        identity = self.identity
+        self._update(
+            whole_since=identity.whole_since or broker_epoch,
+            synced_whole_since=identity.synced_whole_since or broker_epoch,
+        )
+
+    def lost_data(self) -> None:
+        """Something that a log had taken is gone or damaged: nothing is whole."""
+        self._update(whole_since=0, synced_whole_since=0)
+
+    def stopped_cleanly(self, store_revision: int) -> None:
+        self._update(stopped_cleanly=True, store_revision=store_revision)
+
+    def _update(self, **changes: object) -> None:
+        changed = replace(self.identity, **changes)  # type: ignore[arg-type]
+        if changed != self.identity:
+            self.identity = changed
+            self._write()
+
+    def _write(self) -> None:
+        write_checked(self._disk, self._path, _KIND, asdict(self.identity), sync=True)

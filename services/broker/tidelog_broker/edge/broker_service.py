@@ -1,0 +1,269 @@
+"""BrokerService: what clients ask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeAlias
+
+import grpc.aio
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import NO_OFFSET, Acks, OffsetPosition, TopicPartition
+from tidelog.rpc.abort import abort
+from tidelog.rpc.wire import batch_from_wire, batch_to_wire, error_to_wire
+from tidelog.v1 import broker_pb2 as pb
+from tidelog.v1 import broker_pb2_grpc
+from tidelog_broker.fetch import ConsumerFetch, FetchEntry, FetchOutcome, FetchWait
+from tidelog_broker.list_offsets import ListOffsets, ListOffsetsEntry
+from tidelog_broker.metadata_cache import MetadataCache
+from tidelog_broker.produce import Produce, ProduceEntry, ProduceOutcome
+
+_Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+
+
+class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
+    def __init__(
+        self,
+        produce: Produce,
+        fetch: ConsumerFetch,
+        list_offsets: ListOffsets,
+        cache: MetadataCache,
+    ) -> None:
+        self._produce = produce
+        self._fetch = fetch
+        self._list_offsets = list_offsets
+        self._cache = cache
+
+    async def Produce(  # noqa: N802
+        self, request: pb.ProduceRequest, context: _Context
+    ) -> pb.ProduceResponse:
+        entries = [
+            ProduceEntry(
+                TopicPartition(p.topic, p.partition),
+                p.topic_id,
+                [batch_from_wire(batch) for batch in p.batches],
+            )
+            for p in request.partitions
+        ]
+        try:
+            acks = _acks(request.acks)
+            outcomes = await self._produce(entries, acks, request.timeout_ms)
+        except TidelogError as error:
+            await abort(context, error)
+        if acks is Acks.NONE:
+            return pb.ProduceResponse(
+                partitions=[
+                    pb.ProducePartitionResult(
+                        topic=e.name.topic, partition=e.name.partition, base_offset=NO_OFFSET
+                    )
+                    for e in entries
+                ]
+            )
+        return pb.ProduceResponse(
+            partitions=[
+                _produced(entry, outcome) for entry, outcome in zip(entries, outcomes, strict=True)
+            ]
+        )
+
+    async def Fetch(  # noqa: N802
+        self, request: pb.FetchRequest, context: _Context
+    ) -> pb.FetchResponse:
+        entries = [
+            FetchEntry(
+                TopicPartition(p.topic, p.partition),
+                p.topic_id,
+                p.current_leader_epoch,
+                p.fetch_offset,
+                p.max_bytes,
+            )
+            for p in request.partitions
+        ]
+        try:
+            _require_fetchable(request)
+        except TidelogError as error:
+            await abort(context, error)
+        wait = FetchWait(request.max_wait_ms, request.min_bytes, request.max_bytes)
+        outcomes = await self._fetch(entries, wait)
+        return pb.FetchResponse(
+            partitions=[
+                _fetched(entry, outcome) for entry, outcome in zip(entries, outcomes, strict=True)
+            ]
+        )
+
+    async def ListOffsets(  # noqa: N802
+        self,
+        request: pb.ListOffsetsRequest,
+        context: _Context,  # noqa: ARG002
+    ) -> pb.ListOffsetsResponse:
+        return pb.ListOffsetsResponse(
+            partitions=[self._list_one(entry) for entry in request.partitions]
+        )
+
+    def _list_one(self, wire: pb.ListOffsetsPartition) -> pb.ListOffsetsPartitionResult:
+        name = TopicPartition(wire.topic, wire.partition)
+        try:
+            found = self._list_offsets(
+                ListOffsetsEntry(
+                    name,
+                    wire.topic_id,
+                    wire.current_leader_epoch,
+                    _position(wire.position),
+                    wire.timestamp_ms,
+                )
+            )
+        except TidelogError as error:
+            return pb.ListOffsetsPartitionResult(
+                topic=wire.topic,
+                partition=wire.partition,
+                error=error_to_wire(error),
+                offset=NO_OFFSET,
+                timestamp_ms=-1,
+            )
+        return pb.ListOffsetsPartitionResult(
+            topic=wire.topic,
+            partition=wire.partition,
+            offset=found.offset,
+            timestamp_ms=found.timestamp_ms,
+            leader_epoch=found.leader_epoch,
+        )
+
+    async def Metadata(  # noqa: N802
+        self,
+        request: pb.MetadataRequest,
+        context: _Context,  # noqa: ARG002
+    ) -> pb.MetadataResponse:
+        cache = self._cache
+        response = pb.MetadataResponse(
+            cluster_id=cache.cluster_id,
+            brokers=[
+                pb.BrokerEndpoint(
+                    broker_id=broker_id,
+                    address=live.registration.address,
+                    rack=live.registration.rack,
+                    broker_epoch=live.broker_epoch,
+                    state=live.registration.state,
+                )
+                for broker_id, live in sorted(cache.brokers.items())
+            ],
+        )
+        if cache.controller is not None:
+            response.controller.CopyFrom(
+                pb.ControllerEndpoint(
+                    controller_id=cache.controller.controller_id,
+                    address=cache.controller.address,
+                    controller_epoch=cache.controller_epoch,
+                )
+            )
+        if not request.cluster_only:
+            wanted: Iterable[str] = request.topics or sorted(cache.topics)
+            response.topics.extend(_topic_metadata(cache, topic) for topic in wanted)
+        return response
+
+
+def _acks(wire: int) -> Acks:
+    try:
+        return Acks(wire)
+    except ValueError:
+        raise TidelogError(
+            ErrorCode.INVALID_REQUEST,
+            f"acks is {wire}; set it to ACKS_NONE, ACKS_LEADER or ACKS_ALL",
+        ) from None
+
+
+def _position(wire: int) -> OffsetPosition:
+    try:
+        return OffsetPosition(wire)
+    except ValueError:
+        raise TidelogError(
+            ErrorCode.INVALID_REQUEST,
+            f"position is {wire}; set it to EARLIEST, LATEST or TIMESTAMP",
+        ) from None
+
+
+def _require_fetchable(request: pb.FetchRequest) -> None:
+    for field in ("max_wait_ms", "min_bytes", "max_bytes"):
+        if getattr(request, field) < 0:
+            raise TidelogError(
+                ErrorCode.INVALID_REQUEST,
+                f"{field} is {getattr(request, field)}; it must be 0 or more",
+            )
+
+
+def _produced(entry: ProduceEntry, outcome: ProduceOutcome) -> pb.ProducePartitionResult:
+    name = entry.name
+    if outcome.appended is None:
+        assert outcome.error is not None
+        return pb.ProducePartitionResult(
+            topic=name.topic,
+            partition=name.partition,
+            error=error_to_wire(outcome.error),
+            base_offset=NO_OFFSET,
+        )
+    appended = outcome.appended
+    return pb.ProducePartitionResult(
+        topic=name.topic,
+        partition=name.partition,
+        base_offset=appended.base_offset,
+        leader_epoch=appended.leader_epoch,
+        append_time_ms=appended.append_time_ms,
+        log_start_offset=outcome.log_start_offset,
+    )
+
+
+def _fetched(entry: FetchEntry, outcome: FetchOutcome) -> pb.FetchPartitionResult:
+    name = entry.name
+    if outcome.answer is None:
+        assert outcome.error is not None
+        return pb.FetchPartitionResult(
+            topic=name.topic,
+            partition=name.partition,
+            error=error_to_wire(outcome.error),
+            high_watermark=NO_OFFSET,
+        )
+    answer = outcome.answer
+    return pb.FetchPartitionResult(
+        topic=name.topic,
+        partition=name.partition,
+        high_watermark=answer.high_watermark,
+        log_start_offset=answer.log_start_offset,
+        leader_epoch=answer.leader_epoch,
+        batches=[batch_to_wire(batch) for batch in answer.batches],
+    )
+
+
+def _topic_metadata(cache: MetadataCache, topic: str) -> pb.TopicMetadata:
+    entry = cache.topics.get(topic)
+    if entry is None:
+        return pb.TopicMetadata(
+            name=topic,
+            error=error_to_wire(
+                TidelogError(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                    f"topic {topic!r} does not exist; create it first",
+                )
+            ),
+        )
+    partitions = []
+    for number, (state, _) in sorted(cache.partitions.get(topic, {}).items()):
+        if state.topic_id != entry.topic_id:
+            continue
+        partitions.append(
+            pb.PartitionMetadata(
+                partition=number,
+                leader=state.leader,
+                leader_epoch=state.leader_epoch,
+                replicas=state.replicas,
+                isr=sorted(state.isr_ids),
+                eligible_leader_replicas=[m.broker_id for m in state.eligible],
+                offline_replicas=[b for b in state.replicas if b not in cache.brokers],
+                unclean_leader_epoch=state.unclean_leader_epoch,
+                min_isr=state.min_isr,
+            )
+        )
+    return pb.TopicMetadata(
+        name=topic,
+        topic_id=entry.topic_id,
+        partitions=partitions,
+        config=dict(entry.config),
+        replication_factor=entry.replication_factor,
+    )

@@ -1,0 +1,117 @@
+"""Replica fetches to and from their wire form, for both ends."""
+
+from __future__ import annotations
+
+from tidelog.model import NO_LEADER, EpochEnd
+from tidelog.rpc.wire import batch_from_wire, batch_to_wire, error_from_wire, error_to_wire
+from tidelog.v1 import replica_pb2 as pb
+from tidelog_broker.partition.partition import FetchAnswer, FetchPosition
+from tidelog_broker.transport import (
+    ReplicaFetchEntry,
+    ReplicaFetchRequest,
+    ReplicaFetchResponse,
+    ReplicaFetchResult,
+    ReplicaKey,
+)
+
+
+def request_to_wire(request: ReplicaFetchRequest) -> pb.ReplicaFetchRequest:
+    return pb.ReplicaFetchRequest(
+        broker_id=request.broker_id,
+        broker_epoch=request.broker_epoch,
+        leader_broker_epoch=request.leader_broker_epoch,
+        max_wait_ms=request.max_wait_ms,
+        min_bytes=request.min_bytes,
+        max_bytes=request.max_bytes,
+        partitions=[
+            pb.ReplicaFetchPartition(
+                topic_id=replica.topic_id,
+                partition=replica.partition,
+                current_leader_epoch=position.leader_epoch,
+                fetch_offset=position.fetch_offset,
+                last_fetched_epoch=position.last_fetched_epoch,
+                flushed_offset=position.flushed_offset,
+                log_start_offset=position.log_start_offset,
+                max_bytes=max_bytes,
+            )
+            for replica, position, max_bytes in request.entries
+        ],
+    )
+
+
+def request_from_wire(wire: pb.ReplicaFetchRequest) -> ReplicaFetchRequest:
+    return ReplicaFetchRequest(
+        broker_id=wire.broker_id,
+        broker_epoch=wire.broker_epoch,
+        leader_broker_epoch=wire.leader_broker_epoch,
+        max_wait_ms=wire.max_wait_ms,
+        min_bytes=wire.min_bytes,
+        max_bytes=wire.max_bytes,
+        entries=[
+            ReplicaFetchEntry(
+                ReplicaKey(p.topic_id, p.partition),
+                FetchPosition(
+                    # Whom the follower takes for the leader: us, or it would not ask.
+                    leader=NO_LEADER,
+                    leader_epoch=p.current_leader_epoch,
+                    fetch_offset=p.fetch_offset,
+                    last_fetched_epoch=p.last_fetched_epoch,
+                    flushed_offset=p.flushed_offset,
+                    log_start_offset=p.log_start_offset,
+                ),
+                p.max_bytes,
+            )
+            for p in wire.partitions
+        ],
+    )
+
+
+def result_to_wire(result: ReplicaFetchResult) -> pb.ReplicaFetchPartitionResult:
+    topic_id, partition = result.replica
+    answer = result.answer
+    if answer is None:
+        assert result.error is not None
+        return pb.ReplicaFetchPartitionResult(
+            topic_id=topic_id,
+            partition=partition,
+            error=error_to_wire(result.error),
+            log_start_offset=result.log_start_offset,
+        )
+    diverging = None
+    if answer.diverging is not None:
+        diverging = pb.EpochEnd(
+            leader_epoch=answer.diverging.leader_epoch, end_offset=answer.diverging.end_offset
+        )
+    return pb.ReplicaFetchPartitionResult(
+        topic_id=topic_id,
+        partition=partition,
+        leader_epoch=answer.leader_epoch,
+        high_watermark=answer.high_watermark,
+        log_start_offset=answer.log_start_offset,
+        diverging=diverging,
+        batches=[batch_to_wire(batch) for batch in answer.batches],
+    )
+
+
+def _result_from_wire(wire: pb.ReplicaFetchPartitionResult) -> ReplicaFetchResult:
+    replica = ReplicaKey(wire.topic_id, wire.partition)
+    if wire.HasField("error"):
+        return ReplicaFetchResult(replica, None, error_from_wire(wire.error), wire.log_start_offset)
+    diverging = None
+    if wire.HasField("diverging"):
+        diverging = EpochEnd(wire.diverging.leader_epoch, wire.diverging.end_offset)
+    answer = FetchAnswer(
+        wire.high_watermark,
+        wire.log_start_offset,
+        wire.leader_epoch,
+        [batch_from_wire(batch) for batch in wire.batches],
+        diverging,
+    )
+    return ReplicaFetchResult(replica, answer, None, wire.log_start_offset)
+
+
+def response_from_wire(wire: pb.ReplicaFetchResponse) -> ReplicaFetchResponse:
+    return ReplicaFetchResponse(
+        error_from_wire(wire.error) if wire.HasField("error") else None,
+        [_result_from_wire(result) for result in wire.partitions],
+    )

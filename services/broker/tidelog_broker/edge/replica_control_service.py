@@ -1,0 +1,56 @@
+"""ReplicaControlService: what the controller tells this broker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, TypeAlias
+
+import grpc.aio
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.rpc.abort import abort
+from tidelog.v1 import replica_control_pb2 as pb
+from tidelog.v1 import replica_control_pb2_grpc
+from tidelog_broker.replica_manager import ReplicaManager
+from tidelog_runtime import replica_control_codec as codec
+
+_Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+
+
+class ReplicaControlService(replica_control_pb2_grpc.ReplicaControlServiceServicer):
+    def __init__(self, manager: ReplicaManager, stopped: asyncio.Event) -> None:
+        self._manager = manager
+        self._stopped = stopped
+
+    async def LeaderAndIsr(  # noqa: N802
+        self,
+        request: pb.LeaderAndIsrRequest,
+        context: _Context,  # noqa: ARG002
+    ) -> pb.LeaderAndIsrResponse:
+        result = await self._manager.leader_and_isr(codec.leader_and_isr_from_wire(request))
+        return codec.leader_and_isr_result_to_wire(result)
+
+    async def StopReplica(  # noqa: N802
+        self,
+        request: pb.StopReplicaRequest,
+        context: _Context,  # noqa: ARG002
+    ) -> pb.StopReplicaResponse:
+        result = await self._manager.stop_replica(codec.stop_replica_from_wire(request))
+        return codec.stop_replica_result_to_wire(result)
+
+    async def Watch(  # noqa: N802
+        self, request: pb.WatchRequest, context: _Context
+    ) -> AsyncIterator[pb.WatchResponse]:
+        """Ends only with this process, or with its stop."""
+        if request.broker_epoch < self._manager.broker_epoch:
+            await abort(
+                context,
+                TidelogError(
+                    ErrorCode.STALE_BROKER_EPOCH,
+                    f"this is broker epoch {self._manager.broker_epoch}, not "
+                    f"{request.broker_epoch}",
+                ),
+            )
+        yield pb.WatchResponse(broker_epoch=self._manager.broker_epoch)
+        await self._stopped.wait()

@@ -1,0 +1,32 @@
+"""ReplicaService: what followers ask of this broker."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import grpc.aio
+
+from tidelog.rpc.wire import error_to_wire
+from tidelog.v1 import replica_pb2 as pb
+from tidelog.v1 import replica_pb2_grpc
+from tidelog_broker.edge import replica_codec
+from tidelog_broker.fetch import ReplicaFetch
+
+_Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+
+
+class ReplicaService(replica_pb2_grpc.ReplicaServiceServicer):
+    def __init__(self, replica_fetch: ReplicaFetch) -> None:
+        self._replica_fetch = replica_fetch
+
+    async def ReplicaFetch(  # noqa: N802
+        self,
+        request: pb.ReplicaFetchRequest,
+        context: _Context,  # noqa: ARG002
+    ) -> pb.ReplicaFetchResponse:
+        response = await self._replica_fetch(replica_codec.request_from_wire(request))
+        if response.error is not None:
+            return pb.ReplicaFetchResponse(error=error_to_wire(response.error))
+        return pb.ReplicaFetchResponse(
+            partitions=[replica_codec.result_to_wire(result) for result in response.results]
+        )

@@ -1,0 +1,201 @@
+"""Fetch for consumers and for followers: collect what is there, or wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import structlog
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import NO_OFFSET, TopicPartition
+from tidelog_broker.log.errors import LogError
+from tidelog_broker.partition.partition import FetchAnswer
+from tidelog_broker.purgatory import Purgatory
+from tidelog_broker.replica_manager import ReplicaManager
+from tidelog_broker.transport import (
+    ReplicaFetchEntry,
+    ReplicaFetchRequest,
+    ReplicaFetchResponse,
+    ReplicaFetchResult,
+    ReplicaKey,
+)
+from tidelog_runtime.clock import Clock
+
+MAX_WAIT_MS = 60_000
+# What one answer carries at most, whatever the request allows: it bounds the memory of
+# the broker and stays below the largest gRPC message.
+MAX_RESPONSE_BYTES = 16 << 20
+
+_log = structlog.get_logger()
+
+
+class FetchEntry(NamedTuple):
+    name: TopicPartition
+    topic_id: str
+    known_epoch: int
+    fetch_offset: int
+    max_bytes: int
+
+
+class FetchOutcome(NamedTuple):
+    """One of `answer` and `error` is set."""
+
+    answer: FetchAnswer | None
+    error: TidelogError | None
+
+
+class FetchWait(NamedTuple):
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+
+
+def _size(answer: FetchAnswer | None) -> int:
+    return sum(len(batch.records) for batch in answer.batches) if answer else 0
+
+
+def _storage_error(name: object, error: LogError) -> TidelogError:
+    _log.error("read_failed", partition=str(name), why=str(error))
+    return TidelogError(ErrorCode.STORAGE_ERROR, f"{name} cannot be read: {error}")
+
+
+class ConsumerFetch:
+    def __init__(self, manager: ReplicaManager, purgatory: Purgatory) -> None:
+        self._manager = manager
+        self._purgatory = purgatory
+
+    async def __call__(self, entries: Sequence[FetchEntry], wait: FetchWait) -> list[FetchOutcome]:
+        """One outcome for each entry, in order; answers as soon as `min_bytes` are there
+        or anything went wrong."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + min(wait.max_wait_ms, MAX_WAIT_MS) / 1000
+        with self._purgatory.commits(entry.name for entry in entries) as moved:
+            while True:
+                moved.clear()
+                outcomes, size = self._collect(entries, wait.max_bytes)
+                left = deadline - loop.time()
+                failed = any(outcome.error for outcome in outcomes)
+                if failed or size >= wait.min_bytes or left <= 0:
+                    return outcomes
+                try:
+                    async with asyncio.timeout(left):
+                        await moved.wait()
+                except TimeoutError:
+                    return outcomes
+
+    def _collect(
+        self, entries: Sequence[FetchEntry], max_bytes: int
+    ) -> tuple[list[FetchOutcome], int]:
+        outcomes: list[FetchOutcome] = []
+        budget = min(max_bytes, MAX_RESPONSE_BYTES)
+        size = 0
+        for entry in entries:
+            try:
+                partition = self._manager.partition(entry.name, entry.topic_id)
+                answer = partition.read_for_consumer(
+                    entry.fetch_offset, entry.known_epoch, min(entry.max_bytes, budget - size)
+                )
+            except TidelogError as error:
+                outcomes.append(FetchOutcome(None, error))
+            except LogError as error:
+                outcomes.append(FetchOutcome(None, _storage_error(entry.name, error)))
+            else:
+                size += _size(answer)
+                outcomes.append(FetchOutcome(answer, None))
+        return outcomes, size
+
+
+class ReplicaFetch:
+    """Serves the followers of the partitions that this broker leads."""
+
+    def __init__(self, manager: ReplicaManager, purgatory: Purgatory, clock: Clock) -> None:
+        self._manager = manager
+        self._purgatory = purgatory
+        self._clock = clock
+        self._turn = 0
+
+    async def __call__(self, request: ReplicaFetchRequest) -> ReplicaFetchResponse:
+        if request.leader_broker_epoch < self._manager.broker_epoch:
+            return ReplicaFetchResponse(
+                TidelogError(
+                    ErrorCode.STALE_BROKER_EPOCH,
+                    f"broker {self._manager.broker_id} lives in broker epoch "
+                    f"{self._manager.broker_epoch}; the fetch is for its former life "
+                    f"{request.leader_broker_epoch}",
+                ),
+                (),
+            )
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + min(request.max_wait_ms, MAX_WAIT_MS) / 1000
+        urgent = self._note_positions(request)
+        entries = [e for e in request.entries if e.replica not in urgent]
+        names = [self._manager.replica(entry.replica).name for entry in entries]
+        with self._purgatory.growth(names) as grew:
+            while True:
+                grew.clear()
+                found, size = self._collect(entries, request.max_bytes)
+                left = deadline - loop.time()
+                failed = any(result.error for result in found)
+                if urgent or failed or size >= request.min_bytes or left <= 0:
+                    break
+                try:
+                    async with asyncio.timeout(left):
+                        await grew.wait()
+                except TimeoutError:
+                    break
+        return ReplicaFetchResponse(None, [*urgent.values(), *found])
+
+    def _note_positions(self, request: ReplicaFetchRequest) -> dict[ReplicaKey, ReplicaFetchResult]:
+        """Tells every partition how far the follower is; returns what must be answered
+        without waiting: refusals and divergences."""
+        urgent: dict[ReplicaKey, ReplicaFetchResult] = {}
+        now_ms = self._clock.monotonic_ms()
+        for entry in request.entries:
+            log_start = NO_OFFSET
+            try:
+                partition = self._manager.replica(entry.replica)
+                log_start = partition.log.log_start_offset
+                diverging = partition.replica_fetch(
+                    request.broker_id, request.broker_epoch, entry.position, now_ms
+                )
+            except TidelogError as error:
+                urgent[entry.replica] = ReplicaFetchResult(entry.replica, None, error, log_start)
+                continue
+            if diverging is not None:
+                answer = FetchAnswer(
+                    partition.high_watermark, log_start, partition.leader_epoch, (), diverging
+                )
+                urgent[entry.replica] = ReplicaFetchResult(entry.replica, answer, None, log_start)
+        return urgent
+
+    def _collect(
+        self, entries: Sequence[ReplicaFetchEntry], max_bytes: int
+    ) -> tuple[list[ReplicaFetchResult], int]:
+        """Reads for each partition in turn, beginning with another one each time, so that
+        a busy partition cannot starve those behind it."""
+        if not entries:
+            return [], 0
+        self._turn += 1
+        first = self._turn % len(entries)
+        budget = min(max_bytes, MAX_RESPONSE_BYTES)
+        size = 0
+        results = []
+        for entry in (*entries[first:], *entries[:first]):
+            log_start = NO_OFFSET
+            try:
+                partition = self._manager.replica(entry.replica)
+                log_start = partition.log.log_start_offset
+                answer = partition.read_for_follower(
+                    entry.position, min(entry.max_bytes, budget - size)
+                )
+            except TidelogError as error:
+                results.append(ReplicaFetchResult(entry.replica, None, error, log_start))
+            except LogError as error:
+                refused = _storage_error(entry.replica, error)
+                results.append(ReplicaFetchResult(entry.replica, None, refused, log_start))
+            else:
+                size += _size(answer)
+                results.append(ReplicaFetchResult(entry.replica, answer, None, log_start))
+        return results, size

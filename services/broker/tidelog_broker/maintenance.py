@@ -1,0 +1,107 @@
+"""What a broker does by the clock: judges ISRs, writes checkpoints, syncs logs, deletes
+what is old."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+
+import structlog
+
+from tidelog_broker.isr_updates import IsrUpdates
+from tidelog_broker.log.errors import LogError
+from tidelog_broker.log_directory import LogDirectory
+from tidelog_broker.partition.partition import Partition
+from tidelog_broker.replica_manager import ReplicaManager
+from tidelog_broker.transport import ReplicaKey
+from tidelog_runtime.clock import Clock
+
+# Between two partitions of a long round the loop gets its turn.
+PARTITIONS_PER_TURN = 32
+
+_log = structlog.get_logger()
+
+# Runs a blocking function off the loop; the simulator runs it in place.
+RunBlocking = Callable[[Callable[[], None]], Awaitable[None]]
+
+
+class Maintenance:
+    def __init__(
+        self,
+        manager: ReplicaManager,
+        logs: LogDirectory,
+        isr_updates: IsrUpdates,
+        clock: Clock,
+        run_blocking: RunBlocking,
+    ) -> None:
+        self._manager = manager
+        self._logs = logs
+        self._isr_updates = isr_updates
+        self._clock = clock
+        self._run_blocking = run_blocking
+
+    async def judge_isrs(self, interval_ms: int) -> None:
+        while True:
+            await asyncio.sleep(interval_ms / 1000)
+            self._isr_updates.judge_all(self._manager)
+
+    async def write_checkpoints(self, interval_ms: int) -> None:
+        while True:
+            await asyncio.sleep(interval_ms / 1000)
+            self.checkpoint()
+
+    def checkpoint(self) -> None:
+        offsets = {
+            ReplicaKey(p.topic_id, p.name.partition): p.high_watermark for p in self._manager.all()
+        }
+        try:
+            self._logs.checkpoint(offsets)
+        except OSError as error:
+            # An older checkpoint stays, which is safe.
+            _log.error("checkpoint_failed", why=str(error))
+
+    async def flush(self, interval_ms: int) -> None:
+        while True:
+            await asyncio.sleep(interval_ms / 1000)
+            await self.flush_once()
+
+    async def flush_once(self) -> None:
+        for log in self._logs.logs():
+            ticket = log.begin_flush()
+            if ticket is None:
+                continue
+            try:
+                await self._run_blocking(ticket.run)
+                log.finish_flush(ticket)
+            except (LogError, OSError) as error:
+                _log.error("flush_failed", why=str(error))
+
+    async def delete_old(self, interval_ms: int, stray_retention_ms: int) -> None:
+        while True:
+            await asyncio.sleep(interval_ms / 1000)
+            await self._delete_old_segments(list(self._manager.all()))
+            try:
+                await self._run_blocking(lambda: self._logs.sweep(stray_retention_ms))
+            except OSError as error:
+                _log.error("sweep_failed", why=str(error))
+
+    async def _delete_old_segments(self, partitions: Iterable[Partition]) -> None:
+        logs = self._logs.by_key()
+        for position, partition in enumerate(partitions):
+            if position % PARTITIONS_PER_TURN == 0:
+                await asyncio.sleep(0)
+            log = logs.get(ReplicaKey(partition.topic_id, partition.name.partition))
+            if log is None:
+                continue
+            try:
+                deleted = log.delete_old_segments(self._clock.wall_ms(), partition.high_watermark)
+            except LogError as error:
+                _log.error("retention_failed", partition=str(partition.name), why=str(error))
+                continue
+            if deleted:
+                _log.info(
+                    "segments_deleted",
+                    partition=str(partition.name),
+                    segments=deleted,
+                    log_start_offset=log.log_start_offset,
+                )

@@ -1,0 +1,130 @@
+"""Produce: check, append, and wait for the replicas where the client asks for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import structlog
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import Acks, Batch, TopicPartition
+from tidelog_broker.log.errors import LogError
+from tidelog_broker.partition.partition import Appended, Partition
+from tidelog_broker.purgatory import Purgatory
+from tidelog_broker.replica_manager import ReplicaManager
+from tidelog_runtime.clock import Clock
+
+MAX_TIMEOUT_MS = 300_000
+
+_log = structlog.get_logger()
+
+# Raises TidelogError for a batch that is corrupt or not what its header says.
+CheckBatch = Callable[[Batch], None]
+
+
+class ProduceEntry(NamedTuple):
+    name: TopicPartition
+    topic_id: str
+    batches: Sequence[Batch]
+
+
+class ProduceOutcome(NamedTuple):
+    """One of `appended` and `error` is set."""
+
+    appended: Appended | None
+    error: TidelogError | None
+    log_start_offset: int
+
+
+class Produce:
+    def __init__(
+        self, manager: ReplicaManager, purgatory: Purgatory, clock: Clock, check: CheckBatch
+    ) -> None:
+        self._manager = manager
+        self._purgatory = purgatory
+        self._clock = clock
+        self._check = check
+
+    async def __call__(
+        self, entries: Sequence[ProduceEntry], acks: Acks, timeout_ms: int
+    ) -> list[ProduceOutcome]:
+        """One outcome for each entry, in order. Raises INVALID_REQUEST for the whole."""
+        _require_valid(entries, timeout_ms)
+        outcomes: list[ProduceOutcome] = []
+        waits: dict[int, asyncio.Future[None]] = {}
+        for position, entry in enumerate(entries):
+            outcome, partition = self._append(entry, acks)
+            outcomes.append(outcome)
+            if partition is not None and outcome.appended is not None and acks is Acks.ALL:
+                waits[position] = self._purgatory.committed(partition, outcome.appended.next_offset)
+        if waits:
+            await self._wait(entries, outcomes, waits, timeout_ms)
+        return outcomes
+
+    def _append(self, entry: ProduceEntry, acks: Acks) -> tuple[ProduceOutcome, Partition | None]:
+        try:
+            partition = self._manager.partition(entry.name, entry.topic_id)
+            limit = self._manager.max_batch_bytes(partition)
+            for batch in entry.batches:
+                if len(batch.records) > limit:
+                    raise TidelogError(
+                        ErrorCode.BATCH_TOO_LARGE,
+                        f"a batch for {entry.name} has {len(batch.records)} bytes; the topic "
+                        f"takes at most {limit} (max_batch_bytes)",
+                    )
+                self._check(batch)
+            appended = partition.append(entry.batches, acks, self._clock.wall_ms())
+        except TidelogError as error:
+            return ProduceOutcome(None, error, -1), None
+        except LogError as error:
+            _log.error("append_failed", partition=str(entry.name), why=str(error))
+            refused = TidelogError(
+                ErrorCode.STORAGE_ERROR, f"{entry.name} cannot be written: {error}"
+            )
+            return ProduceOutcome(None, refused, -1), None
+        return ProduceOutcome(appended, None, partition.log.log_start_offset), partition
+
+    async def _wait(
+        self,
+        entries: Sequence[ProduceEntry],
+        outcomes: list[ProduceOutcome],
+        waits: dict[int, asyncio.Future[None]],
+        timeout_ms: int,
+    ) -> None:
+        pending = [future for future in waits.values() if not future.done()]
+        if pending:
+            await asyncio.wait(pending, timeout=timeout_ms / 1000)
+        for position, future in waits.items():
+            if not future.done():
+                # The purgatory drops it when it comes across it.
+                future.cancel()
+                error: TidelogError | None = TidelogError(
+                    ErrorCode.REQUEST_TIMED_OUT,
+                    f"{entries[position].name}: the replicas in sync did not have the batch "
+                    f"within {timeout_ms} ms; it may still be committed",
+                )
+            else:
+                failure = future.exception()
+                error = failure if isinstance(failure, TidelogError) else None
+            if error is not None:
+                outcomes[position] = ProduceOutcome(None, error, -1)
+
+
+def _require_valid(entries: Sequence[ProduceEntry], timeout_ms: int) -> None:
+    if len({entry.name for entry in entries}) < len(entries):
+        raise TidelogError(
+            ErrorCode.INVALID_REQUEST,
+            "a partition appears twice in one Produce request; put its batches into one entry",
+        )
+    if not 0 < timeout_ms <= MAX_TIMEOUT_MS:
+        raise TidelogError(
+            ErrorCode.INVALID_REQUEST,
+            f"timeout_ms is {timeout_ms}; it must be between 1 and {MAX_TIMEOUT_MS}",
+        )
+    for entry in entries:
+        if not entry.batches:
+            raise TidelogError(
+                ErrorCode.INVALID_REQUEST, f"no batch for {entry.name}; leave the partition out"
+            )

@@ -1,0 +1,158 @@
+"""Keeps this broker registered under a lease (design section 2).
+
+A registration is only ever created. A new life first deletes its predecessor, whom it
+knows by the node uuid on its disk, and then creates its own in a second transaction, so
+that every life has a creation revision of its own: the broker epoch (interleaving 1 of
+known-gaps).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+import structlog
+
+from tidelog_runtime.metadata.schema import (
+    STOPPING,
+    BrokerRegistration,
+    Keys,
+    decode_broker,
+    encode,
+)
+from tidelog_runtime.metadata.store import (
+    CreateRevision,
+    Delete,
+    Lease,
+    LeaseLostError,
+    MetadataStore,
+    ModRevision,
+    Put,
+    StoreUnavailableError,
+    Transaction,
+)
+
+RETRY_DELAY_S = 0.2
+# How long another node may hold this broker's id before it is said again.
+TAKEN_LOG_INTERVAL_S = 10.0
+
+_log = structlog.get_logger()
+
+
+class Registration:
+    """`run` registers, and registers again whenever the registration is gone."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        keys: Keys,
+        broker_id: int,
+        wanted: BrokerRegistration,
+        lease_ttl_seconds: int,
+        rng: random.Random,
+        on_registered: Callable[[int], None],
+    ) -> None:
+        self._store = store
+        self._key = keys.broker(broker_id)
+        self._broker_id = broker_id
+        self._wanted = wanted
+        self._ttl = lease_ttl_seconds
+        self._rng = rng
+        self._on_registered = on_registered
+        self._lease: Lease | None = None
+        self._vanished = asyncio.Event()
+        self.broker_epoch = 0
+
+    def set_whole_since(self, whole_since: int, synced_whole_since: int) -> None:
+        """For the next registration of this process."""
+        self._wanted = replace(
+            self._wanted, whole_since=whole_since, synced_whole_since=synced_whole_since
+        )
+
+    def observed_gone(self, revision: int) -> None:
+        """The watch saw at `revision` that this broker's key is not there. What is older
+        than our registration speaks of its predecessor."""
+        if revision > self.broker_epoch > 0:
+            self._vanished.set()
+
+    async def run(self) -> None:
+        said_unavailable = False
+        while True:
+            try:
+                await self._register()
+                said_unavailable = False
+                assert self._lease is not None
+                await self._until_gone(self._lease)
+                _log.warning("registration_gone", broker_epoch=self.broker_epoch)
+                await self._lease.revoke()
+            except (StoreUnavailableError, LeaseLostError) as error:
+                if not said_unavailable:
+                    _log.warning("registration_waits_for_store", why=str(error))
+                    said_unavailable = True
+                await asyncio.sleep(RETRY_DELAY_S * self._rng.uniform(0.5, 1.5))
+
+    async def stopping(self) -> None:
+        """Rewrites the registration, so that nobody elects or admits this broker any more
+        (interleaving 10). The broker epoch stays. Raises `StoreError`."""
+        stopping = replace(self._wanted, state=STOPPING)
+        await self._store.transact(
+            Transaction(
+                guards=[CreateRevision(self._key, self.broker_epoch)],
+                changes=[Put(self._key, encode(stopping), self._lease.id if self._lease else 0)],
+            )
+        )
+
+    async def withdraw(self) -> None:
+        """Ends the registration at once. Raises `StoreError`."""
+        if self._lease is not None:
+            await self._lease.revoke()
+
+    async def _register(self) -> None:
+        lease = await self._store.grant_lease(self._ttl)
+        said_at = -TAKEN_LOG_INTERVAL_S
+        loop = asyncio.get_running_loop()
+        while True:
+            present = await self._store.get(self._key)
+            if present is not None:
+                if decode_broker(present.value).node_uuid == self._wanted.node_uuid:
+                    await self._store.transact(
+                        Transaction(
+                            guards=[CreateRevision(self._key, present.create_revision)],
+                            changes=[Delete(self._key)],
+                        )
+                    )
+                elif loop.time() - said_at >= TAKEN_LOG_INTERVAL_S:
+                    said_at = loop.time()
+                    _log.error(
+                        "broker_id_taken",
+                        broker_id=self._broker_id,
+                        by=decode_broker(present.value).address,
+                        fix="give each broker its own broker_id and data_dir",
+                    )
+            self._vanished.clear()
+            result = await self._store.transact(
+                Transaction(
+                    guards=[ModRevision(self._key, 0)],
+                    changes=[Put(self._key, encode(self._wanted), lease.id)],
+                )
+            )
+            if result.succeeded:
+                break
+            await asyncio.sleep(RETRY_DELAY_S * self._rng.uniform(0.5, 1.5))
+        self._lease = lease
+        self.broker_epoch = result.revision
+        _log.info("broker_registered", broker_epoch=self.broker_epoch)
+        self._on_registered(self.broker_epoch)
+
+    async def _until_gone(self, lease: Lease) -> None:
+        waits = [
+            asyncio.create_task(lease.wait_lost()),
+            asyncio.create_task(self._vanished.wait()),
+        ]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()

@@ -1,0 +1,239 @@
+"""Follows one leader: one long-polled fetch at a time carries every partition that this
+broker follows there."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import structlog
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog_broker.log.errors import LogError
+from tidelog_broker.partition.partition import FetchPosition, Partition
+from tidelog_broker.transport import (
+    Peers,
+    PeerUnreachableError,
+    ReplicaFetchEntry,
+    ReplicaFetchRequest,
+    ReplicaFetchResult,
+    ReplicaKey,
+)
+
+FIRST_RETRY_DELAY_S = 0.02
+MAX_RETRY_DELAY_S = 0.5
+
+_log = structlog.get_logger()
+
+
+def retry_delay_s(failures: int) -> float:
+    """After the first failure 20 ms, then twice as long each time, up to a bound."""
+    return min(MAX_RETRY_DELAY_S, FIRST_RETRY_DELAY_S * 2.0 ** min(failures - 1, 10))
+
+
+class HeldBack(NamedTuple):
+    """A partition that fails on its own is left out until `release` (loop time), so that
+    it does not turn the long poll of all others into a busy loop."""
+
+    release: float
+    failures: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchLimits:
+    max_wait_ms: int
+    max_bytes: int
+    max_partition_bytes: int
+
+
+class FollowerContext(Protocol):
+    """What a fetcher asks of the broker it runs in."""
+
+    @property
+    def broker_id(self) -> int: ...
+
+    @property
+    def broker_epoch(self) -> int: ...
+
+    def address_of(self, broker_id: int) -> tuple[str, int] | None:
+        """Address and broker epoch of a live broker."""
+
+    def replica_failed(self, partition: Partition, error: LogError) -> None:
+        """This replica's own log refused."""
+
+
+class ReplicaFetcher:
+    """`follow` and `forget` take effect at once: a fetch that waits is asked anew."""
+
+    def __init__(
+        self,
+        leader: int,
+        context: FollowerContext,
+        peers: Peers,
+        limits: FetchLimits,
+        rng: random.Random,
+    ) -> None:
+        self._leader = leader
+        self._context = context
+        self._peers = peers
+        self._limits = limits
+        self._rng = rng
+        self._partitions: dict[ReplicaKey, Partition] = {}
+        self._held_back: dict[ReplicaKey, HeldBack] = {}
+        self._changed = asyncio.Event()
+        self._failures = 0
+
+    def follow(self, partitions: Iterable[Partition]) -> None:
+        for partition in partitions:
+            key = ReplicaKey(partition.topic_id, partition.name.partition)
+            self._partitions[key] = partition
+            self._held_back.pop(key, None)
+        self._changed.set()
+
+    def forget(self, partition: Partition) -> None:
+        key = ReplicaKey(partition.topic_id, partition.name.partition)
+        self._held_back.pop(key, None)
+        if self._partitions.pop(key, None) is not None:
+            self._changed.set()
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._partitions
+
+    async def run(self) -> None:
+        while True:
+            self._changed.clear()
+            positions = self._positions()
+            target = self._context.address_of(self._leader)
+            if not positions or target is None:
+                await self._wait_for_change(self._next_release())
+                continue
+            fetch = asyncio.create_task(self._fetch(target[0], target[1], positions))
+            change = asyncio.create_task(self._changed.wait())
+            try:
+                await asyncio.wait({fetch, change}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                change.cancel()
+                if not fetch.done():
+                    fetch.cancel()
+            if fetch.done() and not fetch.cancelled() and not fetch.result():
+                await self._wait_for_change(self._retry_delay())
+
+    async def _fetch(
+        self, address: str, broker_epoch: int, positions: dict[ReplicaKey, FetchPosition]
+    ) -> bool:
+        """One round; returns whether the leader answered."""
+        request = ReplicaFetchRequest(
+            broker_id=self._context.broker_id,
+            broker_epoch=self._context.broker_epoch,
+            leader_broker_epoch=broker_epoch,
+            max_wait_ms=self._max_wait_ms(),
+            min_bytes=1,
+            max_bytes=self._limits.max_bytes,
+            entries=[
+                ReplicaFetchEntry(key, position, self._limits.max_partition_bytes)
+                for key, position in positions.items()
+            ],
+        )
+        try:
+            response = await self._peers.replica_fetch(address, request)
+        except PeerUnreachableError as error:
+            if self._failures == 0:
+                _log.info("leader_unreachable", leader=self._leader, why=str(error))
+            self._failures += 1
+            return False
+        if response.error is not None:
+            if self._failures == 0:
+                _log.info("replica_fetch_refused", leader=self._leader, why=response.error.message)
+            self._failures += 1
+            return False
+        if self._failures:
+            _log.info("leader_reached", leader=self._leader, failures=self._failures)
+        self._failures = 0
+        self._take(positions, response.results)
+        return True
+
+    def _take(
+        self,
+        positions: dict[ReplicaKey, FetchPosition],
+        results: Sequence[ReplicaFetchResult],
+    ) -> None:
+        for result in results:
+            partition = self._partitions.get(result.replica)
+            asked = positions.get(result.replica)
+            if partition is None or asked is None:
+                continue
+            try:
+                if result.answer is not None:
+                    partition.follow(asked, result.answer)
+                    self._held_back.pop(result.replica, None)
+                elif result.error is not None:
+                    self._refused(partition, asked, result)
+            except TidelogError as error:
+                _log.warning("replica_fetch_failed", partition=str(partition.name), why=str(error))
+                self._hold_back(result.replica)
+            except LogError as error:
+                self._context.replica_failed(partition, error)
+                self._hold_back(result.replica)
+
+    def _refused(
+        self, partition: Partition, asked: FetchPosition, result: ReplicaFetchResult
+    ) -> None:
+        error = result.error
+        assert error is not None
+        if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            if partition.restart_at(asked, result.log_start_offset):
+                _log.warning(
+                    "replica_restarted",
+                    partition=str(partition.name),
+                    at=result.log_start_offset,
+                    why=error.message,
+                )
+            return
+        # Fenced, not the leader, not known there yet: either the controller's command is
+        # on its way here, or to the leader.
+        _log.debug("replica_fetch_refused", partition=str(partition.name), why=error.message)
+        self._hold_back(result.replica)
+
+    def _hold_back(self, key: ReplicaKey) -> None:
+        before = self._held_back.get(key)
+        failures = before.failures + 1 if before else 1
+        now = asyncio.get_running_loop().time()
+        self._held_back[key] = HeldBack(now + retry_delay_s(failures), failures)
+
+    def _positions(self) -> dict[ReplicaKey, FetchPosition]:
+        now = asyncio.get_running_loop().time()
+        waiting = {key for key, held in self._held_back.items() if held.release > now}
+        return {
+            key: partition.fetch_position()
+            for key, partition in self._partitions.items()
+            if key not in waiting and partition.leader_to_follow == self._leader
+        }
+
+    def _next_release(self) -> float | None:
+        """Seconds until a partition that is held back may be asked for again."""
+        if self._partitions and self._context.address_of(self._leader) is None:
+            return MAX_RETRY_DELAY_S
+        now = asyncio.get_running_loop().time()
+        releases = [h.release - now for k, h in self._held_back.items() if k in self._partitions]
+        coming = [seconds for seconds in releases if seconds > 0]
+        return min(coming) if coming else None
+
+    def _max_wait_ms(self) -> int:
+        release = self._next_release()
+        if release is None:
+            return self._limits.max_wait_ms
+        return min(self._limits.max_wait_ms, int(release * 1000) + 1)
+
+    def _retry_delay(self) -> float:
+        return retry_delay_s(self._failures) * self._rng.uniform(0.5, 1.0)
+
+    async def _wait_for_change(self, seconds: float | None) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
