@@ -1,0 +1,113 @@
+from tidelog.model import NO_OFFSET
+from tidelog_broker.partition import isr
+from tidelog_broker.partition.isr import FollowerProgress, IsrChange
+from tidelog_runtime.metadata.schema import Member
+from unit.broker.fake_log import epoch_of, state
+
+RUNNING = {1: epoch_of(1), 2: epoch_of(2), 3: epoch_of(3)}
+
+
+def progress(end: int, *, caught_up_ms: int = 1000, broker_id: int = 3) -> FollowerProgress:
+    return FollowerProgress(epoch_of(broker_id), end, caught_up_ms, caught_up_ms, end)
+
+
+def judge(
+    followers: dict[int, FollowerProgress],
+    *,
+    of: tuple[int, ...] = (1, 2),
+    high_watermark: int = 10,
+    epoch_start: int = 8,
+    running: dict[int, int] | None = None,
+    now_ms: int = 1000,
+) -> IsrChange | None:
+    return isr.judge(
+        state(isr=of),
+        followers,
+        RUNNING if running is None else running,
+        high_watermark=high_watermark,
+        epoch_start=epoch_start,
+        now_ms=now_ms,
+        lag_time_max_ms=500,
+    )
+
+
+def test_a_follower_that_has_all_that_is_committed_joins() -> None:
+    assert judge({3: progress(10)}) == IsrChange((Member(3, epoch_of(3)),), frozenset())
+
+
+def test_a_follower_below_the_high_watermark_does_not_join() -> None:
+    assert judge({3: progress(9)}) is None
+
+
+def test_a_follower_below_the_start_of_the_epoch_does_not_join() -> None:
+    assert judge({3: progress(10)}, epoch_start=11) is None
+
+
+def test_a_follower_that_has_not_fetched_in_this_epoch_does_not_join() -> None:
+    assert judge({3: isr.granted(1000)}, high_watermark=0, epoch_start=0) is None
+
+
+def test_a_follower_whose_broker_is_gone_does_not_join() -> None:
+    assert judge({3: progress(10)}, running={1: epoch_of(1)}) is None
+
+
+def test_a_follower_does_not_join_in_another_life_than_the_one_it_fetched_in() -> None:
+    assert judge({3: progress(10)}, running={**RUNNING, 3: epoch_of(3) + 1}) is None
+
+
+def test_a_member_that_has_not_caught_up_for_too_long_leaves() -> None:
+    assert judge({2: progress(9, broker_id=2)}, now_ms=1501) == IsrChange((), frozenset({2}))
+
+
+def test_a_member_stays_for_the_whole_lag_time() -> None:
+    assert judge({2: progress(9, broker_id=2)}, now_ms=1500) is None
+
+
+def test_a_follower_that_lags_does_not_join_only_to_leave_again() -> None:
+    assert judge({3: progress(10)}, now_ms=1501) is None
+
+
+def test_whoever_asks_for_the_leaders_end_is_caught_up_now() -> None:
+    after = isr.fetched(
+        isr.granted(0), broker_epoch=103, fetch_offset=10, leader_end=10, now_ms=700
+    )
+    assert after.last_caught_up_ms == 700
+
+
+def test_whoever_reaches_the_end_of_its_former_fetch_was_caught_up_then() -> None:
+    first = isr.fetched(isr.granted(0), broker_epoch=103, fetch_offset=5, leader_end=10, now_ms=100)
+    assert first.last_caught_up_ms == 0
+    second = isr.fetched(first, broker_epoch=103, fetch_offset=10, leader_end=20, now_ms=200)
+    assert second.last_caught_up_ms == 100
+
+
+def test_another_life_of_the_follower_inherits_nothing() -> None:
+    former = FollowerProgress(103, 10, 500, 500, leader_end_at_last_fetch=10)
+    after = isr.fetched(former, broker_epoch=104, fetch_offset=10, leader_end=20, now_ms=600)
+    assert (after.broker_epoch, after.last_caught_up_ms) == (104, 500)
+
+
+def test_the_maximal_isr_holds_joiners_from_their_proposal_on_and_leavers_to_the_end() -> None:
+    assert isr.maximal(state(isr=(1, 2)), state(isr=(1, 3))) == {1, 2, 3}
+
+
+def test_a_replica_that_leaves_an_isr_that_becomes_too_small_stays_eligible() -> None:
+    after = isr.changed(state(isr=(1, 2)), IsrChange((), frozenset({2})))
+    assert after.isr == (Member(1, 101),)
+    assert after.eligible == (Member(2, 102),)
+
+
+def test_a_replica_that_leaves_an_isr_that_stays_large_enough_is_not_eligible() -> None:
+    after = isr.changed(state(isr=(1, 2, 3)), IsrChange((), frozenset({3})))
+    assert after.eligible == ()
+
+
+def test_an_isr_that_is_large_enough_again_has_no_eligible_replicas() -> None:
+    small = state(isr=(1,), eligible=(2,))
+    after = isr.changed(small, IsrChange((Member(3, 103),), frozenset()))
+    assert after.isr_ids == {1, 3}
+    assert after.eligible == ()
+
+
+def test_granted_progress_knows_no_offset() -> None:
+    assert isr.granted(7) == FollowerProgress(0, NO_OFFSET, 7, 7, NO_OFFSET)

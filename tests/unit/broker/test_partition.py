@@ -1,0 +1,364 @@
+import pytest
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import NO_LEADER, Acks, EpochEnd
+from tidelog_broker.partition.partition import FetchAnswer, FetchPosition, Partition
+from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
+from unit.broker.fake_log import (
+    FakeLog,
+    epoch_of,
+    leader,
+    new_partition,
+    notes,
+    sent,
+    stamped,
+    state,
+)
+
+RUNNING = {1: epoch_of(1), 2: epoch_of(2), 3: epoch_of(3)}
+
+
+def at(offset: int, *, epoch: int = 5, last_epoch: int = 5) -> FetchPosition:
+    return FetchPosition(
+        leader=NO_LEADER,
+        leader_epoch=epoch,
+        fetch_offset=offset,
+        last_fetched_epoch=last_epoch if offset else -1,
+        flushed_offset=0,
+        log_start_offset=0,
+    )
+
+
+def fetch(
+    partition: Partition,
+    follower: int,
+    offset: int,
+    *,
+    epoch: int = 5,
+    last_epoch: int = 5,
+    life: int | None = None,
+    now_ms: int = 1000,
+) -> EpochEnd | None:
+    return partition.replica_fetch(
+        follower,
+        life if life is not None else epoch_of(follower),
+        at(offset, epoch=epoch, last_epoch=last_epoch),
+        now_ms,
+    )
+
+
+def code_of(call: object) -> ErrorCode:
+    with pytest.raises(TidelogError) as raised:
+        call()  # type: ignore[operator]
+    return raised.value.code
+
+
+def propose(partition: Partition, now_ms: int = 1000) -> LeaderAndIsr | None:
+    return partition.propose_isr(RUNNING, now_ms=now_ms, lag_time_max_ms=500)
+
+
+# -- producing and committing ----------------------------------------------------------
+
+
+def test_a_record_is_committed_once_every_member_of_the_isr_has_asked_beyond_it() -> None:
+    partition = leader(FakeLog())
+    partition.append([sent()], Acks.ALL, 2000)
+    fetch(partition, 2, 1)
+    assert partition.high_watermark == 0
+    fetch(partition, 3, 1)
+    assert partition.high_watermark == 1
+    assert notes(partition) == ["grew to 1", "committed 1"]
+
+
+def test_acks_all_below_min_isr_is_refused_before_the_append() -> None:
+    log = FakeLog()
+    partition = leader(log, state(isr=(1,), eligible=(2,)))
+    refusal = code_of(lambda: partition.append([sent()], Acks.ALL, 2000))
+    assert (refusal, log.batches) == (ErrorCode.NOT_ENOUGH_REPLICAS, [])
+
+
+def test_acks_1_below_min_isr_appends_and_commits_nothing() -> None:
+    partition = leader(FakeLog(), state(isr=(1,), eligible=(2,)))
+    partition.append([sent()], Acks.LEADER, 2000)
+    assert (partition.log.log_end_offset, partition.high_watermark) == (1, 0)
+
+
+def test_a_single_replica_commits_at_once() -> None:
+    partition = leader(FakeLog(), state(isr=(1,), replicas=(1,), min_isr=1))
+    assert partition.append([sent(), sent()], Acks.ALL, 2000).next_offset == 2
+    assert partition.high_watermark == 2
+
+
+def test_batches_carry_the_epoch_and_the_offsets_that_the_leader_gave() -> None:
+    log = FakeLog([3, 3])
+    leader(log).append([sent()], Acks.ALL, 2000)
+    header = log.batches[-1].header
+    assert (header.base_offset, header.leader_epoch, header.append_time_ms) == (2, 5, 2000)
+
+
+def test_nobody_appends_without_leading() -> None:
+    partition = new_partition(FakeLog())
+    assert code_of(lambda: partition.append([sent()], Acks.ALL, 1)) is (
+        ErrorCode.LEADER_NOT_AVAILABLE
+    )
+    partition.take(state(leader=2), 10, broker_epoch=epoch_of(1), now_ms=1)
+    assert code_of(lambda: partition.append([sent()], Acks.ALL, 1)) is ErrorCode.NOT_LEADER
+
+
+# -- followers' fetches, as the leader counts them -------------------------------------
+
+
+def test_a_fetch_of_an_older_epoch_is_fenced_and_counts_for_nothing() -> None:
+    partition = leader(FakeLog([5]))
+    assert code_of(lambda: fetch(partition, 2, 1, epoch=4)) is ErrorCode.FENCED_LEADER_EPOCH
+    fetch(partition, 3, 1)
+    assert partition.high_watermark == 0
+
+
+def test_a_fetch_of_a_newer_epoch_is_not_answered() -> None:
+    partition = leader(FakeLog([5]))
+    assert code_of(lambda: fetch(partition, 2, 1, epoch=6)) is ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+def test_a_fetch_that_does_not_agree_with_the_log_counts_for_nothing() -> None:
+    """A deposed leader with a longer log of its own."""
+    partition = leader(FakeLog([1, 5]))
+    assert fetch(partition, 2, 9, last_epoch=4) == EpochEnd(1, 1)
+    fetch(partition, 3, 2)
+    assert partition.high_watermark == 0
+
+
+def test_a_fetch_of_a_former_life_is_refused() -> None:
+    partition = leader(FakeLog([5]))
+    fetch(partition, 2, 0, life=epoch_of(2) + 1)
+    assert code_of(lambda: fetch(partition, 2, 1)) is ErrorCode.STALE_BROKER_EPOCH
+
+
+def test_a_new_life_of_a_follower_starts_from_what_it_asks_for() -> None:
+    partition = leader(FakeLog([5, 5]), state(isr=(1, 2)))
+    fetch(partition, 2, 2)
+    fetch(partition, 2, 0, life=epoch_of(2) + 1)
+    partition.append([sent()], Acks.ALL, 1)
+    assert partition.high_watermark == 2
+
+
+def test_a_broker_without_a_replica_may_not_fetch_as_one() -> None:
+    partition = leader(FakeLog([5]))
+    assert code_of(lambda: fetch(partition, 9, 1)) is ErrorCode.INVALID_REQUEST
+
+
+def test_an_offset_beyond_the_leaders_log_is_out_of_range() -> None:
+    partition = leader(FakeLog([5]))
+    empty_log_there = at(7)._replace(last_fetched_epoch=-1)
+    refusal = code_of(lambda: partition.replica_fetch(2, epoch_of(2), empty_log_there, 1))
+    assert refusal is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+# -- the ISR ------------------------------------------------------------------------------
+
+
+def test_a_joiner_holds_the_high_watermark_from_its_proposal_on() -> None:
+    partition = leader(FakeLog(), state(isr=(1, 2)))
+    fetch(partition, 3, 0)
+    proposed = propose(partition)
+    assert proposed is not None
+    assert proposed.isr_ids == {1, 2, 3}
+    partition.append([sent()], Acks.ALL, 1)
+    fetch(partition, 2, 1)
+    assert partition.high_watermark == 0
+
+
+def test_a_leaver_holds_the_high_watermark_until_the_store_has_taken_its_removal() -> None:
+    partition = leader(FakeLog())
+    partition.append([sent()], Acks.ALL, 1)
+    fetch(partition, 2, 1, now_ms=1400)
+    proposed = propose(partition, now_ms=1600)
+    assert proposed is not None
+    assert proposed.isr_ids == {1, 2}
+    assert partition.high_watermark == 0
+    partition.isr_written(proposed, 11)
+    assert partition.high_watermark == 1
+    assert partition.revision == 11
+
+
+def test_one_change_is_in_flight_at_a_time() -> None:
+    partition = leader(FakeLog(), state(isr=(1, 2)))
+    fetch(partition, 3, 0)
+    assert propose(partition) is not None
+    assert propose(partition, now_ms=9000) is None
+
+
+def test_a_change_without_an_answer_stays_until_the_key_has_moved() -> None:
+    """Interleaving 4: nothing but a newer revision ends it."""
+    partition = leader(FakeLog(), state(isr=(1, 2)))
+    fetch(partition, 3, 0)
+    proposed = propose(partition)
+    assert proposed is not None
+    partition.append([sent()], Acks.ALL, 1)
+    fetch(partition, 2, 1)
+    partition.observed(state(isr=(1, 2)), 10)
+    assert partition.high_watermark == 0
+    partition.observed(proposed, 12)
+    assert partition.state == proposed
+    fetch(partition, 3, 1)
+    assert partition.high_watermark == 1
+
+
+def test_a_refused_change_is_forgotten_and_lets_the_high_watermark_go() -> None:
+    partition = leader(FakeLog(), state(isr=(1, 2)))
+    fetch(partition, 3, 0)
+    proposed = propose(partition)
+    assert proposed is not None
+    partition.append([sent()], Acks.ALL, 1)
+    fetch(partition, 2, 1)
+    partition.isr_refused(proposed)
+    assert partition.high_watermark == 1
+
+
+def test_an_isr_that_the_controller_shrank_is_adopted_within_the_epoch() -> None:
+    partition = leader(FakeLog())
+    partition.append([sent()], Acks.ALL, 1)
+    fetch(partition, 2, 1)
+    assert partition.take(state(isr=(1, 2)), 11, broker_epoch=epoch_of(1), now_ms=1)
+    assert partition.high_watermark == 1
+    assert "leadership ended" not in notes(partition)
+
+
+def test_a_leader_that_reads_of_another_leader_stops_leading() -> None:
+    partition = leader(FakeLog())
+    partition.observed(state(leader=2, epoch=6), 11)
+    assert partition.leading is None
+    assert partition.leader_to_follow == NO_LEADER
+
+
+def test_what_a_broker_reads_by_itself_never_makes_it_lead() -> None:
+    partition = new_partition(FakeLog())
+    partition.observed(state(), 10)
+    assert partition.leading is None
+
+
+# -- roles --------------------------------------------------------------------------------
+
+
+def test_a_decision_that_is_not_newer_has_no_effect() -> None:
+    partition = leader(FakeLog())
+    assert not partition.take(state(leader=2, epoch=6), 10, broker_epoch=101, now_ms=1)
+    assert partition.leading is not None
+
+
+def test_a_decision_about_a_former_life_makes_nobody_lead() -> None:
+    partition = new_partition(FakeLog())
+    partition.take(state(), 10, broker_epoch=epoch_of(1) + 50, now_ms=1)
+    assert partition.leading is None
+
+
+def test_being_elected_again_is_a_new_epoch_with_nothing_known_of_the_followers() -> None:
+    partition = leader(FakeLog([5]))
+    fetch(partition, 2, 1)
+    fetch(partition, 3, 1)
+    partition.take(state(epoch=6), 11, broker_epoch=epoch_of(1), now_ms=1)
+    partition.append([sent()], Acks.ALL, 1)
+    fetch(partition, 2, 2, epoch=6, last_epoch=6)
+    assert partition.high_watermark == 1
+    assert "leadership ended" in notes(partition)
+
+
+def test_a_new_leader_keeps_its_high_watermark_and_never_takes_its_log_end() -> None:
+    partition = leader(FakeLog([1, 1, 1]), high_watermark=2)
+    assert partition.high_watermark == 2
+
+
+def test_the_committed_end_is_not_told_before_it_has_reached_the_epochs_start() -> None:
+    partition = leader(FakeLog([1, 1, 1]), high_watermark=2)
+    assert code_of(lambda: partition.committed_end(5)) is ErrorCode.OFFSET_NOT_AVAILABLE
+    fetch(partition, 2, 3, last_epoch=1)
+    fetch(partition, 3, 3, last_epoch=1)
+    assert partition.committed_end(5) == 3
+
+
+# -- consumers ----------------------------------------------------------------------------
+
+
+def test_a_consumer_sees_nothing_between_high_watermark_and_log_end() -> None:
+    partition = leader(FakeLog([1, 1, 1]), high_watermark=2)
+    answer = partition.read_for_consumer(0, -1, 1000)
+    assert [b.header.base_offset for b in answer.batches] == [0, 1]
+    assert partition.read_for_consumer(2, -1, 1000).batches == ()
+    assert partition.read_for_consumer(3, -1, 1000).batches == ()
+
+
+def test_a_consumer_beyond_the_log_end_is_out_of_range() -> None:
+    partition = leader(FakeLog([1, 1, 1]), high_watermark=2)
+    assert code_of(lambda: partition.read_for_consumer(4, -1, 1000)) is (
+        ErrorCode.OFFSET_OUT_OF_RANGE
+    )
+
+
+def test_a_consumer_that_knows_a_newer_epoch_is_not_served_by_a_zombie() -> None:
+    """Interleaving 13."""
+    partition = leader(FakeLog([1]))
+    assert code_of(lambda: partition.read_for_consumer(9, 6, 1000)) is (
+        ErrorCode.UNKNOWN_LEADER_EPOCH
+    )
+
+
+# -- following ----------------------------------------------------------------------------
+
+
+def follower(log: FakeLog, high_watermark: int = 0) -> Partition:
+    partition = new_partition(log, broker_id=2, high_watermark=high_watermark)
+    partition.take(state(), 10, broker_epoch=epoch_of(2), now_ms=1)
+    return partition
+
+
+def test_a_follower_appends_and_moves_its_high_watermark() -> None:
+    partition = follower(FakeLog([5]))
+    asked = partition.fetch_position()
+    assert partition.follow(asked, FetchAnswer(9, 0, 5, [stamped(1, 5)]))
+    assert (partition.log.log_end_offset, partition.high_watermark) == (2, 2)
+
+
+def test_an_answer_counts_only_while_its_question_is_still_asked() -> None:
+    """Interleaving 6: told to follow another leader, and cut, before the answer came."""
+    log = FakeLog([5, 5])
+    partition = follower(log)
+    asked = partition.fetch_position()
+    partition.take(state(leader=3, epoch=6), 11, broker_epoch=epoch_of(2), now_ms=1)
+    assert not partition.follow(asked, FetchAnswer(9, 0, 5, [stamped(2, 5)]))
+    assert log.log_end_offset == 2
+
+
+def test_a_batch_that_was_damaged_on_the_way_is_not_appended() -> None:
+    log = FakeLog()
+    partition = follower(log)
+    batch = stamped(0, 5)
+    damaged = batch._replace(records=b"x")
+    answer = FetchAnswer(1, 0, 5, [damaged])
+    assert code_of(lambda: partition.follow(partition.fetch_position(), answer)) is (
+        ErrorCode.CORRUPT_BATCH
+    )
+    assert log.batches == []
+
+
+def test_a_follower_cuts_where_its_log_parts_from_the_leaders() -> None:
+    log = FakeLog([1, 1, 2, 2])
+    partition = follower(log, high_watermark=1)
+    asked = partition.fetch_position()
+    partition.follow(asked, FetchAnswer(9, 0, 5, (), EpochEnd(1, 5)))
+    assert log.epochs == [1, 1]
+    assert partition.high_watermark == 1
+
+
+def test_a_follower_that_is_too_far_behind_starts_anew_at_the_leaders_start() -> None:
+    log = FakeLog([1])
+    partition = follower(log)
+    assert partition.restart_at(partition.fetch_position(), 40)
+    assert (log.log_start_offset, log.log_end_offset, partition.high_watermark) == (40, 40, 40)
+
+
+def test_members_are_named_in_the_life_in_which_they_fetched() -> None:
+    partition = leader(FakeLog(), state(isr=(1, 2)))
+    fetch(partition, 3, 0, life=203)
+    proposed = partition.propose_isr({**RUNNING, 3: 203}, now_ms=1000, lag_time_max_ms=500)
+    assert proposed is not None
+    assert Member(3, 203) in proposed.isr
