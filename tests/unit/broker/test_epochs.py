@@ -72,8 +72,10 @@ def test_two_quick_failovers_take_two_rounds() -> None:
 
 
 def begin_alike(one: list[int], other: list[int]) -> bool:
-    """One leader begins an epoch, so every log that has it begins it at the same offset."""
-    return all(one.index(epoch) == other.index(epoch) for epoch in {*one} & {*other})
+    """One leader begins an epoch, so every log that has it has what came before it there."""
+    return all(
+        one[: one.index(epoch)] == other[: other.index(epoch)] for epoch in {*one} & {*other}
+    )
 
 
 def test_every_small_pair_of_logs_ends_in_agreement() -> None:
@@ -82,7 +84,7 @@ def test_every_small_pair_of_logs_ends_in_agreement() -> None:
     counts = range(4)
     histories = [[0] * a + [1] * b + [2] * c for a in counts for b in counts for c in counts]
     pairs = [(one, other) for one in histories for other in histories if begin_alike(one, other)]
-    assert len(pairs) > 500
+    assert len(pairs) > 400
     for leader_epochs, follower_epochs in pairs:
         follower = FakeLog(follower_epochs)
         reconcile(follower, FakeLog(leader_epochs))
