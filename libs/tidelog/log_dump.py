@@ -1,0 +1,46 @@
+"""Segment files as `tidelog dump-log` reads them: from a running broker's disk or a copy
+of it. Only reads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from tidelog.log_format import SEGMENT_SUFFIX, FrameInfo, dump_frames
+
+
+def segment_paths(path: Path) -> list[Path]:
+    """A segment file itself, or those of a partition's directory, oldest first.
+
+    Raises `FileNotFoundError` where there is none."""
+    if path.is_dir():
+        segments = sorted(path.glob(f"*{SEGMENT_SUFFIX}"))
+        if not segments:
+            raise FileNotFoundError(
+                f"{path} has no *{SEGMENT_SUFFIX} files; name a partition's directory "
+                f"or one of its segments"
+            )
+        return segments
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} does not exist")
+    return [path]
+
+
+def dump_segment(path: Path) -> Iterator[FrameInfo]:
+    """The frames of one segment file, damage included."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        yield from dump_frames(
+            lambda size, position: os.pread(descriptor, size, position),
+            os.fstat(descriptor).st_size,
+        )
+    finally:
+        os.close(descriptor)
+
+
+def dump_log(path: Path) -> Iterator[tuple[Path, FrameInfo]]:
+    """The frames of a segment or of a partition, each with the file it lies in."""
+    for segment in segment_paths(path):
+        for info in dump_segment(segment):
+            yield segment, info

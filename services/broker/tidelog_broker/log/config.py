@@ -1,0 +1,32 @@
+"""What a log can be told; the topic's part of it comes from its configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelog_runtime.topic_config import UNLIMITED, TopicConfig
+
+# A search walks the headers in this many bytes at most; a segment of 256 MiB has 16,384
+# entries at most.
+INDEX_INTERVAL_BYTES = 16 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """`TopicConfig` documents the fields it has too. `segment_bytes` bounds a segment
+    softly: batches that are appended together stay together."""
+
+    segment_bytes: int = 256 << 20
+    segment_ms: int = 7 * 24 * 3_600_000
+    retention_ms: int = 7 * 24 * 3_600_000
+    retention_bytes: int = UNLIMITED
+    index_interval_bytes: int = INDEX_INTERVAL_BYTES
+
+    @classmethod
+    def of_topic(cls, topic: TopicConfig) -> LogConfig:
+        return cls(
+            segment_bytes=topic.segment_bytes,
+            segment_ms=topic.segment_ms,
+            retention_ms=topic.retention_ms,
+            retention_bytes=topic.retention_bytes,
+        )

@@ -1,0 +1,157 @@
+"""The disk as the log sees it, and the real one.
+
+Every file access of the log goes through `Disk`, so that a simulator can lose what was
+not synced and tear what was half written. All methods raise `OSError`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path, PurePath
+from typing import Protocol
+
+# The kernel takes at most this many buffers in one vectored write.
+_MAX_BUFFERS = 1024
+TEMPORARY_SUFFIX = ".tmp"
+
+
+class DiskFile(Protocol):
+    """An open file. What one handle wrote, every other one reads at once."""
+
+    def write_at(self, position: int, buffers: Sequence[bytes]) -> None:
+        """Writes them one after another; on an error a part may have been written."""
+
+    def read_at(self, size: int, position: int) -> bytes:
+        """Fewer bytes only at the end of the file."""
+
+    def truncate(self, size: int) -> None: ...
+
+    def sync(self) -> None:
+        """All that any handle wrote to this file is on the disk. May run in a thread."""
+
+    def close(self) -> None: ...
+
+
+class Disk(Protocol):
+    def open(self, path: PurePath, *, create: bool = False) -> DiskFile:
+        """For reading and writing. `create` allows the file to be new."""
+
+    def file_size(self, path: PurePath) -> int: ...
+
+    def read_file(self, path: PurePath) -> bytes: ...
+
+    def write_atomically(self, path: PurePath, data: bytes, *, sync: bool) -> None:
+        """Whoever reads sees the old content or the new. `sync`: it also outlives a power
+        failure; without, a power failure may leave the old, the new or a torn one."""
+
+    def list_names(self, directory: PurePath) -> list[str]:
+        """Empty for a directory that does not exist."""
+
+    def make_directory(self, directory: PurePath) -> None:
+        """With its parents; does nothing where it exists."""
+
+    def sync_directory(self, directory: PurePath) -> None:
+        """Names that were made or removed in it are on the disk. May run in a thread."""
+
+    def remove(self, path: PurePath) -> None:
+        """Does nothing where it does not exist."""
+
+    def rename(self, source: PurePath, target: PurePath) -> None:
+        """A file or a directory, with all that is in it; a file replaces its target."""
+
+    def remove_tree(self, directory: PurePath) -> None:
+        """Does nothing where it does not exist."""
+
+
+class OsFile:
+    def __init__(self, path: PurePath, create: bool) -> None:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        self._descriptor = os.open(path, flags, 0o644)
+
+    def write_at(self, position: int, buffers: Sequence[bytes]) -> None:
+        for first in range(0, len(buffers), _MAX_BUFFERS):
+            position = self._write_all(position, buffers[first : first + _MAX_BUFFERS])
+
+    def _write_all(self, position: int, buffers: Sequence[bytes]) -> int:
+        written = os.pwritev(self._descriptor, buffers, position)
+        end = position + sum(map(len, buffers))
+        position += written
+        if position < end:
+            # The kernel may write a part and tell the reason only at the next attempt.
+            rest = memoryview(b"".join(buffers))[written:]
+            while rest:
+                written = os.pwrite(self._descriptor, rest, position)
+                rest = rest[written:]
+                position += written
+        return position
+
+    def read_at(self, size: int, position: int) -> bytes:
+        data = os.pread(self._descriptor, size, position)
+        if len(data) == size:
+            return data
+        parts = [data]
+        while data and (missing := size - sum(map(len, parts))):
+            data = os.pread(self._descriptor, missing, position + size - missing)
+            parts.append(data)
+        return b"".join(parts)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._descriptor, size)
+
+    def sync(self) -> None:
+        os.fdatasync(self._descriptor)
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+class OsDisk:
+    def open(self, path: PurePath, *, create: bool = False) -> OsFile:
+        return OsFile(path, create)
+
+    def file_size(self, path: PurePath) -> int:
+        return Path(path).stat().st_size
+
+    def read_file(self, path: PurePath) -> bytes:
+        return Path(path).read_bytes()
+
+    def write_atomically(self, path: PurePath, data: bytes, *, sync: bool) -> None:
+        temporary = Path(f"{path}{TEMPORARY_SUFFIX}")
+        with temporary.open("wb", buffering=0) as file:
+            # A raw file may write a part.
+            rest = memoryview(data)
+            while rest:
+                rest = rest[file.write(rest) :]
+            if sync:
+                os.fsync(file.fileno())
+        temporary.replace(path)
+        if sync:
+            self.sync_directory(path.parent)
+
+    def list_names(self, directory: PurePath) -> list[str]:
+        try:
+            return [path.name for path in Path(directory).iterdir()]
+        except FileNotFoundError:
+            return []
+
+    def make_directory(self, directory: PurePath) -> None:
+        Path(directory).mkdir(parents=True, exist_ok=True)
+
+    def sync_directory(self, directory: PurePath) -> None:
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def remove(self, path: PurePath) -> None:
+        Path(path).unlink(missing_ok=True)
+
+    def rename(self, source: PurePath, target: PurePath) -> None:
+        Path(source).rename(target)
+
+    def remove_tree(self, directory: PurePath) -> None:
+        if Path(directory).exists():
+            shutil.rmtree(directory)

@@ -1,0 +1,84 @@
+"""Leader epochs on disk: a line for each, so that a new epoch costs one small append and
+no rename (which makes some file systems write at once what they would write later)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import PurePath
+
+from crc32c import crc32c
+
+from tidelog_broker.log.disk import Disk, DiskFile
+from tidelog_broker.log.leader_epochs import EpochEntry
+
+EPOCHS_NAME = "leader-epochs"
+_FIRST_LINE = b"tidelog leader-epochs 1\n"
+
+
+def _line(entry: EpochEntry) -> bytes:
+    text = f"{entry.leader_epoch} {entry.start_offset}"
+    return f"{text} {crc32c(text.encode()):08x}\n".encode()
+
+
+def _parse_line(line: bytes) -> EpochEntry | None:
+    epoch, _, start = line.rpartition(b" ")[0].partition(b" ")
+    if not (epoch.isdigit() and start.isdigit()):
+        return None
+    entry = EpochEntry(int(epoch), int(start))
+    return entry if _line(entry) == line else None
+
+
+class EpochFile:
+    """Nothing here is synced unless asked for: a flush syncs the file with the batches,
+    and recovery reads from the batches what lies beyond the recovery point."""
+
+    def __init__(self, disk: Disk, directory: PurePath) -> None:
+        self._disk = disk
+        self._path = directory / EPOCHS_NAME
+        self._entries: tuple[EpochEntry, ...] | None = None  # None: not known
+        self._size = 0
+
+    def read(self) -> tuple[EpochEntry, ...] | None:
+        """None: missing, torn or damaged; the batches tell the same."""
+        try:
+            data = self._disk.read_file(self._path)
+        except FileNotFoundError:
+            return None
+        lines = data.splitlines(keepends=True)
+        entries = [_parse_line(line) for line in lines[1:]]
+        known = tuple(entry for entry in entries if entry is not None)
+        if lines[:1] != [_FIRST_LINE] or len(known) < len(entries):
+            return None
+        self._entries, self._size = known, len(data)
+        return known
+
+    def write(self, entries: tuple[EpochEntry, ...]) -> bool:
+        """Makes the file hold these; True: by another file of the same name."""
+        before = self._entries
+        if before == entries or not (before or entries):
+            return False
+        if before is None or entries[: len(before)] != before:
+            self.replace(entries, sync=False)
+            return True
+        added = _lines(entries[len(before) :])
+        self._entries = None
+        file = self.open()
+        try:
+            file.write_at(self._size, [added])
+        finally:
+            file.close()
+        self._entries, self._size = entries, self._size + len(added)
+        return False
+
+    def replace(self, entries: tuple[EpochEntry, ...], *, sync: bool) -> None:
+        data = _FIRST_LINE + _lines(entries)
+        self._entries = None
+        self._disk.write_atomically(self._path, data, sync=sync)
+        self._entries, self._size = entries, len(data)
+
+    def open(self) -> DiskFile:
+        return self._disk.open(self._path)
+
+
+def _lines(entries: Iterable[EpochEntry]) -> bytes:
+    return b"".join(map(_line, entries))

@@ -1,0 +1,62 @@
+"""What can go wrong with a log. The broker turns these into wire errors."""
+
+from __future__ import annotations
+
+import errno as errnos
+import os
+from pathlib import PurePath
+from typing import Self
+
+_REMEDIES = {
+    errnos.ENOSPC: "free space on that disk; appends go on as soon as there is room",
+    errnos.EDQUOT: "raise the disk quota; appends go on as soon as there is room",
+    errnos.EIO: "check the disk, and move the replica if it is failing",
+    errnos.EROFS: "mount the file system writable",
+    errnos.EACCES: "give the broker's user write access",
+    errnos.EMFILE: "raise the limit of open files (ulimit -n)",
+    errnos.ENOENT: "the data directory was moved or removed; put it back",
+}
+
+
+class LogError(Exception):
+    """A fault of the disk or of what is on it; concerns one partition."""
+
+
+class LogStorageError(LogError):
+    """The disk refused, and nothing was appended."""
+
+    def __init__(self, path: PurePath, errno: int, action: str) -> None:
+        remedy = _REMEDIES.get(errno, "check the disk")
+        super().__init__(f"cannot {action} {path}: {os.strerror(errno)}; {remedy}")
+        self.path = path
+        self.errno = errno
+
+    @classmethod
+    def of(cls, error: OSError, path: PurePath, action: str) -> Self:
+        return cls(path, error.errno or errnos.EIO, action)
+
+
+class LogFailedError(LogStorageError):
+    """An earlier fault left it open what is on disk; only opening the log anew can tell."""
+
+
+class LogCorruptError(LogError):
+    """What is on disk is not what was written."""
+
+    def __init__(self, path: PurePath, position: int, reason: str) -> None:
+        super().__init__(f"{path} is damaged at byte {position}: {reason}")
+        self.path = path
+        self.position = position
+        self.reason = reason
+
+
+class OffsetOutOfRangeError(Exception):
+    def __init__(self, offset: int, log_start: int, log_end: int) -> None:
+        super().__init__(f"offset {offset} is outside the log, which has {log_start} to {log_end}")
+        self.offset = offset
+        self.log_start = log_start
+        self.log_end = log_end
+
+
+class AppendOrderError(ValueError):
+    """A fault of the caller: the batches do not continue the log."""

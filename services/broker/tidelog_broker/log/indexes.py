@@ -1,0 +1,143 @@
+"""Sparse indexes of one segment: from offset, and from timestamp, to a position in its file.
+
+Both are rebuilt from the segment whenever what is on disk does not fit it, so that they
+are never synced.
+"""
+
+from __future__ import annotations
+
+import bisect
+import struct
+import sys
+from array import array
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from tidelog.model import BatchHeader
+
+NO_TIMESTAMP = -(1 << 63)
+
+# tag, crc32c of all that follows, entries, bytes of the segment, its next offset, its
+# largest timestamp, append time of its first batch; then two columns of i64.
+_FILE_HEADER = struct.Struct("<4sIIqqqq")
+_CRC_FROM = 8
+_OFFSET_TAG = b"TLO\x01"
+_TIME_TAG = b"TLT\x01"
+
+
+class SegmentSummary(NamedTuple):
+    """What a log knows of a segment without opening it. An empty one has NO_TIMESTAMP."""
+
+    size: int
+    next_offset: int
+    max_timestamp_ms: int
+    first_append_time_ms: int
+
+
+class SegmentIndexes:
+    """One entry at most for each `interval_bytes` of the segment; its first batch needs
+    none. A time entry (t, o) says: t is the largest timestamp of all batches below
+    offset o; one is made together with an offset entry, where t has grown since the
+    time entry before. Hence both columns of each index grow strictly."""
+
+    def __init__(self, interval_bytes: int) -> None:
+        self._interval_bytes = interval_bytes
+        self._offsets = array("q")
+        self._positions = array("q")
+        self._timestamps = array("q")
+        self._timestamp_offsets = array("q")
+
+    def note(self, base_offset: int, position: int, max_timestamp_before: int) -> None:
+        """To be told of every batch in turn."""
+        last = self._positions[-1] if self._positions else 0
+        if position - last < self._interval_bytes:
+            return
+        self._offsets.append(base_offset)
+        self._positions.append(position)
+        if not self._timestamps or max_timestamp_before > self._timestamps[-1]:
+            self._timestamps.append(max_timestamp_before)
+            self._timestamp_offsets.append(base_offset)
+
+    def position_below(self, offset: int) -> int:
+        """Position of an indexed batch that begins at or below the offset."""
+        index = bisect.bisect_right(self._offsets, offset)
+        return self._positions[index - 1] if index else 0
+
+    def position_before_time(self, timestamp_ms: int) -> int:
+        """Position of an indexed batch below which every timestamp is smaller."""
+        later = bisect.bisect_left(self._timestamps, timestamp_ms)
+        if later == len(self._timestamps):
+            return self._positions[-1] if self._positions else 0
+        # The timestamp was first reached between that entry's batch and the one indexed
+        # before it.
+        index = bisect.bisect_left(self._offsets, self._timestamp_offsets[later])
+        return self._positions[index - 1] if index else 0
+
+    def truncate(self, offset: int) -> tuple[int, int]:
+        """Forgets entries at or above the offset; returns position of the last one left
+        and the largest timestamp below it."""
+        keep = bisect.bisect_left(self._offsets, offset)
+        del self._offsets[keep:], self._positions[keep:]
+        keep = bisect.bisect_left(self._timestamp_offsets, offset)
+        del self._timestamps[keep:], self._timestamp_offsets[keep:]
+        position = self._positions[-1] if self._positions else 0
+        return position, self._timestamps[-1] if self._timestamps else NO_TIMESTAMP
+
+    def encode(self, summary: SegmentSummary) -> tuple[bytes, bytes]:
+        """Content of the offset index file and of the time index file."""
+        return (
+            _encode(_OFFSET_TAG, self._offsets, self._positions, summary),
+            _encode(_TIME_TAG, self._timestamps, self._timestamp_offsets, summary),
+        )
+
+    @classmethod
+    def decode(
+        cls, offset_file: bytes, time_file: bytes, interval_bytes: int
+    ) -> tuple[SegmentIndexes, SegmentSummary] | None:
+        """None: the files are not whole or not of one segment."""
+        offsets = _decode(_OFFSET_TAG, offset_file)
+        times = _decode(_TIME_TAG, time_file)
+        if offsets is None or times is None or offsets[2] != times[2]:
+            return None
+        indexes = cls(interval_bytes)
+        indexes._offsets, indexes._positions, summary = offsets
+        indexes._timestamps, indexes._timestamp_offsets, _ = times
+        return indexes, summary
+
+
+def _little_endian(column: array[int]) -> array[int]:
+    if sys.byteorder == "big":
+        column.byteswap()
+    return column
+
+
+def _encode(tag: bytes, keys: array[int], values: array[int], summary: SegmentSummary) -> bytes:
+    columns = _little_endian(keys[:]).tobytes() + _little_endian(values[:]).tobytes()
+    body = _FILE_HEADER.pack(tag, 0, len(keys), *summary)[_CRC_FROM:] + columns
+    return tag + crc32c(body).to_bytes(4, "little") + body
+
+
+def _decode(tag: bytes, data: bytes) -> tuple[array[int], array[int], SegmentSummary] | None:
+    if len(data) < _FILE_HEADER.size:
+        return None
+    found, crc, count, *summary = _FILE_HEADER.unpack_from(data)
+    end = _FILE_HEADER.size + 16 * count
+    if found != tag or crc32c(data[_CRC_FROM:]) != crc or len(data) != end:
+        return None
+    middle = _FILE_HEADER.size + 8 * count
+    keys, values = array("q"), array("q")
+    keys.frombytes(data[_FILE_HEADER.size : middle])
+    values.frombytes(data[middle:end])
+    return _little_endian(keys), _little_endian(values), SegmentSummary(*summary)
+
+
+def summarise(before: SegmentSummary, header: BatchHeader, size: int) -> SegmentSummary:
+    """The summary once this batch, of `size` bytes in the file, is in the segment."""
+    first = before.first_append_time_ms if before.size else header.append_time_ms
+    return SegmentSummary(
+        before.size + size,
+        header.next_offset,
+        max(before.max_timestamp_ms, header.max_timestamp_ms),
+        first,
+    )

@@ -1,0 +1,479 @@
+"""A partition's log: segments, epochs, and what keeps them in step with the disk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePath
+
+from tidelog.log_format import frame_bytes
+from tidelog.model import Batch, EpochEnd
+from tidelog_broker.log.checked_file import write_checked
+from tidelog_broker.log.clean_shutdown import MARKER_NAME, MarkedSegment, write_marker
+from tidelog_broker.log.config import LogConfig
+from tidelog_broker.log.disk import Disk, DiskFile
+from tidelog_broker.log.epoch_file import EpochFile
+from tidelog_broker.log.errors import (
+    AppendOrderError,
+    LogFailedError,
+    LogStorageError,
+    OffsetOutOfRangeError,
+)
+from tidelog_broker.log.flush import FlushState, FlushTicket
+from tidelog_broker.log.indexes import SegmentIndexes
+from tidelog_broker.log.leader_epochs import EpochEntry, LeaderEpochs
+from tidelog_broker.log.log_reader import LogReader, PositionCache
+from tidelog_broker.log.recovery import (
+    LOG_START_KIND,
+    LOG_START_NAME,
+    LogContent,
+    RecoveryReport,
+    load_content,
+)
+from tidelog_broker.log.retention import expired_segments, is_expired, is_roll_due
+from tidelog_broker.log.segment import Segment, empty_summary, segment_path
+from tidelog_broker.log.segment_files import SegmentFiles
+from tidelog_runtime.clock import Clock
+
+# Each is held open while it is synced.
+MAX_FLUSHED_SEGMENTS = 16
+
+
+class Log:
+    """For one thread, but for `open` and `FlushTicket.run`.
+
+    Invariants: there is at least one segment, the last is the active one, and each
+    begins where the one before ends; `log_start_offset` ≤ `flushed_offset` ≤
+    `log_end_offset`. Everything that changes the log raises `LogStorageError` where the
+    disk refuses, and `LogFailedError` once `failed` is set."""
+
+    def __init__(
+        self,
+        files: SegmentFiles,
+        directory: PurePath,
+        config: LogConfig,
+        clock: Clock,
+        content: LogContent,
+        epoch_file: EpochFile,
+    ) -> None:
+        self._files = files
+        self._disk = files.disk
+        self._config = config
+        self._clock = clock
+        self._positions = PositionCache()
+        self._epochs = content.epochs
+        self._epoch_file = epoch_file
+        self._marked_clean = content.clean
+        self._closed = False
+        self._is_new = False  # the directory's own name is not on the disk yet
+        self._cuts = 0
+        # Names in the directory that were made or removed, and how many of those a flush
+        # has made durable; likewise the epochs.
+        self._names_changed = 0
+        self._names_synced = 0
+        self._epochs_synced: tuple[EpochEntry, ...] = content.epochs.entries
+        self.directory = directory
+        self.failed: LogFailedError | None = None
+        self.recovery: RecoveryReport | None = content.recovery
+        last = len(content.segments) - 1
+        self._segments = [
+            Segment(
+                files,
+                segment_path(directory, base),
+                base,
+                summary,
+                index_interval_bytes=config.index_interval_bytes,
+                indexes=content.active_indexes if index == last else None,
+            )
+            for index, (base, summary) in enumerate(content.segments)
+        ]
+        self._reader = LogReader(self._segments, self._positions)
+        self.flushed_offset = content.log_end_offset
+
+    @classmethod
+    def open(
+        cls,
+        disk: Disk,
+        directory: PurePath,
+        config: LogConfig,
+        *,
+        clock: Clock,
+        recovery_point: int,
+        files: SegmentFiles | None = None,
+    ) -> Log:
+        """Opens or creates. `recovery_point`: everything below was flushed before the last
+        stop. `files` is shared by the logs of a broker. May run in a thread.
+
+        What was found after an unclean stop is in `recovery`. Raises `LogStorageError`."""
+        files = files or SegmentFiles(disk)
+        epoch_file = EpochFile(disk, directory)
+        try:
+            content = load_content(
+                disk,
+                directory,
+                epoch_file,
+                recovery_point=recovery_point,
+                index_interval_bytes=config.index_interval_bytes,
+            )
+            log = cls(files, directory, config, clock, content, epoch_file)
+            log._start(content, recovery_point)
+        except OSError as error:
+            raise LogStorageError.of(error, directory, "open the log in") from error
+        return log
+
+    def _start(self, content: LogContent, recovery_point: int) -> None:
+        if content.clean:
+            self._write_epochs()
+            return
+        self._disk.remove(self.directory / MARKER_NAME)
+        self.flushed_offset = max(
+            content.log_start_offset, min(recovery_point, content.log_end_offset)
+        )
+        self._names_changed += 1
+        if not self._segments:
+            self._disk.make_directory(self.directory)
+            self._is_new = True
+            self._segments.append(self._create_segment(content.log_start_offset))
+        self._write_epochs()
+        self._epochs_synced = ()
+
+    # What there is.
+
+    @property
+    def log_start_offset(self) -> int:
+        return self._segments[0].base_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        return self._segments[-1].summary.next_offset
+
+    @property
+    def latest_epoch(self) -> int:
+        """Of the last batch, also where that has expired; NO_EPOCH if there never was one."""
+        return self._epochs.latest
+
+    @property
+    def leader_epochs(self) -> tuple[EpochEntry, ...]:
+        return self._epochs.entries
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size for segment in self._segments)
+
+    @property
+    def segment_count(self) -> int:
+        return len(self._segments)
+
+    def epoch_end(self, epoch: int) -> EpochEnd:
+        return self._epochs.epoch_end(epoch, self.log_end_offset)
+
+    def epoch_start(self, epoch: int) -> int | None:
+        return self._epochs.epoch_start(epoch)
+
+    def update_config(self, config: LogConfig) -> None:
+        self._config = config
+
+    # Appending.
+
+    def append(self, batches: Sequence[Batch]) -> None:
+        """All or nothing. The batches are stamped, and their checksums hold.
+
+        Raises `AppendOrderError` unless they continue the log."""
+        self._check_usable()
+        if not batches:
+            return
+        self._check_order(batches)
+        epochs_before = self._epochs.entries if self._brings_epoch(batches) else None
+        active = self._segments[-1]
+        try:
+            self._remove_marker()
+            added = sum(map(frame_bytes, batches))
+            if is_roll_due(active.summary, added, self._config, self._clock.wall_ms()):
+                active = self._roll()
+            if epochs_before is not None:
+                for batch in batches:
+                    self._epochs.assign(batch.header.leader_epoch, batch.header.base_offset)
+                # Before the batches: after a stop in between, the entry is cut again.
+                self._write_epochs()
+            file = active.open()
+        except OSError as error:
+            self._restore_epochs(epochs_before)
+            raise LogStorageError.of(error, active.path, "append to") from error
+        try:
+            positions = active.write(file, batches)
+        except OSError as error:
+            self._restore_epochs(epochs_before)
+            try:
+                file.truncate(active.size)
+            except OSError as second:
+                raise self._fail(second, active.path, "take back a failed append to") from error
+            raise LogStorageError.of(error, active.path, "append to") from error
+        for batch, position in zip(batches, positions, strict=True):
+            self._positions.put(batch.header.base_offset, active, position)
+
+    def _check_order(self, batches: Sequence[Batch]) -> None:
+        offset, epoch = self.log_end_offset, self._epochs.latest
+        for batch in batches:
+            header = batch.header
+            if (
+                header.base_offset != offset
+                or header.record_count < 1
+                or header.leader_epoch < max(epoch, 0)
+            ):
+                raise AppendOrderError(
+                    f"a batch of {header.record_count} records at offset {header.base_offset} in "
+                    f"leader epoch {header.leader_epoch} cannot follow; next in {self.directory} "
+                    f"is offset {offset}, in epoch {epoch} or later"
+                )
+            offset, epoch = header.next_offset, header.leader_epoch
+
+    def _brings_epoch(self, batches: Sequence[Batch]) -> bool:
+        # Epochs never fall, so the last batch tells.
+        return batches[-1].header.leader_epoch != self._epochs.latest
+
+    def _restore_epochs(self, entries: tuple[EpochEntry, ...] | None) -> None:
+        """In memory; the file may be ahead, which opening the log puts right."""
+        if entries is not None:
+            self._epochs = LeaderEpochs(entries)
+
+    def _write_epochs(self) -> None:
+        if self._epoch_file.write(self._epochs.entries):
+            self._names_changed += 1
+
+    def _roll(self) -> Segment:
+        self._segments[-1].seal()
+        segment = self._create_segment(self.log_end_offset)
+        self._segments.append(segment)
+        return segment
+
+    def _create_segment(self, base_offset: int) -> Segment:
+        path = segment_path(self.directory, base_offset)
+        self._disk.open(path, create=True).close()
+        self._names_changed += 1
+        interval = self._config.index_interval_bytes
+        return Segment(
+            self._files,
+            path,
+            base_offset,
+            empty_summary(base_offset),
+            index_interval_bytes=interval,
+            indexes=SegmentIndexes(interval),
+        )
+
+    # Reading.
+
+    def read(self, offset: int, *, max_bytes: int, up_to: int, verify: bool = False) -> list[Batch]:
+        """Whole batches from the one that holds `offset` on, that end at or below `up_to`:
+        as many as fit into `max_bytes` on disk, but at least one where there is one.
+
+        Everything is checked but the producer's CRC, and with `verify` that too. Raises
+        `OffsetOutOfRangeError`, `LogCorruptError` and `LogStorageError`."""
+        end = self.log_end_offset
+        if not self.log_start_offset <= offset <= end:
+            raise OffsetOutOfRangeError(offset, self.log_start_offset, end)
+        up_to = min(up_to, end)
+        if offset >= up_to:
+            return []
+        try:
+            return self._reader.read(offset, max_bytes, up_to, verify)
+        except OSError as error:
+            raise LogStorageError.of(error, self.directory, "read the log in") from error
+
+    def offset_for_timestamp(self, timestamp_ms: int, up_to: int) -> Batch | None:
+        """The first batch with a timestamp at or after that one, if it ends at or below the
+        offset `up_to`. Raises `LogCorruptError` and `LogStorageError`."""
+        try:
+            return self._reader.first_at_time(timestamp_ms, up_to)
+        except OSError as error:
+            raise LogStorageError.of(error, self.directory, "search the log in") from error
+
+    # Cutting.
+
+    def truncate_to(self, offset: int) -> None:
+        """Cuts the batch that holds `offset` and all after it; below the log's start like
+        `reset_to`. On the disk on return."""
+        self._check_usable()
+        if offset < self.log_start_offset:
+            self.reset_to(offset)
+            return
+        if offset > self.log_end_offset:
+            return
+        epochs_before = self._epochs.entries
+        try:
+            if offset < self.log_end_offset:
+                self._begin_cut()
+                # The newest first, so that a stop in between leaves no gap.
+                while self._segments[-1].base_offset > offset:
+                    self._remove_last_segment()
+                if offset < self.log_end_offset:
+                    self._segments[-1].truncate(offset)
+            self._epochs.truncate_from_end(self.log_end_offset)
+            if self._epochs.entries != epochs_before:
+                self._epoch_file.replace(self._epochs.entries, sync=True)
+        except OSError as error:
+            raise self._fail(error, self.directory, f"cut to offset {offset} the log in") from error
+        finally:
+            self.flushed_offset = min(self.flushed_offset, self.log_end_offset)
+
+    def reset_to(self, offset: int) -> None:
+        """Removes everything; the log is empty and begins at `offset`. On the disk on
+        return."""
+        self._check_usable()
+        try:
+            self._begin_cut()
+            # First, so that a start after a stop in between finishes the reset.
+            self._write_log_start(offset)
+            for segment in reversed(self._segments):
+                segment.remove()
+                self._disk.sync_directory(self.directory)
+            self._segments[:] = [self._create_segment(offset)]
+            self._epochs = LeaderEpochs()
+            self._epoch_file.replace((), sync=True)
+        except OSError as error:
+            raise self._fail(error, self.directory, "empty the log in") from error
+        self.flushed_offset = offset
+
+    def _begin_cut(self) -> None:
+        self._remove_marker()
+        self._disk.sync_directory(self.directory)
+        self._positions.clear()
+        self._cuts += 1
+
+    def _remove_last_segment(self) -> None:
+        self._segments[-1].remove()
+        self._segments.pop()
+        self._disk.sync_directory(self.directory)
+
+    def _write_log_start(self, offset: int) -> None:
+        path = self.directory / LOG_START_NAME
+        write_checked(self._disk, path, LOG_START_KIND, offset, sync=True)
+
+    def delete_old_segments(self, now_ms: int, up_to: int) -> int:
+        """Deletes what retention no longer asks for, wholly below the offset `up_to`;
+        returns how many segments. Rolls the active one where it is old."""
+        self._check_usable()
+        try:
+            self._roll_if_old(now_ms, up_to)
+            count = expired_segments(
+                [segment.summary for segment in self._segments[:-1]],
+                self._segments[-1].size,
+                config=self._config,
+                now_ms=now_ms,
+                up_to=up_to,
+            )
+            if count == 0:
+                return 0
+            self._remove_marker()
+            start = self._segments[count].base_offset
+            self._write_log_start(start)
+            self._positions.clear()
+            for _ in range(count):
+                self._segments.pop(0).remove()
+            self.flushed_offset = max(self.flushed_offset, start)
+            self._epochs.truncate_from_start(start)
+            self._write_epochs()
+        except OSError as error:
+            raise LogStorageError.of(error, self.directory, "delete old segments in") from error
+        return count
+
+    def _roll_if_old(self, now_ms: int, up_to: int) -> None:
+        active = self._segments[-1].summary
+        expired = active.size > 0 and is_expired(active, self._config, now_ms)
+        if is_roll_due(active, 0, self._config, now_ms) or (
+            expired and active.next_offset <= up_to
+        ):
+            self._remove_marker()
+            self._roll()
+
+    # Syncing.
+
+    def begin_flush(self) -> FlushTicket | None:
+        """What is not on the disk yet, of at most MAX_FLUSHED_SEGMENTS; None: everything
+        is."""
+        self._check_usable()
+        state = FlushState(self._cuts, self._epochs.entries, self._names_changed)
+        unsynced = [s for s in self._segments if s.next_offset > self.flushed_offset]
+        unsynced = unsynced[:MAX_FLUSHED_SEGMENTS]
+        directories: list[PurePath] = []
+        if self._names_changed != self._names_synced:
+            directories.append(self.directory)
+        if self._is_new:
+            directories.append(self.directory.parent)
+        opened: list[DiskFile] = []
+        try:
+            opened.extend(self._disk.open(segment.path) for segment in unsynced)
+            if state.epochs and state.epochs != self._epochs_synced:
+                opened.append(self._epoch_file.open())
+        except OSError as error:
+            for file in opened:
+                file.close()
+            raise LogStorageError.of(error, self.directory, "open for a flush files in") from error
+        if not opened and not directories:
+            return None
+        up_to = unsynced[-1].next_offset if unsynced else self.flushed_offset
+        return FlushTicket(self._disk, opened, directories, up_to=up_to, state=state)
+
+    def finish_flush(self, ticket: FlushTicket) -> None:
+        """After `ticket.run()`: moves `flushed_offset`. An fsync that failed marks the log
+        failed, because nobody knows what of it is on the disk."""
+        if not ticket.done:
+            raise ValueError("a flush is finished after its ticket has run")
+        if ticket.error is not None:
+            raise self._fail(ticket.error, self.directory, "sync the log in")
+        cuts, epochs, names = ticket.state
+        self._names_synced = max(self._names_synced, names)
+        self._is_new = False
+        if cuts == self._cuts:
+            self._epochs_synced = epochs
+            self.flushed_offset = max(self.flushed_offset, ticket.up_to)
+
+    def flush(self) -> None:
+        """All three steps at once, until everything is on the disk; blocks."""
+        while (ticket := self.begin_flush()) is not None:
+            ticket.run()
+            self.finish_flush(ticket)
+
+    # The end.
+
+    def close(self, *, clean: bool) -> None:
+        """`clean` syncs all and leaves the marker with which the next start reads no data;
+        a log that has failed gets none."""
+        if self._closed:
+            return
+        try:
+            if clean and self.failed is None and not self._marked_clean:
+                self.flush()
+                self._segments[-1].write_indexes()
+                marked = [MarkedSegment(s.base_offset, s.summary) for s in self._segments]
+                write_marker(self._disk, self.directory, marked)
+        except OSError as error:
+            raise LogStorageError.of(error, self.directory, "close the log in") from error
+        finally:
+            self._close_files()
+
+    def delete(self) -> None:
+        """Removes the whole directory."""
+        self._close_files()
+        try:
+            self._disk.remove_tree(self.directory)
+        except OSError as error:
+            raise LogStorageError.of(error, self.directory, "delete the log in") from error
+
+    def _close_files(self) -> None:
+        self._closed = True
+        for segment in self._segments:
+            segment.close()
+
+    def _remove_marker(self) -> None:
+        if self._marked_clean:
+            self._disk.remove(self.directory / MARKER_NAME)
+            self._marked_clean = False
+
+    def _check_usable(self) -> None:
+        if self.failed is not None:
+            raise self.failed
+        if self._closed:
+            raise ValueError(f"the log in {self.directory} is closed; open it anew")
+
+    def _fail(self, error: OSError, path: PurePath, action: str) -> LogFailedError:
+        self.failed = LogFailedError.of(error, path, action)
+        return self.failed

@@ -1,0 +1,99 @@
+"""Reading across the segments of a log."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tidelog.log_format import FRAME_HEADER_BYTES
+from tidelog.model import Batch
+from tidelog_broker.log.segment import Segment
+
+MAX_POSITIONS = 256
+
+
+class Place(NamedTuple):
+    segment: Segment
+    position: int
+
+
+class PositionCache:
+    """Where the batches begin that were appended, or read up to, a moment ago: a reader at
+    the tail needs no search. Whoever cuts or removes a segment clears it."""
+
+    def __init__(self) -> None:
+        self._places: dict[int, Place] = {}
+
+    def get(self, offset: int) -> Place | None:
+        return self._places.get(offset)
+
+    def put(self, offset: int, segment: Segment, position: int) -> None:
+        self._places[offset] = Place(segment, position)
+        if len(self._places) > MAX_POSITIONS:
+            del self._places[next(iter(self._places))]
+
+    def clear(self) -> None:
+        self._places.clear()
+
+
+class LogReader:
+    """`segments` is the log's own list. `OSError` passes through."""
+
+    def __init__(self, segments: Sequence[Segment], positions: PositionCache) -> None:
+        self._segments = segments
+        self._positions = positions
+
+    def read(self, offset: int, max_bytes: int, up_to: int, verify: bool) -> list[Batch]:
+        """`Log.read` says what; `offset` < `up_to` ≤ the log's end."""
+        index = self._segment_index(offset)
+        segment = self._segments[index]
+        place = self._positions.get(offset)
+        if place is not None and place.segment is segment:
+            position, base = place.position, offset
+        else:
+            position, base = segment.position_of(offset)
+        batches: list[Batch] = []
+        while True:
+            result = segment.read(
+                position,
+                base,
+                max_bytes=self._bytes_up_to(up_to, segment, position, max_bytes),
+                up_to=up_to,
+                verify=verify,
+                first_whole=not batches,
+            )
+            batches += result.batches
+            base = result.next_offset
+            max_bytes -= result.position - position
+            at_end = base == segment.next_offset
+            if not at_end or base >= up_to or max_bytes < FRAME_HEADER_BYTES:
+                self._positions.put(base, segment, result.position)
+                return batches
+            index += 1
+            segment, position = self._segments[index], 0
+
+    def _bytes_up_to(self, up_to: int, segment: Segment, position: int, max_bytes: int) -> int:
+        """Saves reading what would be left out: beyond a high watermark near the end."""
+        place = self._positions.get(up_to)
+        if place is None or place.segment is not segment:
+            return max_bytes
+        return min(max_bytes, place.position - position)
+
+    def _segment_index(self, offset: int) -> int:
+        segments = self._segments
+        if offset >= segments[-1].base_offset:
+            return len(segments) - 1
+        return bisect.bisect_right(segments, offset, key=lambda s: s.base_offset) - 1
+
+    def first_at_time(self, timestamp_ms: int, up_to: int) -> Batch | None:
+        """`Log.offset_for_timestamp` says what."""
+        for segment in self._segments:
+            if segment.size == 0 or segment.summary.max_timestamp_ms < timestamp_ms:
+                continue
+            position, base = segment.position_of_time(timestamp_ms)
+            found = segment.read(
+                position, base, max_bytes=0, up_to=up_to, verify=True, first_whole=True
+            )
+            return found.batches[0] if found.batches else None
+        return None

@@ -1,0 +1,281 @@
+"""What is in a partition's directory when a log is opened (design section 3, "Whole or
+not").
+
+After a clean stop nothing is read but small files. After any other stop the segments
+from the recovery point on are read whole, and cut where they stop being sound. Uses
+files of its own, so that logs can be opened in several threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import PurePath
+
+from tidelog.log_format import SEGMENT_SUFFIX, find_frame, walk_frames
+from tidelog_broker.log.checked_file import DamagedFileError, read_checked
+from tidelog_broker.log.clean_shutdown import MarkedSegment, read_marker
+from tidelog_broker.log.disk import TEMPORARY_SUFFIX, Disk
+from tidelog_broker.log.epoch_file import EpochFile
+from tidelog_broker.log.indexes import SegmentIndexes, SegmentSummary, summarise
+from tidelog_broker.log.leader_epochs import LeaderEpochs
+from tidelog_broker.log.segment import (
+    INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    empty_summary,
+    read_indexes,
+    segment_path,
+    write_indexes,
+)
+
+LOG_START_NAME = "log-start-offset"
+LOG_START_KIND = "log-start-offset"
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryReport:
+    """What the check after an unclean stop found.
+
+    `lost_data`: more is missing than the end of a write that never returned, so that this
+    replica must not count as whole. A torn tail alone is no loss."""
+
+    batches_checked: int
+    truncated_from: int | None = None  # the first offset that was cut, if any was
+    bytes_cut: int = 0
+    reason: str | None = None
+    lost_data: bool = False
+
+    def as_event(self) -> dict[str, int | str | bool | None]:
+        """The fields of a log line."""
+        return asdict(self)
+
+
+@dataclass(slots=True)
+class LogContent:
+    """`recovery` is None after a clean stop, and for a log that is new."""
+
+    log_start_offset: int
+    segments: list[MarkedSegment]
+    epochs: LeaderEpochs
+    clean: bool
+    recovery: RecoveryReport | None = None
+    active_indexes: SegmentIndexes | None = None
+
+    @property
+    def log_end_offset(self) -> int:
+        return self.segments[-1].summary.next_offset if self.segments else self.log_start_offset
+
+
+def load_content(
+    disk: Disk,
+    directory: PurePath,
+    epoch_file: EpochFile,
+    *,
+    recovery_point: int,
+    index_interval_bytes: int,
+) -> LogContent:
+    """Raises `OSError`; damage is cut and reported. Leaves the directory in order, but
+    creates nothing."""
+    names = disk.list_names(directory)
+    for name in names:
+        if name.endswith(TEMPORARY_SUFFIX):
+            disk.remove(directory / name)
+    start = _read_log_start(disk, directory) if LOG_START_NAME in names else 0
+    bases = sorted(int(n.removesuffix(SEGMENT_SUFFIX)) for n in names if n.endswith(SEGMENT_SUFFIX))
+    bases = _drop_below_start(disk, directory, bases, start)
+    if bases:
+        start = max(start, bases[0])
+    epochs = _read_epochs(epoch_file) if bases else LeaderEpochs()
+    marked = read_marker(disk, directory)
+    if marked is not None and _fits(disk, directory, marked, bases):
+        content = LogContent(start, marked, epochs or LeaderEpochs(), clean=True)
+        if epochs is None:
+            content.epochs = _epochs_of(disk, directory, marked)
+        content.epochs.fit(start, content.log_end_offset)
+        return content
+    check = _Check(disk, directory, bases, recovery_point, index_interval_bytes)
+    return check.run(start, epochs)
+
+
+def _read_log_start(disk: Disk, directory: PurePath) -> int:
+    """It differs from the first segment's only while a deletion or a reset is under way;
+    one that is damaged costs no more than that."""
+    try:
+        return int(read_checked(disk, directory / LOG_START_NAME, LOG_START_KIND))
+    except DamagedFileError:
+        return 0
+
+
+def _read_epochs(file: EpochFile) -> LeaderEpochs | None:
+    entries = file.read()
+    return None if entries is None else LeaderEpochs(entries)
+
+
+def _remove_segment(disk: Disk, path: PurePath) -> None:
+    disk.remove(path)
+    disk.remove(path.with_suffix(INDEX_SUFFIX))
+    disk.remove(path.with_suffix(TIME_INDEX_SUFFIX))
+
+
+def _drop_below_start(
+    disk: Disk, directory: PurePath, bases: list[int], log_start: int
+) -> list[int]:
+    """Finishes what a stop interrupted: a deletion of old segments, after which a segment
+    begins at the log's start, or a reset, after which none does and all of them go."""
+    kept = [base for base in bases if base >= log_start]
+    if bases and kept[:1] != [log_start] and bases[0] < log_start:
+        kept = []
+    for base in bases[: len(bases) - len(kept)] if kept else reversed(bases):
+        _remove_segment(disk, segment_path(directory, base))
+    return kept
+
+
+def _fits(disk: Disk, directory: PurePath, marked: list[MarkedSegment], bases: list[int]) -> bool:
+    return [segment.base_offset for segment in marked] == bases and all(
+        disk.file_size(segment_path(directory, base)) == summary.size for base, summary in marked
+    )
+
+
+def _epochs_of(disk: Disk, directory: PurePath, segments: Iterable[MarkedSegment]) -> LeaderEpochs:
+    """From the headers of all batches; stops at the first that is not sound."""
+    epochs = LeaderEpochs()
+    for base, summary in segments:
+        file = disk.open(segment_path(directory, base))
+        try:
+            for info in walk_frames(file.read_at, summary.size, expected_offset=base, verify=False):
+                if info.fault is not None or info.header is None:
+                    return epochs
+                if info.header.leader_epoch < epochs.latest:
+                    return epochs
+                epochs.assign(info.header.leader_epoch, info.header.base_offset)
+        finally:
+            file.close()
+    return epochs
+
+
+@dataclass(slots=True)
+class _Scan:
+    """One segment as the check found it: sound up to `summary.size`."""
+
+    summary: SegmentSummary
+    indexes: SegmentIndexes
+    file_bytes: int
+    fault: str | None = None
+    sound_after_fault: bool = False
+
+
+@dataclass(slots=True)
+class _Check:
+    disk: Disk
+    directory: PurePath
+    bases: list[int]
+    recovery_point: int
+    index_interval_bytes: int
+    batches: int = 0
+    trusted: list[MarkedSegment] = field(default_factory=list)
+
+    def run(self, log_start: int, epochs: LeaderEpochs | None) -> LogContent:
+        self._trust_below_recovery_point()
+        segments = list(self.trusted)
+        if epochs is None:
+            epochs = _epochs_of(self.disk, self.directory, segments)
+        first_checked = len(segments)
+        if first_checked < len(self.bases):
+            epochs.truncate_from_end(self.bases[first_checked])
+        content = LogContent(log_start, segments, epochs, clean=False)
+        for index in range(first_checked, len(self.bases)):
+            base = self.bases[index]
+            scan = self._scan(base, epochs)
+            segments.append(MarkedSegment(base, scan.summary))
+            content.active_indexes = scan.indexes
+            following = self.bases[index + 1] if index + 1 < len(self.bases) else None
+            if scan.fault is None and following not in (None, scan.summary.next_offset):
+                scan.fault = f"the next segment begins at {following}"
+            if scan.fault is not None:
+                content.recovery = self._cut(index, scan)
+                break
+            if following is not None:
+                path = segment_path(self.directory, base)
+                write_indexes(self.disk, path, scan.indexes, scan.summary)
+        self._judge_end(content)
+        epochs.fit(content.log_start_offset, content.log_end_offset)
+        return content
+
+    def _trust_below_recovery_point(self) -> None:
+        """Segments wholly below it were synced. One whose indexes are not those of this
+        very file is checked all the same, and so is all after it."""
+        for base, following in zip(self.bases, self.bases[1:], strict=False):
+            if following > self.recovery_point:
+                return
+            path = segment_path(self.directory, base)
+            found = read_indexes(self.disk, path, self.index_interval_bytes)
+            if found is None:
+                return
+            summary = found[1]
+            if summary.size != self.disk.file_size(path) or summary.next_offset != following:
+                return
+            self.trusted.append(MarkedSegment(base, summary))
+
+    def _scan(self, base: int, epochs: LeaderEpochs) -> _Scan:
+        path = segment_path(self.directory, base)
+        end = self.disk.file_size(path)
+        scan = _Scan(empty_summary(base), SegmentIndexes(self.index_interval_bytes), end)
+        file = self.disk.open(path)
+        try:
+            for info in walk_frames(file.read_at, end, expected_offset=base, verify=True):
+                scan.fault = info.fault
+                if info.fault is None and info.header is not None:
+                    epoch = info.header.leader_epoch
+                    if epoch < epochs.latest:
+                        scan.fault = f"leader epoch {epoch} after {epochs.latest}"
+                if scan.fault is not None or info.header is None:
+                    following = find_frame(file.read_at, info.position + 1, end)
+                    scan.sound_after_fault = following is not None
+                    break
+                self.batches += 1
+                epochs.assign(info.header.leader_epoch, info.header.base_offset)
+                summary = scan.summary
+                scan.indexes.note(info.header.base_offset, summary.size, summary.max_timestamp_ms)
+                scan.summary = summarise(summary, info.header, info.size)
+        finally:
+            file.close()
+        return scan
+
+    def _cut(self, index: int, scan: _Scan) -> RecoveryReport:
+        """Removes all from the fault on, the newest segments first, so that a crash in
+        between leaves a log without gaps; on the disk on return."""
+        end_offset, end = scan.summary.next_offset, scan.summary.size
+        bytes_cut = scan.file_bytes - end
+        for base in reversed(self.bases[index + 1 :]):
+            path = segment_path(self.directory, base)
+            bytes_cut += self.disk.file_size(path)
+            _remove_segment(self.disk, path)
+            self.disk.sync_directory(self.directory)
+        path = segment_path(self.directory, self.bases[index])
+        file = self.disk.open(path)
+        try:
+            file.truncate(end)
+            file.sync()
+        finally:
+            file.close()
+        return RecoveryReport(
+            self.batches,
+            truncated_from=end_offset,
+            bytes_cut=bytes_cut,
+            reason=f"{path} is sound up to byte {end}, offset {end_offset}: {scan.fault}",
+            lost_data=scan.sound_after_fault or index + 1 < len(self.bases),
+        )
+
+    def _judge_end(self, content: LogContent) -> None:
+        end = content.log_end_offset
+        report = content.recovery or RecoveryReport(self.batches)
+        if end < self.recovery_point:
+            missing = (
+                f"the log ends at offset {end}, and had been synced up to {self.recovery_point}"
+            )
+            reason = f"{report.reason}; {missing}" if report.reason else missing
+            content.recovery = RecoveryReport(
+                self.batches, end, report.bytes_cut, reason, lost_data=True
+            )
+        elif self.bases:
+            content.recovery = report

@@ -1,0 +1,273 @@
+"""One segment of a log: a file of frames, and its indexes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import PurePath
+from typing import NamedTuple
+
+from tidelog.log_format import (
+    FRAME_HEADER_BYTES,
+    FrameError,
+    FrameInfo,
+    check_records,
+    encode_frame_header,
+    frame_bytes,
+    parse_frame,
+    segment_name,
+    walk_frames,
+)
+from tidelog.model import Batch
+from tidelog_broker.log.disk import Disk, DiskFile
+from tidelog_broker.log.errors import LogCorruptError
+from tidelog_broker.log.indexes import (
+    NO_TIMESTAMP,
+    SegmentIndexes,
+    SegmentSummary,
+    summarise,
+)
+from tidelog_broker.log.segment_files import SegmentFiles
+
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+
+
+class ReadResult(NamedTuple):
+    """Batches, and where the next one begins."""
+
+    batches: list[Batch]
+    next_offset: int
+    position: int
+
+
+def segment_path(directory: PurePath, base_offset: int) -> PurePath:
+    return directory / segment_name(base_offset)
+
+
+def empty_summary(base_offset: int) -> SegmentSummary:
+    return SegmentSummary(0, base_offset, NO_TIMESTAMP, NO_TIMESTAMP)
+
+
+def read_indexes(
+    disk: Disk, path: PurePath, interval_bytes: int
+) -> tuple[SegmentIndexes, SegmentSummary] | None:
+    """The indexes beside a segment file; None where they are missing or not whole."""
+    try:
+        return SegmentIndexes.decode(
+            disk.read_file(path.with_suffix(INDEX_SUFFIX)),
+            disk.read_file(path.with_suffix(TIME_INDEX_SUFFIX)),
+            interval_bytes,
+        )
+    except FileNotFoundError:
+        return None
+
+
+def write_indexes(
+    disk: Disk, path: PurePath, indexes: SegmentIndexes, summary: SegmentSummary
+) -> None:
+    offsets, times = indexes.encode(summary)
+    disk.write_atomically(path.with_suffix(INDEX_SUFFIX), offsets, sync=False)
+    disk.write_atomically(path.with_suffix(TIME_INDEX_SUFFIX), times, sync=False)
+
+
+class Segment:
+    """`size` and `next_offset` are what is known to lie in the file; what may be beyond,
+    after a failed write, does not count.
+
+    The indexes of the active segment are kept here; those of a sealed one come and go
+    with its open file."""
+
+    def __init__(
+        self,
+        files: SegmentFiles,
+        path: PurePath,
+        base_offset: int,
+        summary: SegmentSummary,
+        *,
+        index_interval_bytes: int,
+        indexes: SegmentIndexes | None = None,
+    ) -> None:
+        self._files = files
+        self._interval_bytes = index_interval_bytes
+        self._indexes = indexes
+        self.path = path
+        self.base_offset = base_offset
+        self.summary = summary
+
+    @property
+    def size(self) -> int:
+        return self.summary.size
+
+    @property
+    def next_offset(self) -> int:
+        return self.summary.next_offset
+
+    def open(self) -> DiskFile:
+        return self._files.get(self.path).file
+
+    def close(self) -> None:
+        self._files.forget(self.path)
+
+    # Writing: the active segment alone.
+
+    def write(self, file: DiskFile, batches: Sequence[Batch]) -> list[int]:
+        """Appends all of them and returns their positions. On an `OSError` a part may lie
+        in the file beyond `size`; nothing else has changed."""
+        indexes = self._own_indexes()
+        buffers: list[bytes] = []
+        for batch in batches:
+            buffers.append(encode_frame_header(batch))
+            buffers.append(batch.records)
+        file.write_at(self.size, buffers)
+        positions = []
+        summary = self.summary
+        for batch in batches:
+            header = batch.header
+            indexes.note(header.base_offset, summary.size, summary.max_timestamp_ms)
+            positions.append(summary.size)
+            summary = summarise(summary, header, frame_bytes(batch))
+        self.summary = summary
+        return positions
+
+    def truncate(self, offset: int) -> None:
+        """Cuts the batch that holds the offset and all after it; on the disk on return."""
+        position, max_timestamp = self._own_indexes().truncate(offset)
+        summary = SegmentSummary(
+            position, self.base_offset, max_timestamp, self.summary.first_append_time_ms
+        )
+        for info in self._walk(position):
+            assert info.header is not None
+            if info.header.next_offset > offset:
+                summary = summary._replace(next_offset=info.header.base_offset)
+                break
+            summary = summarise(summary, info.header, info.size)
+        file = self.open()
+        file.truncate(summary.size)
+        file.sync()
+        self.summary = summary
+        # After other appends of the same sizes they would seem to fit.
+        self._remove_indexes()
+
+    def seal(self) -> None:
+        """Writes the indexes; nothing is appended any more."""
+        self.write_indexes()
+        self._files.get(self.path).indexes = self._indexes
+        self._indexes = None
+
+    def write_indexes(self) -> None:
+        write_indexes(self._files.disk, self.path, self._own_indexes(), self.summary)
+
+    def remove(self) -> None:
+        self.close()
+        self._files.disk.remove(self.path)
+        self._remove_indexes()
+
+    def _remove_indexes(self) -> None:
+        disk = self._files.disk
+        disk.remove(self.path.with_suffix(INDEX_SUFFIX))
+        disk.remove(self.path.with_suffix(TIME_INDEX_SUFFIX))
+
+    # Reading.
+
+    def position_of(self, offset: int) -> tuple[int, int]:
+        """Position and base offset of the batch that holds the offset."""
+        for info in self._walk(self._search_indexes().position_below(offset)):
+            assert info.header is not None
+            if info.header.next_offset > offset:
+                return info.position, info.header.base_offset
+        raise LogCorruptError(
+            self.path, self.size, f"offset {offset} is missing; it ought to be in this segment"
+        )
+
+    def position_of_time(self, timestamp_ms: int) -> tuple[int, int]:
+        """Position and base offset of the first batch with such a timestamp or a later one;
+        the caller knows that there is one."""
+        for info in self._walk(self._search_indexes().position_before_time(timestamp_ms)):
+            assert info.header is not None
+            if info.header.max_timestamp_ms >= timestamp_ms:
+                return info.position, info.header.base_offset
+        raise LogCorruptError(
+            self.path,
+            self.size,
+            f"no batch has a timestamp of {timestamp_ms} or later, as its index says",
+        )
+
+    def read(
+        self,
+        position: int,
+        base_offset: int,
+        *,
+        max_bytes: int,
+        up_to: int,
+        verify: bool,
+        first_whole: bool,
+    ) -> ReadResult:
+        """Whole batches from that position on, that end at or below the offset `up_to` and
+        fit into `max_bytes`; with `first_whole` the first one need not fit."""
+        wanted = min(max(max_bytes, FRAME_HEADER_BYTES), self.size - position)
+        file = self.open()
+        data = file.read_at(wanted, position)
+        batches: list[Batch] = []
+        at, next_offset = 0, base_offset
+        try:
+            if len(data) < wanted:
+                raise FrameError(f"the file ends {wanted - len(data)} bytes too early")
+            while at + FRAME_HEADER_BYTES <= len(data) and next_offset < up_to:
+                length, header = parse_frame(data, at, next_offset)
+                end = at + length
+                self._check_extent(position + end, header.next_offset)
+                if header.next_offset > up_to:
+                    break
+                if end > len(data):
+                    if batches or not first_whole:
+                        break
+                    data = file.read_at(length, position)
+                    if len(data) < length:
+                        raise FrameError("the file ends within the frame")
+                records = data[at + FRAME_HEADER_BYTES : end]
+                if verify:
+                    check_records(header, records)
+                batches.append(Batch(header, records))
+                at, next_offset = end, header.next_offset
+        except FrameError as fault:
+            raise LogCorruptError(self.path, position + at, str(fault)) from None
+        return ReadResult(batches, next_offset, position + at)
+
+    def _check_extent(self, end: int, next_offset: int) -> None:
+        """The last frame, and it alone, ends where the segment does."""
+        if end > self.size or (end == self.size) != (next_offset == self.next_offset):
+            raise FrameError(
+                f"the frame ends at byte {end} and offset {next_offset}, "
+                f"the segment at byte {self.size} and offset {self.next_offset}"
+            )
+
+    def _walk(self, position: int) -> Iterator[FrameInfo]:
+        for info in walk_frames(self.open().read_at, self.size, start=position, verify=False):
+            if info.fault is not None:
+                raise LogCorruptError(self.path, info.position, info.fault)
+            yield info
+
+    def _own_indexes(self) -> SegmentIndexes:
+        if self._indexes is None:
+            self._indexes = self._load_indexes()
+        return self._indexes
+
+    def _search_indexes(self) -> SegmentIndexes:
+        if self._indexes is not None:
+            return self._indexes
+        opened = self._files.get(self.path)
+        if opened.indexes is None:
+            opened.indexes = self._load_indexes()
+        return opened.indexes
+
+    def _load_indexes(self) -> SegmentIndexes:
+        found = read_indexes(self._files.disk, self.path, self._interval_bytes)
+        if found is not None and found[1] == self.summary:
+            return found[0]
+        indexes = SegmentIndexes(self._interval_bytes)
+        max_timestamp = NO_TIMESTAMP
+        for info in self._walk(0):
+            assert info.header is not None
+            indexes.note(info.header.base_offset, info.position, max_timestamp)
+            max_timestamp = max(max_timestamp, info.header.max_timestamp_ms)
+        return indexes
