@@ -1,4 +1,85 @@
-.PHONY: proto
+# Everything a developer does. Needs python3 (3.11 or later) and make; the targets set up
+# .venv by themselves.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
 PROTOS := $(wildcard proto/tidelog/v1/*.proto)
-proto:
-	.venv/bin/python -m grpc_tools.protoc --proto_path=proto --python_out=libs --grpc_python_out=libs --mypy_out=libs --mypy_grpc_out=libs --plugin=protoc-gen-mypy=.venv/bin/protoc-gen-mypy --plugin=protoc-gen-mypy_grpc=.venv/bin/protoc-gen-mypy_grpc $(PROTOS)
+
+.PHONY: help demo up test lint bench proto lock system-deps clean
+
+help:
+	@echo "make demo         show the main job: produce, kill a leader and a controller, lose nothing"
+	@echo "make up           run a cluster on this machine until Ctrl-C; data in .tidelog"
+	@echo "make test         run all test suites"
+	@echo "make lint         style, types, dependencies between modules, generated code"
+	@echo "make bench        measure throughput and latency against gRPC's own"
+	@echo "make proto        generate the code of proto/ anew"
+	@echo "make lock         resolve the dependencies anew into requirements.lock"
+	@echo "make system-deps  install the Debian packages that some suites need"
+	@echo "make clean        remove what was built; keeps data"
+
+demo: $(STAMP)
+	$(BIN)/python -m tidelog_runtime.demo
+
+up: $(STAMP)
+	$(BIN)/python -m tidelog_runtime.local --directory .tidelog
+
+test: $(STAMP)
+	$(BIN)/python tests/suites.py
+
+lint: $(STAMP)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	@$(MAKE) --no-print-directory check-generated
+
+bench: $(STAMP)
+	$(BIN)/python -m bench
+
+# Usage: $(call generate,directory)
+define generate
+$(BIN)/python -m grpc_tools.protoc --proto_path=proto \
+	--python_out=$(1) --grpc_python_out=$(1) --mypy_out=quiet:$(1) --mypy_grpc_out=quiet:$(1) \
+	--plugin=protoc-gen-mypy=$(BIN)/protoc-gen-mypy \
+	--plugin=protoc-gen-mypy_grpc=$(BIN)/protoc-gen-mypy_grpc $(PROTOS)
+endef
+
+proto: $(STAMP)
+	rm -f libs/tidelog/v1/*_pb2*.py libs/tidelog/v1/*_pb2*.pyi
+	$(call generate,libs)
+
+.PHONY: check-generated
+check-generated: $(STAMP)
+	@directory=$$(mktemp -d) && trap 'rm -rf "$$directory"' EXIT && \
+	$(call generate,"$$directory") && \
+	if diff -r --exclude=__init__.py --exclude=__pycache__ "$$directory/tidelog/v1" libs/tidelog/v1; \
+	then echo "Generated code is up to date with proto/."; \
+	else echo "libs/tidelog/v1 is not what proto/ generates: run 'make proto'." >&2; exit 1; fi
+
+# No suite needs a system package yet. Those that will are named here and in
+# tests/suites.py, which says what is left out without them.
+system-deps:
+	@echo "Nothing to install: no suite needs a system package."
+
+lock: $(STAMP)
+	CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --upgrade --generate-hashes \
+		--strip-extras --all-extras --all-build-deps --allow-unsafe --no-emit-index-url \
+		--no-emit-trusted-host --no-emit-find-links --output-file=requirements.lock pyproject.toml
+
+# Removes what was built and what tools keep; never data (.tidelog) nor results (out).
+clean:
+	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The project itself is installed editable, with the build backend that the lock names
+# and nothing fetched beyond the lock.
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Tidelog needs Python 3.11 or later; %s is %s. Name another one: make PYTHON=python3.12 ..." % (sys.executable, sys.version.split()[0]))'
+	@$(PYTHON) -c 'import ensurepip, venv' || { echo "$(PYTHON) cannot make virtual environments: install its venv module (on Debian: apt-get install python3-venv)." >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@

@@ -164,6 +164,9 @@ def flag(field_name: str) -> str:
 
 
 def _explain(config_class: type[ServiceConfig], argv: Sequence[str], detail: ErrorDetails) -> str:
+    reason = detail["msg"].removeprefix("Value error, ")
+    if not detail["loc"]:
+        return f"the settings do not fit together: {reason}"
     name = str(detail["loc"][0])
     if detail["type"] == "extra_forbidden":
         return _explain_unknown(config_class, name)
@@ -173,7 +176,6 @@ def _explain(config_class: type[ServiceConfig], argv: Sequence[str], detail: Err
             f"{name} is not set ({description}); set it in the file, "
             f"as {ENVIRONMENT_PREFIX}{name.upper()} or by {flag(name)}"
         )
-    reason = detail["msg"].removeprefix("Value error, ")
     return (
         f"{name} = {detail['input']!r} (from {_origin(name, argv)}) is not valid: {reason}. "
         f"It is: {description}"

@@ -1,9 +1,10 @@
 """Configuration: which source wins, and what is said of a wrong value."""
 
 from pathlib import Path
+from typing import Self
 
 import pytest
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from tidelog_runtime.config import Address, ServiceConfig, load
 
@@ -12,6 +13,12 @@ class StoreConfig(ServiceConfig):
     listen: Address = Field(default="127.0.0.1:7500", description="host:port to serve gRPC on")
     store_id: int = Field(ge=0, description="a number that no other store has")
     data_dir: Path = Field(description="directory that holds the data")
+
+    @model_validator(mode="after")
+    def _has_its_own_directory(self) -> Self:
+        if self.data_dir == Path("/"):
+            raise ValueError("data_dir is the root directory; choose one of its own")
+        return self
 
 
 @pytest.fixture
@@ -168,3 +175,11 @@ def test_what_is_no_address_is_refused(
     capsys: pytest.CaptureFixture[str], file: Path, value: str
 ) -> None:
     assert "host:port" in refused(capsys, "--config", str(file), "--listen", value)
+
+
+def test_settings_that_do_not_fit_together_are_told_in_the_services_words(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    message = refused(capsys, "--store-id", "1", "--data-dir", "/")
+
+    assert "do not fit together: data_dir is the root directory; choose one" in message

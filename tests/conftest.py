@@ -1,0 +1,32 @@
+"""For all suites. With CI=true a test that is skipped has failed: what is not run there
+is not known to work."""
+
+import os
+from collections.abc import Generator
+
+import pytest
+from pluggy import Result
+
+IN_CI = os.environ.get("CI") == "true"
+
+
+def _fail_if_skipped(report: pytest.TestReport | pytest.CollectReport) -> None:
+    # An expected failure (xfail) is reported as skipped too, and is none.
+    if report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome = "failed"
+        report.longrepr = f"a skip counts as a failure with CI=true: {reason}"
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport() -> Generator[None, Result[pytest.TestReport], None]:
+    outcome = yield
+    if IN_CI:
+        _fail_if_skipped(outcome.get_result())
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_make_collect_report() -> Generator[None, Result[pytest.CollectReport], None]:
+    outcome = yield
+    if IN_CI:
+        _fail_if_skipped(outcome.get_result())
