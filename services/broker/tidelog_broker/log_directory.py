@@ -15,6 +15,7 @@ from tidelog_broker.log.config import LogConfig
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.errors import LogStorageError
 from tidelog_broker.log.log import Log
+from tidelog_broker.log.segment_files import SegmentFiles
 from tidelog_broker.transport import ReplicaKey
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.topic_config import TopicConfig
@@ -41,6 +42,7 @@ class LogDirectory:
 
     def __init__(self, disk: Disk, path: PurePath, clock: Clock) -> None:
         self._disk = disk
+        self._files = SegmentFiles(disk)
         self._replicas = path / "replicas"
         self._strays = path / "strays"
         self._clock = clock
@@ -85,6 +87,7 @@ class LogDirectory:
             config,
             clock=self._clock,
             recovery_point=self._recovery_points.get(key, 0),
+            files=self._files,
         )
         self._logs[key] = OpenLog(name, path, log)
         return log
