@@ -1,0 +1,124 @@
+"""The codecs of a batch, each bounded when it decompresses.
+
+Compressed data is one gzip member, LZ4 frame or zstd frame: what any library makes of
+one buffer. Whoever receives a batch trusts neither its size nor what its frame says
+about itself.
+"""
+
+from __future__ import annotations
+
+import zlib
+
+import lz4.frame
+import zstandard
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import Codec
+
+# Enough for a batch of the largest max_batch_bytes that compresses four to one.
+DEFAULT_MAX_DECOMPRESSED_BYTES = 64 << 20
+
+# zlib's window for the gzip format.
+_GZIP_WBITS = 31
+_GZIP_LEVEL = 6
+_ZSTD_LEVEL = 3
+# RFC 8878 asks every decoder for this much, and encoders may use it on tiny inputs.
+_MIN_ZSTD_WINDOW_BYTES = 8 << 20
+_MAX_ZSTD_WINDOW_BYTES = 1 << 30
+
+_KNOWN = ", ".join(f"{codec.value} ({codec.name.lower()})" for codec in Codec)
+
+
+def codec_of(value: int) -> Codec:
+    """The codec of a header; raises `TidelogError` (INVALID_BATCH) if there is none."""
+    try:
+        return Codec(value)
+    except ValueError:
+        raise _invalid(f"codec {value} is not known; known codecs: {_KNOWN}") from None
+
+
+def compress(codec: Codec, data: bytes) -> bytes:
+    if codec is Codec.NONE:
+        return data
+    if codec is Codec.LZ4:
+        compressed: bytes = lz4.frame.compress(data, content_checksum=False)
+        return compressed
+    if codec is Codec.ZSTD:
+        return zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress(data)
+    return zlib.compress(data, _GZIP_LEVEL, _GZIP_WBITS)
+
+
+def decompress(codec: Codec, data: bytes, *, max_bytes: int) -> bytes:
+    """Never makes more than `max_bytes`; raises `TidelogError` (INVALID_BATCH) for more,
+    and for bytes that are not one whole frame of this codec."""
+    if codec is Codec.NONE:
+        if len(data) > max_bytes:
+            raise _too_large(max_bytes)
+        return data
+    if codec is Codec.LZ4:
+        return _decompress_lz4(data, max_bytes)
+    if codec is Codec.ZSTD:
+        return _decompress_zstd(data, max_bytes)
+    return _decompress_gzip(data, max_bytes)
+
+
+def _decompress_gzip(data: bytes, max_bytes: int) -> bytes:
+    decompressor = zlib.decompressobj(_GZIP_WBITS)
+    try:
+        plain = decompressor.decompress(data, max_bytes + 1)
+    except zlib.error as error:
+        raise _not_one_frame(Codec.GZIP, str(error)) from None
+    if len(plain) > max_bytes:
+        raise _too_large(max_bytes)
+    if not decompressor.eof:
+        raise _not_one_frame(Codec.GZIP, "it is cut short")
+    if decompressor.unused_data:
+        raise _not_one_frame(Codec.GZIP, "bytes follow its end")
+    return plain
+
+
+def _decompress_lz4(data: bytes, max_bytes: int) -> bytes:
+    decompressor = lz4.frame.LZ4FrameDecompressor()
+    try:
+        plain: bytes = decompressor.decompress(data, max_length=max_bytes + 1)
+    except RuntimeError as error:
+        raise _not_one_frame(Codec.LZ4, str(error)) from None
+    if len(plain) > max_bytes:
+        raise _too_large(max_bytes)
+    if not decompressor.eof:
+        raise _not_one_frame(Codec.LZ4, "it is cut short")
+    if decompressor.unused_data:
+        raise _not_one_frame(Codec.LZ4, "bytes follow its end")
+    return plain
+
+
+def _decompress_zstd(data: bytes, max_bytes: int) -> bytes:
+    window_bytes = min(max(max_bytes, _MIN_ZSTD_WINDOW_BYTES), _MAX_ZSTD_WINDOW_BYTES)
+    try:
+        # Where the frame states its size, the library allocates that, whatever the limit.
+        stated_bytes = zstandard.frame_content_size(data)
+        if stated_bytes > max_bytes:
+            raise _too_large(max_bytes)
+        return zstandard.ZstdDecompressor(max_window_size=window_bytes).decompress(
+            data, max_output_size=max_bytes, allow_extra_data=False
+        )
+    except zstandard.ZstdError as error:
+        # A frame that does not state its size ends here too when it outgrows the limit.
+        raise _not_one_frame(Codec.ZSTD, f"{error} (at most {max_bytes} bytes)") from None
+
+
+def _too_large(max_bytes: int) -> TidelogError:
+    return _invalid(
+        f"the batch holds more than {max_bytes} bytes once decompressed; send smaller batches"
+    )
+
+
+def _not_one_frame(codec: Codec, why: str) -> TidelogError:
+    return _invalid(
+        f"the records are not {codec.name.lower()} as the header says: {why}; compress the "
+        "whole RecordBatch as one frame, or set the codec that was used"
+    )
+
+
+def _invalid(message: str) -> TidelogError:
+    return TidelogError(ErrorCode.INVALID_BATCH, message)

@@ -1,0 +1,88 @@
+import random
+import zlib
+
+import lz4.frame
+import pytest
+import zstandard
+
+from tidelog.compression import codec_of, compress, decompress
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import Codec
+
+COMPRESSED = [Codec.GZIP, Codec.LZ4, Codec.ZSTD]
+TEXT = b"The tide waits for nobody. " * 500
+LIMIT = 1 << 20
+
+
+def refused(codec: Codec, data: bytes, max_bytes: int = LIMIT) -> str:
+    with pytest.raises(TidelogError) as caught:
+        decompress(codec, data, max_bytes=max_bytes)
+    assert caught.value.code is ErrorCode.INVALID_BATCH
+    return caught.value.message
+
+
+@pytest.mark.parametrize("codec", Codec)
+@pytest.mark.parametrize("data", [b"x", TEXT, random.Random(1).randbytes(70_000)])
+def test_what_was_compressed_comes_back(codec: Codec, data: bytes) -> None:
+    assert decompress(codec, compress(codec, data), max_bytes=LIMIT) == data
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+def test_text_becomes_smaller(codec: Codec) -> None:
+    assert len(compress(codec, TEXT)) < len(TEXT) // 10
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_exactly_the_limit_passes_and_one_byte_more_does_not(codec: Codec) -> None:
+    data = compress(codec, TEXT)
+    assert decompress(codec, data, max_bytes=len(TEXT)) == TEXT
+    assert "smaller batches" in refused(codec, data, len(TEXT) - 1)
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+def test_a_bomb_is_refused(codec: Codec) -> None:
+    bomb = compress(codec, bytes(64 << 20))
+    assert len(bomb) < 1 << 20
+    assert "smaller batches" in refused(codec, bomb)
+
+
+def test_a_zstd_bomb_that_hides_its_size_is_refused() -> None:
+    compressor = zstandard.ZstdCompressor().compressobj()
+    bomb = compressor.compress(bytes(64 << 20)) + compressor.flush()
+    assert zstandard.frame_content_size(bomb) == -1
+    assert f"at most {LIMIT} bytes" in refused(Codec.ZSTD, bomb)
+
+
+def test_a_zstd_frame_that_lies_about_its_size_is_refused() -> None:
+    honest = bytearray(zstandard.ZstdCompressor().compress(TEXT))
+    honest[6] ^= 0x01  # the second byte of the stated size
+    refused(Codec.ZSTD, bytes(honest))
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+def test_what_is_cut_short_is_refused(codec: Codec) -> None:
+    assert "as one frame" in refused(codec, compress(codec, TEXT)[:-9])
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+@pytest.mark.parametrize("data", [b"", b"no frame at all", TEXT])
+def test_what_is_no_frame_is_refused(codec: Codec, data: bytes) -> None:
+    assert codec.name.lower() in refused(codec, data)
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4])
+def test_bytes_after_the_frame_are_refused(codec: Codec) -> None:
+    assert "bytes follow its end" in refused(codec, compress(codec, TEXT) + b"more")
+
+
+def test_frames_of_other_writers_are_read() -> None:
+    assert decompress(Codec.GZIP, zlib.compress(TEXT, 9, 31), max_bytes=LIMIT) == TEXT
+    checked = lz4.frame.compress(TEXT, content_checksum=True, block_size=4)
+    assert decompress(Codec.LZ4, checked, max_bytes=LIMIT) == TEXT
+    strong = zstandard.ZstdCompressor(level=19, write_content_size=False).compress(TEXT)
+    assert decompress(Codec.ZSTD, strong, max_bytes=LIMIT) == TEXT
+
+
+def test_an_unknown_codec_names_the_known_ones() -> None:
+    with pytest.raises(TidelogError, match=r"codec 9 is not known.*3 \(zstd\)"):
+        codec_of(9)
