@@ -1,0 +1,23 @@
+"""The client: `Producer`, `Consumer`, `Admin`, and the same without async in `sync`."""
+
+from tidelog.client.admin import Admin
+from tidelog.client.consumer import Consumer
+from tidelog.client.delivery import BatchDelivery, BatchReport, Delivery
+from tidelog.client.fetch_state import OnOutOfRange
+from tidelog.client.fetched_batch import FetchedBatch
+from tidelog.client.producer import Producer
+from tidelog.client.sync import SyncAdmin, SyncConsumer, SyncProducer
+
+__all__ = [
+    "Admin",
+    "BatchDelivery",
+    "BatchReport",
+    "Consumer",
+    "Delivery",
+    "FetchedBatch",
+    "OnOutOfRange",
+    "Producer",
+    "SyncAdmin",
+    "SyncConsumer",
+    "SyncProducer",
+]

@@ -1,0 +1,240 @@
+"""Keeps what a client knows of the cluster fresh (the shell around `MetadataCache`)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+
+from tidelog.client.clock import Clock
+from tidelog.client.connections import Connections
+from tidelog.client.metadata_cache import KnownTopic, MetadataCache
+from tidelog.client.retry import Leader
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import LeaderHint, TopicPartition
+from tidelog.rpc.status import UnreachableError
+from tidelog.v1 import broker_pb2
+
+# How many brokers one refresh may ask before it gives up.
+MAX_CANDIDATES = 16
+# A broker that has not answered within this is joined by the next; the first answer wins.
+HEDGE_MS = 200
+REQUEST_TIMEOUT_MS = 2_000
+# While leaders are looked for, metadata is asked for this often.
+MIN_POLL_MS = 20
+MAX_POLL_MS = 100
+# Without any broker that answers, a first question is given up after this long.
+UNREACHABLE_TIMEOUT_MS = 10_000
+# A topic that was created a moment ago may not be known to every broker yet.
+UNKNOWN_TOPIC_ATTEMPTS = 4
+UNKNOWN_TOPIC_PAUSE_MS = 50
+
+
+def parse_bootstrap(bootstrap: str | Sequence[str]) -> list[str]:
+    """Addresses from "host:port,host:port" or a sequence; raises `TidelogError`."""
+    given = bootstrap.split(",") if isinstance(bootstrap, str) else list(bootstrap)
+    addresses = [address.strip() for address in given if address.strip()]
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdigit() or not 0 < int(port) < 65536:
+            raise TidelogError(
+                ErrorCode.INVALID_REQUEST,
+                f"bootstrap address {address!r} is not host:port, as in 127.0.0.1:7500",
+            )
+    if not addresses:
+        raise TidelogError(
+            ErrorCode.INVALID_REQUEST,
+            "no bootstrap address; give at least one broker as host:port",
+        )
+    return addresses
+
+
+class ClusterMetadata:
+    """Asks brokers, one refresh at a time, for the topics that somebody has asked about.
+
+    `on_change` is called after every refresh that brought an answer."""
+
+    def __init__(
+        self,
+        bootstrap: str | Sequence[str],
+        connections: Connections,
+        clock: Clock,
+        on_change: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._bootstrap = parse_bootstrap(bootstrap)
+        self._connections = connections
+        self._clock = clock
+        self._on_change = on_change
+        self._cache = MetadataCache()
+        self._interest: set[str] = set()
+        self._refreshing: asyncio.Task[broker_pb2.MetadataResponse] | None = None
+        self._polling: asyncio.Task[None] | None = None
+        self._poll_pause_ms = MIN_POLL_MS
+        self._last_poll_ms = 0
+        self._turn = 0
+
+    @property
+    def controller_address(self) -> str:
+        """Empty where no active controller is known."""
+        return self._cache.controller_address
+
+    def leader(self, partition: TopicPartition) -> Leader | None:
+        return self._cache.leader(partition)
+
+    def apply_hint(self, partition: TopicPartition, hint: LeaderHint) -> bool:
+        return self._cache.apply_hint(partition, hint)
+
+    def follow(self, topic: str) -> None:
+        """Refreshes ask for this topic too from now on."""
+        self._interest.add(topic)
+
+    def cached_topic(self, name: str) -> KnownTopic | None:
+        return self._cache.topic(name)
+
+    async def topic(self, name: str) -> KnownTopic:
+        """From the cache, else from the brokers. Raises `TidelogError`:
+        UNKNOWN_TOPIC_OR_PARTITION for a topic that does not exist, REQUEST_TIMED_OUT when
+        no broker answers."""
+        known = self._cache.topic(name)
+        attempt = 0
+        while known is None:
+            attempt += 1
+            await self.refresh_patiently((name,))
+            known = self._cache.topic(name)
+            if known is None and attempt == UNKNOWN_TOPIC_ATTEMPTS:
+                self._interest.discard(name)
+                raise self._cache.error(name) or TidelogError(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                    f"topic {name!r} does not exist; create it first, or correct the name",
+                )
+            if known is None:
+                await asyncio.sleep(UNKNOWN_TOPIC_PAUSE_MS * attempt / 1000)
+        return known
+
+    async def refresh_patiently(self, names: Sequence[str] = ()) -> None:
+        """`refresh` until a broker answers; raises `TidelogError` (REQUEST_TIMED_OUT)
+        after UNREACHABLE_TIMEOUT_MS without one."""
+        give_up_ms = self._clock.monotonic_ms() + UNREACHABLE_TIMEOUT_MS
+        while True:
+            try:
+                await self.refresh(names)
+                return
+            except UnreachableError as error:
+                if self._clock.monotonic_ms() >= give_up_ms:
+                    raise TidelogError(
+                        ErrorCode.REQUEST_TIMED_OUT,
+                        f"no broker answered within {UNREACHABLE_TIMEOUT_MS} ms ({error}); "
+                        "check that the cluster runs and that the addresses are right",
+                    ) from error
+                await asyncio.sleep(MAX_POLL_MS / 1000)
+
+    async def check_partition(self, partition: TopicPartition) -> None:
+        """Raises `TidelogError` for a partition that does not exist."""
+        count = len((await self.topic(partition.topic)).leaders)
+        if not 0 <= partition.partition < count:
+            raise TidelogError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"partition {partition.partition} of topic {partition.topic!r} does not exist; "
+                f"its partitions are 0 to {count - 1}",
+            )
+
+    async def refresh(self, names: Sequence[str] = ()) -> None:
+        """Asks for fresh metadata, or waits for the refresh that is under way. With
+        `names`, returns only after an answer to a question that named them. Raises
+        `UnreachableError` when no broker answers."""
+        self._interest.update(names)
+        if self._refreshing is not None and names:
+            # It may have been asked before the names were of interest.
+            await asyncio.wait([self._refreshing])
+        if self._refreshing is None:
+            self._refreshing = asyncio.create_task(self._ask_for_topics())
+        await asyncio.shield(self._refreshing)
+
+    def poke(self) -> None:
+        """Asks for fresh metadata soon, in the background: at once the first time, then
+        every 20 to 100 ms for as long as somebody goes on poking."""
+        if self._polling is None or self._polling.done():
+            self._polling = asyncio.create_task(self._poll())
+
+    async def describe(self, topics: Sequence[str] | None) -> broker_pb2.MetadataResponse:
+        """An answer fresh from a broker; None: brokers and controller alone, empty: all
+        topics. Raises `UnreachableError`."""
+        if topics is None:
+            request = broker_pb2.MetadataRequest(cluster_only=True)
+        else:
+            request = broker_pb2.MetadataRequest(topics=topics)
+        answer = await self._ask(request)
+        self._cache.apply(answer)
+        return answer
+
+    async def close(self) -> None:
+        tasks = [task for task in (self._polling, self._refreshing) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _poll(self) -> None:
+        now = self._clock.monotonic_ms()
+        if now - self._last_poll_ms > 2 * MAX_POLL_MS:
+            self._poll_pause_ms = MIN_POLL_MS
+        else:
+            await asyncio.sleep(self._poll_pause_ms / 1000)
+            self._poll_pause_ms = min(2 * self._poll_pause_ms, MAX_POLL_MS)
+        # No broker answers: whoever still needs metadata pokes again.
+        with contextlib.suppress(UnreachableError):
+            await self.refresh()
+        self._last_poll_ms = self._clock.monotonic_ms()
+        self._polling = None
+        self._on_change()
+
+    async def _ask_for_topics(self) -> broker_pb2.MetadataResponse:
+        try:
+            names = sorted(self._interest)
+            answer = await self._ask(
+                broker_pb2.MetadataRequest(topics=names, cluster_only=not names)
+            )
+            self._cache.apply(answer)
+        finally:
+            self._refreshing = None
+        self._on_change()
+        return answer
+
+    def _candidates(self) -> list[str]:
+        """Every address, beginning each time with another, so that a broker that is
+        behind, or hangs, is not always the one that is believed."""
+        addresses = list(dict.fromkeys((*self._cache.addresses(), *self._bootstrap)))
+        self._turn += 1
+        first = self._turn % len(addresses)
+        return (addresses[first:] + addresses[:first])[:MAX_CANDIDATES]
+
+    async def _ask(self, request: broker_pb2.MetadataRequest) -> broker_pb2.MetadataResponse:
+        candidates = self._candidates()
+        failures: list[str] = []
+        asked: set[asyncio.Task[broker_pb2.MetadataResponse]] = set()
+        try:
+            while candidates or asked:
+                if candidates:
+                    asked.add(asyncio.create_task(self._ask_one(candidates.pop(0), request)))
+                done, asked = await asyncio.wait(
+                    asked,
+                    timeout=HEDGE_MS / 1000 if candidates else None,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                for task in done:
+                    error = task.exception()
+                    if error is None:
+                        return task.result()
+                    if not isinstance(error, UnreachableError | TidelogError):
+                        raise error
+                    failures.append(str(error))
+        finally:
+            for task in asked:
+                task.cancel()
+            # Waited for, so that none outlives the channels.
+            await asyncio.gather(*asked, return_exceptions=True)
+        raise UnreachableError("any broker", "; ".join(failures))
+
+    async def _ask_one(
+        self, address: str, request: broker_pb2.MetadataRequest
+    ) -> broker_pb2.MetadataResponse:
+        return await self._connections.broker(address).metadata(request, REQUEST_TIMEOUT_MS)

@@ -1,0 +1,146 @@
+"""How the client reaches brokers and controllers: narrow protocols, and gRPC behind them.
+
+Every call raises `UnreachableError` when no answer came, and `TidelogError` when the
+request as a whole was refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar
+
+import grpc.aio
+
+from tidelog.rpc.channels import open_channel
+from tidelog.rpc.status import from_status
+from tidelog.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc
+
+_Answer = TypeVar("_Answer")
+
+
+class BrokerApi(Protocol):
+    """One broker. `timeout_ms` bounds the whole call."""
+
+    async def produce(
+        self, request: broker_pb2.ProduceRequest, timeout_ms: int
+    ) -> broker_pb2.ProduceResponse: ...
+
+    async def fetch(
+        self, request: broker_pb2.FetchRequest, timeout_ms: int
+    ) -> broker_pb2.FetchResponse: ...
+
+    async def list_offsets(
+        self, request: broker_pb2.ListOffsetsRequest, timeout_ms: int
+    ) -> broker_pb2.ListOffsetsResponse: ...
+
+    async def metadata(
+        self, request: broker_pb2.MetadataRequest, timeout_ms: int
+    ) -> broker_pb2.MetadataResponse: ...
+
+
+class AdminApi(Protocol):
+    """One controller. `timeout_ms` bounds the whole call."""
+
+    async def create_topic(
+        self, request: admin_pb2.CreateTopicRequest, timeout_ms: int
+    ) -> admin_pb2.CreateTopicResponse: ...
+
+    async def delete_topic(
+        self, request: admin_pb2.DeleteTopicRequest, timeout_ms: int
+    ) -> admin_pb2.DeleteTopicResponse: ...
+
+
+class Connections(Protocol):
+    """Gives the API of whoever listens at an address; connects when it is first used."""
+
+    def broker(self, address: str) -> BrokerApi: ...
+
+    def controller(self, address: str) -> AdminApi: ...
+
+    async def close(self) -> None: ...
+
+
+class GrpcConnections:
+    """One channel per address, opened when first asked for, closed together."""
+
+    def __init__(self, open_: Callable[[str], grpc.aio.Channel] = open_channel) -> None:
+        self._open = open_
+        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._brokers: dict[str, _GrpcBroker] = {}
+
+    def broker(self, address: str) -> BrokerApi:
+        broker = self._brokers.get(address)
+        if broker is None:
+            broker = self._brokers[address] = _GrpcBroker(self._channel(address), address)
+        return broker
+
+    def controller(self, address: str) -> AdminApi:
+        return _GrpcController(self._channel(address), address)
+
+    async def close(self) -> None:
+        channels = list(self._channels.values())
+        self._channels.clear()
+        self._brokers.clear()
+        await asyncio.gather(*(channel.close() for channel in channels))
+
+    def _channel(self, address: str) -> grpc.aio.Channel:
+        channel = self._channels.get(address)
+        if channel is None:
+            channel = self._channels[address] = self._open(address)
+        return channel
+
+
+async def _answer(call: Awaitable[_Answer], address: str) -> _Answer:
+    try:
+        return await call
+    except grpc.aio.AioRpcError as error:
+        raise from_status(error, address) from error
+
+
+class _GrpcBroker:
+    def __init__(self, channel: grpc.aio.Channel, address: str) -> None:
+        self._stub = broker_pb2_grpc.BrokerServiceStub(channel)
+        self._address = address
+
+    async def produce(
+        self, request: broker_pb2.ProduceRequest, timeout_ms: int
+    ) -> broker_pb2.ProduceResponse:
+        return await _answer(self._stub.Produce(request, timeout=timeout_ms / 1000), self._address)
+
+    async def fetch(
+        self, request: broker_pb2.FetchRequest, timeout_ms: int
+    ) -> broker_pb2.FetchResponse:
+        return await _answer(self._stub.Fetch(request, timeout=timeout_ms / 1000), self._address)
+
+    async def list_offsets(
+        self, request: broker_pb2.ListOffsetsRequest, timeout_ms: int
+    ) -> broker_pb2.ListOffsetsResponse:
+        return await _answer(
+            self._stub.ListOffsets(request, timeout=timeout_ms / 1000), self._address
+        )
+
+    async def metadata(
+        self, request: broker_pb2.MetadataRequest, timeout_ms: int
+    ) -> broker_pb2.MetadataResponse:
+        return await _answer(self._stub.Metadata(request, timeout=timeout_ms / 1000), self._address)
+
+
+class _GrpcController:
+    def __init__(self, channel: grpc.aio.Channel, address: str) -> None:
+        self._stub = admin_pb2_grpc.AdminServiceStub(channel)
+        self._address = address
+
+    async def create_topic(
+        self, request: admin_pb2.CreateTopicRequest, timeout_ms: int
+    ) -> admin_pb2.CreateTopicResponse:
+        return await _answer(
+            self._stub.CreateTopic(request, timeout=timeout_ms / 1000), self._address
+        )
+
+    async def delete_topic(
+        self, request: admin_pb2.DeleteTopicRequest, timeout_ms: int
+    ) -> admin_pb2.DeleteTopicResponse:
+        return await _answer(
+            self._stub.DeleteTopic(request, timeout=timeout_ms / 1000), self._address
+        )

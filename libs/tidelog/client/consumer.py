@@ -1,0 +1,272 @@
+"""Reads committed records from topics.
+
+    async with Consumer("127.0.0.1:7500") as consumer:
+        await consumer.assign_topic("sea")
+        async for record in consumer:
+            print(record.offset, record.key, record.value)
+
+`poll` gives records, `poll_batches` whole batches, which cost a fraction when they are
+read column by column. Both hand out what was fetched in the background.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import Self
+
+from tidelog.client.clock import Clock, SystemClock
+from tidelog.client.cluster_metadata import ClusterMetadata
+from tidelog.client.connections import Connections, GrpcConnections
+from tidelog.client.fetch_state import FetchState, OnOutOfRange
+from tidelog.client.fetched_batch import FetchedBatch
+from tidelog.client.fetcher import Fetcher
+from tidelog.client.offset_finder import OffsetFinder
+from tidelog.client.retry import DEFAULT_MAX_BACKOFF_MS, DEFAULT_MIN_BACKOFF_MS, Backoff
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import NO_OFFSET, OffsetPosition, Record, TopicPartition
+
+# What `poll` and `poll_batches` give at most, unless asked otherwise.
+DEFAULT_MAX_RECORDS = 500
+DEFAULT_MAX_BATCHES = 64
+DEFAULT_POLL_TIMEOUT_MS = 1_000
+
+_Partitions = Iterable[TopicPartition | tuple[str, int]]
+
+
+class Consumer:
+    """Belongs to one event loop. Every error is a `TidelogError`.
+
+    - `max_wait_ms`, `min_bytes`: a leader answers a fetch when it has `min_bytes` or after
+      `max_wait_ms`.
+    - `max_bytes`: about as much as one fetch brings.
+    - `prefetch_bytes`: about as much as is held ahead in all, shared evenly between the
+      partitions; a share is exceeded by no more than one batch.
+    - `on_out_of_range`: "error" raises OFFSET_OUT_OF_RANGE from `poll` until somebody
+      seeks; "earliest" and "latest" go there.
+    - `offsets_timeout_ms`: how long leaders are asked for offsets before it is an error.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str | Sequence[str],
+        *,
+        max_wait_ms: int = 500,
+        min_bytes: int = 1,
+        max_bytes: int = 8 << 20,
+        prefetch_bytes: int = 32 << 20,
+        on_out_of_range: OnOutOfRange | str = OnOutOfRange.ERROR,
+        offsets_timeout_ms: int = 30_000,
+        connections: Connections | None = None,
+        clock: Clock | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        if max_wait_ms < 0 or min_bytes < 0 or max_bytes < 1 or prefetch_bytes < 1:
+            raise ValueError(
+                f"max_wait_ms {max_wait_ms}, min_bytes {min_bytes}, max_bytes {max_bytes}, "
+                f"prefetch_bytes {prefetch_bytes}: the first two are at least 0, the others 1"
+            )
+        self._clock = clock or SystemClock()
+        self._connections = connections or GrpcConnections()
+        backoff = Backoff(rng or random.Random(), DEFAULT_MIN_BACKOFF_MS, DEFAULT_MAX_BACKOFF_MS)
+        self._metadata = ClusterMetadata(
+            bootstrap, self._connections, self._clock, self._metadata_changed
+        )
+        self._finder = OffsetFinder(
+            self._metadata, self._connections, self._clock, backoff, offsets_timeout_ms
+        )
+        self._state = FetchState(
+            backoff, prefetch_bytes=prefetch_bytes, on_out_of_range=OnOutOfRange(on_out_of_range)
+        )
+        self._fetcher = Fetcher(
+            self._state,
+            self._metadata,
+            self._connections,
+            self._clock,
+            self._finder,
+            max_wait_ms=max_wait_ms,
+            min_bytes=min_bytes,
+            max_bytes=max_bytes,
+        )
+        self._closed = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def assign(
+        self, partitions: _Partitions, *, start: OffsetPosition = OffsetPosition.EARLIEST
+    ) -> None:
+        """Reads these partitions and no others. One that is new begins at `start` unless
+        somebody seeks; one that was assigned before goes on. That a partition does not
+        exist is told by `seek` and `poll`."""
+        self._check_open()
+        wanted = [TopicPartition(*partition) for partition in partitions]
+        if start is OffsetPosition.TIMESTAMP:
+            raise ValueError("start is EARLIEST or LATEST; use seek_to_time for a time")
+        for partition in wanted:
+            self._metadata.follow(partition.topic)
+        self._state.assign(wanted, start)
+        self._fetcher.start()
+        self._fetcher.wake()
+
+    async def assign_topic(
+        self, topic: str, *, start: OffsetPosition = OffsetPosition.EARLIEST
+    ) -> list[TopicPartition]:
+        """Reads all partitions of a topic and no others; returns them."""
+        partitions = await self.partitions_of(topic)
+        self.assign(partitions, start=start)
+        return partitions
+
+    async def partitions_of(self, topic: str) -> list[TopicPartition]:
+        self._check_open()
+        known = await self._metadata.topic(topic)
+        return [TopicPartition(topic, number) for number in range(len(known.leaders))]
+
+    @property
+    def assignment(self) -> list[TopicPartition]:
+        return sorted(self._state.partitions)
+
+    def position(self, partition: TopicPartition | tuple[str, int]) -> int | None:
+        """Offset of the next record that this consumer gives; None where a partition that
+        was just assigned has not found its start yet."""
+        return self._state.get(TopicPartition(*partition)).position
+
+    async def seek(self, partition: TopicPartition | tuple[str, int], offset: int) -> None:
+        if offset < 0:
+            raise TidelogError(
+                ErrorCode.INVALID_REQUEST,
+                f"offset {offset} does not exist; offsets begin at 0 (seek_to_end finds the end)",
+            )
+        assigned = self._state.get(TopicPartition(*partition))
+        await self._metadata.check_partition(assigned.partition)
+        self._seek(assigned.partition, offset)
+
+    async def seek_to_beginning(self, partitions: _Partitions | None = None) -> None:
+        """All that are assigned, unless some are named; so the next two."""
+        await self._seek_to(self._chosen(partitions), OffsetPosition.EARLIEST)
+
+    async def seek_to_end(self, partitions: _Partitions | None = None) -> None:
+        """Beyond the last record that is committed now."""
+        await self._seek_to(self._chosen(partitions), OffsetPosition.LATEST)
+
+    async def seek_to_time(self, timestamp_ms: int, partitions: _Partitions | None = None) -> None:
+        """To the first record at or after a time (milliseconds since 1970, UTC); to the end
+        where none is that young."""
+        chosen = self._chosen(partitions)
+        found = await self._finder.find(chosen, OffsetPosition.TIMESTAMP, timestamp_ms)
+        too_old = [partition for partition, offset in found.items() if offset == NO_OFFSET]
+        if too_old:
+            found.update(await self._finder.find(too_old, OffsetPosition.LATEST))
+        for partition, offset in found.items():
+            self._seek(partition, offset)
+
+    async def beginning_offsets(self, partitions: _Partitions) -> dict[TopicPartition, int]:
+        """Where the logs start. The partitions need not be assigned; so the next."""
+        wanted = [TopicPartition(*partition) for partition in partitions]
+        return await self._finder.find(wanted, OffsetPosition.EARLIEST)
+
+    async def end_offsets(self, partitions: _Partitions) -> dict[TopicPartition, int]:
+        """The offset after the last committed record of each."""
+        wanted = [TopicPartition(*partition) for partition in partitions]
+        return await self._finder.find(wanted, OffsetPosition.LATEST)
+
+    async def poll(
+        self,
+        timeout_ms: int = DEFAULT_POLL_TIMEOUT_MS,
+        max_records: int = DEFAULT_MAX_RECORDS,
+    ) -> list[Record]:
+        """Records as soon as there are any; none after `timeout_ms`."""
+        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        while not (records := self._take(max_records)):
+            if not await self._wait_until(deadline_ms):
+                return []
+        return records
+
+    async def poll_batches(
+        self,
+        timeout_ms: int = DEFAULT_POLL_TIMEOUT_MS,
+        max_batches: int = DEFAULT_MAX_BATCHES,
+    ) -> list[FetchedBatch]:
+        """Batches as soon as there are any; none after `timeout_ms`."""
+        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        while True:
+            self._check_open()
+            self._fetcher.arrived.clear()
+            self._fetcher.check()
+            batches = self._state.take_batches(max_batches)
+            if batches:
+                self._fetcher.wake()
+                return batches
+            if not await self._wait_until(deadline_ms):
+                return []
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Record:
+        """Waits for the next record, however long it takes."""
+        while True:
+            records = self._take(1)
+            if records:
+                return records[0]
+            await self._fetcher.arrived.wait()
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        await self._fetcher.stop()
+        await self._metadata.close()
+        await self._connections.close()
+
+    def _take(self, max_records: int) -> list[Record]:
+        self._check_open()
+        self._fetcher.arrived.clear()
+        self._fetcher.check()
+        records = self._state.take_records(max_records)
+        if records:
+            self._fetcher.wake()
+        return records
+
+    async def _wait_until(self, deadline_ms: int) -> bool:
+        """False once the time is up."""
+        left_ms = deadline_ms - self._clock.monotonic_ms()
+        if left_ms <= 0:
+            return False
+        try:
+            await asyncio.wait_for(self._fetcher.arrived.wait(), left_ms / 1000)
+        except TimeoutError:
+            return False
+        return True
+
+    def _chosen(self, partitions: _Partitions | None) -> list[TopicPartition]:
+        if partitions is None:
+            return self._state.partitions
+        return [self._state.get(TopicPartition(*partition)).partition for partition in partitions]
+
+    async def _seek_to(self, chosen: list[TopicPartition], position: OffsetPosition) -> None:
+        for partition, offset in (await self._finder.find(chosen, position)).items():
+            self._seek(partition, offset)
+
+    def _seek(self, partition: TopicPartition, offset: int) -> None:
+        self._state.get(partition).seek(offset)
+        self._fetcher.wake()
+
+    def _metadata_changed(self) -> None:
+        self._fetcher.wake()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise TidelogError(
+                ErrorCode.INVALID_REQUEST, "the consumer is closed; make a new one to read more"
+            )

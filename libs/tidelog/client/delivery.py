@@ -1,0 +1,105 @@
+"""What a producer reports."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator, Sequence
+from typing import Any, NamedTuple
+
+from tidelog.errors import TidelogError
+from tidelog.model import NO_EPOCH, NO_OFFSET, TopicPartition
+
+
+class Appended(NamedTuple):
+    """Where a leader put a batch."""
+
+    base_offset: int
+    leader_epoch: int
+    append_time_ms: int
+
+
+Outcome = Appended | TidelogError
+
+
+class Delivery(NamedTuple):
+    """Where one record is; offset -1 with acks none. The timestamp is the record's."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    leader_epoch: int
+
+
+class BatchReport(NamedTuple):
+    """Where one batch is (base_offset -1 with acks none), or, with `error`, why it is not
+    known to be anywhere."""
+
+    topic: str
+    partition: int
+    base_offset: int
+    record_count: int
+    leader_epoch: int
+    append_time_ms: int
+    error: TidelogError | None = None
+
+
+class BatchDelivery:
+    """The batches that one `send_many` made. Awaiting it gives their reports, in the order
+    in which they were made, and raises the first error once all are settled."""
+
+    def __init__(self, batches: Sequence[asyncio.Future[BatchReport]]) -> None:
+        self.batches = batches
+
+    def __await__(self) -> Generator[object, None, list[BatchReport]]:
+        return self._wait().__await__()
+
+    async def _wait(self) -> list[BatchReport]:
+        outcomes = await asyncio.gather(*self.batches, return_exceptions=True)
+        reports: list[BatchReport] = []
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+            reports.append(outcome)
+        return reports
+
+
+def settle(
+    batch: asyncio.Future[BatchReport],
+    records: Sequence[asyncio.Future[Delivery]],
+    timestamps_ms: Sequence[int],
+    partition: TopicPartition,
+    count: int,
+    outcome: Outcome,
+) -> BatchReport:
+    """Tells everybody who waits for a batch: for it as a whole, or, where `records` is not
+    empty, for each of its records. asyncio logs an error that nobody ever looks at."""
+    topic, number = partition
+    if isinstance(outcome, TidelogError):
+        report = BatchReport(topic, number, NO_OFFSET, count, NO_EPOCH, -1, outcome)
+        for record in records:
+            if not record.done():
+                record.set_exception(outcome)
+        if not batch.done():
+            # Records that are waited for one by one have been told already.
+            if records:
+                batch.cancel()
+            else:
+                batch.set_exception(outcome)
+        return report
+    offset, leader_epoch, append_time_ms = outcome
+    report = BatchReport(topic, number, offset, count, leader_epoch, append_time_ms)
+    step = 0 if offset == NO_OFFSET else 1
+    for position, record in enumerate(records):
+        if not record.done():  # whoever waited may have given up
+            at = offset + step * position
+            record.set_result(Delivery(topic, number, at, timestamps_ms[position], leader_epoch))
+    if not batch.done():
+        batch.set_result(report)
+    return report
+
+
+def mark_seen(future: asyncio.Future[Any]) -> None:
+    """Its error has been told elsewhere, and is not for asyncio's log."""
+    if future.done() and not future.cancelled():
+        future.exception()

@@ -1,0 +1,97 @@
+"""What `Admin` tells about a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tidelog.v1 import broker_pb2
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerDescription:
+    broker_id: int
+    address: str
+    rack: str
+    broker_epoch: int
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerDescription:
+    controller_id: int
+    address: str
+    controller_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDescription:
+    """`controller` is None where no active one is known."""
+
+    cluster_id: str
+    controller: ControllerDescription | None
+    brokers: tuple[BrokerDescription, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDescription:
+    """`broker.proto` documents the fields (PartitionMetadata)."""
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    eligible_leader_replicas: tuple[int, ...]
+    offline_replicas: tuple[int, ...]
+    unclean_leader_epoch: int
+    min_isr: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """`config` holds what was set for the topic; what is absent has its default."""
+
+    name: str
+    topic_id: str
+    replication_factor: int
+    config: Mapping[str, str]
+    partitions: tuple[PartitionDescription, ...]
+
+
+def cluster_from_wire(answer: broker_pb2.MetadataResponse) -> ClusterDescription:
+    controller = None
+    if answer.HasField("controller"):
+        controller = ControllerDescription(
+            answer.controller.controller_id,
+            answer.controller.address,
+            answer.controller.controller_epoch,
+        )
+    brokers = (
+        BrokerDescription(b.broker_id, b.address, b.rack, b.broker_epoch, b.state)
+        for b in sorted(answer.brokers, key=lambda b: b.broker_id)
+    )
+    return ClusterDescription(answer.cluster_id, controller, tuple(brokers))
+
+
+def topic_from_wire(topic: broker_pb2.TopicMetadata) -> TopicDescription:
+    return TopicDescription(
+        topic.name,
+        topic.topic_id,
+        topic.replication_factor,
+        dict(topic.config),
+        tuple(
+            PartitionDescription(
+                p.partition,
+                p.leader,
+                p.leader_epoch,
+                tuple(p.replicas),
+                tuple(p.isr),
+                tuple(p.eligible_leader_replicas),
+                tuple(p.offline_replicas),
+                p.unclean_leader_epoch,
+                p.min_isr,
+            )
+            for p in topic.partitions
+        ),
+    )

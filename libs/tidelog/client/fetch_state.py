@@ -1,0 +1,375 @@
+"""What a consumer wants and has, partition by partition. No I/O.
+
+`plan` tells what to ask which leader; answers come back through `received` and `failed`;
+`take_batches` and `take_records` hand out what has arrived, in order within a partition
+and in turn between partitions.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tidelog.batch import is_intact
+from tidelog.client.fetched_batch import FetchedBatch
+from tidelog.client.retry import Backoff, Leader, Route
+from tidelog.errors import STALE_METADATA, ErrorCode, TidelogError
+from tidelog.model import NO_EPOCH, Batch, OffsetPosition, Record, TopicPartition
+
+# A leader is asked at most this many fetches at once; partitions that join while a fetch
+# waits for data need not wait for it.
+MAX_FETCHES_PER_LEADER = 4
+# A batch that arrives damaged this often in a row is reported.
+MAX_CORRUPT_FETCHES = 3
+# An offset is out of range when leaders have said so this often, with fresh metadata
+# between: one of them alone may be a zombie (interleaving 13 of known-gaps).
+OUT_OF_RANGE_CONFIRMATIONS = 2
+# A topic that every broker has denied for this long is gone.
+UNKNOWN_TOPIC_TIMEOUT_MS = 30_000
+
+_UNKNOWN_TOPIC = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+
+
+class OnOutOfRange(enum.Enum):
+    """What a consumer does whose offset is no longer, or not yet, in the log."""
+
+    ERROR = "error"
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+_RESET_TO = {
+    OnOutOfRange.EARLIEST: OffsetPosition.EARLIEST,
+    OnOutOfRange.LATEST: OffsetPosition.LATEST,
+}
+
+
+@dataclass(slots=True, eq=False)
+class Assigned:
+    """One partition. `position` is the next offset for the user (None: to be found, as
+    `reset` says), `fetch_offset` the next to ask for; all between is in `buffered`.
+    `generation` grows with every seek: an answer to an older one is dropped."""
+
+    partition: TopicPartition
+    reset: OffsetPosition | None
+    position: int | None = None
+    fetch_offset: int = 0
+    generation: int = 0
+    buffered: deque[Batch] = field(default_factory=deque)
+    buffered_bytes: int = 0
+    # The first of `buffered` as records, once somebody has asked for records.
+    opened: tuple[Batch, list[Record]] | None = None
+    in_flight: bool = False
+    finding: bool = False
+    topic_id: str = ""
+    newest_epoch: int = NO_EPOCH
+    route: Route = field(default_factory=Route)
+    failing_since_ms: int = 0
+    corrupt: int = 0
+    out_of_range: int = 0
+    error: TidelogError | None = None
+
+    def seek(self, offset: int | None, reset: OffsetPosition | None = None) -> None:
+        self.position = offset
+        self.reset = reset
+        self.fetch_offset = offset or 0
+        self.generation += 1
+        self.buffered.clear()
+        self.buffered_bytes = 0
+        self.opened = None
+        self.in_flight = False
+        self.finding = False
+        self.corrupt = self.out_of_range = 0
+        self.error = None
+
+
+class Want(NamedTuple):
+    """One partition of a fetch."""
+
+    assigned: Assigned
+    generation: int
+    offset: int
+    max_bytes: int
+
+
+class FetchPlan(NamedTuple):
+    leader: Leader
+    # Each with its leader's entry: the topic id differs.
+    wants: Sequence[tuple[Want, Leader]]
+
+
+class Fetched(NamedTuple):
+    """A leader's answer for one partition."""
+
+    leader_epoch: int
+    high_watermark: int
+    log_start_offset: int
+    batches: Sequence[Batch]
+
+
+class FetchState:
+    """Bound: a partition asks for no more while it holds half of its share of
+    `prefetch_bytes`, and never for more than fills its share (but for the first batch,
+    which is always whole)."""
+
+    def __init__(
+        self, backoff: Backoff, *, prefetch_bytes: int, on_out_of_range: OnOutOfRange
+    ) -> None:
+        self._backoff = backoff
+        self._prefetch_bytes = prefetch_bytes
+        self._on_out_of_range = on_out_of_range
+        self._assigned: dict[TopicPartition, Assigned] = {}
+        self._fetches: dict[int, int] = {}
+
+    def assign(self, partitions: Iterable[TopicPartition], start: OffsetPosition) -> None:
+        """Keeps those that stay as they are, and starts the new ones at `start`."""
+        before = self._assigned
+        self._assigned = {p: before.get(p) or Assigned(p, start) for p in partitions}
+        for partition, assigned in before.items():
+            if partition not in self._assigned:
+                assigned.seek(None)
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        return list(self._assigned)
+
+    def get(self, partition: TopicPartition) -> Assigned:
+        """Raises `TidelogError` for a partition that is not assigned."""
+        assigned = self._assigned.get(partition)
+        if assigned is None:
+            raise TidelogError(
+                ErrorCode.INVALID_REQUEST,
+                f"{partition} is not assigned to this consumer; assign it first",
+            )
+        return assigned
+
+    def to_find(self) -> dict[OffsetPosition, list[tuple[Assigned, int]]]:
+        """Partitions without a position, with their generations; each is given once."""
+        found: dict[OffsetPosition, list[tuple[Assigned, int]]] = {}
+        for assigned in self._assigned.values():
+            if assigned.reset is not None and not assigned.finding and assigned.error is None:
+                assigned.finding = True
+                found.setdefault(assigned.reset, []).append((assigned, assigned.generation))
+        return found
+
+    def plan(
+        self, now_ms: int, leader_of: Callable[[TopicPartition], Leader | None]
+    ) -> list[FetchPlan]:
+        """What to fetch now; every plan counts as under way until `finish`."""
+        share = max(self._prefetch_bytes // max(len(self._assigned), 1), 1)
+        by_leader: dict[int, tuple[Leader, list[tuple[Want, Leader]]]] = {}
+        for assigned in self._assigned.values():
+            if not _may_fetch(assigned, share):
+                continue
+            leader = leader_of(assigned.partition)
+            if leader is None or not self._usable(assigned, leader, now_ms):
+                continue
+            if self._fetches.get(leader.broker_id, 0) >= MAX_FETCHES_PER_LEADER:
+                continue
+            want = Want(
+                assigned,
+                assigned.generation,
+                assigned.fetch_offset,
+                max(share - assigned.buffered_bytes, 1),
+            )
+            by_leader.setdefault(leader.broker_id, (leader, []))[1].append((want, leader))
+        plans = [FetchPlan(leader, wants) for leader, wants in by_leader.values()]
+        for plan in plans:
+            self._fetches[plan.leader.broker_id] = self._fetches.get(plan.leader.broker_id, 0) + 1
+            for want, _ in plan.wants:
+                want.assigned.in_flight = True
+        return plans
+
+    def _usable(self, assigned: Assigned, leader: Leader, now_ms: int) -> bool:
+        if assigned.topic_id and leader.topic_id != assigned.topic_id:
+            assigned.error = TidelogError(
+                ErrorCode.UNKNOWN_TOPIC_ID,
+                f"topic {assigned.partition.topic!r} was deleted and created again; its offsets "
+                "begin anew, so seek to where the new one is to be read from",
+            )
+            assigned.topic_id = ""
+            return False
+        if leader.leader_epoch < assigned.newest_epoch:
+            # Records of a newer leader have been read: this one has been deposed.
+            if not assigned.route.stale:
+                assigned.route.failed(leader.leader_epoch, now_ms, self._backoff, stale=True)
+            return False
+        return assigned.route.open_to(leader, now_ms)
+
+    def finish(self, plan: FetchPlan) -> None:
+        """The fetch has been answered, or never will be; each of its partitions is told by
+        itself."""
+        self._fetches[plan.leader.broker_id] -= 1
+
+    def received(self, want: Want, leader: Leader, fetched: Fetched, now_ms: int) -> None:
+        assigned = want.assigned
+        if assigned.generation != want.generation:
+            return
+        assigned.in_flight = False
+        if fetched.leader_epoch < assigned.newest_epoch:
+            assigned.route.failed(leader.leader_epoch, now_ms, self._backoff, stale=True)
+            return
+        assigned.topic_id = leader.topic_id
+        assigned.out_of_range = 0
+        for batch in fetched.batches:
+            if batch.header.next_offset <= assigned.fetch_offset:
+                continue
+            if not is_intact(batch):
+                self._corrupt(assigned, batch, leader, now_ms)
+                return
+            assigned.buffered.append(batch)
+            assigned.buffered_bytes += len(batch.records)
+            assigned.fetch_offset = batch.header.next_offset
+            assigned.newest_epoch = max(assigned.newest_epoch, batch.header.leader_epoch)
+            assigned.corrupt = 0
+        assigned.route.succeeded()
+        assigned.failing_since_ms = 0
+        # To the end of the line: who has just got something is asked for last.
+        if fetched.batches and self._assigned.get(assigned.partition) is assigned:
+            del self._assigned[assigned.partition]
+            self._assigned[assigned.partition] = assigned
+
+    def _corrupt(self, assigned: Assigned, batch: Batch, leader: Leader, now_ms: int) -> None:
+        assigned.corrupt += 1
+        assigned.route.failed(leader.leader_epoch, now_ms, self._backoff, stale=False)
+        if assigned.corrupt >= MAX_CORRUPT_FETCHES:
+            assigned.error = TidelogError(
+                ErrorCode.CORRUPT_BATCH,
+                f"the batch at offset {batch.header.base_offset} of {assigned.partition} fails "
+                f"its CRC32C, {assigned.corrupt} times from {leader.address}; its replica there "
+                "is damaged",
+            )
+
+    def failed(
+        self,
+        want: Want,
+        leader: Leader,
+        error: TidelogError,
+        now_ms: int,
+        *,
+        stale: bool,
+        answer: Fetched | None = None,
+    ) -> None:
+        """`answer`: what came with the error, where the leader answered at all."""
+        assigned = want.assigned
+        if assigned.generation != want.generation:
+            return
+        assigned.in_flight = False
+        if not assigned.route.failures:
+            assigned.failing_since_ms = now_ms
+        stale = stale or error.code in STALE_METADATA or _epoch_fault(error)
+        if error.code is ErrorCode.OFFSET_OUT_OF_RANGE and answer is not None:
+            self._out_of_range(assigned, want, leader, answer, now_ms)
+            return
+        assigned.route.failed(leader.leader_epoch, now_ms, self._backoff, stale=stale)
+        failing_ms = now_ms - assigned.failing_since_ms
+        gone = error.code in _UNKNOWN_TOPIC and failing_ms >= UNKNOWN_TOPIC_TIMEOUT_MS
+        if gone or not error.retriable:
+            assigned.error = error
+
+    def _out_of_range(
+        self, assigned: Assigned, want: Want, leader: Leader, answer: Fetched, now_ms: int
+    ) -> None:
+        believed = answer.leader_epoch >= max(leader.leader_epoch, assigned.newest_epoch)
+        assigned.out_of_range += believed
+        if assigned.out_of_range < OUT_OF_RANGE_CONFIRMATIONS:
+            assigned.route.failed(leader.leader_epoch, now_ms, self._backoff, stale=True)
+            return
+        if self._on_out_of_range is not OnOutOfRange.ERROR:
+            if assigned.buffered:
+                # What was read before is handed out first.
+                assigned.route.failed(leader.leader_epoch, now_ms, self._backoff, stale=False)
+            else:
+                assigned.route.succeeded()
+                assigned.seek(None, _RESET_TO[self._on_out_of_range])
+            return
+        assigned.route.succeeded()
+        assigned.error = TidelogError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"offset {want.offset} of {assigned.partition} is out of range: the log holds "
+            f"offsets {answer.log_start_offset} to {answer.high_watermark} (its end); seek to "
+            "one of these, or set on_out_of_range to earliest or latest",
+        )
+
+    def wants_metadata(self, leader_of: Callable[[TopicPartition], Leader | None]) -> bool:
+        return any(
+            a.reset is None and a.error is None and a.route.wants_metadata(leader_of(p))
+            for p, a in self._assigned.items()
+        )
+
+    def next_retry_ms(self, now_ms: int) -> int | None:
+        """When the next partition that failed may be asked for again. One whose time has
+        come waits for something else, whose coming is noticed by itself."""
+        return min(
+            (
+                a.route.retry_at_ms
+                for a in self._assigned.values()
+                if a.route.failures and a.route.retry_at_ms > now_ms
+            ),
+            default=None,
+        )
+
+    def take_batches(self, max_batches: int) -> list[FetchedBatch]:
+        """Raises a partition's error once all that was read before it is handed out."""
+        taken: list[FetchedBatch] = []
+        for assigned in list(self._assigned.values()):
+            while assigned.buffered and len(taken) < max_batches:
+                taken.append(_take(assigned))
+        if not taken:
+            self._raise_error()
+        return taken
+
+    def take_records(self, max_records: int) -> list[Record]:
+        """Raises a partition's error once all that was read before it is handed out."""
+        taken: list[Record] = []
+        for assigned in list(self._assigned.values()):
+            while assigned.buffered and len(taken) < max_records:
+                taken += _take_records(assigned, max_records - len(taken))
+        if not taken:
+            self._raise_error()
+        return taken
+
+    def _raise_error(self) -> None:
+        for assigned in self._assigned.values():
+            if assigned.error is not None and not assigned.buffered:
+                raise assigned.error
+
+
+def _may_fetch(assigned: Assigned, share: int) -> bool:
+    return (
+        assigned.position is not None
+        and not assigned.in_flight
+        and assigned.error is None
+        and assigned.buffered_bytes <= share // 2
+    )
+
+
+def _epoch_fault(error: TidelogError) -> bool:
+    return error.code in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+
+def _take(assigned: Assigned) -> FetchedBatch:
+    batch = assigned.buffered.popleft()
+    assigned.buffered_bytes -= len(batch.records)
+    assigned.opened = None
+    assert assigned.position is not None, "what is buffered has a position"
+    skip = max(assigned.position - batch.header.base_offset, 0)
+    assigned.position = batch.header.next_offset
+    return FetchedBatch(assigned.partition, batch, skip)
+
+
+def _take_records(assigned: Assigned, max_records: int) -> list[Record]:
+    batch = assigned.buffered[0]
+    if assigned.opened is None:
+        assigned.opened = (batch, FetchedBatch(assigned.partition, batch, 0).records())
+    assert assigned.position is not None, "what is buffered has a position"
+    first = max(assigned.position - batch.header.base_offset, 0)
+    records = assigned.opened[1][first : first + max_records]
+    if records[-1].offset + 1 == batch.header.next_offset:
+        _take(assigned)
+    else:
+        assigned.position = records[-1].offset + 1
+    return records

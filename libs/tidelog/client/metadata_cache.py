@@ -1,0 +1,112 @@
+"""What a client knows of the cluster. No I/O: answers and hints go in, leaders come out.
+
+Answers come from different brokers, and not in the order of what they tell: nothing that
+is known is replaced by something older (interleaving 13 of known-gaps).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tidelog.client.retry import Leader
+from tidelog.errors import TidelogError
+from tidelog.model import NO_LEADER, LeaderHint, TopicPartition
+from tidelog.rpc.wire import error_from_wire
+from tidelog.v1 import broker_pb2
+
+
+class KnownLeader(NamedTuple):
+    broker_id: int
+    leader_epoch: int
+
+
+@dataclass(slots=True)
+class KnownTopic:
+    topic_id: str
+    leaders: list[KnownLeader]
+    config: dict[str, str]
+
+
+class _KnownBroker(NamedTuple):
+    address: str
+    broker_epoch: int
+
+
+class MetadataCache:
+    """Leader epochs of a topic id, broker epochs and the controller epoch only grow."""
+
+    def __init__(self) -> None:
+        self.cluster_id = ""
+        self.controller_address = ""
+        self._controller_epoch = -1
+        self._brokers: dict[int, _KnownBroker] = {}
+        self._topics: dict[str, KnownTopic] = {}
+        self._errors: dict[str, TidelogError] = {}
+
+    def apply(self, answer: broker_pb2.MetadataResponse) -> None:
+        self.cluster_id = answer.cluster_id
+        if answer.HasField("controller"):
+            controller = answer.controller
+            if controller.controller_epoch >= self._controller_epoch:
+                self._controller_epoch = controller.controller_epoch
+                self.controller_address = controller.address
+        for broker in answer.brokers:
+            known = self._brokers.get(broker.broker_id)
+            if known is None or broker.broker_epoch >= known.broker_epoch:
+                self._brokers[broker.broker_id] = _KnownBroker(broker.address, broker.broker_epoch)
+        for topic in answer.topics:
+            if topic.HasField("error"):
+                # What is known stays: the broker that answered may be behind.
+                self._errors[topic.name] = error_from_wire(topic.error)
+            else:
+                self._errors.pop(topic.name, None)
+                self._apply_topic(topic)
+
+    def _apply_topic(self, topic: broker_pb2.TopicMetadata) -> None:
+        told = [KnownLeader(p.leader, p.leader_epoch) for p in topic.partitions]
+        known = self._topics.get(topic.name)
+        if known is not None and known.topic_id == topic.topic_id:
+            for partition, leader in enumerate(known.leaders):
+                if partition >= len(told):
+                    told.append(leader)
+                elif leader.leader_epoch > told[partition].leader_epoch:
+                    told[partition] = leader
+        self._topics[topic.name] = KnownTopic(topic.topic_id, told, dict(topic.config))
+
+    def apply_hint(self, partition: TopicPartition, hint: LeaderHint) -> bool:
+        """Takes a leader that a broker named while it refused; False if it is not newer."""
+        topic = self._topics.get(partition.topic)
+        if topic is None or not 0 <= partition.partition < len(topic.leaders) or not hint.address:
+            return False
+        if hint.leader_epoch <= topic.leaders[partition.partition].leader_epoch:
+            return False
+        topic.leaders[partition.partition] = KnownLeader(hint.broker_id, hint.leader_epoch)
+        known = self._brokers.get(hint.broker_id)
+        if known is None or known.address != hint.address:
+            epoch = -1 if known is None else known.broker_epoch
+            self._brokers[hint.broker_id] = _KnownBroker(hint.address, epoch)
+        return True
+
+    def topic(self, name: str) -> KnownTopic | None:
+        return self._topics.get(name)
+
+    def error(self, name: str) -> TidelogError | None:
+        """What the last answer said against a topic."""
+        return self._errors.get(name)
+
+    def leader(self, partition: TopicPartition) -> Leader | None:
+        """None where there is none, or where nobody told its address."""
+        topic = self._topics.get(partition.topic)
+        if topic is None or partition.partition >= len(topic.leaders):
+            return None
+        known = topic.leaders[partition.partition]
+        if known.broker_id == NO_LEADER:
+            return None
+        broker = self._brokers.get(known.broker_id)
+        if broker is None:
+            return None
+        return Leader(known.broker_id, known.leader_epoch, broker.address, topic.topic_id)
+
+    def addresses(self) -> list[str]:
+        return [broker.address for broker in self._brokers.values()]

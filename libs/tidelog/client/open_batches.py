@@ -1,0 +1,113 @@
+"""Records that gather until their batch is full or has lingered. No I/O."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from tidelog.client.delivery import Delivery
+from tidelog.model import Codec, TopicPartition
+from tidelog.record_batch import EncodedRecords, Headers, encode_records
+
+# Bounds a batch of records that are empty or nearly so.
+MAX_BATCH_RECORDS = 16_384
+
+
+def record_bytes(key: bytes | None, value: bytes | None, headers: Headers) -> int:
+    """Bytes of key, value and headers, which is what batches and buffers count."""
+    size = 0
+    if key is not None:
+        size += len(key)
+    if value is not None:
+        size += len(value)
+    for name, content in headers:
+        size += len(name) + len(content)
+    return size
+
+
+@dataclass(slots=True, eq=False)
+class OpenBatch:
+    partition: TopicPartition
+    opened_ms: int
+    keys: list[bytes | None] = field(default_factory=list)
+    values: list[bytes | None] = field(default_factory=list)
+    timestamps_ms: list[int] = field(default_factory=list)
+    headers: dict[int, Headers] = field(default_factory=dict)
+    waiters: list[asyncio.Future[Delivery]] = field(default_factory=list)
+    size_bytes: int = 0
+
+    def encode(self, codec: Codec) -> EncodedRecords:
+        return encode_records(
+            self.values,
+            self.keys,
+            timestamps_ms=self.timestamps_ms,
+            headers=self.headers,
+            codec=codec,
+        )
+
+
+class OpenBatches:
+    """One open batch a partition, in the order in which they were opened: linger is the
+    same for all, so the first is always the next that is due."""
+
+    def __init__(self, batch_bytes: int, linger_ms: int) -> None:
+        self._batch_bytes = batch_bytes
+        self._linger_ms = linger_ms
+        self._open: dict[TopicPartition, OpenBatch] = {}
+
+    def would_fill(self, partition: TopicPartition, size_bytes: int) -> bool:
+        """Whether the partition's open batch has no room for a record of this size."""
+        batch = self._open.get(partition)
+        return batch is not None and batch.size_bytes + size_bytes > self._batch_bytes
+
+    def add(
+        self,
+        partition: TopicPartition,
+        now_ms: int,
+        size_bytes: int,
+        *,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        timestamp_ms: int,
+        waiter: asyncio.Future[Delivery],
+    ) -> bool:
+        """Returns whether the batch is full now. The caller has made room before."""
+        batch = self._open.get(partition)
+        if batch is None:
+            batch = self._open[partition] = OpenBatch(partition, now_ms)
+        if headers:
+            batch.headers[len(batch.values)] = headers
+        batch.keys.append(key)
+        batch.values.append(value)
+        batch.timestamps_ms.append(timestamp_ms)
+        batch.waiters.append(waiter)
+        batch.size_bytes += size_bytes
+        return batch.size_bytes >= self._batch_bytes or len(batch.values) >= MAX_BATCH_RECORDS
+
+    def count(self, partition: TopicPartition) -> int:
+        """How many records the partition's open batch has."""
+        batch = self._open.get(partition)
+        return 0 if batch is None else len(batch.values)
+
+    def take(self, partition: TopicPartition) -> OpenBatch | None:
+        return self._open.pop(partition, None)
+
+    def take_due(self, now_ms: int) -> list[OpenBatch]:
+        due: list[OpenBatch] = []
+        for batch in self._open.values():
+            if batch.opened_ms + self._linger_ms > now_ms:
+                break
+            due.append(batch)
+        for batch in due:
+            del self._open[batch.partition]
+        return due
+
+    def take_all(self) -> list[OpenBatch]:
+        batches = list(self._open.values())
+        self._open.clear()
+        return batches
+
+    def next_due_ms(self) -> int | None:
+        first = next(iter(self._open.values()), None)
+        return None if first is None else first.opened_ms + self._linger_ms

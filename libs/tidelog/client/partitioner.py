@@ -1,0 +1,48 @@
+"""Which partition a record goes to.
+
+A key's partition is CRC32C(key) modulo the number of partitions: the same in every
+process and release, and in any language that has a CRC32C. (It is not the murmur2 of
+other systems: records that were keyed there land elsewhere.) Records without a key stick
+to one partition until a batch is full, which makes few large batches out of many small
+records.
+"""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_right
+from collections.abc import Sequence
+
+from crc32c import crc32c
+
+
+def partition_for_key(key: bytes, partitions: int) -> int:
+    """
+    >>> partition_for_key(b"tide", 6) == partition_for_key(b"tide", 6)
+    True
+    """
+    return int(crc32c(key)) % partitions
+
+
+class StickyPartitioner:
+    """The current partition of each topic for records without a key."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self._current: dict[str, int] = {}
+
+    def current(self, topic: str) -> int | None:
+        """None: none was chosen yet."""
+        return self._current.get(topic)
+
+    def move(self, topic: str, usable: Sequence[int]) -> int:
+        """The next of `usable` (partitions that have a leader; ascending, not empty): in
+        turn, so that all get the same share, from a random start."""
+        partition = self._current.get(topic)
+        if partition is None:
+            chosen = self._rng.choice(usable)
+        else:
+            following = bisect_right(usable, partition)
+            chosen = usable[following] if following < len(usable) else usable[0]
+        self._current[topic] = chosen
+        return chosen

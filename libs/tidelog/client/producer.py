@@ -1,0 +1,367 @@
+"""Sends records to topics (design section 3).
+
+    async with Producer("127.0.0.1:7500") as producer:
+        delivery = await producer.send("sea", b"calm", key=b"north")
+        print((await delivery).offset)
+
+        reports = await (await producer.send_many("sea", [b"ebb", b"flow"]))
+
+`send` and `send_many` wait for nothing but room in the buffer: that is the back-pressure.
+What they return is settled when the batch is answered. A retry may write a batch twice,
+or after a later one, until the producer is idempotent; `accumulator` says when.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Self
+
+from tidelog.client.accumulator import Accumulator
+from tidelog.client.buffer_budget import BufferBudget
+from tidelog.client.clock import Clock, SystemClock
+from tidelog.client.cluster_metadata import ClusterMetadata
+from tidelog.client.connections import Connections, GrpcConnections
+from tidelog.client.delivery import BatchDelivery, BatchReport, Delivery, Outcome, mark_seen, settle
+from tidelog.client.metadata_cache import KnownTopic
+from tidelog.client.open_batches import OpenBatch, OpenBatches, record_bytes
+from tidelog.client.partitioner import StickyPartitioner, partition_for_key
+from tidelog.client.record_columns import (
+    RecordColumns,
+    check_bytes,
+    check_timestamps,
+    checked_headers,
+    cut,
+    split_by_key,
+)
+from tidelog.client.retry import DEFAULT_MAX_BACKOFF_MS, DEFAULT_MIN_BACKOFF_MS, Backoff
+from tidelog.client.sender import Sender
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import NO_LEADER, Acks, Codec, TopicPartition
+from tidelog.record_batch import EncodedRecords, Headers, encode_records
+
+
+class Producer:
+    """Belongs to one event loop. Every error of `send` and `send_many`, and of what they
+    return, is a `TidelogError`, except TypeError and ValueError for arguments that cannot
+    be sent.
+
+    - `batch_bytes`: a batch is sent when its keys, values and headers reach this.
+    - `linger_ms`: or when its first record has waited this long.
+    - `buffer_bytes`: keys, values and headers held until they are delivered.
+    - `max_in_flight_per_broker`: produce requests without an answer yet; of those,
+      `max_in_flight_per_partition` may carry batches of one partition. 1 keeps the order
+      of a partition through every retry, at the cost of speed.
+    - `request_timeout_ms`: how long the leader may wait for its replicas.
+    - `delivery_timeout_ms`: how long a batch is tried before it is reported as failed.
+    - `retry_backoff_ms`: first and longest pause between tries, cut by up to half.
+    - `on_delivery`: called with a report for every batch, delivered or failed; errors
+      need not be looked for in the futures then.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str | Sequence[str],
+        *,
+        acks: Acks = Acks.ALL,
+        codec: Codec = Codec.NONE,
+        batch_bytes: int = 64 << 10,
+        linger_ms: int = 5,
+        buffer_bytes: int = 32 << 20,
+        max_in_flight_per_broker: int = 5,
+        max_in_flight_per_partition: int = 5,
+        max_request_bytes: int = 1 << 20,
+        request_timeout_ms: int = 30_000,
+        delivery_timeout_ms: int = 120_000,
+        retry_backoff_ms: tuple[int, int] = (DEFAULT_MIN_BACKOFF_MS, DEFAULT_MAX_BACKOFF_MS),
+        on_delivery: Callable[[BatchReport], None] | None = None,
+        connections: Connections | None = None,
+        clock: Clock | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        _at_least(0, linger_ms=linger_ms)
+        _at_least(
+            1,
+            batch_bytes=batch_bytes,
+            buffer_bytes=buffer_bytes,
+            max_in_flight_per_broker=max_in_flight_per_broker,
+            max_in_flight_per_partition=max_in_flight_per_partition,
+            max_request_bytes=max_request_bytes,
+            request_timeout_ms=request_timeout_ms,
+            delivery_timeout_ms=delivery_timeout_ms,
+        )
+        self._clock = clock or SystemClock()
+        self._codec = codec
+        self._batch_bytes = min(batch_bytes, max_request_bytes)
+        self._max_request_bytes = max_request_bytes
+        self._delivery_timeout_ms = delivery_timeout_ms
+        self._on_delivery = on_delivery
+        self._connections = connections or GrpcConnections()
+        rng = rng or random.Random()
+        self._metadata = ClusterMetadata(
+            bootstrap, self._connections, self._clock, self._metadata_changed
+        )
+        self._budget = BufferBudget(buffer_bytes)
+        self._open = OpenBatches(self._batch_bytes, linger_ms)
+        self._sticky = StickyPartitioner(rng)
+        self._accumulator = Accumulator(
+            Backoff(rng, *retry_backoff_ms),
+            max_request_bytes=max_request_bytes,
+            max_in_flight_per_broker=max_in_flight_per_broker,
+            max_in_flight_per_partition=max_in_flight_per_partition,
+        )
+        self._sender = Sender(
+            self._accumulator,
+            self._metadata,
+            self._connections,
+            self._clock,
+            acks=acks,
+            request_timeout_ms=request_timeout_ms,
+            seal_due=self._seal_due,
+        )
+        self._unsettled: set[asyncio.Future[BatchReport]] = set()
+        self._started = False
+        self._closed = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        # Whoever interrupts or cancels does not want to wait for a delivery timeout.
+        await self.close(flush=kind is None or issubclass(kind, Exception))
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        *,
+        partition: int | None = None,
+        headers: Headers = (),
+        timestamp_ms: int | None = None,
+    ) -> asyncio.Future[Delivery]:
+        """Waits for room in the buffer alone. Raises at once what cannot be sent: unknown
+        topic or partition, a record larger than `max_request_bytes`, types."""
+        check_bytes("value, key", (value, key))
+        headers = checked_headers(headers)
+        if timestamp_ms is None:
+            timestamp_ms = self._clock.wall_ms()
+        else:
+            check_timestamps((timestamp_ms,))
+        known = await self._known_topic(topic, partition)
+        size = record_bytes(key, value, headers)
+        self._check_size(size)
+        if not self._budget.try_take(size):
+            await self._budget.take(size)
+            if self._closed:
+                self._budget.give_back(size)
+                self._check_not_closed()
+        to = TopicPartition(topic, self._choose(topic, known, key, partition))
+        if self._open.would_fill(to, size):
+            self._seal_open(to)
+            to = TopicPartition(topic, self._choose(topic, known, key, partition))
+            if self._open.would_fill(to, size):
+                self._seal_open(to)
+        delivery: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
+        full = self._open.add(
+            to,
+            self._clock.monotonic_ms(),
+            size,
+            key=key,
+            value=value,
+            headers=headers,
+            timestamp_ms=timestamp_ms,
+            waiter=delivery,
+        )
+        if full:
+            self._seal_open(to)
+            # Lets the batch go before the next is filled.
+            await asyncio.sleep(0)
+        elif self._open.count(to) == 1:
+            self._sender.wake()
+        return delivery
+
+    async def send_many(
+        self,
+        topic: str,
+        values: Sequence[bytes | None],
+        keys: Sequence[bytes | None] | None = None,
+        *,
+        partition: int | None = None,
+        timestamps_ms: Sequence[int] | int | None = None,
+    ) -> BatchDelivery:
+        """The lean way: values become batches directly, which are sent without lingering.
+        Waits for room in the buffer batch by batch; a record that cannot be sent is
+        refused before any is taken. Raises as `send` does."""
+        columns = RecordColumns(
+            values, keys, self._clock.wall_ms() if timestamps_ms is None else timestamps_ms
+        )
+        columns.check()
+        known = await self._known_topic(topic, partition)
+        self._check_size(max(columns.sizes(), default=0))
+        count = len(known.leaders)
+        if partition is None:
+            split = split_by_key(columns, lambda key: partition_for_key(key, count))
+        else:
+            split = [(partition, columns)]
+        batches: list[asyncio.Future[BatchReport]] = []
+        unsent_bytes = 0
+        for chosen, of_partition in split:
+            for piece, size in cut(of_partition, self._batch_bytes):
+                await self._budget.take(size)
+                try:
+                    self._check_not_closed()
+                    encoded = encode_records(
+                        piece.values,
+                        piece.keys,
+                        timestamps_ms=piece.timestamps_ms,
+                        codec=self._codec,
+                    )
+                except BaseException:
+                    self._budget.give_back(size)
+                    raise
+                to = chosen if chosen is not None else self._sticky.move(topic, self._usable(topic))
+                where = TopicPartition(topic, to)
+                self._seal_open(where)
+                batches.append(self._seal(where, encoded, size, ()))
+                unsent_bytes += size
+                if unsent_bytes >= self._max_request_bytes:
+                    # A request is full: lets it go before the next is made.
+                    unsent_bytes = 0
+                    await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        return BatchDelivery(batches)
+
+    async def flush(self) -> None:
+        """Sends what lingers, and returns when all that was taken before is settled,
+        delivered or failed."""
+        for batch in self._open.take_all():
+            self._seal_batch(batch)
+        if self._unsettled:
+            await asyncio.wait(set(self._unsettled))
+
+    async def close(self, *, flush: bool = True) -> None:
+        """Delivers what was taken (at most until its delivery timeout) and ends. Without
+        `flush`, what is not delivered yet fails."""
+        if self._closed:
+            return
+        if flush:
+            await self.flush()
+        self._closed = True
+        error = TidelogError(
+            ErrorCode.INTERNAL, "the producer was closed before the batch was delivered"
+        )
+        for batch in self._open.take_all():
+            self._seal_batch(batch)
+        await self._sender.stop(error)
+        await self._metadata.close()
+        await self._connections.close()
+
+    async def _known_topic(self, topic: str, partition: int | None) -> KnownTopic:
+        self._check_not_closed()
+        if not self._started:
+            self._started = True
+            self._sender.start()
+        known = self._metadata.cached_topic(topic) or await self._metadata.topic(topic)
+        if partition is not None:
+            await self._metadata.check_partition(TopicPartition(topic, partition))
+        return known
+
+    def _choose(self, topic: str, known: KnownTopic, key: bytes | None, asked: int | None) -> int:
+        if asked is not None:
+            return asked
+        if key is not None:
+            return partition_for_key(key, len(known.leaders))
+        current = self._sticky.current(topic)
+        return self._sticky.move(topic, self._usable(topic)) if current is None else current
+
+    def _usable(self, topic: str) -> Sequence[int]:
+        """Partitions that have a leader; all of them when none has."""
+        known = self._metadata.cached_topic(topic)
+        assert known is not None, "asked only for topics that are known"
+        led = [p for p, leader in enumerate(known.leaders) if leader.broker_id != NO_LEADER]
+        return led or range(len(known.leaders))
+
+    def _seal_due(self, now_ms: int) -> int | None:
+        for batch in self._open.take_due(now_ms):
+            self._seal_batch(batch)
+        return self._open.next_due_ms()
+
+    def _seal_open(self, partition: TopicPartition) -> None:
+        batch = self._open.take(partition)
+        if batch is not None:
+            self._seal_batch(batch)
+
+    def _seal_batch(self, batch: OpenBatch) -> None:
+        topic, partition = batch.partition
+        if self._sticky.current(topic) == partition:
+            self._sticky.move(topic, self._usable(topic))
+        self._seal(
+            batch.partition,
+            batch.encode(self._codec),
+            batch.size_bytes,
+            batch.waiters,
+            batch.timestamps_ms,
+        )
+
+    def _seal(
+        self,
+        partition: TopicPartition,
+        encoded: EncodedRecords,
+        size_bytes: int,
+        waiters: Sequence[asyncio.Future[Delivery]],
+        timestamps_ms: Sequence[int] = (),
+    ) -> asyncio.Future[BatchReport]:
+        report: asyncio.Future[BatchReport] = asyncio.get_running_loop().create_future()
+        self._unsettled.add(report)
+
+        def settled(outcome: Outcome) -> None:
+            self._unsettled.discard(report)
+            self._budget.give_back(size_bytes)
+            made = settle(report, waiters, timestamps_ms, partition, encoded.record_count, outcome)
+            if self._on_delivery is not None:
+                # Whatever it raises is the event loop's to report, and stops nothing here.
+                asyncio.get_running_loop().call_soon(self._on_delivery, made)
+                mark_seen(report)
+                for waiter in waiters:
+                    mark_seen(waiter)
+
+        self._accumulator.seal(
+            partition,
+            encoded,
+            deadline_ms=self._clock.monotonic_ms() + self._delivery_timeout_ms,
+            on_settled=settled,
+        )
+        self._sender.wake()
+        return report
+
+    def _metadata_changed(self) -> None:
+        self._sender.wake()
+
+    def _check_size(self, size_bytes: int) -> None:
+        if size_bytes > self._max_request_bytes:
+            raise TidelogError(
+                ErrorCode.BATCH_TOO_LARGE,
+                f"a record of {size_bytes} bytes does not fit into max_request_bytes "
+                f"({self._max_request_bytes}); send smaller records, or raise it together with "
+                "the topic's max_batch_bytes",
+            )
+
+    def _check_not_closed(self) -> None:
+        if self._closed:
+            raise TidelogError(
+                ErrorCode.INVALID_REQUEST, "the producer is closed; make a new one to send more"
+            )
+
+
+def _at_least(smallest: int, **settings: int) -> None:
+    for name, value in settings.items():
+        if value < smallest:
+            raise ValueError(f"{name} is {value}; it must be at least {smallest}")

@@ -1,0 +1,145 @@
+"""What `send` and `send_many` are given: checked, split by key and cut into batches.
+No I/O."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+from tidelog.client.open_batches import MAX_BATCH_RECORDS
+from tidelog.record_batch import Headers
+
+_MAX_TIMESTAMP_MS = (1 << 62) - 1
+_BYTES_OR_NONE = frozenset({bytes, type(None)})
+
+
+class RecordColumns(NamedTuple):
+    """Records side by side; one timestamp may hold for all."""
+
+    values: Sequence[bytes | None]
+    keys: Sequence[bytes | None] | None
+    timestamps_ms: Sequence[int] | int
+
+    def check(self) -> None:
+        """Raises TypeError and ValueError for what cannot be sent."""
+        check_bytes("values", self.values)
+        if self.keys is not None:
+            check_bytes("keys", self.keys)
+            _check_same_length("keys", self.keys, self.values)
+        if isinstance(self.timestamps_ms, int):
+            check_timestamps((self.timestamps_ms,))
+        else:
+            _check_same_length("timestamps", self.timestamps_ms, self.values)
+            check_timestamps(self.timestamps_ms)
+
+    def sizes(self) -> list[int]:
+        """Bytes of each record's key and value."""
+        sizes = _lengths(self.values)
+        if self.keys is None:
+            return sizes
+        return [size + key for size, key in zip(sizes, _lengths(self.keys), strict=True)]
+
+
+def check_bytes(name: str, column: Sequence[object]) -> None:
+    """Raises TypeError, naming the first that is neither bytes nor None."""
+    if isinstance(column, bytes | str):
+        raise TypeError(f"{name} is {type(column).__name__}; it must be a sequence of bytes")
+    if not _BYTES_OR_NONE.issuperset(map(type, column)):
+        index, wrong = next((i, x) for i, x in enumerate(column) if type(x) not in _BYTES_OR_NONE)
+        raise TypeError(
+            f"{name}[{index}] is {type(wrong).__name__}; it must be bytes or None "
+            "(encode text first, as in text.encode())"
+        )
+
+
+def check_timestamps(timestamps_ms: Sequence[int]) -> None:
+    """Raises TypeError for what is no int, ValueError for what no batch can hold."""
+    if not {int}.issuperset(map(type, timestamps_ms)):
+        raise TypeError("a timestamp must be an int: milliseconds since 1970 (UTC)")
+    if timestamps_ms and not 0 <= min(timestamps_ms) <= max(timestamps_ms) <= _MAX_TIMESTAMP_MS:
+        raise ValueError(
+            f"timestamps lie between {min(timestamps_ms)} and {max(timestamps_ms)}; they are "
+            f"milliseconds since 1970 (UTC), from 0 to {_MAX_TIMESTAMP_MS}"
+        )
+
+
+def checked_headers(headers: Headers) -> Headers:
+    """Raises TypeError for headers that are not pairs of str and bytes."""
+    for header in headers:
+        if not (
+            isinstance(header, tuple)
+            and len(header) == 2
+            and isinstance(header[0], str)
+            and isinstance(header[1], bytes)
+        ):
+            raise TypeError(f"header {header!r} is not a pair of str and bytes")
+        # A name that UTF-8 cannot hold is refused here, and not when its batch is sealed.
+        header[0].encode()
+    return headers
+
+
+def split_by_key(
+    columns: RecordColumns, partition_of: Callable[[bytes], int]
+) -> list[tuple[int | None, RecordColumns]]:
+    """The columns of each partition, in the records' order; None: those without a key."""
+    if columns.keys is None:
+        return [(None, columns)]
+    indexes: dict[int | None, list[int]] = {}
+    for index, key in enumerate(columns.keys):
+        indexes.setdefault(None if key is None else partition_of(key), []).append(index)
+    if len(indexes) == 1:
+        return [(next(iter(indexes)), columns)]
+    return [(partition, _pick(columns, chosen)) for partition, chosen in indexes.items()]
+
+
+def cut(columns: RecordColumns, batch_bytes: int) -> Iterator[tuple[RecordColumns, int]]:
+    """Pieces of at most `batch_bytes` (or of one record that is larger), with their
+    bytes."""
+    ends = list(accumulate(columns.sizes()))
+    first = taken_bytes = 0
+    while first < len(ends):
+        last = bisect_right(ends, taken_bytes + batch_bytes, lo=first)
+        last = min(max(last, first + 1), first + MAX_BATCH_RECORDS)
+        piece_bytes = ends[last - 1] - taken_bytes
+        yield _slice(columns, first, last), piece_bytes
+        taken_bytes += piece_bytes
+        first = last
+
+
+def _slice(columns: RecordColumns, first: int, last: int) -> RecordColumns:
+    values, keys, timestamps_ms = columns
+    return RecordColumns(
+        values[first:last],
+        None if keys is None else keys[first:last],
+        timestamps_ms if isinstance(timestamps_ms, int) else timestamps_ms[first:last],
+    )
+
+
+def _pick(columns: RecordColumns, indexes: list[int]) -> RecordColumns:
+    def picked(column: Sequence[Any]) -> Sequence[Any]:
+        # itemgetter loops in C, but gives no sequence for a single index.
+        return itemgetter(*indexes)(column) if len(indexes) > 1 else [column[indexes[0]]]
+
+    values, keys, timestamps_ms = columns
+    return RecordColumns(
+        picked(values),
+        None if keys is None else picked(keys),
+        timestamps_ms if isinstance(timestamps_ms, int) else picked(timestamps_ms),
+    )
+
+
+def _lengths(column: Sequence[bytes | None]) -> list[int]:
+    try:
+        return list(map(len, column))  # type: ignore[arg-type]
+    except TypeError:
+        return [0 if item is None else len(item) for item in column]
+
+
+def _check_same_length(name: str, column: Sequence[object], values: Sequence[object]) -> None:
+    if len(column) != len(values):
+        raise ValueError(
+            f"there are {len(column)} {name} for {len(values)} values; give one for each"
+        )

@@ -1,0 +1,87 @@
+"""When a partition is tried again, and where: pure rules that producer and consumer share."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tidelog.model import NO_EPOCH
+
+DEFAULT_MIN_BACKOFF_MS = 50
+DEFAULT_MAX_BACKOFF_MS = 1000
+
+
+class Leader(NamedTuple):
+    """Where a partition's leader is, and in which epoch it leads."""
+
+    broker_id: int
+    leader_epoch: int
+    address: str
+    topic_id: str
+
+
+class Backoff:
+    """Pauses that double from `min_ms` to `max_ms`, each cut by up to half at random, so
+    that clients which failed together do not come back together."""
+
+    def __init__(
+        self,
+        rng: random.Random,
+        min_ms: int = DEFAULT_MIN_BACKOFF_MS,
+        max_ms: int = DEFAULT_MAX_BACKOFF_MS,
+    ) -> None:
+        if not 1 <= min_ms <= max_ms:
+            raise ValueError(
+                f"retry back-off {min_ms} to {max_ms} ms: the first is at least 1, "
+                "the second not below it"
+            )
+        self._rng = rng
+        self._min_ms = min_ms
+        self._max_ms = max_ms
+
+    def pause_ms(self, attempt: int) -> int:
+        """The pause after failure number `attempt`, from 1."""
+        doublings = min(attempt - 1, self._max_ms.bit_length())
+        ceiling = min(self._min_ms << doublings, self._max_ms)
+        return self._rng.randint((ceiling + 1) // 2, ceiling)
+
+
+@dataclass(slots=True)
+class Route:
+    """What the last failures of one partition say about the next try.
+
+    After a failure the same leader is left alone until `retry_at_ms`; a leader of a
+    newer epoch may be tried at once, because it owes nothing to its predecessor's
+    failure."""
+
+    failures: int = 0
+    failed_epoch: int = NO_EPOCH
+    retry_at_ms: int = 0
+    # The failure says that metadata may be old: somebody should ask for it again.
+    stale: bool = False
+
+    def failed(self, leader_epoch: int, now_ms: int, backoff: Backoff, *, stale: bool) -> None:
+        self.failures += 1
+        self.failed_epoch = max(self.failed_epoch, leader_epoch)
+        self.retry_at_ms = now_ms + backoff.pause_ms(self.failures)
+        self.stale = self.stale or stale
+
+    def succeeded(self) -> None:
+        if self.failures:
+            self.failures = 0
+            self.failed_epoch = NO_EPOCH
+            self.retry_at_ms = 0
+            self.stale = False
+
+    def open_to(self, leader: Leader, now_ms: int) -> bool:
+        """Whether the partition may be asked of this leader now."""
+        if not self.failures:
+            return True
+        return leader.leader_epoch > self.failed_epoch or now_ms >= self.retry_at_ms
+
+    def wants_metadata(self, leader: Leader | None) -> bool:
+        """Whether a newer leader than this one is looked for."""
+        if leader is None:
+            return True
+        return self.stale and leader.leader_epoch <= self.failed_epoch

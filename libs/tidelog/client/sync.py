@@ -1,0 +1,248 @@
+"""The client without async, for scripts: each object runs an event loop in a thread.
+
+    with SyncProducer("127.0.0.1:7500") as producer:
+        print(producer.send("sea", b"calm", key=b"north"))
+
+    with SyncConsumer("127.0.0.1:7500") as consumer:
+        consumer.assign_topic("sea")
+        for record in consumer.poll(timeout_ms=1000):
+            print(record.value)
+
+Arguments and errors are those of `Producer`, `Consumer` and `Admin`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Generic, Protocol, Self, TypeVar
+
+from tidelog.client.admin import DEFAULT_TIMEOUT_MS, Admin, CreatedTopic
+from tidelog.client.consumer import (
+    DEFAULT_MAX_BATCHES,
+    DEFAULT_MAX_RECORDS,
+    DEFAULT_POLL_TIMEOUT_MS,
+    Consumer,
+)
+from tidelog.client.delivery import BatchReport, Delivery
+from tidelog.client.descriptions import ClusterDescription, TopicDescription
+from tidelog.client.fetched_batch import FetchedBatch
+from tidelog.client.producer import Producer
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import OffsetPosition, Record, TopicPartition
+from tidelog.record_batch import Headers
+
+_Result = TypeVar("_Result")
+
+
+class _Closable(Protocol):
+    async def close(self) -> None: ...
+
+
+_Client = TypeVar("_Client", bound=_Closable)
+
+
+class _Background(Generic[_Client]):
+    """An asynchronous client on an event loop in a thread of its own."""
+
+    def __init__(self, make: Callable[[], _Client]) -> None:
+        self._loop = asyncio.new_event_loop()
+        # A daemon, so that a script which forgets to close still ends.
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="tidelog-client", daemon=True
+        )
+        self._thread.start()
+        self._closed = False
+
+        async def made() -> _Client:
+            return make()
+
+        try:
+            self._client = self._run(made())
+        except BaseException:
+            self._stop()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        try:
+            self._run(self._client.close())
+        finally:
+            self._stop()
+
+    def _run(self, work: Coroutine[Any, Any, _Result]) -> _Result:
+        if self._closed:
+            work.close()
+            raise TidelogError(
+                ErrorCode.INVALID_REQUEST, "the client is closed; make a new one to go on"
+            )
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            # Ctrl-C in the caller's thread ends the work as well.
+            future.cancel()
+            raise
+
+    def _stop(self) -> None:
+        self._closed = True
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+class SyncProducer(_Background[Producer]):
+    def __init__(self, bootstrap: str | Sequence[str], **settings: Any) -> None:
+        super().__init__(lambda: Producer(bootstrap, **settings))
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        *,
+        partition: int | None = None,
+        headers: Headers = (),
+        timestamp_ms: int | None = None,
+    ) -> Delivery:
+        """Waits until the record is delivered; many records go faster by `send_many`."""
+
+        async def work() -> Delivery:
+            return await (
+                await self._client.send(
+                    topic,
+                    value,
+                    key,
+                    partition=partition,
+                    headers=headers,
+                    timestamp_ms=timestamp_ms,
+                )
+            )
+
+        return self._run(work())
+
+    def send_many(
+        self,
+        topic: str,
+        values: Sequence[bytes | None],
+        keys: Sequence[bytes | None] | None = None,
+        *,
+        partition: int | None = None,
+        timestamps_ms: Sequence[int] | int | None = None,
+    ) -> list[BatchReport]:
+        """Waits until all is delivered."""
+
+        async def work() -> list[BatchReport]:
+            return await (
+                await self._client.send_many(
+                    topic, values, keys, partition=partition, timestamps_ms=timestamps_ms
+                )
+            )
+
+        return self._run(work())
+
+
+class SyncConsumer(_Background[Consumer]):
+    def __init__(self, bootstrap: str | Sequence[str], **settings: Any) -> None:
+        super().__init__(lambda: Consumer(bootstrap, **settings))
+
+    def assign(
+        self,
+        partitions: Iterable[TopicPartition | tuple[str, int]],
+        *,
+        start: OffsetPosition = OffsetPosition.EARLIEST,
+    ) -> None:
+        async def work() -> None:
+            self._client.assign(partitions, start=start)
+
+        self._run(work())
+
+    def assign_topic(
+        self, topic: str, *, start: OffsetPosition = OffsetPosition.EARLIEST
+    ) -> list[TopicPartition]:
+        return self._run(self._client.assign_topic(topic, start=start))
+
+    def seek(self, partition: TopicPartition | tuple[str, int], offset: int) -> None:
+        self._run(self._client.seek(partition, offset))
+
+    def seek_to_beginning(self) -> None:
+        self._run(self._client.seek_to_beginning())
+
+    def seek_to_end(self) -> None:
+        self._run(self._client.seek_to_end())
+
+    def seek_to_time(self, timestamp_ms: int) -> None:
+        self._run(self._client.seek_to_time(timestamp_ms))
+
+    def position(self, partition: TopicPartition | tuple[str, int]) -> int | None:
+        async def work() -> int | None:
+            return self._client.position(partition)
+
+        return self._run(work())
+
+    def end_offsets(
+        self, partitions: Iterable[TopicPartition | tuple[str, int]]
+    ) -> dict[TopicPartition, int]:
+        return self._run(self._client.end_offsets(partitions))
+
+    def poll(
+        self,
+        timeout_ms: int = DEFAULT_POLL_TIMEOUT_MS,
+        max_records: int = DEFAULT_MAX_RECORDS,
+    ) -> list[Record]:
+        return self._run(self._client.poll(timeout_ms, max_records))
+
+    def poll_batches(
+        self,
+        timeout_ms: int = DEFAULT_POLL_TIMEOUT_MS,
+        max_batches: int = DEFAULT_MAX_BATCHES,
+    ) -> list[FetchedBatch]:
+        return self._run(self._client.poll_batches(timeout_ms, max_batches))
+
+    def __iter__(self) -> Iterator[Record]:
+        """Waits for records without end."""
+        while True:
+            yield from self.poll()
+
+
+class SyncAdmin(_Background[Admin]):
+    def __init__(self, bootstrap: str | Sequence[str], **settings: Any) -> None:
+        super().__init__(lambda: Admin(bootstrap, **settings))
+
+    def create_topic(
+        self,
+        topic: str,
+        partitions: int = 1,
+        replication_factor: int = 1,
+        config: Mapping[str, str] | None = None,
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+    ) -> CreatedTopic:
+        return self._run(
+            self._client.create_topic(topic, partitions, replication_factor, config, timeout_ms)
+        )
+
+    def delete_topic(self, topic: str, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> tuple[int, ...]:
+        return self._run(self._client.delete_topic(topic, timeout_ms))
+
+    def describe_cluster(self) -> ClusterDescription:
+        return self._run(self._client.describe_cluster())
+
+    def list_topics(self) -> list[TopicDescription]:
+        return self._run(self._client.list_topics())
+
+    def describe_topic(self, topic: str) -> TopicDescription:
+        return self._run(self._client.describe_topic(topic))
