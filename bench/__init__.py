@@ -1,0 +1,1 @@
+"""Measures Tidelog beside the machine's own limit, in one run: `make bench`."""

@@ -1,0 +1,68 @@
+"""What was measured: a table, and `out/bench.json`.
+
+`out/bench.json` holds `machine` (processor, cores, memory, Python, kernel) and `results`,
+a list of `name`, `value`, `unit`, `ratio_to_ceiling` (where it applies: the median over
+pairs of value/ceiling measured one after the other), `wanted` (the goal, as a text) and
+`met`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    name: str
+    value: float
+    unit: str
+    ratio_to_ceiling: float | None = None
+    wanted: str = ""
+    met: bool | None = None
+
+
+def machine() -> dict[str, object]:
+    processor = next(
+        (
+            line.partition(":")[2].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
+        platform.processor(),
+    )
+    return {
+        "processor": processor,
+        "cores": os.cpu_count(),
+        "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
+        "python": platform.python_version(),
+        "kernel": platform.release(),
+    }
+
+
+def write(results: Sequence[Measured], path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content = {"machine": machine(), "results": [asdict(result) for result in results]}
+    path.write_text(json.dumps(content, indent=2) + "\n")
+
+
+def show(results: Sequence[Measured], console: Console) -> None:
+    table = Table(title="Tidelog bench (medians)")
+    table.add_column("what")
+    for column in ("value", "unit", "of the ceiling", "wanted"):
+        table.add_column(column, justify="right")
+    for result in results:
+        ratio = "" if result.ratio_to_ceiling is None else f"{result.ratio_to_ceiling:.2f}"
+        style = {True: "green", False: "red", None: ""}[result.met]
+        table.add_row(
+            result.name, f"{result.value:,.2f}", result.unit, ratio, result.wanted, style=style
+        )
+    console.print(table)
+    console.print(", ".join(f"{key}: {value}" for key, value in machine().items()))
