@@ -21,7 +21,9 @@ from pathlib import Path
 TESTS = Path(__file__).resolve().parent
 
 _TERMINAL_CODES = re.compile(r"\x1b\[[0-9;]*m")
-_CLOSING_LINE = re.compile(r"\d+ (passed|failed|error|errors|skipped|deselected)\b.* in \d")
+_CLOSING_LINE = re.compile(
+    r"\b(\d+ (passed|failed|error|errors|skipped|deselected)|no tests ran)\b.* in \d"
+)
 
 
 @dataclass(frozen=True, slots=True)

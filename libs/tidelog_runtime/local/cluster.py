@@ -1,0 +1,386 @@
+"""A whole cluster on one machine: etcd, controllers and brokers as separate processes.
+
+What runs is what runs in production, started as in production; only the addresses and
+the directories are chosen here. For the demo, the tests and a first look.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import sys
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tidelog_runtime.local.etcd import LocalEtcd
+
+from tidelog_runtime.config import ENVIRONMENT_PREFIX
+from tidelog_runtime.local import service_file
+from tidelog_runtime.local.cluster_file import (
+    BrokerPart,
+    ClusterFile,
+    ControllerPart,
+    read_cluster_file,
+)
+from tidelog_runtime.local.cluster_view import ClusterView, open_view
+from tidelog_runtime.local.directory_lock import DirectoryLock
+from tidelog_runtime.local.errors import ClusterError
+from tidelog_runtime.local.ports import (
+    BROKER_BASE_PORT,
+    CONTROLLER_BASE_PORT,
+    HOST,
+    choose_port,
+)
+from tidelog_runtime.local.process import LocalProcess
+from tidelog_runtime.local.service_file import Setting
+from tidelog_runtime.metadata.store import StoreUnavailableError
+
+READY_TIMEOUT_SECONDS = 30.0
+ETCD_VARIABLE = "TIDELOG_ETCD"
+
+_POLL_SECONDS = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Programs:
+    """How the services are started; the configuration file follows as `--config FILE`."""
+
+    controller: Sequence[str] = (sys.executable, "-m", "tidelog_controller")
+    broker: Sequence[str] = (sys.executable, "-m", "tidelog_broker")
+
+
+@dataclass(slots=True)
+class _Member:
+    """A controller or a broker. Its address stays the same for as long as it can."""
+
+    id: int
+    address: str
+    process: LocalProcess
+
+
+@dataclass(slots=True)
+class _Members:
+    controllers: dict[int, _Member] = field(default_factory=dict)
+    brokers: dict[int, _Member] = field(default_factory=dict)
+
+    def all(self) -> list[_Member]:
+        return [*self.controllers.values(), *self.brokers.values()]
+
+
+class LocalCluster:
+    """Started again in the same directory, it has kept ids, data and, where they are
+    free, ports. `etcd`: host:port of one that runs already, else the variable
+    TIDELOG_ETCD, else an embedded one is started.
+
+    `broker_config` and `controller_config` are settings for all brokers or controllers,
+    by field name. `usual_ports=False` leaves the well-known ports to others."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        brokers: int = 3,
+        controllers: int = 2,
+        etcd: str | None = None,
+        cluster: str = "default",
+        broker_config: Mapping[str, Setting] | None = None,
+        controller_config: Mapping[str, Setting] | None = None,
+        usual_ports: bool = True,
+        programs: Programs | None = None,
+        view: Callable[[str, str], ClusterView] = open_view,
+        rng: random.Random | None = None,
+    ) -> None:
+        self.directory = directory.absolute()
+        self.cluster = cluster
+        self.etcd: LocalEtcd | None = None
+        self.etcd_address = ""
+        self._other_etcd = etcd or os.environ.get(ETCD_VARIABLE, "")
+        self._broker_ids = range(1, brokers + 1)
+        self._controller_ids = range(1, controllers + 1)
+        self._broker_config = dict(broker_config or {})
+        self._controller_config = dict(controller_config or {})
+        self._usual_ports = usual_ports
+        self._programs = programs if programs is not None else Programs()
+        self._open_view = view
+        self._rng = rng if rng is not None else random.Random()
+        self._members = _Members()
+        self._lock: DirectoryLock | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        """What clients take: the brokers' addresses, separated by commas."""
+        return self.describe().bootstrap
+
+    @property
+    def broker_ids(self) -> Sequence[int]:
+        return list(self._broker_ids)
+
+    def broker_address(self, broker_id: int) -> str:
+        return self._broker(broker_id).address
+
+    def controller_address(self, controller_id: int) -> str:
+        return self._controller(controller_id).address
+
+    def broker_data_dir(self, broker_id: int) -> Path:
+        return self.directory / "brokers" / str(broker_id)
+
+    def broker_process(self, broker_id: int) -> LocalProcess:
+        return self._broker(broker_id).process
+
+    def controller_process(self, controller_id: int) -> LocalProcess:
+        return self._controller(controller_id).process
+
+    def describe(self) -> ClusterFile:
+        """What `cluster.json` says."""
+        return ClusterFile(
+            cluster=self.cluster,
+            etcd=self.etcd_address,
+            controllers=[
+                ControllerPart(member.id, member.address, member.process.pid)
+                for member in self._members.controllers.values()
+            ],
+            brokers=[
+                BrokerPart(
+                    member.id,
+                    member.address,
+                    member.process.pid,
+                    str(self.broker_data_dir(member.id)),
+                )
+                for member in self._members.brokers.values()
+            ],
+        )
+
+    async def start(self) -> None:
+        """Starts every part; `ready` waits for them.
+
+        Raises `DirectoryInUseError` where another cluster runs in this directory."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self._lock = DirectoryLock(self.directory)
+        try:
+            previous = read_cluster_file(self.directory)
+            await self._start_etcd()
+            self._plan(previous)
+            for member in self._members.all():
+                member.process.start()
+            self._write_cluster_file()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def ready(self, timeout_seconds: float = READY_TIMEOUT_SECONDS) -> None:
+        """Returns once every part that was started serves: each broker is registered, a
+        controller is active, and all of them answer health checks.
+
+        Raises `ClusterError` when a part has died, or naming what is missing when the
+        time is up."""
+        view = self._open_view(self.etcd_address, self.cluster)
+        missing = ["nothing has been looked at"]
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                while missing:
+                    self.check_alive()
+                    missing = await self._missing(view)
+                    if missing:
+                        await asyncio.sleep(_POLL_SECONDS)
+        except TimeoutError:
+            raise ClusterError(
+                f"the cluster is not ready after {timeout_seconds:g} s: {'; '.join(missing)}; "
+                f"the logs are in {self.directory / 'logs'}"
+            ) from None
+        finally:
+            await view.close()
+
+    async def stop(self) -> None:
+        """Stops all in an order that keeps every ISR full: without controllers nothing
+        fails over while the brokers stop. Whoever does not end in time is killed."""
+        await _stop_all(self._members.controllers.values())
+        await _stop_all(self._members.brokers.values())
+        if self.etcd is not None:
+            await self.etcd.stop()
+            self.etcd = None
+        if self._lock is not None:
+            if self._members.all():
+                self._write_cluster_file()
+            self._lock.release()
+            self._lock = None
+
+    async def kill(self, broker_id: int) -> None:
+        """SIGKILL."""
+        await self._broker(broker_id).process.kill()
+        self._write_cluster_file()
+
+    async def stop_broker(self, broker_id: int) -> None:
+        """SIGTERM, and SIGKILL where it does not end in time."""
+        await self._broker(broker_id).process.stop()
+        self._write_cluster_file()
+
+    def start_broker(self, broker_id: int) -> None:
+        self._broker(broker_id).process.start()
+        self._write_cluster_file()
+
+    def pause(self, broker_id: int) -> None:
+        """SIGSTOP: the process stands still, its connections stay open."""
+        self._broker(broker_id).process.pause()
+
+    def resume(self, broker_id: int) -> None:
+        self._broker(broker_id).process.resume()
+
+    async def kill_controller(self, controller_id: int) -> None:
+        """SIGKILL."""
+        await self._controller(controller_id).process.kill()
+        self._write_cluster_file()
+
+    async def stop_controller(self, controller_id: int) -> None:
+        await self._controller(controller_id).process.stop()
+        self._write_cluster_file()
+
+    def start_controller(self, controller_id: int) -> None:
+        self._controller(controller_id).process.start()
+        self._write_cluster_file()
+
+    async def active_controller(self) -> int | None:
+        """The id of the elected controller, as the metadata store has it."""
+        view = self._open_view(self.etcd_address, self.cluster)
+        try:
+            return await view.active_controller()
+        finally:
+            await view.close()
+
+    def processes(self) -> list[LocalProcess]:
+        """Controllers and brokers, running or not."""
+        return [member.process for member in self._members.all()]
+
+    def died(self) -> list[LocalProcess]:
+        """Those that have ended though nobody asked them to."""
+        return [process for process in self.processes() if process.died]
+
+    def check_alive(self) -> None:
+        """Raises `ClusterError`, with the last lines of its log, if a part has died."""
+        died = self.died()
+        if died:
+            raise ClusterError("\n".join(describe_death(process) for process in died))
+
+    async def _start_etcd(self) -> None:
+        if self._other_etcd:
+            self.etcd_address = self._other_etcd
+            return
+        self.etcd = await LocalEtcd.start(self.directory / "etcd", log_path=self._log_path("etcd"))
+        self.etcd_address = self.etcd.endpoint
+
+    def _plan(self, previous: ClusterFile | None) -> None:
+        """Gives every part its address, its configuration file and its process."""
+        known: dict[str, str] = {}
+        if previous is not None:
+            known |= {f"controller-{part.id}": part.address for part in previous.controllers}
+            known |= {f"broker-{part.id}": part.address for part in previous.brokers}
+        taken: set[int] = set()
+
+        def choose_address(name: str, usual_port: int) -> str:
+            preferred = usual_port if self._usual_ports else None
+            if name in known:
+                preferred = int(known[name].rpartition(":")[2])
+            return f"{HOST}:{choose_port(preferred, taken=taken, rng=self._rng)}"
+
+        settings: dict[str, Setting]
+        for i in self._controller_ids:
+            name = f"controller-{i}"
+            address = choose_address(name, CONTROLLER_BASE_PORT + i)
+            settings = {"controller_id": i, **self._controller_config}
+            process = self._process(name, self._programs.controller, address, settings)
+            self._members.controllers[i] = _Member(i, address, process)
+        for i in self._broker_ids:
+            name = f"broker-{i}"
+            address = choose_address(name, BROKER_BASE_PORT + i)
+            settings = {
+                "broker_id": i,
+                "data_dir": str(self.broker_data_dir(i)),
+                **self._broker_config,
+            }
+            process = self._process(name, self._programs.broker, address, settings)
+            self._members.brokers[i] = _Member(i, address, process)
+
+    def _process(
+        self, name: str, program: Sequence[str], address: str, settings: Mapping[str, Setting]
+    ) -> LocalProcess:
+        settings = {
+            "cluster": self.cluster,
+            "etcd_endpoints": [self.etcd_address],
+            "listen": address,
+            **settings,
+        }
+        path = self.directory / "config" / f"{name}.toml"
+        service_file.write(path, settings)
+        return LocalProcess(
+            name,
+            [*program, "--config", str(path)],
+            log_path=self._log_path(name),
+            environment=_environment_without(settings),
+        )
+
+    async def _missing(self, view: ClusterView) -> list[str]:
+        """What keeps the cluster from being ready; empty: nothing."""
+        running = [m for m in self._members.all() if m.process.running]
+        try:
+            registered = await view.brokers()
+            active = await view.active_controller()
+        except StoreUnavailableError as error:
+            return [f"etcd at {self.etcd_address} does not answer ({error})"]
+        missing = [
+            f"broker {i} is not registered"
+            for i, broker in self._members.brokers.items()
+            if broker.process.running and registered.get(i) != broker.address
+        ]
+        elected = self._members.controllers.get(-1 if active is None else active)
+        if elected is None or not elected.process.running:
+            missing.append("no controller is active")
+        serving = await asyncio.gather(*(view.serving(member.address) for member in running))
+        missing.extend(
+            f"{member.process.name} at {member.address} does not serve"
+            for member, serves in zip(running, serving, strict=True)
+            if not serves
+        )
+        return missing
+
+    def _broker(self, broker_id: int) -> _Member:
+        return _member(self._members.brokers, "broker", broker_id)
+
+    def _controller(self, controller_id: int) -> _Member:
+        return _member(self._members.controllers, "controller", controller_id)
+
+    def _log_path(self, name: str) -> Path:
+        return self.directory / "logs" / f"{name}.log"
+
+    def _write_cluster_file(self) -> None:
+        self.describe().write(self.directory)
+
+
+def describe_death(process: LocalProcess) -> str:
+    status = process.exit_status
+    how = f"exit status {status}"
+    if status is not None and status < 0:
+        how = f"signal {signal.Signals(-status).name}"
+    return (
+        f"{process.name} has ended by itself ({how}). The last lines of {process.log_path}:\n"
+        + textwrap.indent(process.log_tail() or "(none)", "  ")
+    )
+
+
+async def _stop_all(members: Iterable[_Member]) -> None:
+    await asyncio.gather(*(member.process.stop() for member in members))
+
+
+def _member(members: Mapping[int, _Member], kind: str, member_id: int) -> _Member:
+    if member_id not in members:
+        known = ", ".join(map(str, members)) or "none before start()"
+        raise ClusterError(f"there is no {kind} {member_id}; there are: {known}")
+    return members[member_id]
+
+
+def _environment_without(settings: Iterable[str]) -> dict[str, str]:
+    """This process's environment, in which no variable wins over these settings."""
+    overridden = {ENVIRONMENT_PREFIX + name.upper() for name in settings}
+    return {name: value for name, value in os.environ.items() if name not in overridden}

@@ -1,0 +1,82 @@
+"""`cluster.json`: where the parts of a local cluster are, for the CLI and for people.
+
+    {
+      "cluster": "default",
+      "etcd": "127.0.0.1:2379",
+      "controllers": [{"id": 1, "address": "127.0.0.1:7401", "pid": 4711}, …],
+      "brokers": [{"id": 1, "address": "127.0.0.1:7501", "pid": 4713, "data_dir": "/…"}, …],
+      "bootstrap": "127.0.0.1:7501,127.0.0.1:7502,127.0.0.1:7503"
+    }
+
+`pid` is null for a part that is not running. `bootstrap` is what clients take.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from tidelog_runtime.local.errors import ClusterError
+
+CLUSTER_FILE = "cluster.json"
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerPart:
+    id: int
+    address: str
+    pid: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerPart:
+    id: int
+    address: str
+    pid: int | None
+    data_dir: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFile:
+    cluster: str
+    etcd: str
+    controllers: Sequence[ControllerPart]
+    brokers: Sequence[BrokerPart]
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(broker.address for broker in self.brokers)
+
+    def write(self, directory: Path) -> None:
+        """Replaces the file as a whole, so that no reader sees half of it."""
+        content = json.dumps(asdict(self) | {"bootstrap": self.bootstrap}, indent=2)
+        temporary = directory / f".{CLUSTER_FILE}.{os.getpid()}"
+        temporary.write_text(content + "\n")
+        temporary.replace(directory / CLUSTER_FILE)
+
+
+class ClusterFileError(ClusterError):
+    """The file is there and is not what `ClusterFile.write` writes."""
+
+
+def read_cluster_file(directory: Path) -> ClusterFile | None:
+    """None: no cluster has been started in this directory yet."""
+    path = directory / CLUSTER_FILE
+    if not path.exists():
+        return None
+    try:
+        raw = json.loads(path.read_text())
+        return ClusterFile(
+            cluster=raw["cluster"],
+            etcd=raw["etcd"],
+            controllers=[ControllerPart(**part) for part in raw["controllers"]],
+            brokers=[BrokerPart(**part) for part in raw["brokers"]],
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise ClusterFileError(
+            f"{path} is not a cluster file ({error!r}); delete it, and the cluster chooses "
+            "its ports anew without losing data"
+        ) from error

@@ -1,0 +1,71 @@
+"""What a local cluster's runner has to see of the cluster: who is there, who serves."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Protocol
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from tidelog_runtime.metadata.etcd import EtcdStore
+
+from tidelog.rpc.channels import open_channel
+from tidelog_runtime.clock import SystemClock
+from tidelog_runtime.metadata.schema import RUNNING, Keys, decode_broker, decode_controller
+from tidelog_runtime.metadata.store import MetadataStore
+
+_HEALTH_TIMEOUT_SECONDS = 1.0
+
+
+class ClusterView(Protocol):
+    """Raises `StoreUnavailableError` where the metadata store does not answer."""
+
+    async def brokers(self) -> Mapping[int, str]:
+        """The addresses of the brokers that are registered as running."""
+
+    async def active_controller(self) -> int | None: ...
+
+    async def serving(self, address: str) -> bool:
+        """Whether the service there says by the health protocol that it serves."""
+
+    async def close(self) -> None: ...
+
+
+class StoreView:
+    """The same as the services see it, in etcd and by the health protocol."""
+
+    def __init__(self, store: MetadataStore, cluster: str) -> None:
+        self._store = store
+        self._keys = Keys(cluster)
+
+    async def brokers(self) -> Mapping[int, str]:
+        snapshot = await self._store.snapshot(self._keys.brokers)
+        registrations = {
+            int(key.removeprefix(self._keys.brokers)): decode_broker(item.value)
+            for key, item in snapshot.items.items()
+        }
+        return {i: r.address for i, r in registrations.items() if r.state == RUNNING}
+
+    async def active_controller(self) -> int | None:
+        item = await self._store.get(self._keys.controller)
+        return None if item is None else decode_controller(item.value).controller_id
+
+    async def serving(self, address: str) -> bool:
+        async with open_channel(address) as channel:
+            stub = health_pb2_grpc.HealthStub(channel)
+            try:
+                answer = await stub.Check(
+                    health_pb2.HealthCheckRequest(), timeout=_HEALTH_TIMEOUT_SECONDS
+                )
+            except grpc.aio.AioRpcError:
+                return False  # not there yet, or not a service: the caller asks again
+        return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+
+    async def close(self) -> None:
+        await self._store.close()
+
+
+def open_view(etcd: str, cluster: str) -> ClusterView:
+    store = EtcdStore([etcd], clock=SystemClock(), rng=random.Random())
+    return StoreView(store, cluster)

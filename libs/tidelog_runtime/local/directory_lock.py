@@ -1,0 +1,38 @@
+"""One local cluster at a time in a directory."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from tidelog_runtime.local.errors import ClusterError
+
+_LOCK_FILE = "lock"
+
+
+class DirectoryInUseError(ClusterError):
+    """Another process runs a cluster there; `str(error)` names it."""
+
+
+class DirectoryLock:
+    """Held until `release`, or until the process ends, however it ends."""
+
+    def __init__(self, directory: Path) -> None:
+        path = directory / _LOCK_FILE
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = os.read(self._descriptor, 32).decode(errors="replace").strip()
+            os.close(self._descriptor)
+            raise DirectoryInUseError(
+                f"a cluster is running in {directory} already, under process {owner or '?'}; "
+                "stop that one, or choose another directory"
+            ) from None
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+
+    def release(self) -> None:
+        # The file stays: removing it would let two processes lock two files of one name.
+        os.close(self._descriptor)

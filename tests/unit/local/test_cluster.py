@@ -1,0 +1,188 @@
+"""The runner of a local cluster, with stand-ins for the services."""
+
+import asyncio
+import json
+import random
+import sys
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidelog_runtime.local.cluster import LocalCluster, Programs
+from tidelog_runtime.local.directory_lock import DirectoryInUseError
+from tidelog_runtime.local.errors import ClusterError
+
+STAND_IN = (sys.executable, "-I", "-S", str(Path(__file__).with_name("stand_in.py")))
+
+
+class ListeningView:
+    """Whoever listens serves and is registered; the first controller that does is active."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    async def brokers(self) -> Mapping[int, str]:
+        parts = self._parts("brokers")
+        return {p["id"]: p["address"] for p in parts if await self.serving(p["address"])}
+
+    async def active_controller(self) -> int | None:
+        parts = self._parts("controllers")
+        listening = [part["id"] for part in parts if await self.serving(part["address"])]
+        return listening[0] if listening else None
+
+    async def serving(self, address: str) -> bool:
+        host, port = address.split(":")
+        try:
+            _, writer = await asyncio.open_connection(host, int(port))
+        except OSError:
+            return False
+        writer.close()
+        return True
+
+    async def close(self) -> None:
+        pass
+
+    def _parts(self, kind: str) -> list[dict[str, Any]]:
+        parts: list[dict[str, Any]] = json.loads((self._directory / "cluster.json").read_text())[
+            kind
+        ]
+        return parts
+
+
+def new_cluster(directory: Path, **options: Any) -> LocalCluster:
+    return LocalCluster(
+        directory,
+        brokers=2,
+        controllers=2,
+        etcd="127.0.0.1:1",
+        usual_ports=False,
+        programs=Programs(STAND_IN, STAND_IN),
+        view=lambda _etcd, _cluster: ListeningView(directory),
+        rng=random.Random(),
+        **options,
+    )
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[LocalCluster]:
+    cluster = new_cluster(tmp_path)
+    await cluster.start()
+    yield cluster
+    await cluster.stop()
+
+
+def cluster_json(cluster: LocalCluster) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((cluster.directory / "cluster.json").read_text())
+    return content
+
+
+async def test_it_is_ready_once_every_part_serves(cluster: LocalCluster) -> None:
+    await cluster.ready()
+
+    view = ListeningView(cluster.directory)
+    assert set(await view.brokers()) == {1, 2}
+    assert await cluster.active_controller() == 1
+
+
+async def test_it_is_not_ready_while_a_part_is_missing(cluster: LocalCluster) -> None:
+    await cluster.ready()
+    cluster.pause(2)
+    await cluster.kill_controller(1)
+    await cluster.kill_controller(2)
+
+    with pytest.raises(ClusterError, match=r"not ready after 0.2 s: no controller is active"):
+        await cluster.ready(timeout_seconds=0.2)
+
+
+async def test_a_killed_broker_is_started_again_where_it_was(cluster: LocalCluster) -> None:
+    await cluster.ready()
+    before = cluster_json(cluster)["brokers"][0]
+
+    await cluster.kill(1)
+    killed = cluster_json(cluster)["brokers"][0]
+    cluster.start_broker(1)
+    await cluster.ready()
+    after = cluster_json(cluster)["brokers"][0]
+
+    assert killed == {**before, "pid": None}
+    assert after == {**before, "pid": cluster.broker_process(1).pid}
+    assert not cluster.died()
+
+
+async def test_controllers_end_before_brokers(cluster: LocalCluster) -> None:
+    await cluster.ready()
+
+    await cluster.stop()
+
+    ended = (cluster.directory / "ended").read_text().split()
+    assert sorted(ended[:2]) == ["controller-1", "controller-2"]
+    assert sorted(ended[2:]) == ["broker-1", "broker-2"]
+
+
+async def test_after_a_stop_the_file_names_no_process(cluster: LocalCluster) -> None:
+    await cluster.stop()
+
+    content = cluster_json(cluster)
+    assert [part["pid"] for part in content["controllers"] + content["brokers"]] == [None] * 4
+
+
+async def test_started_again_it_has_the_same_addresses(cluster: LocalCluster) -> None:
+    addresses = cluster.bootstrap
+    await cluster.stop()
+
+    again = new_cluster(cluster.directory)
+    await again.start()
+    try:
+        assert again.bootstrap == addresses
+    finally:
+        await again.stop()
+
+
+async def test_a_second_cluster_in_the_directory_is_refused(cluster: LocalCluster) -> None:
+    with pytest.raises(DirectoryInUseError, match="choose another directory"):
+        await new_cluster(cluster.directory).start()
+
+    await cluster.ready()
+
+
+async def test_a_part_that_dies_is_told_with_its_log(tmp_path: Path) -> None:
+    cluster = new_cluster(tmp_path, broker_config={"rack": "on fire"})
+    await cluster.start()
+    try:
+        with pytest.raises(
+            ClusterError, match=r"broker-\d has ended by itself \(exit status 1\)"
+        ) as raised:
+            await cluster.ready()
+        assert "the rack is on fire" in str(raised.value)
+    finally:
+        await cluster.stop()
+
+
+def environment_of(pid: int | None) -> str:
+    return Path(f"/proc/{pid}/environ").read_text()
+
+
+async def test_settings_reach_the_services_and_no_variable_wins_over_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIDELOG_RACK", "elsewhere")
+    monkeypatch.setenv("TIDELOG_LOG_LEVEL", "debug")
+    cluster = new_cluster(tmp_path, broker_config={"rack": "here"})
+    await cluster.start()
+    await cluster.ready()
+    environment = environment_of(cluster.broker_process(2).pid)
+    await cluster.stop()
+
+    assert "'rack': 'here'" in cluster.broker_process(2).log_tail()
+    assert f"'data_dir': '{tmp_path}/brokers/2'" in cluster.broker_process(2).log_tail()
+    assert "TIDELOG_RACK" not in environment
+    assert "TIDELOG_LOG_LEVEL=debug" in environment
+
+
+async def test_a_part_that_does_not_exist_is_named_with_those_that_do(
+    cluster: LocalCluster,
+) -> None:
+    with pytest.raises(ClusterError, match="there is no broker 7; there are: 1, 2"):
+        await cluster.kill(7)

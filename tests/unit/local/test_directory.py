@@ -1,0 +1,106 @@
+"""What a local cluster keeps in its directory: the lock, the addresses, configuration."""
+
+import json
+import random
+import socket
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tidelog_runtime.local import service_file
+from tidelog_runtime.local.cluster_file import (
+    BrokerPart,
+    ClusterFile,
+    ClusterFileError,
+    ControllerPart,
+    read_cluster_file,
+)
+from tidelog_runtime.local.directory_lock import DirectoryInUseError, DirectoryLock
+from tidelog_runtime.local.ports import choose_port
+
+FILE = ClusterFile(
+    cluster="default",
+    etcd="127.0.0.1:2379",
+    controllers=[ControllerPart(1, "127.0.0.1:7401", 10)],
+    brokers=[
+        BrokerPart(1, "127.0.0.1:7501", 11, "/data/1"),
+        BrokerPart(2, "127.0.0.1:7502", None, "/data/2"),
+    ],
+)
+
+
+def test_a_directory_is_locked_by_one_cluster(tmp_path: Path) -> None:
+    lock = DirectoryLock(tmp_path)
+
+    with pytest.raises(DirectoryInUseError, match=r"is running in .* under process \d+; stop that"):
+        DirectoryLock(tmp_path)
+
+    lock.release()
+    DirectoryLock(tmp_path).release()
+
+
+def test_the_cluster_file_is_read_as_it_was_written(tmp_path: Path) -> None:
+    FILE.write(tmp_path)
+
+    assert read_cluster_file(tmp_path) == FILE
+
+
+def test_the_cluster_file_has_the_keys_that_its_readers_take(tmp_path: Path) -> None:
+    FILE.write(tmp_path)
+
+    assert json.loads((tmp_path / "cluster.json").read_text()) == {
+        "cluster": "default",
+        "etcd": "127.0.0.1:2379",
+        "controllers": [{"id": 1, "address": "127.0.0.1:7401", "pid": 10}],
+        "brokers": [
+            {"id": 1, "address": "127.0.0.1:7501", "pid": 11, "data_dir": "/data/1"},
+            {"id": 2, "address": "127.0.0.1:7502", "pid": None, "data_dir": "/data/2"},
+        ],
+        "bootstrap": "127.0.0.1:7501,127.0.0.1:7502",
+    }
+
+
+def test_a_new_directory_has_no_cluster_file(tmp_path: Path) -> None:
+    assert read_cluster_file(tmp_path) is None
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"cluster": 1, "etcd": 1, "brokers": [1]}'])
+def test_what_is_no_cluster_file_is_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / "cluster.json").write_text(content)
+
+    with pytest.raises(ClusterFileError, match=r"is not a cluster file .*; delete it"):
+        read_cluster_file(tmp_path)
+
+
+def test_a_port_in_use_is_passed_over() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        port = busy.getsockname()[1]
+        taken: set[int] = set()
+
+        chosen = choose_port(port, taken=taken, rng=random.Random(1))
+
+    assert chosen != port
+    assert taken == {chosen}
+
+
+def test_a_free_port_is_given_once() -> None:
+    taken: set[int] = set()
+    first = choose_port(None, taken=taken, rng=random.Random(2))
+
+    assert choose_port(first, taken=taken, rng=random.Random(3)) != first
+
+
+def test_a_configuration_file_says_what_it_was_given(tmp_path: Path) -> None:
+    settings: dict[str, service_file.Setting] = {
+        "text": 'a "quoted" \\ path\nof ünïcode 🌊',
+        "number": 3,
+        "share": 0.5,
+        "on": True,
+        "addresses": ["a:1", "b:2"],
+    }
+    path = tmp_path / "config" / "broker-1.toml"
+
+    service_file.write(path, settings)
+
+    assert tomllib.loads(path.read_text()) == settings

@@ -1,0 +1,61 @@
+"""What `make test` itself promises: nothing is left out in silence."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import suites
+from suites import Outcome, Suite
+
+ROOT_CONFTEST = Path(__file__).parents[1] / "conftest.py"
+
+
+def test_the_closing_line_is_pytests_own() -> None:
+    lines = ["one\n", "\x1b[32m==== \x1b[1m3 passed\x1b[0m, 1 failed in 0.12s ====\x1b[0m\n", "\n"]
+
+    assert suites.closing_line(Suite("unit", 1), lines) == "==== 3 passed, 1 failed in 0.12s ===="
+
+
+def test_a_suite_that_is_cut_off_has_no_closing_line() -> None:
+    line = suites.closing_line(Suite("unit", 1), ["tests/unit/test_x.py ...\n"])
+
+    assert line == "unit: pytest did not come to its end"
+
+
+@pytest.mark.parametrize(("ci", "status"), [("true", 1), ("", 0)])
+def test_a_suite_without_its_system_package_is_named_and_fails_in_ci(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    ci: str,
+    status: int,
+) -> None:
+    for name in ("unit", "contract"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setattr(suites, "TESTS", tmp_path)
+    monkeypatch.setenv("CI", ci)
+    needy = Suite("contract", 1, needs=("no-such-program",))
+    monkeypatch.setattr(suites, "SUITES", (Suite("unit", 1), needy))
+    monkeypatch.setattr(suites, "run", lambda suite: Outcome(suite, True, 0.1, "1 passed in 0.1s"))
+
+    assert suites.main() == status
+    assert "Left out: contract, which needs no-such-program" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("ci", "closing"), [("true", "1 failed"), ("false", "1 skipped")])
+def test_a_skip_is_a_failure_in_ci(tmp_path: Path, ci: str, closing: str) -> None:
+    (tmp_path / "conftest.py").write_text(ROOT_CONFTEST.read_text())
+    (tmp_path / "test_it.py").write_text("import pytest\ndef test_it(): pytest.skip('why not')\n")
+
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), "."],
+        cwd=tmp_path,
+        env={"CI": ci},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert closing in run.stdout.splitlines()[-1]
