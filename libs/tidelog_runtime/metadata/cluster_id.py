@@ -1,0 +1,50 @@
+"""The cluster's id, written once by whichever service comes first."""
+
+from __future__ import annotations
+
+import random
+
+from tidelog_runtime.identifiers import new_id
+from tidelog_runtime.metadata.schema import (
+    FORMAT_VERSION,
+    ClusterEntry,
+    Keys,
+    decode_cluster,
+    encode,
+)
+from tidelog_runtime.metadata.store import (
+    CreateRevision,
+    MetadataStore,
+    Put,
+    StoreError,
+    Transaction,
+)
+
+
+class UnknownFormatError(StoreError):
+    """The metadata was written by a later version of Tidelog."""
+
+
+async def ensure_cluster(store: MetadataStore, keys: Keys, rng: random.Random) -> str:
+    """The id of the cluster that the store holds, or of the one that now begins.
+
+    Raises `StoreUnavailableError`, after which it can simply be called again, and
+    `UnknownFormatError`."""
+    held = await store.get(keys.cluster)
+    if held is None:
+        entry = ClusterEntry(new_id(rng))
+        result = await store.transact(
+            Transaction([CreateRevision(keys.cluster, 0)], [Put(keys.cluster, encode(entry))])
+        )
+        if result.succeeded:
+            return entry.cluster_id
+        held = result.current[keys.cluster]
+        if held is None:
+            raise StoreError(f"{keys.cluster} was deleted while it was being created; start again")
+    entry = decode_cluster(held.value)
+    if entry.format_version > FORMAT_VERSION:
+        raise UnknownFormatError(
+            f"the metadata of cluster {entry.cluster_id} has format {entry.format_version}, and "
+            f"this version knows formats up to {FORMAT_VERSION}; start a newer version of Tidelog"
+        )
+    return entry.cluster_id

@@ -1,0 +1,115 @@
+"""Composition root of the controller: `python -m tidelog_controller --controller-id 1`."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+import sys
+from collections.abc import Sequence
+
+import structlog
+import uvloop
+from tidelog_runtime.metadata.etcd import EtcdStore
+
+from tidelog.rpc.channels import new_server
+from tidelog.v1 import admin_pb2
+from tidelog.v1.admin_pb2_grpc import add_AdminServiceServicer_to_server
+from tidelog_controller.broker_channel import TcpDialer
+from tidelog_controller.config import ControllerConfig
+from tidelog_controller.edge.admin import AdminServicer
+from tidelog_controller.edge.replica_control_client import GrpcReplicaControl
+from tidelog_controller.edge.standard_services import add_standard_services
+from tidelog_controller.event_loop import Environment
+from tidelog_controller.service import ControllerService
+from tidelog_runtime.clock import SystemClock
+from tidelog_runtime.config import load
+from tidelog_runtime.metadata.schema import ControllerEntry, Keys
+from tidelog_runtime.metadata.store import StoreError
+from tidelog_runtime.telemetry.logging import configure_logging
+
+EXIT_FAULT = 1
+# How long requests that are being answered may take after SIGTERM.
+SERVER_GRACE_SECONDS = 1.0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    config = load(ControllerConfig, sys.argv[1:] if argv is None else argv)
+    configure_logging(
+        "controller",
+        log_level=config.log_level,
+        log_format=config.log_format,
+        controller_id=config.controller_id,
+    )
+    return uvloop.run(_serve(config))
+
+
+async def _serve(config: ControllerConfig) -> int:
+    log = structlog.get_logger()
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+
+    server = new_server()
+    try:
+        port = server.add_insecure_port(config.listen)
+    except RuntimeError:
+        log.error(
+            "cannot_listen",
+            listen=config.listen,
+            problem=f"{config.listen} cannot be bound: another process uses it, or this machine "
+            "has no such address",
+            remedy="stop the other process, or give another address by --listen",
+        )
+        return EXIT_FAULT
+    address = config.advertised_address or f"{config.listen.rpartition(':')[0]}:{port}"
+    rng = random.SystemRandom()
+    store = EtcdStore(config.etcd_endpoints, clock=SystemClock(), rng=rng)
+    service = ControllerService(
+        Environment(
+            store=store,
+            keys=Keys(config.cluster),
+            clock=SystemClock(),
+            rng=rng,
+            connect=lambda broker: GrpcReplicaControl(broker, config.command_timeout_ms),
+            dialer=TcpDialer(),
+            log=log,
+            command_timeout_ms=config.command_timeout_ms,
+        ),
+        ControllerEntry(config.controller_id, address),
+        lease_ttl_seconds=config.lease_ttl_seconds,
+    )
+    add_AdminServiceServicer_to_server(AdminServicer(service), server)
+    await add_standard_services(
+        server, [admin_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name]
+    )
+    await server.start()
+    log.info("controller_started", address=address, cluster=config.cluster)
+    try:
+        return await _run_until(stopping, service, log)
+    finally:
+        await server.stop(SERVER_GRACE_SECONDS)
+        await store.close()
+
+
+async def _run_until(
+    stopping: asyncio.Event, service: ControllerService, log: structlog.typing.FilteringBoundLogger
+) -> int:
+    running = asyncio.create_task(service.run())
+    asked = asyncio.create_task(stopping.wait())
+    await asyncio.wait({running, asked}, return_when=asyncio.FIRST_COMPLETED)
+    running.cancel()
+    asked.cancel()
+    outcome, _ = await asyncio.gather(running, asked, return_exceptions=True)
+    if isinstance(outcome, StoreError):
+        log.error("controller_refuses", problem=str(outcome))
+        return EXIT_FAULT
+    if isinstance(outcome, BaseException) and not isinstance(outcome, asyncio.CancelledError):
+        raise outcome
+    log.info("controller_stopped")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

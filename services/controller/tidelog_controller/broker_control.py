@@ -1,0 +1,224 @@
+"""What one life of a broker has yet to acknowledge (level-triggered control).
+
+Kept is, for each partition, the revision that the broker is to reach, never a queue of
+commands: however slow or dead the broker, its backlog is bounded by its partitions, and
+what is sent is always the newest. One command is in flight at a time. The first, and
+the first after each loss of the connection, is the full state.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from tidelog.errors import ErrorCode
+from tidelog.model import TopicPartition
+from tidelog_runtime.replica_control import CommandResult, PartitionResult
+
+MAX_PARTITIONS_PER_COMMAND = 2_000
+
+FIRST_RETRY_MS = 100
+MAX_RETRY_MS = 2_000
+
+# To a command that stops a replica these say: there is no such replica.
+_ALREADY_GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+
+
+class _Required(NamedTuple):
+    revision: int
+    since_ms: int  # since when something was continuously unacknowledged
+
+
+class _InFlight(NamedTuple):
+    id: int
+    partitions: Mapping[tuple[str, int], TopicPartition]  # by topic id and partition
+    required: Mapping[TopicPartition, int]  # the revisions as they were when it was sent
+    stops: bool
+    full_state: bool
+
+
+class _Deferred(NamedTuple):
+    retry_at_ms: int
+    failures: int
+
+
+def retry_delay_ms(failures: int) -> int:
+    return min(FIRST_RETRY_MS << min(failures, MAX_RETRY_MS.bit_length()), MAX_RETRY_MS)
+
+
+class BrokerControl:
+    def __init__(self, broker_id: int, broker_epoch: int) -> None:
+        self.broker_id = broker_id
+        self.broker_epoch = broker_epoch
+        self._full_state_due = True
+        self._overdue_told = False
+        # In the order in which they became due: the first has waited longest.
+        self._required: dict[TopicPartition, _Required] = {}
+        self._by_topic: Counter[str] = Counter()
+        self._deferred: dict[TopicPartition, _Deferred] = {}  # those refused one by one
+        self._in_flight: _InFlight | None = None
+        self._retry_at_ms = 0
+        self._failures = 0
+
+    def __len__(self) -> int:
+        """How many partitions have a state that is not acknowledged."""
+        return len(self._required)
+
+    def waits_for(self, partition: TopicPartition) -> bool:
+        return partition in self._required
+
+    def waits_for_topic(self, topic: str) -> bool:
+        return topic in self._by_topic
+
+    def require(self, partition: TopicPartition, revision: int, now_ms: int) -> None:
+        held = self._required.get(partition)
+        if held is None:
+            self._by_topic[partition.topic] += 1
+            self._required[partition] = _Required(revision, now_ms)
+        elif revision > held.revision:
+            self._required[partition] = held._replace(revision=revision)
+            # What was refused was an older state.
+            self._deferred.pop(partition, None)
+
+    def forget(self, partition: TopicPartition) -> None:
+        if self._required.pop(partition, None) is None:
+            return
+        self._deferred.pop(partition, None)
+        self._by_topic[partition.topic] -= 1
+        if not self._by_topic[partition.topic]:
+            del self._by_topic[partition.topic]
+        if not self._required:
+            self._overdue_told = False
+
+    def require_full_state(self) -> None:
+        """All replicas have to be required as well, which only the caller knows."""
+        self._full_state_due = True
+
+    def is_ready(self, now_ms: int) -> bool:
+        return self._in_flight is None and now_ms >= self._retry_at_ms
+
+    @property
+    def full_state_due(self) -> bool:
+        return self._full_state_due
+
+    def due(
+        self, is_stop: Callable[[TopicPartition], bool], now_ms: int
+    ) -> tuple[bool, list[TopicPartition]]:
+        """What the next command is to name, and whether that command stops replicas."""
+        stops: bool | None = None
+        partitions: list[TopicPartition] = []
+        for partition in self._required:
+            deferred = self._deferred.get(partition)
+            if deferred is not None and deferred.retry_at_ms > now_ms:
+                continue
+            if stops is None:
+                stops = is_stop(partition)
+            elif stops != is_stop(partition):
+                continue
+            partitions.append(partition)
+            if len(partitions) == MAX_PARTITIONS_PER_COMMAND:
+                break
+        return bool(stops), partitions
+
+    def sent(
+        self,
+        command_id: int,
+        partitions: Mapping[tuple[str, int], TopicPartition],
+        *,
+        stops: bool,
+        full_state: bool = False,
+    ) -> None:
+        required = {
+            p: self._required[p].revision for p in partitions.values() if p in self._required
+        }
+        self._in_flight = _InFlight(command_id, partitions, required, stops, full_state)
+        if full_state:
+            self._full_state_due = False
+
+    def answered(self, command_id: int, result: CommandResult, now_ms: int) -> list[TopicPartition]:
+        """The partitions that have reached what is required of them. What the answer
+        leaves out, or refuses, is sent again after a pause."""
+        command = self._end(command_id)
+        if command is None:
+            return []
+        if result.error is not None:
+            self._fail(command, now_ms)
+            return []
+        self._failures = 0
+        done = []
+        unanswered = dict(command.partitions)
+        for answer in result.partitions:
+            partition = unanswered.pop((answer.topic_id, answer.partition), None)
+            if partition is None:
+                continue
+            if not _is_done(answer, command.stops):
+                self._defer(partition, now_ms)
+            elif self._acknowledge(partition, answer, command, now_ms):
+                done.append(partition)
+        for partition in unanswered.values():
+            self._defer(partition, now_ms)
+        return done
+
+    def lost(self, command_id: int, now_ms: int) -> None:
+        """Nobody knows whether the broker carried the command out: all is sent again."""
+        command = self._end(command_id)
+        if command is not None:
+            self._fail(command, now_ms)
+
+    def wake_at_ms(self) -> int | None:
+        """When there is something to send again; None: nothing waits for time to pass."""
+        if self._in_flight is not None or not (self._required or self._full_state_due):
+            return None
+        if len(self._deferred) < len(self._required) or self._full_state_due:
+            return self._retry_at_ms
+        return max(self._retry_at_ms, min(d.retry_at_ms for d in self._deferred.values()))
+
+    def overdue_at_ms(self, timeout_ms: int) -> int | None:
+        """When the longest wait becomes one to tell of; None: no wait, or told."""
+        if self._overdue_told or not self._required:
+            return None
+        return next(iter(self._required.values())).since_ms + timeout_ms
+
+    def tell_overdue(self) -> None:
+        """Told once, until all is acknowledged."""
+        self._overdue_told = True
+
+    def _end(self, command_id: int) -> _InFlight | None:
+        command = self._in_flight
+        if command is None or command.id != command_id:
+            return None
+        self._in_flight = None
+        return command
+
+    def _fail(self, command: _InFlight, now_ms: int) -> None:
+        self._full_state_due = self._full_state_due or command.full_state
+        self._retry_at_ms = now_ms + retry_delay_ms(self._failures)
+        self._failures += 1
+
+    def _defer(self, partition: TopicPartition, now_ms: int) -> None:
+        if partition not in self._required:
+            return
+        held = self._deferred.get(partition)
+        failures = held.failures if held else 0
+        self._deferred[partition] = _Deferred(now_ms + retry_delay_ms(failures), failures + 1)
+
+    def _acknowledge(
+        self, partition: TopicPartition, answer: PartitionResult, command: _InFlight, now_ms: int
+    ) -> bool:
+        required = self._required.get(partition)
+        if required is None:
+            return False
+        # A replica that is gone has no revision of its own to name.
+        gone = command.stops and answer.error is not None
+        if answer.revision >= required.revision or gone:
+            self.forget(partition)
+            return True
+        if required.revision == command.required.get(partition):
+            # Not overtaken by a newer requirement: the broker fell short of this one.
+            self._defer(partition, now_ms)
+        return False
+
+
+def _is_done(answer: PartitionResult, stops: bool) -> bool:
+    return answer.error is None or (stops and answer.error.code in _ALREADY_GONE)

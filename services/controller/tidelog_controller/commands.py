@@ -1,0 +1,100 @@
+"""What the controller's core wants done. Plain values; the shell carries them out and
+tells the outcome in an event."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from tidelog.errors import TidelogError
+from tidelog_runtime.metadata.store import Transaction
+from tidelog_runtime.replica_control import LeaderAndIsrCommand, StopReplicaCommand
+
+
+class Transact(NamedTuple):
+    """Ends in `Transacted` or `OutcomeUnknown`."""
+
+    id: int
+    transaction: Transaction
+
+
+class ReadKeys(NamedTuple):
+    """Reads all keys at one revision, after a delay. Ends in `KeysRead` or
+    `OutcomeUnknown`."""
+
+    id: int
+    keys: tuple[str, ...]
+    delay_ms: int
+
+
+class OpenChannel(NamedTuple):
+    """Connects to one life of a broker and watches the connection."""
+
+    broker_id: int
+    broker_epoch: int
+    address: str
+
+
+class CloseChannel(NamedTuple):
+    broker_id: int
+    broker_epoch: int
+
+
+class SendLeaderAndIsr(NamedTuple):
+    """Ends in `CommandAnswered` or `CommandLost`."""
+
+    broker_id: int
+    id: int
+    command: LeaderAndIsrCommand
+
+
+class SendStopReplica(NamedTuple):
+    """Ends in `CommandAnswered` or `CommandLost`."""
+
+    broker_id: int
+    id: int
+    command: StopReplicaCommand
+
+
+class AdminReply(NamedTuple):
+    """`pending_brokers`: live, and without an acknowledgement when time was up."""
+
+    error: TidelogError | None
+    topic_id: str = ""
+    pending_brokers: tuple[int, ...] = ()
+
+
+class Reply(NamedTuple):
+    request_id: int
+    reply: AdminReply
+
+
+class Level(enum.Enum):
+    INFO = "info"
+    WARNING = "warning"
+
+
+class Log(NamedTuple):
+    event: str
+    fields: Mapping[str, Any]
+    level: Level = Level.INFO
+
+
+class StepDown(NamedTuple):
+    """Another controller has taken over: nothing that this one knows counts any more."""
+
+    reason: str
+
+
+Command = (
+    Transact
+    | ReadKeys
+    | OpenChannel
+    | CloseChannel
+    | SendLeaderAndIsr
+    | SendStopReplica
+    | Reply
+    | Log
+    | StepDown
+)

@@ -1,0 +1,34 @@
+"""Configuration of the controller."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from tidelog_runtime.config import Address, ServiceConfig
+
+_ANY_HOST = frozenset({"0.0.0.0", "[::]", "::", "*"})
+
+
+class ControllerConfig(ServiceConfig):
+    controller_id: int = Field(ge=0, description="id of this controller, unique in the cluster")
+    listen: Address = Field(
+        default="127.0.0.1:7400", description="host:port to serve gRPC on; port 0: any free one"
+    )
+    command_timeout_ms: int = Field(
+        default=10_000,
+        ge=100,
+        le=600_000,
+        description="a broker that has not acknowledged a command for so long is told of",
+    )
+
+    @model_validator(mode="after")
+    def _is_reachable(self) -> Self:
+        host = self.listen.rpartition(":")[0]
+        if host in _ANY_HOST and self.advertised_address is None:
+            raise ValueError(
+                f"listen is {self.listen}, which is no address for others to use; set "
+                "advertised_address to the host:port at which they reach this controller"
+            )
+        return self

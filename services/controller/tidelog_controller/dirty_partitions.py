@@ -1,0 +1,82 @@
+"""Partitions that an event touched, until they are judged and their writes on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from tidelog.model import TopicPartition
+from tidelog_controller.context import Context
+from tidelog_controller.reconcile import next_write
+from tidelog_controller.transactions import (
+    PartitionBatch,
+    PartitionWrite,
+    TopicGuard,
+    Transactions,
+)
+from tidelog_runtime.metadata.store import MAX_TRANSACTION_CHANGES
+
+# New partitions of many topics, which go into batches of their own, may be dirty at
+# once; so many are passed over in search of more for the present batch.
+MAX_PASSED_OVER = 1_000
+
+
+class DirtyPartitions:
+    """What is in flight stays dirty, and is judged when its outcome is known."""
+
+    def __init__(
+        self,
+        context: Context,
+        transactions: Transactions,
+        is_acknowledged: Callable[[TopicPartition], bool],
+        controller_epoch: int,
+    ) -> None:
+        self._context = context
+        self._transactions = transactions
+        self._is_acknowledged = is_acknowledged
+        self._controller_epoch = controller_epoch
+        # Insertion order, not that of a set: equal events give equal commands. The value
+        # says whether the last write met a change by another.
+        self._dirty: dict[TopicPartition, bool] = {}
+
+    def touch(self, partitions: Iterable[TopicPartition]) -> None:
+        for partition in partitions:
+            self._dirty.setdefault(partition, False)
+
+    def refused(self, writes: Iterable[PartitionWrite]) -> None:
+        """A refused batch is judged again whole; those that had changed, by themselves."""
+        for write in writes:
+            held = self._context.partition(write.partition)
+            self._dirty[write.partition] = (held.revision if held else 0) != write.expected
+
+    def next_batch(self) -> PartitionBatch | None:
+        """Judges as many as one transaction takes; None: there is nothing to write now.
+
+        One batch holds partitions that conflicted before, or others, but not both: one
+        conflict does not hold up the rest. New partitions share one topic."""
+        writes: list[PartitionWrite] = []
+        kind: tuple[bool, str | None] | None = None
+        passed_over = 0
+        for partition, contended in list(self._dirty.items()):
+            if self._transactions.writes(partition):
+                continue
+            write = next_write(
+                self._context, partition, self._is_acknowledged, self._controller_epoch
+            )
+            if write is None:
+                del self._dirty[partition]
+                continue
+            this_kind = (contended, partition.topic if write.old is None else None)
+            kind = kind or this_kind
+            if kind == this_kind:
+                del self._dirty[partition]
+                writes.append(write)
+            else:
+                passed_over += 1
+            if len(writes) == MAX_TRANSACTION_CHANGES or passed_over == MAX_PASSED_OVER:
+                break
+        if kind is None:
+            return None
+        guard = None
+        if kind[1] is not None:
+            guard = TopicGuard(kind[1], self._context.topics[kind[1]].create_revision)
+        return PartitionBatch(tuple(writes), guard)

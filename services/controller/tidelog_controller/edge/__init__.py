@@ -1,0 +1,1 @@
+"""gRPC, in and out: the only modules of the controller that know generated code."""

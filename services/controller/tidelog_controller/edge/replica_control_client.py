@@ -1,0 +1,68 @@
+"""`ReplicaControl` over gRPC."""
+
+from __future__ import annotations
+
+import grpc
+import grpc.aio
+
+from tidelog.rpc.channels import open_channel
+from tidelog.v1 import replica_control_pb2 as pb
+from tidelog.v1.replica_control_pb2_grpc import ReplicaControlServiceStub
+from tidelog_runtime.replica_control import (
+    BrokerUnreachableError,
+    CommandResult,
+    LeaderAndIsrCommand,
+    StopReplicaCommand,
+)
+from tidelog_runtime.replica_control_codec import (
+    leader_and_isr_to_wire,
+    result_from_wire,
+    stop_replica_to_wire,
+)
+
+
+class GrpcReplicaControl:
+    """One connection: commands and watch stream share it, and so its end ends both."""
+
+    def __init__(self, address: str, command_timeout_ms: int) -> None:
+        self._channel = open_channel(address)
+        self._stub = ReplicaControlServiceStub(self._channel)
+        self._timeout_seconds = command_timeout_ms / 1000
+
+    async def leader_and_isr(self, command: LeaderAndIsrCommand) -> CommandResult:
+        try:
+            answer = await self._stub.LeaderAndIsr(
+                leader_and_isr_to_wire(command), timeout=self._timeout_seconds
+            )
+        except grpc.aio.AioRpcError as error:
+            raise _unreachable(error) from error
+        return result_from_wire(answer)
+
+    async def stop_replica(self, command: StopReplicaCommand) -> CommandResult:
+        try:
+            answer = await self._stub.StopReplica(
+                stop_replica_to_wire(command), timeout=self._timeout_seconds
+            )
+        except grpc.aio.AioRpcError as error:
+            raise _unreachable(error) from error
+        return result_from_wire(answer)
+
+    async def watch(self, controller_id: int, controller_epoch: int, broker_epoch: int) -> None:
+        request = pb.WatchRequest(
+            controller_id=controller_id,
+            controller_epoch=controller_epoch,
+            broker_epoch=broker_epoch,
+        )
+        try:
+            async for _ in self._stub.Watch(request):
+                pass
+        except grpc.aio.AioRpcError:
+            # However it ended, it ended: what follows from it is for the dial to say.
+            return
+
+    async def close(self) -> None:
+        await self._channel.close()
+
+
+def _unreachable(error: grpc.aio.AioRpcError) -> BrokerUnreachableError:
+    return BrokerUnreachableError(f"{error.code().name}: {error.details()}")

@@ -1,0 +1,116 @@
+"""What the controller's core is told. Plain values; the shell makes them."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from tidelog_runtime.metadata.store import Changed, KeyValue, Snapshot, TransactionResult
+from tidelog_runtime.replica_control import CommandResult
+
+
+class DialOutcome(enum.Enum):
+    """How a plain connect to a broker's address ended, after its connection had dropped."""
+
+    ACCEPTED = "accepted"
+    REFUSED = "refused"
+    UNRESOLVED = "unresolved"  # its name no longer resolves
+    NO_ANSWER = "no_answer"
+
+
+# What only a process that has ended looks like; anything else may be the network.
+CRASHED = frozenset({DialOutcome.REFUSED, DialOutcome.UNRESOLVED})
+
+
+class Loaded(NamedTuple):
+    """The first event: everything in the store, read after the election was won."""
+
+    snapshot: Snapshot
+
+
+class StoreChanged(NamedTuple):
+    changes: Sequence[Changed]
+
+
+class Transacted(NamedTuple):
+    id: int
+    result: TransactionResult
+
+
+class OutcomeUnknown(NamedTuple):
+    """The store did not answer a transaction, or the reading that followed it."""
+
+    id: int
+
+
+class KeysRead(NamedTuple):
+    """Answer to `ReadKeys`: every key that was asked for, as it was at one revision."""
+
+    id: int
+    revision: int
+    current: Mapping[str, KeyValue | None]
+
+
+class CommandAnswered(NamedTuple):
+    broker_id: int
+    broker_epoch: int
+    id: int
+    result: CommandResult
+
+
+class CommandLost(NamedTuple):
+    """No answer: the broker may or may not have carried the command out."""
+
+    broker_id: int
+    broker_epoch: int
+    id: int
+    reason: str
+
+
+class ConnectionEnded(NamedTuple):
+    """The watch stream to one life of a broker has ended, and its address was dialled."""
+
+    broker_id: int
+    broker_epoch: int
+    dial: DialOutcome
+    detection_ms: int
+
+
+class CreateTopic(NamedTuple):
+    request_id: int
+    topic: str
+    partitions: int
+    replication_factor: int
+    config: Mapping[str, str]
+    validate_only: bool
+    timeout_ms: int
+
+
+class DeleteTopic(NamedTuple):
+    """`topic_id`: where not empty, only a topic of this id is deleted."""
+
+    request_id: int
+    topic: str
+    topic_id: str
+    timeout_ms: int
+
+
+class Tick(NamedTuple):
+    """Time has reached what `Controller.wake_at_ms` said."""
+
+
+Event = (
+    Loaded
+    | StoreChanged
+    | Transacted
+    | OutcomeUnknown
+    | KeysRead
+    | CommandAnswered
+    | CommandLost
+    | ConnectionEnded
+    | CreateTopic
+    | DeleteTopic
+    | Tick
+)
+AdminRequest = CreateTopic | DeleteTopic

@@ -1,0 +1,67 @@
+"""What a topic may look like. Pure; every refusal is a `TidelogError` that says what
+would be right."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog_runtime.topic_config import MAX_TOPIC_NAME_LENGTH, TopicConfig
+
+# A broker's full state names all its partitions in one message of 64 MiB, at about
+# 200 bytes each.
+MAX_PARTITIONS_PER_TOPIC = 100_000
+
+_WRONG_CHARACTER = re.compile(r"[^a-zA-Z0-9._-]")
+
+
+def check_name(topic: str) -> None:
+    if not topic:
+        problem = "is empty"
+    elif len(topic) > MAX_TOPIC_NAME_LENGTH:
+        problem = f"has {len(topic)} characters"
+    elif topic in (".", ".."):
+        problem = f"{topic!r} would be a path"
+    elif wrong := _WRONG_CHARACTER.search(topic):
+        problem = f"{topic!r} contains {wrong.group()!r}"
+    else:
+        return
+    raise TidelogError(
+        ErrorCode.INVALID_TOPIC_NAME,
+        f"the topic name {problem}; a name has 1 to {MAX_TOPIC_NAME_LENGTH} characters out of "
+        "a-z, A-Z, 0-9, '.', '_' and '-', and is not '.' or '..'",
+    )
+
+
+def check_partitions(partitions: int) -> None:
+    if not 1 <= partitions <= MAX_PARTITIONS_PER_TOPIC:
+        raise TidelogError(
+            ErrorCode.INVALID_PARTITION_COUNT,
+            f"{partitions} partitions are asked for; a topic has 1 to {MAX_PARTITIONS_PER_TOPIC}",
+        )
+
+
+def check_replication_factor(replication_factor: int, live_brokers: int) -> None:
+    if 1 <= replication_factor <= live_brokers:
+        return
+    brokers = "1 broker is" if live_brokers == 1 else f"{live_brokers} brokers are"
+    remedy = (
+        f"ask for 1 to {live_brokers}, or start more brokers"
+        if live_brokers
+        else "start a broker first"
+    )
+    raise TidelogError(
+        ErrorCode.INVALID_REPLICATION_FACTOR,
+        f"replication factor {replication_factor} is asked for and {brokers} running; {remedy}",
+    )
+
+
+def check_config(config: Mapping[str, str], replication_factor: int) -> None:
+    min_isr = TopicConfig.parse(config).min_isr(replication_factor)
+    if min_isr > replication_factor:
+        raise TidelogError(
+            ErrorCode.INVALID_CONFIG,
+            f"min_insync_replicas is {min_isr} and the replication factor {replication_factor}: "
+            f"no acks=all write would ever succeed; set it to at most {replication_factor}",
+        )

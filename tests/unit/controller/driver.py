@@ -1,0 +1,402 @@
+"""Plays everything around the controller's core, synchronously: the store, the brokers
+and time. What happens is written down as a transcript, which stories compare whole."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import TopicPartition
+from tidelog_controller.commands import (
+    AdminReply,
+    CloseChannel,
+    Command,
+    Log,
+    OpenChannel,
+    ReadKeys,
+    Reply,
+    SendLeaderAndIsr,
+    SendStopReplica,
+    StepDown,
+    Transact,
+)
+from tidelog_controller.context import ControllerIdentity
+from tidelog_controller.controller import Controller
+from tidelog_controller.events import (
+    CommandAnswered,
+    CommandLost,
+    ConnectionEnded,
+    CreateTopic,
+    DeleteTopic,
+    DialOutcome,
+    Event,
+    KeysRead,
+    Loaded,
+    OutcomeUnknown,
+    StoreChanged,
+    Tick,
+    Transacted,
+)
+from tidelog_runtime.metadata.schema import (
+    BrokerRegistration,
+    ControllerEntry,
+    Keys,
+    LeaderAndIsr,
+    Member,
+    decode_leader_and_isr,
+    encode,
+    encode_leader_and_isr,
+)
+from tidelog_runtime.metadata.store import (
+    Changed,
+    CreateRevision,
+    Delete,
+    Guard,
+    KeyValue,
+    Put,
+    Snapshot,
+    Transaction,
+    TransactionResult,
+)
+from tidelog_runtime.replica_control import (
+    CommandResult,
+    LeaderAndIsrCommand,
+    PartitionResult,
+    StopReplicaCommand,
+)
+
+KEYS = Keys("test")
+MAX_STEPS = 10_000
+COMMAND_TIMEOUT_MS = 10_000
+
+
+class TableStore:
+    """The store's rules without its I/O; `unseen` is what the watch has yet to deliver."""
+
+    def __init__(self) -> None:
+        self.items: dict[str, KeyValue] = {}
+        self.revision = 0
+        self.unseen: deque[Changed] = deque()
+
+    def put(self, key: str, value: bytes) -> int:
+        return self.transact(Transaction([], [Put(key, value)])).revision
+
+    def delete(self, key: str) -> int:
+        return self.transact(Transaction([], [Delete(key)])).revision
+
+    def transact(self, transaction: Transaction) -> TransactionResult:
+        if not all(self._holds(guard) for guard in transaction.guards):
+            keys = [guard.key for guard in transaction.guards]
+            return TransactionResult(False, self.revision, self.read(keys))
+        self.revision += 1
+        for change in transaction.changes:
+            held = self.items.get(change.key)
+            if isinstance(change, Delete):
+                if self.items.pop(change.key, None) is not None:
+                    self.unseen.append(Changed(change.key, None, self.revision))
+                continue
+            created = held.create_revision if held else self.revision
+            self.items[change.key] = KeyValue(change.key, change.value, created, self.revision)
+            self.unseen.append(Changed(change.key, self.items[change.key], self.revision))
+        return TransactionResult(True, self.revision)
+
+    def read(self, keys: list[str]) -> dict[str, KeyValue | None]:
+        return {key: self.items.get(key) for key in keys}
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot(KEYS.root, self.revision, dict(self.items))
+
+    def _holds(self, guard: Guard) -> bool:
+        held = self.items.get(guard.key)
+        if isinstance(guard, CreateRevision):
+            return (held.create_revision if held else 0) == guard.revision
+        return (held.mod_revision if held else 0) == guard.revision
+
+
+@dataclass
+class FakeBroker:
+    """Acknowledges everything, unless told otherwise."""
+
+    broker_epoch: int
+    mute: bool = False  # leaves commands without an answer
+    lose: bool = False  # its answers, and perhaps the commands, are lost
+    refuse: Callable[[TopicPartition], TidelogError | None] = lambda _: None
+
+
+class Driver:
+    def __init__(self, store: TableStore | None = None) -> None:
+        self.store = store or TableStore()
+        self.now_ms = 1_000
+        self.brokers: dict[int, FakeBroker] = {}
+        self.transcript: list[str] = []
+        self.transactions: list[Transaction] = []
+        self.sent: list[tuple[int, LeaderAndIsrCommand | StopReplicaCommand]] = []
+        self.unanswered: list[SendLeaderAndIsr | SendStopReplica] = []
+        self.replies: dict[int, AdminReply] = {}
+        self.logs: list[tuple[str, Mapping[str, Any]]] = []
+        self.stepped_down: str | None = None
+        self.reads: list[ReadKeys] = []
+        # How many of the next transactions the store leaves without an answer, and
+        # whether it applies them all the same.
+        self.unanswered_transactions = 0
+        self.apply_unanswered = False
+        # Runs before a transaction reaches the store: what another client does then.
+        self.before_transaction: Callable[[Transaction], None] | None = None
+        self.hold_transactions = False
+        self.held: list[Transact] = []
+        self._last_request = 0
+        self.controller = self._reign()
+
+    def _reign(self, controller_id: int = 1) -> Controller:
+        held = self.store.items.get(KEYS.controller_epoch)
+        epoch = int(held.value) + 1 if held else 1
+        self.store.delete(KEYS.controller)
+        entry = ControllerEntry(controller_id, "127.0.0.1:7400")
+        revision = self.store.transact(
+            Transaction(
+                [],
+                [
+                    Put(KEYS.controller, encode(entry)),
+                    Put(KEYS.controller_epoch, str(epoch).encode()),
+                ],
+            )
+        ).revision
+        identity = ControllerIdentity(controller_id, epoch, revision)
+        return Controller(KEYS, identity, random.Random(7), command_timeout_ms=COMMAND_TIMEOUT_MS)
+
+    def load(self) -> None:
+        self.store.unseen.clear()
+        self.feed(Loaded(self.store.snapshot()))
+
+    def take_over(self) -> None:
+        """Another controller is elected; what the former one had in flight is lost."""
+        self.held.clear()
+        self.unanswered.clear()
+        self.hold_transactions = False
+        self.controller = self._reign(controller_id=2)
+        self.load()
+
+    # Brokers.
+
+    def start_broker(
+        self, broker_id: int, *, whole_since: int = 0, state: str = "running"
+    ) -> FakeBroker:
+        registration = BrokerRegistration(
+            f"10.0.0.{broker_id}:7500", "", f"uuid-{broker_id}", state, whole_since, whole_since
+        )
+        self.store.delete(KEYS.broker(broker_id))
+        epoch = self.store.put(KEYS.broker(broker_id), encode(registration))
+        self.brokers[broker_id] = FakeBroker(epoch)
+        return self.brokers[broker_id]
+
+    def kill_broker(self, broker_id: int) -> None:
+        del self.brokers[broker_id]
+        self.store.delete(KEYS.broker(broker_id))
+
+    def refuse_connection(self, broker_id: int) -> None:
+        epoch = self.brokers[broker_id].broker_epoch
+        self.feed(ConnectionEnded(broker_id, epoch, DialOutcome.REFUSED, 3))
+
+    # Requests.
+
+    def create_topic(
+        self,
+        topic: str = "t",
+        partitions: int = 3,
+        replication_factor: int = 3,
+        config: Mapping[str, str] | None = None,
+        *,
+        validate_only: bool = False,
+        timeout_ms: int = 5_000,
+    ) -> int:
+        self._last_request += 1
+        self.feed(
+            CreateTopic(
+                self._last_request,
+                topic,
+                partitions,
+                replication_factor,
+                config or {},
+                validate_only,
+                timeout_ms,
+            )
+        )
+        return self._last_request
+
+    def delete_topic(self, topic: str = "t", topic_id: str = "", timeout_ms: int = 5_000) -> int:
+        self._last_request += 1
+        self.feed(DeleteTopic(self._last_request, topic, topic_id, timeout_ms))
+        return self._last_request
+
+    # What the store holds.
+
+    def state(self, partition: int = 0, topic: str = "t") -> LeaderAndIsr:
+        key = KEYS.leader_and_isr(TopicPartition(topic, partition))
+        return decode_leader_and_isr(self.store.items[key].value)
+
+    def states(self, topic: str = "t") -> list[LeaderAndIsr]:
+        prefix = KEYS.topic(topic) + "/"
+        keys = sorted(key for key in self.store.items if key.startswith(prefix))
+        return [decode_leader_and_isr(self.store.items[key].value) for key in keys]
+
+    def leader_writes_isr(self, partition: int, *broker_ids: int, topic: str = "t") -> int:
+        """What a leader's own compare-and-swap does to the ISR."""
+        state = self.state(partition, topic)
+        members = [Member(b, self.brokers[b].broker_epoch) for b in broker_ids]
+        key = KEYS.leader_and_isr(TopicPartition(topic, partition))
+        return self.store.put(key, encode_leader_and_isr(state.with_isr(members)))
+
+    # The loop.
+
+    def feed(self, event: Event) -> None:
+        """The event and all that follows from it."""
+        pending = deque(self.controller.handle(event, self.now_ms))
+        for _ in range(MAX_STEPS):
+            if pending:
+                pending.extend(self._carry_out(pending.popleft()))
+            elif self.store.unseen:
+                pending.extend(self._watch())
+            else:
+                return
+        raise AssertionError("the controller does not come to rest")
+
+    def watch(self) -> None:
+        """Delivers what has changed in the store."""
+        self.feed(Tick())
+
+    def pass_time(self, ms: int) -> None:
+        """Lets time pass, with a tick whenever the controller asked for one."""
+        end_ms = self.now_ms + ms
+        for _ in range(MAX_STEPS):
+            wake = self.controller.wake_at_ms()
+            if wake is None or wake > end_ms:
+                self.now_ms = end_ms
+                self.feed(Tick())
+                return
+            self.now_ms = max(self.now_ms, wake)
+            self.feed(Tick())
+        raise AssertionError("the controller wakes again and again")
+
+    def release(self) -> None:
+        """The transactions that were held back reach the store."""
+        self.hold_transactions = False
+        held, self.held = self.held, []
+        for command in held:
+            self.feed(self._transact(command))
+
+    def answer(self, command: SendLeaderAndIsr | SendStopReplica) -> None:
+        """A late answer."""
+        self.feed(self._answer(command, FakeBroker(command.command.broker_epoch)))
+
+    def _handle(self, event: Event) -> list[Command]:
+        return self.controller.handle(event, self.now_ms)
+
+    def _watch(self) -> list[Command]:
+        changes = tuple(self.store.unseen)
+        self.store.unseen.clear()
+        return self._handle(StoreChanged(changes))
+
+    def _carry_out(self, command: Command) -> list[Command]:
+        match command:
+            case Transact():
+                if self.hold_transactions:
+                    self.held.append(command)
+                    return []
+                return self._handle(self._transact(command))
+            case ReadKeys(transaction_id, keys, _):
+                self.reads.append(command)
+                current = self.store.read(list(keys))
+                return self._handle(KeysRead(transaction_id, self.store.revision, current))
+            case SendLeaderAndIsr() | SendStopReplica():
+                return self._deliver(command)
+            case Reply(request_id, reply):
+                self.replies[request_id] = reply
+            case OpenChannel(broker_id, epoch, _):
+                self.transcript.append(f"open {broker_id}@{epoch}")
+            case CloseChannel(broker_id, epoch):
+                self.transcript.append(f"close {broker_id}@{epoch}")
+            case Log(event, fields, _):
+                self.logs.append((event, fields))
+            case StepDown(reason):
+                self.stepped_down = reason
+        return []
+
+    def _transact(self, command: Transact) -> Event:
+        self.transactions.append(command.transaction)
+        if self.before_transaction is not None:
+            self.before_transaction(command.transaction)
+        if self.unanswered_transactions:
+            self.unanswered_transactions -= 1
+            if self.apply_unanswered:
+                self.store.transact(command.transaction)
+            return OutcomeUnknown(command.id)
+        result = self.store.transact(command.transaction)
+        changes = len(command.transaction.changes)
+        verdict = "done" if result.succeeded else "refused"
+        self.transcript.append(f"transaction of {changes} {verdict}")
+        return Transacted(command.id, result)
+
+    def _deliver(self, command: SendLeaderAndIsr | SendStopReplica) -> list[Command]:
+        broker_id = command.broker_id
+        self.sent.append((broker_id, command.command))
+        self.transcript.append(_describe(broker_id, command.command))
+        broker = self.brokers.get(broker_id)
+        if broker is None or broker.lose:
+            return self._handle(
+                CommandLost(broker_id, command.command.broker_epoch, command.id, "gone")
+            )
+        if broker.mute:
+            self.unanswered.append(command)
+            return []
+        return self._handle(self._answer(command, broker))
+
+    def _answer(
+        self, command: SendLeaderAndIsr | SendStopReplica, broker: FakeBroker
+    ) -> CommandAnswered:
+        epoch = command.command.broker_epoch
+        if epoch != broker.broker_epoch:
+            error = TidelogError(ErrorCode.STALE_BROKER_EPOCH, "a former life")
+            result = CommandResult(error)
+        else:
+            result = CommandResult(None, _results(command.command, broker))
+        return CommandAnswered(command.broker_id, epoch, command.id, result)
+
+
+def _results(
+    command: LeaderAndIsrCommand | StopReplicaCommand, broker: FakeBroker
+) -> list[PartitionResult]:
+    if isinstance(command, LeaderAndIsrCommand):
+        named = [(p.partition, p.state.topic_id, p.revision) for p in command.partitions]
+    else:
+        named = [(s.partition, s.topic_id, s.revision) for s in command.partitions]
+    return [
+        PartitionResult(topic_id, partition.partition, revision, broker.refuse(partition))
+        for partition, topic_id, revision in named
+    ]
+
+
+def _describe(broker_id: int, command: LeaderAndIsrCommand | StopReplicaCommand) -> str:
+    if isinstance(command, StopReplicaCommand):
+        names = " ".join(str(s.partition) for s in command.partitions)
+        return f"broker {broker_id} stop {names}"
+    what = "full state" if command.full_state else "lead"
+    names = " ".join(f"{p.partition}:{p.state.leader}" for p in command.partitions)
+    return f"broker {broker_id} {what} {names}".rstrip()
+
+
+def cluster(*broker_ids: int) -> Driver:
+    """A controller that has taken over a cluster of running brokers without topics."""
+    driver = Driver()
+    for broker_id in broker_ids:
+        driver.start_broker(broker_id)
+    driver.load()
+    driver.transcript.clear()
+    return driver
+
+
+def with_leader(state: LeaderAndIsr, leader: int) -> LeaderAndIsr:
+    return replace(state, leader=leader)
