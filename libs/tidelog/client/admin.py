@@ -1,8 +1,10 @@
 """Creates, deletes and describes topics and the cluster.
 
-async with Admin("127.0.0.1:7500") as admin:
-    await admin.create_topic("sea", partitions=6, replication_factor=3)
-    print(await admin.describe_topic("sea"))
+    async with Admin("127.0.0.1:7500") as admin:
+        await admin.create_topic("sea", partitions=6, replication_factor=3)
+        print(await admin.describe_topic("sea"))
+
+What changes something goes to the active controller, every question to any broker.
 """
 
 from __future__ import annotations

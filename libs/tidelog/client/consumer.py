@@ -136,6 +136,11 @@ class Consumer:
     def assignment(self) -> list[TopicPartition]:
         return sorted(self._state.partitions)
 
+    @property
+    def buffered_bytes(self) -> int:
+        """What is held ahead now, as it travelled (compressed)."""
+        return self._state.buffered_bytes
+
     def position(self, partition: TopicPartition | tuple[str, int]) -> int | None:
         """Offset of the next record that this consumer gives; None where a partition that
         was just assigned has not found its start yet."""

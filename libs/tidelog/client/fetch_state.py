@@ -136,6 +136,10 @@ class FetchState:
     def partitions(self) -> list[TopicPartition]:
         return list(self._assigned)
 
+    @property
+    def buffered_bytes(self) -> int:
+        return sum(assigned.buffered_bytes for assigned in self._assigned.values())
+
     def get(self, partition: TopicPartition) -> Assigned:
         """Raises `TidelogError` for a partition that is not assigned."""
         assigned = self._assigned.get(partition)
@@ -331,6 +335,10 @@ class FetchState:
         if not taken:
             self._raise_error()
         return taken
+
+    @property
+    def has_error(self) -> bool:
+        return any(assigned.error is not None for assigned in self._assigned.values())
 
     def _raise_error(self) -> None:
         for assigned in self._assigned.values():

@@ -87,6 +87,9 @@ class Fetcher:
             self._spawn(self._find(position, partitions))
         for plan in self._state.plan(now_ms, self._metadata.leader):
             self._spawn(self._fetch(plan))
+        if self._state.has_error:
+            # Found while planning, and told by whoever takes next.
+            self.arrived.set()
         if self._state.wants_metadata(self._metadata.leader):
             self._metadata.poke()
         retry_ms = self._state.next_retry_ms(now_ms)

@@ -137,6 +137,11 @@ class Producer:
         # Whoever interrupts or cancels does not want to wait for a delivery timeout.
         await self.close(flush=kind is None or issubclass(kind, Exception))
 
+    @property
+    def free_bytes(self) -> int:
+        """What the buffer has room for now."""
+        return self._budget.free_bytes
+
     async def send(
         self,
         topic: str,

@@ -1,0 +1,370 @@
+"""A cluster in memory behind real gRPC servers on loopback: every broker serves the same
+logs, and tests say who leads, who is dead and what goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc.aio
+
+from tidelog.batch import stamp
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import Batch, LeaderHint, TopicPartition
+from tidelog.record_batch import decode
+from tidelog.rpc.channels import new_server
+from tidelog.rpc.wire import batch_from_wire, batch_to_wire, error_to_wire
+from tidelog.v1 import (
+    admin_pb2,
+    admin_pb2_grpc,
+    broker_pb2,
+    broker_pb2_grpc,
+)
+
+# Servers of tests have nothing to finish.
+NO_GRACE = None
+
+
+@dataclass
+class FakePartition:
+    leader: int
+    leader_epoch: int = 1
+    batches: list[Batch] = field(default_factory=list)
+    log_start: int = 0
+
+    @property
+    def end(self) -> int:
+        return self.batches[-1].header.next_offset if self.batches else 0
+
+    def values(self) -> list[bytes | None]:
+        return [value for batch in self.batches for value in decode(batch).values]
+
+
+@dataclass
+class FakeTopic:
+    topic_id: str
+    partitions: list[FakePartition]
+    config: dict[str, str] = field(default_factory=dict)
+
+
+ServicerContext = grpc.aio.ServicerContext[Any, Any]
+Script = TidelogError | grpc.StatusCode | str  # "hang" and "append, then die"
+
+
+class FakeCluster:
+    def __init__(self) -> None:
+        self.brokers: dict[int, FakeBroker] = {}
+        self.topics: dict[str, FakeTopic] = {}
+        self.controller: FakeController | None = None
+        self.append_time_ms = 1_000
+
+    async def start(self, brokers: int = 1) -> FakeCluster:
+        for broker_id in range(brokers):
+            self.brokers[broker_id] = await FakeBroker(self, broker_id).start()
+        return self
+
+    def bootstrap(self) -> list[str]:
+        return [broker.address for broker in self.brokers.values()]
+
+    def create(self, topic: str, leaders: list[int], **config: str) -> FakeTopic:
+        partitions = [FakePartition(leader) for leader in leaders]
+        self.topics[topic] = FakeTopic(f"id-of-{topic}", partitions, config)
+        return self.topics[topic]
+
+    def partition(self, topic: str, partition: int = 0) -> FakePartition:
+        return self.topics[topic].partitions[partition]
+
+    def elect(self, topic: str, partition: int, leader: int) -> None:
+        chosen = self.partition(topic, partition)
+        chosen.leader = leader
+        chosen.leader_epoch += 1
+
+    async def close(self) -> None:
+        if self.controller is not None:
+            await self.controller.close()
+        await asyncio.gather(*(broker.close() for broker in self.brokers.values()))
+
+
+class FakeBroker(broker_pb2_grpc.BrokerServiceServicer):
+    """`script[rpc]` holds what goes wrong with the next calls, one after another;
+    `seen[rpc]` every request. `metadata_of` replaces what this broker tells (stale, or
+    nothing)."""
+
+    def __init__(self, cluster: FakeCluster, broker_id: int) -> None:
+        self.cluster = cluster
+        self.broker_id = broker_id
+        self.address = ""
+        self.alive = True
+        self.script: dict[str, deque[Script]] = defaultdict(deque)
+        self.seen: dict[str, list[object]] = defaultdict(list)
+        self.hint = True
+        self.metadata_of: Callable[[], broker_pb2.MetadataResponse] | None = None
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self._server: grpc.aio.Server | None = None
+
+    async def start(self) -> FakeBroker:
+        self._server = new_server()
+        broker_pb2_grpc.add_BrokerServiceServicer_to_server(self, self._server)
+        port = self._server.add_insecure_port(self.address or "127.0.0.1:0")
+        self.address = f"127.0.0.1:{port}"
+        await self._server.start()
+        self.alive = True
+        return self
+
+    async def close(self) -> None:
+        self.alive = False
+        self.gate.set()
+        if self._server is not None:
+            await self._server.stop(NO_GRACE)
+            self._server = None
+
+    async def Produce(  # noqa: N802
+        self, request: broker_pb2.ProduceRequest, context: ServicerContext
+    ) -> broker_pb2.ProduceResponse:
+        self.seen["produce"].append(request)
+        scripted = self._next("produce")
+        if scripted == "append, then die":
+            for partition in request.partitions:
+                self._append(partition, None)
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "died")
+        error = await self._play(scripted, context)
+        await self.gate.wait()
+        return broker_pb2.ProduceResponse(
+            partitions=[self._append(partition, error) for partition in request.partitions]
+        )
+
+    def _append(
+        self, asked: broker_pb2.ProducePartition, error: TidelogError | None
+    ) -> broker_pb2.ProducePartitionResult:
+        error = error or self._refusal(asked.topic, asked.partition, -1)
+        limit = self.cluster.topics[asked.topic].config if error is None else {}
+        largest = max(len(batch.records) for batch in asked.batches)
+        if error is None and largest > int(limit.get("max_batch_bytes", "1048576")):
+            error = TidelogError(ErrorCode.BATCH_TOO_LARGE, f"{largest} bytes are too many")
+        result = broker_pb2.ProducePartitionResult(
+            topic=asked.topic, partition=asked.partition, base_offset=-1
+        )
+        if error is not None:
+            result.error.CopyFrom(error_to_wire(error))
+            return result
+        partition = self.cluster.partition(asked.topic, asked.partition)
+        result.base_offset = partition.end
+        result.leader_epoch = partition.leader_epoch
+        result.append_time_ms = self.cluster.append_time_ms
+        for wire in asked.batches:
+            partition.batches.append(
+                stamp(
+                    batch_from_wire(wire),
+                    base_offset=partition.end,
+                    leader_epoch=partition.leader_epoch,
+                    append_time_ms=self.cluster.append_time_ms,
+                )
+            )
+        return result
+
+    async def Fetch(  # noqa: N802
+        self, request: broker_pb2.FetchRequest, context: ServicerContext
+    ) -> broker_pb2.FetchResponse:
+        self.seen["fetch"].append(request)
+        error = await self._play(self._next("fetch"), context)
+        await self.gate.wait()
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + request.max_wait_ms / 1000
+        while True:
+            results = [self._read(asked, error) for asked in request.partitions]
+            if any(r.batches or r.HasField("error") for r in results) or loop.time() > deadline:
+                return broker_pb2.FetchResponse(partitions=results)
+            await asyncio.sleep(0.005)
+
+    def _read(
+        self, asked: broker_pb2.FetchPartition, error: TidelogError | None
+    ) -> broker_pb2.FetchPartitionResult:
+        error = error or self._refusal(asked.topic, asked.partition, asked.current_leader_epoch)
+        result = broker_pb2.FetchPartitionResult(topic=asked.topic, partition=asked.partition)
+        topic = self.cluster.topics.get(asked.topic)
+        if topic is not None and asked.partition < len(topic.partitions):
+            partition = topic.partitions[asked.partition]
+            result.leader_epoch = partition.leader_epoch
+            result.high_watermark = partition.end
+            result.log_start_offset = partition.log_start
+            if not partition.log_start <= asked.fetch_offset <= partition.end:
+                error = error or TidelogError(ErrorCode.OFFSET_OUT_OF_RANGE, "out of range")
+        if error is not None:
+            result.error.CopyFrom(error_to_wire(error))
+            return result
+        size = 0
+        for batch in partition.batches:
+            if batch.header.next_offset > asked.fetch_offset:
+                if result.batches and size + len(batch.records) > asked.max_bytes:
+                    break
+                result.batches.append(batch_to_wire(batch))
+                size += len(batch.records)
+        return result
+
+    async def ListOffsets(  # noqa: N802
+        self, request: broker_pb2.ListOffsetsRequest, context: ServicerContext
+    ) -> broker_pb2.ListOffsetsResponse:
+        self.seen["list_offsets"].append(request)
+        error = await self._play(self._next("list_offsets"), context)
+        return broker_pb2.ListOffsetsResponse(
+            partitions=[self._offset(asked, error) for asked in request.partitions]
+        )
+
+    def _offset(
+        self, asked: broker_pb2.ListOffsetsPartition, error: TidelogError | None
+    ) -> broker_pb2.ListOffsetsPartitionResult:
+        error = error or self._refusal(asked.topic, asked.partition, asked.current_leader_epoch)
+        result = broker_pb2.ListOffsetsPartitionResult(
+            topic=asked.topic, partition=asked.partition, offset=-1, timestamp_ms=-1
+        )
+        if error is not None:
+            result.error.CopyFrom(error_to_wire(error))
+            return result
+        partition = self.cluster.partition(asked.topic, asked.partition)
+        if asked.position == broker_pb2.OFFSET_POSITION_EARLIEST:
+            result.offset = partition.log_start
+        elif asked.position == broker_pb2.OFFSET_POSITION_LATEST:
+            result.offset = partition.end
+        else:
+            for batch in partition.batches:
+                if batch.header.max_timestamp_ms >= asked.timestamp_ms:
+                    result.offset = batch.header.base_offset
+                    break
+        return result
+
+    async def Metadata(  # noqa: N802
+        self, request: broker_pb2.MetadataRequest, context: ServicerContext
+    ) -> broker_pb2.MetadataResponse:
+        self.seen["metadata"].append(request)
+        await self._play(self._next("metadata"), context)
+        if self.metadata_of is not None:
+            return self.metadata_of()
+        return self.metadata(request)
+
+    def metadata(self, request: broker_pb2.MetadataRequest) -> broker_pb2.MetadataResponse:
+        answer = broker_pb2.MetadataResponse(cluster_id="fake")
+        controller = self.cluster.controller
+        if controller is not None:
+            answer.controller.controller_id = controller.controller_id
+            answer.controller.address = controller.address
+            answer.controller.controller_epoch = controller.epoch
+        for broker in self.cluster.brokers.values():
+            if broker.alive:
+                answer.brokers.add(
+                    broker_id=broker.broker_id,
+                    address=broker.address,
+                    broker_epoch=1,
+                    state="running",
+                )
+        names = [] if request.cluster_only else request.topics or list(self.cluster.topics)
+        for name in names:
+            topic = self.cluster.topics.get(name)
+            if topic is None:
+                unknown = TidelogError(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist"
+                )
+                answer.topics.add(name=name, error=error_to_wire(unknown))
+                continue
+            told = answer.topics.add(
+                name=name, topic_id=topic.topic_id, config=topic.config, replication_factor=1
+            )
+            for number, partition in enumerate(topic.partitions):
+                told.partitions.add(
+                    partition=number,
+                    leader=partition.leader,
+                    leader_epoch=partition.leader_epoch,
+                    replicas=[partition.leader],
+                    isr=[partition.leader],
+                    unclean_leader_epoch=-1,
+                    min_isr=1,
+                )
+        return answer
+
+    def _next(self, rpc: str) -> Script | None:
+        return self.script[rpc].popleft() if self.script[rpc] else None
+
+    async def _play(self, scripted: Script | None, context: ServicerContext) -> TidelogError | None:
+        if scripted == "hang":
+            await asyncio.sleep(3600)
+        if isinstance(scripted, grpc.StatusCode):
+            await context.abort(scripted, "scripted")
+        return scripted if isinstance(scripted, TidelogError) else None
+
+    def _refusal(self, topic: str, partition: int, epoch: int) -> TidelogError | None:
+        known = self.cluster.topics.get(topic)
+        if known is None or partition >= len(known.partitions):
+            return TidelogError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "not known here")
+        chosen = known.partitions[partition]
+        if chosen.leader != self.broker_id:
+            hint = None
+            if self.hint and chosen.leader in self.cluster.brokers:
+                address = self.cluster.brokers[chosen.leader].address
+                hint = LeaderHint(chosen.leader, chosen.leader_epoch, address)
+            return TidelogError(ErrorCode.NOT_LEADER, "not the leader", hint)
+        if epoch not in (-1, chosen.leader_epoch):
+            code = ErrorCode.UNKNOWN_LEADER_EPOCH
+            if epoch < chosen.leader_epoch:
+                code = ErrorCode.FENCED_LEADER_EPOCH
+            return TidelogError(code, "another epoch")
+        return None
+
+
+class FakeController(admin_pb2_grpc.AdminServiceServicer):
+    """Creates topics with all leaders on broker 0; `script` as in FakeBroker."""
+
+    def __init__(self, cluster: FakeCluster, controller_id: int, epoch: int = 1) -> None:
+        self.cluster = cluster
+        self.controller_id = controller_id
+        self.epoch = epoch
+        self.address = ""
+        self.script: deque[Script] = deque()
+        self.calls = 0
+        self._server: grpc.aio.Server | None = None
+
+    async def start(self) -> FakeController:
+        self._server = new_server()
+        admin_pb2_grpc.add_AdminServiceServicer_to_server(self, self._server)
+        port = self._server.add_insecure_port("127.0.0.1:0")
+        self.address = f"127.0.0.1:{port}"
+        await self._server.start()
+        return self
+
+    async def close(self) -> None:
+        if self._server is not None:
+            await self._server.stop(NO_GRACE)
+
+    async def CreateTopic(  # noqa: N802
+        self, request: admin_pb2.CreateTopicRequest, context: ServicerContext
+    ) -> admin_pb2.CreateTopicResponse:
+        self.calls += 1
+        scripted = self.script.popleft() if self.script else None
+        error = scripted if isinstance(scripted, TidelogError) else None
+        if error is None and request.topic in self.cluster.topics:
+            error = TidelogError(ErrorCode.TOPIC_ALREADY_EXISTS, "there is one already")
+        if error is not None:
+            return admin_pb2.CreateTopicResponse(error=error_to_wire(error))
+        topic = self.cluster.create(request.topic, [0] * request.partitions, **request.config)
+        if scripted is not None:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "died after creating")
+        return admin_pb2.CreateTopicResponse(topic_id=topic.topic_id)
+
+    async def DeleteTopic(  # noqa: N802
+        self, request: admin_pb2.DeleteTopicRequest, context: ServicerContext
+    ) -> admin_pb2.DeleteTopicResponse:
+        self.calls += 1
+        if self.script:
+            self.script.popleft()
+            self.cluster.topics.pop(request.topic, None)
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "died after deleting")
+        if self.cluster.topics.pop(request.topic, None) is None:
+            error = TidelogError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such topic")
+            return admin_pb2.DeleteTopicResponse(error=error_to_wire(error))
+        return admin_pb2.DeleteTopicResponse()
+
+
+def partition(topic: str, number: int = 0) -> TopicPartition:
+    return TopicPartition(topic, number)

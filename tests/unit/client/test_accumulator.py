@@ -1,0 +1,202 @@
+import random
+
+from tidelog.client.accumulator import Accumulator, Group, Request
+from tidelog.client.delivery import Appended, Outcome
+from tidelog.client.retry import Backoff, Leader
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import TopicPartition
+from tidelog.record_batch import encode_records
+
+P0, P1 = TopicPartition("sea", 0), TopicPartition("sea", 1)
+RETRIABLE = TidelogError(ErrorCode.NOT_ENOUGH_REPLICAS, "too few in sync")
+FATAL = TidelogError(ErrorCode.INVALID_BATCH, "no batch")
+
+
+class Bench:
+    """An accumulator whose leaders and outcomes are lists."""
+
+    def __init__(self, *, per_partition: int = 5, max_request_bytes: int = 10_000) -> None:
+        self.accumulator = Accumulator(
+            Backoff(random.Random(1), 50, 50),
+            max_request_bytes=max_request_bytes,
+            max_in_flight_per_broker=2,
+            max_in_flight_per_partition=per_partition,
+        )
+        self.leaders = {P0: Leader(1, 1, "one:1", "id"), P1: Leader(1, 1, "one:1", "id")}
+        self.settled: list[tuple[bytes, Outcome]] = []
+
+    def seal(self, partition: TopicPartition, value: bytes, deadline_ms: int = 1000) -> None:
+        self.accumulator.seal(
+            partition,
+            encode_records([value], timestamps_ms=1),
+            deadline_ms=deadline_ms,
+            on_settled=lambda outcome: self.settled.append((value, outcome)),
+        )
+
+    def drain(self, now_ms: int = 0) -> list[Request]:
+        return self.accumulator.drain(now_ms, self.leaders.get)
+
+    def drain_group(self, now_ms: int = 0) -> Group:
+        [request] = self.drain(now_ms)
+        [group] = request.groups
+        self.accumulator.finish(request)
+        return group
+
+    def fail(self, group: Group, error: TidelogError, now_ms: int = 0) -> None:
+        self.accumulator.failed(group, error, now_ms, stale=False)
+
+
+def test_one_request_carries_all_partitions_of_a_broker() -> None:
+    bench = Bench()
+    bench.seal(P0, b"a")
+    bench.seal(P1, b"b")
+    bench.seal(P0, b"c")
+    [request] = bench.drain()
+    assert [(g.partition, len(g.batches)) for g in request.groups] == [(P0, 2), (P1, 1)]
+    assert bench.drain() == []
+
+
+def test_a_request_ends_at_its_limit_and_the_next_goes_beside_it() -> None:
+    bench = Bench(max_request_bytes=2500)
+    for _ in range(4):
+        bench.seal(P0, bytes(1000))
+    assert [len(r.groups[0].batches) for r in bench.drain()] == [2]
+    assert [len(r.groups[0].batches) for r in bench.drain()] == [2]
+
+
+def test_requests_in_flight_to_a_broker_are_bounded() -> None:
+    bench = Bench()
+    for _ in range(2):
+        bench.seal(P0, b"a")
+        assert len(bench.drain()) == 1
+    bench.seal(P0, b"a")
+    assert bench.drain() == []
+
+
+def test_requests_in_flight_with_a_partition_are_bounded() -> None:
+    bench = Bench(per_partition=1)
+    bench.seal(P0, b"a")
+    assert len(bench.drain()) == 1
+    bench.seal(P0, b"b")
+    assert bench.drain() == []
+
+
+def test_each_batch_of_a_group_gets_its_own_offset() -> None:
+    bench = Bench()
+    bench.seal(P0, b"a")
+    bench.seal(P0, b"b")
+    bench.accumulator.appended(bench.drain_group(), Appended(7, 1, 5))
+    assert bench.settled == [(b"a", Appended(7, 1, 5)), (b"b", Appended(8, 1, 5))]
+    assert bench.accumulator.unsettled == 0
+
+
+def test_what_failed_goes_before_what_came_later() -> None:
+    bench = Bench()
+    bench.seal(P0, b"a")
+    group = bench.drain_group()
+    bench.seal(P0, b"b")
+    bench.fail(group, RETRIABLE)
+    again = bench.drain_group(50)
+    assert [b.number for b in again.batches] == [0, 1]
+
+
+def test_after_a_failure_nothing_is_sent_until_all_in_flight_is_answered() -> None:
+    bench = Bench()
+    bench.seal(P0, b"a")
+    first = bench.drain_group()
+    bench.seal(P0, b"b")
+    second = bench.drain_group()
+    bench.seal(P0, b"c")
+    bench.fail(first, RETRIABLE)
+    assert bench.drain(1000) == []
+    bench.fail(second, RETRIABLE)
+    assert [b.number for b in bench.drain_group(1000).batches] == [0, 1, 2]
+
+
+def test_the_same_bytes_are_sent_again() -> None:
+    bench = Bench()
+    bench.seal(P0, b"a")
+    first = bench.drain_group()
+    sent = first.batches[0].batch
+    assert sent is not None
+    bench.fail(first, RETRIABLE)
+    assert bench.drain_group(50).batches[0].batch is sent
+
+
+def test_a_failed_leader_is_left_alone_for_a_while_and_a_newer_one_is_not() -> None:
+    bench = Bench()
+    bench.seal(P0, b"a")
+    bench.fail(bench.drain_group(), RETRIABLE, now_ms=0)
+    assert bench.drain(1) == []
+    assert bench.accumulator.next_retry_ms(1) in range(25, 51)
+    bench.leaders[P0] = Leader(2, 2, "two:1", "id")
+    assert bench.drain_group(1).leader.broker_id == 2
+
+
+def test_without_a_leader_a_partition_waits_and_asks_for_metadata() -> None:
+    bench = Bench()
+    del bench.leaders[P0]
+    bench.seal(P0, b"a")
+    assert bench.drain() == []
+    assert bench.accumulator.wants_metadata(bench.leaders.get)
+
+
+def test_what_no_retry_can_mend_is_reported() -> None:
+    bench = Bench()
+    bench.seal(P0, b"a")
+    bench.fail(bench.drain_group(), FATAL)
+    assert bench.settled == [(b"a", FATAL)]
+
+
+def test_a_batch_that_spoils_its_group_is_found() -> None:
+    bench = Bench()
+    for value in (b"a", b"b", b"c"):
+        bench.seal(P0, value)
+    bench.fail(bench.drain_group(), FATAL)
+    assert bench.settled == []
+    for value in (b"a", b"b", b"c"):
+        [request] = bench.drain()
+        [group] = request.groups
+        bench.accumulator.finish(request)
+        assert len(group.batches) == 1
+        if value == b"b":
+            bench.fail(group, FATAL)
+        else:
+            bench.accumulator.appended(group, Appended(0, 1, 1))
+    assert [(v, isinstance(o, TidelogError)) for v, o in bench.settled] == [
+        (b"a", False),
+        (b"b", True),
+        (b"c", False),
+    ]
+
+
+def test_a_batch_expires_with_the_reason_of_its_last_failure() -> None:
+    bench = Bench()
+    bench.seal(P0, b"a", deadline_ms=100)
+    group = bench.drain_group()
+    bench.accumulator.expire(99)
+    bench.fail(group, RETRIABLE, now_ms=100)
+    [(_, outcome)] = bench.settled
+    assert isinstance(outcome, TidelogError)
+    assert outcome.code is ErrorCode.REQUEST_TIMED_OUT
+    assert "after 1 failures; the last: too few in sync" in outcome.message
+    assert "not known" in outcome.message
+
+
+def test_a_batch_that_was_never_sent_expires_as_not_appended() -> None:
+    bench = Bench()
+    del bench.leaders[P0]
+    bench.seal(P0, b"a", deadline_ms=100)
+    bench.accumulator.expire(100)
+    [(_, outcome)] = bench.settled
+    assert isinstance(outcome, TidelogError)
+    assert "known: it was not" in outcome.message
+
+
+def test_fail_all_settles_what_waits() -> None:
+    bench = Bench()
+    bench.seal(P0, b"a")
+    bench.seal(P1, b"b")
+    bench.accumulator.fail_all(FATAL)
+    assert len(bench.settled) == 2
+    assert bench.accumulator.waiting() == {}

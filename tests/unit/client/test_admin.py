@@ -1,0 +1,77 @@
+import pytest
+
+from tidelog.client import Admin
+from tidelog.errors import ErrorCode, TidelogError
+from unit.client.fake_broker import FakeCluster, FakeController
+
+
+async def controlled(cluster: FakeCluster, epoch: int = 1) -> FakeController:
+    cluster.controller = await FakeController(cluster, epoch, epoch).start()
+    return cluster.controller
+
+
+async def test_topics_are_created_described_and_deleted(cluster: FakeCluster) -> None:
+    await controlled(cluster)
+    async with Admin(cluster.bootstrap()) as admin:
+        created = await admin.create_topic("bay", 2, 1, {"retention_ms": "1000"})
+        assert created.topic_id == "id-of-bay"
+        described = await admin.describe_topic("bay")
+        assert (len(described.partitions), described.config) == (2, {"retention_ms": "1000"})
+        assert [topic.name for topic in await admin.list_topics()] == ["bay", "sea"]
+        assert await admin.delete_topic("bay") == ()
+        with pytest.raises(TidelogError, match="does not exist"):
+            await admin.describe_topic("bay")
+
+
+async def test_the_cluster_is_described(cluster: FakeCluster) -> None:
+    controller = await controlled(cluster)
+    async with Admin(cluster.bootstrap()) as admin:
+        described = await admin.describe_cluster()
+    assert described.controller is not None
+    assert described.controller.address == controller.address
+    assert [broker.broker_id for broker in described.brokers] == [0, 1, 2]
+
+
+async def test_the_controller_is_followed_on_failover(cluster: FakeCluster) -> None:
+    first = await controlled(cluster)
+    async with Admin(cluster.bootstrap()) as admin:
+        await admin.create_topic("bay")
+        await first.close()
+        second = await controlled(cluster, epoch=2)
+        await admin.create_topic("cove")
+        assert second.calls == 1
+
+
+async def test_another_controller_is_looked_for_when_one_is_not_active(
+    cluster: FakeCluster,
+) -> None:
+    controller = await controlled(cluster)
+    controller.script.append(TidelogError(ErrorCode.NOT_CONTROLLER, "ask another"))
+    async with Admin(cluster.bootstrap()) as admin:
+        await admin.create_topic("bay")
+    assert controller.calls == 2
+
+
+async def test_a_refusal_is_told_at_once(cluster: FakeCluster) -> None:
+    controller = await controlled(cluster)
+    async with Admin(cluster.bootstrap()) as admin:
+        with pytest.raises(TidelogError) as caught:
+            await admin.create_topic("sea")
+        assert caught.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
+        with pytest.raises(TidelogError, match="no such topic"):
+            await admin.delete_topic("nowhere")
+    assert controller.calls == 2
+
+
+async def test_a_lost_answer_does_not_hide_what_was_done(cluster: FakeCluster) -> None:
+    controller = await controlled(cluster)
+    controller.script.extend(["die", "die"])
+    async with Admin(cluster.bootstrap()) as admin:
+        assert (await admin.create_topic("bay")).topic_id == "id-of-bay"
+        assert await admin.delete_topic("bay") == ()
+
+
+async def test_without_a_controller_it_ends_in_time(cluster: FakeCluster) -> None:
+    async with Admin(cluster.bootstrap()) as admin:
+        with pytest.raises(TidelogError, match="no active controller is known"):
+            await admin.create_topic("bay", timeout_ms=100)

@@ -1,0 +1,117 @@
+"""The examples of the client's modules, as they stand there, against a running cluster."""
+
+import asyncio
+import doctest
+import inspect
+import textwrap
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tidelog import client
+from tidelog.client import admin, consumer, partitioner, producer, sync
+from tidelog.errors import TidelogError
+from unit.client.fake_broker import FakeCluster, FakeController
+
+
+@pytest.fixture
+def bootstrap() -> Iterator[str]:
+    """A cluster in a thread of its own, as scripts find it."""
+    address: Future[str] = Future()
+    stop: Future[asyncio.Event] = Future()
+
+    async def serve() -> None:
+        ended = asyncio.Event()
+        cluster = await FakeCluster().start(1)
+        cluster.controller = await FakeController(cluster, 1).start()
+        cluster.create("sea", [0])
+        stop.set_result(ended)
+        address.set_result(cluster.bootstrap()[0])
+        await ended.wait()
+        await cluster.close()
+
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
+    thread.start()
+    yield address.result(10)
+    loop.call_soon_threadsafe(stop.result(10).set)
+    thread.join(10)
+    loop.close()
+
+
+def example_of(module: ModuleType) -> str:
+    """The indented blocks of a module's docstring."""
+    lines = (inspect.getdoc(module) or "").splitlines()
+    return textwrap.dedent("\n".join(line for line in lines if line.startswith("    ") or not line))
+
+
+def run(code: str, bootstrap: str) -> None:
+    body = textwrap.indent(code.replace("127.0.0.1:7500", bootstrap), "    ")
+    names: dict[str, Any] = {name: getattr(client, name) for name in client.__all__}
+    exec(f"async def example():\n{body}", names)
+
+    async def wait() -> None:
+        await asyncio.wait_for(names["example"](), 5)
+
+    asyncio.run(wait())
+
+
+def test_the_example_of_the_producer(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> None:
+    run(example_of(producer), bootstrap)
+    assert capsys.readouterr().out == "0\n"
+
+
+def test_the_example_of_the_consumer(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with client.SyncProducer(bootstrap) as sender:
+        sender.send("sea", b"calm", key=b"north")
+    # The example reads for ever.
+    code = example_of(consumer).rstrip() + "\n        break\n"
+    run(code, bootstrap)
+    assert capsys.readouterr().out == "0 b'north' b'calm'\n"
+
+
+def test_the_example_of_admin(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code = example_of(admin).replace('"sea"', '"bay"')
+    run(code, bootstrap)
+    assert "name='bay'" in capsys.readouterr().out
+
+
+def test_the_example_without_async(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> None:
+    run(example_of(sync), bootstrap)
+    delivery, value = capsys.readouterr().out.splitlines()
+    assert "offset=0" in delivery
+    assert value == "b'calm'"
+
+
+def test_the_synchronous_face_reaches_everything(bootstrap: str) -> None:
+    with client.SyncAdmin(bootstrap) as chief:
+        chief.create_topic("bay", 2)
+        assert len(chief.describe_topic("bay").partitions) == 2
+        assert {t.name for t in chief.list_topics()} == {"bay", "sea"}
+        assert chief.describe_cluster().cluster_id == "fake"
+        chief.delete_topic("bay")
+    with client.SyncProducer(bootstrap, linger_ms=0) as sender:
+        reports = sender.send_many("sea", [b"1", b"2", b"3"])
+        assert [r.record_count for r in reports] == [3]
+    with client.SyncConsumer(bootstrap, max_wait_ms=50) as reader:
+        reader.assign([("sea", 0)])
+        assert [r.value for r in reader.poll(2000)] == [b"1", b"2", b"3"]
+        reader.seek(("sea", 0), 1)
+        assert reader.position(("sea", 0)) == 1
+        assert next(iter(reader)).value == b"2"
+        reader.seek_to_beginning()
+        assert reader.poll_batches(2000)[0].record_count == 3
+        reader.seek_to_end()
+        assert reader.end_offsets([("sea", 0)]) == {("sea", 0): 3}
+        reader.seek_to_time(0)
+        assert reader.position(("sea", 0)) == 0
+    with pytest.raises(TidelogError, match="closed"):
+        reader.poll(1)
+
+
+def test_the_examples_in_docstrings_hold() -> None:
+    assert doctest.testmod(partitioner).failed == 0

@@ -1,0 +1,144 @@
+import random
+from dataclasses import dataclass, field
+
+import pytest
+
+from tidelog.batch import stamp
+from tidelog.client.fetch_state import (
+    Assigned,
+    Fetched,
+    FetchPlan,
+    FetchState,
+    OnOutOfRange,
+)
+from tidelog.client.retry import Backoff, Leader
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import Batch, OffsetPosition, TopicPartition
+from tidelog.record_batch import encode
+
+P0, P1 = TopicPartition("sea", 0), TopicPartition("sea", 1)
+OUT = TidelogError(ErrorCode.OFFSET_OUT_OF_RANGE, "out of range")
+
+
+def batch(offset: int, epoch: int = 1, count: int = 2) -> Batch:
+    plain = encode([b"x"] * count, timestamps_ms=1)
+    return stamp(plain, base_offset=offset, leader_epoch=epoch, append_time_ms=1)
+
+
+@dataclass
+class Bench:
+    policy: OnOutOfRange = OnOutOfRange.ERROR
+    epoch: int = 1
+    state: FetchState = field(init=False)
+
+    def __post_init__(self) -> None:
+        backoff = Backoff(random.Random(1), 50, 50)
+        self.state = FetchState(backoff, prefetch_bytes=1000, on_out_of_range=self.policy)
+        self.state.assign([P0], OffsetPosition.EARLIEST)
+        self.assigned.seek(15)
+
+    @property
+    def assigned(self) -> Assigned:
+        return self.state.get(P0)
+
+    def plan(self, now_ms: int = 0) -> FetchPlan:
+        [plan] = self.state.plan(now_ms, self.leader)
+        return plan
+
+    def leader(self, _: TopicPartition) -> Leader:
+        return Leader(1, self.epoch, "one:1", "id")
+
+    def receive(self, plan: FetchPlan, *batches: Batch, epoch: int = 1) -> None:
+        self.state.finish(plan)
+        for want, leader in plan.wants:
+            self.state.received(want, leader, Fetched(epoch, 99, 0, batches), 0)
+
+    def out_of_range(self, plan: FetchPlan, *, epoch: int, now_ms: int = 0) -> None:
+        self.state.finish(plan)
+        for want, leader in plan.wants:
+            answer = Fetched(epoch, 12, 0, ())
+            self.state.failed(want, leader, OUT, now_ms, stale=False, answer=answer)
+
+
+def test_a_partition_is_asked_for_once_at_a_time() -> None:
+    bench = Bench()
+    bench.plan()
+    assert bench.state.plan(0, bench.leader) == []
+
+
+def test_an_answer_to_a_question_before_a_seek_is_dropped() -> None:
+    bench = Bench()
+    plan = bench.plan()
+    bench.assigned.seek(3)
+    bench.receive(plan, batch(15))
+    assert bench.state.take_records(10) == []
+    assert bench.plan().wants[0][0].offset == 3
+
+
+def test_a_batch_that_begins_below_the_offset_is_cut() -> None:
+    bench = Bench()
+    bench.receive(bench.plan(), batch(12), batch(14), batch(16))
+    assert [r.offset for r in bench.state.take_records(10)] == [15, 16, 17]
+
+
+def test_out_of_range_is_believed_the_second_time() -> None:
+    bench = Bench()
+    bench.out_of_range(bench.plan(), epoch=1)
+    assert bench.state.take_records(1) == []
+    assert bench.state.wants_metadata(bench.leader)
+    bench.out_of_range(bench.plan(50), epoch=1, now_ms=50)
+    with pytest.raises(TidelogError, match="offset 15 of sea/0 is out of range"):
+        bench.state.take_records(1)
+
+
+def test_out_of_range_from_a_zombie_is_not_believed() -> None:
+    bench = Bench(policy=OnOutOfRange.EARLIEST, epoch=6)
+    for now_ms in range(0, 500, 50):
+        bench.out_of_range(bench.plan(now_ms), epoch=5, now_ms=now_ms)
+    assert bench.assigned.position == 15
+
+
+def test_a_leader_older_than_what_was_read_is_not_asked() -> None:
+    bench = Bench(epoch=6)
+    bench.receive(bench.plan(), batch(15, epoch=6), epoch=6)
+    bench.epoch = 5
+    assert bench.state.plan(9999, bench.leader) == []
+    assert bench.state.wants_metadata(bench.leader)
+
+
+def test_out_of_range_resets_after_what_was_read_is_handed_out() -> None:
+    bench = Bench(policy=OnOutOfRange.LATEST)
+    bench.receive(bench.plan(), batch(15))
+    for now_ms in (0, 50):
+        bench.out_of_range(bench.plan(now_ms), epoch=1, now_ms=now_ms)
+    assert bench.state.to_find() == {}
+    assert len(bench.state.take_records(10)) == 2
+    bench.out_of_range(bench.plan(100), epoch=1, now_ms=100)
+    assert list(bench.state.to_find()) == [OffsetPosition.LATEST]
+
+
+def test_an_error_waits_until_what_was_read_before_is_handed_out() -> None:
+    bench = Bench()
+    bench.receive(bench.plan(), batch(15))
+    bench.assigned.error = OUT
+    assert len(bench.state.take_records(10)) == 2
+    with pytest.raises(TidelogError):
+        bench.state.take_records(10)
+
+
+def test_a_partition_with_half_its_share_asks_for_no_more() -> None:
+    bench = Bench()
+    bench.receive(bench.plan(), batch(15, count=300))
+    assert bench.assigned.buffered_bytes > 500
+    assert bench.state.plan(0, bench.leader) == []
+    bench.state.take_batches(1)
+    assert bench.plan().wants[0][0].max_bytes == 1000
+
+
+def test_assigning_again_keeps_what_stays() -> None:
+    bench = Bench()
+    bench.receive(bench.plan(), batch(15))
+    bench.state.assign([P0, P1], OffsetPosition.EARLIEST)
+    assert bench.assigned.position == 15
+    assert len(bench.state.take_records(10)) == 2
+    assert [a.partition for a, _ in bench.state.to_find()[OffsetPosition.EARLIEST]] == [P1]

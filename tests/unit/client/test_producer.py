@@ -1,0 +1,312 @@
+import asyncio
+import gc
+from typing import Any
+
+import grpc
+import pytest
+
+from tidelog.client import BatchReport, Producer
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import Acks, Codec
+from tidelog.record_batch import check, decode
+from tidelog.rpc.status import UnreachableError
+from unit.client.fake_broker import FakeCluster
+
+FAST: dict[str, Any] = {"retry_backoff_ms": (5, 20), "linger_ms": 1}
+
+
+async def test_a_record_is_delivered_with_its_place(cluster: FakeCluster) -> None:
+    async with Producer(cluster.bootstrap()) as producer:
+        first = await producer.send("sea", b"ebb", key=b"k", timestamp_ms=5, headers=[("h", b"v")])
+        second = await producer.send("sea", None, timestamp_ms=6)
+        assert await first == ("sea", 0, 0, 5, 1)
+        assert await second == ("sea", 0, 1, 6, 1)
+    [batch] = cluster.partition("sea").batches
+    columns = decode(batch)
+    assert columns == ([b"k", None], [b"ebb", None], [5, 6], {0: (("h", b"v"),)})
+
+
+@pytest.mark.parametrize("codec", Codec)
+async def test_every_codec_arrives(cluster: FakeCluster, codec: Codec) -> None:
+    async with Producer(cluster.bootstrap(), codec=codec) as producer:
+        await (await producer.send_many("sea", [b"tide" * 100] * 50))
+    [batch] = cluster.partition("sea").batches
+    assert batch.header.codec == codec
+    check(batch, max_decompressed_bytes=1 << 20)
+
+
+async def test_many_values_become_few_batches(cluster: FakeCluster) -> None:
+    cluster.create("wide", [0, 1, 2])
+    async with Producer(cluster.bootstrap()) as producer:
+        delivery = await producer.send_many("wide", [bytes(1024)] * 192)
+        reports = await delivery
+    assert [report.record_count for report in reports] == [64, 64, 64]
+    assert {report.partition for report in reports} == {0, 1, 2}
+    assert all(report.base_offset == 0 for report in reports)
+
+
+async def test_keyed_values_keep_their_order_within_a_key(cluster: FakeCluster) -> None:
+    cluster.create("wide", [0, 1, 2])
+    keys = [b"k%d" % (number % 7) for number in range(200)]
+    values = [b"%d" % number for number in range(200)]
+    async with Producer(cluster.bootstrap(), batch_bytes=100) as producer:
+        await (await producer.send_many("wide", values, keys))
+    seen: dict[bytes | None, list[int]] = {}
+    for partition in cluster.topics["wide"].partitions:
+        here: set[bytes | None] = set()
+        for batch in partition.batches:
+            columns = decode(batch)
+            here.update(columns.keys)
+            for key, value in zip(columns.keys, columns.values, strict=True):
+                assert value is not None
+                seen.setdefault(key, []).append(int(value))
+        assert not here & (set(seen) - here)
+    assert all(numbers == sorted(numbers) for numbers in seen.values())
+    assert sum(map(len, seen.values())) == 200
+
+
+async def test_a_request_carries_many_partitions(cluster: FakeCluster) -> None:
+    cluster.create("wide", [0] * 8)
+    async with Producer(cluster.bootstrap()) as producer:
+        for partition in range(8):
+            await producer.send("wide", b"x", partition=partition)
+        await producer.flush()
+    assert [len(r.partitions) for r in cluster.brokers[0].seen["produce"]] == [8]  # type: ignore[attr-defined]
+
+
+async def test_the_leader_hint_is_used_without_metadata(cluster: FakeCluster) -> None:
+    async with Producer(cluster.bootstrap(), **FAST) as producer:
+        await (await producer.send("sea", b"1"))
+        asked = sum(len(b.seen["metadata"]) for b in cluster.brokers.values())
+        cluster.elect("sea", 0, leader=1)
+        assert (await (await producer.send("sea", b"2"))).leader_epoch == 2
+        assert sum(len(b.seen["metadata"]) for b in cluster.brokers.values()) == asked
+    assert cluster.partition("sea").values() == [b"1", b"2"]
+
+
+async def test_without_a_hint_metadata_leads_to_the_new_leader(cluster: FakeCluster) -> None:
+    async with Producer(cluster.bootstrap(), **FAST) as producer:
+        await (await producer.send("sea", b"1"))
+        cluster.brokers[0].hint = False
+        cluster.elect("sea", 0, leader=2)
+        assert (await (await producer.send("sea", b"2"))).offset == 1
+
+
+async def test_writes_go_on_when_the_leader_dies(cluster: FakeCluster) -> None:
+    loop = asyncio.get_running_loop()
+    async with Producer(cluster.bootstrap()) as producer:
+        await (await producer.send("sea", b"1"))
+        await cluster.brokers[0].close()
+        waiting = await producer.send("sea", b"2")
+        await asyncio.sleep(0.3)
+        assert not waiting.done()
+        cluster.elect("sea", 0, leader=1)
+        elected = loop.time()
+        assert (await waiting).leader_epoch == 2
+        # Metadata is polled at least every 100 ms; the rest is room for a busy machine.
+        assert loop.time() - elected < 1
+    assert cluster.partition("sea").values() == [b"1", b"2"]
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        TidelogError(ErrorCode.NOT_ENOUGH_REPLICAS, "too few"),
+        TidelogError(ErrorCode.REQUEST_TIMED_OUT, "late"),
+        TidelogError(ErrorCode.STORAGE_ERROR, "disk full"),
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.StatusCode.DEADLINE_EXCEEDED,
+    ],
+)
+async def test_retriable_trouble_is_retried(cluster: FakeCluster, trouble: Any) -> None:
+    cluster.brokers[0].script["produce"].extend([trouble, trouble])
+    async with Producer(cluster.bootstrap(), **FAST) as producer:
+        assert (await (await producer.send("sea", b"1"))).offset == 0
+    assert len(cluster.brokers[0].seen["produce"]) == 3
+
+
+async def test_a_lost_answer_may_duplicate_without_idempotence(cluster: FakeCluster) -> None:
+    cluster.brokers[0].script["produce"].append("append, then die")
+    async with Producer(cluster.bootstrap(), **FAST) as producer:
+        assert (await (await producer.send("sea", b"1"))).offset == 1
+    assert cluster.partition("sea").values() == [b"1", b"1"]
+
+
+async def test_what_no_retry_can_mend_is_told(cluster: FakeCluster) -> None:
+    refused = TidelogError(ErrorCode.INVALID_BATCH, "no batch")
+    cluster.brokers[0].script["produce"].append(refused)
+    async with Producer(cluster.bootstrap()) as producer:
+        delivery = await producer.send("sea", b"1")
+        with pytest.raises(TidelogError, match="no batch"):
+            await delivery
+        second = TidelogError(ErrorCode.INVALID_REQUEST, "bad request")
+        cluster.brokers[0].script["produce"].append(second)
+        many = await producer.send_many("sea", [b"1"])
+        with pytest.raises(TidelogError, match="bad request"):
+            await many
+
+
+async def test_a_batch_too_large_for_the_topic_fails_alone(cluster: FakeCluster) -> None:
+    cluster.create("small", [0], max_batch_bytes="1024")
+    cluster.brokers[0].gate.clear()
+    async with Producer(cluster.bootstrap(), max_in_flight_per_partition=1) as producer:
+        first = await producer.send_many("small", [b"1"])
+        large = await producer.send_many("small", [bytes(5000)])
+        last = await producer.send_many("small", [b"3"])
+        cluster.brokers[0].gate.set()
+        await asyncio.gather(first, last)
+        with pytest.raises(TidelogError, match="too many") as caught:
+            await large
+        assert caught.value.code is ErrorCode.BATCH_TOO_LARGE
+    assert cluster.partition("small").values() == [b"1", b"3"]
+
+
+async def test_delivery_is_given_up_in_time(cluster: FakeCluster) -> None:
+    cluster.elect("sea", 0, leader=-1)
+    async with Producer(cluster.bootstrap(), delivery_timeout_ms=150) as producer:
+        delivery = await producer.send("sea", b"1")
+        with pytest.raises(TidelogError, match=r"delivery_timeout_ms.*known: it was not"):
+            await delivery
+
+
+async def test_a_hanging_leader_is_noticed(cluster: FakeCluster) -> None:
+    cluster.brokers[0].script["produce"].append("hang")
+    settings = FAST | {"request_timeout_ms": 1, "delivery_timeout_ms": 5000}
+    async with Producer(cluster.bootstrap(), **settings) as producer:
+        assert (await (await producer.send("sea", b"1"))).offset == 0
+
+
+async def test_a_full_buffer_holds_senders_back(cluster: FakeCluster) -> None:
+    cluster.brokers[0].gate.clear()
+    async with Producer(cluster.bootstrap(), buffer_bytes=3000, batch_bytes=1000) as producer:
+        sending = asyncio.create_task(producer.send_many("sea", [bytes(1000)] * 10))
+        await asyncio.sleep(0.05)
+        assert not sending.done()
+        assert producer.free_bytes == 0
+        cluster.brokers[0].gate.set()
+        assert len(await (await sending)) == 10
+        assert producer.free_bytes == 3000
+
+
+async def test_order_is_kept_through_retries_with_one_in_flight(cluster: FakeCluster) -> None:
+    error = TidelogError(ErrorCode.NOT_ENOUGH_REPLICAS, "too few")
+    settings = FAST | {"max_in_flight_per_partition": 1, "batch_bytes": 30}
+    async with Producer(cluster.bootstrap(), **settings) as producer:
+        for number in range(100):
+            if number % 20 == 0:
+                cluster.brokers[0].script["produce"].append(error)
+            await producer.send("sea", b"%d" % number)
+        await producer.flush()
+    assert cluster.partition("sea").values() == [b"%d" % n for n in range(100)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"topic": "nowhere", "value": b"1"}, "does not exist"),
+        ({"topic": "sea", "value": b"1", "partition": 1}, "partitions are 0 to 0"),
+        ({"topic": "sea", "value": b"1", "partition": -1}, "partitions are 0 to 0"),
+        ({"topic": "sea", "value": bytes(2 << 20)}, "max_request_bytes"),
+    ],
+)
+async def test_what_cannot_be_sent_raises_at_once(
+    cluster: FakeCluster, arguments: dict[str, Any], error: str
+) -> None:
+    async with Producer(cluster.bootstrap()) as producer:
+        with pytest.raises(TidelogError, match=error):
+            await producer.send(**arguments)
+        many = arguments | {"values": [arguments["value"]]}
+        del many["value"]
+        with pytest.raises(TidelogError, match=error):
+            await producer.send_many(**many)
+
+
+async def test_wrong_types_raise_at_once(cluster: FakeCluster) -> None:
+    async with Producer(cluster.bootstrap()) as producer:
+        with pytest.raises(TypeError, match="bytes"):
+            await producer.send("sea", "text")  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match=r"values\[1\] is str"):
+            await producer.send_many("sea", [b"a", "text"])  # type: ignore[list-item]
+        with pytest.raises(ValueError, match="give one for each"):
+            await producer.send_many("sea", [b"a"], keys=[])
+    assert cluster.partition("sea").batches == []
+
+
+def test_settings_out_of_range_are_told() -> None:
+    with pytest.raises(ValueError, match="batch_bytes is 0"):
+        Producer("localhost:1", batch_bytes=0)
+    with pytest.raises(TidelogError, match="host:port"):
+        Producer("localhost")
+
+
+async def test_reports_come_by_callback(cluster: FakeCluster) -> None:
+    reports: list[BatchReport] = []
+    refused = TidelogError(ErrorCode.INVALID_BATCH, "no batch")
+    async with Producer(cluster.bootstrap(), on_delivery=reports.append) as producer:
+        await producer.send_many("sea", [b"1", b"2"])
+        await producer.flush()
+        cluster.brokers[0].script["produce"].append(refused)
+        await producer.send_many("sea", [b"3"])
+    await asyncio.sleep(0)
+    assert [(r.base_offset, r.record_count) for r in reports] == [(0, 2), (-1, 1)]
+    assert reports[1].error is not None
+    assert reports[1].error.message == "no batch"
+
+
+async def test_acks_none_gives_no_offset(cluster: FakeCluster) -> None:
+    async with Producer(cluster.bootstrap(), acks=Acks.NONE) as producer:
+        await producer.send_many("sea", [b"1"])
+    [request] = cluster.brokers[0].seen["produce"]
+    assert request.acks == Acks.NONE  # type: ignore[attr-defined]
+
+
+async def test_closing_delivers_what_lingers(cluster: FakeCluster) -> None:
+    async with Producer(cluster.bootstrap(), linger_ms=60_000) as producer:
+        await producer.send("sea", b"1")
+    assert cluster.partition("sea").values() == [b"1"]
+    with pytest.raises(TidelogError, match="closed"):
+        await producer.send("sea", b"2")
+
+
+async def test_closing_without_flush_settles_all(cluster: FakeCluster) -> None:
+    cluster.brokers[0].gate.clear()
+    producer = Producer(cluster.bootstrap(), max_in_flight_per_broker=1, linger_ms=0)
+    in_flight = await producer.send("sea", b"1")
+    await asyncio.sleep(0.05)
+    waiting = await producer.send("sea", b"2")
+    lingering = await producer.send_many("sea", [b"3"])
+    await producer.close(flush=False)
+    for delivery in (in_flight, waiting, lingering):
+        with pytest.raises(TidelogError, match="closed"):
+            await delivery
+
+
+async def test_an_unwatched_failure_is_logged(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    refused = TidelogError(ErrorCode.INVALID_BATCH, "no batch")
+    cluster.brokers[0].script["produce"].append(refused)
+    async with Producer(cluster.bootstrap()) as producer:
+        await producer.send("sea", b"1")
+    gc.collect()
+    assert "never retrieved" in caplog.text
+
+
+async def test_a_broker_that_hangs_does_not_hold_up_metadata(cluster: FakeCluster) -> None:
+    for broker_id in (0, 1):
+        cluster.brokers[broker_id].script["metadata"].append("hang")
+    async with Producer(cluster.bootstrap()) as producer:
+        started = asyncio.get_running_loop().time()
+        await (await producer.send("sea", b"1"))
+        assert asyncio.get_running_loop().time() - started < 1.5
+
+
+async def test_no_broker_at_all_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidelog.client.cluster_metadata.UNREACHABLE_TIMEOUT_MS", 100)
+    async with Producer("127.0.0.1:1") as producer:
+        with pytest.raises(TidelogError, match=r"no broker answered.*check that the cluster runs"):
+            await producer.send("sea", b"1")
+
+
+def test_an_unreachable_broker_is_named() -> None:
+    assert "no answer from a:1: gone" in str(UnreachableError("a:1", "gone"))

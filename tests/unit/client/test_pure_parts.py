@@ -1,0 +1,184 @@
+import random
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from crc32c import crc32c
+
+from tidelog.client.cluster_metadata import parse_bootstrap
+from tidelog.client.metadata_cache import MetadataCache
+from tidelog.client.partitioner import StickyPartitioner, partition_for_key
+from tidelog.client.record_columns import (
+    RecordColumns,
+    check_bytes,
+    check_timestamps,
+    checked_headers,
+    cut,
+    split_by_key,
+)
+from tidelog.client.retry import Backoff, Leader, Route
+from tidelog.errors import TidelogError
+from tidelog.model import LeaderHint, TopicPartition
+from tidelog.v1 import broker_pb2
+
+SEA = TopicPartition("sea", 0)
+
+
+def answer(leader: int, epoch: int, *, topic_id: str = "id", **rest: Any) -> Any:
+    return broker_pb2.MetadataResponse(
+        brokers=[
+            broker_pb2.BrokerEndpoint(broker_id=b, address=f"b{b}:1", broker_epoch=b)
+            for b in (1, 2)
+        ],
+        topics=[
+            broker_pb2.TopicMetadata(
+                name="sea",
+                topic_id=topic_id,
+                partitions=[broker_pb2.PartitionMetadata(leader=leader, leader_epoch=epoch)],
+            )
+        ],
+        **rest,
+    )
+
+
+def test_an_older_leader_epoch_is_not_taken() -> None:
+    cache = MetadataCache()
+    cache.apply(answer(1, 5))
+    cache.apply(answer(2, 4))
+    assert cache.leader(SEA) == Leader(1, 5, "b1:1", "id")
+
+
+def test_another_topic_id_begins_anew() -> None:
+    cache = MetadataCache()
+    cache.apply(answer(1, 5))
+    cache.apply(answer(2, 1, topic_id="new"))
+    assert cache.leader(SEA) == Leader(2, 1, "b2:1", "new")
+
+
+def test_a_newer_hint_is_taken_at_once_and_an_older_one_is_not() -> None:
+    cache = MetadataCache()
+    cache.apply(answer(1, 5))
+    assert not cache.apply_hint(SEA, LeaderHint(2, 5, "b2:1"))
+    assert cache.apply_hint(SEA, LeaderHint(3, 6, "b3:1"))
+    assert cache.leader(SEA) == Leader(3, 6, "b3:1", "id")
+
+
+def test_no_leader_is_none() -> None:
+    cache = MetadataCache()
+    cache.apply(answer(-1, 5))
+    assert cache.leader(SEA) is None
+    assert cache.leader(TopicPartition("sea", 9)) is None
+
+
+def test_an_older_life_of_a_broker_does_not_bring_its_address_back() -> None:
+    cache = MetadataCache()
+    cache.apply(answer(1, 5))
+    old = broker_pb2.BrokerEndpoint(broker_id=1, address="old:1", broker_epoch=0)
+    cache.apply(broker_pb2.MetadataResponse(brokers=[old]))
+    assert "old:1" not in cache.addresses()
+
+
+def test_an_older_controller_epoch_is_not_taken() -> None:
+    cache = MetadataCache()
+    for epoch in (3, 2):
+        controller = broker_pb2.ControllerEndpoint(address=f"c{epoch}:1", controller_epoch=epoch)
+        cache.apply(broker_pb2.MetadataResponse(controller=controller))
+    assert cache.controller_address == "c3:1"
+
+
+@pytest.mark.parametrize("wrong", ["", "host", "host:", ":7500", "host:99999", ["a:1", "b"]])
+def test_a_bootstrap_address_that_is_none_is_told(wrong: Any) -> None:
+    with pytest.raises(TidelogError, match="host:port"):
+        parse_bootstrap(wrong)
+
+
+def test_bootstrap_addresses_may_be_one_string() -> None:
+    assert parse_bootstrap("a:1, b:2") == ["a:1", "b:2"]
+
+
+def test_a_key_goes_to_the_same_partition_in_every_process() -> None:
+    assert partition_for_key(b"tide", 1000) == crc32c(b"tide") % 1000
+    code = "from tidelog.client.partitioner import *; print(partition_for_key(b'tide', 1000))"
+    other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(other.stdout) == partition_for_key(b"tide", 1000)
+
+
+def test_keys_spread_over_partitions() -> None:
+    counts = [0] * 6
+    for number in range(6000):
+        counts[partition_for_key(b"user-%d" % number, 6)] += 1
+    assert min(counts) > 800
+
+
+def test_sticky_moves_in_turn_over_partitions_with_a_leader() -> None:
+    sticky = StickyPartitioner(random.Random(1))
+    first = sticky.move("sea", [0, 2, 5])
+    assert sticky.current("sea") == first
+    assert {first, *(sticky.move("sea", [0, 2, 5]) for _ in range(2))} == {0, 2, 5}
+    assert sticky.move("sea", [3]) == 3
+
+
+def test_pauses_double_up_to_their_limit_and_differ() -> None:
+    backoff = Backoff(random.Random(1), 50, 1000)
+    for attempt, ceiling in ((1, 50), (2, 100), (3, 200), (9, 1000), (999, 1000)):
+        pauses = {backoff.pause_ms(attempt) for _ in range(50)}
+        assert ceiling / 2 <= min(pauses)
+        assert max(pauses) <= ceiling
+        assert len(pauses) > 10
+
+
+def test_a_route_opens_to_a_newer_epoch_and_after_its_pause() -> None:
+    route, backoff = Route(), Backoff(random.Random(1), 50, 50)
+    route.failed(5, 0, backoff, stale=True)
+    assert not route.open_to(Leader(1, 5, "a:1", ""), 10)
+    assert route.open_to(Leader(2, 6, "b:1", ""), 10)
+    assert route.open_to(Leader(1, 5, "a:1", ""), 50)
+    assert route.wants_metadata(Leader(1, 5, "a:1", ""))
+    assert not route.wants_metadata(Leader(2, 6, "b:1", ""))
+
+
+def test_pieces_are_as_large_as_allowed() -> None:
+    columns = RecordColumns([bytes(1024)] * 130, None, 5)
+    pieces = list(cut(columns, 65536))
+    assert [(len(piece.values), size) for piece, size in pieces] == [
+        (64, 65536),
+        (64, 65536),
+        (2, 2048),
+    ]
+
+
+def test_a_record_larger_than_a_batch_goes_alone() -> None:
+    columns = RecordColumns([b"a", bytes(100), b"b", None], [None, b"k", None, None], [1, 2, 3, 4])
+    pieces = [piece for piece, _ in cut(columns, 10)]
+    assert [len(piece.values) for piece in pieces] == [1, 1, 2]
+    assert pieces[2] == ([b"b", None], [None, None], [3, 4])
+
+
+def test_empty_records_do_not_make_an_endless_batch() -> None:
+    columns = RecordColumns([b""] * 20_000, None, 5)
+    assert [len(piece.values) for piece, _ in cut(columns, 10)] == [16_384, 3_616]
+
+
+def test_records_are_split_by_key_in_their_order() -> None:
+    columns = RecordColumns([b"1", b"2", b"3", b"4"], [b"a", None, b"b", b"a"], [1, 2, 3, 4])
+    split = dict(split_by_key(columns, lambda key: key[0]))
+    assert list(split[97].values) == [b"1", b"4"]
+    assert list(split[98].values) == [b"3"]
+    assert list(split[None].values) == [b"2"]
+
+
+@pytest.mark.parametrize("wrong", [["text"], [b"a", 3], [bytearray(b"a")], b"bytes", "text"])
+def test_values_that_are_no_bytes_are_a_type_error(wrong: Any) -> None:
+    with pytest.raises(TypeError, match="bytes"):
+        check_bytes("values", wrong)
+
+
+def test_wrong_timestamps_and_headers_are_refused() -> None:
+    with pytest.raises(TypeError):
+        check_timestamps([1.5])  # type: ignore[list-item]
+    with pytest.raises(ValueError, match="from 0"):
+        check_timestamps([-1])
+    for headers in ([("a", "text")], [("a",)], [(b"a", b"")], ["ab"]):
+        with pytest.raises(TypeError):
+            checked_headers(headers)  # type: ignore[arg-type]
