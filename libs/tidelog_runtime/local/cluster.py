@@ -16,8 +16,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tidelog_runtime.local.etcd import LocalEtcd
-
 from tidelog_runtime.config import ENVIRONMENT_PREFIX
 from tidelog_runtime.local import service_file
 from tidelog_runtime.local.cluster_file import (
@@ -29,6 +27,7 @@ from tidelog_runtime.local.cluster_file import (
 from tidelog_runtime.local.cluster_view import ClusterView, open_view
 from tidelog_runtime.local.directory_lock import DirectoryLock
 from tidelog_runtime.local.errors import ClusterError
+from tidelog_runtime.local.etcd import LocalEtcd
 from tidelog_runtime.local.ports import (
     BROKER_BASE_PORT,
     CONTROLLER_BASE_PORT,
@@ -251,8 +250,9 @@ class LocalCluster:
             await view.close()
 
     def processes(self) -> list[LocalProcess]:
-        """Controllers and brokers, running or not."""
-        return [member.process for member in self._members.all()]
+        """Every part that was started here, running or not."""
+        members = [member.process for member in self._members.all()]
+        return members if self.etcd is None else [self.etcd.process, *members]
 
     def died(self) -> list[LocalProcess]:
         """Those that have ended though nobody asked them to."""
