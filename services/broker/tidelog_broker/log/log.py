@@ -104,7 +104,8 @@ class Log:
         stop. `files` is shared by the logs of a broker. May run in a thread.
 
         What was found after an unclean stop is in `recovery`. Raises `LogStorageError`."""
-        files = files or SegmentFiles(disk)
+        if files is None:
+            files = SegmentFiles(disk)
         epoch_file = EpochFile(disk, directory)
         try:
             content = load_content(

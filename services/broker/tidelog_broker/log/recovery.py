@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import PurePath
+from typing import NamedTuple
 
 from tidelog.log_format import SEGMENT_SUFFIX, find_frame, walk_frames
 from tidelog_broker.log.checked_file import DamagedFileError, read_checked
@@ -76,15 +77,7 @@ def load_content(
 ) -> LogContent:
     """Raises `OSError`; damage is cut and reported. Leaves the directory in order, but
     creates nothing."""
-    names = disk.list_names(directory)
-    for name in names:
-        if name.endswith(TEMPORARY_SUFFIX):
-            disk.remove(directory / name)
-    start = _read_log_start(disk, directory) if LOG_START_NAME in names else 0
-    bases = sorted(int(n.removesuffix(SEGMENT_SUFFIX)) for n in names if n.endswith(SEGMENT_SUFFIX))
-    bases = _drop_below_start(disk, directory, bases, start)
-    if bases:
-        start = max(start, bases[0])
+    start, bases, gap = _settle_start(disk, directory)
     epochs = _read_epochs(epoch_file) if bases else LeaderEpochs()
     marked = read_marker(disk, directory)
     if marked is not None and _fits(disk, directory, marked, bases):
@@ -93,17 +86,49 @@ def load_content(
             content.epochs = _epochs_of(disk, directory, marked)
         content.epochs.fit(start, content.log_end_offset)
         return content
-    check = _Check(disk, directory, bases, recovery_point, index_interval_bytes)
+    check = _Check(disk, directory, bases, recovery_point, index_interval_bytes, gap)
     return check.run(start, epochs)
 
 
-def _read_log_start(disk: Disk, directory: PurePath) -> int:
-    """It differs from the first segment's only while a deletion or a reset is under way;
-    one that is damaged costs no more than that."""
+class _Start(NamedTuple):
+    log_start_offset: int
+    bases: list[int]
+    gap: str | None
+
+
+def _settle_start(disk: Disk, directory: PurePath) -> _Start:
+    """The segments that belong to the log; removes all other files that a stop left.
+
+    The first begins at the log's start. Where an older one is there too, a deletion was
+    interrupted; where none begins there, a reset was, or segments are missing: then none
+    is kept, because whoever holds offset n is taken to hold all below."""
+    names = disk.list_names(directory)
+    for name in names:
+        if name.endswith(TEMPORARY_SUFFIX):
+            disk.remove(directory / name)
+    bases = sorted(int(n.removesuffix(SEGMENT_SUFFIX)) for n in names if n.endswith(SEGMENT_SUFFIX))
+    start = _read_log_start(disk, directory) if LOG_START_NAME in names else 0
+    if start is None:
+        return _Start(bases[0] if bases else 0, bases, None)
+    kept = [base for base in bases if base >= start]
+    gap = None
+    if kept[:1] != [start]:
+        if kept:
+            gap = f"the log begins at offset {start}, its first segment at {kept[0]}"
+        kept = []
+    for base in bases:
+        if base not in kept:
+            _remove_segment(disk, segment_path(directory, base))
+    return _Start(start, kept, gap)
+
+
+def _read_log_start(disk: Disk, directory: PurePath) -> int | None:
+    """None: damaged. It differs from the first segment's only while a deletion or a reset
+    is under way, so that the first segment tells the same."""
     try:
         return int(read_checked(disk, directory / LOG_START_NAME, LOG_START_KIND))
     except DamagedFileError:
-        return 0
+        return None
 
 
 def _read_epochs(file: EpochFile) -> LeaderEpochs | None:
@@ -115,19 +140,6 @@ def _remove_segment(disk: Disk, path: PurePath) -> None:
     disk.remove(path)
     disk.remove(path.with_suffix(INDEX_SUFFIX))
     disk.remove(path.with_suffix(TIME_INDEX_SUFFIX))
-
-
-def _drop_below_start(
-    disk: Disk, directory: PurePath, bases: list[int], log_start: int
-) -> list[int]:
-    """Finishes what a stop interrupted: a deletion of old segments, after which a segment
-    begins at the log's start, or a reset, after which none does and all of them go."""
-    kept = [base for base in bases if base >= log_start]
-    if bases and kept[:1] != [log_start] and bases[0] < log_start:
-        kept = []
-    for base in bases[: len(bases) - len(kept)] if kept else reversed(bases):
-        _remove_segment(disk, segment_path(directory, base))
-    return kept
 
 
 def _fits(disk: Disk, directory: PurePath, marked: list[MarkedSegment], bases: list[int]) -> bool:
@@ -171,6 +183,7 @@ class _Check:
     bases: list[int]
     recovery_point: int
     index_interval_bytes: int
+    gap: str | None
     batches: int = 0
     trusted: list[MarkedSegment] = field(default_factory=list)
 
@@ -179,6 +192,7 @@ class _Check:
         segments = list(self.trusted)
         if epochs is None:
             epochs = _epochs_of(self.disk, self.directory, segments)
+        known = epochs.entries
         first_checked = len(segments)
         if first_checked < len(self.bases):
             epochs.truncate_from_end(self.bases[first_checked])
@@ -198,7 +212,10 @@ class _Check:
                 path = segment_path(self.directory, base)
                 write_indexes(self.disk, path, scan.indexes, scan.summary)
         self._judge_end(content)
-        epochs.fit(content.log_start_offset, content.log_end_offset)
+        if content.log_end_offset == log_start:
+            # No batch is left to tell its epoch.
+            content.epochs = LeaderEpochs(known)
+        content.epochs.fit(content.log_start_offset, content.log_end_offset)
         return content
 
     def _trust_below_recovery_point(self) -> None:
@@ -269,6 +286,9 @@ class _Check:
     def _judge_end(self, content: LogContent) -> None:
         end = content.log_end_offset
         report = content.recovery or RecoveryReport(self.batches)
+        if self.gap is not None:
+            report = RecoveryReport(self.batches, end, 0, self.gap, lost_data=True)
+            content.recovery = report
         if end < self.recovery_point:
             missing = (
                 f"the log ends at offset {end}, and had been synced up to {self.recovery_point}"

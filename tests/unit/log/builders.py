@@ -1,0 +1,94 @@
+"""Batches and logs for the tests of the log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePath
+
+from tidelog.batch import new_batch, stamp
+from tidelog.log_format import encode_frame_header
+from tidelog.model import Batch, Codec
+from tidelog_broker.log.config import LogConfig
+from tidelog_broker.log.disk import Disk
+from tidelog_broker.log.log import Log
+from tidelog_broker.log.segment_files import SegmentFiles
+
+DIRECTORY = PurePath("/data/orders-0")
+START_MS = 1_000_000
+
+
+class FakeClock:
+    def __init__(self) -> None:
+        self.now_ms = START_MS
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms
+
+    def wall_ms(self) -> int:
+        return self.now_ms
+
+
+def batch_at(
+    base_offset: int,
+    *,
+    count: int = 1,
+    epoch: int = 1,
+    size: int = 100,
+    timestamp_ms: int = START_MS,
+    append_time_ms: int = START_MS,
+) -> Batch:
+    """A sound batch; its bytes differ from those of every other offset."""
+    records = base_offset.to_bytes(8, "little") * (size // 8 + 1)
+    batch = new_batch(
+        records[:size],
+        codec=Codec.NONE,
+        record_count=count,
+        base_timestamp_ms=timestamp_ms,
+        max_timestamp_ms=timestamp_ms,
+    )
+    return stamp(batch, base_offset=base_offset, leader_epoch=epoch, append_time_ms=append_time_ms)
+
+
+def batches_from(base_offset: int, number: int, *, epoch: int = 1, size: int = 100) -> list[Batch]:
+    """Batches of one record each."""
+    return [batch_at(base_offset + i, epoch=epoch, size=size) for i in range(number)]
+
+
+def encode_frame(batch: Batch) -> bytes:
+    return encode_frame_header(batch) + batch.records
+
+
+def open_log(
+    disk: Disk,
+    *,
+    config: LogConfig | None = None,
+    clock: FakeClock | None = None,
+    recovery_point: int = 0,
+    directory: PurePath = DIRECTORY,
+    files: SegmentFiles | None = None,
+) -> Log:
+    return Log.open(
+        disk,
+        directory,
+        config or LogConfig(),
+        clock=clock or FakeClock(),
+        recovery_point=recovery_point,
+        files=files,
+    )
+
+
+def log_of(disk: Disk, batches: Sequence[Batch], config: LogConfig | None = None) -> Log:
+    """A new log with these batches, each appended by itself."""
+    log = open_log(disk, config=config)
+    for batch in batches:
+        log.append([batch])
+    return log
+
+
+def read_all(log: Log) -> list[Batch]:
+    batches: list[Batch] = []
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        batches += log.read(offset, max_bytes=1 << 20, up_to=log.log_end_offset, verify=True)
+        offset = batches[-1].header.next_offset
+    return batches
