@@ -210,7 +210,8 @@ class Producer:
         )
         columns.check()
         known = await self._known_topic(topic, partition)
-        self._check_size(max(columns.sizes(), default=0))
+        sizes = columns.sizes()
+        self._check_size(max(sizes, default=0))
         count = len(known.leaders)
         if partition is None:
             split = split_by_key(columns, lambda key: partition_for_key(key, count))
@@ -219,7 +220,9 @@ class Producer:
         batches: list[asyncio.Future[BatchReport]] = []
         unsent_bytes = 0
         for chosen, of_partition in split:
-            for piece, size in cut(of_partition, self._batch_bytes):
+            if of_partition is not columns:
+                sizes = of_partition.sizes()
+            for piece, size in cut(of_partition, sizes, self._batch_bytes):
                 await self._budget.take(size)
                 try:
                     self._check_not_closed()

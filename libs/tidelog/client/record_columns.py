@@ -95,10 +95,12 @@ def split_by_key(
     return [(partition, _pick(columns, chosen)) for partition, chosen in indexes.items()]
 
 
-def cut(columns: RecordColumns, batch_bytes: int) -> Iterator[tuple[RecordColumns, int]]:
+def cut(
+    columns: RecordColumns, sizes: Sequence[int], batch_bytes: int
+) -> Iterator[tuple[RecordColumns, int]]:
     """Pieces of at most `batch_bytes` (or of one record that is larger), with their
-    bytes."""
-    ends = list(accumulate(columns.sizes()))
+    bytes. `sizes` are the records' own."""
+    ends = list(accumulate(sizes))
     first = taken_bytes = 0
     while first < len(ends):
         last = bisect_right(ends, taken_bytes + batch_bytes, lo=first)

@@ -140,7 +140,7 @@ def test_a_route_opens_to_a_newer_epoch_and_after_its_pause() -> None:
 
 def test_pieces_are_as_large_as_allowed() -> None:
     columns = RecordColumns([bytes(1024)] * 130, None, 5)
-    pieces = list(cut(columns, 65536))
+    pieces = list(cut(columns, columns.sizes(), 65536))
     assert [(len(piece.values), size) for piece, size in pieces] == [
         (64, 65536),
         (64, 65536),
@@ -150,14 +150,14 @@ def test_pieces_are_as_large_as_allowed() -> None:
 
 def test_a_record_larger_than_a_batch_goes_alone() -> None:
     columns = RecordColumns([b"a", bytes(100), b"b", None], [None, b"k", None, None], [1, 2, 3, 4])
-    pieces = [piece for piece, _ in cut(columns, 10)]
+    pieces = [piece for piece, _ in cut(columns, columns.sizes(), 10)]
     assert [len(piece.values) for piece in pieces] == [1, 1, 2]
     assert pieces[2] == ([b"b", None], [None, None], [3, 4])
 
 
 def test_empty_records_do_not_make_an_endless_batch() -> None:
     columns = RecordColumns([b""] * 20_000, None, 5)
-    assert [len(piece.values) for piece, _ in cut(columns, 10)] == [16_384, 3_616]
+    assert [len(piece.values) for piece, _ in cut(columns, columns.sizes(), 10)] == [16_384, 3_616]
 
 
 def test_records_are_split_by_key_in_their_order() -> None:
