@@ -8,6 +8,7 @@ implementation.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
@@ -15,6 +16,9 @@ from typing import NamedTuple, Protocol
 # etcd's default limits are 128 comparisons and 128 operations; the rest is room for
 # the guards that every transaction carries.
 MAX_TRANSACTION_CHANGES = 120
+MAX_TRANSACTION_GUARDS = 128
+# etcd keeps no lease for less than one and a half election timeouts.
+MIN_LEASE_TTL_SECONDS = 2
 
 
 class KeyValue(NamedTuple):
@@ -65,8 +69,9 @@ class Transaction:
 @dataclass(frozen=True, slots=True)
 class TransactionResult:
     """`revision` is the store's after the transaction; with `succeeded`, every put has
-    it as its modification revision. Otherwise `current` holds every guarded key as it
-    was at that moment (None: absent)."""
+    it as its modification revision; deletes of absent keys alone, or no changes at all,
+    leave the store's revision as it was. Without `succeeded`, `current` holds every
+    guarded key as it was at that moment (None: absent)."""
 
     succeeded: bool
     revision: int
@@ -83,7 +88,8 @@ class Snapshot:
 
 
 class Changed(NamedTuple):
-    """A key was written, or (value None) deleted at `revision`."""
+    """A key was written, or (value None) deleted at `revision`. In what a watch re-read
+    after a compaction, the revision of a deletion is the one at which it was noticed."""
 
     key: str
     value: KeyValue | None
@@ -99,7 +105,20 @@ class StoreUnavailableError(StoreError):
 
 
 class StoreRolledBackError(StoreError):
-    """The store's revision has fallen: it was wiped or restored from a backup."""
+    """The store's revision has fallen: it was wiped or restored from a backup. From then
+    on every method raises this: nothing that was read before can be relied on."""
+
+
+class StoreClosedError(StoreError):
+    """`close` was called."""
+
+
+class LeaseLostError(StoreError):
+    """A put names a lease that is gone; nothing was changed."""
+
+
+class InvalidTransactionError(StoreError):
+    """No store could take this transaction; nothing was changed."""
 
 
 class Lease(Protocol):
@@ -109,11 +128,13 @@ class Lease(Protocol):
     def id(self) -> int: ...
 
     async def wait_lost(self) -> None:
-        """Returns once the store has said that the lease is gone. An unreachable store
-        is not a lost lease: nobody knows, and keep-alives go on."""
+        """Returns once the store has said that the lease is gone, or after `revoke`. An
+        unreachable store is not a lost lease: nobody knows, and keep-alives go on."""
 
     async def revoke(self) -> None:
-        """Ends the lease and deletes its keys; does nothing if it is gone already."""
+        """Ends the lease and deletes its keys; does nothing if it is gone already.
+        Keep-alives end at once, so that the lease runs out where the store cannot be
+        reached (`StoreUnavailableError`)."""
 
 
 class MetadataStore(Protocol):
@@ -125,15 +146,46 @@ class MetadataStore(Protocol):
     async def snapshot(self, prefix: str) -> Snapshot:
         """Reads all under a prefix, page by page at one revision."""
 
-    async def transact(self, transaction: Transaction) -> TransactionResult: ...
+    async def transact(self, transaction: Transaction) -> TransactionResult:
+        """Sent once and never again by itself. Raises `LeaseLostError` if the guards
+        hold and a put's lease is gone, and `InvalidTransactionError`."""
 
     def watch(self, snapshot: Snapshot) -> AsyncIterator[Sequence[Changed]]:
         """All that changes under the snapshot's prefix after it, in order, nothing
         twice, and changes of one revision together. Survives lost streams, restarts and
         compactions of the store; after a compaction it re-reads and yields the
-        differences, in which a key that was deleted and created again shows only by its
-        creation revision. Never ends by itself; raises `StoreRolledBackError`."""
+        differences together, in the order of their keys, in which a key that was deleted
+        and created again shows only by its creation revision. An unreachable store only
+        makes it wait. Never ends by itself; raises `StoreRolledBackError`, and after
+        `close` `StoreClosedError`."""
 
-    async def grant_lease(self, ttl_seconds: int) -> Lease: ...
+    async def grant_lease(self, ttl_seconds: int) -> Lease:
+        """`ttl_seconds`: at least MIN_LEASE_TTL_SECONDS, else ValueError."""
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Ends watches and keep-alives. Revokes nothing: leases run out by themselves."""
+
+
+def check_transaction(transaction: Transaction) -> None:
+    """Raises `InvalidTransactionError` for what exceeds the limits of a transaction."""
+    for what, number, limit in (
+        ("changes", len(transaction.changes), MAX_TRANSACTION_CHANGES),
+        ("guards", len(transaction.guards), MAX_TRANSACTION_GUARDS),
+    ):
+        if number > limit:
+            raise InvalidTransactionError(
+                f"a transaction of {number} {what}; at most {limit} fit into one: split it"
+            )
+    keys = [change.key for change in transaction.changes]
+    if len(set(keys)) < len(keys):
+        twice = sorted(key for key, times in Counter(keys).items() if times > 1)
+        raise InvalidTransactionError(
+            f"a transaction changes {', '.join(twice)} more than once; make it one change a key"
+        )
+
+
+def check_lease_ttl(ttl_seconds: int) -> None:
+    if ttl_seconds < MIN_LEASE_TTL_SECONDS:
+        raise ValueError(
+            f"a lease of {ttl_seconds} s; the store keeps none under {MIN_LEASE_TTL_SECONDS} s"
+        )

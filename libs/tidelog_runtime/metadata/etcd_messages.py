@@ -1,0 +1,145 @@
+"""etcd's messages to and from the store's own values. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import grpc
+from aetcd import rpc
+
+from tidelog_runtime.metadata.store import (
+    Change,
+    Changed,
+    CreateRevision,
+    Guard,
+    InvalidTransactionError,
+    KeyValue,
+    LeaseLostError,
+    Put,
+    StoreError,
+    StoreUnavailableError,
+    Transaction,
+    TransactionResult,
+)
+
+# Keys that a range or a watch covers up to this end: all of them.
+_NO_END = b"\0"
+_LOWEST_KEY = b"\0"
+
+# The request was understood and answered, and repeating it would change nothing.
+_REFUSALS = frozenset(
+    {
+        grpc.StatusCode.ALREADY_EXISTS,
+        grpc.StatusCode.INVALID_ARGUMENT,
+        grpc.StatusCode.NOT_FOUND,
+        grpc.StatusCode.OUT_OF_RANGE,
+        grpc.StatusCode.PERMISSION_DENIED,
+        grpc.StatusCode.UNAUTHENTICATED,
+        grpc.StatusCode.UNIMPLEMENTED,
+    }
+)
+
+
+class CompactedError(StoreError):
+    """The revision that was asked for is compacted. Stays inside this package."""
+
+
+def first_key(prefix: str) -> bytes:
+    return prefix.encode() or _LOWEST_KEY
+
+
+def prefix_end(prefix: str) -> bytes:
+    """The first key after all keys with the prefix."""
+    encoded = prefix.encode()  # UTF-8, in which no byte is 0xff
+    return encoded[:-1] + bytes([encoded[-1] + 1]) if encoded else _NO_END
+
+
+def key_value(message: Any) -> KeyValue:
+    return KeyValue(
+        message.key.decode(), message.value, message.create_revision, message.mod_revision
+    )
+
+
+def changes(events: Iterable[Any]) -> list[Changed]:
+    return [
+        Changed(
+            event.kv.key.decode(),
+            key_value(event.kv) if event.type == rpc.Event.PUT else None,
+            event.kv.mod_revision,
+        )
+        for event in events
+    ]
+
+
+def transaction_request(transaction: Transaction) -> Any:
+    """Where a guard fails, the same transaction reads every guarded key."""
+    return rpc.TxnRequest(
+        compare=[_compare(guard) for guard in transaction.guards],
+        success=[_operation(change) for change in transaction.changes],
+        failure=[
+            rpc.RequestOp(request_range=rpc.RangeRequest(key=key.encode()))
+            for key in _guarded_keys(transaction)
+        ],
+    )
+
+
+def transaction_result(transaction: Transaction, response: Any) -> TransactionResult:
+    revision = response.header.revision
+    if response.succeeded:
+        return TransactionResult(True, revision)
+    current: dict[str, KeyValue | None] = {}
+    for key, operation in zip(_guarded_keys(transaction), response.responses, strict=True):
+        found = operation.response_range.kvs
+        current[key] = key_value(found[0]) if found else None
+    return TransactionResult(False, revision, current)
+
+
+def store_error(error: grpc.aio.AioRpcError, address: str) -> StoreError:
+    """What a failed request means. All that is not clearly a refusal is no answer."""
+    code, details = error.code(), error.details() or "no details"
+    if code is grpc.StatusCode.NOT_FOUND and "lease not found" in details:
+        return LeaseLostError("the lease of a written key is gone; grant another and write again")
+    if code is grpc.StatusCode.OUT_OF_RANGE and "compacted" in details:
+        return CompactedError(details)
+    # The first is etcd's own limit, the second that of the gRPC server before it.
+    if "request is too large" in details or "message larger than max" in details:
+        return InvalidTransactionError(
+            f"etcd at {address} takes no transaction of this size ({details}); split it"
+        )
+    if code in _REFUSALS:
+        return StoreError(f"etcd at {address} refuses the request: {details} ({code.name})")
+    return StoreUnavailableError(
+        f"etcd at {address} did not do what was asked: {details} ({code.name}); check that it "
+        "runs, is reachable and has a leader"
+    )
+
+
+def _guarded_keys(transaction: Transaction) -> list[str]:
+    return list(dict.fromkeys(guard.key for guard in transaction.guards))
+
+
+def _compare(guard: Guard) -> Any:
+    if isinstance(guard, CreateRevision):
+        return rpc.Compare(
+            result=rpc.Compare.EQUAL,
+            target=rpc.Compare.CREATE,
+            key=guard.key.encode(),
+            create_revision=guard.revision,
+        )
+    return rpc.Compare(
+        result=rpc.Compare.EQUAL,
+        target=rpc.Compare.MOD,
+        key=guard.key.encode(),
+        mod_revision=guard.revision,
+    )
+
+
+def _operation(change: Change) -> Any:
+    if isinstance(change, Put):
+        return rpc.RequestOp(
+            request_put=rpc.PutRequest(
+                key=change.key.encode(), value=change.value, lease=change.lease_id
+            )
+        )
+    return rpc.RequestOp(request_delete_range=rpc.DeleteRangeRequest(key=change.key.encode()))

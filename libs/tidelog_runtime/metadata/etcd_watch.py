@@ -1,0 +1,159 @@
+"""A prefix watch in etcd that survives lost streams, restarts and compactions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import grpc
+from aetcd import rpc
+
+from tidelog_runtime.metadata.etcd_endpoints import HAS_LEADER, Endpoint, EtcdEndpoints
+from tidelog_runtime.metadata.etcd_messages import (
+    CompactedError,
+    changes,
+    first_key,
+    prefix_end,
+    store_error,
+)
+from tidelog_runtime.metadata.store import Changed, Snapshot, StoreUnavailableError
+from tidelog_runtime.metadata.watch_view import WatchView
+
+ReadSnapshot = Callable[[str], Awaitable[Snapshot]]
+
+
+class EtcdWatch:
+    """`read_snapshot` is for re-reading after a compaction; `confirm` is a linearizable
+    read, whose answer shows whether the store has fallen back."""
+
+    def __init__(
+        self,
+        endpoints: EtcdEndpoints,
+        snapshot: Snapshot,
+        *,
+        read_snapshot: ReadSnapshot,
+        confirm: Callable[[], Awaitable[object]],
+    ) -> None:
+        self._endpoints = endpoints
+        self._view = WatchView(snapshot)
+        self._read_snapshot = read_snapshot
+        self._confirm = confirm
+        # Without a message in between; for the pause before the next attempt.
+        self._failures = 0
+        self._has_to_reread = False
+
+    async def run(self) -> AsyncIterator[Sequence[Changed]]:
+        view = self._view
+        while True:
+            try:
+                if self._has_to_reread:
+                    differences = view.catch_up(await self._read_snapshot(view.prefix))
+                    self._has_to_reread = False
+                    if differences:
+                        yield differences
+                async with self._stream() as stream:
+                    while True:
+                        response = await stream.read()
+                        self._failures = 0
+                        for group in self._take(response):
+                            yield group
+            except CompactedError:
+                self._has_to_reread = True
+            except StoreUnavailableError:
+                view.lose_stream()
+                self._failures += 1
+                await asyncio.sleep(self._endpoints.pause_ms(self._failures) / 1000)
+
+    def _take(self, response: Any) -> list[Sequence[Changed]]:
+        view, header = self._view, response.header
+        self._endpoints.seen.answered(header.revision, header.cluster_id, at_least=0)
+        if not response.events:
+            # A progress notification: etcd sends them through the same queue as events
+            # (if they are not asked for one by one), so that all before it have come.
+            view.advance(header.revision)
+            return []
+        return view.take(changes(response.events), more=response.fragment)
+
+    @asynccontextmanager
+    async def _stream(self) -> AsyncIterator[_Stream]:
+        """A stream that the store has accepted. Raises `CompactedError`, and
+        `StoreUnavailableError` after having moved on to the next endpoint."""
+        endpoints = self._endpoints
+        endpoint = await endpoints.connected(endpoints.now_ms() + endpoints.request_timeout_ms)
+        stream = _Stream(endpoints, endpoint)
+        try:
+            created = await stream.open(self._view)
+            header = created.header
+            if endpoints.seen.is_behind(header.revision, header.cluster_id):
+                await self._confirm()
+            yield stream
+        except StoreUnavailableError:
+            endpoints.rotate(endpoint)
+            raise
+        finally:
+            stream.close()
+
+
+class _Stream:
+    """One gRPC stream with one watch on it."""
+
+    def __init__(self, endpoints: EtcdEndpoints, endpoint: Endpoint) -> None:
+        self._endpoints = endpoints
+        self._endpoint = endpoint
+        self._call = endpoint.watch.Watch(metadata=HAS_LEADER)
+
+    async def open(self, view: WatchView) -> Any:
+        """Resumes *at* the last revision, and not after it: should the next revision
+        have been compacted, etcd says so only then, and otherwise leaves out what that
+        revision deleted."""
+        request = rpc.WatchCreateRequest(
+            key=first_key(view.prefix),
+            range_end=prefix_end(view.prefix),
+            start_revision=view.revision,
+            progress_notify=True,
+            # Else what a slow watch has to catch up with may exceed a message.
+            fragment=True,
+        )
+        timeout_ms = self._endpoints.request_timeout_ms
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self._write(rpc.WatchRequest(create_request=request))
+                return await self.read()
+        except TimeoutError:
+            raise StoreUnavailableError(
+                f"etcd at {self._endpoint.address} did not begin a watch in {timeout_ms} ms"
+            ) from None
+
+    async def read(self) -> Any:
+        try:
+            response = await self._call.read()
+        except grpc.aio.AioRpcError as error:
+            raise store_error(error, self._endpoint.address) from error
+        except asyncio.CancelledError:
+            self._endpoints.raise_if_closed()
+            raise
+        if not isinstance(response, rpc.WatchResponse):
+            raise StoreUnavailableError(f"etcd at {self._endpoint.address} ended a watch")
+        if response.compact_revision:
+            raise CompactedError(f"compacted up to revision {response.compact_revision}")
+        if response.canceled:
+            raise StoreUnavailableError(
+                f"etcd at {self._endpoint.address} cancelled a watch: {response.cancel_reason}"
+            )
+        return response
+
+    def close(self) -> None:
+        self._call.cancel()
+
+    async def _write(self, request: Any) -> None:
+        try:
+            # The stream may have ended before it began; reading says why.
+            with suppress(asyncio.InvalidStateError):
+                await self._call.write(request)
+        except grpc.aio.AioRpcError as error:
+            raise store_error(error, self._endpoint.address) from error
+        except asyncio.CancelledError:
+            self._endpoints.raise_if_closed()
+            raise
