@@ -266,7 +266,7 @@ class FetchState:
             assigned.failing_since_ms = now_ms
         stale = stale or error.code in STALE_METADATA or _epoch_fault(error)
         if error.code is ErrorCode.OFFSET_OUT_OF_RANGE and answer is not None:
-            self._out_of_range(assigned, want, leader, answer, now_ms)
+            self._out_of_range(assigned, want, leader, answer, error, now_ms)
             return
         assigned.route.failed(leader.leader_epoch, now_ms, self._backoff, stale=stale)
         failing_ms = now_ms - assigned.failing_since_ms
@@ -275,9 +275,18 @@ class FetchState:
             assigned.error = error
 
     def _out_of_range(
-        self, assigned: Assigned, want: Want, leader: Leader, answer: Fetched, now_ms: int
+        self,
+        assigned: Assigned,
+        want: Want,
+        leader: Leader,
+        answer: Fetched,
+        error: TidelogError,
+        now_ms: int,
     ) -> None:
-        believed = answer.leader_epoch >= max(leader.leader_epoch, assigned.newest_epoch)
+        # The fetch named the epoch that is known here, which a leader of another refuses.
+        # An answer to an error need not tell its epoch (0); where it does, it is held to it.
+        told_epoch = answer.leader_epoch or leader.leader_epoch
+        believed = told_epoch >= max(leader.leader_epoch, assigned.newest_epoch)
         assigned.out_of_range += believed
         if assigned.out_of_range < OUT_OF_RANGE_CONFIRMATIONS:
             assigned.route.failed(leader.leader_epoch, now_ms, self._backoff, stale=True)
@@ -291,10 +300,12 @@ class FetchState:
                 assigned.seek(None, _RESET_TO[self._on_out_of_range])
             return
         assigned.route.succeeded()
+        holds = f"the log holds offsets {answer.log_start_offset} to {answer.high_watermark}"
+        if answer.high_watermark < 0:
+            holds = error.message
         assigned.error = TidelogError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"offset {want.offset} of {assigned.partition} is out of range: the log holds "
-            f"offsets {answer.log_start_offset} to {answer.high_watermark} (its end); seek to "
+            f"offset {want.offset} of {assigned.partition} is out of range: {holds}; seek to "
             "one of these, or set on_out_of_range to earliest or latest",
         )
 

@@ -91,6 +91,14 @@ def test_out_of_range_is_believed_the_second_time() -> None:
         bench.state.take_records(1)
 
 
+def test_out_of_range_without_an_epoch_is_that_of_the_question() -> None:
+    bench = Bench(epoch=3)
+    for now_ms in (0, 50):
+        bench.out_of_range(bench.plan(now_ms), epoch=0, now_ms=now_ms)
+    with pytest.raises(TidelogError, match="offset 15 of sea/0 is out of range"):
+        bench.state.take_records(1)
+
+
 def test_out_of_range_from_a_zombie_is_not_believed() -> None:
     bench = Bench(policy=OnOutOfRange.EARLIEST, epoch=6)
     for now_ms in range(0, 500, 50):
