@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 import structlog
 import uvloop
-from tidelog_runtime.metadata.etcd import EtcdStore
 
 from tidelog.rpc.channels import new_server
 from tidelog.v1 import admin_pb2
@@ -24,6 +23,7 @@ from tidelog_controller.event_loop import Environment
 from tidelog_controller.service import ControllerService
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.config import load
+from tidelog_runtime.metadata.etcd import EtcdStore
 from tidelog_runtime.metadata.schema import ControllerEntry, Keys
 from tidelog_runtime.metadata.store import StoreError
 from tidelog_runtime.telemetry.logging import configure_logging

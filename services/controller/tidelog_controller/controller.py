@@ -164,7 +164,7 @@ class Controller:
         self.context.watched_to(snapshot.revision)
         self._log(
             "controller_loaded",
-            brokers=len(self.context.brokers),
+            brokers=sorted(self.context.brokers),
             topics=len(self.context.topics),
             deletions=len(self.context.deletions),
             revision=snapshot.revision,
@@ -188,7 +188,7 @@ class Controller:
                     self._partition_changed(changed)
                 case DeletionChanged(topic, new):
                     if new is not None:
-                        self._log("topic_deletion_began", topic=topic, topic_id=new.topic_id)
+                        self._log_news("topic_deletion_began", topic=topic, topic_id=new.topic_id)
                     self._dirty.touch(self.context.partitions_of(topic))
                 case Malformed(key, problem):
                     self._log("metadata_malformed", Level.WARNING, key=key, problem=problem)
@@ -210,7 +210,7 @@ class Controller:
             self._controls[broker_id] = BrokerControl(broker_id, new.broker_epoch)
             self._require_all(self._controls[broker_id])
             self._out.append(OpenChannel(broker_id, new.broker_epoch, registration.address))
-            self._log(
+            self._log_news(
                 "broker_joined",
                 broker_id=broker_id,
                 broker_epoch=new.broker_epoch,
@@ -221,12 +221,15 @@ class Controller:
                 self._dirty.touch(self.context.unplaced(topic))
         elif new is not None:
             self._log("broker_state", broker_id=broker_id, state=new.registration.state)
-        self._dirty.touch(partition for partition, _ in self.context.replicas_on(broker_id))
+        replicas = list(self.context.replicas_on(broker_id))
+        # Elections go before changes of the ISR: nobody can write until they are done.
+        self._dirty.touch(p for p, held in replicas if held.state.leader == broker_id)
+        self._dirty.touch(p for p, _ in replicas)
 
     def _topic_changed(self, changed: TopicChanged) -> None:
         topic, old, new = changed
         if old is None and new is not None:
-            self._log(
+            self._log_news(
                 "topic_created",
                 topic=topic,
                 topic_id=new.entry.topic_id,
@@ -390,6 +393,11 @@ class Controller:
 
     def _log(self, event: str, level: Level = Level.INFO, **fields: Any) -> None:
         self._out.append(Log(event, fields, level))
+
+    def _log_news(self, event: str, **fields: Any) -> None:
+        """What is found at the start of a reign is no news: one line counts it."""
+        if self._loaded:
+            self._log(event, **fields)
 
     def _log_batch(self, writes: list[PartitionWrite], revision: int) -> None:
         """One line for a batch, however many partitions it holds."""

@@ -14,6 +14,7 @@ from tidelog_runtime.metadata.schema import (
 from tidelog_runtime.metadata.store import (
     CreateRevision,
     Lease,
+    LeaseLostError,
     MetadataStore,
     ModRevision,
     Put,
@@ -88,6 +89,8 @@ class ControllerElection:
                 )
             )
             won = result.succeeded
+        except LeaseLostError:
+            return None
         finally:
             # Also after a transaction without an answer: should it be applied after
             # all, its key goes with the lease.

@@ -54,26 +54,29 @@ class DirtyPartitions:
         One batch holds partitions that conflicted before, or others, but not both: one
         conflict does not hold up the rest. New partitions share one topic."""
         writes: list[PartitionWrite] = []
+        settled: list[TopicPartition] = []
         kind: tuple[bool, str | None] | None = None
         passed_over = 0
-        for partition, contended in list(self._dirty.items()):
+        for partition, contended in self._dirty.items():
             if self._transactions.writes(partition):
                 continue
             write = next_write(
                 self._context, partition, self._is_acknowledged, self._controller_epoch
             )
             if write is None:
-                del self._dirty[partition]
+                settled.append(partition)
                 continue
             this_kind = (contended, partition.topic if write.old is None else None)
             kind = kind or this_kind
             if kind == this_kind:
-                del self._dirty[partition]
+                settled.append(partition)
                 writes.append(write)
             else:
                 passed_over += 1
             if len(writes) == MAX_TRANSACTION_CHANGES or passed_over == MAX_PASSED_OVER:
                 break
+        for partition in settled:
+            del self._dirty[partition]
         if kind is None:
             return None
         guard = None

@@ -11,7 +11,11 @@ from tidelog_controller.event_loop import Environment, EventLoop
 from tidelog_controller.events import AdminRequest
 from tidelog_runtime.metadata.cluster_id import UnknownFormatError, ensure_cluster
 from tidelog_runtime.metadata.schema import ControllerEntry
-from tidelog_runtime.metadata.store import StoreRolledBackError, StoreUnavailableError
+from tidelog_runtime.metadata.store import (
+    StoreError,
+    StoreRolledBackError,
+    StoreUnavailableError,
+)
 
 STORE_RETRY_SECONDS = 0.5
 # After a fault of its own a controller leaves the others time to take over.
@@ -101,7 +105,7 @@ class ControllerService:
         try:
             async with asyncio.timeout(REVOKE_TIMEOUT_SECONDS):
                 await leadership.lease.revoke()
-        except (StoreUnavailableError, TimeoutError):
+        except (StoreError, TimeoutError):
             self._log.warning("controller_lease_left", remedy="it ends by itself")
 
     def _not_controller(self) -> TidelogError:

@@ -62,8 +62,8 @@ def test_the_death_of_a_broker_is_one_transaction_and_one_command_for_each_survi
     assert driver.transcript == [
         "close 1@4",
         "transaction of 6 done",
-        "broker 2 lead t/0:2 t/2:2 t/3:2 t/5:3",
-        "broker 3 lead t/1:3 t/2:2 t/4:3 t/5:3",
+        "broker 2 lead t/2:2 t/5:3 t/0:2 t/3:2",
+        "broker 3 lead t/2:2 t/5:3 t/1:3 t/4:3",
     ]
 
 
@@ -87,6 +87,21 @@ def test_many_partitions_go_in_batches_of_120() -> None:
         "transaction of 120 done",
         "transaction of 60 done",
     ]
+
+
+def test_elections_go_before_changes_of_the_isr() -> None:
+    driver = with_topic(partitions=300)
+    driver.kill_broker(1)
+    driver.watch()
+    batches = [fields for name, fields in driver.logs if name == "partitions_changed"][-3:]
+    assert [fields.get("elected", 0) for fields in batches] == [100, 0, 0]
+
+
+def test_what_a_new_controller_finds_is_counted_in_one_line() -> None:
+    driver = with_topic(partitions=3)
+    driver.logs.clear()
+    driver.take_over()
+    assert [name for name, _ in driver.logs] == ["controller_loaded"]
 
 
 def test_batches_in_flight_are_bounded() -> None:
@@ -173,7 +188,7 @@ def test_a_leaders_own_isr_change_in_between_is_taken_up_and_judged_again() -> N
         "transaction of 2 done",
         # What the leader wrote is told to it again, which does no harm.
         "broker 2 lead t/0:2",
-        "broker 3 lead t/1:3 t/2:2",
+        "broker 3 lead t/2:2 t/1:3",
         "broker 2 lead t/2:2",
     ]
 
@@ -213,7 +228,7 @@ def test_a_transaction_without_an_answer_that_was_applied_is_found_by_reading() 
     assert len(driver.transactions) == 1
     assert len(driver.reads) == 1
     assert epochs(driver) == [0, 0, 1]
-    assert driver.transcript[1:] == ["broker 2 lead t/0:2 t/2:2", "broker 3 lead t/1:3 t/2:2"]
+    assert driver.transcript[1:] == ["broker 2 lead t/2:2 t/0:2", "broker 3 lead t/2:2 t/1:3"]
 
 
 def test_a_transaction_without_an_answer_that_was_not_applied_is_made_again() -> None:

@@ -1,0 +1,149 @@
+"""What the controller's shell is run against: brokers without sockets, a dialler that
+says what it is told, and logs that can be read back."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+from structlog.testing import LogCapture
+from structlog.typing import FilteringBoundLogger
+
+from tidelog_controller.event_loop import Environment
+from tidelog_controller.events import DialOutcome
+from tidelog_controller.service import ControllerService
+from tidelog_runtime.clock import SystemClock
+from tidelog_runtime.metadata.schema import BrokerRegistration, ControllerEntry, Keys, encode
+from tidelog_runtime.metadata.store import MetadataStore, Put, Transaction
+from tidelog_runtime.replica_control import (
+    BrokerUnreachableError,
+    CommandResult,
+    LeaderAndIsrCommand,
+    PartitionResult,
+    StopReplicaCommand,
+)
+
+KEYS = Keys("test")
+PATIENCE_SECONDS = 10.0
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Yields to the loop until the condition holds; fails when patience ends."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not condition():  # noqa: ASYNC110 - conditions of any kind
+            await asyncio.sleep(0.002)
+
+
+class FakeReplicaControl:
+    """One connection to a broker that acknowledges everything."""
+
+    def __init__(self, network: FakeNetwork, address: str) -> None:
+        self._network = network
+        self._address = address
+        self.ended = asyncio.Event()
+        self.closed = False
+
+    async def leader_and_isr(self, command: LeaderAndIsrCommand) -> CommandResult:
+        self._reach()
+        self._network.commands.append((self._address, command))
+        named = [(p.state.topic_id, p.partition.partition, p.revision) for p in command.partitions]
+        return CommandResult(None, [PartitionResult(*name, None) for name in named])
+
+    async def stop_replica(self, command: StopReplicaCommand) -> CommandResult:
+        self._reach()
+        self._network.commands.append((self._address, command))
+        named = [(s.topic_id, s.partition.partition, s.revision) for s in command.partitions]
+        return CommandResult(None, [PartitionResult(*name, None) for name in named])
+
+    async def watch(self, controller_id: int, controller_epoch: int, broker_epoch: int) -> None:
+        self._network.watches.append((controller_id, controller_epoch, broker_epoch))
+        if self._address not in self._network.dead:
+            await self.ended.wait()
+
+    async def close(self) -> None:
+        self.closed = True
+
+    def _reach(self) -> None:
+        if self._address in self._network.dead:
+            raise BrokerUnreachableError(f"{self._address} is dead")
+
+
+class FakeNetwork:
+    def __init__(self) -> None:
+        self.connections: list[tuple[str, FakeReplicaControl]] = []
+        self.commands: list[tuple[str, LeaderAndIsrCommand | StopReplicaCommand]] = []
+        self.watches: list[tuple[int, int, int]] = []
+        self.dead: set[str] = set()
+
+    def connect(self, address: str) -> FakeReplicaControl:
+        control = FakeReplicaControl(self, address)
+        self.connections.append((address, control))
+        return control
+
+    async def dial(self, address: str) -> DialOutcome:
+        return DialOutcome.REFUSED if address in self.dead else DialOutcome.ACCEPTED
+
+    def kill(self, address: str) -> None:
+        self.dead.add(address)
+        self.break_connections(address)
+
+    def break_connections(self, address: str) -> None:
+        for where, control in self.connections:
+            if where == address:
+                control.ended.set()
+
+
+class Logs:
+    def __init__(self) -> None:
+        self._capture = LogCapture()
+
+    def logger(self) -> FilteringBoundLogger:
+        logger: FilteringBoundLogger = structlog.wrap_logger(
+            None,
+            processors=[self._capture],
+            wrapper_class=structlog.make_filtering_bound_logger(0),
+        )
+        return logger
+
+    def named(self, event: str) -> list[dict[str, Any]]:
+        return [dict(entry) for entry in self._capture.entries if entry["event"] == event]
+
+
+def broker_address(broker_id: int) -> str:
+    return f"10.0.0.{broker_id}:7500"
+
+
+async def register(store: MetadataStore, *broker_ids: int) -> None:
+    for broker_id in broker_ids:
+        registration = BrokerRegistration(
+            broker_address(broker_id), "", f"uuid-{broker_id}", "running", 0, 0
+        )
+        await store.transact(Transaction([], [Put(KEYS.broker(broker_id), encode(registration))]))
+
+
+class ControllerProcess:
+    """A controller service and its task."""
+
+    def __init__(self, controller_id: int, store: MetadataStore, network: FakeNetwork) -> None:
+        self.logs = Logs()
+        environment = Environment(
+            store=store,
+            keys=KEYS,
+            clock=SystemClock(),
+            rng=random.Random(controller_id),
+            connect=network.connect,
+            dialer=network,
+            log=self.logs.logger(),
+            command_timeout_ms=10_000,
+        )
+        entry = ControllerEntry(controller_id, f"127.0.0.1:740{controller_id}")
+        self.service = ControllerService(environment, entry, lease_ttl_seconds=3)
+        self.task = asyncio.create_task(self.service.run())
+
+    async def stop(self) -> None:
+        """As SIGTERM does."""
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
