@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from tidelog_broker.log.clean_shutdown import MARKER_NAME
 from tidelog_broker.log.config import LogConfig
 from tidelog_broker.log.disk import OsDisk
 from tidelog_broker.log.epoch_file import EPOCHS_NAME
+from tidelog_broker.log.errors import LogFailedError
 from tidelog_broker.log.log import Log
 from tidelog_broker.log.recovery import LOG_START_NAME
 from tidelog_broker.log.segment_files import SegmentFiles
@@ -281,7 +281,7 @@ def test_half_written_files_are_removed(disk: MemoryDisk) -> None:
 def test_a_failed_log_leaves_no_marker(disk: MemoryDisk) -> None:
     log = log_of(disk, batches_from(0, 3))
     disk.space, disk.fail_truncate = 10, True
-    with pytest.raises(Exception, match="take back"):
+    with pytest.raises(LogFailedError, match="take back"):
         log.append([batch_at(3)])
     disk.space, disk.fail_truncate = None, False
     log.close(clean=True)
@@ -309,10 +309,7 @@ def test_many_logs_open_on_the_real_disk_without_an_open_file(tmp_path: Path) ->
         log = open_log(disk, directory=tmp_path / str(i), files=files)
         log.append(batches_from(0, 2))
         log.close(clean=True)
-    begin = time.perf_counter()
     logs = [open_log(disk, directory=tmp_path / str(i), files=files) for i in range(50)]
-    # A thousand may take a second; the bound is generous for a busy machine.
-    assert time.perf_counter() - begin < 1
     assert len(files) == 0
     assert all(read_all(log) == batches_from(0, 2) for log in logs)
     for log in logs:
