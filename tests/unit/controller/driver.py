@@ -6,7 +6,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from tidelog.errors import ErrorCode, TidelogError
@@ -396,7 +396,3 @@ def cluster(*broker_ids: int) -> Driver:
     driver.load()
     driver.transcript.clear()
     return driver
-
-
-def with_leader(state: LeaderAndIsr, leader: int) -> LeaderAndIsr:
-    return replace(state, leader=leader)
