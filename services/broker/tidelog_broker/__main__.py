@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+if __name__ == "__main__":
+    from tidelog_runtime import quick_start  # must come before the other imports
+
 import asyncio
 import fcntl
 import random
@@ -82,7 +85,7 @@ async def run_in_thread(work: Callable[[], None]) -> None:
 
 
 def timestamps_of(batch: Batch) -> list[int]:
-    return record_batch.decode_columns(batch).timestamps_ms
+    return record_batch.decode(batch).timestamps_ms
 
 
 def new_broker(config: BrokerConfig) -> Broker:
@@ -213,4 +216,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    quick_start.imports_done()
     sys.exit(main())

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+if __name__ == "__main__":
+    from tidelog_runtime import quick_start  # must come before the other imports
+
 import asyncio
 import random
 import signal
@@ -112,4 +115,5 @@ async def _run_until(
 
 
 if __name__ == "__main__":
+    quick_start.imports_done()
     sys.exit(main())
