@@ -39,6 +39,8 @@ class Endpoint:
         self.kv = rpc.KVStub(self._channel)
         self.lease = rpc.LeaseStub(self._channel)
         self.watch = rpc.WatchStub(self._channel)
+        # How to end each long stream that hangs on this endpoint.
+        self.streams: set[Callable[[], None]] = set()
 
     async def connect(self, timeout_ms: int) -> bool:
         """Whether there is a connection now."""
@@ -159,9 +161,14 @@ class EtcdEndpoints:
         return response
 
     def rotate(self, failed: Endpoint) -> None:
-        """The next one's turn, unless somebody else has moved on from `failed` already."""
-        if self._endpoints[self._current] is failed:
-            self._current = (self._current + 1) % len(self._endpoints)
+        """The next one's turn, unless somebody else has moved on from `failed` already.
+        Streams move too: one that hangs would notice only after gRPC's own keep-alive,
+        and whoever watches also has requests and leases, which notice sooner."""
+        if len(self._endpoints) == 1 or self._endpoints[self._current] is not failed:
+            return
+        self._current = (self._current + 1) % len(self._endpoints)
+        for abandon in list(failed.streams):
+            abandon()
 
     def pause_ms(self, failures: int) -> int:
         """After so many failures in a row, with jitter."""
@@ -180,8 +187,7 @@ class EtcdEndpoints:
     def raise_if_closed(self) -> None:
         """Where gRPC reports a closed channel as a cancellation: says what it was, unless
         the task itself is being cancelled."""
-        task = asyncio.current_task()
-        if self.closed and not (task is not None and task.cancelling()):
+        if self.closed and not is_being_cancelled():
             raise StoreClosedError("the metadata store was closed during a request") from None
 
     async def close(self) -> None:
@@ -191,3 +197,9 @@ class EtcdEndpoints:
 
     def __str__(self) -> str:
         return ", ".join(endpoint.address for endpoint in self._endpoints)
+
+
+def is_being_cancelled() -> bool:
+    """Whether somebody asked the running task to end."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

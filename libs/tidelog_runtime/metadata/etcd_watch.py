@@ -10,7 +10,12 @@ from typing import Any
 import grpc
 from aetcd import rpc
 
-from tidelog_runtime.metadata.etcd_endpoints import HAS_LEADER, Endpoint, EtcdEndpoints
+from tidelog_runtime.metadata.etcd_endpoints import (
+    HAS_LEADER,
+    Endpoint,
+    EtcdEndpoints,
+    is_being_cancelled,
+)
 from tidelog_runtime.metadata.etcd_messages import (
     CompactedError,
     changes,
@@ -103,6 +108,8 @@ class _Stream:
         self._endpoints = endpoints
         self._endpoint = endpoint
         self._call = endpoint.watch.Watch(metadata=HAS_LEADER)
+        self._abandoned = False
+        endpoint.streams.add(self._abandon)
 
     async def open(self, view: WatchView) -> Any:
         """Resumes *at* the last revision, and not after it: should the next revision
@@ -132,7 +139,7 @@ class _Stream:
         except grpc.aio.AioRpcError as error:
             raise store_error(error, self._endpoint.address) from error
         except asyncio.CancelledError:
-            self._endpoints.raise_if_closed()
+            self._raise_if_ended()
             raise
         if not isinstance(response, rpc.WatchResponse):
             raise StoreUnavailableError(f"etcd at {self._endpoint.address} ended a watch")
@@ -145,7 +152,21 @@ class _Stream:
         return response
 
     def close(self) -> None:
+        self._endpoint.streams.discard(self._abandon)
         self._call.cancel()
+
+    def _abandon(self) -> None:
+        self._abandoned = True
+        self._call.cancel()
+
+    def _raise_if_ended(self) -> None:
+        """Where gRPC reports an ended stream as a cancellation: says what it was, unless
+        the task itself is being cancelled."""
+        self._endpoints.raise_if_closed()
+        if self._abandoned and not is_being_cancelled():
+            raise StoreUnavailableError(
+                f"etcd at {self._endpoint.address} has stopped answering other requests"
+            ) from None
 
     async def _write(self, request: Any) -> None:
         try:
@@ -155,5 +176,5 @@ class _Stream:
         except grpc.aio.AioRpcError as error:
             raise store_error(error, self._endpoint.address) from error
         except asyncio.CancelledError:
-            self._endpoints.raise_if_closed()
+            self._raise_if_ended()
             raise

@@ -1,0 +1,74 @@
+"""A second address for a server, that can be cut off or made to hang."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+CHUNK_BYTES = 64 << 10
+
+
+class TcpProxy:
+    def __init__(self, target: str) -> None:
+        host, _, port = target.rpartition(":")
+        self._target = (host, int(port))
+        self._server: asyncio.Server | None = None
+        self._connections: set[asyncio.Task[None]] = set()
+        self._flowing = asyncio.Event()
+        self._flowing.set()
+        self.address = ""
+
+    async def start(self) -> None:
+        """On a free port; started again, on the same one."""
+        port = int(self.address.rpartition(":")[2] or 0)
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", port)
+        host, port = self._server.sockets[0].getsockname()
+        self.address = f"{host}:{port}"
+
+    @property
+    def is_used(self) -> bool:
+        return bool(self._connections)
+
+    def hang(self) -> None:
+        """Connections stay, and are made; nothing goes through."""
+        self._flowing.clear()
+
+    async def stop(self) -> None:
+        """Connections break, and are refused."""
+        if self._server is not None:
+            self._server.close()
+        for connection in self._connections:
+            connection.cancel()
+        if self._connections:
+            await asyncio.wait(self._connections)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = asyncio.create_task(self._serve(reader, writer))
+        self._connections.add(connection)
+        connection.add_done_callback(self._connections.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            target_reader, target_writer = await asyncio.open_connection(*self._target)
+            try:
+                # The first side to end ends both.
+                await asyncio.wait(
+                    tasks := [
+                        asyncio.create_task(self._copy(reader, target_writer)),
+                        asyncio.create_task(self._copy(target_reader, writer)),
+                    ],
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+            finally:
+                for task in tasks:
+                    task.cancel()
+                target_writer.close()
+        finally:
+            writer.close()
+
+    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            while data := await reader.read(CHUNK_BYTES):
+                await self._flowing.wait()
+                writer.write(data)
+                await writer.drain()
