@@ -223,6 +223,7 @@ class Broker:
                     await self._registration.withdraw()
             except (StoreError, TimeoutError) as error:
                 _log.warning("lease_left_to_expire", why=str(error) or "etcd did not answer")
+        await self._maintenance.flush_once()
         self._maintenance.checkpoint()
         await self._run_blocking(lambda: self._logs.close(clean=True))
         self._data_directory.stopped_cleanly(self.cache.revision)

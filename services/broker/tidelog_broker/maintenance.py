@@ -10,6 +10,7 @@ import structlog
 
 from tidelog_broker.isr_updates import IsrUpdates
 from tidelog_broker.log.errors import LogError
+from tidelog_broker.log.log import Log
 from tidelog_broker.log_directory import LogDirectory
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.replica_manager import ReplicaManager
@@ -18,6 +19,7 @@ from tidelog_runtime.clock import Clock
 
 # Between two partitions of a long round the loop gets its turn.
 PARTITIONS_PER_TURN = 32
+FLUSHES_AT_ONCE = 8
 
 _log = structlog.get_logger()
 
@@ -66,15 +68,22 @@ class Maintenance:
             await self.flush_once()
 
     async def flush_once(self) -> None:
-        for log in self._logs.logs():
+        """Syncs what has been written since the last time, several logs side by side: the
+        file system then makes one commit of many."""
+        logs = list(self._logs.logs())
+        for first in range(0, len(logs), FLUSHES_AT_ONCE):
+            await asyncio.gather(*map(self._flush, logs[first : first + FLUSHES_AT_ONCE]))
+
+    async def _flush(self, log: Log) -> None:
+        if log.closed:
+            return  # set aside or deleted since the round began
+        try:
             ticket = log.begin_flush()
-            if ticket is None:
-                continue
-            try:
+            if ticket is not None:
                 await self._run_blocking(ticket.run)
                 log.finish_flush(ticket)
-            except (LogError, OSError) as error:
-                _log.error("flush_failed", why=str(error))
+        except LogError as error:
+            _log.error("flush_failed", why=str(error))
 
     async def delete_old(self, interval_ms: int, stray_retention_ms: int) -> None:
         while True:

@@ -157,6 +157,10 @@ class Log:
         return self._epochs.entries
 
     @property
+    def closed(self) -> bool:
+        return self._closed
+
+    @property
     def size_bytes(self) -> int:
         return sum(segment.size for segment in self._segments)
 
