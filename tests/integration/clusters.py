@@ -1,0 +1,71 @@
+"""Clusters as the tests start them."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from tidelog_runtime.local.cluster import LocalCluster
+from tidelog_runtime.local.service_file import Setting
+
+# A replica that lags leaves the ISR, a dead process is forgotten and what was deleted is
+# swept away within seconds.
+QUICK_BROKERS: Mapping[str, Setting] = {
+    "lease_ttl_seconds": 2,
+    "replica_lag_time_max_ms": 2_000,
+    "retention_check_interval_ms": 500,
+}
+QUICK_CONTROLLERS: Mapping[str, Setting] = {"lease_ttl_seconds": 2}
+
+# Those that are running now: a failure shows their logs.
+RUNNING: list[LocalCluster] = []
+
+
+def new_cluster(
+    directory: Path,
+    *,
+    brokers: int = 3,
+    controllers: int = 2,
+    cluster: str | None = None,
+    broker_config: Mapping[str, Setting] | None = None,
+) -> LocalCluster:
+    return LocalCluster(
+        directory,
+        brokers=brokers,
+        controllers=controllers,
+        cluster=cluster or f"test-{uuid.uuid4().hex[:8]}",
+        broker_config={**QUICK_BROKERS, **(broker_config or {})},
+        controller_config=QUICK_CONTROLLERS,
+        usual_ports=False,
+        rng=random.Random(),
+    )
+
+
+@asynccontextmanager
+async def running_cluster(
+    directory: Path,
+    *,
+    brokers: int = 3,
+    controllers: int = 2,
+    cluster: str | None = None,
+    broker_config: Mapping[str, Setting] | None = None,
+) -> AsyncIterator[LocalCluster]:
+    """Ready when it is entered, stopped when it is left."""
+    started = new_cluster(
+        directory,
+        brokers=brokers,
+        controllers=controllers,
+        cluster=cluster,
+        broker_config=broker_config,
+    )
+    RUNNING.append(started)
+    try:
+        await started.start()
+        await started.ready()
+        yield started
+    finally:
+        RUNNING.remove(started)
+        await started.stop()

@@ -1,0 +1,55 @@
+"""One broker or controller as a process of its own, for tests of how it starts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from integration.waiting import TIMEOUT_SECONDS, until_true
+from tidelog_runtime.local import service_file
+from tidelog_runtime.local.process import LocalProcess
+from tidelog_runtime.local.service_file import Setting
+
+
+class SingleService:
+    """`program`: tidelog_broker or tidelog_controller. Settings go into its file."""
+
+    def __init__(self, program: str, directory: Path, name: str, **settings: Setting) -> None:
+        path = directory / f"{name}.toml"
+        service_file.write(path, {"lease_ttl_seconds": 2, **settings})
+        self.process = LocalProcess(
+            name,
+            [sys.executable, "-m", program, "--config", str(path)],
+            log_path=directory / f"{name}.log",
+            environment={k: v for k, v in os.environ.items() if not k.startswith("TIDELOG_")},
+        )
+
+    async def ended(self) -> int:
+        """Its exit status, once it has ended by itself."""
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            await self.process.wait()
+        assert self.process.exit_status is not None
+        return self.process.exit_status
+
+    def text(self) -> str:
+        path = self.process.log_path
+        return path.read_text() if path.exists() else ""
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        """The log lines of that name so far."""
+        whole_lines = self.text().splitlines(keepends=True)
+        lines = (json.loads(line) for line in whole_lines if line.startswith("{") and "\n" in line)
+        return [line for line in lines if line["event"] == name]
+
+    async def until_says(self, name: str) -> dict[str, Any]:
+        await until_true(
+            lambda: bool(self.events(name)) or not self.process.running,
+            f"{self.process.name} logs {name}",
+        )
+        said = self.events(name)
+        assert said, f"{self.process.name} has ended without {name}:\n{self.text()}"
+        return said[0]

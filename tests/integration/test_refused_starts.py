@@ -1,0 +1,256 @@
+"""How a broker and a controller refuse to start, or wait until they can."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+import pytest
+
+from integration.single_service import SingleService
+from integration.waiting import until
+from tidelog_runtime.local.cluster_view import open_view
+from tidelog_runtime.local.etcd import LocalEtcd
+from tidelog_runtime.local.service_file import Setting
+
+EXIT_CANNOT_START = 1
+EXIT_INVALID_CONFIG = 2
+# Nothing listens on the discard port of a machine that one runs tests on.
+NO_ETCD = "127.0.0.1:9"
+
+
+@pytest.fixture
+async def etcd(tmp_path: Path) -> AsyncIterator[LocalEtcd]:
+    etcd = await LocalEtcd.start(tmp_path / "etcd", log_path=tmp_path / "etcd.log", fsync=False)
+    yield etcd
+    await etcd.stop()
+
+
+def broker(directory: Path, name: str = "broker", **settings: Setting) -> SingleService:
+    with_defaults: dict[str, Setting] = {
+        "broker_id": 1,
+        "listen": "127.0.0.1:0",
+        "data_dir": str(directory / "data"),
+        "etcd_endpoints": [NO_ETCD],
+        **settings,
+    }
+    return SingleService("tidelog_broker", directory, name, **with_defaults)
+
+
+def controller(directory: Path, name: str = "controller", **settings: Setting) -> SingleService:
+    with_defaults: dict[str, Setting] = {
+        "controller_id": 1,
+        "listen": "127.0.0.1:0",
+        "etcd_endpoints": [NO_ETCD],
+        **settings,
+    }
+    return SingleService("tidelog_controller", directory, name, **with_defaults)
+
+
+@asynccontextmanager
+async def started(service: SingleService) -> AsyncIterator[SingleService]:
+    service.process.start()
+    try:
+        yield service
+    finally:
+        await service.process.stop()
+
+
+async def refuses(service: SingleService) -> str:
+    """Why it does not start, in one line of its log."""
+    async with started(service):
+        assert await service.ended() == EXIT_CANNOT_START, service.text()
+    [said] = service.events("cannot_start")
+    assert said["level"] == "critical"
+    assert "Traceback" not in service.text()
+    return str(said["why"])
+
+
+@contextmanager
+def port_in_use() -> Iterator[int]:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        yield taken.getsockname()[1]
+
+
+# -- the data directory ------------------------------------------------------------------
+
+
+async def test_the_data_of_another_broker_is_refused(tmp_path: Path, etcd: LocalEtcd) -> None:
+    async with started(broker(tmp_path, etcd_endpoints=[etcd.endpoint])) as owner:
+        await owner.until_says("broker_registered")
+    identity = (tmp_path / "data" / "broker.json").read_bytes()
+
+    why = await refuses(broker(tmp_path, "other", broker_id=2, etcd_endpoints=[etcd.endpoint]))
+
+    assert "data belongs to broker 1, this is broker 2" in why
+    assert "set data_dir to this broker's own directory, or broker_id to 1" in why
+    assert (tmp_path / "data" / "broker.json").read_bytes() == identity
+
+
+async def test_the_data_of_another_cluster_is_refused(tmp_path: Path, etcd: LocalEtcd) -> None:
+    async with started(broker(tmp_path, cluster="north", etcd_endpoints=[etcd.endpoint])) as owner:
+        await owner.until_says("broker_registered")
+
+    stranger = broker(tmp_path, "stranger", cluster="south", etcd_endpoints=[etcd.endpoint])
+    why = await refuses(stranger)
+
+    assert "data belongs to cluster" in why
+    assert "the metadata store is that of cluster" in why
+    assert "set data_dir or etcd_endpoints to those of one cluster" in why
+    view = open_view(etcd.endpoint, "south")
+    assert await view.brokers() == {}
+    await view.close()
+    async with started(
+        broker(tmp_path, "back", cluster="north", etcd_endpoints=[etcd.endpoint])
+    ) as back:
+        await back.until_says("broker_registered")
+
+
+async def test_a_directory_that_another_process_uses_is_refused(tmp_path: Path) -> None:
+    async with started(broker(tmp_path)) as owner:
+        await owner.until_says("etcd_unreachable")
+
+        why = await refuses(broker(tmp_path, "second"))
+
+        assert owner.process.running
+    assert "data is in use by another broker process" in why
+    assert "stop that one, or give this one its own data_dir" in why
+
+
+async def test_a_damaged_identity_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "broker.json").write_text("{half")
+
+    why = await refuses(broker(tmp_path))
+
+    assert "broker.json" in why
+    assert "restore the file, or move the directory away to start empty" in why
+
+
+async def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a directory")
+
+    why = await refuses(broker(tmp_path, data_dir=str(tmp_path / "file" / "data")))
+
+    assert str(tmp_path / "file") in why
+
+
+# -- the port and the configuration ------------------------------------------------------
+
+
+async def test_a_broker_whose_port_is_in_use_says_so_and_does_not_register(
+    tmp_path: Path, etcd: LocalEtcd
+) -> None:
+    with port_in_use() as port:
+        listen = f"127.0.0.1:{port}"
+        why = await refuses(broker(tmp_path, listen=listen, etcd_endpoints=[etcd.endpoint]))
+
+    assert f"cannot listen on {listen}: port {port} is in use" in why
+    assert "choose another with listen" in why
+    view = open_view(etcd.endpoint, "default")
+    assert await view.brokers() == {}
+    await view.close()
+
+
+async def test_a_controller_whose_port_is_in_use_says_so(tmp_path: Path) -> None:
+    with port_in_use() as port:
+        refused = controller(tmp_path, listen=f"127.0.0.1:{port}")
+        async with started(refused):
+            assert await refused.ended() == EXIT_CANNOT_START
+    [said] = refused.events("cannot_listen")
+
+    assert f"127.0.0.1:{port} cannot be bound: another process uses it" in said["problem"]
+    assert "give another address by --listen" in said["remedy"]
+    assert "Traceback" not in refused.text()
+
+
+@pytest.mark.parametrize(
+    ("settings", "phrases"),
+    [
+        ({"broker_id": -1}, ("broker_id = -1", "greater than or equal to 0")),
+        ({"etcd_endpoints": ["etcd"]}, ("'etcd' is not an address", "give host:port")),
+        ({"data_dirr": "/tmp"}, ("data_dirr, which does not exist", "did you mean data_dir?")),
+    ],
+    ids=["out of range", "no address", "unknown"],
+)
+async def test_a_wrong_setting_ends_it_with_what_would_be_right(
+    tmp_path: Path, settings: dict[str, Setting], phrases: tuple[str, ...]
+) -> None:
+    refused = broker(tmp_path, "broker", **settings)
+    async with started(refused):
+        assert await refused.ended() == EXIT_INVALID_CONFIG
+
+    assert all(phrase in refused.text() for phrase in phrases), refused.text()
+    assert "Traceback" not in refused.text()
+    assert not (tmp_path / "data").exists()
+
+
+# -- etcd --------------------------------------------------------------------------------
+
+
+async def test_services_wait_for_etcd_say_so_once_and_serve_when_it_is_there(
+    tmp_path: Path, etcd: LocalEtcd
+) -> None:
+    await etcd.stop()
+    waiting_broker = broker(tmp_path, etcd_endpoints=[etcd.endpoint])
+    waiting_controller = controller(tmp_path, etcd_endpoints=[etcd.endpoint])
+    async with started(waiting_broker), started(waiting_controller):
+        broker_said = await waiting_broker.until_says("etcd_unreachable")
+        controller_said = await waiting_controller.until_says("metadata_store_unreachable")
+        await etcd.start_again()
+        await waiting_broker.until_says("serving")
+        await waiting_controller.until_says("controller_elected")
+        view = open_view(etcd.endpoint, "default")
+        assert list(await view.brokers()) == [1]
+        await view.close()
+
+    assert broker_said["endpoints"] == [etcd.endpoint]
+    assert "start etcd or correct etcd_endpoints; this broker keeps trying" in broker_said["fix"]
+    assert "check that etcd runs at the configured etcd_endpoints" in controller_said["remedy"]
+    assert len(waiting_broker.events("etcd_unreachable")) == 1
+    assert len(waiting_controller.events("metadata_store_unreachable")) == 1
+    assert len(waiting_broker.events("etcd_reached")) == 1
+
+
+async def test_services_that_wait_for_etcd_can_be_stopped(tmp_path: Path) -> None:
+    waiting_broker, waiting_controller = broker(tmp_path), controller(tmp_path)
+    async with started(waiting_broker), started(waiting_controller):
+        await waiting_broker.until_says("etcd_unreachable")
+        await waiting_controller.until_says("metadata_store_unreachable")
+        assert await waiting_broker.process.stop()
+        assert await waiting_controller.process.stop()
+
+    assert waiting_broker.process.exit_status == 0
+    assert waiting_controller.process.exit_status == 0
+
+
+async def test_of_two_brokers_with_one_id_the_second_waits_and_says_why(
+    tmp_path: Path, etcd: LocalEtcd
+) -> None:
+    endpoints = [etcd.endpoint]
+    view = open_view(etcd.endpoint, "default")
+    async with started(broker(tmp_path, etcd_endpoints=endpoints)) as first:
+        await first.until_says("broker_registered")
+        registered = await view.brokers()
+        async with started(
+            broker(tmp_path, "second", data_dir=str(tmp_path / "second"), etcd_endpoints=endpoints)
+        ) as second:
+            said = await second.until_says("broker_id_taken")
+            assert await view.brokers() == registered
+            assert first.process.running
+            assert not second.events("broker_registered")
+            await first.process.stop()
+            await second.until_says("broker_registered")
+
+            async def look() -> bool:
+                return set(await view.brokers()) == {1} and await view.brokers() != registered
+
+            await until(look, "the second broker has the id")
+    await view.close()
+
+    assert said["by"] == registered[1]
+    assert said["fix"] == "give each broker its own broker_id and data_dir"

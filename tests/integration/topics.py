@@ -1,0 +1,121 @@
+"""What the tests of a running cluster ask of its topics."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from integration.waiting import TIMEOUT_SECONDS, until
+from tidelog.client import Admin, Consumer, Producer
+from tidelog.client.descriptions import PartitionDescription, TopicDescription
+from tidelog.errors import TidelogError
+from tidelog.model import Record, TopicPartition
+from tidelog_runtime.local.cluster import LocalCluster
+
+_numbers = itertools.count(1)
+
+
+def new_name(what: str) -> str:
+    """A topic name that no other test of this run uses."""
+    return f"{what}-{next(_numbers)}"
+
+
+async def describe(cluster: LocalCluster, topic: str) -> TopicDescription:
+    async with Admin(cluster.bootstrap) as admin:
+        return await admin.describe_topic(topic)
+
+
+async def partition_of(
+    cluster: LocalCluster, topic: str, partition: int = 0
+) -> PartitionDescription:
+    return (await describe(cluster, topic)).partitions[partition]
+
+
+async def create_topic(
+    cluster: LocalCluster,
+    topic: str,
+    partitions: int = 1,
+    replication_factor: int = 3,
+    config: dict[str, str] | None = None,
+) -> TopicDescription:
+    """Returns once every partition is led and in sync, as every broker sees it."""
+    async with Admin(cluster.bootstrap) as admin:
+        await admin.create_topic(topic, partitions, replication_factor, config)
+    return await until_in_sync(cluster, topic)
+
+
+async def until_in_sync(
+    cluster: LocalCluster, topic: str, timeout_seconds: float = TIMEOUT_SECONDS
+) -> TopicDescription:
+    """Returns once every ISR is full, by the word of every running broker."""
+
+    async def look() -> TopicDescription | None:
+        described = None
+        for broker_id in cluster.broker_ids:
+            if not cluster.broker_process(broker_id).running:
+                continue
+            async with Admin(cluster.broker_address(broker_id)) as admin:
+                try:
+                    described = await admin.describe_topic(topic)
+                except TidelogError:
+                    return None  # it has not heard of the topic yet
+            if not all(len(p.isr) == len(p.replicas) for p in described.partitions):
+                return None
+        return described
+
+    found = await until(look, f"every ISR of {topic} is full", timeout_seconds)
+    assert found is not None
+    return found
+
+
+async def until_led_by_another(
+    cluster: LocalCluster, topic: str, former: PartitionDescription
+) -> PartitionDescription:
+    async def look() -> PartitionDescription | None:
+        now = await partition_of(cluster, topic, former.partition)
+        return now if now.leader not in (-1, former.leader) else None
+
+    found = await until(look, f"{topic}/{former.partition} is led by another broker")
+    assert found is not None
+    return found
+
+
+async def until_isr(cluster: LocalCluster, topic: str, isr: set[int], partition: int = 0) -> None:
+    async def look() -> bool:
+        return set((await partition_of(cluster, topic, partition)).isr) == isr
+
+    await until(look, f"the ISR of {topic}/{partition} is {isr}")
+
+
+async def write(
+    cluster: LocalCluster, topic: str, values: Sequence[bytes], partition: int | None = None
+) -> None:
+    """With acks=all; raises what could not be delivered."""
+    async with Producer(cluster.bootstrap, delivery_timeout_ms=20_000) as producer:
+        await (await producer.send_many(topic, values, partition=partition))
+
+
+async def read(
+    cluster: LocalCluster, topic: str, timeout_seconds: float = TIMEOUT_SECONDS
+) -> list[Record]:
+    """Every record that is committed now."""
+    async with Consumer(cluster.bootstrap) as consumer:
+        partitions = await consumer.partitions_of(topic)
+        ends = await consumer.end_offsets(partitions)
+        starts = await consumer.beginning_offsets(partitions)
+        consumer.assign(partitions)
+        records: list[Record] = []
+
+        committed = sum(ends[partition] - starts[partition] for partition in partitions)
+
+        async def look() -> bool:
+            if len(records) < committed:
+                records.extend(await consumer.poll())
+            return len(records) >= committed
+
+        await until(look, f"{topic} is read to its end", timeout_seconds)
+    return [r for r in records if r.offset < ends[TopicPartition(r.topic, r.partition)]]
+
+
+async def read_values(cluster: LocalCluster, topic: str) -> list[bytes | None]:
+    return [record.value for record in await read(cluster, topic)]
