@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import random
 import shutil
 import time
@@ -15,7 +16,7 @@ import pytest
 from integration.tcp_proxy import TcpProxy
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.local.errors import ClusterError
-from tidelog_runtime.local.etcd import LocalEtcd
+from tidelog_runtime.local.etcd import LocalEtcd, find_etcd
 from tidelog_runtime.local.ports import choose_port
 from tidelog_runtime.metadata.etcd import EtcdStore
 from tidelog_runtime.metadata.store import (
@@ -257,3 +258,13 @@ async def test_a_local_etcd_that_cannot_start_says_why(tmp_path: Path) -> None:
     (tmp_path / "data" / "member").write_text("not a directory")
     with pytest.raises(ClusterError, match="member"):
         await LocalEtcd.start(tmp_path / "data", log_path=tmp_path / "log")
+
+
+def test_without_any_etcd_it_says_where_one_could_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    def find_no_package(_name: str) -> None:
+        return None
+
+    monkeypatch.setattr(importlib.util, "find_spec", find_no_package)
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(ClusterError, match="TIDELOG_ETCD=host:port"):
+        find_etcd()
