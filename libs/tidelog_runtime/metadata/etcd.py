@@ -38,7 +38,9 @@ from tidelog_runtime.metadata.store import (
     check_transaction,
 )
 
-DEFAULT_REQUEST_TIMEOUT_MS = 2_000
+# Longer than a busy disk holds up etcd's fsync now and then: a transaction that is given
+# up too early has an outcome that nobody knows.
+DEFAULT_REQUEST_TIMEOUT_MS = 3_000
 SNAPSHOT_PAGE_KEYS = 1_000
 # A compaction between two pages makes the snapshot begin again.
 MAX_SNAPSHOT_ATTEMPTS = 5
