@@ -1,0 +1,1 @@
+"""The command `tidelog`: one file a command group. It knows only the client."""

@@ -1,0 +1,73 @@
+"""`tidelog`, the command. `exit_status` documents what it ends with.
+
+What a command needs beyond the standard library and typer is imported when it runs, so
+that `--help` and completion are quick.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import typer
+
+from tidelog.cli import cluster, topics
+from tidelog.cli.consume import consume
+from tidelog.cli.dump_log import dump_log
+from tidelog.cli.exit_status import EPILOG, ExitStatus
+from tidelog.cli.output import write_error
+from tidelog.cli.produce import produce
+from tidelog.cli.session import BootstrapOption, JsonOption, session_of
+
+# Where it is set, an error that should not exist shows where it came from.
+DEBUG_VARIABLE = "TIDELOG_DEBUG"
+
+app = typer.Typer(
+    name="tidelog",
+    no_args_is_help=True,
+    # Plain help: rendering it by rich would take longer than all the rest.
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    epilog=EPILOG,
+    help="Look after a Tidelog cluster, and write and read its topics.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback()
+def tidelog(
+    context: typer.Context,
+    bootstrap: BootstrapOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Look after a Tidelog cluster, and write and read its topics.
+
+    Example: tidelog topics list --bootstrap 127.0.0.1:7500
+    """
+    context.obj = session_of(context, bootstrap, as_json)
+
+
+app.add_typer(cluster.app, name="cluster")
+app.add_typer(topics.app, name="topics")
+app.command(epilog=EPILOG)(produce)
+app.command(epilog=EPILOG)(consume)
+app.command("dump-log", epilog=EPILOG)(dump_log)
+
+
+def main() -> None:
+    # gRPC's own log lines about connections are not for whoever uses the command.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    try:
+        app()
+    except Exception as error:
+        if os.environ.get(DEBUG_VARIABLE):
+            raise
+        write_error(
+            f"tidelog has a fault: {type(error).__name__}: {error}\n"
+            f"{DEBUG_VARIABLE}=1 shows where; please report it with that"
+        )
+        sys.exit(ExitStatus.FAILED)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""`tidelog cluster`: the brokers, the controller, and what is wrong."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import typer
+
+from tidelog.cli.exit_status import EPILOG
+from tidelog.cli.health import HealthCounts
+from tidelog.cli.output import plural, write_json, write_line, write_table
+from tidelog.cli.session import BootstrapOption, JsonOption, Session, session_of
+
+if TYPE_CHECKING:
+    from tidelog.client.descriptions import ClusterDescription, TopicDescription
+
+app = typer.Typer(no_args_is_help=True, epilog=EPILOG, help="The cluster as a whole.")
+
+
+@app.callback()
+def cluster() -> None:
+    """The cluster as a whole."""
+
+
+@app.command(epilog=EPILOG)
+def describe(
+    context: typer.Context, bootstrap: BootstrapOption = None, as_json: JsonOption = False
+) -> None:
+    """Show the brokers, the active controller, and how many partitions are unwell.
+
+    Example: tidelog cluster describe --json
+    """
+    session = session_of(context, bootstrap, as_json)
+    session.run(lambda: _describe(session))
+
+
+async def _describe(session: Session) -> None:
+    async with await session.admin() as admin:
+        described = await admin.describe_cluster()
+        topics = await admin.list_topics()
+    if session.as_json:
+        write_json(_document(described, topics))
+    else:
+        _show(described, topics)
+
+
+def _leads(topics: list[TopicDescription], broker_id: int) -> int:
+    return sum(p.leader == broker_id for topic in topics for p in topic.partitions)
+
+
+def _holds(topics: list[TopicDescription], broker_id: int) -> int:
+    return sum(broker_id in p.replicas for topic in topics for p in topic.partitions)
+
+
+def _document(described: ClusterDescription, topics: list[TopicDescription]) -> dict[str, object]:
+    document = asdict(described)
+    for broker in document["brokers"]:
+        broker["leaders"] = _leads(topics, broker["broker_id"])
+        broker["replicas"] = _holds(topics, broker["broker_id"])
+    return document | {"topics": len(topics)} | asdict(HealthCounts.of(topics))
+
+
+def _show(described: ClusterDescription, topics: list[TopicDescription]) -> None:
+    write_line(f"Cluster     {described.cluster_id}")
+    controller = described.controller
+    if controller is None:
+        write_line("Controller  none is active")
+    else:
+        write_line(
+            f"Controller  {controller.controller_id} at {controller.address}, "
+            f"epoch {controller.controller_epoch}"
+        )
+    counts = HealthCounts.of(topics)
+    write_line(
+        f"Topics      {len(topics):,} with {plural(counts.partitions, 'partition')}: {counts}"
+    )
+    write_line()
+    write_table(
+        ("broker", "address", "rack", "state", "leaders", "replicas", "broker epoch"),
+        [
+            (
+                broker.broker_id,
+                broker.address,
+                broker.rack or "-",
+                broker.state,
+                _leads(topics, broker.broker_id),
+                _holds(topics, broker.broker_id),
+                broker.broker_epoch,
+            )
+            for broker in described.brokers
+        ],
+    )

@@ -1,0 +1,40 @@
+"""Names that the shell completes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated
+
+import typer
+
+from tidelog.cli.session import Session, session_of
+
+# Longer than this nobody waits after a Tab.
+TIMEOUT_SECONDS = 2.0
+
+
+def complete_topic(context: typer.Context, incomplete: str) -> Iterable[str]:
+    """Topics that begin with what was typed; none where the cluster cannot be asked,
+    because a message in the middle of a command line helps nobody."""
+    import asyncio
+
+    from tidelog.cli.exit_status import ClusterUnreachableError, UsageError
+    from tidelog.errors import TidelogError
+
+    session = session_of(context, context.params.get("bootstrap"))
+    try:
+        names = asyncio.run(asyncio.wait_for(_topic_names(session), TIMEOUT_SECONDS))
+    except (TidelogError, UsageError, ClusterUnreachableError, OSError, TimeoutError):
+        return []
+    return [name for name in names if name.startswith(incomplete)]
+
+
+async def _topic_names(session: Session) -> list[str]:
+    async with await session.admin() as admin:
+        return [topic.name for topic in await admin.list_topics()]
+
+
+TopicArgument = Annotated[
+    str,
+    typer.Argument(metavar="TOPIC", help="Name of the topic.", autocompletion=complete_topic),
+]

@@ -1,0 +1,87 @@
+"""Which brokers a command talks to.
+
+In this order: `--bootstrap`; `TIDELOG_BOOTSTRAP`; the key `bootstrap` of
+`.tidelog/cluster.json`, which a local cluster writes, in the current directory or the
+nearest one above it; the usual ports of this machine.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from tidelog.cli.exit_status import ClusterUnreachableError, UsageError
+
+BOOTSTRAP_VARIABLE = "TIDELOG_BOOTSTRAP"
+CLUSTER_FILE = Path(".tidelog") / "cluster.json"
+USUAL_BOOTSTRAP = "127.0.0.1:7500,127.0.0.1:7501,127.0.0.1:7502,127.0.0.1:7503"
+# A broker that does not take a connection within this is not known to be down.
+DIAL_TIMEOUT_SECONDS = 1.0
+
+
+class Bootstrap(NamedTuple):
+    """`source` says where the addresses come from."""
+
+    addresses: str
+    source: str
+
+
+def find_bootstrap(given: str | None, environment: Mapping[str, str], directory: Path) -> Bootstrap:
+    """Raises `UsageError` for a cluster file that is none."""
+    if given:
+        return Bootstrap(given, "--bootstrap")
+    from_environment = environment.get(BOOTSTRAP_VARIABLE)
+    if from_environment:
+        return Bootstrap(from_environment, BOOTSTRAP_VARIABLE)
+    for above in (directory, *directory.parents):
+        path = above / CLUSTER_FILE
+        if path.is_file():
+            return Bootstrap(_from_cluster_file(path), str(path))
+    return Bootstrap(USUAL_BOOTSTRAP, "the usual ports")
+
+
+def _from_cluster_file(path: Path) -> str:
+    try:
+        content = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"{path} cannot be read ({error}); name brokers with --bootstrap host:port, "
+            "or delete the file and start the local cluster again"
+        ) from error
+    addresses = content.get("bootstrap") if isinstance(content, dict) else None
+    if not isinstance(addresses, str) or not addresses:
+        raise UsageError(
+            f"{path} has no 'bootstrap' with host:port addresses; name brokers with "
+            "--bootstrap, or start the local cluster again"
+        )
+    return addresses
+
+
+async def check_somebody_listens(bootstrap: Bootstrap) -> None:
+    """Raises `ClusterUnreachableError` at once where every address refuses connections, so
+    that nobody waits for a cluster that is not running; whatever else is wrong is the
+    client's to find out."""
+    import asyncio
+
+    async def refusal(address: str) -> str | None:
+        host, _, port = address.strip().rpartition(":")
+        try:
+            _, writer = await asyncio.wait_for(
+                asyncio.open_connection(host.strip("[]"), int(port)), DIAL_TIMEOUT_SECONDS
+            )
+        except TimeoutError:
+            return None
+        except OSError as error:
+            return error.strerror or str(error)
+        writer.close()
+        return None
+
+    addresses = [address for address in bootstrap.addresses.split(",") if address.strip()]
+    refusals = await asyncio.gather(*map(refusal, addresses))
+    if all(refusals):
+        raise ClusterUnreachableError(
+            f"no broker listens at {','.join(addresses)} (from {bootstrap.source}); start the "
+            "cluster (make up), or name running brokers with --bootstrap host:port"
+        )

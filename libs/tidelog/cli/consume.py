@@ -1,0 +1,241 @@
+"""`tidelog consume`: records of a topic to stdout."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidelog.cli.completion import TopicArgument
+from tidelog.cli.exit_status import ExitStatus, TimedOutError
+from tidelog.cli.lines import parse_separator
+from tidelog.cli.positions import AtOffset, AtTime, Beginning, End, Position, parse_position
+from tidelog.cli.record_format import RecordFormat, format_records
+from tidelog.cli.session import BootstrapOption, JsonOption, Session, session_of
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import OffsetPosition, Record, TopicPartition
+
+if TYPE_CHECKING:
+    from tidelog.client import Consumer
+
+# Records that are taken at once: enough to write much, few enough to stop soon.
+POLL_RECORDS = 500
+POLL_TIMEOUT_MS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumeRequest:
+    """`timeout_ms`: without `follow`, how long to wait for the next record that is known
+    to be there."""
+
+    topic: str
+    partitions: tuple[int, ...]
+    start: Position
+    max_records: int | None
+    follow: bool
+    record_format: RecordFormat
+    key_separator: bytes | None
+    timeout_ms: int
+
+
+def consume(
+    context: typer.Context,
+    topic: TopicArgument,
+    partition: Annotated[
+        list[int] | None,
+        typer.Option("--partition", "-p", min=0, help="May be repeated. Default: all."),
+    ] = None,
+    start: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar="POSITION",
+            help="beginning, end, an offset, time:2026-01-31T08:30:00Z or an age as -5m.",
+        ),
+    ] = "beginning",
+    max_records: Annotated[
+        int | None,
+        typer.Option("--max", "-n", min=0, show_default=False, help="End after this many."),
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Wait for new records, until Ctrl-C.")
+    ] = False,
+    record_format: Annotated[
+        RecordFormat,
+        typer.Option(
+            "--format",
+            help="value: one a line; raw: their bytes alone; json: one document a line.",
+        ),
+    ] = RecordFormat.VALUE,
+    key_separator: Annotated[
+        str | None,
+        typer.Option(
+            "--key-separator",
+            "-k",
+            show_default=False,
+            help="With values, print the key and this before each; \\t is a tab.",
+        ),
+    ] = None,
+    timeout: Annotated[
+        float,
+        typer.Option(
+            "--timeout",
+            metavar="SECONDS",
+            min=0.1,
+            help="Without --follow: how long to wait for a record that is known to be there.",
+        ),
+    ] = 30.0,
+    bootstrap: BootstrapOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print the records of a topic that are there now; with --follow those to come too.
+
+    Example: tidelog consume sea --from -5m --json
+    """
+    session = session_of(context, bootstrap, as_json)
+    try:
+        position = parse_position(start, time.time_ns() // 1_000_000)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--from") from error
+    separator = None
+    if key_separator is not None:
+        try:
+            separator = parse_separator(key_separator)
+        except ValueError as error:
+            raise typer.BadParameter(str(error), param_hint="--key-separator") from error
+    request = ConsumeRequest(
+        topic,
+        tuple(sorted(set(partition or ()))),
+        position,
+        max_records,
+        follow,
+        RecordFormat.JSON if session.as_json else record_format,
+        separator,
+        round(timeout * 1000),
+    )
+    # Nobody who follows a topic ends it otherwise than by Ctrl-C.
+    session.run(lambda: _consume(session, request), when_interrupted=ExitStatus.DONE)
+
+
+async def _consume(session: Session, request: ConsumeRequest) -> None:
+    async with await session.consumer() as consumer:
+        partitions = await consumer.partitions_of(request.topic)
+        if request.partitions:
+            partitions = [TopicPartition(request.topic, number) for number in request.partitions]
+        if request.max_records == 0:
+            return
+        if request.follow:
+            await _go_to(consumer, partitions, request.start)
+            await _write_all_that_come(consumer, request)
+            return
+        ends = await consumer.end_offsets(partitions)
+        await _go_to(consumer, partitions, request.start)
+        await _write_up_to(consumer, ends, request)
+
+
+async def _go_to(consumer: Consumer, partitions: list[TopicPartition], start: Position) -> None:
+    match start:
+        case Beginning():
+            consumer.assign(partitions)
+            await consumer.seek_to_beginning()
+        case End():
+            consumer.assign(partitions, start=OffsetPosition.LATEST)
+            await consumer.seek_to_end()
+        case AtOffset(offset):
+            beginnings = await consumer.beginning_offsets(partitions)
+            check_offset(offset, beginnings, await consumer.end_offsets(partitions))
+            consumer.assign(partitions)
+            for partition in partitions:
+                await consumer.seek(partition, offset)
+        case AtTime(timestamp_ms):
+            consumer.assign(partitions, start=OffsetPosition.LATEST)
+            await consumer.seek_to_time(timestamp_ms)
+
+
+def check_offset(
+    offset: int,
+    beginnings: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+) -> None:
+    """Raises `TidelogError` (OFFSET_OUT_OF_RANGE) where a partition does not hold it. The
+    end is no record yet, and a place to begin."""
+    for partition, beginning in beginnings.items():
+        if not beginning <= offset <= ends[partition]:
+            raise TidelogError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{partition} has no offset {offset}; it begins at {beginning} and ends before "
+                f"{ends[partition]}. --partition chooses a partition, --from time:… fits all",
+            )
+
+
+async def _write_all_that_come(consumer: Consumer, request: ConsumeRequest) -> None:
+    written = 0
+    while request.max_records is None or written < request.max_records:
+        records = await consumer.poll(POLL_TIMEOUT_MS, _room(request, written))
+        _write(records, request)
+        written += len(records)
+
+
+async def _write_up_to(
+    consumer: Consumer, ends: Mapping[TopicPartition, int], request: ConsumeRequest
+) -> None:
+    """Ends where the partitions ended as of the start."""
+    from tidelog.client.clock import SystemClock
+
+    clock = SystemClock()
+    last_record_ms = clock.monotonic_ms()
+    left = _unfinished(consumer, ends, ends)
+    consumer.assign(left)
+    written = 0
+    while left and (request.max_records is None or written < request.max_records):
+        polled = await consumer.poll(POLL_TIMEOUT_MS, _room(request, written))
+        records = [r for r in polled if r.offset < ends[TopicPartition(r.topic, r.partition)]]
+        _write(records, request)
+        written += len(records)
+        if polled:
+            last_record_ms = clock.monotonic_ms()
+        elif clock.monotonic_ms() - last_record_ms >= request.timeout_ms:
+            raise TimedOutError(_what_is_missing(consumer, ends, left, request.timeout_ms))
+        still_left = _unfinished(consumer, left, ends)
+        if len(still_left) < len(left):
+            # What comes after their ends is not for us.
+            left = still_left
+            consumer.assign(left)
+
+
+def _unfinished(
+    consumer: Consumer,
+    partitions: Iterable[TopicPartition],
+    ends: Mapping[TopicPartition, int],
+) -> list[TopicPartition]:
+    return [p for p in partitions if (consumer.position(p) or 0) < ends[p]]
+
+
+def _what_is_missing(
+    consumer: Consumer,
+    ends: Mapping[TopicPartition, int],
+    left: Iterable[TopicPartition],
+    timeout_ms: int,
+) -> str:
+    missing = ", ".join(f"{p} from {consumer.position(p)} to {ends[p] - 1}" for p in left)
+    return (
+        f"no record within {timeout_ms / 1000:g} s, though there are more ({missing}); "
+        "tidelog topics describe tells whether they have a leader; --timeout waits longer"
+    )
+
+
+def _room(request: ConsumeRequest, written: int) -> int:
+    if request.max_records is None:
+        return POLL_RECORDS
+    return min(POLL_RECORDS, request.max_records - written)
+
+
+def _write(records: list[Record], request: ConsumeRequest) -> None:
+    if records:
+        out = sys.stdout.buffer
+        out.write(format_records(records, request.record_format, request.key_separator))
+        out.flush()

@@ -1,0 +1,88 @@
+"""The exit statuses of `tidelog`, for scripts, and what each error becomes.
+
+0    done
+1    refused or failed; or a log that is damaged
+2    wrong usage: an option, an argument, a file that cannot be read
+3    no such topic or partition
+4    the cluster cannot be reached
+5    timed out, or the outcome is not known
+130  interrupted by Ctrl-C before it was done
+"""
+
+from __future__ import annotations
+
+import enum
+
+from tidelog.errors import ErrorCode, TidelogError
+
+
+class ExitStatus(enum.IntEnum):
+    DONE = 0
+    FAILED = 1
+    USAGE = 2
+    NOT_FOUND = 3
+    UNREACHABLE = 4
+    TIMED_OUT = 5
+    INTERRUPTED = 130
+
+
+# \b keeps help from joining the lines that follow.
+EPILOG = """\b
+Exit status:
+  0    done
+  1    refused or failed; or a log that is damaged
+  2    wrong usage: an option, an argument, a file that cannot be read
+  3    no such topic or partition
+  4    the cluster cannot be reached
+  5    timed out, or the outcome is not known
+  130  interrupted by Ctrl-C before it was done
+"""
+
+_NOT_FOUND = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+
+
+class UsageError(Exception):
+    """What was asked for makes no sense; the message says what would."""
+
+
+class ClusterUnreachableError(Exception):
+    """Nobody listens at any of the addresses."""
+
+
+class TimedOutError(Exception):
+    """Not done within the time that was given, or not known to be done."""
+
+
+def status_of(error: BaseException) -> ExitStatus:
+    """
+    >>> status_of(TidelogError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no topic 'sea'")).name
+    'NOT_FOUND'
+    """
+    if isinstance(error, UsageError | FileNotFoundError):
+        return ExitStatus.USAGE
+    if isinstance(error, TimedOutError):
+        return ExitStatus.TIMED_OUT
+    if _is_unreachable(error):
+        return ExitStatus.UNREACHABLE
+    if isinstance(error, TidelogError):
+        if error.code in _NOT_FOUND:
+            return ExitStatus.NOT_FOUND
+        if error.outcome_unknown:
+            return ExitStatus.TIMED_OUT
+    return ExitStatus.FAILED
+
+
+def _is_unreachable(error: BaseException) -> bool:
+    if isinstance(error, ClusterUnreachableError):
+        return True
+    # Imported here because it brings gRPC along; whoever raises it has it already.
+    from tidelog.rpc.status import UnreachableError
+
+    if isinstance(error, UnreachableError):
+        return True
+    # The client gives its own error where no broker answered, and chains what it saw.
+    return (
+        isinstance(error, TidelogError)
+        and error.code is ErrorCode.REQUEST_TIMED_OUT
+        and isinstance(error.__cause__, UnreachableError)
+    )

@@ -1,0 +1,60 @@
+"""What is wrong with a partition, in words. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidelog.model import NO_EPOCH, NO_LEADER
+
+if TYPE_CHECKING:
+    from tidelog.client.descriptions import PartitionDescription, TopicDescription
+
+SOUND = "ok"
+
+
+def partition_health(partition: PartitionDescription) -> str:
+    """What hurts most comes first."""
+    problems = []
+    if partition.leader == NO_LEADER:
+        problems.append("no leader")
+    if len(partition.isr) < partition.min_isr:
+        problems.append("below min ISR")
+    elif len(partition.isr) < len(partition.replicas):
+        problems.append("under-replicated")
+    if partition.unclean_leader_epoch != NO_EPOCH:
+        problems.append(f"unclean election in epoch {partition.unclean_leader_epoch}")
+    return ", ".join(problems) or SOUND
+
+
+@dataclass(frozen=True, slots=True)
+class HealthCounts:
+    """A partition below its min ISR is under-replicated too."""
+
+    partitions: int
+    without_leader: int
+    below_min_isr: int
+    under_replicated: int
+
+    @classmethod
+    def of(cls, topics: Iterable[TopicDescription]) -> HealthCounts:
+        partitions = [partition for topic in topics for partition in topic.partitions]
+        return cls(
+            len(partitions),
+            sum(p.leader == NO_LEADER for p in partitions),
+            sum(len(p.isr) < p.min_isr for p in partitions),
+            sum(len(p.isr) < len(p.replicas) for p in partitions),
+        )
+
+    def __str__(self) -> str:
+        problems = [
+            f"{count} {what}"
+            for count, what in (
+                (self.without_leader, "without leader"),
+                (self.below_min_isr, "below min ISR"),
+                (self.under_replicated, "under-replicated"),
+            )
+            if count
+        ]
+        return ", ".join(problems) or SOUND

@@ -1,0 +1,93 @@
+"""Lines of input as records. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+# The largest batch that any topic can allow; a line beyond it is not kept in memory.
+MAX_LINE_BYTES = 16 << 20
+_ESCAPES = {"\\t": "\t", "\\0": "\0", "\\n": "\n", "\\r": "\r", "\\\\": "\\"}
+
+
+class Line(NamedTuple):
+    """Numbered from 1, without its newline; `data` is None where it was too long."""
+
+    number: int
+    data: bytes | None
+
+
+class KeyedValue(NamedTuple):
+    key: bytes | None
+    value: bytes
+
+
+class LineError(Exception):
+    """The line cannot be made a record; the message says why."""
+
+
+class LineSplitter:
+    """Cuts chunks at newlines. Holds at most `max_line_bytes` and a chunk."""
+
+    def __init__(self, max_line_bytes: int = MAX_LINE_BYTES) -> None:
+        self._max_line_bytes = max_line_bytes
+        self._rest: list[bytes] = []
+        self._rest_bytes = 0
+        self._too_long = False
+        self._number = 0
+
+    def feed(self, chunk: bytes) -> Iterator[Line]:
+        first, *others = chunk.split(b"\n")
+        self._keep(first)
+        for piece in others:
+            yield self._finish()
+            self._keep(piece)
+
+    def end(self) -> Iterator[Line]:
+        """The last line, where no newline ends it."""
+        if self._rest_bytes or self._too_long:
+            yield self._finish()
+
+    def _keep(self, piece: bytes) -> None:
+        self._rest_bytes += len(piece)
+        if self._rest_bytes > self._max_line_bytes:
+            self._too_long = True
+            self._rest.clear()
+        elif piece and not self._too_long:
+            self._rest.append(piece)
+
+    def _finish(self) -> Line:
+        self._number += 1
+        line = Line(self._number, None if self._too_long else b"".join(self._rest))
+        self._rest.clear()
+        self._rest_bytes = 0
+        self._too_long = False
+        return line
+
+
+def parse_separator(text: str) -> bytes:
+    r"""What divides key from value; \t, \0, \n, \r and \\ as shells hand them over.
+    Raises ValueError.
+
+    >>> parse_separator(":"), parse_separator("\\t")
+    (b':', b'\t')
+    """
+    separator = _ESCAPES.get(text, text).encode("utf-8", "surrogateescape")
+    if not separator:
+        raise ValueError("it is empty; give at least one character, as ':' or '\\t'")
+    return separator
+
+
+def to_keyed_value(line: Line, separator: bytes | None) -> KeyedValue:
+    """Raises `LineError`."""
+    if line.data is None:
+        raise LineError(f"longer than {MAX_LINE_BYTES:,} bytes, which no batch can hold")
+    if separator is None:
+        return KeyedValue(None, line.data)
+    key, found, value = line.data.partition(separator)
+    if not found:
+        raise LineError(
+            f"has no {separator.decode('utf-8', 'replace')!r} between key and value; "
+            "add it, or leave out --key-separator"
+        )
+    return KeyedValue(key, value)

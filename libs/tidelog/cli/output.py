@@ -1,0 +1,168 @@
+"""How commands show things: tables for people, JSON for programs, notes on stderr."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+# Tables that go to a file or a pipe are never wrapped.
+PLAIN_WIDTH = 10_000
+# In tables and dumps for people a key or value is cut after this many characters.
+MAX_SHOWN_CHARACTERS = 80
+_ENCODING_SUFFIX = "_encoding"
+_TABS_AND_NEWLINES = str.maketrans({"\t": "\\t", "\n": "\\n", "\r": "\\r"})
+
+
+def bytes_fields(name: str, value: bytes | None) -> dict[str, str | None]:
+    """Text as it is; what is not UTF-8 in base64, said by a field beside it.
+
+    >>> bytes_fields("key", b"north")
+    {'key': 'north'}
+    >>> bytes_fields("key", bytes([255]))
+    {'key': '/w==', 'key_encoding': 'base64'}
+    """
+    if value is None:
+        return {name: None}
+    try:
+        return {name: value.decode()}
+    except UnicodeDecodeError:
+        return {name: base64.b64encode(value).decode(), name + _ENCODING_SUFFIX: "base64"}
+
+
+def shown_bytes(value: bytes | None) -> str:
+    """A key or value on one line, cut where it is long.
+
+    >>> shown_bytes(b"ebb"), shown_bytes(None), shown_bytes(bytes([255]))
+    ('ebb', 'null', "b'\\\\xff'")
+    """
+    if value is None:
+        return "null"
+    # A character has at most four bytes, so that this much is enough and cheap.
+    head = value[: 4 * MAX_SHOWN_CHARACTERS + 4]
+    try:
+        text = head.decode("utf-8", "strict" if len(head) == len(value) else "ignore")
+        text = text.translate(_TABS_AND_NEWLINES)
+        if not text.isprintable():
+            text = repr(head)
+    except UnicodeDecodeError:
+        text = repr(head)
+    if len(text) > MAX_SHOWN_CHARACTERS or len(head) < len(value):
+        return f"{text[:MAX_SHOWN_CHARACTERS]}… ({len(value):,} bytes)"
+    return text
+
+
+def timestamp_text(timestamp_ms: int) -> str:
+    """ISO 8601 in UTC; the number itself where it lies beyond the calendar.
+
+    >>> timestamp_text(1_700_000_000_123)
+    '2023-11-14T22:13:20.123Z'
+    """
+    try:
+        seconds = datetime.fromtimestamp(timestamp_ms // 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return str(timestamp_ms)
+    return f"{seconds:%Y-%m-%dT%H:%M:%S}.{timestamp_ms % 1000:03d}Z"
+
+
+def size_text(size_bytes: float) -> str:
+    """
+    >>> size_text(512), size_text(3_400_000)
+    ('512 B', '3.4 MB')
+    """
+    for unit in ("B", "kB", "MB", "GB"):
+        if size_bytes < 1000 or unit == "GB":
+            break
+        size_bytes /= 1000
+    return f"{size_bytes:.0f} {unit}" if unit == "B" else f"{size_bytes:.1f} {unit}"
+
+
+def plural(count: int, noun: str, nouns: str | None = None) -> str:
+    """
+    >>> plural(1, "record"), plural(2000, "record"), plural(0, "batch", "batches")
+    ('1 record', '2,000 records', '0 batches')
+    """
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {nouns or noun + 's'}"
+
+
+def json_line(document: object) -> str:
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+
+
+def write_line(text: str = "") -> None:
+    # Bytes of a file name that are no text must not stop a command from printing it.
+    line = text.encode("utf-8", "surrogateescape") + b"\n"
+    sys.stdout.flush()
+    sys.stdout.buffer.write(line)
+
+
+def write_json(document: object) -> None:
+    """One document, for people too."""
+    write_line(json.dumps(document, ensure_ascii=False, indent=2))
+
+
+def write_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Aligned columns; numbers to the right. Colour and wrapping only on a terminal."""
+    import io
+
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    on_terminal = sys.stdout.isatty()
+    console = Console(
+        file=io.StringIO(),
+        force_terminal=on_terminal,
+        width=None if on_terminal else PLAIN_WIDTH,
+    )
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for position, column in enumerate(columns):
+        numbers = bool(rows) and all(isinstance(row[position], int) for row in rows)
+        table.add_column(column, justify="right" if numbers else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(cell if isinstance(cell, Text) else Text(str(cell)) for cell in row))
+    with console.capture() as rendered:
+        console.print(table)
+    for line in rendered.get().splitlines():
+        write_line(line.rstrip())
+
+
+def write_note(text: str) -> None:
+    """Something beside the data, on stderr."""
+    import typer
+
+    sys.stdout.flush()
+    typer.echo(text, err=True)
+
+
+def write_error(text: str) -> None:
+    import typer
+
+    sys.stdout.flush()
+    typer.secho("error: ", err=True, nl=False, fg="red", bold=True)
+    typer.echo(text, err=True)
+
+
+@contextmanager
+def progress_bar(description: str, total_bytes: int) -> Iterator[Callable[[int], None]]:
+    """Gives a function that takes how many bytes more are done. Shows nothing unless
+    stderr is a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    columns: tuple[Any, ...] = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(description, total=total_bytes)
+        yield lambda more: progress.advance(task, more)

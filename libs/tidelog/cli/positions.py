@@ -1,0 +1,71 @@
+"""Where to begin to read: what `--from` can say. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+
+_UNIT_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_RELATIVE = re.compile(r"-(\d+)([smhd])")
+# Far above any offset and any age in milliseconds that is meant seriously.
+_MAX_DIGITS = 18
+_TIME_PREFIX = "time:"
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class AtOffset:
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class AtTime:
+    """The first record at or after it; milliseconds since 1970, UTC."""
+
+    timestamp_ms: int
+
+
+Position = Beginning | End | AtOffset | AtTime
+
+
+def parse_position(text: str, now_ms: int) -> Position:
+    """Raises ValueError. A time without a zone is local time, as in ISO 8601.
+
+    >>> parse_position("17", now_ms=0)
+    AtOffset(offset=17)
+    >>> parse_position("-5m", now_ms=1_000_000)
+    AtTime(timestamp_ms=700000)
+    >>> parse_position("time:1970-01-01T00:00:02Z", now_ms=0)
+    AtTime(timestamp_ms=2000)
+    """
+    if text == "beginning":
+        return Beginning()
+    if text == "end":
+        return End()
+    if text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS:
+        return AtOffset(int(text))
+    wanted = text.removeprefix(_TIME_PREFIX)
+    relative = _RELATIVE.fullmatch(wanted)
+    if relative and len(relative[1]) <= _MAX_DIGITS:
+        return AtTime(max(0, now_ms - int(relative[1]) * _UNIT_MS[relative[2]]))
+    if text.startswith(_TIME_PREFIX):
+        try:
+            return AtTime(max(0, round(datetime.fromisoformat(wanted).timestamp() * 1000)))
+        except (ValueError, OverflowError, OSError):
+            raise ValueError(
+                f"{wanted!r} is no time; write it as in time:2026-01-31T08:30:00Z or time:-5m"
+            ) from None
+    raise ValueError(
+        f"{text!r} is no position; it is beginning, end, an offset such as 17, "
+        "time:2026-01-31T08:30:00Z, or an age such as -5m (s, m, h, d)"
+    )

@@ -1,0 +1,288 @@
+"""`tidelog produce`: lines of stdin or a file become records."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tidelog.cli.completion import TopicArgument
+from tidelog.cli.exit_status import ExitStatus
+from tidelog.cli.lines import Line, LineError, LineSplitter, parse_separator, to_keyed_value
+from tidelog.cli.output import progress_bar, write_error, write_json, write_note
+from tidelog.cli.produce_tally import ProduceTally
+from tidelog.cli.session import BootstrapOption, JsonOption, Session, session_of
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import Acks, Codec
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from tidelog.client import Delivery, Producer
+    from tidelog.client.descriptions import TopicDescription
+
+# Lines without an answer yet. The producer bounds their bytes; this bounds their number,
+# because the shortest lines cost the most beside their bytes.
+MAX_LINES_IN_FLIGHT = 50_000
+# How long a leader may wait for its replicas.
+REQUEST_TIMEOUT_MS = 30_000
+
+
+class AcksChoice(enum.StrEnum):
+    NONE = "0"
+    LEADER = "1"
+    ALL = "all"
+
+
+class CodecChoice(enum.StrEnum):
+    NONE = "none"
+    GZIP = "gzip"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
+_ACKS = {AcksChoice.NONE: Acks.NONE, AcksChoice.LEADER: Acks.LEADER, AcksChoice.ALL: Acks.ALL}
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceRequest:
+    topic: str
+    partition: int | None
+    key_separator: bytes | None
+    file: Path | None
+    acks: Acks
+    settings: dict[str, Any]
+
+
+def produce(
+    context: typer.Context,
+    topic: TopicArgument,
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            "--file",
+            "-f",
+            exists=True,
+            dir_okay=False,
+            readable=True,
+            show_default=False,
+            help="Read lines from here instead of stdin.",
+        ),
+    ] = None,
+    key_separator: Annotated[
+        str | None,
+        typer.Option(
+            "--key-separator",
+            "-k",
+            show_default=False,
+            help="What stands before it in a line is the key; \\t is a tab.",
+        ),
+    ] = None,
+    partition: Annotated[
+        int | None,
+        typer.Option(
+            "--partition",
+            "-p",
+            min=0,
+            show_default=False,
+            help="Default: by the key; without one, in turn.",
+        ),
+    ] = None,
+    acks: Annotated[
+        AcksChoice,
+        typer.Option("--acks", help="Who must have a record: nobody, the leader, all in sync."),
+    ] = AcksChoice.ALL,
+    compression: Annotated[
+        CodecChoice, typer.Option("--compression", help="How batches are compressed.")
+    ] = CodecChoice.NONE,
+    batch_bytes: Annotated[
+        int, typer.Option("--batch-bytes", min=1, help="A batch is sent when it has this much,")
+    ] = 64 << 10,
+    linger_ms: Annotated[
+        int, typer.Option("--linger-ms", min=0, help="or has waited this long.")
+    ] = 5,
+    timeout: Annotated[
+        float,
+        typer.Option("--timeout", metavar="SECONDS", min=0.1, help="How long a batch is tried."),
+    ] = 120.0,
+    bootstrap: BootstrapOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Produce each line of stdin, or of a file, as a record.
+
+    A line ends at its newline, which is no part of the record. What was done is summed up
+    on stderr, or with --json on stdout. Lines that were not delivered are named with the
+    reason, and the exit status is not 0.
+
+    Example: printf 'north:calm\\nsouth:storm\\n' | tidelog produce sea -k :
+    """
+    session = session_of(context, bootstrap, as_json)
+    separator = None
+    if key_separator is not None:
+        try:
+            separator = parse_separator(key_separator)
+        except ValueError as error:
+            raise typer.BadParameter(str(error), param_hint="--key-separator") from error
+    timeout_ms = round(timeout * 1000)
+    request = ProduceRequest(
+        topic,
+        partition,
+        separator,
+        file,
+        _ACKS[acks],
+        {
+            "codec": Codec[compression.name],
+            "batch_bytes": batch_bytes,
+            "linger_ms": linger_ms,
+            "delivery_timeout_ms": timeout_ms,
+            # A try that goes on longer would hold up the verdict.
+            "request_timeout_ms": min(REQUEST_TIMEOUT_MS, timeout_ms),
+        },
+    )
+    session.run(lambda: _produce(session, request))
+
+
+async def _produce(session: Session, request: ProduceRequest) -> ExitStatus:
+    from tidelog.cli.input_chunks import CHUNK_BYTES, stdin_reader
+    from tidelog.client.clock import SystemClock
+
+    # Before a line is read, so that none is taken in vain.
+    async with await session.admin() as admin:
+        _check_partition(await admin.describe_topic(request.topic), request.partition)
+    clock = SystemClock()
+    started_ms = clock.monotonic_ms()
+    tally = ProduceTally()
+    with _opened(request.file) as file:
+        total_bytes = 0 if request.file is None else request.file.stat().st_size
+        read = stdin_reader() if file is None else lambda: file.read(CHUNK_BYTES)
+        bar = progress_bar(str(request.file), total_bytes) if file else nullcontext(_not_shown)
+        with bar as advance:
+            async with await session.producer(acks=request.acks, **request.settings) as producer:
+                interrupted = await _send_lines(
+                    _lines(read, advance), _Sender(producer, request, tally)
+                )
+    seconds = (clock.monotonic_ms() - started_ms) / 1000
+    _report(session, request, tally, seconds)
+    if interrupted:
+        write_note("Interrupted; the rest of the input was not read.")
+    return ExitStatus.INTERRUPTED if interrupted else tally.status
+
+
+def _check_partition(topic: TopicDescription, partition: int | None) -> None:
+    count = len(topic.partitions)
+    if partition is not None and partition >= count:
+        raise TidelogError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"partition {partition} of topic {topic.name!r} does not exist; "
+            f"its partitions are 0 to {count - 1}",
+        )
+
+
+def _opened(file: Path | None) -> Any:
+    return nullcontext() if file is None else file.open("rb", buffering=0)
+
+
+def _not_shown(_: int) -> None:
+    """The progress of what has no known end."""
+
+
+async def _lines(read: Callable[[], bytes], advance: Callable[[int], None]) -> AsyncGenerator[Line]:
+    from tidelog.cli.input_chunks import read_chunks
+
+    splitter = LineSplitter()
+    async with aclosing(read_chunks(read)) as chunks:
+        async for chunk in chunks:
+            for line in splitter.feed(chunk):
+                yield line
+            advance(len(chunk))
+    for line in splitter.end():
+        yield line
+
+
+async def _send_lines(lines: AsyncGenerator[Line], sender: _Sender) -> bool:
+    """Sends until the input ends, a failure stops it or Ctrl-C does, then waits for what
+    was taken. True: interrupted."""
+    import asyncio
+
+    interrupted = False
+    async with aclosing(lines):
+        try:
+            async for line in lines:
+                await sender.send(line)
+                if sender.tally.stopped:
+                    break
+        except asyncio.CancelledError:
+            # Ctrl-C: what was read is still delivered. A second one ends that too.
+            task = asyncio.current_task()
+            assert task is not None, "this is a coroutine"
+            task.uncancel()
+            interrupted = True
+    await sender.producer.flush()
+    # What is settled is told to the tally in the loop's next round.
+    await asyncio.sleep(0)
+    return interrupted
+
+
+class _Sender:
+    def __init__(self, producer: Producer, request: ProduceRequest, tally: ProduceTally) -> None:
+        self.producer = producer
+        self.tally = tally
+        self._request = request
+
+    async def send(self, line: Line) -> None:
+        """Waits for room; what goes wrong with a line is told to the tally."""
+        tally = self.tally
+        if tally.in_flight >= MAX_LINES_IN_FLIGHT:
+            await self.producer.flush()
+        tally.line_taken()
+        try:
+            key, value = to_keyed_value(line, self._request.key_separator)
+            delivery = await self.producer.send(
+                self._request.topic, value, key, partition=self._request.partition
+            )
+        except (LineError, TidelogError) as error:
+            tally.line_failed(line.number, error)
+            return
+        except BaseException:
+            tally.taken -= 1
+            raise
+        size_bytes = len(value) + len(key or b"")
+
+        def settled(done: asyncio.Future[Delivery]) -> None:
+            error = done.exception()
+            if error is None:
+                tally.line_delivered(size_bytes)
+            else:
+                assert isinstance(error, Exception), "a producer reports errors alone"
+                tally.line_failed(line.number, error)
+
+        delivery.add_done_callback(settled)
+
+
+def _report(session: Session, request: ProduceRequest, tally: ProduceTally, seconds: float) -> None:
+    report = tally.report_lines()
+    if report:
+        write_error("\n".join(report))
+        if tally.stopped:
+            write_note(f"Stopped; to go on, begin again at line {tally.first_unsent}.")
+    acknowledged = request.acks is not Acks.NONE
+    if not session.as_json:
+        write_note(tally.summary(request.topic, seconds, acknowledged=acknowledged))
+        return
+    write_json(
+        {
+            "topic": request.topic,
+            "delivered": tally.delivered,
+            "delivered_bytes": tally.delivered_bytes,
+            "acknowledged": acknowledged,
+            "unsent": tally.unsent,
+            "first_unsent_line": tally.first_unsent,
+            "unsent_lines": [line._asdict() for line in sorted(tally.named)],
+            "seconds": seconds,
+        }
+    )

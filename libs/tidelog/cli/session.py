@@ -1,0 +1,148 @@
+"""What commands take from outside: the cluster, the terminal, and how errors end them.
+
+Tests pass a `Session` of their own as the context's `obj`, with connections to a cluster
+of theirs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tidelog.cli.connection import Bootstrap, check_somebody_listens, find_bootstrap
+from tidelog.cli.exit_status import (
+    ClusterUnreachableError,
+    ExitStatus,
+    TimedOutError,
+    UsageError,
+    status_of,
+)
+from tidelog.cli.output import write_error
+from tidelog.errors import TidelogError
+
+if TYPE_CHECKING:
+    from tidelog.client import Admin, Consumer, Producer
+    from tidelog.client.connections import Connections
+
+BootstrapOption = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap",
+        metavar="HOST:PORT,…",
+        show_default=False,
+        help="Brokers to begin with. Default: $TIDELOG_BOOTSTRAP, else the local cluster's "
+        ".tidelog/cluster.json here or above, else the usual ports of this machine.",
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """`connections` is None outside of tests: each client opens its own. `interactive`:
+    whether somebody can be asked; None: where stdin is a terminal."""
+
+    bootstrap: str | None = None
+    as_json: bool = False
+    connections: Connections | None = None
+    interactive: bool | None = None
+
+    def found_bootstrap(self) -> Bootstrap:
+        return find_bootstrap(self.bootstrap, os.environ, Path.cwd())
+
+    def can_ask(self) -> bool:
+        return sys.stdin.isatty() if self.interactive is None else self.interactive
+
+    async def reach(self) -> str:
+        """The addresses, once it is known that somebody listens at one of them. Raises
+        `UsageError` and `ClusterUnreachableError`."""
+        from tidelog.client.cluster_metadata import parse_bootstrap
+
+        bootstrap = self.found_bootstrap()
+        try:
+            parse_bootstrap(bootstrap.addresses)
+        except TidelogError as error:
+            raise UsageError(f"{error} (from {bootstrap.source})") from error
+        if self.connections is None:
+            await check_somebody_listens(bootstrap)
+        return bootstrap.addresses
+
+    async def admin(self) -> Admin:
+        from tidelog.client import Admin
+
+        return Admin(await self.reach(), connections=self.connections)
+
+    async def producer(self, **settings: Any) -> Producer:
+        from tidelog.client import Producer
+
+        return Producer(await self.reach(), connections=self.connections, **settings)
+
+    async def consumer(self, **settings: Any) -> Consumer:
+        from tidelog.client import Consumer
+
+        return Consumer(await self.reach(), connections=self.connections, **settings)
+
+    def run(
+        self,
+        work: Callable[[], Coroutine[Any, Any, ExitStatus | None]],
+        *,
+        when_interrupted: ExitStatus = ExitStatus.INTERRUPTED,
+    ) -> None:
+        """Runs a command to its end, which is its exit status."""
+        import asyncio
+
+        with ending_with_a_status(when_interrupted):
+            status = asyncio.run(work())
+        if status:
+            raise typer.Exit(status)
+
+
+def session_of(
+    context: typer.Context, bootstrap: str | None = None, as_json: bool = False
+) -> Session:
+    """What was said before the command holds unless the command's own options differ."""
+    session = context.obj if isinstance(context.obj, Session) else Session()
+    return replace(
+        session,
+        bootstrap=bootstrap or session.bootstrap,
+        as_json=as_json or session.as_json,
+    )
+
+
+@contextmanager
+def ending_with_a_status(
+    when_interrupted: ExitStatus = ExitStatus.INTERRUPTED,
+) -> Iterator[None]:
+    """Errors that a person can do something about become a message and `typer.Exit`."""
+    try:
+        yield
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        raise typer.Exit(when_interrupted) from None
+    except BrokenPipeError:
+        _stop_writing()
+        raise typer.Exit(ExitStatus.DONE) from None
+    except (
+        TidelogError,
+        UsageError,
+        ClusterUnreachableError,
+        TimedOutError,
+        OSError,
+    ) as error:
+        write_error(str(error))
+        raise typer.Exit(status_of(error)) from error
+
+
+def _stop_writing() -> None:
+    """Whoever read our output has seen enough (`| head`); the interpreter must not try
+    again to write the rest when it ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

@@ -1,0 +1,66 @@
+"""Where the addresses of brokers come from."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from tidelog.cli.connection import (
+    USUAL_BOOTSTRAP,
+    Bootstrap,
+    check_somebody_listens,
+    find_bootstrap,
+)
+from tidelog.cli.exit_status import ClusterUnreachableError, UsageError
+from tidelog_runtime.local.cluster_file import BrokerPart, ClusterFile
+
+VARIABLE = {"TIDELOG_BOOTSTRAP": "b:2"}
+
+
+def local_cluster(directory: Path) -> Path:
+    (directory / ".tidelog").mkdir()
+    parts = ClusterFile("default", "127.0.0.1:2379", [], [BrokerPart(1, "127.0.0.1:7501", 1, "/")])
+    parts.write(directory / ".tidelog")
+    return directory / ".tidelog" / "cluster.json"
+
+
+def test_the_option_comes_first_then_the_variable(tmp_path: Path) -> None:
+    local_cluster(tmp_path)
+    assert find_bootstrap("a:1", VARIABLE, tmp_path) == ("a:1", "--bootstrap")
+    assert find_bootstrap(None, VARIABLE, tmp_path) == ("b:2", "TIDELOG_BOOTSTRAP")
+
+
+def test_the_local_cluster_is_found_from_below(tmp_path: Path) -> None:
+    path = local_cluster(tmp_path)
+    below = tmp_path / "a" / "b"
+    assert find_bootstrap(None, {}, below) == ("127.0.0.1:7501", str(path))
+
+
+def test_without_any_the_usual_ports_are_tried(tmp_path: Path) -> None:
+    assert find_bootstrap(None, {}, tmp_path).addresses == USUAL_BOOTSTRAP
+
+
+@pytest.mark.parametrize("content", ["{", "[]", json.dumps({"bootstrap": ""})])
+def test_a_file_that_is_no_cluster_file_is_refused(tmp_path: Path, content: str) -> None:
+    local_cluster(tmp_path).write_text(content)
+    with pytest.raises(UsageError, match=r"cluster\.json.*--bootstrap"):
+        find_bootstrap(None, {}, tmp_path)
+
+
+async def test_where_nobody_listens_it_is_said_at_once() -> None:
+    with socket.socket() as reserved:
+        # Bound and not listening: connections are refused, and nobody else takes the port.
+        reserved.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{reserved.getsockname()[1]}"
+        with pytest.raises(ClusterUnreachableError, match="from --bootstrap"):
+            await check_somebody_listens(Bootstrap(address, "--bootstrap"))
+
+
+async def test_one_that_listens_is_enough() -> None:
+    with socket.socket() as reserved, socket.create_server(("127.0.0.1", 0)) as listening:
+        reserved.bind(("127.0.0.1", 0))
+        addresses = [f"127.0.0.1:{s.getsockname()[1]}" for s in (reserved, listening)]
+        await check_somebody_listens(Bootstrap(",".join(addresses), "--bootstrap"))

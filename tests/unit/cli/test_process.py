@@ -1,0 +1,80 @@
+"""What only shows in a process of its own: signals, closed pipes, what is imported."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+
+from tidelog.cli.exit_status import ExitStatus
+from unit.cli.conftest import Commands
+from unit.cli.test_produce_consume import fill
+
+TIDELOG = (sys.executable, "-m", "tidelog.cli")
+WAIT_SECONDS = 30
+
+
+def started(commands: Commands, *arguments: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        (*TIDELOG, *arguments, "--bootstrap", ",".join(commands.cluster.bootstrap())),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+async def first_record(commands: Commands) -> None:
+    for _ in range(100 * WAIT_SECONDS):
+        if commands.values("sea"):
+            return
+        await asyncio.sleep(0.01)
+
+
+def test_help_imports_neither_grpc_nor_rich() -> None:
+    program = (
+        "import sys; import tidelog.cli.__main__; "
+        "print(sorted({'grpc', 'google', 'rich', 'asyncio', 'zstandard'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, check=True, timeout=WAIT_SECONDS
+    )
+    assert done.stdout == b"[]\n"
+
+
+def test_ctrl_c_ends_a_follower_cleanly(commands: Commands) -> None:
+    fill(commands, 0, [b"ebb"])
+    with started(commands, "consume", "sea", "--follow") as follower:
+        assert follower.stdout is not None
+        assert follower.stdout.readline() == b"ebb\n"
+        follower.send_signal(signal.SIGINT)
+        _, said = follower.communicate(timeout=WAIT_SECONDS)
+    assert (follower.returncode, said) == (ExitStatus.DONE, b"")
+
+
+def test_a_reader_that_has_seen_enough_ends_it_quietly(commands: Commands) -> None:
+    fill(commands, 0, [b"ebb"])
+    with started(commands, "consume", "sea", "--follow") as follower:
+        assert follower.stdout is not None
+        assert follower.stderr is not None
+        assert follower.stdout.readline() == b"ebb\n"
+        follower.stdout.close()
+        fill(commands, 0, [b"flow"])
+        assert follower.wait(WAIT_SECONDS) == ExitStatus.DONE
+        assert follower.stderr.read() == b""
+
+
+def test_ctrl_c_delivers_what_was_read_before(commands: Commands) -> None:
+    with started(commands, "produce", "sea", "-p", "0", "--linger-ms", "0") as producer:
+        assert producer.stdin is not None
+        assert producer.stderr is not None
+        os.write(producer.stdin.fileno(), b"ebb\nhalf a li")
+        commands.in_loop(first_record(commands))
+        producer.send_signal(signal.SIGINT)
+        # Its stdin is still open: it must not wait for more.
+        assert producer.wait(WAIT_SECONDS) == ExitStatus.INTERRUPTED
+        said = producer.stderr.read().decode()
+    assert said.startswith("1 record (3 B) delivered")
+    assert "Interrupted" in said
+    assert commands.values("sea") == [b"ebb"]

@@ -1,0 +1,141 @@
+"""`tidelog cluster` and `tidelog topics`."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tidelog.cli.exit_status import ExitStatus
+from tidelog.errors import ErrorCode, TidelogError
+from unit.cli.conftest import Commands
+
+
+def test_the_cluster_is_described(commands: Commands) -> None:
+    result = commands.run("cluster", "describe")
+    assert result.exit_code == ExitStatus.DONE
+    assert "Controller  7 at 127.0.0.1:" in result.stdout
+    assert "1 with 2 partitions: ok" in result.stdout
+    assert "running" in result.stdout
+
+
+def test_the_cluster_is_described_as_json(commands: Commands) -> None:
+    document = json.loads(commands.run("cluster", "describe", "--json").stdout)
+    assert document["cluster_id"] == "fake"
+    assert document["controller"]["controller_id"] == 7
+    assert [broker["leaders"] for broker in document["brokers"]] == [1, 1]
+    assert document["without_leader"] == 0
+
+
+def test_options_may_stand_before_the_command(commands: Commands) -> None:
+    assert json.loads(commands.run("--json", "cluster", "describe").stdout)["topics"] == 1
+
+
+def test_a_topic_is_created_with_its_settings(commands: Commands) -> None:
+    result = commands.run(
+        *("topics", "create", "wide", "--partitions", "3", "-c", "retention_ms=1000")
+    )
+    assert result.stdout == "Created topic wide: 3 partitions, replication factor 2.\n"
+    assert len(commands.cluster.topics["wide"].partitions) == 3
+    assert commands.cluster.topics["wide"].config == {"retention_ms": "1000"}
+
+
+def test_a_created_topic_is_told_as_json(commands: Commands) -> None:
+    document = json.loads(commands.run("topics", "create", "wide", "-r", "1", "--json").stdout)
+    assert (document["topic"], document["replication_factor"]) == ("wide", 1)
+    assert document["pending_brokers"] == []
+
+
+def test_a_topic_that_exists_is_refused_in_one_line(commands: Commands) -> None:
+    result = commands.run("topics", "create", "sea")
+    assert result.exit_code == ExitStatus.FAILED
+    assert result.stderr == "error: there is one already\n"
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize("setting", ["retention_ms", "=5", "retention_ms="])
+def test_a_setting_without_key_or_value_is_wrong_usage(commands: Commands, setting: str) -> None:
+    result = commands.run("topics", "create", "wide", "--config", setting)
+    assert result.exit_code == ExitStatus.USAGE
+    assert "is not KEY=VALUE" in result.stderr
+    assert "wide" not in commands.cluster.topics
+
+
+def test_a_create_without_an_answer_is_timed_out_and_not_unreachable(commands: Commands) -> None:
+    assert commands.cluster.controller is not None
+    for _ in range(60):
+        commands.cluster.controller.script.append(
+            TidelogError(ErrorCode.METADATA_STORE_UNAVAILABLE, "etcd is away")
+        )
+    result = commands.run("topics", "create", "wide", "--timeout", "0.2")
+    assert result.exit_code == ExitStatus.TIMED_OUT
+    assert "etcd is away" in result.stderr
+
+
+def test_topics_are_listed(commands: Commands) -> None:
+    commands.cluster.create("bay", [0])
+    lines = commands.run("topics", "list").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["topic", "bay", "sea"]
+    listed = json.loads(commands.run("topics", "list", "--json").stdout)
+    assert [(topic["topic"], topic["partitions"]) for topic in listed] == [("bay", 1), ("sea", 2)]
+
+
+def test_no_topics_are_an_empty_list(commands: Commands) -> None:
+    commands.cluster.topics.clear()
+    assert json.loads(commands.run("topics", "list", "--json").stdout) == []
+    result = commands.run("topics", "list")
+    assert result.stdout == ""
+    assert "topics create" in result.stderr
+
+
+def test_a_topic_is_described(commands: Commands) -> None:
+    commands.cluster.elect("sea", 1, -1)
+    result = commands.run("topics", "describe", "sea")
+    assert "Config       all defaults" in result.stdout
+    assert "no leader" in result.stdout
+    document = json.loads(commands.run("topics", "describe", "sea", "--json").stdout)
+    assert [p["leader"] for p in document["partitions"]] == [0, None]
+    assert document["partitions"][0]["health"] == "ok"
+
+
+@pytest.mark.parametrize("command", [["topics", "describe"], ["topics", "delete", "--yes"]])
+def test_an_unknown_topic_is_not_found(commands: Commands, command: list[str]) -> None:
+    result = commands.run(*command, "nosuch")
+    assert result.exit_code == ExitStatus.NOT_FOUND
+    assert "'nosuch' does not exist" in result.stderr
+
+
+def test_a_topic_is_deleted_with_yes(commands: Commands) -> None:
+    assert commands.run("topics", "delete", "sea", "--yes").stdout == "Deleted topic sea.\n"
+    assert "sea" not in commands.cluster.topics
+
+
+def test_a_topic_is_deleted_once_its_name_was_typed(commands: Commands) -> None:
+    refused = commands.run("topics", "delete", "sea", input_="no\n", interactive=True)
+    assert refused.exit_code == ExitStatus.FAILED
+    assert "Nothing was deleted" in refused.stderr
+    assert "sea" in commands.cluster.topics
+    done = commands.run("topics", "delete", "sea", input_="sea\n", interactive=True)
+    assert done.exit_code == ExitStatus.DONE
+    assert "sea" not in commands.cluster.topics
+
+
+def test_where_nobody_can_be_asked_yes_is_needed(commands: Commands) -> None:
+    result = commands.run("topics", "delete", "sea")
+    assert result.exit_code == ExitStatus.USAGE
+    assert "--yes" in result.stderr
+    assert "sea" in commands.cluster.topics
+
+
+def test_an_address_without_a_port_is_wrong_usage(commands: Commands) -> None:
+    result = commands.run("topics", "list", "--bootstrap", "localhost")
+    assert result.exit_code == ExitStatus.USAGE
+    assert "is not host:port" in result.stderr
+
+
+def test_a_cluster_that_is_not_there_is_unreachable(commands: Commands) -> None:
+    addresses = ",".join(commands.cluster.bootstrap())
+    commands.in_loop(commands.cluster.close())
+    result = commands.run("topics", "list", "--bootstrap", addresses)
+    assert result.exit_code == ExitStatus.UNREACHABLE
+    assert "no broker listens at" in result.stderr
