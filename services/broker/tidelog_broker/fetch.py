@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import structlog
@@ -52,8 +53,19 @@ class FetchWait(NamedTuple):
     max_bytes: int
 
 
-def _size(answer: FetchAnswer | None) -> int:
-    return sum(len(batch.records) for batch in answer.batches) if answer else 0
+def _size(answer: FetchAnswer) -> int:
+    return sum(len(batch.records) for batch in answer.batches)
+
+
+def _in_turn(count: int, turn: int) -> Iterator[int]:
+    """The positions 0 to `count` - 1, beginning with another one each turn, so that a busy
+    partition cannot starve those behind it."""
+    return ((turn + position) % count for position in range(count))
+
+
+def _enough(min_bytes: int, max_bytes: int) -> int:
+    """More than an answer may carry is not worth waiting for."""
+    return min(min_bytes, max_bytes, MAX_RESPONSE_BYTES)
 
 
 def _storage_error(name: object, error: LogError) -> TidelogError:
@@ -65,19 +77,21 @@ class ConsumerFetch:
     def __init__(self, manager: ReplicaManager, purgatory: Purgatory) -> None:
         self._manager = manager
         self._purgatory = purgatory
+        self._turn = 0
 
     async def __call__(self, entries: Sequence[FetchEntry], wait: FetchWait) -> list[FetchOutcome]:
         """One outcome for each entry, in order; answers as soon as `min_bytes` are there
         or anything went wrong."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + min(wait.max_wait_ms, MAX_WAIT_MS) / 1000
+        enough = _enough(wait.min_bytes, wait.max_bytes)
         with self._purgatory.commits(entry.name for entry in entries) as moved:
             while True:
                 moved.clear()
                 outcomes, size = self._collect(entries, wait.max_bytes)
                 left = deadline - loop.time()
                 failed = any(outcome.error for outcome in outcomes)
-                if failed or size >= wait.min_bytes or left <= 0:
+                if failed or size >= enough or left <= 0:
                     return outcomes
                 try:
                     async with asyncio.timeout(left):
@@ -88,23 +102,25 @@ class ConsumerFetch:
     def _collect(
         self, entries: Sequence[FetchEntry], max_bytes: int
     ) -> tuple[list[FetchOutcome], int]:
-        outcomes: list[FetchOutcome] = []
+        self._turn += 1
+        outcomes: dict[int, FetchOutcome] = {}
         budget = min(max_bytes, MAX_RESPONSE_BYTES)
         size = 0
-        for entry in entries:
+        for position in _in_turn(len(entries), self._turn):
+            entry = entries[position]
             try:
                 partition = self._manager.partition(entry.name, entry.topic_id)
                 answer = partition.read_for_consumer(
                     entry.fetch_offset, entry.known_epoch, min(entry.max_bytes, budget - size)
                 )
             except TidelogError as error:
-                outcomes.append(FetchOutcome(None, error))
+                outcomes[position] = FetchOutcome(None, error)
             except LogError as error:
-                outcomes.append(FetchOutcome(None, _storage_error(entry.name, error)))
+                outcomes[position] = FetchOutcome(None, _storage_error(entry.name, error))
             else:
                 size += _size(answer)
-                outcomes.append(FetchOutcome(answer, None))
-        return outcomes, size
+                outcomes[position] = FetchOutcome(answer, None)
+        return [outcomes[position] for position in range(len(entries))], size
 
 
 class ReplicaFetch:
@@ -114,7 +130,8 @@ class ReplicaFetch:
         self._manager = manager
         self._purgatory = purgatory
         self._clock = clock
-        self._turn = 0
+        # By follower: two that ask by turns must not always begin with the same partition.
+        self._turns: Counter[int] = Counter()
 
     async def __call__(self, request: ReplicaFetchRequest) -> ReplicaFetchResponse:
         if request.leader_broker_epoch < self._manager.broker_epoch:
@@ -129,16 +146,17 @@ class ReplicaFetch:
             )
         loop = asyncio.get_running_loop()
         deadline = loop.time() + min(request.max_wait_ms, MAX_WAIT_MS) / 1000
+        enough = _enough(request.min_bytes, request.max_bytes)
         urgent = self._note_positions(request)
         entries = [e for e in request.entries if e.replica not in urgent]
         names = [self._manager.replica(entry.replica).name for entry in entries]
         with self._purgatory.growth(names) as grew:
             while True:
                 grew.clear()
-                found, size = self._collect(entries, request.max_bytes)
+                found, size = self._collect(request.broker_id, entries, request.max_bytes)
                 left = deadline - loop.time()
                 failed = any(result.error for result in found)
-                if urgent or failed or size >= request.min_bytes or left <= 0:
+                if urgent or failed or size >= enough or left <= 0:
                     break
                 try:
                     async with asyncio.timeout(left):
@@ -171,18 +189,16 @@ class ReplicaFetch:
         return urgent
 
     def _collect(
-        self, entries: Sequence[ReplicaFetchEntry], max_bytes: int
+        self, follower: int, entries: Sequence[ReplicaFetchEntry], max_bytes: int
     ) -> tuple[list[ReplicaFetchResult], int]:
-        """Reads for each partition in turn, beginning with another one each time, so that
-        a busy partition cannot starve those behind it."""
         if not entries:
             return [], 0
-        self._turn += 1
-        first = self._turn % len(entries)
+        self._turns[follower] += 1
         budget = min(max_bytes, MAX_RESPONSE_BYTES)
         size = 0
         results = []
-        for entry in (*entries[first:], *entries[:first]):
+        for position in _in_turn(len(entries), self._turns[follower]):
+            entry = entries[position]
             log_start = NO_OFFSET
             try:
                 partition = self._manager.replica(entry.replica)

@@ -12,7 +12,7 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Acks, Batch, TopicPartition
 from tidelog_broker.log.errors import LogError
 from tidelog_broker.partition.partition import Appended, Partition
-from tidelog_broker.purgatory import Purgatory
+from tidelog_broker.purgatory import Committed, Purgatory
 from tidelog_broker.replica_manager import ReplicaManager
 from tidelog_runtime.clock import Clock
 
@@ -53,7 +53,7 @@ class Produce:
         """One outcome for each entry, in order. Raises INVALID_REQUEST for the whole."""
         _require_valid(entries, timeout_ms)
         outcomes: list[ProduceOutcome] = []
-        waits: dict[int, asyncio.Future[None]] = {}
+        waits: dict[int, Committed] = {}
         for position, entry in enumerate(entries):
             outcome, partition = self._append(entry, acks)
             outcomes.append(outcome)
@@ -90,24 +90,26 @@ class Produce:
         self,
         entries: Sequence[ProduceEntry],
         outcomes: list[ProduceOutcome],
-        waits: dict[int, asyncio.Future[None]],
+        waits: dict[int, Committed],
         timeout_ms: int,
     ) -> None:
         pending = [future for future in waits.values() if not future.done()]
-        if pending:
-            await asyncio.wait(pending, timeout=timeout_ms / 1000)
+        try:
+            if pending:
+                await asyncio.wait(pending, timeout=timeout_ms / 1000)
+        finally:
+            # Also when the client has gone, and this call is cancelled.
+            for position, future in waits.items():
+                self._purgatory.give_up(entries[position].name, future)
         for position, future in waits.items():
-            if not future.done():
-                # The purgatory drops it when it comes across it.
-                future.cancel()
+            if future.cancelled():
                 error: TidelogError | None = TidelogError(
                     ErrorCode.REQUEST_TIMED_OUT,
                     f"{entries[position].name}: the replicas in sync did not have the batch "
                     f"within {timeout_ms} ms; it may still be committed",
                 )
             else:
-                failure = future.exception()
-                error = failure if isinstance(failure, TidelogError) else None
+                error = future.result()
             if error is not None:
                 outcomes[position] = ProduceOutcome(None, error, -1)
 

@@ -10,20 +10,65 @@ import heapq
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import count
+from typing import TypeAlias
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import TopicPartition
 from tidelog_broker.partition.partition import Partition
 
-_WaitingProduce = tuple[int, int, "asyncio.Future[None]"]
+# None: committed; else why nobody knows whether it will be.
+Committed: TypeAlias = "asyncio.Future[TidelogError | None]"
+
+
+class _WaitingProduces:
+    """Those of one partition, by the offset that they wait for. Whoever gives up stays in
+    the heap until half of it has: a high watermark that stands still for ever (the store
+    is away, a follower is dead) would else collect every produce that timed out."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, Committed]] = []
+        self._ties = count()
+        self._given_up = 0
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def add(self, next_offset: int, future: Committed) -> None:
+        heapq.heappush(self._heap, (next_offset, next(self._ties), future))
+
+    def give_up(self, future: Committed) -> None:
+        if not future.cancel():
+            return
+        self._given_up += 1
+        if self._given_up * 2 > len(self._heap):
+            self._heap = [waiting for waiting in self._heap if not waiting[2].done()]
+            heapq.heapify(self._heap)
+            self._given_up = 0
+
+    def reached(self, high_watermark: int) -> None:
+        while self._heap and self._heap[0][0] <= high_watermark:
+            future = heapq.heappop(self._heap)[2]
+            if future.done():
+                self._given_up -= 1
+            else:
+                future.set_result(None)
+
+    def end(self, error: TidelogError) -> None:
+        for _, _, future in self._heap:
+            if not future.done():
+                future.set_result(error)
 
 
 class Purgatory:
     def __init__(self) -> None:
         self._growth: dict[TopicPartition, set[asyncio.Event]] = {}
         self._commits: dict[TopicPartition, set[asyncio.Event]] = {}
-        self._produces: dict[TopicPartition, list[_WaitingProduce]] = {}
-        self._ties = count()
+        self._produces: dict[TopicPartition, _WaitingProduces] = {}
+
+    def __len__(self) -> int:
+        """How much is kept for what waits; 0: nothing waits."""
+        waiting = sum(len(produces) for produces in self._produces.values())
+        return waiting + len(self._growth) + len(self._commits)
 
     # -- told by partitions --------------------------------------------------------
 
@@ -34,13 +79,10 @@ class Purgatory:
     def high_watermark_moved(self, partition: Partition) -> None:
         for event in self._commits.get(partition.name, ()):
             event.set()
-        waiting = self._produces.get(partition.name)
-        while waiting and waiting[0][0] <= partition.high_watermark:
-            future = heapq.heappop(waiting)[2]
-            if not future.done():
-                future.set_result(None)
-        if not waiting:
-            self._produces.pop(partition.name, None)
+        produces = self._produces.get(partition.name)
+        if produces is not None:
+            produces.reached(partition.high_watermark)
+            self._drop_if_empty(partition.name, produces)
 
     def leadership_ended(self, partition: Partition) -> None:
         """A produce that waits may or may not survive in the next epoch: its outcome is
@@ -49,15 +91,15 @@ class Purgatory:
             event.set()
         for event in self._commits.get(partition.name, ()):
             event.set()
-        for _, _, future in self._produces.pop(partition.name, ()):
-            if not future.done():
-                future.set_exception(
-                    TidelogError(
-                        ErrorCode.LEADER_CHANGED,
-                        f"{partition.name} changed its leader while the append waited for its "
-                        "replicas; whether it was kept is not known",
-                    )
+        produces = self._produces.pop(partition.name, None)
+        if produces is not None:
+            produces.end(
+                TidelogError(
+                    ErrorCode.LEADER_CHANGED,
+                    f"{partition.name} changed its leader while the append waited for its "
+                    "replicas; whether it was kept is not known",
                 )
+            )
 
     # -- waited for by requests ----------------------------------------------------
 
@@ -74,16 +116,27 @@ class Purgatory:
         with _registered(self._commits, names) as event:
             yield event
 
-    def committed(self, partition: Partition, next_offset: int) -> asyncio.Future[None]:
-        """Done when the high watermark has reached `next_offset` in this epoch; fails with
-        LEADER_CHANGED when the epoch ends first."""
-        future = asyncio.get_running_loop().create_future()
+    def committed(self, partition: Partition, next_offset: int) -> Committed:
+        """Done when the high watermark has reached `next_offset` in this epoch, or with
+        LEADER_CHANGED when the epoch has ended first. Whoever stops waiting says so to
+        `give_up`."""
+        future: Committed = asyncio.get_running_loop().create_future()
         if partition.high_watermark >= next_offset:
             future.set_result(None)
         else:
-            waiting = self._produces.setdefault(partition.name, [])
-            heapq.heappush(waiting, (next_offset, next(self._ties), future))
+            self._produces.setdefault(partition.name, _WaitingProduces()).add(next_offset, future)
         return future
+
+    def give_up(self, name: TopicPartition, future: Committed) -> None:
+        """Cancels the wait; does nothing where it is over."""
+        produces = self._produces.get(name)
+        if produces is not None:
+            produces.give_up(future)
+            self._drop_if_empty(name, produces)
+
+    def _drop_if_empty(self, name: TopicPartition, produces: _WaitingProduces) -> None:
+        if not len(produces):
+            del self._produces[name]
 
 
 @contextmanager

@@ -243,6 +243,8 @@ class Partition:
     def read_for_follower(self, position: FetchPosition, max_bytes: int) -> FetchAnswer:
         self.require_leading()
         self._fence(position.leader_epoch)
+        # Retention may have passed it while the fetch waited.
+        self._require_in_range(position.fetch_offset)
         batches: Sequence[Batch] = ()
         end = self.log.log_end_offset
         if max_bytes > 0 and position.fetch_offset < end:
