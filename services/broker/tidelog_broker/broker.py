@@ -15,6 +15,7 @@ from typing import Any
 
 import structlog
 
+from tidelog_broker.background import report_end
 from tidelog_broker.cluster_watch import ClusterWatch
 from tidelog_broker.config import BrokerConfig
 from tidelog_broker.data_directory import DataDirectory
@@ -99,6 +100,7 @@ class Broker:
             self.manager, self._logs, self._isr_updates, clock, run_blocking
         )
         self._registration: Registration | None = None
+        self._opened = False
         self._tasks: list[asyncio.Task[None]] = []
         self.stopped = asyncio.Event()
 
@@ -117,6 +119,7 @@ class Broker:
         self._data_directory.join_cluster(await self._cluster_id())
         damage: list[str] = []
         await self._run_blocking(lambda: damage.extend(self._logs.open_all()))
+        self._opened = True
         if damage:
             _log.error("logs_damaged", count=len(damage), first=damage[0])
             self._data_directory.lost_data()
@@ -143,7 +146,7 @@ class Broker:
 
     async def join(self, address: str) -> None:
         """Registers under `address`, where the edge listens already, and starts what runs
-        in the background."""
+        in the background. Raises `DataDirectoryError` if the store has fallen back."""
         identity = self._data_directory.identity
         registration = Registration(
             self._store,
@@ -178,18 +181,23 @@ class Broker:
             maintenance.delete_old(config.retention_check_interval_ms, config.stray_retention_ms),
         )
         await watch.ready.wait()
+        self._data_directory.require_revision(self.cache.revision)
         self._start("registration", registration.run())
 
     def _registered(self, broker_epoch: int) -> None:
         self.manager.broker_epoch = max(self.manager.broker_epoch, broker_epoch)
-        self._data_directory.registered(broker_epoch)
+        try:
+            self._data_directory.registered(broker_epoch)
+        except OSError as error:
+            # The file claims less than is true, which is safe.
+            _log.error("identity_not_written", why=str(error))
         identity = self._data_directory.identity
         assert self._registration is not None
         self._registration.set_whole_since(identity.whole_since, identity.synced_whole_since)
 
     def _start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work, name=name)
-        task.add_done_callback(_report_end)
+        task.add_done_callback(report_end)
         self._tasks.append(task)
 
     async def hand_over(self) -> None:
@@ -223,16 +231,23 @@ class Broker:
                     await self._registration.withdraw()
             except (StoreError, TimeoutError) as error:
                 _log.warning("lease_left_to_expire", why=str(error) or "etcd did not answer")
-        await self._maintenance.flush_once()
-        self._maintenance.checkpoint()
-        await self._run_blocking(lambda: self._logs.close(clean=True))
-        self._data_directory.stopped_cleanly(self.cache.revision)
+        await self._close_logs()
         await self._peers.close()
         await self._store.close()
 
-
-def _report_end(task: asyncio.Task[None]) -> None:
-    """A background task ends only when it is cancelled; anything else is a fault that must
-    be seen."""
-    if not task.cancelled() and task.exception() is not None:
-        _log.critical("task_failed", task=task.get_name(), exc_info=task.exception())
+    async def _close_logs(self) -> None:
+        """A stop is clean only if every log was opened, and closed again in full: what was
+        never looked at may have lost its tail."""
+        if not self._opened:
+            return
+        await self._maintenance.flush_once()
+        self._maintenance.checkpoint()
+        unclean: list[str] = []
+        await self._run_blocking(lambda: unclean.extend(self._logs.close()))
+        if unclean:
+            _log.error("stopped_uncleanly", logs=len(unclean), first=unclean[0])
+            return
+        try:
+            self._data_directory.stopped_cleanly(self.cache.revision)
+        except OSError as error:
+            _log.error("identity_not_written", why=str(error))

@@ -109,7 +109,19 @@ class DataDirectory:
         self._update(whole_since=0, synced_whole_since=0)
 
     def stopped_cleanly(self, store_revision: int) -> None:
-        self._update(stopped_cleanly=True, store_revision=store_revision)
+        highest = max(self.identity.store_revision, store_revision)
+        self._update(stopped_cleanly=True, store_revision=highest)
+
+    def require_revision(self, store_revision: int) -> None:
+        """Raises `DataDirectoryError` if the metadata store is older than what this broker
+        has acted on: restored from a backup, it may take sound replicas for strays
+        (interleaving 18)."""
+        if store_revision < self.identity.store_revision:
+            raise DataDirectoryError(
+                f"the metadata store is at revision {store_revision}, and {self._path.parent} has "
+                f"followed it to {self.identity.store_revision} already: it was restored from an "
+                "old backup; restore the newest one, or move the directory away to start empty"
+            )
 
     def _update(self, **changes: object) -> None:
         changed = replace(self.identity, **changes)  # type: ignore[arg-type]

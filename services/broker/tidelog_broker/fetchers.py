@@ -7,6 +7,7 @@ import random
 from collections.abc import Iterable
 
 from tidelog.model import NO_LEADER
+from tidelog_broker.background import report_end
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.replica_fetcher import FetchLimits, FollowerContext, ReplicaFetcher
 from tidelog_broker.transport import Peers
@@ -22,6 +23,8 @@ class Fetchers:
         self._rng = rng
         self._fetchers: dict[int, tuple[ReplicaFetcher, asyncio.Task[None]]] = {}
         self._following: dict[Partition, int] = {}
+        # Cancelled, and not yet gone.
+        self._ending: set[asyncio.Task[None]] = set()
 
     def update(self, partitions: Iterable[Partition]) -> None:
         """Each of these may have a new leader, or none to follow any more. A new epoch of
@@ -44,19 +47,24 @@ class Fetchers:
             self._fetchers[leader][0].forget(partition)
 
     async def close(self) -> None:
-        tasks = [task for _, task in self._fetchers.values()]
-        self._fetchers.clear()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        for leader in list(self._fetchers):
+            self._stop(leader)
+        await asyncio.gather(*self._ending, return_exceptions=True)
 
     def _fetcher(self, leader: int) -> ReplicaFetcher:
         if leader not in self._fetchers:
             fetcher = ReplicaFetcher(leader, self._context, self._peers, self._limits, self._rng)
             task = asyncio.create_task(fetcher.run(), name=f"replica-fetcher-{leader}")
+            task.add_done_callback(report_end)
             self._fetchers[leader] = (fetcher, task)
         return self._fetchers[leader][0]
 
     def _stop_idle(self) -> None:
         for leader in [b for b, (fetcher, _) in self._fetchers.items() if fetcher.is_idle]:
-            self._fetchers.pop(leader)[1].cancel()
+            self._stop(leader)
+
+    def _stop(self, leader: int) -> None:
+        task = self._fetchers.pop(leader)[1]
+        task.cancel()
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)

@@ -13,7 +13,7 @@ from tidelog.model import TopicPartition
 from tidelog_broker.log.checkpoint import OffsetCheckpoint
 from tidelog_broker.log.config import LogConfig
 from tidelog_broker.log.disk import Disk
-from tidelog_broker.log.errors import LogStorageError
+from tidelog_broker.log.errors import LogError, LogStorageError
 from tidelog_broker.log.log import Log
 from tidelog_broker.log.segment_files import SegmentFiles
 from tidelog_broker.transport import ReplicaKey
@@ -108,10 +108,16 @@ class LogDirectory:
         return self._logs.keys()
 
     def logs(self) -> Iterator[Log]:
-        return (open_log.log for open_log in list(self._logs.values()))
+        """Logs may come and go between two steps: each is open at the moment when it comes
+        up."""
+        for key in list(self._logs):
+            log = self.log_of(key)
+            if log is not None:
+                yield log
 
-    def by_key(self) -> Mapping[ReplicaKey, Log]:
-        return {key: open_log.log for key, open_log in self._logs.items()}
+    def log_of(self, key: ReplicaKey) -> Log | None:
+        open_log = self._logs.get(key)
+        return open_log.log if open_log is not None else None
 
     def delete(self, key: ReplicaKey) -> None:
         """Does nothing where there is no such log. The files go with the next sweep."""
@@ -143,13 +149,24 @@ class LogDirectory:
                 _log.info("stray_deleted", name=directory)
 
     def checkpoint(self, high_watermarks: Mapping[ReplicaKey, int]) -> None:
-        """Writes high watermarks and recovery points. Raises OSError."""
-        self._high_watermark_file.write(dict(high_watermarks), sync=False)
+        """Writes high watermarks and recovery points; a log that nobody has claimed yet
+        keeps the high watermark that it had. Raises OSError."""
+        known = {key: high_watermarks.get(key, self.high_watermark(key)) for key in self._logs}
+        self._high_watermark_file.write(known, sync=False)
         points = {key: open_log.log.flushed_offset for key, open_log in self._logs.items()}
         self._recovery_point_file.write(dict(points), sync=False)
 
-    def close(self, *, clean: bool) -> None:
-        """Blocks: to be run in a thread, after everything else has stopped."""
-        for open_log in self._logs.values():
-            open_log.log.close(clean=clean)
+    def close(self) -> list[str]:
+        """Closes all cleanly. Blocks: to be run in a thread, after everything else has
+        stopped. Returns what could not be: the data on disk cannot be relied on then."""
+        unclean = []
+        for name, _, log in self._logs.values():
+            try:
+                log.close(clean=True)
+            except LogError as error:
+                unclean.append(f"{name}: {error}")
+            else:
+                if log.failed is not None:
+                    unclean.append(f"{name}: {log.failed}")
         self._logs.clear()
+        return unclean

@@ -75,8 +75,8 @@ class Maintenance:
             await asyncio.gather(*map(self._flush, logs[first : first + FLUSHES_AT_ONCE]))
 
     async def _flush(self, log: Log) -> None:
-        if log.closed:
-            return  # set aside or deleted since the round began
+        if log.closed or log.failed is not None:
+            return  # set aside or deleted since the round began; or said when it failed
         try:
             ticket = log.begin_flush()
             if ticket is not None:
@@ -95,12 +95,11 @@ class Maintenance:
                 _log.error("sweep_failed", why=str(error))
 
     async def _delete_old_segments(self, partitions: Iterable[Partition]) -> None:
-        logs = self._logs.by_key()
         for position, partition in enumerate(partitions):
             if position % PARTITIONS_PER_TURN == 0:
                 await asyncio.sleep(0)
-            log = logs.get(ReplicaKey(partition.topic_id, partition.name.partition))
-            if log is None:
+            log = self._logs.log_of(ReplicaKey(partition.topic_id, partition.name.partition))
+            if log is None or log.failed is not None:
                 continue
             try:
                 deleted = log.delete_old_segments(self._clock.wall_ms(), partition.high_watermark)

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 import structlog
 
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog_broker.log.errors import LogError
+from tidelog_broker.log.errors import AppendOrderError, LogError
 from tidelog_broker.partition.partition import FetchPosition, Partition
 from tidelog_broker.transport import (
     Peers,
@@ -111,15 +111,14 @@ class ReplicaFetcher:
             if not positions or target is None:
                 await self._wait_for_change(self._next_release())
                 continue
-            fetch = asyncio.create_task(self._fetch(target[0], target[1], positions))
-            change = asyncio.create_task(self._changed.wait())
+            self._fetching = asyncio.create_task(self._fetch(target[0], target[1], positions))
             try:
-                await asyncio.wait({fetch, change}, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                change.cancel()
-                if not fetch.done():
-                    fetch.cancel()
-            if fetch.done() and not fetch.cancelled() and not fetch.result():
+                answered = await self._fetching
+            except asyncio.CancelledError:
+                if self._stopped:
+                    raise
+                continue  # given up by `follow` or `forget`, to be asked anew
+            if not answered:
                 await self._wait_for_change(self._retry_delay())
 
     async def _fetch(
@@ -172,7 +171,8 @@ class ReplicaFetcher:
                     self._held_back.pop(result.replica, None)
                 elif result.error is not None:
                     self._refused(partition, asked, result)
-            except TidelogError as error:
+            except (TidelogError, AppendOrderError) as error:
+                # The leader's answer is not what its log can hold.
                 _log.warning("replica_fetch_failed", partition=str(partition.name), why=str(error))
                 self._hold_back(result.replica)
             except LogError as error:
