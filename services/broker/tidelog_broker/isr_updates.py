@@ -8,6 +8,7 @@ key is known to have moved (interleaving 4 of known-gaps).
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol
 
@@ -24,19 +25,21 @@ from tidelog_runtime.metadata.schema import (
     encode_leader_and_isr,
 )
 from tidelog_runtime.metadata.store import (
+    MAX_TRANSACTION_CHANGES,
+    MAX_TRANSACTION_GUARDS,
     CreateRevision,
     Guard,
     KeyValue,
     MetadataStore,
     ModRevision,
     Put,
+    StoreRolledBackError,
     StoreUnavailableError,
     Transaction,
 )
 
-# Leaves room, among etcd's 128 comparisons, for two guards on each of 16 joining brokers.
-MAX_CHANGES = 96
-MAX_JOINING_BROKERS = 16
+# Between two rounds of so many partitions the loop gets its turn.
+MAX_JUDGED_PER_TURN = 256
 RETRY_DELAY_S = 0.2
 
 _log = structlog.get_logger()
@@ -85,20 +88,34 @@ class IsrUpdates:
             self._wake.set()
 
     async def run(self) -> None:
+        said_unavailable = False
         while True:
-            if not self._unanswered:
-                await self._wake.wait()
-            self._wake.clear()
-            proposals = self._unanswered or self._propose()
+            # Those whose key has moved meanwhile are decided, and would only make the
+            # guards of the others fail.
+            proposals = [p for p in self._unanswered if self._is_pending(p)]
             self._unanswered = []
             if not proposals:
+                await self._wake.wait()
+                self._wake.clear()
+                proposals = self._propose()
+            if not proposals:
+                await asyncio.sleep(0)
                 continue
             try:
                 await self._write(proposals)
-            except StoreUnavailableError:
+            except StoreUnavailableError as error:
                 # Nobody knows whether it was applied; the proposals stay pending.
-                self._unanswered = [p for p in proposals if self._is_pending(p)]
+                if not said_unavailable:
+                    said_unavailable = True
+                    _log.warning("isr_changes_wait_for_store", why=str(error))
+                self._unanswered = proposals
                 await asyncio.sleep(RETRY_DELAY_S)
+            except StoreRolledBackError as error:
+                # What is pending stays so: the maximal ISR holds the high watermark.
+                _log.critical("isr_changes_ended", why=str(error))
+                return
+            else:
+                said_unavailable = False
 
     def _is_pending(self, proposal: _Proposal) -> bool:
         leading = proposal.partition.leading
@@ -107,21 +124,28 @@ class IsrUpdates:
     def _propose(self) -> list[_Proposal]:
         """Takes up to one transaction's worth of partitions and lets each propose."""
         proposals: list[_Proposal] = []
-        joining: set[int] = set()
+        guards: set[Guard] = set()
         running = self._cache.running_brokers()
         now_ms = self._clock.monotonic_ms()
-        while self._dirty and len(proposals) < MAX_CHANGES and len(joining) < MAX_JOINING_BROKERS:
-            partition = self._dirty.pop(next(iter(self._dirty)))
-            before = partition.state
+        for name in list(itertools.islice(self._dirty, MAX_JUDGED_PER_TURN)):
+            before = self._dirty[name].state
+            room = MAX_TRANSACTION_GUARDS - len(guards)
+            if len(proposals) == MAX_TRANSACTION_CHANGES or _most_guards(before) > room:
+                break
+            partition = self._dirty.pop(name)
             state = partition.propose_isr(
                 running, now_ms=now_ms, lag_time_max_ms=self._lag_time_max_ms
             )
             if state is None or before is None:
                 continue
-            joiners = state.isr_ids - before.isr_ids
-            joining |= joiners
-            guards = self._guards(partition, joiners)
-            proposals.append(_Proposal(partition, state, partition.revision, guards))
+            proposal = _Proposal(
+                partition,
+                state,
+                partition.revision,
+                self._guards(partition, state.isr_ids - before.isr_ids),
+            )
+            guards.update(proposal.guards)
+            proposals.append(proposal)
             _log.info(
                 "isr_change_requested",
                 partition=str(partition.name),
@@ -170,14 +194,18 @@ class IsrUpdates:
             self._refused(proposal, result.current)
 
     def _refused(self, proposal: _Proposal, current: Mapping[str, KeyValue | None]) -> None:
-        """Nothing of the transaction was applied: each partition reads what the store has
-        for it and judges again (KAFKA-2729)."""
+        """Nothing of the transaction was applied, nor can an earlier attempt at it still be:
+        that one had the same guards or more, and what failed now fails for ever, because
+        revisions only grow. Each partition reads what the store has for it and judges
+        again (KAFKA-2729)."""
         partition = proposal.partition
         found = current.get(self._keys.leader_and_isr(partition.name))
         if found is None:
             partition.observed(None, partition.revision + 1)
         elif found.mod_revision != proposal.revision:
-            partition.observed(decode_leader_and_isr(found.value), found.mod_revision)
+            state = decode_leader_and_isr(found.value)
+            same_topic = state.topic_id == partition.topic_id
+            partition.observed(state if same_topic else None, found.mod_revision)
         else:
             partition.isr_refused(proposal.state)
             if not all(_holds(guard, current) for guard in proposal.guards):
@@ -186,6 +214,11 @@ class IsrUpdates:
                 return
         if partition.leading is not None:
             self.judge_soon(partition)
+
+
+def _most_guards(state: LeaderAndIsr | None) -> int:
+    """For the partition itself, and for all who are not in its ISR if they should join."""
+    return 1 if state is None else 1 + 2 * (len(state.replicas) - len(state.isr))
 
 
 def _holds(guard: Guard, current: Mapping[str, KeyValue | None]) -> bool:

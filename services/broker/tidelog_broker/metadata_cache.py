@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+import structlog
+
 from tidelog.model import NO_LEADER, LeaderHint, TopicPartition
 from tidelog_runtime.metadata import schema
 from tidelog_runtime.metadata.schema import (
@@ -27,6 +29,8 @@ from tidelog_runtime.metadata.schema import (
     TopicKey,
 )
 from tidelog_runtime.metadata.store import Changed, KeyValue, Snapshot
+
+_log = structlog.get_logger()
 
 
 class LiveBroker(NamedTuple):
@@ -66,11 +70,20 @@ class MetadataCache:
         """Returns what changed."""
         parsed = []
         for change in changes:
-            key = self._keys.parse(change.key)
             self.revision = max(self.revision, change.revision)
-            if key is not None:
-                self._apply(key, change.value)
-                parsed.append(key)
+            try:
+                key = self._keys.parse(change.key)
+                if key is not None:
+                    self._apply(key, change.value)
+                    parsed.append(key)
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                # Somebody wrote it by hand, perhaps: what was known of the key stands.
+                _log.error(
+                    "metadata_malformed",
+                    key=change.key,
+                    why=f"{type(error).__name__}: {error}",
+                    fix="correct the value, or delete the key",
+                )
         return parsed
 
     def _apply(self, key: ParsedKey, value: KeyValue | None) -> None:

@@ -30,6 +30,8 @@ from tidelog_runtime.metadata.store import (
     MetadataStore,
     ModRevision,
     Put,
+    StoreError,
+    StoreRolledBackError,
     StoreUnavailableError,
     Transaction,
 )
@@ -63,6 +65,7 @@ class Registration:
         self._on_registered = on_registered
         self._lease: Lease | None = None
         self._vanished = asyncio.Event()
+        self._gone_at = 0
         self.broker_epoch = 0
 
     def set_whole_since(self, whole_since: int, synced_whole_since: int) -> None:
@@ -73,8 +76,10 @@ class Registration:
 
     def observed_gone(self, revision: int) -> None:
         """The watch saw at `revision` that this broker's key is not there. What is older
-        than our registration speaks of its predecessor."""
-        if revision > self.broker_epoch > 0:
+        than our registration speaks of its predecessor; what is newer may come before
+        the answer to our registering."""
+        self._gone_at = max(self._gone_at, revision)
+        if self._gone_at > self.broker_epoch:
             self._vanished.set()
 
     async def run(self) -> None:
@@ -92,15 +97,21 @@ class Registration:
                     _log.warning("registration_waits_for_store", why=str(error))
                     said_unavailable = True
                 await asyncio.sleep(RETRY_DELAY_S * self._rng.uniform(0.5, 1.5))
+            except StoreRolledBackError as error:
+                _log.critical("registration_ended", why=str(error))
+                return
 
     async def stopping(self) -> None:
         """Rewrites the registration, so that nobody elects or admits this broker any more
-        (interleaving 10). The broker epoch stays. Raises `StoreError`."""
-        stopping = replace(self._wanted, state=STOPPING)
+        (interleaving 10), and registers like that should it have to again. The broker
+        epoch stays. Raises `StoreError`."""
+        self._wanted = replace(self._wanted, state=STOPPING)
+        if self._lease is None:
+            return
         await self._store.transact(
             Transaction(
                 guards=[CreateRevision(self._key, self.broker_epoch)],
-                changes=[Put(self._key, encode(stopping), self._lease.id if self._lease else 0)],
+                changes=[Put(self._key, encode(self._wanted), self._lease.id)],
             )
         )
 
@@ -111,6 +122,21 @@ class Registration:
 
     async def _register(self) -> None:
         lease = await self._store.grant_lease(self._ttl)
+        try:
+            broker_epoch = await self._create(lease)
+        except StoreError:
+            # The next attempt has a lease of its own; this one must not live for ever.
+            await lease.revoke()
+            raise
+        self._lease = lease
+        self.broker_epoch = broker_epoch
+        if self._gone_at <= broker_epoch:
+            self._vanished.clear()
+        _log.info("broker_registered", broker_epoch=broker_epoch)
+        self._on_registered(broker_epoch)
+
+    async def _create(self, lease: Lease) -> int:
+        """Creates the key, once it is free; returns the broker epoch."""
         said_at = -TAKEN_LOG_INTERVAL_S
         loop = asyncio.get_running_loop()
         while True:
@@ -131,7 +157,6 @@ class Registration:
                         by=decode_broker(present.value).address,
                         fix="give each broker its own broker_id and data_dir",
                     )
-            self._vanished.clear()
             result = await self._store.transact(
                 Transaction(
                     guards=[ModRevision(self._key, 0)],
@@ -139,12 +164,8 @@ class Registration:
                 )
             )
             if result.succeeded:
-                break
+                return result.revision
             await asyncio.sleep(RETRY_DELAY_S * self._rng.uniform(0.5, 1.5))
-        self._lease = lease
-        self.broker_epoch = result.revision
-        _log.info("broker_registered", broker_epoch=self.broker_epoch)
-        self._on_registered(self.broker_epoch)
 
     async def _until_gone(self, lease: Lease) -> None:
         waits = [
@@ -156,3 +177,4 @@ class Registration:
         finally:
             for wait in waits:
                 wait.cancel()
+            await asyncio.wait(waits)

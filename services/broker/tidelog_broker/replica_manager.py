@@ -82,13 +82,17 @@ class ReplicaManager:
                     self.leader_addresses[broker_id] = address
             results = []
             news: list[Partition] = []
-            for wanted in command.partitions:
-                result, partition = self._take(wanted, command.broker_epoch)
-                results.append(result)
-                if partition is not None:
-                    news.append(partition)
-                await asyncio.sleep(0)
-            self._followers.update(news)
+            try:
+                for wanted in command.partitions:
+                    result, partition = self._take(wanted, command.broker_epoch)
+                    results.append(result)
+                    if partition is not None:
+                        news.append(partition)
+                    await asyncio.sleep(0)
+            finally:
+                # Also when the controller hung up half-way: what was taken is no news to
+                # the command that repeats this one (KAFKA-9307).
+                self._followers.update(news)
             if command.full_state:
                 self._set_strays_aside(command)
                 self.has_full_state.set()
@@ -143,7 +147,10 @@ class ReplicaManager:
                 broker_epoch=broker_epoch,
                 now_ms=self._clock.monotonic_ms(),
             )
-        except (LogError, TidelogError) as error:
+        except TidelogError as error:
+            _log.error("replica_refused", partition=str(wanted.partition), why=str(error))
+            return PartitionResult(topic_id, number, 0, error), None
+        except LogError as error:
             _log.error("replica_failed", partition=str(wanted.partition), why=str(error))
             failure = TidelogError(ErrorCode.STORAGE_ERROR, str(error))
             return PartitionResult(topic_id, number, 0, failure), None
@@ -186,6 +193,8 @@ class ReplicaManager:
         partition = self._by_key.get(key)
         try:
             if partition is None:
+                if not self.has_full_state.is_set():
+                    return PartitionResult(*key, 0, self._too_early(wanted))
                 if wanted.delete:
                     self._logs.delete(key)
             elif wanted.revision > partition.revision:
@@ -194,6 +203,15 @@ class ReplicaManager:
             failure = TidelogError(ErrorCode.STORAGE_ERROR, str(error))
             return PartitionResult(wanted.topic_id, wanted.partition.partition, 0, failure)
         return PartitionResult(wanted.topic_id, wanted.partition.partition, wanted.revision, None)
+
+    def _too_early(self, wanted: StopPartition) -> TidelogError:
+        """Before the full state nothing tells a late command from a new one: the replica
+        on disk may be one that was assigned again since."""
+        return TidelogError(
+            ErrorCode.INVALID_REQUEST,
+            f"broker {self.broker_id} does not know its replicas yet and stops none, not "
+            f"{wanted.partition}; send it its full state first",
+        )
 
     def _remove(self, partition: Partition, *, delete: bool) -> None:
         partition.stop_leading()
@@ -215,11 +233,15 @@ class ReplicaManager:
         named = {ReplicaKey(p.state.topic_id, p.partition.partition) for p in command.partitions}
         for key in [k for k in self._logs.keys() if k not in named]:  # noqa: SIM118
             partition = self._by_key.get(key)
-            if partition is None:
-                _log.warning("stray_set_aside", topic_id=key.topic_id, partition=key.partition)
-                self._logs.set_aside(key)
-            elif partition.revision <= command.store_revision:
-                self._remove(partition, delete=False)
+            try:
+                if partition is None:
+                    _log.warning("stray_set_aside", topic_id=key.topic_id, partition=key.partition)
+                    self._logs.set_aside(key)
+                elif partition.revision <= command.store_revision:
+                    self._remove(partition, delete=False)
+            except LogError as error:
+                # It stays where it is, unused; that must not keep the others from serving.
+                _log.error("stray_stays", topic_id=key.topic_id, why=str(error))
 
     def _say_taken(self, command: LeaderAndIsrCommand, news: list[Partition]) -> None:
         _log.info(
@@ -320,6 +342,9 @@ class ReplicaManager:
                 partition.observed(None, self._cache.revision)
             elif versioned.state.topic_id == partition.topic_id:
                 partition.observed(versioned.state, versioned.revision)
+            else:
+                # Another topic has the name now.
+                partition.observed(None, versioned.revision)
 
     def leaders_followed(self) -> Mapping[int, int]:
         """How many partitions follow each leader; for health and tests."""
