@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import grpc
+import structlog
 from aetcd import rpc
 
 from tidelog_runtime.metadata.etcd_endpoints import (
@@ -27,6 +28,11 @@ from tidelog_runtime.metadata.store import Changed, Snapshot, StoreUnavailableEr
 from tidelog_runtime.metadata.watch_view import WatchView
 
 ReadSnapshot = Callable[[str], Awaitable[Snapshot]]
+
+# One lost stream is an endpoint that restarts; the next attempt finds another.
+FAILURES_UNTIL_LOST = 2
+
+_log = structlog.get_logger()
 
 
 class EtcdWatch:
@@ -48,6 +54,7 @@ class EtcdWatch:
         # Without a message in between; for the pause before the next attempt.
         self._failures = 0
         self._has_to_reread = False
+        self._said_lost = False
 
     async def run(self) -> AsyncIterator[Sequence[Changed]]:
         view = self._view
@@ -59,6 +66,7 @@ class EtcdWatch:
                     if differences:
                         yield differences
                 async with self._stream() as stream:
+                    self._say_back()
                     while True:
                         response = await stream.read()
                         self._failures = 0
@@ -66,10 +74,28 @@ class EtcdWatch:
                             yield group
             except CompactedError:
                 self._has_to_reread = True
-            except StoreUnavailableError:
+            except StoreUnavailableError as error:
                 view.lose_stream()
                 self._failures += 1
+                self._say_lost(error)
                 await asyncio.sleep(self._endpoints.pause_ms(self._failures) / 1000)
+
+    def _say_lost(self, error: StoreUnavailableError) -> None:
+        """Once, however long it lasts: whoever has a watch keeps working with what it
+        knows, and a person should learn why nothing changes any more."""
+        if self._failures >= FAILURES_UNTIL_LOST and not self._said_lost:
+            self._said_lost = True
+            _log.warning(
+                "etcd_lost",
+                why=str(error),
+                fix="start etcd again, or mend the way to it; this service keeps trying, and "
+                "goes on with the metadata that it has",
+            )
+
+    def _say_back(self) -> None:
+        if self._said_lost:
+            self._said_lost = False
+            _log.info("etcd_back")
 
     def _take(self, response: Any) -> list[Sequence[Changed]]:
         view, header = self._view, response.header
