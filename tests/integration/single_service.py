@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import sys
 from pathlib import Path
 from typing import Any
 
+from integration.logs import LogSince
 from integration.waiting import TIMEOUT_SECONDS, until_true
 from tidelog_runtime.local import service_file
 from tidelog_runtime.local.process import LocalProcess
@@ -27,6 +27,7 @@ class SingleService:
             log_path=directory / f"{name}.log",
             environment={k: v for k, v in os.environ.items() if not k.startswith("TIDELOG_")},
         )
+        self._log = LogSince(self.process.log_path, from_start=True)
 
     async def ended(self) -> int:
         """Its exit status, once it has ended by itself."""
@@ -36,14 +37,11 @@ class SingleService:
         return self.process.exit_status
 
     def text(self) -> str:
-        path = self.process.log_path
-        return path.read_text() if path.exists() else ""
+        return self._log.text()
 
     def events(self, name: str) -> list[dict[str, Any]]:
         """The log lines of that name so far."""
-        whole_lines = self.text().splitlines(keepends=True)
-        lines = (json.loads(line) for line in whole_lines if line.startswith("{") and "\n" in line)
-        return [line for line in lines if line["event"] == name]
+        return self._log.events(name)
 
     async def until_says(self, name: str) -> dict[str, Any]:
         await until_true(

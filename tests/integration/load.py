@@ -1,0 +1,83 @@
+"""Numbered records written without a pause, while something is done to the cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+from integration.waiting import TIMEOUT_SECONDS, until_true
+from tidelog.client import Delivery, Producer
+from tidelog.model import Record
+from tidelog_runtime.local.cluster import LocalCluster
+
+# So many records wait for their acknowledgement at most.
+MAX_UNACKNOWLEDGED = 64
+# Between two records, so that a test writes hundreds and not hundreds of thousands.
+PAUSE_SECONDS = 0.002
+
+
+class Load:
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        self.acknowledged: list[bytes] = []
+        self.failures: list[BaseException] = []
+
+    def note(self, value: bytes, delivery: asyncio.Future[Delivery]) -> None:
+        error = delivery.exception()
+        if error is None:
+            self.acknowledged.append(value)
+        else:
+            self.failures.append(error)
+
+    async def acknowledges(self, count: int, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        """Returns when so many more are acknowledged than now."""
+        wanted = len(self.acknowledged) + count
+        await until_true(
+            lambda: len(self.acknowledged) >= wanted or bool(self.failures),
+            f"{self.topic} takes {count} more records with acks=all",
+            timeout_seconds,
+        )
+        assert not self.failures, self.failures[0]
+
+    def assert_all_in(self, records: list[Record]) -> None:
+        """Nothing that was acknowledged is missing; nothing came back that was not sent."""
+        read = [record.value for record in records]
+        missing = set(self.acknowledged) - set(read)
+        assert not missing, f"{len(missing)} acknowledged records are lost"
+        assert all(value is not None and value.startswith(b"record ") for value in read)
+
+
+@asynccontextmanager
+async def load(
+    cluster: LocalCluster, topic: str, partition: int | None = None
+) -> AsyncIterator[Load]:
+    """Writes with acks=all until it is left; everything is settled then. Fails if a send
+    failed: with retries, none may."""
+    written = Load(topic)
+    room = asyncio.Semaphore(MAX_UNACKNOWLEDGED)
+    producer = Producer(cluster.bootstrap, linger_ms=1, delivery_timeout_ms=25_000)
+
+    async def write() -> None:
+        number = 0
+        while True:
+            await room.acquire()
+            value = b"record %d" % number
+            delivery = await producer.send(topic, value, partition=partition)
+            delivery.add_done_callback(partial(written.note, value))
+            delivery.add_done_callback(lambda _: room.release())
+            number += 1
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    writing = asyncio.create_task(write())
+    try:
+        await written.acknowledges(20)
+        yield written
+    finally:
+        writing.cancel()
+        await asyncio.wait({writing})
+        await producer.close()
+    if not writing.cancelled():
+        writing.result()
+    assert not written.failures, written.failures[0]

@@ -1,0 +1,28 @@
+"""What a service has said in its log."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+
+class LogSince:
+    """What is written to a log from now on, or from its start."""
+
+    def __init__(self, path: Path, *, from_start: bool = False) -> None:
+        self._path = path
+        self._start = 0 if from_start or not path.exists() else path.stat().st_size
+
+    def text(self) -> str:
+        if not self._path.exists():
+            return ""
+        with self._path.open("rb") as log:
+            log.seek(self._start)
+            return log.read().decode(errors="replace")
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        lines = self.text().splitlines(keepends=True)
+        # A line without its end is still being written.
+        found = (json.loads(line) for line in lines if line.startswith("{") and "\n" in line)
+        return [line for line in found if line["event"] == name]

@@ -1,0 +1,257 @@
+"""Parts of a cluster are killed, stopped and paused under load, and nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+
+from integration.load import load
+from integration.topics import (
+    create_topic,
+    describe,
+    new_name,
+    partition_of,
+    read,
+    until_in_sync,
+    until_isr,
+    until_led_by_another,
+    write,
+)
+from integration.waiting import until
+from integration.wire_client import WireClient, assert_refused, wire_batch
+from tidelog.client import Admin, Consumer
+from tidelog.model import Record
+from tidelog.v1 import errors_pb2
+from tidelog_runtime.demo.replicas import differing
+from tidelog_runtime.local.cluster import LocalCluster
+
+
+async def test_a_killed_leader_costs_no_acknowledged_record(cluster: LocalCluster) -> None:
+    topic = new_name("sea")
+    before = (await create_topic(cluster, topic)).partitions[0]
+
+    async with load(cluster, topic) as written:
+        await cluster.kill(before.leader)
+        after = await until_led_by_another(cluster, topic, before)
+        await written.acknowledges(50)
+    records = await read(cluster, topic)
+    cluster.start_broker(before.leader)
+    await cluster.ready()
+    healed = (await until_in_sync(cluster, topic)).partitions[0]
+
+    written.assert_all_in(records)
+    assert after.leader_epoch > before.leader_epoch
+    assert after.leader in before.isr
+    assert healed.unclean_leader_epoch == -1
+    assert {record.leader_epoch for record in records} == {before.leader_epoch, after.leader_epoch}
+
+
+async def test_after_a_failover_a_reader_of_the_former_epoch_is_fenced(
+    cluster: LocalCluster,
+) -> None:
+    topic = new_name("sea")
+    before = (await create_topic(cluster, topic)).partitions[0]
+
+    await cluster.kill(before.leader)
+    after = await until_led_by_another(cluster, topic, before)
+    async with WireClient(cluster.broker_address(after.leader)) as leader:
+        result = await leader.fetch(topic, 0, 0, known_epoch=before.leader_epoch)
+    cluster.start_broker(before.leader)
+    await until_in_sync(cluster, topic)
+
+    assert_refused(
+        result.error,
+        errors_pb2.ERROR_CODE_FENCED_LEADER_EPOCH,
+        f"in leader epoch {after.leader_epoch}",
+        f"the request knows {before.leader_epoch}",
+    )
+
+
+async def test_a_consumer_sees_every_offset_once_and_in_order_across_a_killed_leader(
+    cluster: LocalCluster,
+) -> None:
+    topic = new_name("sea")
+    before = (await create_topic(cluster, topic)).partitions[0]
+    seen: list[Record] = []
+
+    async with Consumer(cluster.bootstrap, max_wait_ms=100) as consumer:
+        await consumer.assign_topic(topic)
+
+        async def follow() -> None:
+            while True:
+                seen.extend(await consumer.poll())
+
+        following = asyncio.create_task(follow())
+        async with load(cluster, topic) as written:
+            await cluster.kill(before.leader)
+            await until_led_by_another(cluster, topic, before)
+            await written.acknowledges(50)
+        records = await read(cluster, topic)
+
+        async def look() -> bool:
+            return len(seen) >= len(records)
+
+        await until(look, "the consumer has reached the end")
+        following.cancel()
+    cluster.start_broker(before.leader)
+    await until_in_sync(cluster, topic)
+
+    assert [r.offset for r in seen] == list(range(len(seen)))
+    assert [(r.offset, r.value) for r in seen] == [(r.offset, r.value) for r in records]
+    written.assert_all_in(seen)
+
+
+async def test_a_broker_that_is_told_to_stop_moves_its_leaders_first(
+    cluster: LocalCluster,
+) -> None:
+    topic = new_name("sea")
+    described = await create_topic(cluster, topic, 3)
+    stopped = described.partitions[0].leader
+
+    async with load(cluster, topic) as written:
+        await cluster.stop_broker(stopped)
+        status = cluster.broker_process(stopped).exit_status
+        left = await describe(cluster, topic)
+        await written.acknowledges(50)
+    async with Admin(cluster.bootstrap) as admin:
+        registered = {b.broker_id for b in (await admin.describe_cluster()).brokers}
+    records = await read(cluster, topic)
+    cluster.start_broker(stopped)
+    await cluster.ready()
+    await until_in_sync(cluster, topic)
+
+    assert status == 0
+    assert stopped not in registered
+    assert stopped not in {p.leader for p in left.partitions}
+    assert -1 not in {p.leader for p in left.partitions}
+    written.assert_all_in(records)
+
+
+async def test_a_killed_controller_is_replaced_and_topics_are_created(
+    cluster: LocalCluster,
+) -> None:
+    topic, later = new_name("sea"), new_name("sea")
+    killed = await cluster.active_controller()
+    assert killed is not None
+    await create_topic(cluster, topic)
+    async with Admin(cluster.bootstrap) as admin:
+        before = (await admin.describe_cluster()).controller
+
+    async with load(cluster, topic) as written:
+        await cluster.kill_controller(killed)
+        await create_topic(cluster, later)
+        await written.acknowledges(20)
+    async with Admin(cluster.bootstrap) as admin:
+        after = (await admin.describe_cluster()).controller
+    cluster.start_controller(killed)
+    await cluster.ready()
+
+    assert before is not None
+    assert after is not None
+    assert after.controller_id != killed
+    assert after.controller_epoch > before.controller_epoch
+    written.assert_all_in(await read(cluster, topic))
+
+
+async def test_a_leader_that_dies_with_the_controller_is_replaced_all_the_same(
+    cluster: LocalCluster,
+) -> None:
+    topic = new_name("sea")
+    before = (await create_topic(cluster, topic)).partitions[0]
+    controller = await cluster.active_controller()
+    assert controller is not None
+
+    async with load(cluster, topic) as written:
+        await asyncio.gather(cluster.kill_controller(controller), cluster.kill(before.leader))
+        await until_led_by_another(cluster, topic, before)
+        await written.acknowledges(20)
+    records = await read(cluster, topic)
+    cluster.start_controller(controller)
+    cluster.start_broker(before.leader)
+    await cluster.ready()
+    await until_in_sync(cluster, topic)
+
+    written.assert_all_in(records)
+
+
+async def test_a_paused_follower_leaves_the_isr_and_returns(cluster: LocalCluster) -> None:
+    topic = new_name("sea")
+    partition = (await create_topic(cluster, topic)).partitions[0]
+    follower = next(b for b in partition.replicas if b != partition.leader)
+    others = set(partition.replicas) - {follower}
+
+    async with load(cluster, topic) as written:
+        cluster.pause(follower)
+        try:
+            await until_isr(cluster, topic, others)
+            await written.acknowledges(50)
+        finally:
+            cluster.resume(follower)
+        await until_in_sync(cluster, topic)
+    records = await read(cluster, topic)
+
+    written.assert_all_in(records)
+    assert (await partition_of(cluster, topic)).leader_epoch == partition.leader_epoch
+
+
+async def test_with_too_few_in_sync_acks_all_is_refused_and_nothing_is_appended(
+    cluster: LocalCluster,
+) -> None:
+    topic = new_name("sea")
+    partition = (await create_topic(cluster, topic)).partitions[0]
+    await write(cluster, topic, [b"calm"])
+    others = [b for b in partition.replicas if b != partition.leader]
+
+    await asyncio.gather(*(cluster.kill(b) for b in others))
+    async with WireClient(cluster.broker_address(partition.leader)) as leader:
+
+        async def look() -> bool:
+            return list((await leader.metadata(topic)).partitions[0].isr) == [partition.leader]
+
+        await until(look, "the leader stands alone")
+        result = await leader.produce(topic, 0, wire_batch(b"storm"))
+        end = await leader.end_offset(topic, 0)
+    for broker_id in others:
+        cluster.start_broker(broker_id)
+    await cluster.ready()
+    await until_in_sync(cluster, topic)
+    await write(cluster, topic, [b"swell"])
+
+    assert_refused(
+        result.error, errors_pb2.ERROR_CODE_NOT_ENOUGH_REPLICAS, "1 replica(s) in sync", "needs 2"
+    )
+    assert end == 1
+    assert [r.value for r in await read(cluster, topic)] == [b"calm", b"swell"]
+
+
+async def test_a_follower_that_lost_its_disk_catches_up(cluster: LocalCluster) -> None:
+    topic = new_name("sea")
+    described = await create_topic(cluster, topic)
+    partition = described.partitions[0]
+    emptied = next(b for b in partition.replicas if b != partition.leader)
+    await write(cluster, topic, [b"record %d" % i for i in range(500)])
+
+    await cluster.kill(emptied)
+    shutil.rmtree(cluster.broker_data_dir(emptied))
+    cluster.start_broker(emptied)
+    await cluster.ready()
+    await until_in_sync(cluster, topic)
+    await write(cluster, topic, [b"and one more"])
+
+    data_dirs = {b: cluster.broker_data_dir(b) for b in cluster.broker_ids}
+    await until_identical(cluster, data_dirs, topic, described.topic_id, end=501)
+    assert len(await read(cluster, topic)) == 501
+
+
+async def until_identical(
+    cluster: LocalCluster, data_dirs: dict[int, Path], topic: str, topic_id: str, end: int
+) -> None:
+    replicas = {p.partition: p.replicas for p in (await describe(cluster, topic)).partitions}
+
+    async def look() -> bool:
+        return not await asyncio.to_thread(
+            differing, data_dirs, topic, topic_id, replicas, dict.fromkeys(replicas, end)
+        )
+
+    await until(look, f"the replicas of {topic} are the same, byte by byte, up to {end}")

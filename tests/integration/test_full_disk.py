@@ -1,0 +1,184 @@
+"""The disk of one broker is full: it says so, nothing is corrupted, others go on."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from integration.clusters import running_cluster
+from integration.full_disk import FileSizeLimit, FullDisk, full_disks
+from integration.load import load
+from integration.topics import create_topic, new_name, read, until_in_sync, until_isr
+from integration.waiting import until
+from integration.wire_client import WireClient, assert_refused, values_of, wire_batch
+from tidelog.client.descriptions import TopicDescription
+from tidelog.log_dump import dump_log
+from tidelog.v1 import errors_pb2
+from tidelog_runtime.demo.replicas import find_replica
+from tidelog_runtime.local.cluster import LocalCluster
+
+FULL = 1
+VALUE = bytes(range(256)) * 256
+# Enough to make the segments of the partitions under test the largest files.
+RECORDS = 8
+
+
+@dataclass(frozen=True)
+class Disk:
+    cluster: LocalCluster
+    disk: FullDisk
+
+    def fill(self) -> None:
+        self.disk.fill(self.cluster, FULL)
+
+    def free(self) -> None:
+        self.disk.free(self.cluster, FULL)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=full_disks())
+async def disk(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Disk]:
+    kind: type[FullDisk] = request.param
+    directory = tmp_path_factory.mktemp("full-disk")
+    full = kind()
+    full.prepare(directory / "brokers" / str(FULL))
+    try:
+        async with running_cluster(directory, controllers=1) as cluster:
+            yield Disk(cluster, full)
+    finally:
+        full.release()
+
+
+def led_by(topic: TopicDescription, broker_id: int) -> int:
+    return next(p.partition for p in topic.partitions if p.leader == broker_id)
+
+
+def frames(directory: Path) -> list[tuple[int, int]]:
+    """First offset and size of each batch on disk; fails if anything is damaged."""
+    found = []
+    for segment, info in dump_log(directory):
+        assert info.fault is None, f"{segment} at {info.position}: {info.fault}"
+        assert info.header is not None
+        found.append((info.header.base_offset, info.size))
+    return found
+
+
+async def fill_up(client: WireClient, topic: str, partition: int) -> Sequence[bytes]:
+    """Records in the log before the disk is full."""
+    values = [b"%d " % i + VALUE for i in range(RECORDS)]
+    for value in values:
+        assert not (await client.produce(topic, partition, wire_batch(value))).HasField("error")
+    return values
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_leader_whose_disk_is_full_refuses_and_then_goes_on(disk: Disk) -> None:
+    cluster, topic = disk.cluster, new_name("sea")
+    described = await create_topic(cluster, topic, 3, replication_factor=1)
+    full, other = led_by(described, FULL), led_by(described, FULL + 1)
+    replica = find_replica(cluster.broker_data_dir(FULL), topic, full, described.topic_id)
+    pid = cluster.broker_process(FULL).pid
+    async with (
+        WireClient(cluster.broker_address(FULL)) as client,
+        WireClient(cluster.broker_address(FULL + 1)) as other_client,
+    ):
+        values = await fill_up(client, topic, full)
+        before = frames(replica)
+        disk.fill()
+        try:
+            refused = [await client.produce(topic, full, wire_batch(VALUE)) for _ in range(3)]
+            elsewhere = await other_client.produce(topic, other, wire_batch(VALUE))
+            fetched = await client.fetch(topic, full, 0)
+            end = await client.end_offset(topic, full)
+            after = frames(replica)
+        finally:
+            disk.free()
+        resumed = await client.produce(topic, full, wire_batch(b"calm"))
+        last = await client.fetch(topic, full, RECORDS)
+
+    for result in refused:
+        assert_refused(
+            result.error,
+            errors_pb2.ERROR_CODE_STORAGE_ERROR,
+            f"{topic}/{full} cannot be written",
+            disk.disk.says,
+        )
+        assert "free space" in result.error.message or "disk" in result.error.message
+    assert cluster.broker_process(FULL).pid == pid
+    assert not elsewhere.HasField("error")
+    assert values_of(fetched.batches) == values
+    assert end == RECORDS
+    assert after == before
+    assert (resumed.HasField("error"), resumed.base_offset) == (False, RECORDS)
+    assert values_of(last.batches) == [b"calm"]
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_follower_whose_disk_is_full_leaves_the_isr_and_returns(disk: Disk) -> None:
+    cluster, topic = disk.cluster, new_name("sea")
+    described = await create_topic(cluster, topic, 3)
+    partition = next(p for p in described.partitions if p.leader != FULL)
+    number, others = partition.partition, set(partition.replicas) - {FULL}
+    replica = find_replica(cluster.broker_data_dir(FULL), topic, number, described.topic_id)
+    async with WireClient(cluster.broker_address(partition.leader)) as client:
+        await fill_up(client, topic, number)
+        disk.fill()
+        try:
+            async with load(cluster, topic, number) as written:
+                await until_isr(cluster, topic, others, number)
+                await written.acknowledges(20)
+                frames(replica)
+        finally:
+            disk.free()
+        await until_in_sync(cluster, topic)
+        end = await client.end_offset(topic, number)
+
+        async def look() -> bool:
+            return sum(1 for _ in frames(replica)) > 0 and last_offset(replica) == end
+
+        await until(look, "the follower has everything")
+    records = [r for r in await read(cluster, topic) if r.offset >= RECORDS]
+
+    written.assert_all_in(records)
+
+
+def last_offset(replica: Path) -> int:
+    *_, (_, last) = dump_log(replica)
+    assert last.header is not None
+    return last.header.next_offset
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_after_a_full_disk_a_killed_broker_starts_with_all_it_had(disk: Disk) -> None:
+    cluster, topic = disk.cluster, new_name("sea")
+    described = await create_topic(cluster, topic, 3, replication_factor=1)
+    number = led_by(described, FULL)
+    async with WireClient(cluster.broker_address(FULL)) as client:
+        values = await fill_up(client, topic, number)
+        disk.fill()
+        try:
+            refused = await client.produce(topic, number, wire_batch(VALUE))
+            await cluster.kill(FULL)
+        finally:
+            if not isinstance(disk.disk, FileSizeLimit):
+                disk.free()
+    cluster.start_broker(FULL)
+    await cluster.ready()
+    await until_in_sync(cluster, topic)
+    async with WireClient(cluster.broker_address(FULL)) as client:
+
+        async def look() -> bool:
+            return not (await client.fetch(topic, number, 0)).HasField("error")
+
+        await until(look, f"broker {FULL} leads {topic}/{number} again")
+        fetched = await client.fetch(topic, number, 0)
+        resumed = await client.produce(topic, number, wire_batch(b"calm"))
+
+    assert_refused(refused.error, errors_pb2.ERROR_CODE_STORAGE_ERROR, disk.disk.says)
+    assert values_of(fetched.batches) == values
+    assert (resumed.HasField("error"), resumed.base_offset) == (False, RECORDS)
