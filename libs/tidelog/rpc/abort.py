@@ -11,8 +11,7 @@ from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
 from tidelog.errors import ErrorCode, TidelogError
-
-ERROR_DOMAIN = "tidelog"
+from tidelog.rpc.status import ERROR_DOMAIN
 
 _STATUS = {
     ErrorCode.INTERNAL: grpc.StatusCode.INTERNAL,

@@ -8,8 +8,13 @@ from __future__ import annotations
 
 import grpc
 import grpc.aio
+from google.rpc import error_details_pb2, status_pb2
 
 from tidelog.errors import ErrorCode, TidelogError
+
+ERROR_DOMAIN = "tidelog"
+# Where gRPC carries a serialized `google.rpc.Status`.
+_DETAILS_KEY = "grpc-status-details-bin"
 
 # The server understood, and will say the same again.
 _REFUSED = frozenset(
@@ -36,8 +41,12 @@ class UnreachableError(Exception):
 
 
 def from_status(error: grpc.aio.AioRpcError, address: str) -> UnreachableError | TidelogError:
-    """What a failed call means: UnreachableError for UNAVAILABLE, DEADLINE_EXCEEDED and
-    CANCELLED, INVALID_REQUEST for what was refused, INTERNAL for a fault of the server."""
+    """What a failed call means: the service's own error where it gave one; else
+    UnreachableError for UNAVAILABLE, DEADLINE_EXCEEDED and CANCELLED, INVALID_REQUEST for
+    what was refused, INTERNAL for a fault of the server."""
+    refusal = _refusal(error)
+    if refusal is not None:
+        return refusal
     status = error.code()
     said = f"{status.name}: {error.details() or 'no details'}"
     if status in _REFUSED:
@@ -50,3 +59,19 @@ def from_status(error: grpc.aio.AioRpcError, address: str) -> UnreachableError |
     ):
         return UnreachableError(address, said)
     return TidelogError(ErrorCode.INTERNAL, f"{address} failed: {said}")
+
+
+def _refusal(error: grpc.aio.AioRpcError) -> TidelogError | None:
+    """What `tidelog.rpc.abort` wrote; None: the status is not of its making."""
+    for key, value in error.trailing_metadata():
+        if key == _DETAILS_KEY:
+            status = status_pb2.Status.FromString(value)
+            info = error_details_pb2.ErrorInfo()
+            for detail in status.details:
+                if detail.Unpack(info) and info.domain == ERROR_DOMAIN:
+                    return TidelogError(_code(info.reason), status.message)
+    return None
+
+
+def _code(reason: str) -> ErrorCode:
+    return ErrorCode.__members__.get(reason, ErrorCode.INTERNAL)

@@ -1,0 +1,58 @@
+"""A refusal on one side of a channel is the same refusal on the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.rpc.abort import abort
+from tidelog.rpc.channels import new_server, open_channel
+from tidelog.rpc.status import UnreachableError, from_status
+
+METHOD = "/tidelog.test.Refusing/Call"
+
+
+async def _ask(error: TidelogError | None) -> UnreachableError | TidelogError:
+    """What a client makes of a call that the server aborts so; None: nobody listens."""
+
+    async def refuse(
+        request: bytes,  # noqa: ARG001
+        context: grpc.aio.ServicerContext[Any, Any],
+    ) -> bytes:
+        assert error is not None
+        await abort(context, error)
+
+    server = new_server()
+    handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.unary_unary_rpc_method_handler(refuse)
+    server.add_generic_rpc_handlers(
+        (grpc.method_handlers_generic_handler("tidelog.test.Refusing", {"Call": handler}),)
+    )
+    port = server.add_insecure_port("127.0.0.1:0")
+    if error is not None:
+        await server.start()
+    address = f"127.0.0.1:{port}"
+    try:
+        async with open_channel(address) as channel:
+            call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(METHOD)
+            with pytest.raises(grpc.aio.AioRpcError) as raised:
+                await call(b"", timeout=5)
+            return from_status(raised.value, address)
+    finally:
+        await server.stop(None)
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.INVALID_REQUEST, ErrorCode.STALE_BROKER_EPOCH, ErrorCode.INTERNAL]
+)
+async def test_code_and_message_arrive_as_they_were(code: ErrorCode) -> None:
+    found = await _ask(TidelogError(code, "say what would be right"))
+    assert isinstance(found, TidelogError)
+    assert (found.code, found.message) == (code, "say what would be right")
+
+
+async def test_a_server_that_is_not_there_is_unreachable() -> None:
+    assert isinstance(await _ask(None), UnreachableError)

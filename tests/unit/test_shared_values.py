@@ -1,0 +1,170 @@
+"""Values that several parts share: they must stay what the wire and the store have."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+
+from crc32c import crc32c
+
+from tidelog import errors, model
+from tidelog.batch import is_intact, new_batch, stamp
+from tidelog.model import NO_EPOCH, NO_LEADER, Codec, LeaderHint, TopicPartition
+from tidelog.rpc.wire import batch_from_wire, batch_to_wire, error_from_wire, error_to_wire
+from tidelog.v1 import broker_pb2, errors_pb2, record_batch_pb2
+from tidelog_runtime import replica_control_codec as codec
+from tidelog_runtime.metadata import schema
+from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
+from tidelog_runtime.replica_control import (
+    CommandResult,
+    LeaderAddress,
+    LeaderAndIsrCommand,
+    PartitionCommand,
+    PartitionResult,
+    StopPartition,
+    StopReplicaCommand,
+)
+
+BATCH = stamp(
+    new_batch(b"records", codec=Codec.ZSTD, record_count=3, base_timestamp_ms=5,
+              max_timestamp_ms=9, producer_id=7, producer_epoch=1, base_sequence=40),
+    base_offset=100, leader_epoch=4, append_time_ms=11,
+)  # fmt: skip
+STATE = LeaderAndIsr(
+    topic_id="an-id-of-22-characters",
+    replicas=(3, 1, 2),
+    controller_epoch=5,
+    leader=3,
+    leader_epoch=8,
+    isr=(Member(1, 11), Member(3, 13)),
+    eligible=(),
+    min_isr=2,
+    unclean_leader_epoch=6,
+)
+
+
+def _names(pairs: Sequence[tuple[str, int]], prefix: str) -> dict[str, int]:
+    return {name.removeprefix(prefix): value for name, value in pairs}
+
+
+def test_error_codes_are_those_of_the_wire() -> None:
+    wire = _names(errors_pb2.ErrorCode.items(), "ERROR_CODE_")
+    assert wire == {"UNSPECIFIED": 0} | {code.name: code.value for code in errors.ErrorCode}
+
+
+def test_codecs_acks_and_positions_are_those_of_the_wire() -> None:
+    codecs = _names(record_batch_pb2.Codec.items(), "CODEC_")
+    assert codecs.pop("UNSPECIFIED") == model.Codec.NONE
+    assert codecs == {c.name: c.value for c in model.Codec if c}
+    acks = _names(broker_pb2.Acks.items(), "ACKS_")
+    assert acks == {"UNSPECIFIED": 0} | {a.name: a.value for a in model.Acks}
+    positions = _names(broker_pb2.OffsetPosition.items(), "OFFSET_POSITION_")
+    assert positions == {"UNSPECIFIED": 0} | {p.name: p.value for p in model.OffsetPosition}
+
+
+def test_retriable_is_what_the_proto_says_of_each_code() -> None:
+    text = (Path(__file__).parents[2] / "proto/tidelog/v1/errors.proto").read_text()
+    said = re.findall(r"// (Retriable|Not retriable)(?:.*\n\s*//)*.*\n\s*ERROR_CODE_(\w+) = ", text)
+    assert len(said) == len(errors.ErrorCode)
+    retriable = {errors.ErrorCode[name] for word, name in said if word == "Retriable"}
+    assert retriable == errors.RETRIABLE
+    assert errors.OUTCOME_UNKNOWN <= errors.RETRIABLE
+    assert errors.STALE_METADATA <= errors.RETRIABLE
+
+
+def test_checksums_cover_the_bytes_that_the_proto_documents() -> None:
+    """Written out by hand, as a client in another language would."""
+    header = BATCH.header
+    producer = struct.pack("<Biqqqii", 3, 3, 5, 9, 7, 1, 40) + b"records"
+    assert header.crc32c == crc32c(producer)
+    broker = struct.pack("<qiqI", 100, 4, 11, header.crc32c)
+    assert header.broker_crc32c == crc32c(broker)
+
+
+def test_a_changed_field_or_byte_breaks_a_checksum() -> None:
+    assert is_intact(BATCH)
+    for field in BATCH.header._fields:
+        header = BATCH.header._replace(**{field: getattr(BATCH.header, field) ^ 1})
+        assert not is_intact(BATCH._replace(header=header)), field
+    assert not is_intact(BATCH._replace(records=b"recordz"))
+
+
+def test_batches_come_through_the_wire_unchanged() -> None:
+    assert batch_from_wire(batch_to_wire(BATCH)) == BATCH
+
+
+def test_errors_come_through_the_wire_with_their_hint() -> None:
+    hint = LeaderHint(2, 7, "127.0.0.1:7502")
+    error = errors.TidelogError(errors.ErrorCode.NOT_LEADER, "ask 2", hint)
+    found = error_from_wire(error_to_wire(error))
+    assert (found.code, found.message, found.leader) == (error.code, error.message, hint)
+
+
+def test_a_code_of_a_later_version_is_internal() -> None:
+    later = errors_pb2.Error(code=9999)  # type: ignore[arg-type]
+    assert error_from_wire(later).code is errors.ErrorCode.INTERNAL
+
+
+def test_a_leader_is_a_member_in_one_life() -> None:
+    assert STATE.leader_broker_epoch == 13
+    assert schema.unassigned(schema.TopicEntry("i", 1, 1), (1,), 1).leader_broker_epoch == 0
+
+
+def test_values_in_the_store_are_json_and_come_back_unchanged() -> None:
+    assert schema.decode_leader_and_isr(schema.encode_leader_and_isr(STATE)) == STATE
+    assert b'"isr":{"1":11,"3":13}' in schema.encode_leader_and_isr(STATE)
+    topic = schema.TopicEntry("i", 6, 3, {"retention_ms": "5"})
+    assert schema.decode_topic(schema.encode(topic)) == topic
+    broker = schema.BrokerRegistration("h:1", "r", "u", schema.RUNNING, 4, 5)
+    assert schema.decode_broker(schema.encode(broker)) == broker
+    controller = schema.ControllerEntry(1, "h:1")
+    assert schema.decode_controller(schema.encode(controller)) == controller
+    assert schema.decode_cluster(schema.encode(schema.ClusterEntry("c"))).cluster_id == "c"
+    deletion = schema.TopicDeletion("i")
+    assert schema.decode_topic_deletion(schema.encode(deletion)) == deletion
+
+
+def test_keys_say_what_they_are_about() -> None:
+    keys = schema.Keys("c")
+    partition = TopicPartition("a.b-c", 12)
+    assert keys.parse(keys.leader_and_isr(partition)) == schema.PartitionKey(partition)
+    assert keys.parse(keys.topic("a.b-c")) == schema.TopicKey("a.b-c")
+    assert keys.parse(keys.broker(3)) == schema.BrokerKey(3)
+    assert keys.parse(keys.topic_deletion("t")) == schema.TopicDeletionKey("t")
+    assert isinstance(keys.parse(keys.controller), schema.ControllerKey)
+    assert isinstance(keys.parse(keys.controller_epoch), schema.ControllerEpochKey)
+    assert isinstance(keys.parse(keys.cluster), schema.ClusterKey)
+    assert keys.parse(keys.root + "of/a/later/version") is None
+
+
+def test_commands_come_through_the_wire_unchanged() -> None:
+    command = LeaderAndIsrCommand(
+        controller_id=1,
+        controller_epoch=2,
+        broker_epoch=13,
+        full_state=True,
+        partitions=[PartitionCommand(TopicPartition("t", 4), STATE, 77, {"segment_ms": "1000"})],
+        leaders={3: LeaderAddress("h:3", 13)},
+        store_revision=80,
+    )
+    assert codec.leader_and_isr_from_wire(codec.leader_and_isr_to_wire(command)) == command
+    stop = StopReplicaCommand(
+        1, 2, 13, [StopPartition(TopicPartition("t", 4), "i", NO_EPOCH, 77, delete=True)]
+    )
+    assert codec.stop_replica_from_wire(codec.stop_replica_to_wire(stop)) == stop
+
+
+def test_results_come_through_the_wire() -> None:
+    result = CommandResult(partitions=[PartitionResult("i", 4, 77, None)])
+    assert codec.result_from_wire(codec.leader_and_isr_result_to_wire(result)) == result
+    refused = CommandResult(errors.TidelogError(errors.ErrorCode.STALE_CONTROLLER_EPOCH, "too old"))
+    found = codec.result_from_wire(codec.stop_replica_result_to_wire(refused)).error
+    assert found is not None
+    assert found.code is errors.ErrorCode.STALE_CONTROLLER_EPOCH
+
+
+def test_a_partition_without_a_leader_keeps_its_last_members() -> None:
+    leaderless = schema.unassigned(schema.TopicEntry("i", 1, 3), (1, 2, 3), 2)
+    assert (leaderless.leader, leaderless.isr, leaderless.leader_epoch) == (NO_LEADER, (), NO_EPOCH)
