@@ -8,10 +8,10 @@ from typing import Protocol
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from tidelog_runtime.metadata.etcd import EtcdStore
 
 from tidelog.rpc.channels import open_channel
 from tidelog_runtime.clock import SystemClock
+from tidelog_runtime.metadata.etcd import EtcdStore
 from tidelog_runtime.metadata.schema import RUNNING, Keys, decode_broker, decode_controller
 from tidelog_runtime.metadata.store import MetadataStore
 

@@ -65,6 +65,11 @@ class FollowerContext(Protocol):
         """This replica's own log refused."""
 
 
+def _is_being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
 class ReplicaFetcher:
     """`follow` and `forget` take effect at once: a fetch that waits is asked anew."""
 
@@ -85,19 +90,25 @@ class ReplicaFetcher:
         self._held_back: dict[ReplicaKey, HeldBack] = {}
         self._changed = asyncio.Event()
         self._failures = 0
+        self._fetching: asyncio.Task[bool] | None = None
 
     def follow(self, partitions: Iterable[Partition]) -> None:
         for partition in partitions:
             key = ReplicaKey(partition.topic_id, partition.name.partition)
             self._partitions[key] = partition
             self._held_back.pop(key, None)
-        self._changed.set()
+        self._ask_anew()
 
     def forget(self, partition: Partition) -> None:
         key = ReplicaKey(partition.topic_id, partition.name.partition)
         self._held_back.pop(key, None)
         if self._partitions.pop(key, None) is not None:
-            self._changed.set()
+            self._ask_anew()
+
+    def _ask_anew(self) -> None:
+        self._changed.set()
+        if self._fetching is not None:
+            self._fetching.cancel()
 
     @property
     def is_idle(self) -> bool:
@@ -115,7 +126,7 @@ class ReplicaFetcher:
             try:
                 answered = await self._fetching
             except asyncio.CancelledError:
-                if self._stopped:
+                if _is_being_cancelled():
                     raise
                 continue  # given up by `follow` or `forget`, to be asked anew
             if not answered:

@@ -19,21 +19,28 @@ from tidelog_broker.transport import (
 ANSWER_TIMEOUT_S = 5.0
 
 
+class _Peer:
+    """The stub is kept as well: making one costs as much as a call."""
+
+    def __init__(self, address: str) -> None:
+        self.channel: grpc.aio.Channel = open_channel(address)
+        self.stub: replica_pb2_grpc.ReplicaServiceAsyncStub = replica_pb2_grpc.ReplicaServiceStub(
+            self.channel
+        )
+
+
 class GrpcPeers:
     def __init__(self) -> None:
-        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._peers: dict[str, _Peer] = {}
 
     async def replica_fetch(
         self, address: str, request: ReplicaFetchRequest
     ) -> ReplicaFetchResponse:
-        channel = self._channels.get(address)
-        if channel is None:
-            channel = self._channels[address] = open_channel(address)
-        stub: replica_pb2_grpc.ReplicaServiceAsyncStub = replica_pb2_grpc.ReplicaServiceStub(
-            channel
-        )
+        peer = self._peers.get(address)
+        if peer is None:
+            peer = self._peers[address] = _Peer(address)
         try:
-            response = await stub.ReplicaFetch(
+            response = await peer.stub.ReplicaFetch(
                 replica_codec.request_to_wire(request),
                 timeout=request.max_wait_ms / 1000 + ANSWER_TIMEOUT_S,
             )
@@ -42,5 +49,5 @@ class GrpcPeers:
         return replica_codec.response_from_wire(response)
 
     async def close(self) -> None:
-        channels, self._channels = self._channels, {}
-        await asyncio.gather(*(channel.close() for channel in channels.values()))
+        peers, self._peers = self._peers, {}
+        await asyncio.gather(*(peer.channel.close() for peer in peers.values()))
