@@ -29,8 +29,8 @@ POLL_TIMEOUT_MS = 500
 
 @dataclass(frozen=True, slots=True)
 class ConsumeRequest:
-    """`timeout_ms`: without `follow`, how long to wait for the next record that is known
-    to be there."""
+    """`timeout_ms`: how long to ask for offsets and, without `follow`, to wait for the next
+    record that is known to be there."""
 
     topic: str
     partitions: tuple[int, ...]
@@ -122,7 +122,7 @@ def consume(
 
 
 async def _consume(session: Session, request: ConsumeRequest) -> None:
-    async with await session.consumer() as consumer:
+    async with await session.consumer(offsets_timeout_ms=request.timeout_ms) as consumer:
         partitions = await consumer.partitions_of(request.topic)
         if request.partitions:
             partitions = [TopicPartition(request.topic, number) for number in request.partitions]

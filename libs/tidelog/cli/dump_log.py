@@ -64,7 +64,7 @@ def dump_log(
     Checksums are always checked; the exit status is 1 where anything is damaged. The last
     bytes of a log that is being written may look damaged for a moment.
 
-    Example: tidelog dump-log .tidelog/broker-1/sea-0 --verify
+    Example: tidelog dump-log .tidelog/brokers/1/replicas/sea-0.* --verify
     """
     as_json = session_of(context, None, as_json).as_json
     if records and verify:

@@ -10,7 +10,9 @@ import threading
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 
+# As much as a pipe holds; a file gives more at once.
 CHUNK_BYTES = 64 << 10
+FILE_CHUNK_BYTES = 1 << 20
 # Chunks that wait to be taken; then the thread waits, and with it whoever writes to us.
 READ_AHEAD_CHUNKS = 4
 

@@ -13,7 +13,7 @@ import typer
 
 from tidelog.cli.completion import TopicArgument
 from tidelog.cli.exit_status import ExitStatus
-from tidelog.cli.lines import Line, LineError, LineSplitter, parse_separator, to_keyed_value
+from tidelog.cli.lines import Line, LineSplitter, parse_separator
 from tidelog.cli.output import progress_bar, write_error, write_json, write_note
 from tidelog.cli.produce_tally import ProduceTally
 from tidelog.cli.session import BootstrapOption, JsonOption, Session, session_of
@@ -21,14 +21,9 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Acks, Codec
 
 if TYPE_CHECKING:
-    import asyncio
-
-    from tidelog.client import Delivery, Producer
+    from tidelog.cli.line_sender import LineSender
     from tidelog.client.descriptions import TopicDescription
 
-# Lines without an answer yet. The producer bounds their bytes; this bounds their number,
-# because the shortest lines cost the most beside their bytes.
-MAX_LINES_IN_FLIGHT = 50_000
 # How long a leader may wait for its replicas.
 REQUEST_TIMEOUT_MS = 30_000
 
@@ -148,7 +143,8 @@ def produce(
 
 
 async def _produce(session: Session, request: ProduceRequest) -> ExitStatus:
-    from tidelog.cli.input_chunks import CHUNK_BYTES, stdin_reader
+    from tidelog.cli.input_chunks import FILE_CHUNK_BYTES, stdin_reader
+    from tidelog.cli.line_sender import LineSender
     from tidelog.client.clock import SystemClock
 
     # Before a line is read, so that none is taken in vain.
@@ -159,13 +155,16 @@ async def _produce(session: Session, request: ProduceRequest) -> ExitStatus:
     tally = ProduceTally()
     with _opened(request.file) as file:
         total_bytes = 0 if request.file is None else request.file.stat().st_size
-        read = stdin_reader() if file is None else lambda: file.read(CHUNK_BYTES)
+        read = stdin_reader() if file is None else lambda: file.read(FILE_CHUNK_BYTES)
         bar = progress_bar(str(request.file), total_bytes) if file else nullcontext(_not_shown)
         with bar as advance:
             async with await session.producer(acks=request.acks, **request.settings) as producer:
-                interrupted = await _send_lines(
-                    _lines(read, advance), _Sender(producer, request, tally)
+                sender = LineSender(
+                    producer, request.topic, request.partition, request.key_separator, tally
                 )
+                interrupted = await _send_lines(_lines(read, advance), sender, tally)
+                await producer.flush()
+                await sender.settled()
     seconds = (clock.monotonic_ms() - started_ms) / 1000
     _report(session, request, tally, seconds)
     if interrupted:
@@ -191,77 +190,44 @@ def _not_shown(_: int) -> None:
     """The progress of what has no known end."""
 
 
-async def _lines(read: Callable[[], bytes], advance: Callable[[int], None]) -> AsyncGenerator[Line]:
+async def _lines(
+    read: Callable[[], bytes], advance: Callable[[int], None]
+) -> AsyncGenerator[list[Line]]:
+    """The lines that end in each chunk of input."""
     from tidelog.cli.input_chunks import read_chunks
 
     splitter = LineSplitter()
     async with aclosing(read_chunks(read)) as chunks:
         async for chunk in chunks:
-            for line in splitter.feed(chunk):
-                yield line
+            yield list(splitter.feed(chunk))
             advance(len(chunk))
-    for line in splitter.end():
-        yield line
+    yield list(splitter.end())
 
 
-async def _send_lines(lines: AsyncGenerator[Line], sender: _Sender) -> bool:
-    """Sends until the input ends, a failure stops it or Ctrl-C does, then waits for what
-    was taken. True: interrupted."""
+async def _send_lines(
+    chunks: AsyncGenerator[list[Line]], sender: LineSender, tally: ProduceTally
+) -> bool:
+    """Sends until the input ends, a failure stops it or Ctrl-C does. True: interrupted."""
     import asyncio
 
-    interrupted = False
-    async with aclosing(lines):
+    async with aclosing(chunks):
         try:
-            async for line in lines:
-                await sender.send(line)
-                if sender.tally.stopped:
+            async for lines in chunks:
+                sending = asyncio.create_task(sender.send(lines))
+                try:
+                    await asyncio.shield(sending)
+                except asyncio.CancelledError:
+                    # What was read is still delivered; a second Ctrl-C ends that too.
+                    await sending
+                    raise
+                if tally.stopped:
                     break
         except asyncio.CancelledError:
-            # Ctrl-C: what was read is still delivered. A second one ends that too.
             task = asyncio.current_task()
             assert task is not None, "this is a coroutine"
             task.uncancel()
-            interrupted = True
-    await sender.producer.flush()
-    # What is settled is told to the tally in the loop's next round.
-    await asyncio.sleep(0)
-    return interrupted
-
-
-class _Sender:
-    def __init__(self, producer: Producer, request: ProduceRequest, tally: ProduceTally) -> None:
-        self.producer = producer
-        self.tally = tally
-        self._request = request
-
-    async def send(self, line: Line) -> None:
-        """Waits for room; what goes wrong with a line is told to the tally."""
-        tally = self.tally
-        if tally.in_flight >= MAX_LINES_IN_FLIGHT:
-            await self.producer.flush()
-        tally.line_taken()
-        try:
-            key, value = to_keyed_value(line, self._request.key_separator)
-            delivery = await self.producer.send(
-                self._request.topic, value, key, partition=self._request.partition
-            )
-        except (LineError, TidelogError) as error:
-            tally.line_failed(line.number, error)
-            return
-        except BaseException:
-            tally.taken -= 1
-            raise
-        size_bytes = len(value) + len(key or b"")
-
-        def settled(done: asyncio.Future[Delivery]) -> None:
-            error = done.exception()
-            if error is None:
-                tally.line_delivered(size_bytes)
-            else:
-                assert isinstance(error, Exception), "a producer reports errors alone"
-                tally.line_failed(line.number, error)
-
-        delivery.add_done_callback(settled)
+            return True
+    return False
 
 
 def _report(session: Session, request: ProduceRequest, tally: ProduceTally, seconds: float) -> None:
@@ -269,7 +235,10 @@ def _report(session: Session, request: ProduceRequest, tally: ProduceTally, seco
     if report:
         write_error("\n".join(report))
         if tally.stopped:
-            write_note(f"Stopped; to go on, begin again at line {tally.first_unsent}.")
+            write_note(
+                f"Stopped; to go on, begin again at line {tally.first_unsent:,}. Some lines after "
+                "it may have been delivered."
+            )
     acknowledged = request.acks is not Acks.NONE
     if not session.as_json:
         write_note(tally.summary(request.topic, seconds, acknowledged=acknowledged))
@@ -282,7 +251,7 @@ def _report(session: Session, request: ProduceRequest, tally: ProduceTally, seco
             "acknowledged": acknowledged,
             "unsent": tally.unsent,
             "first_unsent_line": tally.first_unsent,
-            "unsent_lines": [line._asdict() for line in sorted(tally.named)],
+            "unsent_lines": [unsent._asdict() for unsent in sorted(tally.named)],
             "seconds": seconds,
         }
     )

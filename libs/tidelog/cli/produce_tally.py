@@ -10,19 +10,29 @@ from tidelog.cli.exit_status import ExitStatus, status_of
 from tidelog.cli.output import plural, size_text
 from tidelog.errors import ErrorCode, TidelogError
 
-# Lines that are named one by one; the others are counted by reason.
-MAX_NAMED_LINES = 10
-# Reasons that are told apart.
-MAX_REASONS = 100
-OTHER_REASONS = "other reasons"
+# Failures that are told one by one; the others are counted by their kind.
+MAX_NAMED_FAILURES = 10
+NO_RECORD = "not a record"
 
 # The fault of a line, or of the batch it was in: the next ones may well be taken.
 _GO_ON = frozenset({ErrorCode.BATCH_TOO_LARGE, ErrorCode.INVALID_BATCH})
 
 
-class UnsentLine(NamedTuple):
-    number: int
+class UnsentLines(NamedTuple):
+    """`unsent` of the lines from `first` to `last`."""
+
+    first: int
+    last: int
+    unsent: int
     reason: str
+
+    def __str__(self) -> str:
+        if self.first == self.last:
+            return f"line {self.first:,}: {self.reason}"
+        which = f"lines {self.first:,} to {self.last:,}"
+        if self.unsent <= self.last - self.first:
+            which = f"{self.unsent:,} of {which}"
+        return f"{which}: {self.reason}"
 
 
 @dataclass(slots=True)
@@ -37,28 +47,26 @@ class ProduceTally:
     first_unsent: int | None = None
     stopped: bool = False
     status: ExitStatus = ExitStatus.DONE
-    named: list[UnsentLine] = field(default_factory=list)
-    reasons: Counter[str] = field(default_factory=Counter)
+    named: list[UnsentLines] = field(default_factory=list)
+    kinds: Counter[str] = field(default_factory=Counter)
 
     @property
     def in_flight(self) -> int:
         return self.taken - self.delivered - self.unsent
 
-    def line_taken(self) -> None:
-        self.taken += 1
+    def take(self, count: int) -> None:
+        self.taken += count
 
-    def line_delivered(self, size_bytes: int) -> None:
-        self.delivered += 1
+    def delivered_more(self, count: int, size_bytes: int) -> None:
+        self.delivered += count
         self.delivered_bytes += size_bytes
 
-    def line_failed(self, number: int, error: Exception) -> None:
-        self.unsent += 1
-        self.first_unsent = min(number, self.first_unsent or number)
-        reason = str(error)
-        if len(self.named) < MAX_NAMED_LINES:
-            self.named.append(UnsentLine(number, reason))
-        known = reason in self.reasons or len(self.reasons) < MAX_REASONS
-        self.reasons[reason if known else OTHER_REASONS] += 1
+    def failed(self, first: int, last: int, count: int, error: BaseException) -> None:
+        self.unsent += count
+        self.first_unsent = min(first, self.first_unsent or first)
+        if len(self.named) < MAX_NAMED_FAILURES:
+            self.named.append(UnsentLines(first, last, count, str(error)))
+        self.kinds[error.code.name if isinstance(error, TidelogError) else NO_RECORD] += count
         if isinstance(error, TidelogError):
             self.stopped = self.stopped or error.code not in _GO_ON
         # The gravest: an outcome that is not known is worse than a refusal.
@@ -69,10 +77,11 @@ class ProduceTally:
         if not self.unsent:
             return []
         lines = [f"{plural(self.unsent, 'line')} not delivered, or not known to be:"]
-        lines += [f"  line {line.number}: {line.reason}" for line in sorted(self.named)]
-        if self.unsent > len(self.named):
-            lines.append(f"  and {self.unsent - len(self.named):,} more; in all:")
-            lines += [f"  {count:,} × {reason}" for reason, count in self.reasons.most_common()]
+        lines += [f"  {named}" for named in sorted(self.named)]
+        others = self.unsent - sum(named.unsent for named in self.named)
+        if others:
+            lines.append(f"  and {others:,} more; in all:")
+            lines += [f"  {count:,} × {kind}" for kind, count in self.kinds.most_common()]
         return lines
 
     def summary(self, topic: str, seconds: float, *, acknowledged: bool) -> str:

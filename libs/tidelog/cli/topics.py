@@ -293,7 +293,7 @@ async def _delete(session: Session, name: str, timeout_ms: int, *, ask: bool) ->
 def _confirmed(topic: TopicDescription) -> bool:
     count = plural(len(topic.partitions), "partition")
     typed = typer.prompt(
-        f"Topic {topic.name} with {count} and all its records will be deleted for good.\n"
+        f"Topic {topic.name} ({count}) and all its records will be deleted for good.\n"
         "Type its name to go on",
         default="",
         show_default=False,

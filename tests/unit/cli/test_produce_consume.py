@@ -10,7 +10,7 @@ import pytest
 
 from tidelog.batch import stamp
 from tidelog.cli import consume as consume_module
-from tidelog.cli import produce as produce_module
+from tidelog.cli import line_sender
 from tidelog.cli.exit_status import ExitStatus
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Codec
@@ -70,7 +70,9 @@ def test_a_file_is_read_and_summed_up_as_json(commands: Commands, tmp_path: Path
 def test_no_more_lines_than_the_bound_are_in_flight(
     commands: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(produce_module, "MAX_LINES_IN_FLIGHT", 10)
+    monkeypatch.setattr(line_sender, "MAX_LINES_IN_FLIGHT", 1)
+    monkeypatch.setattr(line_sender, "MAX_BULK_LINES", 10)
+    monkeypatch.setattr(line_sender, "BULK_LINES", 2)
     assert commands.run("produce", "sea", input_="x\n" * 100).exit_code == ExitStatus.DONE
     assert len(commands.values("sea")) == 100
     assert max(b.header.record_count for b in commands.cluster.partition("sea").batches) <= 10
@@ -93,6 +95,23 @@ def test_a_line_that_is_too_large_is_named_and_the_others_are_sent(commands: Com
     assert commands.values("sea") == [b"small"]
 
 
+def test_one_that_is_too_large_among_many_is_found(commands: Commands) -> None:
+    lines = ["small"] * 50 + ["x" * (2 << 20)] + ["small"] * 50
+    result = commands.run("produce", "sea", input_="\n".join(lines))
+    assert "1 line not delivered" in result.stderr
+    assert "line 51: " in result.stderr
+    assert commands.values("sea") == [b"small"] * 100
+
+
+def test_many_lines_that_fail_are_named_as_a_range(commands: Commands) -> None:
+    refusal = TidelogError(ErrorCode.UNKNOWN_PRODUCER_ID, "not known here")
+    for broker in commands.cluster.brokers.values():
+        broker.script["produce"] = deque([refusal] * 50)
+    result = commands.run("produce", "sea", "-p", "0", input_="a\n" * 100)
+    assert "100 lines not delivered" in result.stderr
+    assert "lines 1 to 100: not known here" in result.stderr
+
+
 def test_a_delivery_that_fails_stops_and_names_where_to_go_on(commands: Commands) -> None:
     refusal = TidelogError(ErrorCode.UNKNOWN_PRODUCER_ID, "not known here")
     for broker in commands.cluster.brokers.values():
@@ -103,7 +122,12 @@ def test_a_delivery_that_fails_stops_and_names_where_to_go_on(commands: Commands
     assert "begin again at line 1" in result.stderr
     document = json.loads(result.stdout)
     assert (document["delivered"], document["unsent"]) == (0, 2)
-    assert document["unsent_lines"][0] == {"number": 1, "reason": "not known here"}
+    assert document["unsent_lines"][0] == {
+        "first": 1,
+        "last": 1,
+        "unsent": 1,
+        "reason": "not known here",
+    }
 
 
 def test_an_outcome_that_is_not_known_has_its_own_status(commands: Commands) -> None:

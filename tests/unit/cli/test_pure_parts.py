@@ -26,7 +26,7 @@ from tidelog.cli.exit_status import (
 from tidelog.cli.health import HealthCounts, partition_health
 from tidelog.cli.lines import KeyedValue, Line, LineError, LineSplitter, to_keyed_value
 from tidelog.cli.positions import AtOffset, AtTime, Beginning, End, Position, parse_position
-from tidelog.cli.produce_tally import MAX_NAMED_LINES, ProduceTally
+from tidelog.cli.produce_tally import MAX_NAMED_FAILURES, ProduceTally, UnsentLines
 from tidelog.cli.record_format import RecordFormat, format_records
 from tidelog.client.descriptions import PartitionDescription, TopicDescription
 from tidelog.errors import ErrorCode, TidelogError
@@ -210,37 +210,41 @@ def test_health_is_counted_over_topics() -> None:
     assert str(HealthCounts.of([])) == "ok"
 
 
-def test_a_tally_names_the_first_lines_and_counts_the_others_by_reason() -> None:
+def test_a_tally_names_the_first_lines_and_counts_the_others_by_kind() -> None:
     tally = ProduceTally()
     for number in range(1, 21):
-        tally.line_taken()
-        tally.line_failed(number, LineError("has no ':'"))
+        tally.take(1)
+        tally.failed(number, number, 1, LineError("has no ':'"))
     report = tally.report_lines()
     assert report[0].startswith("20 lines")
     assert report[1] == "  line 1: has no ':'"
-    assert len(report) == 1 + MAX_NAMED_LINES + 2
-    assert report[-1] == "  20 × has no ':'"
+    assert len(report) == 1 + MAX_NAMED_FAILURES + 2
+    assert report[-1] == "  20 × not a record"
     assert (tally.status, tally.stopped, tally.in_flight) == (ExitStatus.FAILED, False, 0)
+
+
+def test_lines_that_were_sent_together_are_named_together() -> None:
+    assert str(UnsentLines(1, 10, 4, "why")) == "4 of lines 1 to 10: why"
+    assert str(UnsentLines(1, 10, 10, "why")) == "lines 1 to 10: why"
 
 
 def test_a_tally_takes_the_gravest_status() -> None:
     tally = ProduceTally()
-    tally.line_failed(1, TidelogError(ErrorCode.LEADER_CHANGED, "outcome unknown"))
-    tally.line_failed(2, TidelogError(ErrorCode.STORAGE_ERROR, "disk full"))
+    tally.failed(1, 1, 1, TidelogError(ErrorCode.LEADER_CHANGED, "outcome unknown"))
+    tally.failed(2, 2, 1, TidelogError(ErrorCode.STORAGE_ERROR, "disk full"))
     assert tally.status is ExitStatus.TIMED_OUT
     assert tally.stopped
 
 
 def test_a_line_too_large_stops_nothing() -> None:
     tally = ProduceTally()
-    tally.line_failed(1, TidelogError(ErrorCode.BATCH_TOO_LARGE, "too large"))
+    tally.failed(1, 1, 1, TidelogError(ErrorCode.BATCH_TOO_LARGE, "too large"))
     assert not tally.stopped
 
 
 def test_the_summary_has_counts_and_rates() -> None:
     tally = ProduceTally()
-    for _ in range(1000):
-        tally.line_delivered(100)
+    tally.delivered_more(1000, 100_000)
     summary = tally.summary("sea", 0.5, acknowledged=True)
     assert summary == (
         "1,000 records (100.0 kB) delivered to sea in 0.50 s: 2,000 records/s, 200.0 kB/s"

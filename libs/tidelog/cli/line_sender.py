@@ -1,0 +1,148 @@
+"""Lines to a producer, and their outcomes to the tally."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from tidelog.cli.lines import KeyedValue, Line, LineError, to_keyed_value
+from tidelog.cli.produce_tally import ProduceTally
+from tidelog.client import BatchDelivery, BatchReport, Delivery
+from tidelog.errors import ErrorCode, TidelogError
+
+# As many lines at once are sent by the batch, which costs a fraction; fewer one by one, so
+# that a trickle of lines lingers and shares batches.
+BULK_LINES = 32
+# Lines that are sent, and reported if they fail, as one.
+MAX_BULK_LINES = 10_000
+# Lines without an answer yet. The producer bounds their bytes; this bounds their number,
+# because the shortest lines cost the most beside their bytes.
+MAX_LINES_IN_FLIGHT = 100_000
+
+
+class LineProducer(Protocol):
+    """What is used of `tidelog.client.Producer`."""
+
+    async def send(
+        self, topic: str, value: bytes | None, key: bytes | None = None, *, partition: int | None
+    ) -> asyncio.Future[Delivery]: ...
+
+    async def send_many(
+        self,
+        topic: str,
+        values: Sequence[bytes | None],
+        keys: Sequence[bytes | None] | None = None,
+        *,
+        partition: int | None,
+    ) -> BatchDelivery: ...
+
+
+class LineSender:
+    def __init__(
+        self,
+        producer: LineProducer,
+        topic: str,
+        partition: int | None,
+        key_separator: bytes | None,
+        tally: ProduceTally,
+    ) -> None:
+        self._producer = producer
+        self._topic = topic
+        self._partition = partition
+        self._key_separator = key_separator
+        self._tally = tally
+        self._settled = asyncio.Event()
+
+    async def send(self, lines: Sequence[Line]) -> None:
+        """Waits for room alone. What goes wrong with a line is told to the tally; after a
+        failure that the next ones would share nothing more is sent."""
+        for start in range(0, len(lines), MAX_BULK_LINES):
+            numbers, records = self._sendable(lines[start : start + MAX_BULK_LINES])
+            await self._wait_for(lambda: self._tally.in_flight < MAX_LINES_IN_FLIGHT)
+            if len(records) < BULK_LINES or not await self._send_bulk(numbers, records):
+                await self._send_singly(numbers, records)
+
+    async def settled(self) -> None:
+        """Returns when the tally has heard of every line."""
+        await self._wait_for(lambda: not self._tally.in_flight)
+
+    async def _wait_for(self, reached: Callable[[], bool]) -> None:
+        while not reached():
+            self._settled.clear()
+            await self._settled.wait()
+
+    def _sendable(self, lines: Sequence[Line]) -> tuple[list[int], list[KeyedValue]]:
+        numbers: list[int] = []
+        records: list[KeyedValue] = []
+        for line in lines:
+            try:
+                records.append(to_keyed_value(line, self._key_separator))
+            except LineError as error:
+                self._tally.take(1)
+                self._tally.failed(line.number, line.number, 1, error)
+            else:
+                numbers.append(line.number)
+        return numbers, records
+
+    async def _send_singly(self, numbers: list[int], records: list[KeyedValue]) -> None:
+        for number, (key, value) in zip(numbers, records, strict=True):
+            if self._tally.stopped:
+                return
+            try:
+                delivery = await self._producer.send(
+                    self._topic, value, key, partition=self._partition
+                )
+            except TidelogError as error:
+                self._tally.take(1)
+                self._tally.failed(number, number, 1, error)
+                continue
+            self._tally.take(1)
+            self._follow_one(delivery, number, len(value) + len(key or b""))
+
+    async def _send_bulk(self, numbers: list[int], records: list[KeyedValue]) -> bool:
+        """False: one of them is too large, and which is to be found out; none was sent."""
+        if self._tally.stopped:
+            return True
+        values = [record.value for record in records]
+        keys = None if self._key_separator is None else [record.key for record in records]
+        size_bytes = sum(map(len, values)) + sum(len(key or b"") for key in keys or ())
+        try:
+            delivery = await self._producer.send_many(
+                self._topic, values, keys, partition=self._partition
+            )
+        except TidelogError as error:
+            if error.code is ErrorCode.BATCH_TOO_LARGE:
+                return False
+            self._tally.take(len(records))
+            self._tally.failed(numbers[0], numbers[-1], len(records), error)
+            return True
+        self._tally.take(len(records))
+        self._follow_batches(delivery, numbers[0], numbers[-1], len(records), size_bytes)
+        return True
+
+    def _follow_one(self, delivery: asyncio.Future[Delivery], number: int, size_bytes: int) -> None:
+        def settled(done: asyncio.Future[Delivery]) -> None:
+            error = done.exception()
+            if error is None:
+                self._tally.delivered_more(1, size_bytes)
+            else:
+                self._tally.failed(number, number, 1, error)
+            self._settled.set()
+
+        delivery.add_done_callback(settled)
+
+    def _follow_batches(
+        self, delivery: BatchDelivery, first: int, last: int, count: int, size_bytes: int
+    ) -> None:
+        def settled(done: asyncio.Future[list[BatchReport | BaseException]]) -> None:
+            outcomes = done.result()
+            errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+            delivered = sum(o.record_count for o in outcomes if isinstance(o, BatchReport))
+            # Exact where all were delivered, else as much as they have on average.
+            self._tally.delivered_more(delivered, size_bytes * delivered // count)
+            if errors:
+                self._tally.failed(first, last, count - delivered, errors[0])
+            self._settled.set()
+
+        asyncio.gather(*delivery.batches, return_exceptions=True).add_done_callback(settled)
