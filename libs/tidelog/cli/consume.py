@@ -12,10 +12,15 @@ import typer
 
 from tidelog.cli.completion import TopicArgument
 from tidelog.cli.exit_status import ExitStatus, TimedOutError
-from tidelog.cli.lines import parse_separator
 from tidelog.cli.positions import AtOffset, AtTime, Beginning, End, Position, parse_position
 from tidelog.cli.record_format import RecordFormat, format_records
-from tidelog.cli.session import BootstrapOption, JsonOption, Session, session_of
+from tidelog.cli.session import (
+    BootstrapOption,
+    JsonOption,
+    Session,
+    separator_from,
+    session_of,
+)
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import OffsetPosition, Record, TopicPartition
 
@@ -42,53 +47,61 @@ class ConsumeRequest:
     timeout_ms: int
 
 
+_FormatOption = Annotated[
+    RecordFormat,
+    typer.Option(
+        "--format",
+        help="value: one a line; raw: their bytes alone; json: one document a line.",
+    ),
+]
+_FromOption = Annotated[
+    str,
+    typer.Option(
+        "--from",
+        metavar="POSITION",
+        help="beginning, end, an offset, time:2026-01-31T08:30:00Z or an age as -5m.",
+    ),
+]
+_TimeoutOption = Annotated[
+    float,
+    typer.Option(
+        "--timeout",
+        metavar="SECONDS",
+        min=0.1,
+        help="Without --follow: how long to wait for a record that is known to be there.",
+    ),
+]
+_KeySeparatorOption = Annotated[
+    str | None,
+    typer.Option(
+        "--key-separator",
+        "-k",
+        show_default=False,
+        help="With values, print the key and this before each; \\t is a tab.",
+    ),
+]
+_PartitionsOption = Annotated[
+    list[int] | None,
+    typer.Option("--partition", "-p", min=0, help="May be repeated. Default: all."),
+]
+_MaxOption = Annotated[
+    int | None,
+    typer.Option("--max", "-n", min=0, show_default=False, help="End after this many."),
+]
+
+
 def consume(
     context: typer.Context,
     topic: TopicArgument,
-    partition: Annotated[
-        list[int] | None,
-        typer.Option("--partition", "-p", min=0, help="May be repeated. Default: all."),
-    ] = None,
-    start: Annotated[
-        str,
-        typer.Option(
-            "--from",
-            metavar="POSITION",
-            help="beginning, end, an offset, time:2026-01-31T08:30:00Z or an age as -5m.",
-        ),
-    ] = "beginning",
-    max_records: Annotated[
-        int | None,
-        typer.Option("--max", "-n", min=0, show_default=False, help="End after this many."),
-    ] = None,
+    partition: _PartitionsOption = None,
+    start: _FromOption = "beginning",
+    max_records: _MaxOption = None,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Wait for new records, until Ctrl-C.")
     ] = False,
-    record_format: Annotated[
-        RecordFormat,
-        typer.Option(
-            "--format",
-            help="value: one a line; raw: their bytes alone; json: one document a line.",
-        ),
-    ] = RecordFormat.VALUE,
-    key_separator: Annotated[
-        str | None,
-        typer.Option(
-            "--key-separator",
-            "-k",
-            show_default=False,
-            help="With values, print the key and this before each; \\t is a tab.",
-        ),
-    ] = None,
-    timeout: Annotated[
-        float,
-        typer.Option(
-            "--timeout",
-            metavar="SECONDS",
-            min=0.1,
-            help="Without --follow: how long to wait for a record that is known to be there.",
-        ),
-    ] = 30.0,
+    record_format: _FormatOption = RecordFormat.VALUE,
+    key_separator: _KeySeparatorOption = None,
+    timeout: _TimeoutOption = 30.0,
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -101,12 +114,6 @@ def consume(
         position = parse_position(start, time.time_ns() // 1_000_000)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--from") from error
-    separator = None
-    if key_separator is not None:
-        try:
-            separator = parse_separator(key_separator)
-        except ValueError as error:
-            raise typer.BadParameter(str(error), param_hint="--key-separator") from error
     request = ConsumeRequest(
         topic,
         tuple(sorted(set(partition or ()))),
@@ -114,7 +121,7 @@ def consume(
         max_records,
         follow,
         RecordFormat.JSON if session.as_json else record_format,
-        separator,
+        separator_from(key_separator),
         round(timeout * 1000),
     )
     # Nobody who follows a topic ends it otherwise than by Ctrl-C.

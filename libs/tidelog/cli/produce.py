@@ -13,10 +13,16 @@ import typer
 
 from tidelog.cli.completion import TopicArgument
 from tidelog.cli.exit_status import ExitStatus
-from tidelog.cli.lines import Line, LineSplitter, parse_separator
+from tidelog.cli.lines import Line, LineSplitter
 from tidelog.cli.output import progress_bar, write_error, write_json, write_note
 from tidelog.cli.produce_tally import ProduceTally
-from tidelog.cli.session import BootstrapOption, JsonOption, Session, session_of
+from tidelog.cli.session import (
+    BootstrapOption,
+    JsonOption,
+    Session,
+    separator_from,
+    session_of,
+)
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Acks, Codec
 
@@ -54,40 +60,49 @@ class ProduceRequest:
     settings: dict[str, Any]
 
 
+_FileOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--file",
+        "-f",
+        exists=True,
+        dir_okay=False,
+        readable=True,
+        show_default=False,
+        help="Read lines from here instead of stdin.",
+    ),
+]
+_PartitionOption = Annotated[
+    int | None,
+    typer.Option(
+        "--partition",
+        "-p",
+        min=0,
+        show_default=False,
+        help="Default: by the key; without one, in turn.",
+    ),
+]
+_TimeoutOption = Annotated[
+    float,
+    typer.Option("--timeout", metavar="SECONDS", min=0.1, help="How long a batch is tried."),
+]
+_KeySeparatorOption = Annotated[
+    str | None,
+    typer.Option(
+        "--key-separator",
+        "-k",
+        show_default=False,
+        help="What stands before it in a line is the key; \\t is a tab.",
+    ),
+]
+
+
 def produce(
     context: typer.Context,
     topic: TopicArgument,
-    file: Annotated[
-        Path | None,
-        typer.Option(
-            "--file",
-            "-f",
-            exists=True,
-            dir_okay=False,
-            readable=True,
-            show_default=False,
-            help="Read lines from here instead of stdin.",
-        ),
-    ] = None,
-    key_separator: Annotated[
-        str | None,
-        typer.Option(
-            "--key-separator",
-            "-k",
-            show_default=False,
-            help="What stands before it in a line is the key; \\t is a tab.",
-        ),
-    ] = None,
-    partition: Annotated[
-        int | None,
-        typer.Option(
-            "--partition",
-            "-p",
-            min=0,
-            show_default=False,
-            help="Default: by the key; without one, in turn.",
-        ),
-    ] = None,
+    file: _FileOption = None,
+    key_separator: _KeySeparatorOption = None,
+    partition: _PartitionOption = None,
     acks: Annotated[
         AcksChoice,
         typer.Option("--acks", help="Who must have a record: nobody, the leader, all in sync."),
@@ -101,10 +116,7 @@ def produce(
     linger_ms: Annotated[
         int, typer.Option("--linger-ms", min=0, help="or has waited this long.")
     ] = 5,
-    timeout: Annotated[
-        float,
-        typer.Option("--timeout", metavar="SECONDS", min=0.1, help="How long a batch is tried."),
-    ] = 120.0,
+    timeout: _TimeoutOption = 120.0,
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -117,17 +129,11 @@ def produce(
     Example: printf 'north:calm\\nsouth:storm\\n' | tidelog produce sea -k :
     """
     session = session_of(context, bootstrap, as_json)
-    separator = None
-    if key_separator is not None:
-        try:
-            separator = parse_separator(key_separator)
-        except ValueError as error:
-            raise typer.BadParameter(str(error), param_hint="--key-separator") from error
     timeout_ms = round(timeout * 1000)
     request = ProduceRequest(
         topic,
         partition,
-        separator,
+        separator_from(key_separator),
         file,
         _ACKS[acks],
         {

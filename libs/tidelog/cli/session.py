@@ -24,6 +24,7 @@ from tidelog.cli.exit_status import (
     UsageError,
     status_of,
 )
+from tidelog.cli.lines import parse_separator
 from tidelog.cli.output import write_error
 from tidelog.errors import TidelogError
 
@@ -114,6 +115,16 @@ def session_of(
         bootstrap=bootstrap or session.bootstrap,
         as_json=as_json or session.as_json,
     )
+
+
+def separator_from(option: str | None) -> bytes | None:
+    """The bytes of `--key-separator`; wrong usage where it is empty."""
+    if option is None:
+        return None
+    try:
+        return parse_separator(option)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--key-separator") from error
 
 
 @contextmanager
