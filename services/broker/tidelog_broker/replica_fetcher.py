@@ -117,12 +117,18 @@ class ReplicaFetcher:
     async def run(self) -> None:
         while True:
             self._changed.clear()
-            positions = self._positions()
+            # One reading for both questions: a partition that is still held back by the
+            # first and no longer by the second would be waited for without end.
+            now = asyncio.get_running_loop().time()
+            positions = self._positions(now)
+            release = self._next_release(now)
             target = self._context.address_of(self._leader)
             if not positions or target is None:
-                await self._wait_for_change(self._next_release())
+                await self._wait_for_change(release)
                 continue
-            self._fetching = asyncio.create_task(self._fetch(target[0], target[1], positions))
+            self._fetching = asyncio.create_task(
+                self._fetch(target[0], target[1], positions, self._max_wait_ms(release))
+            )
             try:
                 answered = await self._fetching
             except asyncio.CancelledError:
@@ -133,14 +139,18 @@ class ReplicaFetcher:
                 await self._wait_for_change(self._retry_delay())
 
     async def _fetch(
-        self, address: str, broker_epoch: int, positions: dict[ReplicaKey, FetchPosition]
+        self,
+        address: str,
+        broker_epoch: int,
+        positions: dict[ReplicaKey, FetchPosition],
+        max_wait_ms: int,
     ) -> bool:
         """One round; returns whether the leader answered."""
         request = ReplicaFetchRequest(
             broker_id=self._context.broker_id,
             broker_epoch=self._context.broker_epoch,
             leader_broker_epoch=broker_epoch,
-            max_wait_ms=self._max_wait_ms(),
+            max_wait_ms=max_wait_ms,
             min_bytes=1,
             max_bytes=self._limits.max_bytes,
             entries=[
@@ -215,8 +225,7 @@ class ReplicaFetcher:
         now = asyncio.get_running_loop().time()
         self._held_back[key] = HeldBack(now + retry_delay_s(failures), failures)
 
-    def _positions(self) -> dict[ReplicaKey, FetchPosition]:
-        now = asyncio.get_running_loop().time()
+    def _positions(self, now: float) -> dict[ReplicaKey, FetchPosition]:
         waiting = {key for key, held in self._held_back.items() if held.release > now}
         return {
             key: partition.fetch_position()
@@ -224,17 +233,15 @@ class ReplicaFetcher:
             if key not in waiting and partition.leader_to_follow == self._leader
         }
 
-    def _next_release(self) -> float | None:
+    def _next_release(self, now: float) -> float | None:
         """Seconds until a partition that is held back may be asked for again."""
         if self._partitions and self._context.address_of(self._leader) is None:
             return MAX_RETRY_DELAY_S
-        now = asyncio.get_running_loop().time()
         releases = [h.release - now for k, h in self._held_back.items() if k in self._partitions]
         coming = [seconds for seconds in releases if seconds > 0]
         return min(coming) if coming else None
 
-    def _max_wait_ms(self) -> int:
-        release = self._next_release()
+    def _max_wait_ms(self, release: float | None) -> int:
         if release is None:
             return self._limits.max_wait_ms
         return min(self._limits.max_wait_ms, int(release * 1000) + 1)
