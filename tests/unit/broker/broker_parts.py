@@ -1,0 +1,239 @@
+"""A broker's replica manager over logs in memory, and the commands and registrations that
+its tests are made of. Broker 1 is the one that is tested."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import PurePath
+
+from tidelog.model import Acks, TopicPartition
+from tidelog_broker.log.disk import Disk
+from tidelog_broker.log_directory import LogDirectory
+from tidelog_broker.metadata_cache import MetadataCache
+from tidelog_broker.partition.partition import Appended, FetchPosition, Partition
+from tidelog_broker.purgatory import Purgatory
+from tidelog_broker.replica_manager import ReplicaManager
+from tidelog_broker.transport import ReplicaKey
+from tidelog_runtime.metadata.schema import (
+    RUNNING,
+    BrokerRegistration,
+    Keys,
+    LeaderAndIsr,
+    TopicEntry,
+    encode,
+    encode_leader_and_isr,
+)
+from tidelog_runtime.metadata.store import Changed, KeyValue
+from tidelog_runtime.replica_control import (
+    CommandResult,
+    LeaderAddress,
+    LeaderAndIsrCommand,
+    PartitionCommand,
+    StopPartition,
+    StopReplicaCommand,
+)
+from unit.broker.fake_log import NAME, TOPIC_ID, epoch_of, sent, state
+from unit.log.memory_disk import MemoryDisk
+from unit.metadata.virtual_time import virtual_clock
+
+KEYS = Keys("test")
+DATA = PurePath("/data")
+KEY = ReplicaKey(TOPIC_ID, NAME.partition)
+PATIENCE_SECONDS = 60.0  # of virtual time
+
+
+def on(partition: int) -> TopicPartition:
+    return TopicPartition(NAME.topic, partition)
+
+
+def address_of(broker_id: int) -> str:
+    return f"10.0.0.{broker_id}:7500"
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not condition():  # noqa: ASYNC110 - conditions of any kind
+            await asyncio.sleep(0.001)
+
+
+async def settled() -> None:
+    """Whatever can happen without time passing has happened."""
+    await asyncio.sleep(0.000_001)
+
+
+class NotedFollowers:
+    def __init__(self) -> None:
+        self.updated: list[Partition] = []
+        self.forgotten: list[Partition] = []
+
+    def update(self, partitions: Iterable[Partition]) -> None:
+        self.updated.extend(partitions)
+
+    def forget(self, partition: Partition) -> None:
+        self.forgotten.append(partition)
+
+
+class Listener:
+    """The purgatory hears what it hears in a broker; calls for judgement are noted."""
+
+    def __init__(self, purgatory: Purgatory) -> None:
+        self.log_grew = purgatory.log_grew
+        self.high_watermark_moved = purgatory.high_watermark_moved
+        self.leadership_ended = purgatory.leadership_ended
+        self.to_judge: list[Partition] = []
+
+    def isr_needs_judging(self, partition: Partition) -> None:
+        self.to_judge.append(partition)
+
+
+class Replicas:
+    def __init__(self, disk: Disk | None = None, path: PurePath = DATA) -> None:
+        self.clock = virtual_clock()
+        self.disk = disk or MemoryDisk()
+        self.cache = MetadataCache(KEYS)
+        self.purgatory = Purgatory()
+        self.listener = Listener(self.purgatory)
+        self.followers = NotedFollowers()
+        self.logs = LogDirectory(self.disk, path, self.clock)
+        self.logs.open_all()
+        self.manager = ReplicaManager(
+            1, self.logs, self.cache, self.clock, self.listener, lambda _: self.followers
+        )
+        self.manager.broker_epoch = epoch_of(1)
+
+    @property
+    def memory(self) -> MemoryDisk:
+        assert isinstance(self.disk, MemoryDisk)
+        return self.disk
+
+    async def take(
+        self,
+        wanted: LeaderAndIsr | None = None,
+        *,
+        revision: int = 10,
+        numbers: Sequence[int] = (0,),
+        config: Mapping[str, str] | None = None,
+    ) -> list[Partition]:
+        """A command of the controller about these partitions."""
+        result = await self.manager.leader_and_isr(
+            command(wanted or state(), revision, numbers=numbers, config=config)
+        )
+        assert result.error is None
+        assert [r.error for r in result.partitions] == [None] * len(numbers)
+        return [
+            partition for partition in self.manager.all() if partition.name.partition in numbers
+        ]
+
+    async def lead(self, number: int = 0, wanted: LeaderAndIsr | None = None) -> Partition:
+        (partition,) = await self.take(wanted, numbers=[number])
+        assert partition.leading
+        return partition
+
+    def knows(self, wanted: LeaderAndIsr, revision: int, name: TopicPartition = NAME) -> None:
+        """The watch has brought a partition's state."""
+        self.cache.apply([partition_change(wanted, revision, name)])
+        self.manager.observed([name])
+
+
+def command(
+    wanted: LeaderAndIsr,
+    revision: int = 10,
+    *,
+    numbers: Sequence[int] = (0,),
+    config: Mapping[str, str] | None = None,
+    broker_epoch: int = epoch_of(1),
+    controller_epoch: int = 1,
+    full_state: bool = False,
+    store_revision: int | None = None,
+) -> LeaderAndIsrCommand:
+    return LeaderAndIsrCommand(
+        controller_id=1,
+        controller_epoch=controller_epoch,
+        broker_epoch=broker_epoch,
+        full_state=full_state,
+        partitions=[PartitionCommand(on(p), wanted, revision, config or {}) for p in numbers],
+        leaders={b: LeaderAddress(address_of(b), epoch_of(b)) for b in (1, 2, 3)},
+        store_revision=revision if store_revision is None else store_revision,
+    )
+
+
+def stop_command(
+    revision: int,
+    *,
+    topic_id: str = TOPIC_ID,
+    delete: bool = True,
+    broker_epoch: int = epoch_of(1),
+    controller_epoch: int = 1,
+) -> StopReplicaCommand:
+    stop = StopPartition(NAME, topic_id, 6, revision, delete)
+    return StopReplicaCommand(1, controller_epoch, broker_epoch, [stop])
+
+
+def revision_of(result: CommandResult) -> int:
+    (only,) = result.partitions
+    assert only.error is None
+    return only.revision
+
+
+def fetch_by(
+    partition: Partition, follower: int, offset: int | None = None, epoch: int | None = None
+) -> None:
+    """A follower's fetch: it holds all below `offset`, else all that the leader has."""
+    end = partition.log.log_end_offset if offset is None else offset
+    partition.replica_fetch(follower, epoch_of(follower), position(partition, end, epoch), 1)
+
+
+def position(partition: Partition, offset: int, epoch: int | None = None) -> FetchPosition:
+    """Of a follower whose log is the beginning of the leader's."""
+    return FetchPosition(
+        leader=1,
+        leader_epoch=partition.leader_epoch if epoch is None else epoch,
+        fetch_offset=offset,
+        last_fetched_epoch=partition.log.latest_epoch if offset else -1,
+        flushed_offset=0,
+        log_start_offset=0,
+    )
+
+
+def append(partition: Partition, *records: bytes) -> Appended:
+    """Each as a batch of its own; committed only when all followers have fetched it."""
+    return partition.append([sent(r) for r in records or (b"r",)], Acks.LEADER, 1)
+
+
+def commit(partition: Partition, *records: bytes) -> None:
+    append(partition, *records)
+    for follower in (2, 3):
+        fetch_by(partition, follower)
+
+
+def registration(broker_id: int, **changes: object) -> BrokerRegistration:
+    fields: dict[str, object] = {
+        "address": address_of(broker_id),
+        "rack": "",
+        "node_uuid": f"uuid-{broker_id}",
+        "state": RUNNING,
+        "whole_since": 0,
+        "synced_whole_since": 0,
+    }
+    return BrokerRegistration(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def broker_change(broker_id: int, revision: int | None = None, **changes: object) -> Changed:
+    """A registration, created at the broker's epoch and last written at `revision`."""
+    created = epoch_of(broker_id)
+    written = revision or created
+    value = encode(registration(broker_id, **changes))
+    key = KEYS.broker(broker_id)
+    return Changed(key, KeyValue(key, value, created, written), written)
+
+
+def partition_change(wanted: LeaderAndIsr, revision: int, name: TopicPartition = NAME) -> Changed:
+    key = KEYS.leader_and_isr(name)
+    return Changed(key, KeyValue(key, encode_leader_and_isr(wanted), 1, revision), revision)
+
+
+def topic_change(partitions: int = 1, topic_id: str = TOPIC_ID, revision: int = 9) -> Changed:
+    key = KEYS.topic(NAME.topic)
+    value = encode(TopicEntry(topic_id, partitions, 3))
+    return Changed(key, KeyValue(key, value, revision, revision), revision)

@@ -1,0 +1,111 @@
+from tidelog.errors import ErrorCode
+from tidelog_broker.purgatory import Purgatory
+from unit.broker.broker_parts import append, fetch_by
+from unit.broker.fake_log import NAME, FakeLog, epoch_of, leader, state
+
+
+async def test_a_produce_is_done_at_once_where_the_high_watermark_has_passed_it() -> None:
+    purgatory = Purgatory()
+    partition = leader(FakeLog([5]), state(isr=(1,), replicas=(1,), min_isr=1))
+    assert purgatory.committed(partition, 1).result() is None
+
+
+async def test_a_produce_is_done_when_the_high_watermark_reaches_it() -> None:
+    purgatory = Purgatory()
+    partition = leader(FakeLog())
+    append(partition, b"a", b"b")
+    waiting = purgatory.committed(partition, 2)
+    partition.high_watermark = 1
+    purgatory.high_watermark_moved(partition)
+    assert not waiting.done()
+    partition.high_watermark = 2
+    purgatory.high_watermark_moved(partition)
+    assert waiting.result() is None
+
+
+async def test_produces_wait_each_for_their_own_offset_in_whatever_order_they_came() -> None:
+    purgatory = Purgatory()
+    partition = leader(FakeLog())
+    later, earlier = purgatory.committed(partition, 2), purgatory.committed(partition, 1)
+    partition.high_watermark = 1
+    purgatory.high_watermark_moved(partition)
+    assert (earlier.done(), later.done()) == (True, False)
+
+
+async def test_the_end_of_a_leadership_leaves_the_outcome_unknown() -> None:
+    purgatory = Purgatory()
+    partition = leader(FakeLog())
+    waiting = purgatory.committed(partition, 1)
+    purgatory.leadership_ended(partition)
+    error = waiting.result()
+    assert error is not None
+    assert (error.code, error.outcome_unknown) == (ErrorCode.LEADER_CHANGED, True)
+
+
+async def test_what_the_high_watermark_does_in_the_next_epoch_is_not_about_this_produce() -> None:
+    """Interleaving 8: HW passes the offset over another record."""
+    purgatory = Purgatory()
+    partition = leader(FakeLog())
+    waiting = purgatory.committed(partition, 1)
+    purgatory.leadership_ended(partition)
+    partition.take(state(epoch=6), 11, broker_epoch=epoch_of(1), now_ms=1)
+    append(partition)
+    fetch_by(partition, 2)
+    fetch_by(partition, 3)
+    purgatory.high_watermark_moved(partition)
+    error = waiting.result()
+    assert error is not None
+    assert error.code is ErrorCode.LEADER_CHANGED
+
+
+async def test_produces_that_are_given_up_are_not_kept_while_the_high_watermark_stands() -> None:
+    purgatory = Purgatory()
+    partition = leader(FakeLog())
+    still_waits = purgatory.committed(partition, 1)
+    for offset in range(1000):
+        purgatory.give_up(NAME, purgatory.committed(partition, offset + 2))
+        assert len(purgatory) <= 3
+    partition.high_watermark = 5000
+    purgatory.high_watermark_moved(partition)
+    assert still_waits.result() is None
+    assert len(purgatory) == 0
+
+
+async def test_giving_up_what_is_over_does_nothing() -> None:
+    purgatory = Purgatory()
+    partition = leader(FakeLog())
+    waiting = purgatory.committed(partition, 1)
+    purgatory.leadership_ended(partition)
+    purgatory.give_up(NAME, waiting)
+    assert not waiting.cancelled()
+
+
+async def test_growth_wakes_those_who_wait_for_growth_alone() -> None:
+    purgatory = Purgatory()
+    partition = leader(FakeLog())
+    with purgatory.growth([NAME]) as grew, purgatory.commits([NAME]) as moved:
+        purgatory.log_grew(partition)
+        assert (grew.is_set(), moved.is_set()) == (True, False)
+
+
+async def test_a_moved_high_watermark_wakes_those_who_wait_for_commits_alone() -> None:
+    purgatory = Purgatory()
+    partition = leader(FakeLog())
+    with purgatory.growth([NAME]) as grew, purgatory.commits([NAME]) as moved:
+        purgatory.high_watermark_moved(partition)
+        assert (grew.is_set(), moved.is_set()) == (False, True)
+
+
+async def test_the_end_of_a_leadership_wakes_everybody() -> None:
+    purgatory = Purgatory()
+    partition = leader(FakeLog())
+    with purgatory.growth([NAME]) as grew, purgatory.commits([NAME]) as moved:
+        purgatory.leadership_ended(partition)
+        assert (grew.is_set(), moved.is_set()) == (True, True)
+
+
+async def test_nothing_is_kept_of_a_wait_that_is_over() -> None:
+    purgatory = Purgatory()
+    with purgatory.growth([NAME]), purgatory.commits([NAME]):
+        assert len(purgatory) == 2
+    assert len(purgatory) == 0
