@@ -1,0 +1,483 @@
+"""The follower's side of replication: one fetcher, whose leader is a script."""
+
+import asyncio
+import errno
+import random
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from itertools import pairwise
+from pathlib import PurePath
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import Batch, EpochEnd
+from tidelog_broker.log.errors import AppendOrderError, LogError, LogStorageError
+from tidelog_broker.partition.partition import FetchAnswer, Partition
+from tidelog_broker.replica_fetcher import FetchLimits, ReplicaFetcher
+from tidelog_broker.transport import (
+    PeerUnreachableError,
+    ReplicaFetchEntry,
+    ReplicaFetchRequest,
+    ReplicaFetchResponse,
+    ReplicaFetchResult,
+)
+from unit.broker.broker_parts import PATIENCE_SECONDS, address_of, on, settled
+from unit.broker.fake_log import TOPIC_ID, FakeLog, Notes, epoch_of, stamped, state
+from unit.metadata.virtual_time import virtual_clock
+
+LEADER = 1
+ME = 2
+
+
+class Asked:
+    """One fetch, as it stands at the leader."""
+
+    def __init__(self, address: str, request: ReplicaFetchRequest) -> None:
+        self.at = virtual_clock().time()
+        self.address = address
+        self.request = request
+        self.given_up = False
+        self._answer: asyncio.Future[ReplicaFetchResponse] = (
+            asyncio.get_running_loop().create_future()
+        )
+
+    @property
+    def numbers(self) -> list[int]:
+        return sorted(entry.replica.partition for entry in self.request.entries)
+
+    def entry(self, number: int = 0) -> ReplicaFetchEntry:
+        (found,) = [e for e in self.request.entries if e.replica.partition == number]
+        return found
+
+    def answer(self, *results: ReplicaFetchResult) -> None:
+        self._answer.set_result(ReplicaFetchResponse(None, results))
+
+    def refuse(self, error: TidelogError) -> None:
+        self._answer.set_result(ReplicaFetchResponse(error, ()))
+
+    def break_off(self) -> None:
+        self._answer.set_exception(PeerUnreachableError(f"{self.address}: connection refused"))
+
+    def data(
+        self, *offsets: int, number: int = 0, high_watermark: int = 0, epoch: int = 5
+    ) -> ReplicaFetchResult:
+        answer = FetchAnswer(high_watermark, 0, 5, [stamped(o, epoch) for o in offsets])
+        return ReplicaFetchResult(self.entry(number).replica, answer, None, 0)
+
+    def parts_at(self, end: EpochEnd) -> ReplicaFetchResult:
+        return ReplicaFetchResult(self.entry().replica, FetchAnswer(0, 0, 5, (), end), None, 0)
+
+    def failed(
+        self, code: ErrorCode, *, number: int = 0, log_start_offset: int = 0
+    ) -> ReplicaFetchResult:
+        error = TidelogError(code, "as the test wants it")
+        return ReplicaFetchResult(self.entry(number).replica, None, error, log_start_offset)
+
+    async def wait(self) -> ReplicaFetchResponse:
+        try:
+            return await self._answer
+        except asyncio.CancelledError:
+            self.given_up = True
+            raise
+
+
+class Follower:
+    """Broker 2, its partitions, and all that it asked."""
+
+    def __init__(self) -> None:
+        self.broker_id = ME
+        self.broker_epoch = epoch_of(ME)
+        self.leader: tuple[str, int] | None = (address_of(LEADER), epoch_of(LEADER))
+        self.failures: list[str] = []
+        self.asked: list[Asked] = []
+        self.unreachable = False
+        self._came = asyncio.Event()
+        self.fetcher = ReplicaFetcher(
+            LEADER, self, self, FetchLimits(500, 4096, 1024), random.Random(1)
+        )
+
+    # What a fetcher asks of its broker and of its peers.
+
+    def address_of(self, broker_id: int) -> tuple[str, int] | None:
+        assert broker_id == LEADER
+        return self.leader
+
+    def replica_failed(self, partition: Partition, error: LogError) -> None:
+        self.failures.append(f"{partition.name}: {error}")
+
+    async def replica_fetch(
+        self, address: str, request: ReplicaFetchRequest
+    ) -> ReplicaFetchResponse:
+        asked = Asked(address, request)
+        self.asked.append(asked)
+        self._came.set()
+        if self.unreachable:
+            raise PeerUnreachableError(f"{address}: connection refused")
+        return await asked.wait()
+
+    async def close(self) -> None:
+        pass
+
+    # What the tests do.
+
+    def follow(self, number: int = 0, log: FakeLog | None = None) -> Partition:
+        partition = Partition(
+            on(number),
+            TOPIC_ID,
+            ME,
+            FakeLog() if log is None else log,
+            high_watermark=0,
+            listener=Notes(),
+        )
+        partition.take(state(leader=LEADER), 10, broker_epoch=self.broker_epoch, now_ms=1)
+        self.fetcher.follow([partition])
+        return partition
+
+    def pauses(self) -> list[float]:
+        """Between one fetch and the next, in seconds."""
+        times = [asked.at for asked in self.asked]
+        return [round(later - earlier, 6) for earlier, later in pairwise(times)]
+
+    async def next(self, position: int) -> Asked:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while len(self.asked) <= position:
+                self._came.clear()
+                await self._came.wait()
+        return self.asked[position]
+
+
+@asynccontextmanager
+async def following(follower: Follower) -> AsyncIterator[None]:
+    task = asyncio.create_task(follower.fetcher.run())
+    try:
+        yield
+        assert not task.done(), task
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+def log_of(partition: Partition) -> FakeLog:
+    assert isinstance(partition.log, FakeLog)
+    return partition.log
+
+
+async def test_it_asks_for_what_comes_next_in_the_epoch_that_it_knows() -> None:
+    follower = Follower()
+    follower.follow(log=FakeLog([4, 5]))
+    async with following(follower):
+        first = await follower.next(0)
+    entry = first.entry()
+    assert first.address == address_of(LEADER)
+    assert (first.request.broker_id, first.request.broker_epoch) == (ME, epoch_of(ME))
+    assert first.request.leader_broker_epoch == epoch_of(LEADER)
+    assert entry.position[1:4] == (5, 2, 5)
+    assert (first.request.max_wait_ms, first.request.max_bytes, entry.max_bytes) == (
+        500,
+        4096,
+        1024,
+    )
+
+
+async def test_it_appends_what_it_gets_and_asks_on() -> None:
+    follower = Follower()
+    partition = follower.follow()
+    async with following(follower):
+        first = await follower.next(0)
+        first.answer(first.data(0, 1, high_watermark=1))
+        second = await follower.next(1)
+    assert second.entry().position.fetch_offset == 2
+    assert (partition.log.log_end_offset, partition.high_watermark) == (2, 1)
+    assert second.at == first.at
+
+
+async def test_one_fetch_carries_all_partitions() -> None:
+    follower = Follower()
+    follower.follow(0)
+    follower.follow(1)
+    async with following(follower):
+        first = await follower.next(0)
+        assert first.numbers == [0, 1]
+
+
+async def test_a_new_partition_is_asked_for_at_once_and_the_fetch_that_waits_is_given_up() -> None:
+    follower = Follower()
+    follower.follow(0)
+    async with following(follower):
+        first = await follower.next(0)
+        follower.follow(1)
+        second = await follower.next(1)
+    assert first.given_up
+    assert second.numbers == [0, 1]
+    assert second.at == first.at
+
+
+async def test_a_partition_that_is_forgotten_is_not_asked_for() -> None:
+    follower = Follower()
+    follower.follow(0)
+    gone = follower.follow(1)
+    async with following(follower):
+        first = await follower.next(0)
+        follower.fetcher.forget(gone)
+        second = await follower.next(1)
+    assert first.given_up
+    assert second.numbers == [0]
+
+
+async def test_a_partition_that_follows_somebody_else_by_now_is_not_asked_for() -> None:
+    follower = Follower()
+    partition = follower.follow(0)
+    follower.follow(1)
+    partition.take(state(leader=3, epoch=6), 11, broker_epoch=epoch_of(ME), now_ms=1)
+    async with following(follower):
+        first = await follower.next(0)
+        assert first.numbers == [1]
+
+
+async def test_an_answer_that_comes_after_the_epoch_has_changed_is_dropped() -> None:
+    """Interleaving 6."""
+    follower = Follower()
+    partition = follower.follow()
+    async with following(follower):
+        first = await follower.next(0)
+        partition.take(state(leader=LEADER, epoch=6), 11, broker_epoch=epoch_of(ME), now_ms=1)
+        first.answer(first.data(0))
+        second = await follower.next(1)
+    assert partition.log.log_end_offset == 0
+    assert second.entry().position.leader_epoch == 6
+
+
+async def test_without_partitions_it_asks_nothing() -> None:
+    follower = Follower()
+    async with following(follower):
+        await asyncio.sleep(10)
+        assert follower.asked == []
+        follower.follow()
+        await follower.next(0)
+
+
+# -- a leader that does not answer -------------------------------------------------------
+
+
+async def test_an_unreachable_leader_is_asked_less_and_less_often_up_to_a_bound() -> None:
+    follower = Follower()
+    follower.follow()
+    follower.unreachable = True
+    async with following(follower):
+        await asyncio.sleep(5)
+    pauses = follower.pauses()
+    assert 0.009 < pauses[0] <= 0.021
+    assert all(0.249 < pause <= 0.501 for pause in pauses[-5:])
+
+
+async def test_a_leader_that_comes_back_is_followed_without_further_pauses() -> None:
+    follower = Follower()
+    partition = follower.follow()
+    follower.unreachable = True
+    async with following(follower):
+        await asyncio.sleep(3)
+        follower.unreachable = False
+        position = len(follower.asked)
+        again = await follower.next(position)
+        again.answer(again.data(0))
+        after = await follower.next(position + 1)
+    assert after.at == again.at
+    assert partition.log.log_end_offset == 1
+
+
+async def test_a_connection_that_breaks_is_a_reason_to_pause_and_ask_again() -> None:
+    follower = Follower()
+    follower.follow()
+    async with following(follower):
+        first = await follower.next(0)
+        first.break_off()
+        second = await follower.next(1)
+    assert second.at > first.at
+
+
+async def test_a_leader_that_refuses_the_whole_fetch_is_asked_again_after_a_pause() -> None:
+    follower = Follower()
+    follower.follow()
+    async with following(follower):
+        first = await follower.next(0)
+        first.refuse(TidelogError(ErrorCode.STALE_BROKER_EPOCH, "I live in 150"))
+        await settled()
+        assert len(follower.asked) == 1
+        follower.leader = (address_of(LEADER), 150)
+        second = await follower.next(1)
+    assert second.request.leader_broker_epoch == 150
+
+
+async def test_a_new_leader_is_not_kept_waiting_by_the_pause_for_an_old_one() -> None:
+    follower = Follower()
+    follower.follow()
+    follower.unreachable = True
+    async with following(follower):
+        await asyncio.sleep(3)
+        follower.unreachable = False
+        now, position = virtual_clock().time(), len(follower.asked)
+        follower.follow(1)
+        assert (await follower.next(position)).at - now < 0.002
+
+
+async def test_a_leader_without_an_address_is_looked_up_again() -> None:
+    follower = Follower()
+    follower.leader = None
+    follower.follow()
+    async with following(follower):
+        await asyncio.sleep(3)
+        assert follower.asked == []
+        follower.leader = (address_of(LEADER), epoch_of(LEADER))
+        await follower.next(0)
+
+
+# -- partitions that fail on their own ---------------------------------------------------
+
+
+async def test_a_partition_that_fails_is_held_back_and_does_not_hold_up_the_others() -> None:
+    follower = Follower()
+    follower.follow(0)
+    healthy = follower.follow(1)
+    async with following(follower):
+        first = await follower.next(0)
+        first.answer(
+            first.failed(ErrorCode.UNKNOWN_LEADER_EPOCH, number=0), first.data(0, number=1)
+        )
+        second = await follower.next(1)
+        assert (second.numbers, second.at) == ([1], first.at)
+        # The long poll ends when the one that is held back may be asked for again.
+        assert second.request.max_wait_ms <= 21
+        await asyncio.sleep(second.request.max_wait_ms / 1000)
+        second.answer(second.data(1, number=1))
+        third = await follower.next(2)
+    assert third.numbers == [0, 1]
+    assert healthy.log.log_end_offset == 2
+
+
+async def test_a_partition_that_keeps_failing_is_asked_for_less_and_less_often() -> None:
+    follower = Follower()
+    follower.follow()
+    async with following(follower):
+        for position in range(9):
+            asked = await follower.next(position)
+            asked.answer(asked.failed(ErrorCode.NOT_LEADER))
+        await follower.next(9)
+    pauses = follower.pauses()
+    assert pauses == sorted(pauses)
+    assert pauses[0] < 0.03
+    assert 0.49 < pauses[-1] < 0.51
+
+
+async def test_a_new_epoch_ends_the_pause_of_a_partition() -> None:
+    follower = Follower()
+    partition = follower.follow()
+    async with following(follower):
+        first = await follower.next(0)
+        first.answer(first.failed(ErrorCode.FENCED_LEADER_EPOCH))
+        await settled()
+        assert len(follower.asked) == 1
+        partition.take(state(leader=LEADER, epoch=6), 11, broker_epoch=epoch_of(ME), now_ms=1)
+        follower.fetcher.follow([partition])
+        second = await follower.next(1)
+    assert second.at - first.at < 0.002
+    assert second.entry().position.leader_epoch == 6
+
+
+async def test_a_damaged_batch_is_not_taken_and_asked_for_again() -> None:
+    follower = Follower()
+    partition = follower.follow()
+    async with following(follower):
+        first = await follower.next(0)
+        sound = first.data(0)
+        assert sound.answer is not None
+        damaged = [batch._replace(records=b"x") for batch in sound.answer.batches]
+        first.answer(sound._replace(answer=sound.answer._replace(batches=damaged)))
+        second = await follower.next(1)
+    assert partition.log.log_end_offset == 0
+    assert second.entry().position.fetch_offset == 0
+    assert second.at > first.at
+
+
+class FullLog(FakeLog):
+    def append(self, batches: Sequence[Batch]) -> None:  # noqa: ARG002
+        raise LogStorageError.of(OSError(errno.ENOSPC, ""), PurePath("orders-0"), "append to")
+
+
+class StrictLog(FakeLog):
+    """Says what the real one says of batches that do not continue it."""
+
+    def append(self, batches: Sequence[Batch]) -> None:
+        if batches[0].header.base_offset != self.log_end_offset:
+            raise AppendOrderError("out of order")
+        super().append(batches)
+
+
+async def test_a_log_that_refuses_is_told_and_held_back() -> None:
+    follower = Follower()
+    follower.follow(log=FullLog())
+    async with following(follower):
+        first = await follower.next(0)
+        first.answer(first.data(0))
+        second = await follower.next(1)
+    assert second.at > first.at
+    assert len(follower.failures) == 1
+    assert "No space left" in follower.failures[0]
+
+
+async def test_batches_that_do_not_continue_the_log_do_not_end_the_fetcher() -> None:
+    follower = Follower()
+    follower.follow(log=StrictLog())
+    async with following(follower):
+        first = await follower.next(0)
+        first.answer(first.data(7))
+        second = await follower.next(1)
+    assert second.at > first.at
+
+
+# -- reconciling -------------------------------------------------------------------------
+
+
+async def test_it_cuts_where_the_logs_part_and_asks_again_at_once() -> None:
+    follower = Follower()
+    partition = follower.follow(log=FakeLog([1, 1, 2, 2]))
+    async with following(follower):
+        first = await follower.next(0)
+        first.answer(first.parts_at(EpochEnd(1, 5)))
+        second = await follower.next(1)
+    assert log_of(partition).epochs == [1, 1]
+    assert second.entry().position[2:4] == (2, 1)
+    assert second.at == first.at
+
+
+async def test_it_starts_anew_where_the_leaders_log_begins_when_it_is_out_of_range() -> None:
+    follower = Follower()
+    partition = follower.follow(log=FakeLog([1]))
+    async with following(follower):
+        first = await follower.next(0)
+        first.answer(first.failed(ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=40))
+        second = await follower.next(1)
+    assert (partition.log.log_start_offset, partition.high_watermark) == (40, 40)
+    assert second.entry().position.fetch_offset == 40
+
+
+async def test_results_that_nobody_asked_for_are_left_alone() -> None:
+    follower = Follower()
+    partition = follower.follow()
+    async with following(follower):
+        first = await follower.next(0)
+        stranger = first.data(0)._replace(replica=first.entry().replica._replace(partition=9))
+        first.answer(stranger)
+        await follower.next(1)
+    assert partition.log.log_end_offset == 0
+
+
+# -- the end -----------------------------------------------------------------------------
+
+
+async def test_nothing_goes_on_after_it_was_cancelled() -> None:
+    follower = Follower()
+    follower.follow()
+    before = asyncio.all_tasks()
+    async with following(follower):
+        first = await follower.next(0)
+    assert first.given_up
+    assert asyncio.all_tasks() == before
