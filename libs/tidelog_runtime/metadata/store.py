@@ -28,14 +28,18 @@ class KeyValue(NamedTuple):
     mod_revision: int
 
 
-class CreateRevision(NamedTuple):
+# Guards are no tuples: one on a creation and one on a write of the same key at the same
+# revision would be equal, and whoever drops duplicates would lose one.
+@dataclass(frozen=True, slots=True)
+class CreateRevision:
     """Guard: the key was created at this revision; 0: the key is absent."""
 
     key: str
     revision: int
 
 
-class ModRevision(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ModRevision:
     """Guard: the key was last written at this revision; 0: the key is absent."""
 
     key: str
