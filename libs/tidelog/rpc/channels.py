@@ -9,9 +9,12 @@ MAX_MESSAGE_BYTES = 64 << 20
 _COMMON_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
-    # A connection that silently died is noticed within 10 + 5 s.
+    # A connection that silently died, or a process that stands still, is noticed within
+    # 10 + 5 s. The second timeout is the one that a ping without an answer meets; gRPC's
+    # own is a minute.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.http2.ping_timeout_ms", 5_000),
     ("grpc.http2.max_pings_without_data", 0),
 )
 
