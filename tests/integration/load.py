@@ -16,6 +16,8 @@ from tidelog_runtime.local.cluster import LocalCluster
 MAX_UNACKNOWLEDGED = 64
 # Between two records, so that a test writes hundreds and not hundreds of thousands.
 PAUSE_SECONDS = 0.002
+# A leader that stands still is given up after this, and its successor asked.
+REQUEST_TIMEOUT_MS = 3_000
 
 
 class Load:
@@ -57,7 +59,12 @@ async def load(
     failed: with retries, none may."""
     written = Load(topic)
     room = asyncio.Semaphore(MAX_UNACKNOWLEDGED)
-    producer = Producer(cluster.bootstrap, linger_ms=1, delivery_timeout_ms=25_000)
+    producer = Producer(
+        cluster.bootstrap,
+        linger_ms=1,
+        request_timeout_ms=REQUEST_TIMEOUT_MS,
+        delivery_timeout_ms=25_000,
+    )
 
     async def write() -> None:
         number = 0

@@ -6,6 +6,8 @@ import asyncio
 import shutil
 from pathlib import Path
 
+import pytest
+
 from integration.load import load
 from integration.topics import (
     create_topic,
@@ -21,6 +23,7 @@ from integration.topics import (
 from integration.waiting import until
 from integration.wire_client import WireClient, assert_refused, wire_batch
 from tidelog.client import Admin, Consumer
+from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Record
 from tidelog.v1 import errors_pb2
 from tidelog_runtime.demo.replicas import differing
@@ -193,6 +196,53 @@ async def test_a_paused_follower_leaves_the_isr_and_returns(cluster: LocalCluste
 
     written.assert_all_in(records)
     assert (await partition_of(cluster, topic)).leader_epoch == partition.leader_epoch
+
+
+async def test_a_paused_leader_is_replaced_and_leads_no_more_when_it_wakes(
+    cluster: LocalCluster,
+) -> None:
+    topic = new_name("sea")
+    before = (await create_topic(cluster, topic)).partitions[0]
+
+    async with load(cluster, topic) as written:
+        cluster.pause(before.leader)
+        try:
+            after = await until_led_by_another(cluster, topic, before)
+            await written.acknowledges(50)
+        finally:
+            cluster.resume(before.leader)
+        await until_in_sync(cluster, topic)
+    async with WireClient(cluster.broker_address(before.leader)) as woken:
+        result = await woken.produce(topic, 0, wire_batch(b"from the past"))
+    records = await read(cluster, topic)
+
+    assert_refused(
+        result.error, errors_pb2.ERROR_CODE_NOT_LEADER, f"broker {after.leader} at", "does"
+    )
+    assert after.leader_epoch > before.leader_epoch
+    written.assert_all_in(records)
+
+
+async def test_a_topic_cannot_have_more_replicas_than_brokers_are_left(
+    cluster: LocalCluster,
+) -> None:
+    away = cluster.broker_ids[-1]
+    await cluster.kill(away)
+    async with Admin(cluster.bootstrap) as admin:
+
+        async def look() -> bool:
+            return len((await admin.describe_cluster()).brokers) == len(cluster.broker_ids) - 1
+
+        await until(look, "the cluster has noticed")
+        with pytest.raises(TidelogError) as refused:
+            await admin.create_topic(new_name("sea"), 1, 3)
+    cluster.start_broker(away)
+    await cluster.ready()
+    healed = await create_topic(cluster, new_name("sea"))
+
+    assert refused.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
+    assert "2 brokers are running; ask for 1 to 2, or start more brokers" in str(refused.value)
+    assert healed.replication_factor == 3
 
 
 async def test_with_too_few_in_sync_acks_all_is_refused_and_nothing_is_appended(
