@@ -1,0 +1,161 @@
+"""What a broker does by the clock."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+from structlog.testing import capture_logs
+
+from tidelog_broker.isr_updates import IsrUpdates
+from tidelog_broker.log.log import Log
+from tidelog_broker.maintenance import Maintenance
+from tidelog_broker.partition.partition import Partition
+from tidelog_broker.transport import ReplicaKey
+from unit.broker.broker_parts import KEY, KEYS, Replicas, append, commit, stop_command
+from unit.broker.fake_log import NAME, TOPIC_ID, state
+from unit.broker.flaky_store import FlakyStore
+
+
+async def at_once(work: Callable[[], None]) -> None:
+    await asyncio.sleep(0)
+    work()
+
+
+class Broker:
+    def __init__(self) -> None:
+        self.replicas = Replicas()
+        self.isr_updates = IsrUpdates(
+            FlakyStore(self.replicas.clock), KEYS, self.replicas.cache, self.replicas.clock, 500
+        )
+        self.maintenance = Maintenance(
+            self.replicas.manager,
+            self.replicas.logs,
+            self.isr_updates,
+            self.replicas.clock,
+            at_once,
+        )
+
+    def log(self, number: int = 0) -> Log:
+        log = self.replicas.logs.log_of(ReplicaKey(TOPIC_ID, number))
+        assert log is not None
+        return log
+
+
+@asynccontextmanager
+async def running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    task = asyncio.create_task(work)
+    try:
+        yield
+        assert not task.done(), task
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+def not_synced(log: Log) -> int:
+    return log.log_end_offset - log.flushed_offset
+
+
+async def test_logs_are_synced_by_the_clock() -> None:
+    broker = Broker()
+    for partition in await broker.replicas.take(numbers=range(20)):
+        append(partition)
+    async with running(broker.maintenance.flush(1000)):
+        await asyncio.sleep(0.9)
+        assert sum(not_synced(broker.log(number)) for number in range(20)) == 20
+        await asyncio.sleep(0.2)
+    assert sum(not_synced(broker.log(number)) for number in range(20)) == 0
+
+
+async def test_a_log_that_cannot_be_synced_is_said_once_and_the_others_are_synced_on() -> None:
+    broker = Broker()
+    failing, sound = await broker.replicas.take(numbers=(0, 1))
+    await broker.maintenance.flush_once()
+    append(failing)
+    with capture_logs() as lines:
+        async with running(broker.maintenance.flush(1000)):
+            broker.replicas.memory.fail_sync = True
+            await asyncio.sleep(1.1)
+            broker.replicas.memory.fail_sync = False
+            append(sound)
+            await asyncio.sleep(5)
+    assert [line["event"] for line in lines] == ["flush_failed"]
+    assert (not_synced(broker.log(0)), not_synced(broker.log(1))) == (1, 0)
+
+
+async def test_a_log_that_is_deleted_during_a_round_does_not_end_the_rounds() -> None:
+    broker = Broker()
+    for partition in await broker.replicas.take(numbers=range(20)):
+        append(partition)
+    async with running(broker.maintenance.flush(1000)):
+        await asyncio.sleep(1)
+        broker.replicas.manager.has_full_state.set()
+        for number in range(20):
+            broker.replicas.logs.delete(ReplicaKey(TOPIC_ID, number))
+        await asyncio.sleep(5)
+
+
+async def test_high_watermarks_are_written_by_the_clock() -> None:
+    broker = Broker()
+    commit(await broker.replicas.lead())
+    async with running(broker.maintenance.write_checkpoints(1000)):
+        await asyncio.sleep(1.1)
+    again = Replicas(broker.replicas.disk)
+    assert again.logs.high_watermark(KEY) == 1
+
+
+async def test_a_checkpoint_that_fails_is_said_and_the_next_one_comes() -> None:
+    broker = Broker()
+    commit(await broker.replicas.lead())
+    broker.replicas.memory.space = 0
+    with capture_logs() as lines:
+        async with running(broker.maintenance.write_checkpoints(1000)):
+            await asyncio.sleep(1.1)
+            broker.replicas.memory.space = None
+            await asyncio.sleep(1)
+    assert [line["event"] for line in lines] == ["checkpoint_failed"]
+    assert Replicas(broker.replicas.disk).logs.high_watermark(KEY) == 1
+
+
+async def segments_of(broker: Broker, partition: Partition) -> int:
+    """Rolls after each of two batches."""
+    commit(partition, b"a")
+    await asyncio.sleep(2)
+    commit(partition, b"b")
+    await asyncio.sleep(2)
+    return broker.log().segment_count
+
+
+OLD = {"segment_ms": "1000", "retention_ms": "1000"}
+
+
+async def test_old_segments_are_deleted_up_to_the_high_watermark() -> None:
+    broker = Broker()
+    (partition,) = await broker.replicas.take(config=OLD)
+    await segments_of(broker, partition)
+    append(partition, b"not committed")
+    async with running(broker.maintenance.delete_old(1000, 0)):
+        await asyncio.sleep(10)
+    assert (partition.log.log_start_offset, partition.log.log_end_offset) == (2, 3)
+
+
+async def test_retention_goes_on_when_a_partition_is_removed_during_its_round() -> None:
+    broker = Broker()
+    await broker.replicas.take(numbers=range(40), config=OLD)
+    broker.replicas.manager.has_full_state.set()
+    async with running(broker.maintenance.delete_old(1000, 0)):
+        await asyncio.sleep(1)
+        await broker.replicas.manager.stop_replica(stop_command(11))
+        for number in range(1, 40):
+            broker.replicas.logs.delete(ReplicaKey(TOPIC_ID, number))
+        await asyncio.sleep(5)
+
+
+async def test_the_isr_is_judged_by_the_clock_too() -> None:
+    """A follower that never fetches makes no fetch on which to judge it."""
+    broker = Broker()
+    await broker.replicas.lead(wanted=state(isr=(1, 2, 3)))
+    async with running(broker.maintenance.judge_isrs(100)):
+        await asyncio.sleep(0.11)
+    assert list(broker.isr_updates._dirty) == [NAME]
