@@ -100,6 +100,7 @@ class Broker:
             self.manager, self._logs, self._isr_updates, clock, run_blocking
         )
         self._registration: Registration | None = None
+        self._watch: ClusterWatch | None = None
         self._opened = False
         self._tasks: list[asyncio.Task[None]] = []
         self.stopped = asyncio.Event()
@@ -168,6 +169,7 @@ class Broker:
         watch = ClusterWatch(
             self._store, self._keys, self.cache, self.manager, registration, self._rng
         )
+        self._watch = watch
         config, maintenance = self._config, self._maintenance
         self._start("cluster-watch", watch.run())
         self._start("isr-updates", self._isr_updates.run())
@@ -203,19 +205,28 @@ class Broker:
     async def hand_over(self) -> None:
         """Asks for other leaders and waits for them, as long as there is a controller to
         elect them and the time allows."""
-        if self._registration is None or self.cache.controller is None:
+        if self._registration is None or self._watch is None or self.cache.controller is None:
             return
         try:
             async with asyncio.timeout(self._config.shutdown_timeout_ms / 1000):
                 await self._registration.stopping()
-                while any(True for _ in self.manager.led()):
-                    self._listener.handed_over.clear()
-                    await self._listener.handed_over.wait()
+                await self._until_handed_over(self._watch.controller_gone)
         except TimeoutError:
             left = sum(1 for _ in self.manager.led())
             _log.warning("stopped_while_leading", partitions=left)
         except StoreError as error:
             _log.warning("stopped_without_store", why=str(error))
+
+    async def _until_handed_over(self, controller_gone: asyncio.Event) -> None:
+        handed_over = self._listener.handed_over
+        while any(True for _ in self.manager.led()) and not controller_gone.is_set():
+            handed_over.clear()
+            waits = [asyncio.create_task(e.wait()) for e in (handed_over, controller_gone)]
+            try:
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for wait in waits:
+                    wait.cancel()
 
     async def stop(self) -> None:
         """After the edge has stopped: ends the background, leaves the cluster and closes

@@ -9,6 +9,7 @@ from typing import Self
 
 _REMEDIES = {
     errnos.ENOSPC: "free space on that disk; appends go on as soon as there is room",
+    errnos.EFBIG: "raise the limit of file sizes (ulimit -f); appends go on then",
     errnos.EDQUOT: "raise the disk quota; appends go on as soon as there is room",
     errnos.EIO: "check the disk, and move the replica if it is failing",
     errnos.EROFS: "mount the file system writable",
