@@ -64,7 +64,7 @@ def registered_by_another_node(store: FlakyStore) -> None:
     store.put(KEY, encode(registration(1, node_uuid="another", address="10.9.9.9:7500")))
 
 
-# -- registering ---------------------------------------------------------------------------
+# -- registering -------------------------------------------------------------------------
 
 
 async def test_the_broker_epoch_is_the_creation_revision() -> None:
@@ -119,7 +119,7 @@ async def test_an_id_that_is_taken_is_said_now_and_then_with_who_has_it() -> Non
     assert [line["by"] for line in said] == ["10.9.9.9:7500"] * 3
 
 
-# -- registering again -----------------------------------------------------------------------
+# -- registering again -------------------------------------------------------------------
 
 
 async def test_it_registers_again_when_its_key_vanishes() -> None:
@@ -190,7 +190,7 @@ async def test_what_is_whole_since_is_told_at_the_next_registration() -> None:
     assert (broker.stored.whole_since, broker.stored.synced_whole_since) == (epoch, epoch)
 
 
-# -- a store that is away ----------------------------------------------------------------------
+# -- a store that is away ----------------------------------------------------------------
 
 
 async def test_a_store_that_is_away_at_the_start_is_tried_again_and_said_once() -> None:
@@ -253,7 +253,7 @@ async def test_a_store_that_fell_back_is_not_registered_with() -> None:
     assert lines[-1]["log_level"] == "critical"
 
 
-# -- stopping --------------------------------------------------------------------------------------
+# -- stopping ----------------------------------------------------------------------------
 
 
 async def test_a_stopping_broker_says_so_and_keeps_its_epoch() -> None:

@@ -104,7 +104,7 @@ def in_flight(partition: Partition) -> Sequence[int]:
     return sorted(proposed.isr_ids) if proposed else ()
 
 
-# -- what is written -----------------------------------------------------------------------
+# -- what is written ---------------------------------------------------------------------
 
 
 async def test_a_follower_that_has_caught_up_joins() -> None:
@@ -199,7 +199,7 @@ async def test_a_long_round_leaves_the_loop_its_turns() -> None:
     assert leader.updates._dirty == {}
 
 
-# -- refused ------------------------------------------------------------------------------------
+# -- refused -----------------------------------------------------------------------------
 
 
 async def test_a_joiner_that_began_to_stop_is_not_written() -> None:
@@ -299,7 +299,7 @@ async def test_one_conflict_does_not_hold_up_the_rest() -> None:
     assert partitions[1].leading is None
 
 
-# -- a store that does not answer -----------------------------------------------------------------
+# -- a store that does not answer --------------------------------------------------------
 
 
 async def test_a_change_without_an_answer_stays_pending() -> None:

@@ -1,0 +1,443 @@
+"""Whole brokers over a store in memory, a real directory and each other: their start,
+replication between them, and their end."""
+
+import asyncio
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from tidelog.model import Acks
+from tidelog_broker.broker import Broker
+from tidelog_broker.config import BrokerConfig
+from tidelog_broker.data_directory import DataDirectory, DataDirectoryError
+from tidelog_broker.log.disk import OsDisk
+from tidelog_broker.partition.partition import Partition
+from tidelog_broker.produce import ProduceEntry, ProduceOutcome
+from tidelog_broker.transport import (
+    PeerUnreachableError,
+    ReplicaFetchRequest,
+    ReplicaFetchResponse,
+)
+from tidelog_runtime.metadata.memory import MemoryStore
+from tidelog_runtime.metadata.memory_data import MemoryData
+from tidelog_runtime.metadata.schema import (
+    STOPPING,
+    BrokerRegistration,
+    ClusterEntry,
+    ControllerEntry,
+    LeaderAndIsr,
+    Member,
+    decode_broker,
+    decode_leader_and_isr,
+    encode,
+    encode_leader_and_isr,
+)
+from tidelog_runtime.metadata.store import Put, Transaction
+from tidelog_runtime.replica_control import LeaderAddress, LeaderAndIsrCommand, PartitionCommand
+from unit.broker.broker_parts import KEYS, address_of, until
+from unit.broker.fake_log import NAME, TOPIC_ID, sent
+from unit.metadata.virtual_time import virtual_clock
+
+
+async def in_place(work: Callable[[], None]) -> None:
+    work()
+
+
+class Process:
+    """One life of a broker."""
+
+    def __init__(self, cluster: "Cluster", broker_id: int, boot_id: str = "boot 1") -> None:
+        self.cluster = cluster
+        self.broker_id = broker_id
+        path = cluster.path / str(broker_id)
+        rng = random.Random(broker_id)
+        self.store = MemoryStore(virtual_clock(), cluster.data)
+        self.data_directory = DataDirectory.open(
+            OsDisk(), path, broker_id=broker_id, boot_id=boot_id, rng=rng
+        )
+        self.broker = Broker(
+            BrokerConfig(
+                cluster="test",
+                broker_id=broker_id,
+                data_dir=path,
+                replica_lag_time_max_ms=1000,
+                shutdown_timeout_ms=5000,
+            ),
+            store=self.store,
+            disk=OsDisk(),
+            data_directory=self.data_directory,
+            peers=self,
+            clock=virtual_clock(),
+            rng=rng,
+            run_blocking=in_place,
+            check_batch=lambda _: None,
+            timestamps_of=lambda _: [],
+        )
+
+    # As the broker's peers.
+
+    async def replica_fetch(
+        self, address: str, request: ReplicaFetchRequest
+    ) -> ReplicaFetchResponse:
+        process = self.cluster.listening.get(address)
+        if process is None:
+            raise PeerUnreachableError(f"{address}: connection refused")
+        return await process.broker.replica_fetch(request)
+
+    async def close(self) -> None:
+        pass
+
+    # What tests do and look at.
+
+    async def start(self) -> "Process":
+        await self.broker.prepare()
+        self.cluster.listening[address_of(self.broker_id)] = self
+        await self.broker.join(address_of(self.broker_id))
+        await until(lambda: self.cluster.data.get(KEYS.broker(self.broker_id)) is not None)
+        await until(lambda: self.broker.manager.broker_epoch == self.epoch)
+        return self
+
+    async def stop(self) -> None:
+        """What SIGTERM does; without a hand-over there is nothing to wait for."""
+        self.cluster.listening.pop(address_of(self.broker_id), None)
+        await self.broker.stop()
+
+    @property
+    def epoch(self) -> int:
+        item = self.cluster.data.get(KEYS.broker(self.broker_id))
+        assert item is not None
+        return item.create_revision
+
+    @property
+    def registration(self) -> BrokerRegistration:
+        item = self.cluster.data.get(KEYS.broker(self.broker_id))
+        assert item is not None
+        return decode_broker(item.value)
+
+    @property
+    def partition(self) -> Partition:
+        return next(p for p in self.broker.manager.all() if p.name == NAME)
+
+    async def produce(self, timeout_ms: int = 1000) -> ProduceOutcome:
+        entry = ProduceEntry(NAME, "", [sent()])
+        (outcome,) = await self.broker.produce([entry], Acks.ALL, timeout_ms)
+        return outcome
+
+
+class Cluster:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.data = MemoryData()
+        self.listening: dict[str, Process] = {}
+
+    def put(self, key: str, value: bytes) -> int:
+        return self.data.transact(Transaction([], [Put(key, value)])).revision
+
+    def elect(self, leader: Process, *isr: Process, epoch: int = 5) -> tuple[LeaderAndIsr, int]:
+        members = tuple(sorted(Member(p.broker_id, p.epoch) for p in (leader, *isr)))
+        wanted = LeaderAndIsr(TOPIC_ID, (1, 2), 1, leader.broker_id, epoch, members, (), 1)
+        return wanted, self.put(KEYS.leader_and_isr(NAME), encode_leader_and_isr(wanted))
+
+    async def tell(self, process: Process, wanted: LeaderAndIsr, revision: int) -> None:
+        leaders = {
+            p.broker_id: LeaderAddress(address, p.epoch) for address, p in self.listening.items()
+        }
+        result = await process.broker.manager.leader_and_isr(
+            LeaderAndIsrCommand(
+                controller_id=1,
+                controller_epoch=1,
+                broker_epoch=process.epoch,
+                full_state=True,
+                partitions=[PartitionCommand(NAME, wanted, revision, {})],
+                leaders=leaders,
+                store_revision=revision,
+            )
+        )
+        assert result.error is None
+        assert [r.error for r in result.partitions] == [None]
+
+    def isr(self) -> set[int]:
+        item = self.data.get(KEYS.leader_and_isr(NAME))
+        assert item is not None
+        return set(decode_leader_and_isr(item.value).isr_ids)
+
+    def with_controller(self) -> None:
+        self.put(KEYS.controller, encode(ControllerEntry(1, "10.0.0.9:7400")))
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Cluster:
+    return Cluster(tmp_path)
+
+
+async def leading_alone(cluster: Cluster) -> Process:
+    process = await Process(cluster, 1).start()
+    await cluster.tell(process, *cluster.elect(process))
+    return process
+
+
+async def pair(cluster: Cluster) -> tuple[Process, Process]:
+    """Broker 1 leads, broker 2 follows."""
+    leader, follower = await Process(cluster, 1).start(), await Process(cluster, 2).start()
+    wanted, revision = cluster.elect(leader, follower)
+    await cluster.tell(leader, wanted, revision)
+    await cluster.tell(follower, wanted, revision)
+    return leader, follower
+
+
+# -- replication ---------------------------------------------------------------------------
+
+
+async def test_a_produce_is_done_when_the_follower_has_it(cluster: Cluster) -> None:
+    leader, follower = await pair(cluster)
+    outcome = await leader.produce()
+    assert outcome.appended is not None
+    assert follower.partition.log.log_end_offset == 1
+    for process in (leader, follower):
+        await process.stop()
+
+
+async def test_a_follower_that_dies_leaves_the_isr_and_produces_go_on(cluster: Cluster) -> None:
+    leader, follower = await pair(cluster)
+    await follower.stop()
+    outcome = await leader.produce(timeout_ms=5000)
+    assert outcome.appended is not None
+    assert cluster.isr() == {1}
+    await leader.stop()
+
+
+async def test_a_follower_that_comes_back_joins_in_its_new_life(cluster: Cluster) -> None:
+    leader, follower = await pair(cluster)
+    await follower.stop()
+    await leader.produce(timeout_ms=5000)
+    again = await Process(cluster, 2).start()
+    assert leader.partition.state is not None
+    await cluster.tell(again, leader.partition.state, leader.partition.revision)
+    await until(lambda: cluster.isr() == {1, 2})
+    assert again.partition.log.log_end_offset == 1
+    assert leader.partition.state.isr[1] == Member(2, again.epoch)
+    for process in (leader, again):
+        await process.stop()
+
+
+async def test_without_a_store_data_still_flows(cluster: Cluster) -> None:
+    leader, follower = await pair(cluster)
+    leader.store.disconnect()
+    follower.store.disconnect()
+    await asyncio.sleep(30)
+    outcome = await leader.produce()
+    assert outcome.appended is not None
+    for process in (leader, follower):
+        process.store.reconnect()
+        await process.stop()
+
+
+async def test_without_a_store_a_dead_follower_holds_what_it_has_not(cluster: Cluster) -> None:
+    """Its removal may not have reached the store: nothing counts as committed without it."""
+    leader, follower = await pair(cluster)
+    leader.store.disconnect()
+    await follower.stop()
+    outcome = await leader.produce(timeout_ms=5000)
+    assert outcome.error is not None
+    assert outcome.error.outcome_unknown
+    assert leader.partition.high_watermark == 0
+    leader.store.reconnect()
+    await until(lambda: leader.partition.high_watermark == 1)
+    assert cluster.isr() == {1}
+    await leader.stop()
+
+
+# -- the start -----------------------------------------------------------------------------
+
+
+async def test_a_store_that_is_away_at_the_start_is_waited_for_and_said_once(
+    cluster: Cluster,
+) -> None:
+    process = Process(cluster, 1)
+    process.store.disconnect()
+    with capture_logs() as lines:
+        starting = asyncio.create_task(process.start())
+        await asyncio.sleep(10)
+        process.store.reconnect()
+        await starting
+    assert [line["event"] for line in lines].count("etcd_unreachable") == 1
+    assert "etcd_reached" in [line["event"] for line in lines]
+    await process.stop()
+
+
+async def test_the_data_of_another_cluster_is_refused(cluster: Cluster, tmp_path: Path) -> None:
+    process = await Process(cluster, 1).start()
+    await process.stop()
+    other = Cluster(tmp_path)
+    other.put(KEYS.cluster, encode(ClusterEntry("the-other-cluster")))
+    process = Process(other, 1)
+    with pytest.raises(DataDirectoryError, match="that of cluster the-other-cluster"):
+        await process.start()
+    await process.stop()
+
+
+async def test_a_store_that_has_fallen_back_is_refused(cluster: Cluster) -> None:
+    process = await Process(cluster, 1).start()
+    cluster_key = cluster.data.get(KEYS.cluster)
+    assert cluster_key is not None
+    await process.stop()
+    cluster.data.wipe()
+    cluster.put(KEYS.cluster, cluster_key.value)
+    for _ in range(2):
+        process = Process(cluster, 1)
+        with pytest.raises(DataDirectoryError, match="restored from an old backup"):
+            await process.start()
+        assert cluster.data.get(KEYS.broker(1)) is None
+        await process.stop()
+
+
+async def test_a_clean_stop_is_told_at_the_next_registration(cluster: Cluster) -> None:
+    process = await Process(cluster, 1).start()
+    first = process.epoch
+    await process.stop()
+    again = await Process(cluster, 1, boot_id="boot 2").start()
+    assert again.registration.whole_since == first
+    await again.stop()
+
+
+async def test_damage_that_is_found_at_the_start_is_told_at_the_registration(
+    cluster: Cluster,
+) -> None:
+    process = await leading_alone(cluster)
+    await process.produce()
+    await process.produce()
+    await process.stop()
+    (segment,) = cluster.path.glob("1/replicas/*/*.log")
+    (marker,) = cluster.path.glob("1/replicas/*/clean-shutdown")
+    marker.unlink()
+    (recovery_points,) = cluster.path.glob("1/recovery-points")
+    recovery_points.unlink()
+    data = bytearray(segment.read_bytes())
+    data[10] ^= 1
+    segment.write_bytes(data)
+    again = await Process(cluster, 1).start()
+    assert (again.registration.whole_since, again.registration.synced_whole_since) == (0, 0)
+    await again.stop()
+
+
+# -- the end -------------------------------------------------------------------------------
+
+
+async def test_a_stop_ends_the_registration_and_leaves_no_task_behind(cluster: Cluster) -> None:
+    before = asyncio.all_tasks()
+    leader, follower = await pair(cluster)
+    await leader.stop()
+    await follower.stop()
+    assert cluster.data.get(KEYS.broker(1)) is None
+    assert asyncio.all_tasks() == before
+
+
+async def test_a_stop_without_a_store_is_clean_all_the_same(cluster: Cluster) -> None:
+    process = await leading_alone(cluster)
+    await process.produce()
+    process.store.disconnect()
+    with capture_logs() as lines:
+        await process.stop()
+    assert "lease_left_to_expire" in [line["event"] for line in lines]
+    assert process.data_directory.identity.stopped_cleanly
+
+
+async def test_whoever_hands_over_is_stopping_and_waits_until_others_lead(
+    cluster: Cluster,
+) -> None:
+    cluster.with_controller()
+    leader, follower = await pair(cluster)
+    handing_over = asyncio.create_task(leader.broker.hand_over())
+    await until(lambda: leader.registration.state == STOPPING)
+    assert not handing_over.done()
+    wanted, revision = cluster.elect(follower, leader, epoch=6)
+    await cluster.tell(leader, wanted, revision)
+    await asyncio.wait_for(handing_over, 1)
+    for process in (leader, follower):
+        await process.stop()
+
+
+async def test_a_hand_over_that_nobody_takes_ends_with_its_time(cluster: Cluster) -> None:
+    cluster.with_controller()
+    process = await leading_alone(cluster)
+    began = virtual_clock().time()
+    with capture_logs() as lines:
+        await process.broker.hand_over()
+    assert 4.9 < virtual_clock().time() - began < 5.1
+    (line,) = [line for line in lines if line["event"] == "stopped_while_leading"]
+    assert line["partitions"] == 1
+    await process.stop()
+
+
+async def test_without_a_controller_there_is_nobody_to_hand_over_to(cluster: Cluster) -> None:
+    process = await leading_alone(cluster)
+    began = virtual_clock().time()
+    await process.broker.hand_over()
+    assert virtual_clock().time() == began
+    await process.stop()
+
+
+async def test_without_a_store_a_hand_over_is_given_up(cluster: Cluster) -> None:
+    cluster.with_controller()
+    process = await leading_alone(cluster)
+    process.store.disconnect()
+    with capture_logs() as lines:
+        await process.broker.hand_over()
+    assert "stopped_without_store" in [line["event"] for line in lines]
+    await process.stop()
+
+
+# -- stops that are not clean --------------------------------------------------------------
+
+
+async def test_a_start_that_was_broken_off_does_not_claim_a_clean_stop(cluster: Cluster) -> None:
+    """It never looked at the logs: what a crash left in memory alone may yet be lost."""
+    process = await Process(cluster, 1).start()
+    crashed = process.data_directory.identity
+    assert crashed.whole_since > 0
+    waiting = Process(cluster, 1)
+    waiting.store.disconnect()
+    preparing = asyncio.create_task(waiting.broker.prepare())
+    await asyncio.sleep(1)
+    preparing.cancel()
+    await asyncio.wait([preparing])
+    await waiting.stop()
+    after_a_reboot = Process(cluster, 1, boot_id="boot 2")
+    assert after_a_reboot.data_directory.identity.whole_since == 0
+    await after_a_reboot.stop()
+    await process.stop()
+
+
+async def test_a_start_that_was_broken_off_keeps_the_high_watermarks(cluster: Cluster) -> None:
+    process = await leading_alone(cluster)
+    await process.produce()
+    await process.stop()
+    for prepared in (False, True):
+        broken_off = Process(cluster, 1)
+        if prepared:
+            await broken_off.broker.prepare()
+        await broken_off.stop()
+    again = await Process(cluster, 1).start()
+    await cluster.tell(again, *cluster.elect(again, epoch=6))
+    assert again.partition.high_watermark == 1
+    await again.stop()
+
+
+async def test_a_log_that_could_not_be_closed_makes_the_stop_unclean(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = await leading_alone(cluster)
+    await process.produce()
+
+    def refuse(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("os.fdatasync", refuse)
+    with capture_logs() as lines:
+        await process.stop()
+    (line,) = [line for line in lines if line["event"] == "stopped_uncleanly"]
+    assert line["first"].startswith("orders/0: ")
+    assert not process.data_directory.identity.stopped_cleanly
