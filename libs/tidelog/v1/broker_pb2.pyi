@@ -303,7 +303,9 @@ class FetchPartitionResult(_message.Message):
     topic: _builtins.str
     partition: _builtins.int
     high_watermark: _builtins.int
-    """First offset that is not committed yet; -1 where it is not known."""
+    """First offset that is not committed yet; -1 where it is not known. Set, as the next
+    two are, with OFFSET_OUT_OF_RANGE as well.
+    """
     log_start_offset: _builtins.int
     leader_epoch: _builtins.int
     @_builtins.property

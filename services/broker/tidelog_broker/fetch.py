@@ -41,7 +41,8 @@ class FetchEntry(NamedTuple):
 
 
 class FetchOutcome(NamedTuple):
-    """One of `answer` and `error` is set."""
+    """Without an error: the answer. With one: `answer` has no batches, and is None where
+    this broker does not lead the partition."""
 
     answer: FetchAnswer | None
     error: TidelogError | None
@@ -108,15 +109,17 @@ class ConsumerFetch:
         size = 0
         for position in _in_turn(len(entries), self._turn):
             entry = entries[position]
+            bounds = None
             try:
                 partition = self._manager.partition(entry.name, entry.topic_id)
+                bounds = partition.bounds()
                 answer = partition.read_for_consumer(
                     entry.fetch_offset, entry.known_epoch, min(entry.max_bytes, budget - size)
                 )
             except TidelogError as error:
-                outcomes[position] = FetchOutcome(None, error)
+                outcomes[position] = FetchOutcome(bounds, error)
             except LogError as error:
-                outcomes[position] = FetchOutcome(None, _storage_error(entry.name, error))
+                outcomes[position] = FetchOutcome(bounds, _storage_error(entry.name, error))
             else:
                 size += _size(answer)
                 outcomes[position] = FetchOutcome(answer, None)

@@ -211,24 +211,18 @@ def _produced(entry: ProduceEntry, outcome: ProduceOutcome) -> pb.ProducePartiti
 
 
 def _fetched(entry: FetchEntry, outcome: FetchOutcome) -> pb.FetchPartitionResult:
-    name = entry.name
-    if outcome.answer is None:
-        assert outcome.error is not None
-        return pb.FetchPartitionResult(
-            topic=name.topic,
-            partition=name.partition,
-            error=error_to_wire(outcome.error),
-            high_watermark=NO_OFFSET,
-        )
-    answer = outcome.answer
-    return pb.FetchPartitionResult(
-        topic=name.topic,
-        partition=name.partition,
-        high_watermark=answer.high_watermark,
-        log_start_offset=answer.log_start_offset,
-        leader_epoch=answer.leader_epoch,
-        batches=[batch_to_wire(batch) for batch in answer.batches],
+    result = pb.FetchPartitionResult(
+        topic=entry.name.topic, partition=entry.name.partition, high_watermark=NO_OFFSET
     )
+    if outcome.error is not None:
+        result.error.CopyFrom(error_to_wire(outcome.error))
+    answer = outcome.answer
+    if answer is not None:
+        result.high_watermark = answer.high_watermark
+        result.log_start_offset = answer.log_start_offset
+        result.leader_epoch = answer.leader_epoch
+        result.batches.extend(batch_to_wire(batch) for batch in answer.batches)
+    return result
 
 
 def _topic_metadata(cache: MetadataCache, topic: str) -> pb.TopicMetadata:

@@ -281,6 +281,10 @@ class Partition:
         end = self.committed_end(known_epoch)
         return self.log.offset_for_timestamp(timestamp_ms, end)
 
+    def bounds(self) -> FetchAnswer:
+        """What an answer says besides batches."""
+        return self._answer(())
+
     def _answer(self, batches: Sequence[Batch]) -> FetchAnswer:
         return FetchAnswer(
             self.high_watermark, self.log.log_start_offset, self.leader_epoch, batches
