@@ -9,10 +9,10 @@ from structlog.testing import capture_logs
 
 from tidelog_broker.isr_updates import IsrUpdates
 from tidelog_broker.log.log import Log
-from tidelog_broker.maintenance import Maintenance
+from tidelog_broker.maintenance import Maintenance, RunBlocking
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.transport import ReplicaKey
-from unit.broker.broker_parts import KEY, KEYS, Replicas, append, commit, stop_command
+from unit.broker.broker_parts import KEY, KEYS, Replicas, append, commit
 from unit.broker.fake_log import NAME, TOPIC_ID, state
 from unit.broker.flaky_store import FlakyStore
 
@@ -28,12 +28,12 @@ class Broker:
         self.isr_updates = IsrUpdates(
             FlakyStore(self.replicas.clock), KEYS, self.replicas.cache, self.replicas.clock, 500
         )
-        self.maintenance = Maintenance(
-            self.replicas.manager,
-            self.replicas.logs,
-            self.isr_updates,
-            self.replicas.clock,
-            at_once,
+        self.maintenance = self.with_blocking(at_once)
+
+    def with_blocking(self, run_blocking: RunBlocking) -> Maintenance:
+        replicas = self.replicas
+        return Maintenance(
+            replicas.manager, replicas.logs, self.isr_updates, replicas.clock, run_blocking
         )
 
     def log(self, number: int = 0) -> Log:
@@ -88,12 +88,16 @@ async def test_a_log_that_is_deleted_during_a_round_does_not_end_the_rounds() ->
     broker = Broker()
     for partition in await broker.replicas.take(numbers=range(20)):
         append(partition)
-    async with running(broker.maintenance.flush(1000)):
-        await asyncio.sleep(1)
-        broker.replicas.manager.has_full_state.set()
-        for number in range(20):
+
+    async def delete_the_others(work: Callable[[], None]) -> None:
+        for number in range(1, 20):
             broker.replicas.logs.delete(ReplicaKey(TOPIC_ID, number))
+        await at_once(work)
+
+    broker.maintenance = broker.with_blocking(delete_the_others)
+    async with running(broker.maintenance.flush(1000)):
         await asyncio.sleep(5)
+    assert not_synced(broker.log(0)) == 0
 
 
 async def test_high_watermarks_are_written_by_the_clock() -> None:
@@ -142,14 +146,30 @@ async def test_old_segments_are_deleted_up_to_the_high_watermark() -> None:
 
 async def test_retention_goes_on_when_a_partition_is_removed_during_its_round() -> None:
     broker = Broker()
-    await broker.replicas.take(numbers=range(40), config=OLD)
-    broker.replicas.manager.has_full_state.set()
+    partitions = await broker.replicas.take(numbers=range(40), config=OLD)
+    await segments_of(broker, partitions[0])
     async with running(broker.maintenance.delete_old(1000, 0)):
+        # The round is at its first pause.
         await asyncio.sleep(1)
-        await broker.replicas.manager.stop_replica(stop_command(11))
         for number in range(1, 40):
             broker.replicas.logs.delete(ReplicaKey(TOPIC_ID, number))
         await asyncio.sleep(5)
+    assert partitions[0].log.log_start_offset == 2
+
+
+async def test_a_log_that_failed_is_not_said_again_in_every_round() -> None:
+    broker = Broker()
+    (partition,) = await broker.replicas.take(config=OLD)
+    append(partition)
+    broker.replicas.memory.fail_sync = True
+    await broker.maintenance.flush_once()
+    with capture_logs() as lines:
+        async with (
+            running(broker.maintenance.flush(1000)),
+            running(broker.maintenance.delete_old(1000, 0)),
+        ):
+            await asyncio.sleep(5)
+    assert lines == []
 
 
 async def test_the_isr_is_judged_by_the_clock_too() -> None:
