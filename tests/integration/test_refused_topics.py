@@ -16,7 +16,7 @@ from tidelog.v1 import admin_pb2, errors_pb2
 from tidelog_runtime.local.cluster import LocalCluster
 
 TIMEOUT_MS = 10_000
-CHARACTERS = "1 to 249 characters out of a-z, A-Z, 0-9, '.', '_' and '-'"
+CHARACTERS = "1 to 200 characters out of a-z, A-Z, 0-9, '.', '_' and '-'"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -90,7 +90,7 @@ def bad_config(config: dict[str, str], *phrases: str) -> BadTopic:
 
 BAD_TOPICS = {
     "empty name": bad_name("", "is empty"),
-    "name too long": bad_name("x" * 250, "has 250 characters"),
+    "name too long": bad_name("x" * 201, "has 201 characters"),
     "slash": bad_name("sea/calm", "contains '/'"),
     "space": bad_name("calm sea", "contains ' '"),
     "not ASCII": bad_name("größe", "contains 'ö'"),

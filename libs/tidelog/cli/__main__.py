@@ -12,6 +12,7 @@ import sys
 import typer
 
 from tidelog.cli import cluster, topics
+from tidelog.cli.check_history import check_history
 from tidelog.cli.consume import consume
 from tidelog.cli.dump_log import dump_log
 from tidelog.cli.exit_status import EPILOG, ExitStatus
@@ -52,6 +53,7 @@ app.add_typer(topics.app, name="topics")
 app.command(epilog=EPILOG)(produce)
 app.command(epilog=EPILOG)(consume)
 app.command("dump-log", epilog=EPILOG)(dump_log)
+app.command("check-history", epilog=EPILOG)(check_history)
 
 
 def main() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import grpc.aio
 
 MAX_MESSAGE_BYTES = 64 << 20
+# Of one service; each consumer's long poll is one of them.
+MAX_CONCURRENT_CALLS = 4096
 
 _COMMON_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
@@ -46,4 +48,5 @@ def open_channel(address: str) -> grpc.aio.Channel:
 
 
 def new_server() -> grpc.aio.Server:
-    return grpc.aio.server(options=SERVER_OPTIONS)
+    """Refuses calls beyond MAX_CONCURRENT_CALLS with RESOURCE_EXHAUSTED."""
+    return grpc.aio.server(options=SERVER_OPTIONS, maximum_concurrent_rpcs=MAX_CONCURRENT_CALLS)

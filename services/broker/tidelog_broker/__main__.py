@@ -49,6 +49,7 @@ from tidelog_runtime.telemetry.logging import configure_logging
 MAX_DECOMPRESSED_BATCH_BYTES = 64 << 20
 SERVER_GRACE_S = 1.0
 EXIT_CANNOT_START = 1
+EXIT_FAULT = 3
 
 _log = structlog.get_logger()
 
@@ -150,7 +151,8 @@ def listen(server: grpc.aio.Server, address: str) -> str:
     return f"{host}:{port}"
 
 
-async def run(config: BrokerConfig) -> None:
+async def run(config: BrokerConfig) -> int:
+    """Serves until a signal or a fault; returns the exit status."""
     stop_requested = asyncio.Event()
     loop = asyncio.get_running_loop()
     for signal_number in (signal.SIGTERM, signal.SIGINT):
@@ -162,11 +164,12 @@ async def run(config: BrokerConfig) -> None:
     add_services(server, broker, health)
     bound = listen(server, config.listen)
     starting = asyncio.create_task(_start(config, broker, server, health, bound))
-    stopping = asyncio.create_task(stop_requested.wait())
-    await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    ends = [asyncio.create_task(event.wait()) for event in (stop_requested, broker.faults.found)]
+    await asyncio.wait({starting, *ends}, return_when=asyncio.FIRST_COMPLETED)
     if not starting.done() or starting.exception() is None:
-        await stopping
-    stopping.cancel()
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    for end in ends:
+        end.cancel()
     if not starting.done():
         starting.cancel()
         await asyncio.wait({starting})
@@ -180,6 +183,7 @@ async def run(config: BrokerConfig) -> None:
     _log.info("stopped")
     if not starting.cancelled():
         starting.result()
+    return EXIT_FAULT if broker.faults.found.is_set() else 0
 
 
 async def _start(
@@ -208,11 +212,10 @@ def main() -> int:
     try:
         lock = hold_lock(config.data_dir)
         with lock:
-            uvloop.run(run(config))
+            return uvloop.run(run(config))
     except (StartError, DataDirectoryError, OSError) as error:
         _log.critical("cannot_start", why=str(error))
         return EXIT_CANNOT_START
-    return 0
 
 
 if __name__ == "__main__":

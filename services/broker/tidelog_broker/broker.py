@@ -15,7 +15,7 @@ from typing import Any
 
 import structlog
 
-from tidelog_broker.background import report_end
+from tidelog_broker.background import Faults
 from tidelog_broker.cluster_watch import ClusterWatch
 from tidelog_broker.config import BrokerConfig
 from tidelog_broker.data_directory import DataDirectory
@@ -83,6 +83,7 @@ class Broker:
         self._data_directory = data_directory
         self._keys = Keys(config.cluster)
         self._logs = LogDirectory(disk, PurePath(config.data_dir), clock)
+        self.faults = Faults()
         self._purgatory = Purgatory()
         self.cache = MetadataCache(self._keys)
         self._isr_updates = IsrUpdates(
@@ -111,7 +112,7 @@ class Broker:
             self._config.replica_fetch_max_bytes,
             self._config.replica_fetch_partition_max_bytes,
         )
-        self._fetchers = Fetchers(manager, self._peers, limits, self._rng)
+        self._fetchers = Fetchers(manager, self._peers, limits, self._rng, self.faults)
         return self._fetchers
 
     async def prepare(self) -> None:
@@ -119,7 +120,8 @@ class Broker:
         `DataDirectoryError` if the data is another cluster's."""
         self._data_directory.join_cluster(await self._cluster_id())
         damage: list[str] = []
-        await self._run_blocking(lambda: damage.extend(self._logs.open_all()))
+        mark = self._data_directory.lost_data
+        await self._run_blocking(lambda: damage.extend(self._logs.open_all(mark)))
         self._opened = True
         if damage:
             _log.error("logs_damaged", count=len(damage), first=damage[0])
@@ -199,7 +201,7 @@ class Broker:
 
     def _start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work, name=name)
-        task.add_done_callback(report_end)
+        task.add_done_callback(self.faults.on_end)
         self._tasks.append(task)
 
     async def hand_over(self) -> None:

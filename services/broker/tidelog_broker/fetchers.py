@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterable
 
 from tidelog.model import NO_LEADER
-from tidelog_broker.background import report_end
+from tidelog_broker.background import Faults
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.replica_fetcher import FetchLimits, FollowerContext, ReplicaFetcher
 from tidelog_broker.transport import Peers
@@ -15,12 +15,18 @@ from tidelog_broker.transport import Peers
 
 class Fetchers:
     def __init__(
-        self, context: FollowerContext, peers: Peers, limits: FetchLimits, rng: random.Random
+        self,
+        context: FollowerContext,
+        peers: Peers,
+        limits: FetchLimits,
+        rng: random.Random,
+        faults: Faults,
     ) -> None:
         self._context = context
         self._peers = peers
         self._limits = limits
         self._rng = rng
+        self._faults = faults
         self._fetchers: dict[int, tuple[ReplicaFetcher, asyncio.Task[None]]] = {}
         self._following: dict[Partition, int] = {}
         # Cancelled, and not yet gone.
@@ -55,7 +61,7 @@ class Fetchers:
         if leader not in self._fetchers:
             fetcher = ReplicaFetcher(leader, self._context, self._peers, self._limits, self._rng)
             task = asyncio.create_task(fetcher.run(), name=f"replica-fetcher-{leader}")
-            task.add_done_callback(report_end)
+            task.add_done_callback(self._faults.on_end)
             self._fetchers[leader] = (fetcher, task)
         return self._fetchers[leader][0]
 

@@ -15,6 +15,7 @@ from tidelog_broker.log.config import LogConfig
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.errors import LogError, LogStorageError
 from tidelog_broker.log.log import Log
+from tidelog_broker.log.recovery import BeforeLoss
 from tidelog_broker.log.segment_files import SegmentFiles
 from tidelog_broker.transport import ReplicaKey
 from tidelog_runtime.clock import Clock
@@ -28,6 +29,13 @@ _log = structlog.get_logger()
 
 def directory_name(name: TopicPartition, topic_id: str) -> str:
     return f"{name.topic}-{name.partition}.{topic_id}"
+
+
+def _read(file: OffsetCheckpoint) -> Mapping[tuple[str, int], int]:
+    content = file.read()
+    if content.damage is not None:
+        _log.warning("checkpoint_damaged", why=content.damage)
+    return content.offsets
 
 
 class OpenLog(NamedTuple):
@@ -52,19 +60,15 @@ class LogDirectory:
         self._recovery_points: Mapping[tuple[str, int], int] = {}
         self._logs: dict[ReplicaKey, OpenLog] = {}
 
-    def open_all(self) -> list[str]:
+    def open_all(self, before_loss: BeforeLoss) -> list[str]:
         """Opens, and where need be recovers, every log. Blocks: to be run in a thread,
         before anything is served. Returns what was found damaged, beyond the torn tail
-        that a crash may leave."""
-        damage = []
+        that a crash may leave; `before_loss` is called before any of it is cut."""
         self._disk.make_directory(self._replicas)
         self._disk.make_directory(self._strays)
-        for file in (self._high_watermark_file, self._recovery_point_file):
-            content = file.read()
-            if content.damage is not None:
-                _log.warning("checkpoint_damaged", why=content.damage)
-        self._high_watermarks = self._high_watermark_file.read().offsets
-        self._recovery_points = self._recovery_point_file.read().offsets
+        self._high_watermarks = _read(self._high_watermark_file)
+        self._recovery_points = _read(self._recovery_point_file)
+        damage = []
         for directory in sorted(self._disk.list_names(self._replicas)):
             match = _REPLICA_NAME.fullmatch(directory)
             if match is None:
@@ -72,14 +76,45 @@ class LogDirectory:
                 continue
             name = TopicPartition(match["topic"], int(match["partition"]))
             key = ReplicaKey(match["topic_id"], name.partition)
-            log = self._open(name, key, LogConfig())
-            if log.recovery is not None:
-                _log.info("log_recovered", partition=str(name), **log.recovery.as_event())
-                if log.recovery.lost_data:
-                    damage.append(f"{name}: {log.recovery.reason}")
+            log = self._open(name, key, LogConfig(), before_loss)
+            damage += self._damage_of(name, key, log)
+        return damage + self._missing()
+
+    def _damage_of(self, name: TopicPartition, key: ReplicaKey, log: Log) -> list[str]:
+        """A log that ends below what was committed is damaged, however sound it looks."""
+        damage = []
+        if log.recovery is not None:
+            _log.info("log_recovered", partition=str(name), **log.recovery.as_event())
+            if log.recovery.lost_data:
+                damage.append(f"{name}: {log.recovery.reason}")
+        committed = self.high_watermark(key)
+        if log.log_end_offset < committed:
+            damage.append(
+                f"{name}: ends at offset {log.log_end_offset}, and was committed to {committed}"
+            )
         return damage
 
-    def _open(self, name: TopicPartition, key: ReplicaKey, config: LogConfig) -> Log:
+    def _missing(self) -> list[str]:
+        """Replicas that a checkpoint names and that are neither here nor set aside."""
+        moved = map(_REPLICA_NAME.match, self._disk.list_names(self._strays))
+        strays = {(m["topic_id"], int(m["partition"])) for m in moved if m is not None}
+        known = {**self._recovery_points, **self._high_watermarks}
+        return [
+            f"partition {partition} of the topic with id {topic_id}: its directory is missing, "
+            f"and held records up to offset {offset}"
+            for (topic_id, partition), offset in sorted(known.items())
+            if offset > 0
+            and ReplicaKey(topic_id, partition) not in self._logs
+            and (topic_id, partition) not in strays
+        ]
+
+    def _open(
+        self,
+        name: TopicPartition,
+        key: ReplicaKey,
+        config: LogConfig,
+        before_loss: BeforeLoss = lambda: None,
+    ) -> Log:
         path = self._replicas / directory_name(name, key.topic_id)
         log = Log.open(
             self._disk,
@@ -88,6 +123,7 @@ class LogDirectory:
             clock=self._clock,
             recovery_point=self._recovery_points.get(key, 0),
             files=self._files,
+            before_loss=before_loss,
         )
         self._logs[key] = OpenLog(name, path, log)
         return log

@@ -43,8 +43,16 @@ class Maintenance:
         self._run_blocking = run_blocking
 
     async def judge_isrs(self, interval_ms: int) -> None:
+        """A broker that was itself stalled has heard of no fetch meanwhile: it grants each
+        follower a full lag time before it judges (interleaving 14)."""
         while True:
+            began_ms = self._clock.monotonic_ms()
             await asyncio.sleep(interval_ms / 1000)
+            now_ms = self._clock.monotonic_ms()
+            if now_ms - began_ms > 2 * interval_ms:
+                _log.warning("broker_was_stalled", stalled_ms=now_ms - began_ms - interval_ms)
+                for partition in self._manager.led():
+                    partition.grant_followers(now_ms)
             self._isr_updates.judge_all(self._manager)
 
     async def write_checkpoints(self, interval_ms: int) -> None:
@@ -89,6 +97,8 @@ class Maintenance:
         while True:
             await asyncio.sleep(interval_ms / 1000)
             await self._delete_old_segments(list(self._manager.all()))
+            # A replica that a checkpoint names, and that is nowhere, counts as damage.
+            self.checkpoint()
             try:
                 await self._run_blocking(lambda: self._logs.sweep(stray_retention_ms))
             except OSError as error:

@@ -96,7 +96,7 @@ class Replicas:
         self.listener = Listener(self.purgatory)
         self.followers = NotedFollowers()
         self.logs = LogDirectory(self.disk, path, self.clock)
-        self.logs.open_all()
+        self.logs.open_all(lambda: None)
         self.manager = ReplicaManager(
             1, self.logs, self.cache, self.clock, self.listener, lambda _: self.followers
         )

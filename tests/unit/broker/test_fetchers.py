@@ -6,6 +6,7 @@ import random
 from structlog.testing import capture_logs
 
 from tidelog.model import NO_LEADER, TopicPartition
+from tidelog_broker.background import Faults
 from tidelog_broker.fetchers import Fetchers
 from tidelog_broker.log.errors import LogError
 from tidelog_broker.partition.partition import Partition
@@ -25,7 +26,9 @@ class Broker:
     def __init__(self) -> None:
         self.waiting: dict[str, list[TopicPartition]] = {}
         self.fault: Exception | None = None
-        self.fetchers = Fetchers(self, self, FetchLimits(500, 4096, 1024), random.Random(1))
+        self.fetchers = Fetchers(
+            self, self, FetchLimits(500, 4096, 1024), random.Random(1), Faults()
+        )
 
     def address_of(self, broker_id: int) -> tuple[str, int] | None:
         return address_of(broker_id), epoch_of(broker_id)

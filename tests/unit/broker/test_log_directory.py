@@ -1,3 +1,4 @@
+import shutil
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ class Stored:
         self.path = path
         self.clock = FakeClock()
         self.logs = LogDirectory(OsDisk(), path, self.clock)
-        self.damage = self.logs.open_all()
+        self.damage = self.logs.open_all(lambda: None)
 
     def in_use(self) -> list[str]:
         return sorted(entry.name for entry in (self.path / "replicas").iterdir())
@@ -264,3 +265,77 @@ def test_a_log_that_failed_before_does_not_close_cleanly() -> None:
         log.flush()
     disk.fail_sync = False
     assert [line.split(":")[0] for line in logs.close()] == ["orders/0"]
+
+
+# -- damage that only the checkpoints tell -----------------------------------------------
+
+
+def committed(stored: Stored, offset: int) -> None:
+    stored.logs.checkpoint({KEY: offset})
+
+
+def replica_path(tmp_path: Path) -> Path:
+    return tmp_path / "replicas" / f"orders-0.{TOPIC_ID}"
+
+
+def test_a_replica_that_is_missing_is_damage(tmp_path: Path) -> None:
+    former = Stored(tmp_path)
+    former.with_records(3)
+    committed(former, 3)
+    former.logs.close()
+    shutil.rmtree(replica_path(tmp_path))
+    (damage,) = Stored(tmp_path).damage
+    assert "its directory is missing" in damage
+    assert TOPIC_ID in damage
+
+
+def test_a_replica_that_was_deleted_is_not_missing(tmp_path: Path) -> None:
+    former = Stored(tmp_path)
+    former.with_records(3)
+    committed(former, 3)
+    former.logs.delete(KEY)
+    assert Stored(tmp_path).damage == []
+
+
+def test_an_empty_replica_that_is_missing_is_no_damage(tmp_path: Path) -> None:
+    former = Stored(tmp_path)
+    former.with_records(0)
+    committed(former, 0)
+    former.logs.close()
+    shutil.rmtree(replica_path(tmp_path))
+    assert Stored(tmp_path).damage == []
+
+
+def test_a_log_that_ends_below_what_was_committed_is_damaged(tmp_path: Path) -> None:
+    """By itself the cut looks like the torn tail of a write that never returned."""
+    former = Stored(tmp_path)
+    former.with_records(3)
+    committed(former, 3)
+    segment = next(replica_path(tmp_path).glob("*.log"))
+    content = segment.read_bytes()
+    segment.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    (damage,) = Stored(tmp_path).damage
+    assert "ends at offset 2, and was committed to 3" in damage
+
+
+def test_a_torn_tail_that_was_never_committed_is_no_damage(tmp_path: Path) -> None:
+    former = Stored(tmp_path)
+    former.with_records(3)
+    committed(former, 2)
+    segment = next(replica_path(tmp_path).glob("*.log"))
+    segment.write_bytes(segment.read_bytes()[:-1])
+    assert Stored(tmp_path).damage == []
+
+
+def test_damage_is_marked_before_anything_sound_is_cut(tmp_path: Path) -> None:
+    former = Stored(tmp_path)
+    former.with_records(3)
+    segment = next(replica_path(tmp_path).glob("*.log"))
+    content = bytearray(segment.read_bytes())
+    content[80] ^= 1
+    segment.write_bytes(content)
+    sizes_when_marked = []
+    logs = LogDirectory(OsDisk(), tmp_path, FakeClock())
+    logs.open_all(lambda: sizes_when_marked.append(segment.stat().st_size))
+    assert sizes_when_marked == [len(content)]
+    assert segment.stat().st_size < len(content)

@@ -181,6 +181,13 @@ def test_a_leaver_holds_the_high_watermark_until_the_store_has_taken_its_removal
     assert partition.revision == 11
 
 
+def test_followers_are_granted_a_full_lag_time_after_the_leader_was_stalled() -> None:
+    partition = leader(FakeLog())
+    partition.grant_followers(9000)
+    assert propose(partition, now_ms=9400) is None
+    assert propose(partition, now_ms=9600) is not None
+
+
 def test_one_change_is_in_flight_at_a_time() -> None:
     partition = leader(FakeLog(), state(isr=(1, 2)))
     fetch(partition, 3, 0)

@@ -11,7 +11,7 @@ from tidelog_controller.topics import (
 )
 
 
-@pytest.mark.parametrize("name", ["a", "A.b_c-9", "x" * 249, "..."])
+@pytest.mark.parametrize("name", ["a", "A.b_c-9", "x" * 200, "..."])
 def test_good_names_pass(name: str) -> None:
     check_name(name)
 
@@ -20,7 +20,7 @@ def test_good_names_pass(name: str) -> None:
     ("name", "problem"),
     [
         ("", "is empty"),
-        ("x" * 250, "250 characters"),
+        ("x" * 201, "201 characters"),
         (".", "would be a path"),
         ("..", "would be a path"),
         ("a/b", "contains '/'"),

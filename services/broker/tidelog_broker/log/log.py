@@ -25,6 +25,7 @@ from tidelog_broker.log.log_reader import LogReader, PositionCache
 from tidelog_broker.log.recovery import (
     LOG_START_KIND,
     LOG_START_NAME,
+    BeforeLoss,
     LogContent,
     RecoveryReport,
     load_content,
@@ -99,9 +100,11 @@ class Log:
         clock: Clock,
         recovery_point: int,
         files: SegmentFiles | None = None,
+        before_loss: BeforeLoss = lambda: None,
     ) -> Log:
         """Opens or creates. `recovery_point`: everything below was flushed before the last
-        stop. `files` is shared by the logs of a broker. May run in a thread.
+        stop. `files` is shared by the logs of a broker. `before_loss` is called before
+        anything sound is cut. May run in a thread.
 
         What was found after an unclean stop is in `recovery`. Raises `LogStorageError`."""
         if files is None:
@@ -114,6 +117,7 @@ class Log:
                 epoch_file,
                 recovery_point=recovery_point,
                 index_interval_bytes=config.index_interval_bytes,
+                before_loss=before_loss,
             )
             log = cls(files, directory, config, clock, content, epoch_file)
             log._start(content, recovery_point)

@@ -8,7 +8,7 @@ files of its own, so that logs can be opened in several threads.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import PurePath
 from typing import NamedTuple
@@ -31,6 +31,11 @@ from tidelog_broker.log.segment import (
 
 LOG_START_NAME = "log-start-offset"
 LOG_START_KIND = "log-start-offset"
+
+
+BeforeLoss = Callable[[], None]
+"""Called before what was sound is cut: a crash right after the cut would leave a log that
+looks whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +79,11 @@ def load_content(
     *,
     recovery_point: int,
     index_interval_bytes: int,
+    before_loss: BeforeLoss,
 ) -> LogContent:
     """Raises `OSError`; damage is cut and reported. Leaves the directory in order, but
     creates nothing."""
-    start, bases, gap = _settle_start(disk, directory)
+    start, bases, gap = _settle_start(disk, directory, before_loss)
     epochs = _read_epochs(epoch_file) if bases else LeaderEpochs()
     marked = read_marker(disk, directory)
     if marked is not None and _fits(disk, directory, marked, bases):
@@ -86,7 +92,7 @@ def load_content(
             content.epochs = _epochs_of(disk, directory, marked)
         content.epochs.fit(start, content.log_end_offset)
         return content
-    check = _Check(disk, directory, bases, recovery_point, index_interval_bytes, gap)
+    check = _Check(disk, directory, bases, recovery_point, index_interval_bytes, gap, before_loss)
     return check.run(start, epochs)
 
 
@@ -96,7 +102,7 @@ class _Start(NamedTuple):
     gap: str | None
 
 
-def _settle_start(disk: Disk, directory: PurePath) -> _Start:
+def _settle_start(disk: Disk, directory: PurePath, before_loss: BeforeLoss) -> _Start:
     """The segments that belong to the log; removes all other files that a stop left.
 
     The first begins at the log's start. Where an older one is there too, a deletion was
@@ -115,6 +121,7 @@ def _settle_start(disk: Disk, directory: PurePath) -> _Start:
     if kept[:1] != [start]:
         if kept:
             gap = f"the log begins at offset {start}, its first segment at {kept[0]}"
+            before_loss()
         kept = []
     for base in bases:
         if base not in kept:
@@ -184,6 +191,7 @@ class _Check:
     recovery_point: int
     index_interval_bytes: int
     gap: str | None
+    before_loss: BeforeLoss
     batches: int = 0
     trusted: list[MarkedSegment] = field(default_factory=list)
 
@@ -262,6 +270,9 @@ class _Check:
         """Removes all from the fault on, the newest segments first, so that a crash in
         between leaves a log without gaps; on the disk on return."""
         end_offset, end = scan.summary.next_offset, scan.summary.size
+        lost_data = scan.sound_after_fault or index + 1 < len(self.bases)
+        if lost_data:
+            self.before_loss()
         bytes_cut = scan.file_bytes - end
         for base in reversed(self.bases[index + 1 :]):
             path = segment_path(self.directory, base)
@@ -280,7 +291,7 @@ class _Check:
             truncated_from=end_offset,
             bytes_cut=bytes_cut,
             reason=f"{path} is sound up to byte {end}, offset {end_offset}: {scan.fault}",
-            lost_data=scan.sound_after_fault or index + 1 < len(self.bases),
+            lost_data=lost_data,
         )
 
     def _judge_end(self, content: LogContent) -> None:

@@ -8,7 +8,7 @@ watermark, a lost leadership) is told to a `PartitionListener`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
 from tidelog.batch import is_intact, stamp
@@ -316,6 +316,12 @@ class Partition:
             self._listener.high_watermark_moved(self)
 
     # -- the ISR as its leader changes it -------------------------------------------
+
+    def grant_followers(self, now_ms: int) -> None:
+        """Every follower counts as caught up now, as at the start of an epoch."""
+        if self.leading is not None:
+            for broker_id, progress in self.leading.followers.items():
+                self.leading.followers[broker_id] = replace(progress, last_caught_up_ms=now_ms)
 
     def propose_isr(
         self, running: Mapping[int, int], *, now_ms: int, lag_time_max_ms: int

@@ -1,0 +1,43 @@
+import asyncio
+
+from structlog.testing import capture_logs
+
+from tidelog_broker.background import Faults
+from tidelog_runtime.metadata.store import StoreRolledBackError
+
+
+async def ended(error: Exception | None) -> Faults:
+    """A background task that ended by itself, with an error or without."""
+
+    async def work() -> None:
+        if error is not None:
+            raise error
+
+    faults = Faults()
+    task = asyncio.create_task(work())
+    task.add_done_callback(faults.on_end)
+    await asyncio.wait({task})
+    await asyncio.sleep(0)
+    return faults
+
+
+async def test_a_task_that_dies_is_a_fault_and_is_said() -> None:
+    with capture_logs() as logs:
+        faults = await ended(ValueError("odd"))
+    assert faults.found.is_set()
+    assert [line["event"] for line in logs] == ["task_failed"]
+
+
+async def test_a_task_that_is_cancelled_is_no_fault() -> None:
+    faults = Faults()
+    task = asyncio.create_task(asyncio.Event().wait())
+    task.add_done_callback(lambda done: faults.on_end(done))  # type: ignore[arg-type]
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait({task})
+    await asyncio.sleep(0)
+    assert not faults.found.is_set()
+
+
+async def test_a_store_that_was_rolled_back_does_not_end_the_data_plane() -> None:
+    assert not (await ended(StoreRolledBackError("wiped"))).found.is_set()
