@@ -28,8 +28,8 @@ async def fill(cluster: LocalCluster, partitions: int) -> None:
 
 
 async def seconds_to_serve(directory: Path, partitions: int) -> float:
-    """From the start of brokers and controllers (etcd runs already) until every leader
-    tells its committed end."""
+    """From the start of all processes, etcd among them, until every leader tells its
+    committed end."""
     first = LocalCluster(directory, usual_ports=False)
     await first.start()
     try:

@@ -62,7 +62,13 @@ def main() -> int:
     arguments = parser.parse_args()
     console = Console()
     directory = arguments.directory or Path(tempfile.mkdtemp(prefix="tidelog-demo-"))
-    result = uvloop.run(run(directory, console))
+    # What an earlier run found must not pass for this one's, should it not come to an end.
+    result_path().unlink(missing_ok=True)
+    try:
+        result = uvloop.run(run(directory, console))
+    except BaseException:
+        console.print(f"[red]The demo did not come to its end.[/] Data and logs: {directory}")
+        raise
     result.write(result_path())
     result.print(console)
     if result.ok and arguments.directory is None:

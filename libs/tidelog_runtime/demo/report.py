@@ -50,6 +50,7 @@ class DemoResult:
             self.acknowledged > 0
             and self.lost == 0
             and self.wrong == 0
+            and self.unexpected == 0
             and self.failed_sends == 0
             and self.replicas_identical
             and self.isr_full
@@ -82,6 +83,7 @@ class DemoResult:
             (_judged(self.lost), "lost"),
             (f"{self.duplicates:,}", "duplicates (retries after the kill)"),
             (_judged(self.wrong), "with other content than their file"),
+            (_judged(self.unexpected), "that were read and never acknowledged"),
             (_judged(self.failed_sends), "sends that failed"),
             (_yes(self.replicas_identical), "replicas are identical on disk, byte by byte"),
             (_yes(self.isr_full), "every ISR is full again"),

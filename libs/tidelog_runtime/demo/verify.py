@@ -18,6 +18,8 @@ from pathlib import Path
 from tidelog.client import Consumer
 from tidelog_runtime.demo.source import Source, digest, path_of
 
+READ_TIMEOUT_S = 120.0
+
 
 async def read_keys(
     bootstrap: str, topic: str, hashes: dict[str, bytes]
@@ -50,7 +52,8 @@ def main() -> int:
     parser.add_argument("--acknowledged", required=True, type=Path)
     arguments = parser.parse_args()
     acknowledged = set(arguments.acknowledged.read_bytes().split(b"\n")) - {b""}
-    keys, wrong = asyncio.run(read_keys(arguments.bootstrap, arguments.topic, Source().hashes()))
+    reading = read_keys(arguments.bootstrap, arguments.topic, Source().hashes())
+    keys, wrong = asyncio.run(asyncio.wait_for(reading, READ_TIMEOUT_S))
     found = {
         "read": keys.total(),
         "duplicates": keys.total() - len(keys),
