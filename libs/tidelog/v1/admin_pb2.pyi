@@ -21,6 +21,8 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class CreateTopicRequest(_message.Message):
+    """A topic as it is to be. All of it is checked before anything is created."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     @_typing.final
@@ -50,15 +52,25 @@ class CreateTopicRequest(_message.Message):
     VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
+    """1 to 200 characters of [a-zA-Z0-9._-], and not "." or "..", else
+    INVALID_TOPIC_NAME; one that no other topic has, else TOPIC_ALREADY_EXISTS or
+    TOPIC_BEING_DELETED.
+    """
     partitions: _builtins.int
+    """1 to 100,000, else INVALID_PARTITION_COUNT."""
     replication_factor: _builtins.int
+    """Replicas of each partition: 1 to the number of running brokers, else
+    INVALID_REPLICATION_FACTOR.
+    """
     validate_only: _builtins.bool
     """Check everything, create nothing."""
     timeout_ms: _builtins.int
-    """How long to wait for the replicas, in milliseconds."""
+    """How long to wait for the replicas, in milliseconds, at most 300,000. 0: 30,000."""
     @_builtins.property
     def config(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """Keys and values as in the README's table of topic configuration."""
+        """Keys and values as in the README's table of topic configuration, else
+        INVALID_CONFIG; what is absent has its default.
+        """
 
     def __init__(
         self,
@@ -80,14 +92,24 @@ Global___CreateTopicRequest: _TypeAlias = CreateTopicRequest  # noqa: Y015
 
 @_typing.final
 class CreateTopicResponse(_message.Message):
+    """What became of a CreateTopicRequest."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     ERROR_FIELD_NUMBER: _builtins.int
     TOPIC_ID_FIELD_NUMBER: _builtins.int
     PENDING_BROKERS_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.str
+    """Names this topic and no later one of the same name: 22 characters of base64url.
+    Empty with validate_only and with an error, unless the topic was created and only
+    its replicas were not placed in time.
+    """
     @_builtins.property
-    def error(self) -> _errors_pb2.Error: ...
+    def error(self) -> _errors_pb2.Error:
+        """Unset: done, apart from pending_brokers. With REQUEST_TIMED_OUT the message says
+        how far the creation has come.
+        """
+
     @_builtins.property
     def pending_brokers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Brokers that have not acknowledged the start of their replicas in time. They go
@@ -111,16 +133,21 @@ Global___CreateTopicResponse: _TypeAlias = CreateTopicResponse  # noqa: Y015
 
 @_typing.final
 class DeleteTopicRequest(_message.Message):
+    """Which topic is to go. One that is being deleted already may be named again: the
+    answer then waits for the same end.
+    """
+
     DESCRIPTOR: _descriptor.Descriptor
 
     TOPIC_FIELD_NUMBER: _builtins.int
     TOPIC_ID_FIELD_NUMBER: _builtins.int
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
+    """UNKNOWN_TOPIC_OR_PARTITION where there is none of this name."""
     topic_id: _builtins.str
-    """Where set, refused unless the topic still has this id."""
+    """Where set, refused with UNKNOWN_TOPIC_ID unless the topic still has this id."""
     timeout_ms: _builtins.int
-    """How long to wait until it is gone, in milliseconds."""
+    """How long to wait until it is gone, in milliseconds, at most 300,000. 0: 30,000."""
     def __init__(
         self,
         *,
@@ -138,12 +165,18 @@ Global___DeleteTopicRequest: _TypeAlias = DeleteTopicRequest  # noqa: Y015
 
 @_typing.final
 class DeleteTopicResponse(_message.Message):
+    """What became of a DeleteTopicRequest."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     ERROR_FIELD_NUMBER: _builtins.int
     PENDING_BROKERS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def error(self) -> _errors_pb2.Error: ...
+    def error(self) -> _errors_pb2.Error:
+        """Unset, with no pending_brokers: the topic is gone. REQUEST_TIMED_OUT: it is not
+        yet; a deletion that has begun goes on by itself.
+        """
+
     @_builtins.property
     def pending_brokers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Brokers that have not deleted their replicas in time. The deletion goes on."""

@@ -30,7 +30,9 @@ class _AcksEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Acks.ValueType],
     ACKS_UNSPECIFIED: _Acks.ValueType  # 0
     """Not valid in a request."""
     ACKS_NONE: _Acks.ValueType  # 1
-    """At once, before the append; errors are not told."""
+    """Once the leader has tried to append it. Whether it could is not told, nor where:
+    a partition's result has neither error nor offset.
+    """
     ACKS_LEADER: _Acks.ValueType  # 2
     """Once the leader has appended it."""
     ACKS_ALL: _Acks.ValueType  # 3
@@ -42,7 +44,9 @@ class Acks(_Acks, metaclass=_AcksEnumTypeWrapper):
 ACKS_UNSPECIFIED: Acks.ValueType  # 0
 """Not valid in a request."""
 ACKS_NONE: Acks.ValueType  # 1
-"""At once, before the append; errors are not told."""
+"""Once the leader has tried to append it. Whether it could is not told, nor where:
+a partition's result has neither error nor offset.
+"""
 ACKS_LEADER: Acks.ValueType  # 2
 """Once the leader has appended it."""
 ACKS_ALL: Acks.ValueType  # 3
@@ -56,6 +60,7 @@ class _OffsetPosition:
 class _OffsetPositionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_OffsetPosition.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     OFFSET_POSITION_UNSPECIFIED: _OffsetPosition.ValueType  # 0
+    """Not valid in a request."""
     OFFSET_POSITION_EARLIEST: _OffsetPosition.ValueType  # 1
     """The log's start."""
     OFFSET_POSITION_LATEST: _OffsetPosition.ValueType  # 2
@@ -64,9 +69,12 @@ class _OffsetPositionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Offset
     """The first committed record whose timestamp is at or after timestamp_ms."""
 
 class OffsetPosition(_OffsetPosition, metaclass=_OffsetPositionEnumTypeWrapper):
-    """Which offset is asked for."""
+    """Which offset is asked for. A new leader answers the latest, and one by time, with
+    OFFSET_NOT_AVAILABLE until it knows the committed end.
+    """
 
 OFFSET_POSITION_UNSPECIFIED: OffsetPosition.ValueType  # 0
+"""Not valid in a request."""
 OFFSET_POSITION_EARLIEST: OffsetPosition.ValueType  # 1
 """The log's start."""
 OFFSET_POSITION_LATEST: OffsetPosition.ValueType  # 2
@@ -77,14 +85,22 @@ Global___OffsetPosition: _TypeAlias = OffsetPosition  # noqa: Y015
 
 @_typing.final
 class ProduceRequest(_message.Message):
+    """Batches for any number of partitions. Each partition is appended, or refused, on
+    its own.
+    """
+
     DESCRIPTOR: _descriptor.Descriptor
 
     ACKS_FIELD_NUMBER: _builtins.int
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
     acks: Global___Acks.ValueType
+    """Holds for all partitions."""
     timeout_ms: _builtins.int
-    """How long an append may wait for its replicas, in milliseconds."""
+    """How long an append may wait for its replicas, in milliseconds: 1 to 300,000. What
+    is not committed by then ends as REQUEST_TIMED_OUT and may still be. Only ACKS_ALL
+    waits, but it must be set always.
+    """
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ProducePartition]:
         """One entry for each partition; a partition may appear once."""
@@ -106,6 +122,8 @@ Global___ProduceRequest: _TypeAlias = ProduceRequest  # noqa: Y015
 
 @_typing.final
 class ProducePartition(_message.Message):
+    """What is to be appended to one partition."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     TOPIC_FIELD_NUMBER: _builtins.int
@@ -114,11 +132,16 @@ class ProducePartition(_message.Message):
     BATCHES_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     partition: _builtins.int
+    """From 0."""
     topic_id: _builtins.str
-    """Where set, the append is refused unless the topic still has this id."""
+    """Where set, the append is refused with UNKNOWN_TOPIC_ID unless the topic still has
+    this id.
+    """
     @_builtins.property
     def batches(self) -> _containers.RepeatedCompositeFieldContainer[_record_batch_pb2.Batch]:
-        """Appended in this order, all or none."""
+        """Appended in this order, all or none; at least one. One larger than the topic's
+        max_batch_bytes: BATCH_TOO_LARGE.
+        """
 
     def __init__(
         self,
@@ -138,6 +161,8 @@ Global___ProducePartition: _TypeAlias = ProducePartition  # noqa: Y015
 
 @_typing.final
 class ProduceResponse(_message.Message):
+    """What became of a ProduceRequest."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     PARTITIONS_FIELD_NUMBER: _builtins.int
@@ -160,6 +185,8 @@ Global___ProduceResponse: _TypeAlias = ProduceResponse  # noqa: Y015
 
 @_typing.final
 class ProducePartitionResult(_message.Message):
+    """What became of the batches of one partition."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     TOPIC_FIELD_NUMBER: _builtins.int
@@ -172,13 +199,18 @@ class ProducePartitionResult(_message.Message):
     topic: _builtins.str
     partition: _builtins.int
     base_offset: _builtins.int
-    """Offset of the first record of the first batch; -1 with an error or with acks 0."""
+    """Offset of the first record of the first batch; -1 with an error or with
+    ACKS_NONE, and then the fields below are unset.
+    """
     leader_epoch: _builtins.int
+    """Leader epoch in which the batches were appended."""
     append_time_ms: _builtins.int
+    """When the leader appended them, in milliseconds since 1970 (UTC)."""
     log_start_offset: _builtins.int
+    """First offset that the partition still has."""
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
-        """Unset: done."""
+        """Unset: done, or not told (ACKS_NONE)."""
 
     def __init__(
         self,
@@ -201,6 +233,11 @@ Global___ProducePartitionResult: _TypeAlias = ProducePartitionResult  # noqa: Y0
 
 @_typing.final
 class FetchRequest(_message.Message):
+    """A long poll over any number of partitions: answered as soon as min_bytes are there,
+    something went wrong with one of them, or max_wait_ms are over. A negative wait or
+    size refuses the request.
+    """
+
     DESCRIPTOR: _descriptor.Descriptor
 
     MAX_WAIT_MS_FIELD_NUMBER: _builtins.int
@@ -208,13 +245,19 @@ class FetchRequest(_message.Message):
     MAX_BYTES_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
     max_wait_ms: _builtins.int
-    """How long to wait for min_bytes, in milliseconds."""
+    """How long to wait for min_bytes, in milliseconds; 0: not at all. More than 60,000
+    counts as 60,000.
+    """
     min_bytes: _builtins.int
     """Answer as soon as this many bytes are there; 0 answers at once."""
     max_bytes: _builtins.int
-    """At most about this many bytes in all; the first batch is always whole."""
+    """At most about this many bytes in all; the first batch is always whole. More than
+    16 MiB counts as 16 MiB; 0: no batches.
+    """
     @_builtins.property
-    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___FetchPartition]: ...
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___FetchPartition]:
+        """Served by turns, so that a busy partition does not starve the others."""
+
     def __init__(
         self,
         *,
@@ -233,6 +276,8 @@ Global___FetchRequest: _TypeAlias = FetchRequest  # noqa: Y015
 
 @_typing.final
 class FetchPartition(_message.Message):
+    """From where one partition is to be read."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     TOPIC_FIELD_NUMBER: _builtins.int
@@ -244,13 +289,19 @@ class FetchPartition(_message.Message):
     topic: _builtins.str
     partition: _builtins.int
     topic_id: _builtins.str
-    """Where set, refused unless the topic still has this id."""
+    """Where set, refused with UNKNOWN_TOPIC_ID unless the topic still has this id."""
     current_leader_epoch: _builtins.int
     """The leader epoch that the client knows: an older one is fenced, a newer one is
     unknown here. -1: not checked.
     """
     fetch_offset: _builtins.int
+    """Offset of the first record wanted. From the high watermark to the log's end: an
+    empty answer; below the log's start or beyond its end: OFFSET_OUT_OF_RANGE.
+    """
     max_bytes: _builtins.int
+    """At most about this many bytes of this partition; its first batch is always whole.
+    0: no batches.
+    """
     def __init__(
         self,
         *,
@@ -271,11 +322,15 @@ Global___FetchPartition: _TypeAlias = FetchPartition  # noqa: Y015
 
 @_typing.final
 class FetchResponse(_message.Message):
+    """What there was to read."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     PARTITIONS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___FetchPartitionResult]: ...
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___FetchPartitionResult]:
+        """One for each partition of the request, in its order."""
+
     def __init__(
         self,
         *,
@@ -291,6 +346,8 @@ Global___FetchResponse: _TypeAlias = FetchResponse  # noqa: Y015
 
 @_typing.final
 class FetchPartitionResult(_message.Message):
+    """What there was to read of one partition: committed records alone."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     TOPIC_FIELD_NUMBER: _builtins.int
@@ -307,9 +364,13 @@ class FetchPartitionResult(_message.Message):
     two are, with OFFSET_OUT_OF_RANGE as well.
     """
     log_start_offset: _builtins.int
+    """First offset that the partition still has."""
     leader_epoch: _builtins.int
+    """Leader epoch of the leader that answers."""
     @_builtins.property
-    def error(self) -> _errors_pb2.Error: ...
+    def error(self) -> _errors_pb2.Error:
+        """With an error there are no batches."""
+
     @_builtins.property
     def batches(self) -> _containers.RepeatedCompositeFieldContainer[_record_batch_pb2.Batch]:
         """Whole batches; the first may begin below fetch_offset, and the reader skips to it."""
@@ -335,6 +396,8 @@ Global___FetchPartitionResult: _TypeAlias = FetchPartitionResult  # noqa: Y015
 
 @_typing.final
 class ListOffsetsRequest(_message.Message):
+    """Offsets asked for, of any number of partitions."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     PARTITIONS_FIELD_NUMBER: _builtins.int
@@ -355,6 +418,8 @@ Global___ListOffsetsRequest: _TypeAlias = ListOffsetsRequest  # noqa: Y015
 
 @_typing.final
 class ListOffsetsPartition(_message.Message):
+    """Which offset of one partition is asked for."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     TOPIC_FIELD_NUMBER: _builtins.int
@@ -366,6 +431,7 @@ class ListOffsetsPartition(_message.Message):
     topic: _builtins.str
     partition: _builtins.int
     topic_id: _builtins.str
+    """Where set, refused with UNKNOWN_TOPIC_ID unless the topic still has this id."""
     current_leader_epoch: _builtins.int
     """As in FetchPartition."""
     position: Global___OffsetPosition.ValueType
@@ -391,11 +457,15 @@ Global___ListOffsetsPartition: _TypeAlias = ListOffsetsPartition  # noqa: Y015
 
 @_typing.final
 class ListOffsetsResponse(_message.Message):
+    """The offsets found."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     PARTITIONS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ListOffsetsPartitionResult]: ...
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ListOffsetsPartitionResult]:
+        """One for each partition of the request, in its order."""
+
     def __init__(
         self,
         *,
@@ -411,6 +481,8 @@ Global___ListOffsetsResponse: _TypeAlias = ListOffsetsResponse  # noqa: Y015
 
 @_typing.final
 class ListOffsetsPartitionResult(_message.Message):
+    """The offset found in one partition."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     TOPIC_FIELD_NUMBER: _builtins.int
@@ -422,10 +494,11 @@ class ListOffsetsPartitionResult(_message.Message):
     topic: _builtins.str
     partition: _builtins.int
     offset: _builtins.int
-    """-1: no record is that young."""
+    """-1: no record is that young, or there is an error."""
     timestamp_ms: _builtins.int
-    """Timestamp of that record; -1 unless asked for by time."""
+    """Timestamp of that record; -1 unless found by time."""
     leader_epoch: _builtins.int
+    """Leader epoch of the leader that answers; unset with an error."""
     @_builtins.property
     def error(self) -> _errors_pb2.Error: ...
     def __init__(
@@ -448,6 +521,8 @@ Global___ListOffsetsPartitionResult: _TypeAlias = ListOffsetsPartitionResult  # 
 
 @_typing.final
 class MetadataRequest(_message.Message):
+    """What a client wants to know of the cluster."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     TOPICS_FIELD_NUMBER: _builtins.int
@@ -474,6 +549,8 @@ Global___MetadataRequest: _TypeAlias = MetadataRequest  # noqa: Y015
 
 @_typing.final
 class MetadataResponse(_message.Message):
+    """The cluster as the answering broker knows it; another may know newer."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     CLUSTER_ID_FIELD_NUMBER: _builtins.int
@@ -481,16 +558,19 @@ class MetadataResponse(_message.Message):
     BROKERS_FIELD_NUMBER: _builtins.int
     TOPICS_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
+    """Names this cluster and no other: 22 characters of base64url."""
     @_builtins.property
     def controller(self) -> Global___ControllerEndpoint:
         """The active controller; unset where none is known."""
 
     @_builtins.property
     def brokers(self) -> _containers.RepeatedCompositeFieldContainer[Global___BrokerEndpoint]:
-        """Live brokers."""
+        """Live brokers, ordered by id."""
 
     @_builtins.property
-    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicMetadata]: ...
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicMetadata]:
+        """In the order of the request; ordered by name where it asks for all."""
+
     def __init__(
         self,
         *,
@@ -509,6 +589,8 @@ Global___MetadataResponse: _TypeAlias = MetadataResponse  # noqa: Y015
 
 @_typing.final
 class ControllerEndpoint(_message.Message):
+    """Where the active controller is."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     CONTROLLER_ID_FIELD_NUMBER: _builtins.int
@@ -518,6 +600,7 @@ class ControllerEndpoint(_message.Message):
     address: _builtins.str
     """host:port of its gRPC address."""
     controller_epoch: _builtins.int
+    """Grows with every election of a controller."""
     def __init__(
         self,
         *,
@@ -535,6 +618,8 @@ Global___ControllerEndpoint: _TypeAlias = ControllerEndpoint  # noqa: Y015
 
 @_typing.final
 class BrokerEndpoint(_message.Message):
+    """Where a live broker is."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     BROKER_ID_FIELD_NUMBER: _builtins.int
@@ -546,6 +631,7 @@ class BrokerEndpoint(_message.Message):
     address: _builtins.str
     """host:port of its gRPC address."""
     rack: _builtins.str
+    """Where the broker's machine stands, as it was configured; empty: it was not."""
     broker_epoch: _builtins.int
     """Creation revision of its registration: names one life of the broker."""
     state: _builtins.str
@@ -569,6 +655,8 @@ Global___BrokerEndpoint: _TypeAlias = BrokerEndpoint  # noqa: Y015
 
 @_typing.final
 class TopicMetadata(_message.Message):
+    """One topic, or why there is none of that name."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     @_typing.final
@@ -599,12 +687,16 @@ class TopicMetadata(_message.Message):
     REPLICATION_FACTOR_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     topic_id: _builtins.str
+    """Names this topic and no later one of the same name: 22 characters of base64url."""
     replication_factor: _builtins.int
+    """Replicas that the topic asks for in each partition."""
     @_builtins.property
-    def error(self) -> _errors_pb2.Error: ...
+    def error(self) -> _errors_pb2.Error:
+        """UNKNOWN_TOPIC_OR_PARTITION: nothing but the name is set."""
+
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionMetadata]:
-        """Ordered by partition."""
+        """Ordered by partition. One whose replicas are not chosen yet is missing."""
 
     @_builtins.property
     def config(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
@@ -630,6 +722,8 @@ Global___TopicMetadata: _TypeAlias = TopicMetadata  # noqa: Y015
 
 @_typing.final
 class PartitionMetadata(_message.Message):
+    """One partition, its leader and its replicas; each is a broker id."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     PARTITION_FIELD_NUMBER: _builtins.int
@@ -642,18 +736,25 @@ class PartitionMetadata(_message.Message):
     UNCLEAN_LEADER_EPOCH_FIELD_NUMBER: _builtins.int
     MIN_ISR_FIELD_NUMBER: _builtins.int
     partition: _builtins.int
+    """From 0."""
     leader: _builtins.int
     """-1: none."""
     leader_epoch: _builtins.int
+    """Grows with every election of a leader and never otherwise; -1: there was none."""
     unclean_leader_epoch: _builtins.int
     """Leader epoch of the last unclean election; -1: there was none."""
     min_isr: _builtins.int
+    """The min_insync_replicas in force: with fewer in sync nothing is committed, and
+    ACKS_ALL is refused with NOT_ENOUGH_REPLICAS.
+    """
     @_builtins.property
     def replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Broker ids; the first is the preferred leader."""
 
     @_builtins.property
-    def isr(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def isr(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Replicas in sync, the leader (where there is one) among them; ordered by id."""
+
     @_builtins.property
     def eligible_leader_replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Out of sync, and yet known to hold every committed record."""

@@ -78,8 +78,8 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     ERROR_CODE_STORAGE_ERROR: _ErrorCode.ValueType  # 40
     """Retriable. The disk refused: full, failing or gone. Nothing was appended."""
     ERROR_CODE_INVALID_TOPIC_NAME: _ErrorCode.ValueType  # 50
-    """Not retriable. The topic name is empty, too long or has other characters than
-    [a-zA-Z0-9._-].
+    """Not retriable. The topic name is empty, too long, "." or "..", or has other
+    characters than [a-zA-Z0-9._-].
     """
     ERROR_CODE_TOPIC_ALREADY_EXISTS: _ErrorCode.ValueType  # 51
     """Not retriable. A topic has this name already."""
@@ -167,8 +167,8 @@ ERROR_CODE_UNKNOWN_PRODUCER_ID: ErrorCode.ValueType  # 36
 ERROR_CODE_STORAGE_ERROR: ErrorCode.ValueType  # 40
 """Retriable. The disk refused: full, failing or gone. Nothing was appended."""
 ERROR_CODE_INVALID_TOPIC_NAME: ErrorCode.ValueType  # 50
-"""Not retriable. The topic name is empty, too long or has other characters than
-[a-zA-Z0-9._-].
+"""Not retriable. The topic name is empty, too long, "." or "..", or has other
+characters than [a-zA-Z0-9._-].
 """
 ERROR_CODE_TOPIC_ALREADY_EXISTS: ErrorCode.ValueType  # 51
 """Not retriable. A topic has this name already."""
@@ -204,11 +204,12 @@ class Error(_message.Message):
     MESSAGE_FIELD_NUMBER: _builtins.int
     LEADER_FIELD_NUMBER: _builtins.int
     code: Global___ErrorCode.ValueType
+    """For a program; one that it does not know counts as ERROR_CODE_INTERNAL."""
     message: _builtins.str
-    """What is wrong, and what would be right."""
+    """For a person: what is wrong, and what would be right."""
     @_builtins.property
     def leader(self) -> Global___LeaderHint:
-        """Set with NOT_LEADER and FENCED_LEADER_EPOCH where the leader is known."""
+        """Set with NOT_LEADER alone, in answers to clients, where the leader is known."""
 
     def __init__(
         self,
@@ -236,6 +237,7 @@ class LeaderHint(_message.Message):
     ADDRESS_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
     leader_epoch: _builtins.int
+    """Leader epoch in which it leads."""
     address: _builtins.str
     """host:port of that broker's gRPC address."""
     def __init__(

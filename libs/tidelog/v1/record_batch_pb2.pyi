@@ -59,6 +59,7 @@ class Batch(_message.Message):
     HEADER_FIELD_NUMBER: _builtins.int
     RECORDS_FIELD_NUMBER: _builtins.int
     records: _builtins.bytes
+    """At most the topic's max_batch_bytes, and 64 MiB once decompressed."""
     @_builtins.property
     def header(self) -> Global___BatchHeader: ...
     def __init__(
@@ -110,12 +111,13 @@ class BatchHeader(_message.Message):
     producer_id i64, producer_epoch i32, base_sequence i32, then `records`.
     """
     codec: Global___Codec.ValueType
+    """How `records` is compressed."""
     record_count: _builtins.int
     """At least 1. The records have the offsets base_offset … base_offset + count - 1."""
     base_timestamp_ms: _builtins.int
-    """Timestamp of the first record, in milliseconds since 1970 (UTC)."""
+    """Timestamp of the first record, in milliseconds since 1970 (UTC); at least 0."""
     max_timestamp_ms: _builtins.int
-    """The largest timestamp of the batch."""
+    """The largest timestamp of the batch, in milliseconds since 1970 (UTC)."""
     producer_id: _builtins.int
     """-1: the producer is not idempotent."""
     producer_epoch: _builtins.int
@@ -216,8 +218,11 @@ class RecordHeader(_message.Message):
     KEY_FIELD_NUMBER: _builtins.int
     VALUE_FIELD_NUMBER: _builtins.int
     record_index: _builtins.int
-    """Position of the record within the batch, from 0."""
+    """Position of the record within the batch, from 0; never less than that of the
+    header before.
+    """
     key: _builtins.str
+    """A record may have several headers of one key."""
     value: _builtins.bytes
     def __init__(
         self,

@@ -21,6 +21,10 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class LeaderAndIsrRequest(_message.Message):
+    """The states that some or all replicas of one broker are to take. May be repeated: what
+    the broker has already is acknowledged and has no effect.
+    """
+
     DESCRIPTOR: _descriptor.Descriptor
 
     CONTROLLER_ID_FIELD_NUMBER: _builtins.int
@@ -31,13 +35,19 @@ class LeaderAndIsrRequest(_message.Message):
     LEADERS_FIELD_NUMBER: _builtins.int
     STORE_REVISION_FIELD_NUMBER: _builtins.int
     controller_id: _builtins.int
+    """The controller that sends this."""
     controller_epoch: _builtins.int
+    """Older than one whose command the broker has taken: STALE_CONTROLLER_EPOCH."""
     broker_epoch: _builtins.int
-    """Creation revision of the target's registration."""
+    """Creation revision of the target's registration. Of a former life:
+    STALE_BROKER_EPOCH; a newer one than the broker knows is accepted.
+    """
     full_state: _builtins.bool
     """The request names every replica of this broker; others are strays."""
     store_revision: _builtins.int
-    """The store revision that the controller had read when it sent this."""
+    """The store revision that the controller had read when it sent this. A full state
+    makes no stray of a replica of which the broker knows a newer revision.
+    """
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionState]: ...
     @_builtins.property
@@ -65,6 +75,8 @@ Global___LeaderAndIsrRequest: _TypeAlias = LeaderAndIsrRequest  # noqa: Y015
 
 @_typing.final
 class LeaderAddress(_message.Message):
+    """Where followers find a leader."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     BROKER_ID_FIELD_NUMBER: _builtins.int
@@ -72,7 +84,9 @@ class LeaderAddress(_message.Message):
     BROKER_EPOCH_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
     address: _builtins.str
+    """host:port of its gRPC address."""
     broker_epoch: _builtins.int
+    """Creation revision of its registration; of two addresses that of the newer counts."""
     def __init__(
         self,
         *,
@@ -90,6 +104,10 @@ Global___LeaderAddress: _TypeAlias = LeaderAddress  # noqa: Y015
 
 @_typing.final
 class PartitionState(_message.Message):
+    """The state that one replica is to take: the partition's key in the store, as the
+    controller or the leader wrote it.
+    """
+
     DESCRIPTOR: _descriptor.Descriptor
 
     @_typing.final
@@ -127,22 +145,39 @@ class PartitionState(_message.Message):
     CONFIG_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     topic_id: _builtins.str
+    """Names this topic and no later one of the same name."""
     partition: _builtins.int
+    """From 0."""
     leader: _builtins.int
     """-1: none."""
     leader_epoch: _builtins.int
+    """Grows with every election and never otherwise; -1: there was none."""
     controller_epoch: _builtins.int
+    """Epoch of the controller that decided leader and replicas; it may be older than the
+    request's own.
+    """
     min_isr: _builtins.int
+    """The min_insync_replicas in force."""
     unclean_leader_epoch: _builtins.int
     """Leader epoch of the last unclean election; -1: there was none."""
     revision: _builtins.int
     """Mod revision of the partition's key: the version that this decision was written at."""
     @_builtins.property
-    def replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Broker ids; the first is the preferred leader."""
+
     @_builtins.property
-    def isr(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaMember]: ...
+    def isr(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaMember]:
+        """Replicas in sync. The leader, where there is one, is among them, and leads only in
+        the life that its entry names.
+        """
+
     @_builtins.property
-    def eligible(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaMember]: ...
+    def eligible(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaMember]:
+        """Out of sync, and yet known to hold every committed record; empty unless the ISR
+        is below min_isr.
+        """
+
     @_builtins.property
     def config(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """What was set for the topic."""
@@ -182,6 +217,7 @@ class ReplicaMember(_message.Message):
     BROKER_EPOCH_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
     broker_epoch: _builtins.int
+    """Creation revision of the registration that the broker had then."""
     def __init__(
         self,
         *,
@@ -198,6 +234,8 @@ Global___ReplicaMember: _TypeAlias = ReplicaMember  # noqa: Y015
 
 @_typing.final
 class LeaderAndIsrResponse(_message.Message):
+    """What became of a LeaderAndIsrRequest."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     ERROR_FIELD_NUMBER: _builtins.int
@@ -207,7 +245,9 @@ class LeaderAndIsrResponse(_message.Message):
         """Set when the request as a whole is refused."""
 
     @_builtins.property
-    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionStateResult]: ...
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionStateResult]:
+        """One for each partition of the request, in its order; empty with an error."""
+
     def __init__(
         self,
         *,
@@ -224,6 +264,8 @@ Global___LeaderAndIsrResponse: _TypeAlias = LeaderAndIsrResponse  # noqa: Y015
 
 @_typing.final
 class PartitionStateResult(_message.Message):
+    """What became of a command for one replica."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     TOPIC_ID_FIELD_NUMBER: _builtins.int
@@ -233,9 +275,13 @@ class PartitionStateResult(_message.Message):
     topic_id: _builtins.str
     partition: _builtins.int
     revision: _builtins.int
-    """The revision that the broker has now taken for this replica."""
+    """The revision that the broker has now taken for this replica; it may be newer than
+    the command's. 0 with an error.
+    """
     @_builtins.property
-    def error(self) -> _errors_pb2.Error: ...
+    def error(self) -> _errors_pb2.Error:
+        """Unset: the replica has the state, or a newer one."""
+
     def __init__(
         self,
         *,
@@ -254,6 +300,10 @@ Global___PartitionStateResult: _TypeAlias = PartitionStateResult  # noqa: Y015
 
 @_typing.final
 class StopReplicaRequest(_message.Message):
+    """Replicas that one broker is to stop. May be repeated, as a LeaderAndIsrRequest may;
+    refused for replicas that the broker does not know before it has its full state.
+    """
+
     DESCRIPTOR: _descriptor.Descriptor
 
     CONTROLLER_ID_FIELD_NUMBER: _builtins.int
@@ -261,8 +311,11 @@ class StopReplicaRequest(_message.Message):
     BROKER_EPOCH_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
     controller_id: _builtins.int
+    """The controller that sends this."""
     controller_epoch: _builtins.int
+    """As in LeaderAndIsrRequest."""
     broker_epoch: _builtins.int
+    """As in LeaderAndIsrRequest."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___StopReplicaPartition]: ...
     def __init__(
@@ -283,6 +336,8 @@ Global___StopReplicaRequest: _TypeAlias = StopReplicaRequest  # noqa: Y015
 
 @_typing.final
 class StopReplicaPartition(_message.Message):
+    """One replica that is to stop."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     TOPIC_FIELD_NUMBER: _builtins.int
@@ -293,11 +348,17 @@ class StopReplicaPartition(_message.Message):
     DELETE_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     topic_id: _builtins.str
+    """A replica of another topic with this name stays."""
     partition: _builtins.int
+    """From 0."""
     leader_epoch: _builtins.int
+    """Leader epoch of the decision."""
     revision: _builtins.int
+    """Store revision of the decision. Not newer than what the broker knows of the
+    replica: acknowledged without effect.
+    """
     delete: _builtins.bool
-    """Delete the replica's data as well."""
+    """Delete the replica's data as well; otherwise it is set aside."""
     def __init__(
         self,
         *,
@@ -318,14 +379,20 @@ Global___StopReplicaPartition: _TypeAlias = StopReplicaPartition  # noqa: Y015
 
 @_typing.final
 class StopReplicaResponse(_message.Message):
+    """What became of a StopReplicaRequest."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     ERROR_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def error(self) -> _errors_pb2.Error: ...
+    def error(self) -> _errors_pb2.Error:
+        """Set when the request as a whole is refused."""
+
     @_builtins.property
-    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionStateResult]: ...
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionStateResult]:
+        """One for each partition of the request, in its order; empty with an error."""
+
     def __init__(
         self,
         *,
@@ -342,6 +409,8 @@ Global___StopReplicaResponse: _TypeAlias = StopReplicaResponse  # noqa: Y015
 
 @_typing.final
 class WatchRequest(_message.Message):
+    """Which life of the broker is to be watched, and by whom."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     CONTROLLER_ID_FIELD_NUMBER: _builtins.int
@@ -350,6 +419,9 @@ class WatchRequest(_message.Message):
     controller_id: _builtins.int
     controller_epoch: _builtins.int
     broker_epoch: _builtins.int
+    """Creation revision of the broker's registration. Of a former life: the call ends
+    with FAILED_PRECONDITION and STALE_BROKER_EPOCH as its reason.
+    """
     def __init__(
         self,
         *,
@@ -373,6 +445,7 @@ class WatchResponse(_message.Message):
 
     BROKER_EPOCH_FIELD_NUMBER: _builtins.int
     broker_epoch: _builtins.int
+    """The life that answers."""
     def __init__(
         self,
         *,

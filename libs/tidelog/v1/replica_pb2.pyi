@@ -22,6 +22,11 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class ReplicaFetchRequest(_message.Message):
+    """A follower's long poll: it tells how far each replica is, and is answered as soon as
+    min_bytes are there, something went wrong with a partition or a log parts from the
+    leader's, or max_wait_ms are over.
+    """
+
     DESCRIPTOR: _descriptor.Descriptor
 
     BROKER_ID_FIELD_NUMBER: _builtins.int
@@ -37,9 +42,13 @@ class ReplicaFetchRequest(_message.Message):
     broker_id: _builtins.int
     """The follower."""
     broker_epoch: _builtins.int
-    """Creation revision of the follower's registration."""
+    """Creation revision of the follower's registration. Older than one that the leader
+    has seen: STALE_BROKER_EPOCH for the partition.
+    """
     leader_broker_epoch: _builtins.int
-    """Creation revision of the registration of the leader that this is meant for."""
+    """Creation revision of the registration of the leader that this is meant for. Of a
+    former life: STALE_BROKER_EPOCH for the whole request.
+    """
     session_id: _builtins.int
     """0: no session, the request names every partition. A session names those that
     changed; it is bound to both broker epochs.
@@ -47,10 +56,19 @@ class ReplicaFetchRequest(_message.Message):
     session_sequence: _builtins.int
     """Counts the requests of a session; a gap ends it."""
     max_wait_ms: _builtins.int
+    """How long to wait for min_bytes, in milliseconds; 0: not at all. More than 60,000
+    counts as 60,000.
+    """
     min_bytes: _builtins.int
+    """Answer as soon as this many bytes are there; 0 answers at once."""
     max_bytes: _builtins.int
+    """At most about this many bytes in all; the first batch is always whole. More than
+    16 MiB counts as 16 MiB.
+    """
     @_builtins.property
-    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaFetchPartition]: ...
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaFetchPartition]:
+        """Served by turns, so that a busy partition does not starve the others."""
+
     @_builtins.property
     def forgotten(self) -> _containers.RepeatedCompositeFieldContainer[Global___ForgottenPartition]:
         """Partitions that leave the session."""
@@ -79,6 +97,8 @@ Global___ReplicaFetchRequest: _TypeAlias = ReplicaFetchRequest  # noqa: Y015
 
 @_typing.final
 class ForgottenPartition(_message.Message):
+    """A partition that the follower no longer fetches from this leader."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     TOPIC_ID_FIELD_NUMBER: _builtins.int
@@ -101,6 +121,10 @@ Global___ForgottenPartition: _TypeAlias = ForgottenPartition  # noqa: Y015
 
 @_typing.final
 class ReplicaFetchPartition(_message.Message):
+    """How far the follower's replica of one partition is. It counts for the high watermark
+    and the ISR only in the leader's epoch and where the two logs agree.
+    """
+
     DESCRIPTOR: _descriptor.Descriptor
 
     TOPIC_ID_FIELD_NUMBER: _builtins.int
@@ -112,11 +136,16 @@ class ReplicaFetchPartition(_message.Message):
     LOG_START_OFFSET_FIELD_NUMBER: _builtins.int
     MAX_BYTES_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.str
+    """UNKNOWN_TOPIC_ID where this broker has no replica of it."""
     partition: _builtins.int
     current_leader_epoch: _builtins.int
-    """The leader epoch that the follower knows."""
+    """The leader epoch that the follower knows: an older one is fenced, a newer one is
+    unknown here.
+    """
     fetch_offset: _builtins.int
-    """The follower's log end offset: it holds everything below."""
+    """The follower's log end offset: it holds everything below. Beyond the leader's log:
+    OFFSET_OUT_OF_RANGE.
+    """
     last_fetched_epoch: _builtins.int
     """Leader epoch of the follower's last batch; -1: its log is empty."""
     flushed_offset: _builtins.int
@@ -124,7 +153,9 @@ class ReplicaFetchPartition(_message.Message):
     fetch_offset for topics with durability `synced`.
     """
     log_start_offset: _builtins.int
+    """First offset that the follower holds."""
     max_bytes: _builtins.int
+    """At most about this many bytes of this partition; its first batch is always whole."""
     def __init__(
         self,
         *,
@@ -147,18 +178,25 @@ Global___ReplicaFetchPartition: _TypeAlias = ReplicaFetchPartition  # noqa: Y015
 
 @_typing.final
 class ReplicaFetchResponse(_message.Message):
+    """What a leader has for a follower."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     ERROR_FIELD_NUMBER: _builtins.int
     SESSION_ID_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
     session_id: _builtins.int
+    """The session to name in the next request; 0: there is none, and the next request
+    names every partition again.
+    """
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
         """Set when the request as a whole is refused."""
 
     @_builtins.property
-    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaFetchPartitionResult]: ...
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaFetchPartitionResult]:
+        """One for each partition of the request, in any order."""
+
     def __init__(
         self,
         *,
@@ -176,6 +214,10 @@ Global___ReplicaFetchResponse: _TypeAlias = ReplicaFetchResponse  # noqa: Y015
 
 @_typing.final
 class ReplicaFetchPartitionResult(_message.Message):
+    """What a leader has of one partition. The follower uses it only while leader, leader
+    epoch and its own log end are those of the request.
+    """
+
     DESCRIPTOR: _descriptor.Descriptor
 
     TOPIC_ID_FIELD_NUMBER: _builtins.int
@@ -189,10 +231,17 @@ class ReplicaFetchPartitionResult(_message.Message):
     topic_id: _builtins.str
     partition: _builtins.int
     leader_epoch: _builtins.int
+    """Leader epoch of the leader that answers."""
     high_watermark: _builtins.int
+    """First offset that is not committed yet, as the leader knows it."""
     log_start_offset: _builtins.int
+    """First offset of the leader's log: after OFFSET_OUT_OF_RANGE the follower starts
+    anew there. -1: this broker has no replica of it.
+    """
     @_builtins.property
-    def error(self) -> _errors_pb2.Error: ...
+    def error(self) -> _errors_pb2.Error:
+        """With an error only log_start_offset is set."""
+
     @_builtins.property
     def diverging(self) -> Global___EpochEnd:
         """Set when the logs part below fetch_offset; there are no batches then, and the
@@ -200,7 +249,9 @@ class ReplicaFetchPartitionResult(_message.Message):
         """
 
     @_builtins.property
-    def batches(self) -> _containers.RepeatedCompositeFieldContainer[_record_batch_pb2.Batch]: ...
+    def batches(self) -> _containers.RepeatedCompositeFieldContainer[_record_batch_pb2.Batch]:
+        """Whole batches, committed or not; the first begins at fetch_offset."""
+
     def __init__(
         self,
         *,
@@ -230,8 +281,9 @@ class EpochEnd(_message.Message):
     LEADER_EPOCH_FIELD_NUMBER: _builtins.int
     END_OFFSET_FIELD_NUMBER: _builtins.int
     leader_epoch: _builtins.int
+    """-1: the leader's log holds no epoch so old."""
     end_offset: _builtins.int
-    """First offset after that epoch."""
+    """First offset after that epoch; without one, the start of the leader's log."""
     def __init__(
         self,
         *,
