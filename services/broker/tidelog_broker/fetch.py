@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import structlog
@@ -74,6 +74,24 @@ def _storage_error(name: object, error: LogError) -> TidelogError:
     return TidelogError(ErrorCode.STORAGE_ERROR, f"{name} cannot be read: {error}")
 
 
+class _Deadline:
+    """Wakes a wait when its time has come, and remembers it: a loop's timers may fire a
+    moment before its clock says so."""
+
+    def __init__(self, max_wait_ms: int, event: asyncio.Event) -> None:
+        self.over = max_wait_ms <= 0
+        self._event = event
+        seconds = min(max_wait_ms, MAX_WAIT_MS) / 1000
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._pass)
+
+    def _pass(self) -> None:
+        self.over = True
+        self._event.set()
+
+    def cancel(self) -> None:
+        self._timer.cancel()
+
+
 class ConsumerFetch:
     def __init__(self, manager: ReplicaManager, purgatory: Purgatory) -> None:
         self._manager = manager
@@ -83,22 +101,19 @@ class ConsumerFetch:
     async def __call__(self, entries: Sequence[FetchEntry], wait: FetchWait) -> list[FetchOutcome]:
         """One outcome for each entry, in order; answers as soon as `min_bytes` are there
         or anything went wrong."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + min(wait.max_wait_ms, MAX_WAIT_MS) / 1000
         enough = _enough(wait.min_bytes, wait.max_bytes)
         with self._purgatory.commits(entry.name for entry in entries) as moved:
-            while True:
-                moved.clear()
-                outcomes, size = self._collect(entries, wait.max_bytes)
-                left = deadline - loop.time()
-                failed = any(outcome.error for outcome in outcomes)
-                if failed or size >= enough or left <= 0:
-                    return outcomes
-                try:
-                    async with asyncio.timeout(left):
-                        await moved.wait()
-                except TimeoutError:
-                    return outcomes
+            deadline = _Deadline(wait.max_wait_ms, moved)
+            try:
+                while True:
+                    moved.clear()
+                    over = deadline.over
+                    outcomes, size = self._collect(entries, wait.max_bytes)
+                    if over or size >= enough or any(outcome.error for outcome in outcomes):
+                        return outcomes
+                    await moved.wait()
+            finally:
+                deadline.cancel()
 
     def _collect(
         self, entries: Sequence[FetchEntry], max_bytes: int
@@ -126,6 +141,13 @@ class ConsumerFetch:
         return [outcomes[position] for position in range(len(entries))], size
 
 
+class _Told(NamedTuple):
+    """What one life of a follower has been told."""
+
+    broker_epoch: int
+    high_watermarks: dict[ReplicaKey, int]
+
+
 class ReplicaFetch:
     """Serves the followers of the partitions that this broker leads."""
 
@@ -135,8 +157,11 @@ class ReplicaFetch:
         self._clock = clock
         # By follower: two that ask by turns must not always begin with the same partition.
         self._turns: Counter[int] = Counter()
+        self._told: dict[int, _Told] = {}
 
     async def __call__(self, request: ReplicaFetchRequest) -> ReplicaFetchResponse:
+        """Answers what is news to the follower, and everything when the wait is over: a
+        partition that stands still costs next to nothing while others are busy."""
         if request.leader_broker_epoch < self._manager.broker_epoch:
             return ReplicaFetchResponse(
                 TidelogError(
@@ -147,26 +172,43 @@ class ReplicaFetch:
                 ),
                 (),
             )
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + min(request.max_wait_ms, MAX_WAIT_MS) / 1000
         enough = _enough(request.min_bytes, request.max_bytes)
         urgent = self._note_positions(request)
         entries = [e for e in request.entries if e.replica not in urgent]
         names = [self._manager.replica(entry.replica).name for entry in entries]
+        told = self._told_to(request)
         with self._purgatory.growth(names) as grew:
-            while True:
-                grew.clear()
-                found, size = self._collect(request.broker_id, entries, request.max_bytes)
-                left = deadline - loop.time()
-                failed = any(result.error for result in found)
-                if urgent or failed or size >= enough or left <= 0:
-                    break
-                try:
-                    async with asyncio.timeout(left):
-                        await grew.wait()
-                except TimeoutError:
-                    break
+            deadline = _Deadline(request.max_wait_ms, grew)
+            try:
+                while True:
+                    grew.clear()
+                    over = deadline.over
+                    known = {} if over else told
+                    found, size = self._collect(
+                        request.broker_id, entries, request.max_bytes, known
+                    )
+                    failed = any(result.error for result in found)
+                    if urgent or failed or size >= enough or over:
+                        break
+                    await grew.wait()
+            finally:
+                deadline.cancel()
+        told.update(
+            (result.replica, result.answer.high_watermark) for result in found if result.answer
+        )
         return ReplicaFetchResponse(None, [*urgent.values(), *found])
+
+    def _told_to(self, request: ReplicaFetchRequest) -> dict[ReplicaKey, int]:
+        """The high watermarks that this life of the follower has been told. An answer that
+        was lost on its way is made up for when a wait runs out."""
+        told = self._told.get(request.broker_id)
+        if told is None or told.broker_epoch != request.broker_epoch:
+            told = self._told[request.broker_id] = _Told(request.broker_epoch, {})
+        elif len(told.high_watermarks) > 2 * len(request.entries):
+            present = {entry.replica for entry in request.entries}
+            for replica in told.high_watermarks.keys() - present:
+                del told.high_watermarks[replica]
+        return told.high_watermarks
 
     def _note_positions(self, request: ReplicaFetchRequest) -> dict[ReplicaKey, ReplicaFetchResult]:
         """Tells every partition how far the follower is; returns what must be answered
@@ -192,7 +234,11 @@ class ReplicaFetch:
         return urgent
 
     def _collect(
-        self, follower: int, entries: Sequence[ReplicaFetchEntry], max_bytes: int
+        self,
+        follower: int,
+        entries: Sequence[ReplicaFetchEntry],
+        max_bytes: int,
+        told: Mapping[ReplicaKey, int],
     ) -> tuple[list[ReplicaFetchResult], int]:
         if not entries:
             return [], 0
@@ -205,6 +251,8 @@ class ReplicaFetch:
             log_start = NO_OFFSET
             try:
                 partition = self._manager.replica(entry.replica)
+                if not partition.has_news(entry.position, told.get(entry.replica, NO_OFFSET)):
+                    continue
                 log_start = partition.log.log_start_offset
                 answer = partition.read_for_follower(
                     entry.position, min(entry.max_bytes, budget - size)

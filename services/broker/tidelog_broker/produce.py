@@ -93,25 +93,29 @@ class Produce:
         waits: dict[int, Committed],
         timeout_ms: int,
     ) -> None:
-        pending = [future for future in waits.values() if not future.done()]
-        try:
-            if pending:
-                await asyncio.wait(pending, timeout=timeout_ms / 1000)
-        finally:
-            # Also when the client has gone, and this call is cancelled.
+        def give_up() -> None:
             for position, future in waits.items():
-                self._purgatory.give_up(entries[position].name, future)
-        for position, future in waits.items():
-            if future.cancelled():
-                error: TidelogError | None = TidelogError(
-                    ErrorCode.REQUEST_TIMED_OUT,
-                    f"{entries[position].name}: the replicas in sync did not have the batch "
-                    f"within {timeout_ms} ms; it may still be committed",
-                )
-            else:
-                error = future.result()
-            if error is not None:
-                outcomes[position] = ProduceOutcome(None, error, -1)
+                name = entries[position].name
+                self._purgatory.give_up(name, future, _timed_out(name, timeout_ms))
+
+        timer = asyncio.get_running_loop().call_later(timeout_ms / 1000, give_up)
+        try:
+            for position, future in waits.items():
+                error = await future
+                if error is not None:
+                    outcomes[position] = ProduceOutcome(None, error, -1)
+        finally:
+            timer.cancel()
+            # Also when the client has gone, and this call is cancelled.
+            give_up()
+
+
+def _timed_out(name: TopicPartition, timeout_ms: int) -> TidelogError:
+    return TidelogError(
+        ErrorCode.REQUEST_TIMED_OUT,
+        f"{name}: the replicas in sync did not have the batch within {timeout_ms} ms; it may "
+        "still be committed",
+    )
 
 
 def _require_valid(entries: Sequence[ProduceEntry], timeout_ms: int) -> None:

@@ -36,8 +36,11 @@ class _WaitingProduces:
     def add(self, next_offset: int, future: Committed) -> None:
         heapq.heappush(self._heap, (next_offset, next(self._ties), future))
 
-    def give_up(self, future: Committed) -> None:
-        if not future.cancel():
+    def give_up(self, future: Committed, why: TidelogError) -> None:
+        """A future that its waiter's own end has cancelled is still in the heap."""
+        if not future.done():
+            future.set_result(why)
+        elif not future.cancelled():
             return
         self._given_up += 1
         if self._given_up * 2 > len(self._heap):
@@ -127,11 +130,11 @@ class Purgatory:
             self._produces.setdefault(partition.name, _WaitingProduces()).add(next_offset, future)
         return future
 
-    def give_up(self, name: TopicPartition, future: Committed) -> None:
-        """Cancels the wait; does nothing where it is over."""
+    def give_up(self, name: TopicPartition, future: Committed, why: TidelogError) -> None:
+        """Ends the wait with this answer; does nothing where it is over."""
         produces = self._produces.get(name)
         if produces is not None:
-            produces.give_up(future)
+            produces.give_up(future, why)
             self._drop_if_empty(name, produces)
 
     def _drop_if_empty(self, name: TopicPartition, produces: _WaitingProduces) -> None:

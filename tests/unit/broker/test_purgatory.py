@@ -1,7 +1,9 @@
-from tidelog.errors import ErrorCode
+from tidelog.errors import ErrorCode, TidelogError
 from tidelog_broker.purgatory import Purgatory
 from unit.broker.broker_parts import append, fetch_by
 from unit.broker.fake_log import NAME, FakeLog, epoch_of, leader, state
+
+GIVEN_UP = TidelogError(ErrorCode.REQUEST_TIMED_OUT, "waited for too long")
 
 
 async def test_a_produce_is_done_at_once_where_the_high_watermark_has_passed_it() -> None:
@@ -63,11 +65,20 @@ async def test_produces_that_are_given_up_are_not_kept_while_the_high_watermark_
     partition = leader(FakeLog())
     still_waits = purgatory.committed(partition, 1)
     for offset in range(1000):
-        purgatory.give_up(NAME, purgatory.committed(partition, offset + 2))
+        purgatory.give_up(NAME, purgatory.committed(partition, offset + 2), GIVEN_UP)
         assert len(purgatory) <= 3
     partition.high_watermark = 5000
     purgatory.high_watermark_moved(partition)
     assert still_waits.result() is None
+    assert len(purgatory) == 0
+
+
+async def test_a_produce_whose_waiter_was_cancelled_is_not_kept_either() -> None:
+    purgatory = Purgatory()
+    partition = leader(FakeLog())
+    waiting = purgatory.committed(partition, 1)
+    waiting.cancel()
+    purgatory.give_up(NAME, waiting, GIVEN_UP)
     assert len(purgatory) == 0
 
 
@@ -76,8 +87,8 @@ async def test_giving_up_what_is_over_does_nothing() -> None:
     partition = leader(FakeLog())
     waiting = purgatory.committed(partition, 1)
     purgatory.leadership_ended(partition)
-    purgatory.give_up(NAME, waiting)
-    assert not waiting.cancelled()
+    purgatory.give_up(NAME, waiting, GIVEN_UP)
+    assert waiting.result() is not GIVEN_UP
 
 
 async def test_growth_wakes_those_who_wait_for_growth_alone() -> None:

@@ -240,6 +240,16 @@ class Partition:
         self._advance_high_watermark()
         return None
 
+    def has_news(self, position: FetchPosition, told_high_watermark: int) -> bool:
+        """Whether an answer would say anything to a follower at this position: batches, a
+        high watermark that it has not been told, or a refusal."""
+        return (
+            self.leading is None
+            or position.leader_epoch != self.leader_epoch
+            or position.fetch_offset != self.log.log_end_offset
+            or told_high_watermark != self.high_watermark
+        )
+
     def read_for_follower(self, position: FetchPosition, max_bytes: int) -> FetchAnswer:
         self.require_leading()
         self._fence(position.leader_epoch)
