@@ -1,0 +1,67 @@
+"""Histories of what clients did to a cluster, and a checker that finds what must not be.
+
+    with HistoryWriter(path) as history:
+        history.write(SendInvoked(clock.monotonic_ms(), "p1", "sea", NO_PARTITION, 17))
+        ...
+    report = check_history(read_history(path))
+
+`operations` are the values, `history_format` the lines of a file, `anomalies` what is
+looked for and how each corner case is decided.
+"""
+
+from tidelog.history.anomalies import Anomaly, Finding, Findings, Reference
+from tidelog.history.checker import HistoryChecker, check_history
+from tidelog.history.history_file import HistoryWriter, read_history
+from tidelog.history.operations import (
+    NO_BROKER,
+    NO_PARTITION,
+    OPEN_END,
+    UNREADABLE_VALUE,
+    HighWatermarkEnded,
+    HighWatermarkInvoked,
+    HistoryError,
+    LossMark,
+    Nemesis,
+    Operation,
+    Outcome,
+    PollEnded,
+    PollInvoked,
+    ReplicaDigest,
+    Send,
+    SendEnded,
+    SendInvoked,
+)
+from tidelog.history.partition_check import PartitionCheck
+from tidelog.history.report import Report
+from tidelog.history.send_pairing import SendPairing
+
+__all__ = [
+    "NO_BROKER",
+    "NO_PARTITION",
+    "OPEN_END",
+    "UNREADABLE_VALUE",
+    "Anomaly",
+    "Finding",
+    "Findings",
+    "HighWatermarkEnded",
+    "HighWatermarkInvoked",
+    "HistoryChecker",
+    "HistoryError",
+    "HistoryWriter",
+    "LossMark",
+    "Nemesis",
+    "Operation",
+    "Outcome",
+    "PartitionCheck",
+    "PollEnded",
+    "PollInvoked",
+    "Reference",
+    "ReplicaDigest",
+    "Report",
+    "Send",
+    "SendEnded",
+    "SendInvoked",
+    "SendPairing",
+    "check_history",
+    "read_history",
+]

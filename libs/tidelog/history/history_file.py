@@ -1,0 +1,112 @@
+"""History files: several processes may write one while they run; one reads it later."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tidelog.history.history_format import (
+    check_header,
+    decode_operation,
+    encode_operation,
+    header_line,
+)
+from tidelog.history.operations import HistoryError, Operation
+
+# A poll of some hundred thousand records fits.
+MAX_LINE_BYTES = 16 << 20
+_FILE_MODE = 0o644
+_ADVANCE_BYTES = 1 << 20
+
+
+class HistoryWriter:
+    """Appends to a history, which it begins where there is none.
+
+    Each call is one `write(2)` in append mode: what several processes of one machine
+    write into one file stays whole and in order, and what a process wrote survives its
+    SIGKILL. There is no buffer, because an invocation that is written late would claim
+    that it came after what in truth it overlapped.
+    """
+
+    def __init__(self, path: Path) -> None:
+        _begin(path)
+        self._path = path
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
+
+    def write(self, operation: Operation) -> None:
+        """Raises `OSError`, after which the file's last line may be torn."""
+        self._append(encode_operation(operation))
+
+    def write_all(self, operations: Iterable[Operation]) -> None:
+        """Together, and cheaper than one by one."""
+        self._append(b"".join(map(encode_operation, operations)))
+
+    def _append(self, lines: bytes) -> None:
+        written = os.write(self._descriptor, lines)
+        if written < len(lines):
+            # The rest would land behind what others wrote meanwhile.
+            raise OSError(
+                f"{self._path} took {written} of {len(lines)} bytes: its disk is full, or "
+                f"a limit is reached; this history cannot be used"
+            )
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _begin(path: Path) -> None:
+    """The file appears with its header in it, whoever of several comes first."""
+    if path.exists():
+        return
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _FILE_MODE)
+    try:
+        os.write(descriptor, header_line())
+        os.link(draft, path)
+    except FileExistsError:
+        return
+    finally:
+        os.close(descriptor)
+        draft.unlink()
+
+
+def read_history(
+    path: Path, advance: Callable[[int], None] = lambda _: None
+) -> Iterator[tuple[int, Operation]]:
+    """The operations with the numbers of their lines. `advance` hears now and then how many
+    bytes more were read. Raises `OSError`, and `HistoryError` with the line."""
+    with path.open("rb") as file:
+        number = read_bytes = 0
+        while line := file.readline(MAX_LINE_BYTES):
+            number += 1
+            try:
+                if not line.endswith(b"\n"):
+                    raise HistoryError(
+                        f"the line has no end: torn, or longer than {MAX_LINE_BYTES >> 20} MiB"
+                    )
+                if number == 1:
+                    check_header(line)
+                else:
+                    yield number, decode_operation(line)
+            except HistoryError as error:
+                raise HistoryError(f"{path}, line {number}: {error}") from error
+            read_bytes += len(line)
+            if read_bytes >= _ADVANCE_BYTES:
+                advance(read_bytes)
+                read_bytes = 0
+        if number == 0:
+            raise HistoryError(f"{path} is empty; a history has at least its first line")

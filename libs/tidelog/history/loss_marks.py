@@ -1,0 +1,31 @@
+"""Loss that has a known reason, in one partition."""
+
+from __future__ import annotations
+
+from tidelog.history.operations import OPEN_END, LossMark
+from tidelog.model import NO_OFFSET
+
+
+class LossMarks:
+    def __init__(self) -> None:
+        self._marks: list[LossMark] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._marks)
+
+    def add(self, mark: LossMark) -> None:
+        self._marks.append(mark)
+
+    def reason(self, leader_epoch: int, offset: int) -> str | None:
+        """Why what is stamped so was given up; None: it was not. An offset that is not
+        known is covered only by a mark over all offsets."""
+        for mark in self._marks:
+            if not mark.first_epoch <= leader_epoch <= mark.last_epoch:
+                continue
+            if offset == NO_OFFSET:
+                covered = mark.first_offset == 0 and mark.end_offset == OPEN_END
+            else:
+                covered = mark.first_offset <= offset < mark.end_offset
+            if covered:
+                return mark.reason
+        return None

@@ -1,0 +1,101 @@
+"""The order in which each client was given one partition's records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidelog.history.anomalies import Anomaly, PartitionFindings, Reference
+from tidelog.history.evidence import PollSource
+from tidelog.history.operations import Outcome, PollEnded
+
+
+class _Stretch:
+    """A client's polls since it was positioned. `lowest` and `highest` bound what it read
+    past, `last` is the offset it was given last."""
+
+    __slots__ = ("highest", "last", "lowest", "source")
+
+    def __init__(self, first: int, source: PollSource) -> None:
+        self.lowest = 0 if source.final else first
+        self.highest = self.last = first
+        self.source = source
+
+
+class PollOrder:
+    def __init__(self, findings: PartitionFindings) -> None:
+        self._findings = findings
+        self._current: dict[str, _Stretch] = {}
+        self._done: list[tuple[int, int]] = []
+
+    def add(self, poll: PollEnded, source: PollSource) -> None:
+        if poll.repositioned or poll.outcome is Outcome.INFO:
+            ended = self._current.pop(poll.client, None)
+            if ended is not None:
+                self._done.append((ended.lowest, ended.highest))
+        offsets = poll.offsets
+        if not offsets:
+            return
+        stretch = self._current.get(poll.client)
+        if stretch is None:
+            stretch = self._current[poll.client] = _Stretch(offsets[0], source)
+        elif offsets[0] != stretch.last + 1:
+            self._jumped(stretch, offsets[0], source)
+        if offsets[-1] - offsets[0] != len(offsets) - 1 or not _is_contiguous(offsets):
+            self._check_inside(offsets, source)
+            stretch.lowest = min(stretch.lowest, *offsets)
+            stretch.highest = max(stretch.highest, *offsets)
+        stretch.lowest = min(stretch.lowest, offsets[0])
+        stretch.highest = max(stretch.highest, offsets[-1])
+        stretch.last = offsets[-1]
+        stretch.source = source
+
+    def read_past(self) -> list[tuple[int, int]]:
+        """Ranges of offsets, both ends included; in order, disjoint."""
+        spans = sorted(
+            self._done + [(stretch.lowest, stretch.highest) for stretch in self._current.values()]
+        )
+        merged: list[tuple[int, int]] = []
+        for lowest, highest in spans:
+            if merged and lowest <= merged[-1][1] + 1:
+                merged[-1] = (merged[-1][0], max(merged[-1][1], highest))
+            else:
+                merged.append((lowest, highest))
+        return merged
+
+    def _jumped(self, stretch: _Stretch, offset: int, source: PollSource) -> None:
+        before, last = stretch.source, stretch.last
+        skipped = offset > last
+        self._findings.add(
+            Anomaly.POLL_SKIP if skipped else Anomaly.NON_MONOTONIC_POLL,
+            lambda: (
+                f"{source.client} was given offset {offset} after {last}",
+                (
+                    Reference(before.line, before.time_ms, f"{before.client} polled up to {last}"),
+                    Reference(source.line, source.time_ms, f"{source.client} polled from {offset}"),
+                ),
+            ),
+        )
+
+    def _check_inside(self, offsets: Sequence[int], source: PollSource) -> None:
+        for index in range(1, len(offsets)):
+            before, after = offsets[index - 1], offsets[index]
+            if after == before + 1:
+                continue
+            self._findings.add(
+                Anomaly.INTERNAL_SKIP if after > before else Anomaly.INTERNAL_NON_MONOTONIC,
+                lambda before=before, after=after: (  # type: ignore[misc]
+                    f"one poll of {source.client} gave offset {after} after {before}",
+                    (
+                        Reference(
+                            source.line,
+                            source.time_ms,
+                            f"{source.client} polled {len(offsets)} records "
+                            f"from offset {offsets[0]}",
+                        ),
+                    ),
+                ),
+            )
+
+
+def _is_contiguous(offsets: Sequence[int]) -> bool:
+    return list(offsets) == list(range(offsets[0], offsets[0] + len(offsets)))

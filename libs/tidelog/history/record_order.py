@@ -1,0 +1,149 @@
+"""The order of one partition: which values were seen at which offsets, and by whom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tidelog.history.anomalies import Anomaly, PartitionFindings, Reference
+from tidelog.history.evidence import PollSource, Sighting, send_reference, sighting_reference
+from tidelog.history.loss_marks import LossMarks
+from tidelog.history.operations import UNREADABLE_VALUE, Outcome, PollEnded, Send
+from tidelog.model import NO_OFFSET
+
+# A value at an offset: leader epoch, offset, and the operation that shows it.
+_Place = tuple[int, int, Reference]
+
+
+class RecordOrder:
+    """`first` holds where each value was polled first. Almost always a value has one place
+    and an offset one value, so that anything else is kept apart."""
+
+    def __init__(self, findings: PartitionFindings, marks: LossMarks) -> None:
+        self._findings = findings
+        self._marks = marks
+        self.first: dict[int, Sighting] = {}
+        self._value_at: dict[int, int] = {}
+        self._other_places: dict[int, list[Sighting]] = {}
+        self._other_values: dict[int, set[int]] = {}
+        self._unreadable: list[Sighting] = []
+
+    def add_poll(self, poll: PollEnded, source: PollSource) -> None:
+        first, value_at = self.first, self._value_at
+        for offset, value, epoch in zip(poll.offsets, poll.values, poll.leader_epochs, strict=True):
+            if value == UNREADABLE_VALUE:
+                self._unreadable.append(Sighting(offset, epoch, source))
+                continue
+            seen = first.get(value)
+            if seen is None:
+                first[value] = Sighting(offset, epoch, source)
+            elif seen.offset != offset:
+                self._add_place(value, Sighting(offset, epoch, source))
+            if value_at.setdefault(offset, value) != value:
+                self._other_values.setdefault(offset, set()).add(value)
+
+    def _add_place(self, value: int, sighting: Sighting) -> None:
+        places = self._other_places.setdefault(value, [])
+        if all(place.offset != sighting.offset for place in places):
+            places.append(sighting)
+
+    def judge(self, sends: dict[int, Send]) -> None:
+        """`sends`: all of this partition, by value."""
+        acknowledged_elsewhere = self._add_acknowledged(sends.values())
+        for offset, more in sorted(self._other_values.items()):
+            self._judge_offset(offset, (self._value_at[offset], *sorted(more)), sends)
+        for value in sorted(self._other_places.keys() | acknowledged_elsewhere):
+            self._judge_value(value, sends)
+        self._find_aborted_and_phantom(sends)
+
+    def _add_acknowledged(self, sends: Iterable[Send]) -> set[int]:
+        """Values that were polled at another offset than the acknowledged one."""
+        elsewhere = set()
+        for send in sends:
+            offset, value = send.offset, send.value
+            if send.outcome is not Outcome.OK or offset == NO_OFFSET:
+                continue
+            if self._value_at.setdefault(offset, value) != value:
+                self._other_values.setdefault(offset, set()).add(value)
+            seen = self.first.get(value)
+            if seen is not None and seen.offset != offset:
+                elsewhere.add(value)
+        return elsewhere
+
+    def _places(self, value: int, sends: dict[int, Send]) -> list[_Place]:
+        sightings = [self.first[value]] if value in self.first else []
+        places: list[_Place] = [
+            (sighting.leader_epoch, sighting.offset, sighting_reference(value, sighting))
+            for sighting in sightings + self._other_places.get(value, [])
+        ]
+        send = sends.get(value)
+        if send is not None and send.outcome is Outcome.OK and send.offset != NO_OFFSET:
+            places.append((send.leader_epoch, send.offset, send_reference(send)))
+        return places
+
+    def _judge_offset(self, offset: int, values: Sequence[int], sends: dict[int, Send]) -> None:
+        shown = {
+            value: [place for place in self._places(value, sends) if place[1] == offset]
+            for value in values
+        }
+        self._findings.add(
+            Anomaly.INCONSISTENT_OFFSETS,
+            lambda: (
+                f"offset {offset} holds values {', '.join(map(str, values))}",
+                [reference for places in shown.values() for _, _, reference in places],
+            ),
+            self._excuse(list(shown.values())),
+        )
+
+    def _judge_value(self, value: int, sends: dict[int, Send]) -> None:
+        by_offset: dict[int, list[_Place]] = {}
+        for place in self._places(value, sends):
+            by_offset.setdefault(place[1], []).append(place)
+        self._findings.add(
+            Anomaly.DUPLICATE,
+            lambda: (
+                f"value {value} at offsets {', '.join(map(str, sorted(by_offset)))}",
+                [reference for places in by_offset.values() for _, _, reference in places],
+            ),
+            self._excuse(list(by_offset.values())),
+        )
+
+    def _excuse(self, alternatives: list[list[_Place]]) -> str | None:
+        """A reason, if at most one alternative is left without what was given up."""
+        if not self._marks:
+            return None
+        left, reason = 0, None
+        for places in alternatives:
+            reasons = [self._marks.reason(epoch, offset) for epoch, offset, _ in places]
+            if None in reasons:
+                left += 1
+            else:
+                reason = reason or reasons[0]
+        return reason if left <= 1 else None
+
+    def _find_aborted_and_phantom(self, sends: dict[int, Send]) -> None:
+        for value, sighting in self.first.items():
+            send = sends.get(value)
+            if send is None:
+                self._phantom(f"value {value}", value, sighting)
+            elif send.outcome is Outcome.FAIL:
+                self._aborted(send, sighting)
+        for sighting in self._unreadable:
+            self._phantom("a record without a value", UNREADABLE_VALUE, sighting)
+
+    def _aborted(self, send: Send, sighting: Sighting) -> None:
+        self._findings.add(
+            Anomaly.ABORTED_READ,
+            lambda: (
+                f"value {send.value} of a failed send at offset {sighting.offset}",
+                (send_reference(send), sighting_reference(send.value, sighting)),
+            ),
+        )
+
+    def _phantom(self, what: str, value: int, sighting: Sighting) -> None:
+        self._findings.add(
+            Anomaly.PHANTOM_READ,
+            lambda: (
+                f"{what} at offset {sighting.offset} was not sent to this partition",
+                (sighting_reference(value, sighting),),
+            ),
+        )

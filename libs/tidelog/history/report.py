@@ -1,0 +1,128 @@
+"""What a check found, of one partition or of many: reports are merged."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from heapq import merge as merge_sorted
+from itertools import groupby
+from typing import NamedTuple
+
+from tidelog.history.anomalies import Findings
+from tidelog.history.operations import Nemesis, Outcome, Send
+from tidelog.history.write_gaps import Gap, longest_gap, longest_gap_around
+from tidelog.model import TopicPartition
+
+# Nemesis events that a report keeps with their lines.
+MAX_NEMESIS_EVENTS = 10_000
+
+
+class Visibility(NamedTuple):
+    """From an acknowledgement to the end of the first poll that gave the record."""
+
+    waited_ms: int
+    topic: str
+    partition: int
+    value: int
+    offset: int
+    acknowledged_line: int
+    polled_line: int
+
+
+class EventGaps(NamedTuple):
+    """Around one nemesis event. `overall`: no send to anywhere succeeded; `worst`: none to
+    one partition (also where nobody tried)."""
+
+    line: int
+    event: Nemesis
+    overall: Gap
+    worst: Gap
+    worst_partition: TopicPartition | None
+
+
+@dataclass(slots=True)
+class Report:
+    """`success_times_ms`: when sends succeeded, in order, each millisecond once; so that
+    it grows with how long a history lasts and not with its operations. `undrained`:
+    partitions with acknowledged sends and no final reads, where "unseen" is not judged.
+    `only_in_final_reads`: records that no other poll gave. `unplaced_sends`: sends to
+    nobody knows which partition, and read in none."""
+
+    findings: Findings = field(default_factory=Findings)
+    operations: int = 0
+    partitions: int = 0
+    sends: Counter[Outcome] = field(default_factory=Counter)
+    unplaced_sends: int = 0
+    polls: int = 0
+    polled_records: int = 0
+    undrained: list[TopicPartition] = field(default_factory=list)
+    only_in_final_reads: int = 0
+    slowest: Visibility | None = None
+    first_send_ms: int | None = None
+    last_send_ms: int | None = None
+    success_times_ms: dict[TopicPartition, list[int]] = field(default_factory=dict)
+    nemesis: list[tuple[int, Nemesis]] = field(default_factory=list)
+    nemesis_count: int = 0
+
+    @property
+    def anomaly_count(self) -> int:
+        """Without the excused."""
+        return self.findings.counts.total()
+
+    @property
+    def excused_count(self) -> int:
+        return self.findings.excused.total()
+
+    def note_send(self, send: Send) -> None:
+        self.sends[send.outcome] += 1
+        self._note_sending(send.invoked_ms, send.ended_ms)
+
+    def _note_sending(self, first_ms: int | None, last_ms: int | None) -> None:
+        if first_ms is not None and (self.first_send_ms is None or first_ms < self.first_send_ms):
+            self.first_send_ms = first_ms
+        if last_ms is not None and (self.last_send_ms is None or last_ms > self.last_send_ms):
+            self.last_send_ms = last_ms
+
+    def merge(self, other: Report) -> None:
+        """`other` is of other partitions."""
+        self.findings.merge(other.findings)
+        self.operations += other.operations
+        self.partitions += other.partitions
+        self.sends.update(other.sends)
+        self.unplaced_sends += other.unplaced_sends
+        self.polls += other.polls
+        self.polled_records += other.polled_records
+        self.undrained = sorted(self.undrained + other.undrained)
+        self.only_in_final_reads += other.only_in_final_reads
+        if other.slowest is not None and (
+            self.slowest is None or other.slowest.waited_ms > self.slowest.waited_ms
+        ):
+            self.slowest = other.slowest
+        self._note_sending(other.first_send_ms, other.last_send_ms)
+        self.success_times_ms |= other.success_times_ms
+        self.nemesis = sorted(self.nemesis + other.nemesis)[:MAX_NEMESIS_EVENTS]
+        self.nemesis_count += other.nemesis_count
+
+    def longest_write_gap(self) -> Gap:
+        return longest_gap(self._all_success_times())
+
+    def gaps_around_events(self) -> list[EventGaps]:
+        everywhere = self._all_success_times()
+        following = [event.time_ms for _, event in self.nemesis[1:]]
+        gaps = []
+        for (line, event), next_ms in zip(self.nemesis, [*following, None], strict=False):
+            worst, where = Gap(0, 0), None
+            for partition, times in sorted(self.success_times_ms.items()):
+                gap = longest_gap_around(times, event.time_ms, next_ms)
+                if gap.length_ms > worst.length_ms:
+                    worst, where = gap, partition
+            overall = longest_gap_around(everywhere, event.time_ms, next_ms)
+            gaps.append(EventGaps(line, event, overall, worst, where))
+        return gaps
+
+    def _all_success_times(self) -> list[int]:
+        """Sending begins with the first attempt and ends with the last thing heard of one."""
+        edges = [time for time in (self.first_send_ms, self.last_send_ms) if time is not None]
+        times: Iterable[int] = merge_sorted(edges, *self.success_times_ms.values())
+        return [time for time, _ in groupby(times)]

@@ -1,0 +1,92 @@
+"""What is reported and not judged."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidelog.history import NO_PARTITION, Outcome, Report
+from tidelog.history.write_gaps import NO_GAP, Gap, longest_gap, longest_gap_around
+from unit.history.recording import STEP_MS, Recording
+
+TIMES = [0, 10, 40, 50, 100, 105]
+
+
+def test_the_longest_gap() -> None:
+    assert longest_gap(TIMES) == Gap(50, 100)
+    assert longest_gap([5]) == NO_GAP
+
+
+@pytest.mark.parametrize(
+    ("event", "following", "gap"),
+    [
+        (12, None, Gap(50, 100)),
+        (12, 45, Gap(10, 40)),
+        (12, 12, Gap(10, 40)),
+        (12, 55, Gap(50, 100)),
+        (60, 70, Gap(50, 100)),
+        (101, None, Gap(100, 105)),
+        (500, None, NO_GAP),
+    ],
+)
+def test_gaps_around_an_event_end_where_the_next_begins(
+    event: int, following: int | None, gap: Gap
+) -> None:
+    assert longest_gap_around(TIMES, event, following) == gap
+
+
+def recorded() -> Report:
+    """Sends at 10, 30, then none until 90, while broker 2 is away and one attempt fails;
+    the record of the second is polled 20 ms later."""
+    history = Recording()
+    history.sent(1, 0)
+    history.sent(2, 0, partition=1)
+    history.nemesis("kill", "broker 2")
+    history.polled([(0, 2)], partition=1)
+    history.nemesis("heal")
+    history.invoke(3)
+    history.sent(4, 1)
+    history.end(3, Outcome.FAIL)
+    history.drained([(0, 1), (1, 4)])
+    return history.report()
+
+
+def test_the_longest_time_without_a_successful_send() -> None:
+    report = recorded()
+    assert report.longest_write_gap() == Gap(3 * STEP_MS, 9 * STEP_MS)
+    kill, heal = report.gaps_around_events()
+    assert (kill.line, kill.event.event, kill.event.detail) == (5, "kill", "broker 2")
+    assert kill.overall == heal.overall == Gap(3 * STEP_MS, 9 * STEP_MS)
+    assert (kill.worst, str(kill.worst_partition)) == (Gap(1 * STEP_MS, 9 * STEP_MS), "sea/0")
+
+
+def test_sending_that_ends_in_failure_is_a_gap() -> None:
+    history = Recording()
+    history.invoke(1, partition=NO_PARTITION)
+    history.nemesis("cut", "1")
+    history.nemesis("heal")
+    history.end(1, Outcome.FAIL, partition=NO_PARTITION)
+    assert history.report().longest_write_gap() == Gap(0, 3 * STEP_MS)
+
+
+def test_the_slowest_record_to_be_seen() -> None:
+    report = recorded()
+    assert report.slowest is not None
+    assert report.slowest.waited_ms == 2 * STEP_MS
+    assert report.slowest[1:] == ("sea", 1, 2, 0, 4, 6)
+    assert report.only_in_final_reads == 2
+
+
+def test_a_record_polled_before_its_acknowledgement_waited_for_nothing() -> None:
+    history = Recording()
+    history.invoke(1)
+    history.polled([(0, 1)])
+    history.end(1, Outcome.OK, 0)
+    report = history.report()
+    assert report.slowest is not None
+    assert report.slowest.waited_ms == 0
+
+
+def test_an_empty_history_has_no_gaps() -> None:
+    report = Recording().report()
+    assert report.longest_write_gap() == NO_GAP
+    assert report.gaps_around_events() == []
