@@ -35,7 +35,7 @@ class ReplicaServiceStub:
         Args:
             channel: A grpc.Channel.
         """
-        self.ReplicaFetch = channel.unary_unary(
+        self.ReplicaFetch = channel.stream_stream(
                 '/tidelog.v1.ReplicaService/ReplicaFetch',
                 request_serializer=tidelog_dot_v1_dot_replica__pb2.ReplicaFetchRequest.SerializeToString,
                 response_deserializer=tidelog_dot_v1_dot_replica__pb2.ReplicaFetchResponse.FromString,
@@ -46,9 +46,11 @@ class ReplicaServiceServicer:
     """What brokers ask of each other.
     """
 
-    def ReplicaFetch(self, request, context):
+    def ReplicaFetch(self, request_iterator, context):
         """A follower pulls from a leader: all partitions that it follows there, in one
-        long-polled call.
+        long-polled call, which lasts as long as both do. Each request is answered by one
+        response, in order, and the follower sends the next when it has taken that one. (A
+        message on a stream costs a third of a call of its own.)
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -57,7 +59,7 @@ class ReplicaServiceServicer:
 
 def add_ReplicaServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
-            'ReplicaFetch': grpc.unary_unary_rpc_method_handler(
+            'ReplicaFetch': grpc.stream_stream_rpc_method_handler(
                     servicer.ReplicaFetch,
                     request_deserializer=tidelog_dot_v1_dot_replica__pb2.ReplicaFetchRequest.FromString,
                     response_serializer=tidelog_dot_v1_dot_replica__pb2.ReplicaFetchResponse.SerializeToString,
@@ -75,7 +77,7 @@ class ReplicaService:
     """
 
     @staticmethod
-    def ReplicaFetch(request,
+    def ReplicaFetch(request_iterator,
             target,
             options=(),
             channel_credentials=None,
@@ -85,8 +87,8 @@ class ReplicaService:
             wait_for_ready=None,
             timeout=None,
             metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
+        return grpc.experimental.stream_stream(
+            request_iterator,
             target,
             '/tidelog.v1.ReplicaService/ReplicaFetch',
             tidelog_dot_v1_dot_replica__pb2.ReplicaFetchRequest.SerializeToString,

@@ -33,9 +33,11 @@ class ReplicaServiceStub:
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ReplicaServiceAsyncStub: ...
-    ReplicaFetch: _grpc.UnaryUnaryMultiCallable[_replica_pb2.ReplicaFetchRequest, _replica_pb2.ReplicaFetchResponse]
+    ReplicaFetch: _grpc.StreamStreamMultiCallable[_replica_pb2.ReplicaFetchRequest, _replica_pb2.ReplicaFetchResponse]
     """A follower pulls from a leader: all partitions that it follows there, in one
-    long-polled call.
+    long-polled call, which lasts as long as both do. Each request is answered by one
+    response, in order, and the follower sends the next when it has taken that one. (A
+    message on a stream costs a third of a call of its own.)
     """
 
 @_typing.type_check_only
@@ -43,9 +45,11 @@ class ReplicaServiceAsyncStub(ReplicaServiceStub):
     """What brokers ask of each other."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
-    ReplicaFetch: _aio.UnaryUnaryMultiCallable[_replica_pb2.ReplicaFetchRequest, _replica_pb2.ReplicaFetchResponse]  # type: ignore[assignment]
+    ReplicaFetch: _aio.StreamStreamMultiCallable[_replica_pb2.ReplicaFetchRequest, _replica_pb2.ReplicaFetchResponse]  # type: ignore[assignment]
     """A follower pulls from a leader: all partitions that it follows there, in one
-    long-polled call.
+    long-polled call, which lasts as long as both do. Each request is answered by one
+    response, in order, and the follower sends the next when it has taken that one. (A
+    message on a stream costs a third of a call of its own.)
     """
 
 class ReplicaServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -54,11 +58,13 @@ class ReplicaServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
     def ReplicaFetch(
         self,
-        request: _replica_pb2.ReplicaFetchRequest,
+        request_iterator: _MaybeAsyncIterator[_replica_pb2.ReplicaFetchRequest],
         context: _ServicerContext,
-    ) -> _typing.Union[_replica_pb2.ReplicaFetchResponse, _abc.Awaitable[_replica_pb2.ReplicaFetchResponse]]:
+    ) -> _typing.Union[_abc.Iterator[_replica_pb2.ReplicaFetchResponse], _abc.AsyncIterator[_replica_pb2.ReplicaFetchResponse]]:
         """A follower pulls from a leader: all partitions that it follows there, in one
-        long-polled call.
+        long-polled call, which lasts as long as both do. Each request is answered by one
+        response, in order, and the follower sends the next when it has taken that one. (A
+        message on a stream costs a third of a call of its own.)
         """
 
 def add_ReplicaServiceServicer_to_server(servicer: ReplicaServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

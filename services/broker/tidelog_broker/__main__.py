@@ -121,7 +121,7 @@ def add_services(
         server,
     )
     replica_pb2_grpc.add_ReplicaServiceServicer_to_server(
-        ReplicaService(broker.replica_fetch), server
+        ReplicaService(broker.replica_fetch, broker.stopped), server
     )
     replica_control_pb2_grpc.add_ReplicaControlServiceServicer_to_server(
         ReplicaControlService(broker.manager, broker.stopped), server

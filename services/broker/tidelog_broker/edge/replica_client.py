@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TypeAlias
 
 import grpc.aio
 
 from tidelog.rpc.channels import open_channel
+from tidelog.v1 import replica_pb2 as pb
 from tidelog.v1 import replica_pb2_grpc
 from tidelog_broker.edge import replica_codec
 from tidelog_broker.transport import (
@@ -18,18 +20,54 @@ from tidelog_broker.transport import (
 # Beyond the long poll itself: how long an answer may take.
 ANSWER_TIMEOUT_S = 5.0
 
+_Stream: TypeAlias = "grpc.aio.StreamStreamCall[pb.ReplicaFetchRequest, pb.ReplicaFetchResponse]"
+
 
 class _Peer:
-    """The stub is kept as well: making one costs as much as a call."""
+    """One leader; its stream is opened by the first fetch, and again after a failure."""
 
     def __init__(self, address: str) -> None:
-        self.channel: grpc.aio.Channel = open_channel(address)
-        self.stub: replica_pb2_grpc.ReplicaServiceAsyncStub = replica_pb2_grpc.ReplicaServiceStub(
-            self.channel
+        self._address = address
+        self._channel: grpc.aio.Channel = open_channel(address)
+        self._stub: replica_pb2_grpc.ReplicaServiceAsyncStub = replica_pb2_grpc.ReplicaServiceStub(
+            self._channel
         )
+        self._stream: _Stream | None = None
+
+    async def ask(
+        self, request: pb.ReplicaFetchRequest, timeout_s: float
+    ) -> pb.ReplicaFetchResponse:
+        """A stream is good for the next question only if this one has been answered:
+        otherwise its answer would be taken for that of the next."""
+        stream, self._stream = self._stream or self._stub.ReplicaFetch(), None
+        try:
+            async with asyncio.timeout(timeout_s):
+                await stream.write(request)
+                answer = await stream.read()
+        except TimeoutError as error:
+            stream.cancel()
+            raise PeerUnreachableError(
+                f"{self._address}: no answer within {timeout_s:g} s"
+            ) from error
+        except asyncio.InvalidStateError as error:
+            raise PeerUnreachableError(f"{self._address}: the stream has ended") from error
+        except grpc.aio.AioRpcError as error:
+            raise PeerUnreachableError(f"{self._address}: {error.details()}") from error
+        except asyncio.CancelledError:
+            stream.cancel()
+            raise
+        if not isinstance(answer, pb.ReplicaFetchResponse):
+            raise PeerUnreachableError(f"{self._address}: the stream was closed")
+        self._stream = stream
+        return answer
+
+    async def close(self) -> None:
+        await self._channel.close()
 
 
 class GrpcPeers:
+    """Asks each leader one question at a time, as its fetcher does."""
+
     def __init__(self) -> None:
         self._peers: dict[str, _Peer] = {}
 
@@ -39,15 +77,12 @@ class GrpcPeers:
         peer = self._peers.get(address)
         if peer is None:
             peer = self._peers[address] = _Peer(address)
-        try:
-            response = await peer.stub.ReplicaFetch(
-                replica_codec.request_to_wire(request),
-                timeout=request.max_wait_ms / 1000 + ANSWER_TIMEOUT_S,
-            )
-        except grpc.aio.AioRpcError as error:
-            raise PeerUnreachableError(f"{address}: {error.details()}") from error
-        return replica_codec.response_from_wire(response)
+        answer = await peer.ask(
+            replica_codec.request_to_wire(request),
+            request.max_wait_ms / 1000 + ANSWER_TIMEOUT_S,
+        )
+        return replica_codec.response_from_wire(answer)
 
     async def close(self) -> None:
         peers, self._peers = self._peers, {}
-        await asyncio.gather(*(peer.channel.close() for peer in peers.values()))
+        await asyncio.gather(*(peer.close() for peer in peers.values()))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+import asyncio
+from collections.abc import AsyncIterator
+from typing import TypeAlias
 
 import grpc.aio
 
@@ -12,18 +14,26 @@ from tidelog.v1 import replica_pb2_grpc
 from tidelog_broker.edge import replica_codec
 from tidelog_broker.fetch import ReplicaFetch
 
-_Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+_Context: TypeAlias = "grpc.aio.ServicerContext[pb.ReplicaFetchRequest, pb.ReplicaFetchResponse]"
 
 
 class ReplicaService(replica_pb2_grpc.ReplicaServiceServicer):
-    def __init__(self, replica_fetch: ReplicaFetch) -> None:
+    def __init__(self, replica_fetch: ReplicaFetch, stopped: asyncio.Event) -> None:
         self._replica_fetch = replica_fetch
+        self._stopped = stopped
 
     async def ReplicaFetch(  # noqa: N802
         self,
-        request: pb.ReplicaFetchRequest,
+        request_iterator: AsyncIterator[pb.ReplicaFetchRequest],
         context: _Context,  # noqa: ARG002
-    ) -> pb.ReplicaFetchResponse:
+    ) -> AsyncIterator[pb.ReplicaFetchResponse]:
+        """Ends when the follower does, or when this broker stops."""
+        async for request in request_iterator:
+            yield await self._answer(request)
+            if self._stopped.is_set():
+                return
+
+    async def _answer(self, request: pb.ReplicaFetchRequest) -> pb.ReplicaFetchResponse:
         response = await self._replica_fetch(replica_codec.request_from_wire(request))
         if response.error is not None:
             return pb.ReplicaFetchResponse(error=error_to_wire(response.error))
