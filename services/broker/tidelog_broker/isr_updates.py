@@ -40,6 +40,9 @@ from tidelog_runtime.metadata.store import (
 
 # Between two rounds of so many partitions the loop gets its turn.
 MAX_JUDGED_PER_TURN = 256
+# A broker that comes back changes thousands of ISRs: the log names the first of each
+# transaction, and how many there are.
+MAX_LOGGED_CHANGES = 4
 RETRY_DELAY_S = 0.2
 
 _log = structlog.get_logger()
@@ -146,13 +149,6 @@ class IsrUpdates:
             )
             guards.update(proposal.guards)
             proposals.append(proposal)
-            _log.info(
-                "isr_change_requested",
-                partition=str(partition.name),
-                leader_epoch=state.leader_epoch,
-                isr=sorted(state.isr_ids),
-                former=sorted(before.isr_ids),
-            )
         if self._dirty:
             self._wake.set()
         return proposals
@@ -171,6 +167,14 @@ class IsrUpdates:
         return tuple(guards)
 
     async def _write(self, proposals: list[_Proposal]) -> None:
+        for proposal in proposals[:MAX_LOGGED_CHANGES]:
+            _log.info(
+                "isr_change_requested",
+                partition=str(proposal.partition.name),
+                leader_epoch=proposal.state.leader_epoch,
+                isr=sorted(proposal.state.isr_ids),
+                partitions=len(proposals),
+            )
         result = await self._store.transact(
             Transaction(
                 guards=list(dict.fromkeys(guard for p in proposals for guard in p.guards)),
