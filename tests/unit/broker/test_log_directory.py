@@ -9,7 +9,7 @@ from tidelog_broker.log.disk import OsDisk
 from tidelog_broker.log.errors import LogStorageError
 from tidelog_broker.log_directory import LogDirectory
 from tidelog_broker.transport import ReplicaKey
-from tidelog_runtime.topic_config import TopicConfig
+from tidelog_runtime.topic_config import MAX_TOPIC_NAME_LENGTH, TopicConfig
 from unit.broker.broker_parts import DATA, KEY
 from unit.broker.fake_log import NAME, TOPIC_ID
 from unit.log.builders import FakeClock, batch_at
@@ -339,3 +339,13 @@ def test_damage_is_marked_before_anything_sound_is_cut(tmp_path: Path) -> None:
     logs.open_all(lambda: sizes_when_marked.append(segment.stat().st_size))
     assert sizes_when_marked == [len(content)]
     assert segment.stat().st_size < len(content)
+
+
+def test_the_longest_names_can_be_set_aside(tmp_path: Path) -> None:
+    name = TopicPartition("x" * MAX_TOPIC_NAME_LENGTH, 999_999)
+    key = ReplicaKey(TOPIC_ID, name.partition)
+    stored = Stored(tmp_path)
+    stored.clock.now_ms = 9_999_999_999_999
+    stored.logs.open_replica(name, key, CONFIG).append([batch_at(0)])
+    stored.logs.set_aside(key)
+    assert len(stored.strays()) == 1

@@ -1,0 +1,58 @@
+"""The README's tour and its Python do on a running cluster what they say."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import sys
+from pathlib import Path
+
+from integration.topics import create_topic
+from tidelog_runtime.local.cluster import LocalCluster
+
+README = (Path(__file__).parents[2] / "README.md").read_text()
+TIMEOUT_SECONDS = 60
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+
+
+def tour() -> list[str]:
+    """The commands of the tour that need nothing but a cluster, without their comments."""
+    lines = [line[2:] for block in blocks("console") for line in block.splitlines()]
+    commands = [re.sub(r"\s+#.*", "", line) for line in lines]
+    return [c for c in commands if "tidelog " in c and "dump-log" not in c]
+
+
+async def run(cluster: LocalCluster, command: str) -> str:
+    """Standard output of a command that ends with status 0."""
+    programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    process = await asyncio.create_subprocess_shell(
+        command,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "PATH": programs, "TIDELOG_BOOTSTRAP": cluster.bootstrap},
+    )
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        output, errors = await process.communicate()
+    assert process.returncode == 0, f"{command}: {errors.decode()}"
+    return output.decode()
+
+
+async def test_the_tour_writes_and_reads(cluster: LocalCluster) -> None:
+    commands = tour()
+    assert len(commands) == 8
+    outputs = [await run(cluster, command) for command in commands]
+    assert sorted(outputs[3].split()) == ["north:calm", "north:swell", "south:storm"]
+    assert '"still"' in outputs[-1]
+
+
+async def test_the_python_example_reads_what_it_wrote(cluster: LocalCluster) -> None:
+    (example,) = blocks("python")
+    await create_topic(cluster, "example", 3)
+    program = example.replace("127.0.0.1:7501", cluster.bootstrap).replace('"sea"', '"example"')
+    program = program.replace("poll()", "poll(max_records=3)")
+    output = await run(cluster, f"{sys.executable} - <<'PROGRAM'\n{program}PROGRAM")
+    assert "b'calm'" in output
