@@ -12,6 +12,7 @@ from tidelog_broker.log.log import Log
 from tidelog_broker.maintenance import Maintenance, RunBlocking
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.transport import ReplicaKey
+from tidelog_runtime.clock import Clock
 from unit.broker.broker_parts import KEY, KEYS, Replicas, append, commit
 from unit.broker.fake_log import NAME, TOPIC_ID, state
 from unit.broker.flaky_store import FlakyStore
@@ -179,3 +180,45 @@ async def test_the_isr_is_judged_by_the_clock_too() -> None:
     async with running(broker.maintenance.judge_isrs(100)):
         await asyncio.sleep(0.11)
     assert list(broker.isr_updates._dirty) == [NAME]
+
+
+class StallingClock:
+    """The clock of a process that stood still for a while."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.stalled_ms = 0
+
+    def monotonic_ms(self) -> int:
+        return self._clock.monotonic_ms() + self.stalled_ms
+
+    def wall_ms(self) -> int:
+        return self._clock.wall_ms() + self.stalled_ms
+
+
+async def oldest_catch_up_ms(stalled_ms: int) -> int:
+    """How long ago the followers of a leader last caught up, by its own count, once the
+    timer has fired after a stall."""
+    broker = Broker()
+    clock = StallingClock(broker.replicas.clock)
+    partition = await broker.replicas.lead(wanted=state(isr=(1, 2, 3)))
+    maintenance = Maintenance(
+        broker.replicas.manager, broker.replicas.logs, broker.isr_updates, clock, at_once
+    )
+    async with running(maintenance.judge_isrs(100)):
+        await asyncio.sleep(0.05)
+        clock.stalled_ms = stalled_ms
+        await asyncio.sleep(0.06)
+        now_ms = clock.monotonic_ms()
+    assert partition.leading is not None
+    return max(now_ms - p.last_caught_up_ms for p in partition.leading.followers.values())
+
+
+async def test_a_leader_that_was_stalled_grants_its_followers_a_full_lag_time() -> None:
+    with capture_logs() as logs:
+        assert await oldest_catch_up_ms(stalled_ms=5000) <= 20
+    assert "broker_was_stalled" in [line["event"] for line in logs]
+
+
+async def test_a_timer_that_is_a_little_late_is_no_stall() -> None:
+    assert await oldest_catch_up_ms(stalled_ms=90) >= 200
