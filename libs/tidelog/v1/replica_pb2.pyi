@@ -195,7 +195,9 @@ class ReplicaFetchResponse(_message.Message):
 
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaFetchPartitionResult]:
-        """One for each partition of the request, in any order."""
+        """In any order. A partition of the request that is left out has nothing new: no batches,
+        no other high watermark than it was told, no error.
+        """
 
     def __init__(
         self,

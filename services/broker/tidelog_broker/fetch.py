@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import structlog
@@ -25,6 +26,8 @@ from tidelog_broker.transport import (
 from tidelog_runtime.clock import Clock
 
 MAX_WAIT_MS = 60_000
+# A follower is told of every partition at least this often, as long as it asks.
+EVERYTHING_INTERVAL_MS = 500
 # What one answer carries at most, whatever the request allows: it bounds the memory of
 # the broker and stays below the largest gRPC message.
 MAX_RESPONSE_BYTES = 16 << 20
@@ -141,11 +144,13 @@ class ConsumerFetch:
         return [outcomes[position] for position in range(len(entries))], size
 
 
-class _Told(NamedTuple):
+@dataclass(slots=True)
+class _Told:
     """What one life of a follower has been told."""
 
     broker_epoch: int
-    high_watermarks: dict[ReplicaKey, int]
+    high_watermarks: dict[ReplicaKey, int] = field(default_factory=dict)
+    everything_at_ms: int = 0
 
 
 class ReplicaFetch:
@@ -160,8 +165,8 @@ class ReplicaFetch:
         self._told: dict[int, _Told] = {}
 
     async def __call__(self, request: ReplicaFetchRequest) -> ReplicaFetchResponse:
-        """Answers what is news to the follower, and everything when the wait is over: a
-        partition that stands still costs next to nothing while others are busy."""
+        """Answers what is news to the follower, and everything from time to time: answers
+        do not grow with the partitions that stand still while others are busy."""
         if request.leader_broker_epoch < self._manager.broker_epoch:
             return ReplicaFetchResponse(
                 TidelogError(
@@ -177,13 +182,15 @@ class ReplicaFetch:
         entries = [e for e in request.entries if e.replica not in urgent]
         names = [self._manager.replica(entry.replica).name for entry in entries]
         told = self._told_to(request)
+        now_ms = self._clock.monotonic_ms()
+        full = now_ms - told.everything_at_ms >= EVERYTHING_INTERVAL_MS
         with self._purgatory.growth(names) as grew:
             deadline = _Deadline(request.max_wait_ms, grew)
             try:
                 while True:
                     grew.clear()
                     over = deadline.over
-                    known = {} if over else told
+                    known = {} if over or full else told.high_watermarks
                     found, size = self._collect(
                         request.broker_id, entries, request.max_bytes, known
                     )
@@ -193,22 +200,24 @@ class ReplicaFetch:
                     await grew.wait()
             finally:
                 deadline.cancel()
-        told.update(
+        if over or full:
+            told.everything_at_ms = now_ms
+        told.high_watermarks.update(
             (result.replica, result.answer.high_watermark) for result in found if result.answer
         )
         return ReplicaFetchResponse(None, [*urgent.values(), *found])
 
-    def _told_to(self, request: ReplicaFetchRequest) -> dict[ReplicaKey, int]:
-        """The high watermarks that this life of the follower has been told. An answer that
-        was lost on its way is made up for when a wait runs out."""
+    def _told_to(self, request: ReplicaFetchRequest) -> _Told:
+        """An answer may be lost on its way, or come too late to count: whatever it told is
+        told again within EVERYTHING_INTERVAL_MS."""
         told = self._told.get(request.broker_id)
         if told is None or told.broker_epoch != request.broker_epoch:
-            told = self._told[request.broker_id] = _Told(request.broker_epoch, {})
+            told = self._told[request.broker_id] = _Told(request.broker_epoch)
         elif len(told.high_watermarks) > 2 * len(request.entries):
             present = {entry.replica for entry in request.entries}
             for replica in told.high_watermarks.keys() - present:
                 del told.high_watermarks[replica]
-        return told.high_watermarks
+        return told
 
     def _note_positions(self, request: ReplicaFetchRequest) -> dict[ReplicaKey, ReplicaFetchResult]:
         """Tells every partition how far the follower is; returns what must be answered

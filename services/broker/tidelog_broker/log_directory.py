@@ -98,7 +98,10 @@ class LogDirectory:
         """Replicas that a checkpoint names and that are neither here nor set aside."""
         moved = map(_REPLICA_NAME.match, self._disk.list_names(self._strays))
         strays = {(m["topic_id"], int(m["partition"])) for m in moved if m is not None}
-        known = {**self._recovery_points, **self._high_watermarks}
+        known = {
+            key: max(self._recovery_points.get(key, 0), self._high_watermarks.get(key, 0))
+            for key in self._recovery_points.keys() | self._high_watermarks.keys()
+        }
         return [
             f"partition {partition} of the topic with id {topic_id}: its directory is missing, "
             f"and held records up to offset {offset}"

@@ -60,15 +60,17 @@ class Maintenance:
             await asyncio.sleep(interval_ms / 1000)
             self.checkpoint()
 
-    def checkpoint(self) -> None:
+    def checkpoint(self) -> bool:
+        """Whether it could be written; an older one stays otherwise, which is safe."""
         offsets = {
             ReplicaKey(p.topic_id, p.name.partition): p.high_watermark for p in self._manager.all()
         }
         try:
             self._logs.checkpoint(offsets)
         except OSError as error:
-            # An older checkpoint stays, which is safe.
             _log.error("checkpoint_failed", why=str(error))
+            return False
+        return True
 
     async def flush(self, interval_ms: int) -> None:
         while True:
@@ -98,7 +100,8 @@ class Maintenance:
             await asyncio.sleep(interval_ms / 1000)
             await self._delete_old_segments(list(self._manager.all()))
             # A replica that a checkpoint names, and that is nowhere, counts as damage.
-            self.checkpoint()
+            if not self.checkpoint():
+                continue
             try:
                 await self._run_blocking(lambda: self._logs.sweep(stray_retention_ms))
             except OSError as error:

@@ -181,6 +181,10 @@ class ReplicaFetcher:
         positions: dict[ReplicaKey, FetchPosition],
         results: Sequence[ReplicaFetchResult],
     ) -> None:
+        if self._held_back:
+            # What an answer leaves out has nothing new, and so nothing wrong.
+            for replica in positions.keys() - {result.replica for result in results}:
+                self._held_back.pop(replica, None)
         for result in results:
             partition = self._partitions.get(result.replica)
             asked = positions.get(result.replica)

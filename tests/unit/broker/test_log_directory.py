@@ -289,6 +289,17 @@ def test_a_replica_that_is_missing_is_damage(tmp_path: Path) -> None:
     assert TOPIC_ID in damage
 
 
+def test_what_was_synced_counts_although_nothing_is_known_to_be_committed(tmp_path: Path) -> None:
+    former = Stored(tmp_path)
+    former.with_records(3)
+    log = former.logs.log_of(KEY)
+    assert log is not None
+    log.flush()
+    committed(former, 0)
+    shutil.rmtree(replica_path(tmp_path))
+    assert len(Stored(tmp_path).damage) == 1
+
+
 def test_a_replica_that_was_deleted_is_not_missing(tmp_path: Path) -> None:
     former = Stored(tmp_path)
     former.with_records(3)

@@ -188,6 +188,14 @@ def test_followers_are_granted_a_full_lag_time_after_the_leader_was_stalled() ->
     assert propose(partition, now_ms=9600) is not None
 
 
+def test_a_follower_that_has_left_is_granted_nothing() -> None:
+    """It would join again without a fetch."""
+    partition = leader(FakeLog(), state(isr=(1, 2)))
+    fetch(partition, 3, 0)
+    partition.grant_followers(9000)
+    assert propose(partition, now_ms=9100) is None
+
+
 def test_one_change_is_in_flight_at_a_time() -> None:
     partition = leader(FakeLog(), state(isr=(1, 2)))
     fetch(partition, 3, 0)

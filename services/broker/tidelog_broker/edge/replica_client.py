@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TypeAlias
 
 import grpc.aio
@@ -42,7 +43,9 @@ class _Peer:
         stream, self._stream = self._stream or self._stub.ReplicaFetch(), None
         try:
             async with asyncio.timeout(timeout_s):
-                await stream.write(request)
+                # A stream that has ended says why when it is read.
+                with suppress(asyncio.InvalidStateError):
+                    await stream.write(request)
                 answer = await stream.read()
         except TimeoutError as error:
             stream.cancel()

@@ -27,7 +27,7 @@ class ReplicaService(replica_pb2_grpc.ReplicaServiceServicer):
         request_iterator: AsyncIterator[pb.ReplicaFetchRequest],
         context: _Context,  # noqa: ARG002
     ) -> AsyncIterator[pb.ReplicaFetchResponse]:
-        """Ends when the follower does, or when this broker stops."""
+        """Ends when the follower does, or after an answer when this broker stops."""
         async for request in request_iterator:
             yield await self._answer(request)
             if self._stopped.is_set():

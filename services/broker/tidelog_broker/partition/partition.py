@@ -328,10 +328,13 @@ class Partition:
     # -- the ISR as its leader changes it -------------------------------------------
 
     def grant_followers(self, now_ms: int) -> None:
-        """Every follower counts as caught up now, as at the start of an epoch."""
-        if self.leading is not None:
-            for broker_id, progress in self.leading.followers.items():
-                self.leading.followers[broker_id] = replace(progress, last_caught_up_ms=now_ms)
+        """Every follower in the ISR counts as caught up now. Whoever has left it has to
+        fetch before it may join."""
+        if self.leading is None or self.state is None:
+            return
+        for broker_id in self.state.isr_ids & self.leading.followers.keys():
+            progress = self.leading.followers[broker_id]
+            self.leading.followers[broker_id] = replace(progress, last_caught_up_ms=now_ms)
 
     def propose_isr(
         self, running: Mapping[int, int], *, now_ms: int, lag_time_max_ms: int
