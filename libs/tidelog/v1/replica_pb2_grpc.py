@@ -50,7 +50,7 @@ class ReplicaServiceServicer:
         """A follower pulls from a leader: all partitions that it follows there, in one
         long-polled call, which lasts as long as both do. Each request is answered by one
         response, in order, and the follower sends the next when it has taken that one. (A
-        message on a stream costs a third of a call of its own.)
+        message on a stream costs less than half of a call of its own.)
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -37,7 +37,7 @@ class ReplicaServiceStub:
     """A follower pulls from a leader: all partitions that it follows there, in one
     long-polled call, which lasts as long as both do. Each request is answered by one
     response, in order, and the follower sends the next when it has taken that one. (A
-    message on a stream costs a third of a call of its own.)
+    message on a stream costs less than half of a call of its own.)
     """
 
 @_typing.type_check_only
@@ -49,7 +49,7 @@ class ReplicaServiceAsyncStub(ReplicaServiceStub):
     """A follower pulls from a leader: all partitions that it follows there, in one
     long-polled call, which lasts as long as both do. Each request is answered by one
     response, in order, and the follower sends the next when it has taken that one. (A
-    message on a stream costs a third of a call of its own.)
+    message on a stream costs less than half of a call of its own.)
     """
 
 class ReplicaServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -64,7 +64,7 @@ class ReplicaServiceServicer(metaclass=_abc_1.ABCMeta):
         """A follower pulls from a leader: all partitions that it follows there, in one
         long-polled call, which lasts as long as both do. Each request is answered by one
         response, in order, and the follower sends the next when it has taken that one. (A
-        message on a stream costs a third of a call of its own.)
+        message on a stream costs less than half of a call of its own.)
         """
 
 def add_ReplicaServiceServicer_to_server(servicer: ReplicaServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
+from typing import Any
 
 import structlog
 
@@ -28,3 +30,14 @@ class Faults:
         _log.critical("task_failed", task=task.get_name(), exc_info=error)
         if not isinstance(error, StoreRolledBackError):
             self.found.set()
+
+
+async def first_of(*waits: Coroutine[Any, Any, object]) -> None:
+    """Returns when the first of these has ended; the others are cancelled and gone."""
+    tasks = [asyncio.create_task(wait) for wait in waits]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)

@@ -15,7 +15,7 @@ from typing import Any
 
 import structlog
 
-from tidelog_broker.background import Faults
+from tidelog_broker.background import Faults, first_of
 from tidelog_broker.cluster_watch import ClusterWatch
 from tidelog_broker.config import BrokerConfig
 from tidelog_broker.data_directory import DataDirectory
@@ -223,12 +223,7 @@ class Broker:
         handed_over = self._listener.handed_over
         while any(True for _ in self.manager.led()) and not controller_gone.is_set():
             handed_over.clear()
-            waits = [asyncio.create_task(e.wait()) for e in (handed_over, controller_gone)]
-            try:
-                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for wait in waits:
-                    wait.cancel()
+            await first_of(handed_over.wait(), controller_gone.wait())
 
     async def stop(self) -> None:
         """After the edge has stopped: ends the background, leaves the cluster and closes

@@ -15,6 +15,7 @@ from dataclasses import replace
 
 import structlog
 
+from tidelog_broker.background import first_of
 from tidelog_runtime.metadata.schema import (
     STOPPING,
     BrokerRegistration,
@@ -89,7 +90,7 @@ class Registration:
                 await self._register()
                 said_unavailable = False
                 assert self._lease is not None
-                await self._until_gone(self._lease)
+                await first_of(self._lease.wait_lost(), self._vanished.wait())
                 _log.warning("registration_gone", broker_epoch=self.broker_epoch)
                 await self._lease.revoke()
             except (StoreUnavailableError, LeaseLostError) as error:
@@ -166,15 +167,3 @@ class Registration:
             if result.succeeded:
                 return result.revision
             await asyncio.sleep(RETRY_DELAY_S * self._rng.uniform(0.5, 1.5))
-
-    async def _until_gone(self, lease: Lease) -> None:
-        waits = [
-            asyncio.create_task(lease.wait_lost()),
-            asyncio.create_task(self._vanished.wait()),
-        ]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
-            await asyncio.wait(waits)

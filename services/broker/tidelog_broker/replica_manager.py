@@ -347,7 +347,7 @@ class ReplicaManager:
                 partition.observed(None, versioned.revision)
 
     def leaders_followed(self) -> Mapping[int, int]:
-        """How many partitions follow each leader; for health and tests."""
+        """How many partitions follow each leader."""
         counts: dict[int, int] = {}
         for partition in self._by_name.values():
             leader = partition.leader_to_follow
