@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -71,22 +72,23 @@ def test_a_writer_goes_on_where_another_ended(path: Path) -> None:
     assert [operation for _, operation in read_history(path)] == OPERATIONS
 
 
-def _write_many(path: Path, writer: int) -> None:
-    with HistoryWriter(path) as history:
-        for value in range(WRITES):
-            history.write(SendInvoked(value, f"p{writer}", "sea", 0, value))
+WRITING_PROGRAM = """
+import sys
+from pathlib import Path
+from tidelog.history import HistoryWriter, SendInvoked
+path, writer, writes = sys.argv[1:]
+with HistoryWriter(Path(path)) as history:
+    for value in range(int(writes)):
+        history.write(SendInvoked(value, f"p{writer}", "sea", 0, value))
+"""
 
 
 def test_processes_share_a_file(path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
     processes = [
-        context.Process(target=_write_many, args=(path, writer)) for writer in range(WRITERS)
+        subprocess.Popen([sys.executable, "-c", WRITING_PROGRAM, path, str(writer), str(WRITES)])
+        for writer in range(WRITERS)
     ]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(WAIT_SECONDS)
-    assert [process.exitcode for process in processes] == [0] * WRITERS
+    assert [process.wait(WAIT_SECONDS) for process in processes] == [0] * WRITERS
     read = [operation for _, operation in read_history(path)]
     for writer in range(WRITERS):
         own = [one for one in read if isinstance(one, SendInvoked) and one.client == f"p{writer}"]
