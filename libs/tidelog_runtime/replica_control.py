@@ -74,6 +74,37 @@ class CommandResult:
     partitions: Sequence[PartitionResult] = field(default_factory=tuple)
 
 
+@dataclass(frozen=True, slots=True)
+class DescribeReplicasCommand:
+    """Asks about the logs of replicas that have no leader; `partitions` by topic id and
+    number."""
+
+    controller_id: int
+    controller_epoch: int
+    broker_epoch: int
+    partitions: Sequence[tuple[str, int]]
+
+
+class ReplicaSummary(NamedTuple):
+    """How far a log reaches: its leader epochs and where each starts, in order. It holds
+    true as long as the partition's key, which names no leader, is at `revision`."""
+
+    topic_id: str
+    partition: int
+    revision: int
+    log_start_offset: int
+    log_end_offset: int
+    epochs: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeReplicasResult:
+    """`error` refuses the request as a whole; replicas that are not there are left out."""
+
+    error: TidelogError | None = None
+    replicas: Sequence[ReplicaSummary] = field(default_factory=tuple)
+
+
 class BrokerUnreachableError(Exception):
     """No answer from the broker; the command may or may not have been carried out."""
 

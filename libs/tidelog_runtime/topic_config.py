@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -54,6 +54,22 @@ class TopicConfig(BaseModel):
     retention_bytes: _LimitOrUnlimited = Field(
         default=UNLIMITED,
         description="Oldest segments beyond this size of a partition are deleted; -1: never.",
+    )
+
+    durability: Literal["replicated", "synced"] = Field(
+        default="replicated",
+        description="What a replica must have done before a record counts there: replicated: "
+        "taken it; synced: synced it to disk.",
+    )
+    recovery: Literal["balanced", "manual"] = Field(
+        default="balanced",
+        description="When every replica that was in sync has lost data: balanced: the best of "
+        "them leads, marked as unclean; manual: somebody has to consent.",
+    )
+    unclean_leader_election: bool = Field(
+        default=False,
+        description="Whether any live replica may lead, at the price of records, while those "
+        "that were in sync are away.",
     )
 
     def min_isr(self, replication_factor: int) -> int:

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from tidelog.v1 import errors_pb2 as tidelog_dot_v1_dot_errors__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16tidelog/v1/admin.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/errors.proto\"\xe9\x01\n\x12\x43reateTopicRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x12\n\npartitions\x18\x02 \x01(\x05\x12\x1a\n\x12replication_factor\x18\x03 \x01(\x05\x12:\n\x06\x63onfig\x18\x04 \x03(\x0b\x32*.tidelog.v1.CreateTopicRequest.ConfigEntry\x12\x15\n\rvalidate_only\x18\x05 \x01(\x08\x12\x12\n\ntimeout_ms\x18\x06 \x01(\x05\x1a-\n\x0b\x43onfigEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"b\n\x13\x43reateTopicResponse\x12 \n\x05\x65rror\x18\x01 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x10\n\x08topic_id\x18\x02 \x01(\t\x12\x17\n\x0fpending_brokers\x18\x03 \x03(\x05\"I\n\x12\x44\x65leteTopicRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\t\x12\x12\n\ntimeout_ms\x18\x03 \x01(\x05\"P\n\x13\x44\x65leteTopicResponse\x12 \n\x05\x65rror\x18\x01 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x17\n\x0fpending_brokers\x18\x02 \x03(\x05\x32\xae\x01\n\x0c\x41\x64minService\x12N\n\x0b\x43reateTopic\x12\x1e.tidelog.v1.CreateTopicRequest\x1a\x1f.tidelog.v1.CreateTopicResponse\x12N\n\x0b\x44\x65leteTopic\x12\x1e.tidelog.v1.DeleteTopicRequest\x1a\x1f.tidelog.v1.DeleteTopicResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16tidelog/v1/admin.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/errors.proto\"\xe9\x01\n\x12\x43reateTopicRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x12\n\npartitions\x18\x02 \x01(\x05\x12\x1a\n\x12replication_factor\x18\x03 \x01(\x05\x12:\n\x06\x63onfig\x18\x04 \x03(\x0b\x32*.tidelog.v1.CreateTopicRequest.ConfigEntry\x12\x15\n\rvalidate_only\x18\x05 \x01(\x08\x12\x12\n\ntimeout_ms\x18\x06 \x01(\x05\x1a-\n\x0b\x43onfigEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"b\n\x13\x43reateTopicResponse\x12 \n\x05\x65rror\x18\x01 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x10\n\x08topic_id\x18\x02 \x01(\t\x12\x17\n\x0fpending_brokers\x18\x03 \x03(\x05\"I\n\x12\x44\x65leteTopicRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\t\x12\x12\n\ntimeout_ms\x18\x03 \x01(\x05\"P\n\x13\x44\x65leteTopicResponse\x12 \n\x05\x65rror\x18\x01 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x17\n\x0fpending_brokers\x18\x02 \x03(\x05\"m\n\x18RecoverPartitionsRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x12\n\npartitions\x18\x02 \x03(\x05\x12\x1a\n\x12\x66rom_live_replicas\x18\x03 \x01(\x08\x12\x12\n\ntimeout_ms\x18\x04 \x01(\x05\"u\n\x19RecoverPartitionsResponse\x12 \n\x05\x65rror\x18\x01 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x36\n\npartitions\x18\x02 \x03(\x0b\x32\".tidelog.v1.RecoverPartitionResult\"M\n\x16RecoverPartitionResult\x12\x11\n\tpartition\x18\x01 \x01(\x05\x12 \n\x05\x65rror\x18\x02 \x01(\x0b\x32\x11.tidelog.v1.Error2\x90\x02\n\x0c\x41\x64minService\x12N\n\x0b\x43reateTopic\x12\x1e.tidelog.v1.CreateTopicRequest\x1a\x1f.tidelog.v1.CreateTopicResponse\x12N\n\x0b\x44\x65leteTopic\x12\x1e.tidelog.v1.DeleteTopicRequest\x1a\x1f.tidelog.v1.DeleteTopicResponse\x12`\n\x11RecoverPartitions\x12$.tidelog.v1.RecoverPartitionsRequest\x1a%.tidelog.v1.RecoverPartitionsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -44,6 +44,12 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DELETETOPICREQUEST']._serialized_end=472
   _globals['_DELETETOPICRESPONSE']._serialized_start=474
   _globals['_DELETETOPICRESPONSE']._serialized_end=554
-  _globals['_ADMINSERVICE']._serialized_start=557
-  _globals['_ADMINSERVICE']._serialized_end=731
+  _globals['_RECOVERPARTITIONSREQUEST']._serialized_start=556
+  _globals['_RECOVERPARTITIONSREQUEST']._serialized_end=665
+  _globals['_RECOVERPARTITIONSRESPONSE']._serialized_start=667
+  _globals['_RECOVERPARTITIONSRESPONSE']._serialized_end=784
+  _globals['_RECOVERPARTITIONRESULT']._serialized_start=786
+  _globals['_RECOVERPARTITIONRESULT']._serialized_end=863
+  _globals['_ADMINSERVICE']._serialized_start=866
+  _globals['_ADMINSERVICE']._serialized_end=1138
 # @@protoc_insertion_point(module_scope)

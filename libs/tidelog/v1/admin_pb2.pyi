@@ -194,3 +194,100 @@ class DeleteTopicResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DeleteTopicResponse: _TypeAlias = DeleteTopicResponse  # noqa: Y015
+
+@_typing.final
+class RecoverPartitionsRequest(_message.Message):
+    """Partitions without a leader that are to be led again, at the price of records."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    FROM_LIVE_REPLICAS_FIELD_NUMBER: _builtins.int
+    TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    """UNKNOWN_TOPIC_OR_PARTITION where there is none of this name."""
+    from_live_replicas: _builtins.bool
+    """Do not wait for the replicas last known to be in sync: elect the best of those that
+    are live now.
+    """
+    timeout_ms: _builtins.int
+    """How long to wait for the elections, in milliseconds, at most 300,000. 0: 30,000."""
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """From 0; empty: every partition of the topic that has no leader."""
+
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        partitions: _abc.Iterable[_builtins.int] | None = ...,
+        from_live_replicas: _builtins.bool = ...,
+        timeout_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["from_live_replicas", b"from_live_replicas", "partitions", b"partitions", "timeout_ms", b"timeout_ms", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecoverPartitionsRequest: _TypeAlias = RecoverPartitionsRequest  # noqa: Y015
+
+@_typing.final
+class RecoverPartitionsResponse(_message.Message):
+    """What became of a RecoverPartitionsRequest."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def error(self) -> _errors_pb2.Error:
+        """Set when the request as a whole is refused."""
+
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___RecoverPartitionResult]:
+        """One for each partition, ordered; empty with an error."""
+
+    def __init__(
+        self,
+        *,
+        error: _errors_pb2.Error | None = ...,
+        partitions: _abc.Iterable[Global___RecoverPartitionResult] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "partitions", b"partitions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecoverPartitionsResponse: _TypeAlias = RecoverPartitionsResponse  # noqa: Y015
+
+@_typing.final
+class RecoverPartitionResult(_message.Message):
+    """What became of one partition."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    partition: _builtins.int
+    @_builtins.property
+    def error(self) -> _errors_pb2.Error:
+        """Unset: it has a leader. REQUEST_TIMED_OUT: not yet; the consent stands, and the
+        message says which replicas it waits for.
+        """
+
+    def __init__(
+        self,
+        *,
+        partition: _builtins.int = ...,
+        error: _errors_pb2.Error | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "partition", b"partition"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecoverPartitionResult: _TypeAlias = RecoverPartitionResult  # noqa: Y015

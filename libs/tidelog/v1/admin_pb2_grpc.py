@@ -46,6 +46,11 @@ class AdminServiceStub:
                 request_serializer=tidelog_dot_v1_dot_admin__pb2.DeleteTopicRequest.SerializeToString,
                 response_deserializer=tidelog_dot_v1_dot_admin__pb2.DeleteTopicResponse.FromString,
                 _registered_method=True)
+        self.RecoverPartitions = channel.unary_unary(
+                '/tidelog.v1.AdminService/RecoverPartitions',
+                request_serializer=tidelog_dot_v1_dot_admin__pb2.RecoverPartitionsRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_admin__pb2.RecoverPartitionsResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer:
@@ -68,6 +73,14 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RecoverPartitions(self, request, context):
+        """Consents to the loss of records: elects the best of what is left where no replica
+        with every committed record will come back.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -80,6 +93,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.DeleteTopic,
                     request_deserializer=tidelog_dot_v1_dot_admin__pb2.DeleteTopicRequest.FromString,
                     response_serializer=tidelog_dot_v1_dot_admin__pb2.DeleteTopicResponse.SerializeToString,
+            ),
+            'RecoverPartitions': grpc.unary_unary_rpc_method_handler(
+                    servicer.RecoverPartitions,
+                    request_deserializer=tidelog_dot_v1_dot_admin__pb2.RecoverPartitionsRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_admin__pb2.RecoverPartitionsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -138,6 +156,33 @@ class AdminService:
             '/tidelog.v1.AdminService/DeleteTopic',
             tidelog_dot_v1_dot_admin__pb2.DeleteTopicRequest.SerializeToString,
             tidelog_dot_v1_dot_admin__pb2.DeleteTopicResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RecoverPartitions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.AdminService/RecoverPartitions',
+            tidelog_dot_v1_dot_admin__pb2.RecoverPartitionsRequest.SerializeToString,
+            tidelog_dot_v1_dot_admin__pb2.RecoverPartitionsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -41,6 +41,10 @@ class AdminServiceStub:
     """
     DeleteTopic: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DeleteTopicRequest, _admin_pb2.DeleteTopicResponse]
     """Deletes a topic with its data."""
+    RecoverPartitions: _grpc.UnaryUnaryMultiCallable[_admin_pb2.RecoverPartitionsRequest, _admin_pb2.RecoverPartitionsResponse]
+    """Consents to the loss of records: elects the best of what is left where no replica
+    with every committed record will come back.
+    """
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
@@ -55,6 +59,10 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """
     DeleteTopic: _aio.UnaryUnaryMultiCallable[_admin_pb2.DeleteTopicRequest, _admin_pb2.DeleteTopicResponse]  # type: ignore[assignment]
     """Deletes a topic with its data."""
+    RecoverPartitions: _aio.UnaryUnaryMultiCallable[_admin_pb2.RecoverPartitionsRequest, _admin_pb2.RecoverPartitionsResponse]  # type: ignore[assignment]
+    """Consents to the loss of records: elects the best of what is left where no replica
+    with every committed record will come back.
+    """
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     """What operators ask of the active controller. Another one answers NOT_CONTROLLER
@@ -78,5 +86,15 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.DeleteTopicResponse, _abc.Awaitable[_admin_pb2.DeleteTopicResponse]]:
         """Deletes a topic with its data."""
+
+    @_abc_1.abstractmethod
+    def RecoverPartitions(
+        self,
+        request: _admin_pb2.RecoverPartitionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.RecoverPartitionsResponse, _abc.Awaitable[_admin_pb2.RecoverPartitionsResponse]]:
+        """Consents to the loss of records: elects the best of what is left where no replica
+        with every committed record will come back.
+        """
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -56,6 +56,16 @@ class BrokerServiceStub:
                 request_serializer=tidelog_dot_v1_dot_broker__pb2.MetadataRequest.SerializeToString,
                 response_deserializer=tidelog_dot_v1_dot_broker__pb2.MetadataResponse.FromString,
                 _registered_method=True)
+        self.InitProducerId = channel.unary_unary(
+                '/tidelog.v1.BrokerService/InitProducerId',
+                request_serializer=tidelog_dot_v1_dot_broker__pb2.InitProducerIdRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_broker__pb2.InitProducerIdResponse.FromString,
+                _registered_method=True)
+        self.DescribeProducers = channel.unary_unary(
+                '/tidelog.v1.BrokerService/DescribeProducers',
+                request_serializer=tidelog_dot_v1_dot_broker__pb2.DescribeProducersRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_broker__pb2.DescribeProducersResponse.FromString,
+                _registered_method=True)
 
 
 class BrokerServiceServicer:
@@ -91,6 +101,20 @@ class BrokerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def InitProducerId(self, request, context):
+        """Gives a producer its id and epoch, which make its retries harmless.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeProducers(self, request, context):
+        """Tells up to where producers have come in partitions that this broker leads.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_BrokerServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -113,6 +137,16 @@ def add_BrokerServiceServicer_to_server(servicer, server):
                     servicer.Metadata,
                     request_deserializer=tidelog_dot_v1_dot_broker__pb2.MetadataRequest.FromString,
                     response_serializer=tidelog_dot_v1_dot_broker__pb2.MetadataResponse.SerializeToString,
+            ),
+            'InitProducerId': grpc.unary_unary_rpc_method_handler(
+                    servicer.InitProducerId,
+                    request_deserializer=tidelog_dot_v1_dot_broker__pb2.InitProducerIdRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_broker__pb2.InitProducerIdResponse.SerializeToString,
+            ),
+            'DescribeProducers': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeProducers,
+                    request_deserializer=tidelog_dot_v1_dot_broker__pb2.DescribeProducersRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_broker__pb2.DescribeProducersResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -225,6 +259,60 @@ class BrokerService:
             '/tidelog.v1.BrokerService/Metadata',
             tidelog_dot_v1_dot_broker__pb2.MetadataRequest.SerializeToString,
             tidelog_dot_v1_dot_broker__pb2.MetadataResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def InitProducerId(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.BrokerService/InitProducerId',
+            tidelog_dot_v1_dot_broker__pb2.InitProducerIdRequest.SerializeToString,
+            tidelog_dot_v1_dot_broker__pb2.InitProducerIdResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeProducers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.BrokerService/DescribeProducers',
+            tidelog_dot_v1_dot_broker__pb2.DescribeProducersRequest.SerializeToString,
+            tidelog_dot_v1_dot_broker__pb2.DescribeProducersResponse.FromString,
             options,
             channel_credentials,
             insecure,

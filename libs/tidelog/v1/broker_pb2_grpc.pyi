@@ -43,6 +43,10 @@ class BrokerServiceStub:
     """Finds offsets: the earliest, the latest, or the first at or after a time."""
     Metadata: _grpc.UnaryUnaryMultiCallable[_broker_pb2.MetadataRequest, _broker_pb2.MetadataResponse]
     """Tells brokers, topics, leaders and the controller, as this broker knows them."""
+    InitProducerId: _grpc.UnaryUnaryMultiCallable[_broker_pb2.InitProducerIdRequest, _broker_pb2.InitProducerIdResponse]
+    """Gives a producer its id and epoch, which make its retries harmless."""
+    DescribeProducers: _grpc.UnaryUnaryMultiCallable[_broker_pb2.DescribeProducersRequest, _broker_pb2.DescribeProducersResponse]
+    """Tells up to where producers have come in partitions that this broker leads."""
 
 @_typing.type_check_only
 class BrokerServiceAsyncStub(BrokerServiceStub):
@@ -59,6 +63,10 @@ class BrokerServiceAsyncStub(BrokerServiceStub):
     """Finds offsets: the earliest, the latest, or the first at or after a time."""
     Metadata: _aio.UnaryUnaryMultiCallable[_broker_pb2.MetadataRequest, _broker_pb2.MetadataResponse]  # type: ignore[assignment]
     """Tells brokers, topics, leaders and the controller, as this broker knows them."""
+    InitProducerId: _aio.UnaryUnaryMultiCallable[_broker_pb2.InitProducerIdRequest, _broker_pb2.InitProducerIdResponse]  # type: ignore[assignment]
+    """Gives a producer its id and epoch, which make its retries harmless."""
+    DescribeProducers: _aio.UnaryUnaryMultiCallable[_broker_pb2.DescribeProducersRequest, _broker_pb2.DescribeProducersResponse]  # type: ignore[assignment]
+    """Tells up to where producers have come in partitions that this broker leads."""
 
 class BrokerServiceServicer(metaclass=_abc_1.ABCMeta):
     """What clients ask of a broker. Errors are per partition, inside the answer; only
@@ -96,5 +104,21 @@ class BrokerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_broker_pb2.MetadataResponse, _abc.Awaitable[_broker_pb2.MetadataResponse]]:
         """Tells brokers, topics, leaders and the controller, as this broker knows them."""
+
+    @_abc_1.abstractmethod
+    def InitProducerId(
+        self,
+        request: _broker_pb2.InitProducerIdRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_broker_pb2.InitProducerIdResponse, _abc.Awaitable[_broker_pb2.InitProducerIdResponse]]:
+        """Gives a producer its id and epoch, which make its retries harmless."""
+
+    @_abc_1.abstractmethod
+    def DescribeProducers(
+        self,
+        request: _broker_pb2.DescribeProducersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_broker_pb2.DescribeProducersResponse, _abc.Awaitable[_broker_pb2.DescribeProducersResponse]]:
+        """Tells up to where producers have come in partitions that this broker leads."""
 
 def add_BrokerServiceServicer_to_server(servicer: BrokerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

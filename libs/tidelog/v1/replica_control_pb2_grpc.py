@@ -47,6 +47,11 @@ class ReplicaControlServiceStub:
                 request_serializer=tidelog_dot_v1_dot_replica__control__pb2.StopReplicaRequest.SerializeToString,
                 response_deserializer=tidelog_dot_v1_dot_replica__control__pb2.StopReplicaResponse.FromString,
                 _registered_method=True)
+        self.DescribeReplicas = channel.unary_unary(
+                '/tidelog.v1.ReplicaControlService/DescribeReplicas',
+                request_serializer=tidelog_dot_v1_dot_replica__control__pb2.DescribeReplicasRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_replica__control__pb2.DescribeReplicasResponse.FromString,
+                _registered_method=True)
         self.Watch = channel.unary_stream(
                 '/tidelog.v1.ReplicaControlService/Watch',
                 request_serializer=tidelog_dot_v1_dot_replica__control__pb2.WatchRequest.SerializeToString,
@@ -74,6 +79,14 @@ class ReplicaControlServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribeReplicas(self, request, context):
+        """Tells how far the logs of replicas without a leader reach: what an election among
+        replicas that are not whole is decided by.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Watch(self, request, context):
         """Stays open as long as the broker lives: its end is how the controller notices a
         crash at once.
@@ -94,6 +107,11 @@ def add_ReplicaControlServiceServicer_to_server(servicer, server):
                     servicer.StopReplica,
                     request_deserializer=tidelog_dot_v1_dot_replica__control__pb2.StopReplicaRequest.FromString,
                     response_serializer=tidelog_dot_v1_dot_replica__control__pb2.StopReplicaResponse.SerializeToString,
+            ),
+            'DescribeReplicas': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeReplicas,
+                    request_deserializer=tidelog_dot_v1_dot_replica__control__pb2.DescribeReplicasRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_replica__control__pb2.DescribeReplicasResponse.SerializeToString,
             ),
             'Watch': grpc.unary_stream_rpc_method_handler(
                     servicer.Watch,
@@ -158,6 +176,33 @@ class ReplicaControlService:
             '/tidelog.v1.ReplicaControlService/StopReplica',
             tidelog_dot_v1_dot_replica__control__pb2.StopReplicaRequest.SerializeToString,
             tidelog_dot_v1_dot_replica__control__pb2.StopReplicaResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeReplicas(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.ReplicaControlService/DescribeReplicas',
+            tidelog_dot_v1_dot_replica__control__pb2.DescribeReplicasRequest.SerializeToString,
+            tidelog_dot_v1_dot_replica__control__pb2.DescribeReplicasResponse.FromString,
             options,
             channel_credentials,
             insecure,

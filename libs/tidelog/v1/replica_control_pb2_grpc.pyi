@@ -40,6 +40,10 @@ class ReplicaControlServiceStub:
     """Makes replicas exist, lead or follow."""
     StopReplica: _grpc.UnaryUnaryMultiCallable[_replica_control_pb2.StopReplicaRequest, _replica_control_pb2.StopReplicaResponse]
     """Stops replicas, and deletes them where it says so."""
+    DescribeReplicas: _grpc.UnaryUnaryMultiCallable[_replica_control_pb2.DescribeReplicasRequest, _replica_control_pb2.DescribeReplicasResponse]
+    """Tells how far the logs of replicas without a leader reach: what an election among
+    replicas that are not whole is decided by.
+    """
     Watch: _grpc.UnaryStreamMultiCallable[_replica_control_pb2.WatchRequest, _replica_control_pb2.WatchResponse]
     """Stays open as long as the broker lives: its end is how the controller notices a
     crash at once.
@@ -57,6 +61,10 @@ class ReplicaControlServiceAsyncStub(ReplicaControlServiceStub):
     """Makes replicas exist, lead or follow."""
     StopReplica: _aio.UnaryUnaryMultiCallable[_replica_control_pb2.StopReplicaRequest, _replica_control_pb2.StopReplicaResponse]  # type: ignore[assignment]
     """Stops replicas, and deletes them where it says so."""
+    DescribeReplicas: _aio.UnaryUnaryMultiCallable[_replica_control_pb2.DescribeReplicasRequest, _replica_control_pb2.DescribeReplicasResponse]  # type: ignore[assignment]
+    """Tells how far the logs of replicas without a leader reach: what an election among
+    replicas that are not whole is decided by.
+    """
     Watch: _aio.UnaryStreamMultiCallable[_replica_control_pb2.WatchRequest, _replica_control_pb2.WatchResponse]  # type: ignore[assignment]
     """Stays open as long as the broker lives: its end is how the controller notices a
     crash at once.
@@ -83,6 +91,16 @@ class ReplicaControlServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_replica_control_pb2.StopReplicaResponse, _abc.Awaitable[_replica_control_pb2.StopReplicaResponse]]:
         """Stops replicas, and deletes them where it says so."""
+
+    @_abc_1.abstractmethod
+    def DescribeReplicas(
+        self,
+        request: _replica_control_pb2.DescribeReplicasRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_replica_control_pb2.DescribeReplicasResponse, _abc.Awaitable[_replica_control_pb2.DescribeReplicasResponse]]:
+        """Tells how far the logs of replicas without a leader reach: what an election among
+        replicas that are not whole is decided by.
+        """
 
     @_abc_1.abstractmethod
     def Watch(

@@ -11,6 +11,9 @@ from typing import Any, NamedTuple
 from tidelog.model import NO_EPOCH, NO_LEADER, TopicPartition
 
 FORMAT_VERSION = 1
+# The broker epoch of a member that is known to have lost data: no life is that old, so
+# nobody leads or is elected as clean by it.
+NOT_WHOLE = 0
 RUNNING = "running"
 STOPPING = "stopping"
 
@@ -18,7 +21,8 @@ STOPPING = "stopping"
 class Member(NamedTuple):
     """A replica in the life of its broker in which it was admitted.
 
-    `broker_epoch` is the creation revision of that broker's registration (KIP-903)."""
+    `broker_epoch` is the creation revision of that broker's registration (KIP-903), or
+    NOT_WHOLE."""
 
     broker_id: int
     broker_epoch: int
@@ -63,6 +67,24 @@ class LeaderAndIsr:
         former = {m.broker_id: m for m in (*self.eligible, *self.isr)}
         eligible = tuple(sorted(m for m in former.values() if m.broker_id not in present))
         return replace(self, isr=members, eligible=eligible)
+
+    def resigned(self, broker_id: int) -> LeaderAndIsr:
+        """The same after a replica has found that it lost data (interleaving 9 of
+        known-gaps): out of the ISR and not to be elected as clean.
+
+        As the leader, or where there is none, it stays as a member in no life: the
+        controller sees that no such leader stands, and a recovery knows whom to wait
+        for."""
+
+        def marked(members: Iterable[Member]) -> tuple[Member, ...]:
+            return tuple(
+                Member(b, NOT_WHOLE) if b == broker_id else Member(b, e) for b, e in members
+            )
+
+        if self.leader in (broker_id, NO_LEADER):
+            return replace(self, isr=marked(self.isr), eligible=marked(self.eligible))
+        rest = self.with_isr(member for member in self.isr if member.broker_id != broker_id)
+        return replace(rest, eligible=marked(rest.eligible))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +137,23 @@ class TopicDeletion:
     topic_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class RecoveryConsent:
+    """Value of `admin/recoveries/<topic>/<p>`: somebody consents to an unclean election,
+    once. It ends with the election of a leader."""
+
+    topic_id: str
+    from_live_replicas: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NamedProducer:
+    """Value of `producers/<name>`."""
+
+    producer_id: int
+    producer_epoch: int
+
+
 class Keys:
     """The keys of one cluster."""
 
@@ -126,6 +165,9 @@ class Keys:
         self.brokers = self.root + "brokers/ids/"
         self.topics = self.root + "brokers/topics/"
         self.topic_deletions = self.root + "admin/topics_delete/"
+        self.recoveries = self.root + "admin/recoveries/"
+        self.producer_ids = self.root + "producer_ids"
+        self.producers = self.root + "producers/"
 
     def broker(self, broker_id: int) -> str:
         return f"{self.brokers}{broker_id}"
@@ -138,6 +180,12 @@ class Keys:
 
     def topic_deletion(self, topic: str) -> str:
         return self.topic_deletions + topic
+
+    def recovery(self, partition: TopicPartition) -> str:
+        return f"{self.recoveries}{partition.topic}/{partition.partition}"
+
+    def producer(self, name: str) -> str:
+        return self.producers + name
 
     def parse(self, key: str) -> ParsedKey | None:
         """What a key is about; None for keys that this version does not know."""
@@ -157,6 +205,9 @@ class Keys:
                 return PartitionKey(TopicPartition(parts[0], int(parts[1])))
         if key.startswith(self.topic_deletions):
             return TopicDeletionKey(key.removeprefix(self.topic_deletions))
+        if key.startswith(self.recoveries):
+            topic, number = key.removeprefix(self.recoveries).split("/")
+            return RecoveryKey(TopicPartition(topic, int(number)))
         return None
 
 
@@ -188,6 +239,10 @@ class TopicDeletionKey(NamedTuple):
     topic: str
 
 
+class RecoveryKey(NamedTuple):
+    partition: TopicPartition
+
+
 ParsedKey = (
     ControllerKey
     | ControllerEpochKey
@@ -196,6 +251,7 @@ ParsedKey = (
     | TopicKey
     | PartitionKey
     | TopicDeletionKey
+    | RecoveryKey
 )
 
 
@@ -235,7 +291,13 @@ def decode_leader_and_isr(value: bytes) -> LeaderAndIsr:
 
 
 def encode(
-    value: TopicEntry | BrokerRegistration | ControllerEntry | ClusterEntry | TopicDeletion,
+    value: TopicEntry
+    | BrokerRegistration
+    | ControllerEntry
+    | ClusterEntry
+    | TopicDeletion
+    | RecoveryConsent
+    | NamedProducer,
 ) -> bytes:
     return _dump(asdict(value))
 
@@ -258,6 +320,14 @@ def decode_cluster(value: bytes) -> ClusterEntry:
 
 def decode_topic_deletion(value: bytes) -> TopicDeletion:
     return TopicDeletion(**json.loads(value))
+
+
+def decode_recovery_consent(value: bytes) -> RecoveryConsent:
+    return RecoveryConsent(**json.loads(value))
+
+
+def decode_named_producer(value: bytes) -> NamedProducer:
+    return NamedProducer(**json.loads(value))
 
 
 def unassigned(topic: TopicEntry, replicas: tuple[int, ...], min_isr: int) -> LeaderAndIsr:
