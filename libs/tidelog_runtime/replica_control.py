@@ -116,6 +116,10 @@ class ReplicaControl(Protocol):
 
     async def stop_replica(self, command: StopReplicaCommand) -> CommandResult: ...
 
+    async def describe_replicas(
+        self, command: DescribeReplicasCommand
+    ) -> DescribeReplicasResult: ...
+
     async def watch(self, controller_id: int, controller_epoch: int, broker_epoch: int) -> None:
         """Returns when the connection to the broker has ended, however it ended."""
 

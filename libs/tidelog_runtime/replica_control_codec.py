@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import TopicPartition
 from tidelog.rpc.wire import error_from_wire, error_to_wire
 from tidelog.v1 import replica_control_pb2 as pb
 from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
 from tidelog_runtime.replica_control import (
     CommandResult,
+    DescribeReplicasCommand,
+    DescribeReplicasResult,
     LeaderAddress,
     LeaderAndIsrCommand,
     PartitionCommand,
     PartitionResult,
+    ReplicaSummary,
     StopPartition,
     StopReplicaCommand,
 )
@@ -171,4 +175,77 @@ def result_from_wire(wire: pb.LeaderAndIsrResponse | pb.StopReplicaResponse) -> 
     return CommandResult(
         error=error_from_wire(wire.error) if wire.HasField("error") else None,
         partitions=_results_from_wire(wire.partitions),
+    )
+
+
+def describe_replicas_to_wire(command: DescribeReplicasCommand) -> pb.DescribeReplicasRequest:
+    return pb.DescribeReplicasRequest(
+        controller_id=command.controller_id,
+        controller_epoch=command.controller_epoch,
+        broker_epoch=command.broker_epoch,
+        partitions=[
+            pb.DescribeReplicasPartition(topic_id=topic_id, partition=partition)
+            for topic_id, partition in command.partitions
+        ],
+    )
+
+
+def describe_replicas_from_wire(wire: pb.DescribeReplicasRequest) -> DescribeReplicasCommand:
+    return DescribeReplicasCommand(
+        controller_id=wire.controller_id,
+        controller_epoch=wire.controller_epoch,
+        broker_epoch=wire.broker_epoch,
+        partitions=[(p.topic_id, p.partition) for p in wire.partitions],
+    )
+
+
+def describe_replicas_result_to_wire(
+    result: DescribeReplicasResult, asked: Sequence[tuple[str, int]]
+) -> pb.DescribeReplicasResponse:
+    """`asked`: the partitions of the request, each of which is answered."""
+    if result.error is not None:
+        return pb.DescribeReplicasResponse(error=error_to_wire(result.error))
+    found = {(r.topic_id, r.partition): r for r in result.replicas}
+    return pb.DescribeReplicasResponse(
+        partitions=[_description(key, found.get(key)) for key in asked]
+    )
+
+
+def _description(key: tuple[str, int], found: ReplicaSummary | None) -> pb.ReplicaDescription:
+    topic_id, partition = key
+    if found is None:
+        missing = TidelogError(
+            ErrorCode.UNKNOWN_TOPIC_ID,
+            f"there is no replica of partition {partition} of the topic with id {topic_id} here",
+        )
+        return pb.ReplicaDescription(
+            topic_id=topic_id, partition=partition, error=error_to_wire(missing)
+        )
+    return pb.ReplicaDescription(
+        topic_id=topic_id,
+        partition=partition,
+        revision=found.revision,
+        log_start_offset=found.log_start_offset,
+        log_end_offset=found.log_end_offset,
+        epochs=[pb.LeaderEpochStart(leader_epoch=e, start_offset=s) for e, s in found.epochs],
+    )
+
+
+def describe_replicas_result_from_wire(
+    wire: pb.DescribeReplicasResponse,
+) -> DescribeReplicasResult:
+    return DescribeReplicasResult(
+        error=error_from_wire(wire.error) if wire.HasField("error") else None,
+        replicas=[
+            ReplicaSummary(
+                p.topic_id,
+                p.partition,
+                p.revision,
+                p.log_start_offset,
+                p.log_end_offset,
+                tuple((e.leader_epoch, e.start_offset) for e in p.epochs),
+            )
+            for p in wire.partitions
+            if not p.HasField("error")
+        ],
     )

@@ -19,10 +19,13 @@ from tidelog_runtime.metadata import schema
 from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
 from tidelog_runtime.replica_control import (
     CommandResult,
+    DescribeReplicasCommand,
+    DescribeReplicasResult,
     LeaderAddress,
     LeaderAndIsrCommand,
     PartitionCommand,
     PartitionResult,
+    ReplicaSummary,
     StopPartition,
     StopReplicaCommand,
 )
@@ -163,6 +166,16 @@ def test_results_come_through_the_wire() -> None:
     found = codec.result_from_wire(codec.stop_replica_result_to_wire(refused)).error
     assert found is not None
     assert found.code is errors.ErrorCode.STALE_CONTROLLER_EPOCH
+
+
+def test_descriptions_of_replicas_come_through_the_wire_without_those_that_are_missing() -> None:
+    ask = DescribeReplicasCommand(1, 2, 13, [("i", 4), ("i", 5)])
+    assert codec.describe_replicas_from_wire(codec.describe_replicas_to_wire(ask)) == ask
+    found = DescribeReplicasResult(replicas=[ReplicaSummary("i", 5, 77, 2, 9, ((0, 2), (3, 8)))])
+    wire = codec.describe_replicas_result_to_wire(found, ask.partitions)
+    assert [p.partition for p in wire.partitions] == [4, 5]
+    assert error_from_wire(wire.partitions[0].error).code is errors.ErrorCode.UNKNOWN_TOPIC_ID
+    assert codec.describe_replicas_result_from_wire(wire) == found
 
 
 def test_a_partition_without_a_leader_keeps_its_last_members() -> None:

@@ -23,10 +23,13 @@ from tidelog_broker.transport import ReplicaKey
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.replica_control import (
     CommandResult,
+    DescribeReplicasCommand,
+    DescribeReplicasResult,
     LeaderAddress,
     LeaderAndIsrCommand,
     PartitionCommand,
     PartitionResult,
+    ReplicaSummary,
     StopPartition,
     StopReplicaCommand,
 )
@@ -110,6 +113,19 @@ class ReplicaManager:
                 results.append(self._stop(wanted))
                 await asyncio.sleep(0)
             return CommandResult(partitions=results)
+
+    async def describe_replicas(self, command: DescribeReplicasCommand) -> DescribeReplicasResult:
+        """How far logs reach. Not in the middle of a command, which may be about them."""
+        async with self._command:
+            refusal = self._refusal(command.controller_epoch, command.broker_epoch)
+            if refusal is not None:
+                return DescribeReplicasResult(error=refusal)
+            replicas = []
+            for topic_id, number in command.partitions:
+                partition = self._by_key.get(ReplicaKey(topic_id, number))
+                if partition is not None:
+                    replicas.append(_summary(partition))
+            return DescribeReplicasResult(replicas=replicas)
 
     def _refusal(self, controller_epoch: int, broker_epoch: int) -> TidelogError | None:
         """Older is refused; newer is accepted, for the controller may know of our
@@ -354,3 +370,15 @@ class ReplicaManager:
             if leader != NO_LEADER:
                 counts[leader] = counts.get(leader, 0) + 1
         return counts
+
+
+def _summary(partition: Partition) -> ReplicaSummary:
+    log = partition.log
+    return ReplicaSummary(
+        partition.topic_id,
+        partition.name.partition,
+        partition.revision,
+        log.log_start_offset,
+        log.log_end_offset,
+        tuple((epoch, start) for epoch, start in log.leader_epochs),
+    )

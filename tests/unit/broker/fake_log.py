@@ -33,6 +33,13 @@ class FakeLog:
     def latest_epoch(self) -> int:
         return self.batches[-1].header.leader_epoch if self.batches else NO_EPOCH
 
+    @property
+    def leader_epochs(self) -> list[tuple[int, int]]:
+        starts: dict[int, int] = {}
+        for batch in self.batches:
+            starts.setdefault(batch.header.leader_epoch, batch.header.base_offset)
+        return list(starts.items())
+
     def epoch_end(self, epoch: int) -> EpochEnd:
         known = [b.header for b in self.batches if b.header.leader_epoch <= epoch]
         if not known:

@@ -8,7 +8,11 @@ from tidelog.errors import ErrorCode
 from tidelog.model import NO_LEADER
 from tidelog_broker.log.disk import OsDisk
 from tidelog_broker.transport import ReplicaKey
-from tidelog_runtime.replica_control import CommandResult
+from tidelog_runtime.replica_control import (
+    CommandResult,
+    DescribeReplicasCommand,
+    DescribeReplicasResult,
+)
 from tidelog_runtime.topic_config import TopicConfig
 from unit.broker.broker_parts import (
     KEY,
@@ -317,3 +321,38 @@ async def test_the_newest_word_tells_where_a_leader_is() -> None:
     await replicas.take(state(leader=2))
     assert replicas.manager.address_of(2) == ("10.0.0.2:7500", epoch_of(2))
     assert replicas.manager.address_of(9) is None
+
+
+# -- describing logs ----------------------------------------------------------------------
+
+
+def describe(*keys: tuple[str, int], controller_epoch: int = 1) -> DescribeReplicasCommand:
+    return DescribeReplicasCommand(1, controller_epoch, epoch_of(1), keys)
+
+
+async def test_a_log_is_described_by_its_epochs_and_its_ends() -> None:
+    replicas = Replicas()
+    partition = await replicas.lead()
+    append(partition, b"a", b"b")
+    await replicas.take(state(leader=1, epoch=7), revision=12)
+    append(partition, b"c")
+    await replicas.take(state(leader=NO_LEADER, epoch=8), revision=14)
+    result = await replicas.manager.describe_replicas(describe(KEY))
+    (summary,) = result.replicas
+    assert summary[:3] == (TOPIC_ID, 0, 14)
+    assert summary[3:] == (0, 3, ((5, 0), (7, 2)))
+
+
+async def test_a_replica_that_is_not_there_is_left_out_of_a_description() -> None:
+    replicas = Replicas()
+    await replicas.lead()
+    asked = describe((OTHER_ID, 0), (TOPIC_ID, 1))
+    assert await replicas.manager.describe_replicas(asked) == DescribeReplicasResult(replicas=[])
+
+
+async def test_a_deposed_controller_is_described_nothing() -> None:
+    replicas = Replicas()
+    await replicas.manager.leader_and_isr(command(state(), controller_epoch=3))
+    result = await replicas.manager.describe_replicas(describe(KEY, controller_epoch=2))
+    assert result.error is not None
+    assert (result.error.code, result.replicas) == (ErrorCode.STALE_CONTROLLER_EPOCH, ())

@@ -236,6 +236,20 @@ class FakeBroker(broker_pb2_grpc.BrokerServiceServicer):
                     break
         return result
 
+    async def InitProducerId(  # noqa: N802
+        self,
+        request: broker_pb2.InitProducerIdRequest,  # noqa: ARG002
+        context: ServicerContext,
+    ) -> broker_pb2.InitProducerIdResponse:
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED, "no producer ids here")
+
+    async def DescribeProducers(  # noqa: N802
+        self,
+        request: broker_pb2.DescribeProducersRequest,  # noqa: ARG002
+        context: ServicerContext,
+    ) -> broker_pb2.DescribeProducersResponse:
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED, "no producers here")
+
     async def Metadata(  # noqa: N802
         self, request: broker_pb2.MetadataRequest, context: ServicerContext
     ) -> broker_pb2.MetadataResponse:
@@ -364,6 +378,20 @@ class FakeController(admin_pb2_grpc.AdminServiceServicer):
             error = TidelogError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such topic")
             return admin_pb2.DeleteTopicResponse(error=error_to_wire(error))
         return admin_pb2.DeleteTopicResponse()
+
+    async def RecoverPartitions(  # noqa: N802
+        self,
+        request: admin_pb2.RecoverPartitionsRequest,
+        context: ServicerContext,  # noqa: ARG002
+    ) -> admin_pb2.RecoverPartitionsResponse:
+        """Every partition has a leader."""
+        self.calls += 1
+        if request.topic not in self.cluster.topics:
+            error = TidelogError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such topic")
+            return admin_pb2.RecoverPartitionsResponse(error=error_to_wire(error))
+        return admin_pb2.RecoverPartitionsResponse(
+            partitions=[admin_pb2.RecoverPartitionResult(partition=p) for p in request.partitions]
+        )
 
 
 def partition(topic: str, number: int = 0) -> TopicPartition:

@@ -21,8 +21,11 @@ from tidelog_runtime.metadata.store import MetadataStore, Put, Transaction
 from tidelog_runtime.replica_control import (
     BrokerUnreachableError,
     CommandResult,
+    DescribeReplicasCommand,
+    DescribeReplicasResult,
     LeaderAndIsrCommand,
     PartitionResult,
+    ReplicaSummary,
     StopReplicaCommand,
 )
 
@@ -58,6 +61,21 @@ class FakeReplicaControl:
         named = [(s.topic_id, s.partition.partition, s.revision) for s in command.partitions]
         return CommandResult(None, [PartitionResult(*name, None) for name in named])
 
+    async def describe_replicas(self, command: DescribeReplicasCommand) -> DescribeReplicasResult:
+        """Every log is empty, and at the newest revision that the broker was told."""
+        self._reach()
+        self._network.commands.append((self._address, command))
+        told = {
+            (p.state.topic_id, p.partition.partition): p.revision
+            for address, sent in self._network.commands
+            if address == self._address and isinstance(sent, LeaderAndIsrCommand)
+            for p in sent.partitions
+        }
+        replicas = [
+            ReplicaSummary(*key, told[key], 0, 0, ()) for key in command.partitions if key in told
+        ]
+        return DescribeReplicasResult(None, replicas)
+
     async def watch(self, controller_id: int, controller_epoch: int, broker_epoch: int) -> None:
         self._network.watches.append((controller_id, controller_epoch, broker_epoch))
         if self._address not in self._network.dead:
@@ -74,7 +92,9 @@ class FakeReplicaControl:
 class FakeNetwork:
     def __init__(self) -> None:
         self.connections: list[tuple[str, FakeReplicaControl]] = []
-        self.commands: list[tuple[str, LeaderAndIsrCommand | StopReplicaCommand]] = []
+        self.commands: list[
+            tuple[str, LeaderAndIsrCommand | StopReplicaCommand | DescribeReplicasCommand]
+        ] = []
         self.watches: list[tuple[int, int, int]] = []
         self.dead: set[str] = set()
 

@@ -31,9 +31,11 @@ from tidelog_controller.events import AdminRequest, CreateTopic, DeleteTopic
 from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
 from tidelog_runtime.replica_control import (
     BrokerUnreachableError,
+    DescribeReplicasCommand,
     LeaderAddress,
     LeaderAndIsrCommand,
     PartitionCommand,
+    ReplicaSummary,
     StopPartition,
     StopReplicaCommand,
 )
@@ -49,6 +51,8 @@ LEAD = LeaderAndIsrCommand(
     store_revision=34,
 )
 STOP = StopReplicaCommand(1, 4, 10, [StopPartition(TopicPartition("t", 0), "id", 3, 33, True)])
+
+DESCRIBE = DescribeReplicasCommand(1, 4, 10, [("id", 0), ("id", 1)])
 
 
 class FakeAdmin:
@@ -82,6 +86,22 @@ class FakeBrokerServicer(ReplicaControlServiceServicer):
         self.requests.append(request)
         code = errors_pb2.ERROR_CODE_STALE_BROKER_EPOCH
         return pb.StopReplicaResponse(error=errors_pb2.Error(code=code, message="a former life"))
+
+    async def DescribeReplicas(  # noqa: N802
+        self, request: pb.DescribeReplicasRequest, _: Any
+    ) -> pb.DescribeReplicasResponse:
+        self.requests.append(request)
+        unknown = errors_pb2.Error(code=errors_pb2.ERROR_CODE_UNKNOWN_TOPIC_ID, message="none")
+        found = pb.ReplicaDescription(
+            topic_id="id",
+            partition=0,
+            revision=33,
+            log_start_offset=2,
+            log_end_offset=7,
+            epochs=[pb.LeaderEpochStart(leader_epoch=1, start_offset=2)],
+        )
+        missing = pb.ReplicaDescription(topic_id="id", partition=1, error=unknown)
+        return pb.DescribeReplicasResponse(partitions=[found, missing])
 
     async def Watch(  # noqa: N802
         self, request: pb.WatchRequest, _: Any
@@ -189,12 +209,15 @@ async def test_commands_go_out_whole_and_answers_come_back(serve: Serve) -> None
     control = GrpcReplicaControl(address, 5_000)
     led = await control.leader_and_isr(LEAD)
     stopped = await control.stop_replica(STOP)
+    described = await control.describe_replicas(DESCRIBE)
     await control.close()
     assert broker.requests[0].partitions[0].revision == 33
     assert broker.requests[0].full_state
     assert [tuple(p) for p in led.partitions] == [("id", 0, 33, None)]
     assert stopped.error is not None
     assert stopped.error.code is ErrorCode.STALE_BROKER_EPOCH
+    assert [p.partition for p in broker.requests[2].partitions] == [0, 1]
+    assert described.replicas == [ReplicaSummary("id", 0, 33, 2, 7, ((1, 2),))]
 
 
 async def test_without_a_broker_a_command_is_unreachable(serve: Serve) -> None:
@@ -205,6 +228,8 @@ async def test_without_a_broker_a_command_is_unreachable(serve: Serve) -> None:
         await control.leader_and_isr(LEAD)
     with pytest.raises(BrokerUnreachableError, match="UNAVAILABLE"):
         await control.stop_replica(STOP)
+    with pytest.raises(BrokerUnreachableError, match="UNAVAILABLE"):
+        await control.describe_replicas(DESCRIBE)
     await control.close()
 
 

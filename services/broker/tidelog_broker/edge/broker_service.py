@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
+import grpc
 import grpc.aio
 
 from tidelog.errors import ErrorCode, TidelogError
@@ -158,6 +159,20 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
             wanted: Iterable[str] = request.topics or sorted(cache.topics)
             response.topics.extend(_topic_metadata(cache, topic) for topic in wanted)
         return response
+
+    async def InitProducerId(  # noqa: N802
+        self,
+        request: pb.InitProducerIdRequest,  # noqa: ARG002
+        context: _Context,
+    ) -> pb.InitProducerIdResponse:
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED, "producers are not idempotent yet")
+
+    async def DescribeProducers(  # noqa: N802
+        self,
+        request: pb.DescribeProducersRequest,  # noqa: ARG002
+        context: _Context,
+    ) -> pb.DescribeProducersResponse:
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED, "producers are not idempotent yet")
 
 
 def _acks(wire: int) -> Acks:

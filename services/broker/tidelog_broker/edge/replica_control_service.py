@@ -39,6 +39,15 @@ class ReplicaControlService(replica_control_pb2_grpc.ReplicaControlServiceServic
         result = await self._manager.stop_replica(codec.stop_replica_from_wire(request))
         return codec.stop_replica_result_to_wire(result)
 
+    async def DescribeReplicas(  # noqa: N802
+        self,
+        request: pb.DescribeReplicasRequest,
+        context: _Context,  # noqa: ARG002
+    ) -> pb.DescribeReplicasResponse:
+        command = codec.describe_replicas_from_wire(request)
+        result = await self._manager.describe_replicas(command)
+        return codec.describe_replicas_result_to_wire(result, command.partitions)
+
     async def Watch(  # noqa: N802
         self, request: pb.WatchRequest, context: _Context
     ) -> AsyncIterator[pb.WatchResponse]:

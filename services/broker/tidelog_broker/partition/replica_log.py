@@ -21,6 +21,10 @@ class ReplicaLog(Protocol):
     @property
     def latest_epoch(self) -> int: ...
 
+    @property
+    def leader_epochs(self) -> Sequence[tuple[int, int]]:
+        """Each leader epoch of the log and where it starts, in order."""
+
     def epoch_end(self, epoch: int) -> EpochEnd: ...
 
     def append(self, batches: Sequence[Batch]) -> None: ...

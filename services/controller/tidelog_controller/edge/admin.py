@@ -62,6 +62,13 @@ class AdminServicer(AdminServiceServicer):
             pending_brokers=reply.pending_brokers,
         )
 
+    async def RecoverPartitions(  # noqa: N802 - the generated name
+        self,
+        request: pb.RecoverPartitionsRequest,  # noqa: ARG002
+        context: Context,
+    ) -> pb.RecoverPartitionsResponse:
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED, "there is no recovery on request yet")
+
     async def _submit(self, request: AdminRequest, context: Context) -> AdminReply:
         if self._waiting >= MAX_WAITING_REQUESTS:
             await context.abort(

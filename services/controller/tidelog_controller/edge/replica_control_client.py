@@ -11,10 +11,14 @@ from tidelog.v1.replica_control_pb2_grpc import ReplicaControlServiceStub
 from tidelog_runtime.replica_control import (
     BrokerUnreachableError,
     CommandResult,
+    DescribeReplicasCommand,
+    DescribeReplicasResult,
     LeaderAndIsrCommand,
     StopReplicaCommand,
 )
 from tidelog_runtime.replica_control_codec import (
+    describe_replicas_result_from_wire,
+    describe_replicas_to_wire,
     leader_and_isr_to_wire,
     result_from_wire,
     stop_replica_to_wire,
@@ -46,6 +50,15 @@ class GrpcReplicaControl:
         except grpc.aio.AioRpcError as error:
             raise _unreachable(error) from error
         return result_from_wire(answer)
+
+    async def describe_replicas(self, command: DescribeReplicasCommand) -> DescribeReplicasResult:
+        try:
+            answer = await self._stub.DescribeReplicas(
+                describe_replicas_to_wire(command), timeout=self._timeout_seconds
+            )
+        except grpc.aio.AioRpcError as error:
+            raise _unreachable(error) from error
+        return describe_replicas_result_from_wire(answer)
 
     async def watch(self, controller_id: int, controller_epoch: int, broker_epoch: int) -> None:
         request = pb.WatchRequest(
