@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from tidelog.errors import TidelogError
 from tidelog.model import NO_LEADER, TopicPartition
-from tidelog_controller.leader_election import LiveBroker
+from tidelog_controller.electability import ElectionRules, LiveBroker
 from tidelog_runtime.metadata.schema import (
     RUNNING,
     BrokerKey,
@@ -44,12 +44,14 @@ class Broker(NamedTuple):
 
 
 class Topic(NamedTuple):
-    """`revision`: modification revision. `min_isr`: what its configuration asks for."""
+    """`revision`: modification revision. `min_isr`, `rules`: what its configuration asks
+    for."""
 
     entry: TopicEntry
     create_revision: int
     revision: int
     min_isr: int
+    rules: ElectionRules
 
 
 class Partition(NamedTuple):
@@ -199,6 +201,7 @@ class Context:
                 new.broker_epoch,
                 new.running,
                 new.registration.whole_since or new.broker_epoch,
+                new.registration.synced_whole_since or new.broker_epoch,
             )
         return BrokerChanged(broker_id, old, new)
 
@@ -206,7 +209,7 @@ class Context:
         new = None
         if value is not None:
             entry = decode_topic(value.value)
-            new = Topic(entry, value.create_revision, value.mod_revision, _min_isr(entry))
+            new = _topic(entry, value)
         old = self.topics.pop(topic, None)
         if new is not None:
             self.topics[topic] = new
@@ -240,8 +243,19 @@ class Context:
         return DeletionChanged(topic, new)
 
 
-def _min_isr(entry: TopicEntry) -> int:
+def _topic(entry: TopicEntry, value: KeyValue) -> Topic:
     try:
-        return TopicConfig.parse(entry.config).min_isr(entry.replication_factor)
+        config = TopicConfig.parse(entry.config)
     except TidelogError as error:
         raise ValueError(error.message) from error
+    return Topic(
+        entry,
+        value.create_revision,
+        value.mod_revision,
+        config.min_isr(entry.replication_factor),
+        ElectionRules(
+            synced=config.durability == "synced",
+            recovery=config.recovery,
+            unclean_leader_election=config.unclean_leader_election,
+        ),
+    )

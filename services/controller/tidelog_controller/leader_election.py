@@ -2,53 +2,82 @@
 
 The only place of this logic: the controller calls `next_state` for every partition
 that an event touched, and the model checker calls it in every state that it reaches.
-A pure function of ids and sets.
+A pure function of ids, sets and offsets.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from types import MappingProxyType
 
 from tidelog.model import NO_EPOCH, NO_LEADER
-from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
+from tidelog_controller.electability import (
+    ElectionRules,
+    LiveBroker,
+    candidates,
+    is_running,
+)
+from tidelog_controller.recovery import Logs, unclean_leader
+from tidelog_runtime.metadata.schema import LeaderAndIsr, Member, RecoveryConsent
 
-
-class LiveBroker(NamedTuple):
-    """A registered broker. `whole_since` is effective: the oldest broker epoch since
-    which its replicas have lost nothing, its own where the registration says 0."""
-
-    broker_epoch: int
-    running: bool
-    whole_since: int
+_NO_LOGS: Logs = MappingProxyType({})
 
 
 def next_state(
-    state: LeaderAndIsr, live: Mapping[int, LiveBroker], controller_epoch: int
+    state: LeaderAndIsr,
+    live: Mapping[int, LiveBroker],
+    controller_epoch: int,
+    rules: ElectionRules,
+    *,
+    logs: Logs = _NO_LOGS,
+    consent: RecoveryConsent | None = None,
 ) -> LeaderAndIsr | None:
-    """The state that is to be written, or None where all is well or nothing can be done."""
+    """The state that is to be written, or None where all is well or nothing can be done.
+
+    `logs`: what is known of replicas' logs as they are at the very revision of `state`."""
     if state.leader_epoch == NO_EPOCH:
         return _first_election(state, live, controller_epoch)
-    if _leader_stands(state, live):
-        return _without_departed(state, live)
-    return _elect(state, live, controller_epoch)
+    if leader_stands(state, live):
+        handed_over = None
+        if not is_running(state.leader, live):
+            # Where nobody else can lead, a stopping leader leads until it is gone.
+            handed_over = _clean_election(state, live, controller_epoch, rules)
+        return handed_over or _without_departed(state, live)
+    elected = _clean_election(state, live, controller_epoch, rules)
+    if elected is not None:
+        return elected
+    if state.leader != NO_LEADER:
+        # The ISR stays as the last-known members in their former lives: whoever of them
+        # comes back whole is elected.
+        return replace(
+            state,
+            leader=NO_LEADER,
+            leader_epoch=state.leader_epoch + 1,
+            controller_epoch=controller_epoch,
+        )
+    leader = unclean_leader(state, live, rules, consent, logs)
+    if leader is None:
+        return None
+    return _led_uncleanly_by(state, Member(leader, live[leader].broker_epoch), controller_epoch)
 
 
-def _leader_stands(state: LeaderAndIsr, live: Mapping[int, LiveBroker]) -> bool:
-    """A broker leads only in epochs that were given to its present life."""
+def leader_stands(state: LeaderAndIsr, live: Mapping[int, LiveBroker]) -> bool:
+    """A broker leads only in epochs that were given to its present life, and no longer
+    once it has resigned."""
     broker = live.get(state.leader)
-    return (
-        broker is not None and broker.running and broker.broker_epoch == state.leader_broker_epoch
-    )
+    return broker is not None and broker.broker_epoch == state.leader_broker_epoch
 
 
 def _without_departed(state: LeaderAndIsr, live: Mapping[int, LiveBroker]) -> LeaderAndIsr | None:
-    """A member that restarted has left as well: its leader lets it join again."""
+    """A member that restarted has left as well: its leader lets it join again. One that is
+    stopping leaves while it still runs, so that its end stalls no write."""
     staying = [
         member
         for member in state.isr
-        if member.broker_id in live and live[member.broker_id].broker_epoch == member.broker_epoch
+        if member.broker_id in live
+        and live[member.broker_id].broker_epoch == member.broker_epoch
+        and (live[member.broker_id].running or member.broker_id == state.leader)
     ]
     return None if len(staying) == len(state.isr) else state.with_isr(staying)
 
@@ -57,50 +86,33 @@ def _first_election(
     state: LeaderAndIsr, live: Mapping[int, LiveBroker], controller_epoch: int
 ) -> LeaderAndIsr | None:
     """All replicas of a partition that was never led are empty, and so all are whole."""
-    members = [Member(b, live[b].broker_epoch) for b in state.replicas if b in live]
-    leader = _first_running(state, members, live)
-    if leader is None:
+    members = [Member(b, live[b].broker_epoch) for b in state.replicas if is_running(b, live)]
+    if not members:
         return None
-    return _led_by(state, leader, members, controller_epoch)
+    return _led_by(state, members[0], members, controller_epoch)
 
 
-def _elect(
-    state: LeaderAndIsr, live: Mapping[int, LiveBroker], controller_epoch: int
+def _clean_election(
+    state: LeaderAndIsr,
+    live: Mapping[int, LiveBroker],
+    controller_epoch: int,
+    rules: ElectionRules,
 ) -> LeaderAndIsr | None:
-    in_sync = _whole(state.isr, live)
-    leader = _first_running(state, in_sync, live)
+    """From the ISR, else from the eligible set; None: nobody can lead without loss."""
+    in_sync = candidates(state.isr, live, rules)
+    leader = _preferred(state, in_sync)
     if leader is not None:
         return _led_by(state, leader, in_sync, controller_epoch)
-    leader = _first_running(state, _whole(state.eligible, live), live)
+    leader = _preferred(state, candidates(state.eligible, live, rules))
     if leader is not None:
         return _led_by(state, leader, [leader], controller_epoch)
-    if state.leader == NO_LEADER:
-        return None
-    # The ISR stays as the last-known members in their former lives: whoever of them
-    # comes back whole is elected.
-    return replace(
-        state,
-        leader=NO_LEADER,
-        leader_epoch=state.leader_epoch + 1,
-        controller_epoch=controller_epoch,
-    )
+    return None
 
 
-def _whole(members: Iterable[Member], live: Mapping[int, LiveBroker]) -> list[Member]:
-    """Those that have lost nothing since they were admitted, in their present lives."""
-    return [
-        Member(member.broker_id, live[member.broker_id].broker_epoch)
-        for member in members
-        if member.broker_id in live and live[member.broker_id].whole_since <= member.broker_epoch
-    ]
-
-
-def _first_running(
-    state: LeaderAndIsr, candidates: Iterable[Member], live: Mapping[int, LiveBroker]
-) -> Member | None:
-    """The candidate that comes first in the order of preference."""
-    running = {member.broker_id: member for member in candidates if live[member.broker_id].running}
-    return next((running[b] for b in state.replicas if b in running), None)
+def _preferred(state: LeaderAndIsr, members: Iterable[Member]) -> Member | None:
+    """The one that comes first in the order of preference."""
+    by_id = {member.broker_id: member for member in members}
+    return next((by_id[b] for b in state.replicas if b in by_id), None)
 
 
 def _led_by(
@@ -112,3 +124,9 @@ def _led_by(
         leader_epoch=state.leader_epoch + 1,
         controller_epoch=controller_epoch,
     )
+
+
+def _led_uncleanly_by(state: LeaderAndIsr, leader: Member, controller_epoch: int) -> LeaderAndIsr:
+    """Nobody else holds what the new leader's log says, and the mark tells of it (KIP-704)."""
+    led = _led_by(state, leader, [leader], controller_epoch)
+    return replace(led, eligible=(), unclean_leader_epoch=led.leader_epoch)

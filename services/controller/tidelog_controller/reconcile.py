@@ -38,7 +38,7 @@ def next_write(
         return _deletion_step(context, partition, held, is_acknowledged, controller_epoch)
     if held is None or held.state.topic_id != topic.entry.topic_id:
         return _first_write(context, partition, topic, held, controller_epoch)
-    new = next_state(held.state, context.live, controller_epoch)
+    new = next_state(held.state, context.live, controller_epoch, topic.rules)
     if new is None:
         return None
     return PartitionWrite(partition, held.state, new, held.revision)
@@ -59,7 +59,7 @@ def _first_write(
     start = start_of(topic.entry.topic_id)
     replicas = place(partition.partition, factor, brokers, start)
     state = unassigned(topic.entry, replicas, topic.min_isr)
-    new = next_state(state, context.live, controller_epoch)
+    new = next_state(state, context.live, controller_epoch, topic.rules)
     if new is None:
         return None
     return PartitionWrite(partition, None, new, held.revision if held else 0)
