@@ -13,7 +13,7 @@ import structlog
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_OFFSET, TopicPartition
 from tidelog_broker.log.errors import LogError
-from tidelog_broker.partition.partition import FetchAnswer
+from tidelog_broker.partition.exchange import FetchAnswer
 from tidelog_broker.purgatory import Purgatory
 from tidelog_broker.replica_manager import ReplicaManager
 from tidelog_broker.transport import (

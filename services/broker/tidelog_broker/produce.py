@@ -11,7 +11,8 @@ import structlog
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Acks, Batch, TopicPartition
 from tidelog_broker.log.errors import LogError
-from tidelog_broker.partition.partition import Appended, Partition
+from tidelog_broker.partition.exchange import Appended
+from tidelog_broker.partition.partition import Partition
 from tidelog_broker.purgatory import Committed, Purgatory
 from tidelog_broker.replica_manager import ReplicaManager
 from tidelog_runtime.clock import Clock

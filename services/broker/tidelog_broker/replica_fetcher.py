@@ -13,7 +13,8 @@ import structlog
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog_broker.log.errors import AppendOrderError, LogError
-from tidelog_broker.partition.partition import FetchPosition, Partition
+from tidelog_broker.partition.exchange import FetchPosition
+from tidelog_broker.partition.partition import Partition
 from tidelog_broker.transport import (
     Peers,
     PeerUnreachableError,

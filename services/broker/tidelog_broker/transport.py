@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from tidelog.errors import TidelogError
-from tidelog_broker.partition.partition import FetchAnswer, FetchPosition
+from tidelog_broker.partition.exchange import FetchAnswer, FetchPosition
 
 
 class ReplicaKey(NamedTuple):

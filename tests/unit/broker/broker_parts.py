@@ -11,7 +11,8 @@ from tidelog.model import Acks, TopicPartition
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log_directory import LogDirectory
 from tidelog_broker.metadata_cache import MetadataCache
-from tidelog_broker.partition.partition import Appended, FetchPosition, Partition
+from tidelog_broker.partition.exchange import Appended, FetchPosition
+from tidelog_broker.partition.partition import Partition
 from tidelog_broker.purgatory import Purgatory
 from tidelog_broker.replica_manager import ReplicaManager
 from tidelog_broker.transport import ReplicaKey

@@ -2,7 +2,8 @@ import pytest
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_LEADER, Acks, EpochEnd
-from tidelog_broker.partition.partition import FetchAnswer, FetchPosition, Partition
+from tidelog_broker.partition.exchange import FetchAnswer, FetchPosition
+from tidelog_broker.partition.partition import Partition
 from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
 from unit.broker.fake_log import (
     FakeLog,

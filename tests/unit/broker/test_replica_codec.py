@@ -10,7 +10,7 @@ from tidelog_broker.edge.replica_codec import (
     response_from_wire,
     result_to_wire,
 )
-from tidelog_broker.partition.partition import FetchAnswer, FetchPosition
+from tidelog_broker.partition.exchange import FetchAnswer, FetchPosition
 from tidelog_broker.transport import (
     ReplicaFetchEntry,
     ReplicaFetchRequest,

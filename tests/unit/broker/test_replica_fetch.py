@@ -5,7 +5,8 @@ import asyncio
 from tidelog.errors import ErrorCode
 from tidelog.model import EpochEnd
 from tidelog_broker.fetch import ReplicaFetch
-from tidelog_broker.partition.partition import FetchPosition, Partition
+from tidelog_broker.partition.exchange import FetchPosition
+from tidelog_broker.partition.partition import Partition
 from tidelog_broker.transport import (
     ReplicaFetchEntry,
     ReplicaFetchRequest,

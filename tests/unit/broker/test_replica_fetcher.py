@@ -11,7 +11,8 @@ from pathlib import PurePath
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Batch, EpochEnd
 from tidelog_broker.log.errors import AppendOrderError, LogError, LogStorageError
-from tidelog_broker.partition.partition import FetchAnswer, Partition
+from tidelog_broker.partition.exchange import FetchAnswer
+from tidelog_broker.partition.partition import Partition
 from tidelog_broker.replica_fetcher import FetchLimits, ReplicaFetcher
 from tidelog_broker.transport import (
     PeerUnreachableError,

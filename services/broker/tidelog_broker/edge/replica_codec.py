@@ -5,7 +5,7 @@ from __future__ import annotations
 from tidelog.model import NO_LEADER, EpochEnd
 from tidelog.rpc.wire import batch_from_wire, batch_to_wire, error_from_wire, error_to_wire
 from tidelog.v1 import replica_pb2 as pb
-from tidelog_broker.partition.partition import FetchAnswer, FetchPosition
+from tidelog_broker.partition.exchange import FetchAnswer, FetchPosition
 from tidelog_broker.transport import (
     ReplicaFetchEntry,
     ReplicaFetchRequest,

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from tidelog.batch import is_intact, stamp
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_LEADER, Acks, Batch, EpochEnd, TopicPartition
 from tidelog_broker.partition import epochs, isr
 from tidelog_broker.partition import high_watermark as hw
+from tidelog_broker.partition.exchange import Appended, FetchAnswer, FetchPosition
 from tidelog_broker.partition.isr import FollowerProgress
 from tidelog_broker.partition.replica_log import ReplicaLog
 from tidelog_runtime.metadata.schema import LeaderAndIsr
@@ -41,35 +42,6 @@ class Leading:
     epoch_start: int
     followers: dict[int, FollowerProgress] = field(default_factory=dict)
     proposed: LeaderAndIsr | None = None
-
-
-class Appended(NamedTuple):
-    base_offset: int
-    next_offset: int
-    leader_epoch: int
-    append_time_ms: int
-
-
-class FetchPosition(NamedTuple):
-    """What a follower asks for, and must still hold true when the answer comes
-    (interleaving 6 of known-gaps)."""
-
-    leader: int
-    leader_epoch: int
-    fetch_offset: int
-    last_fetched_epoch: int
-    flushed_offset: int
-    log_start_offset: int
-
-
-class FetchAnswer(NamedTuple):
-    """A leader's answer for one partition."""
-
-    high_watermark: int
-    log_start_offset: int
-    leader_epoch: int
-    batches: Sequence[Batch]
-    diverging: EpochEnd | None = None
 
 
 class Partition:
