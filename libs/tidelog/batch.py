@@ -18,6 +18,8 @@ from tidelog.model import (
 )
 
 NO_SEQUENCE = -1
+# A RecordBatch with one record that has neither key nor value: value_lengths = [-1].
+_FENCE_RECORDS = b"\x22\x01\x01"
 
 _PRODUCER_FIELDS = struct.Struct("<Biqqqii")
 _BROKER_FIELDS = struct.Struct("<qiqI")
@@ -70,6 +72,26 @@ def new_batch(
         base_sequence=base_sequence,
     )
     return Batch(header._replace(crc32c=producer_crc32c(header, records)), records)
+
+
+def new_fence(producer_id: int, producer_epoch: int, now_ms: int) -> Batch:
+    """From where on no batch of an older epoch of a named producer follows
+    (`record_batch.proto`, base_sequence). It has no sequence, and a record that is
+    nobody's."""
+    return new_batch(
+        _FENCE_RECORDS,
+        codec=Codec.NONE,
+        record_count=1,
+        base_timestamp_ms=now_ms,
+        max_timestamp_ms=now_ms,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+    )
+
+
+def is_fence(header: BatchHeader) -> bool:
+    """Whether readers skip the batch."""
+    return header.base_sequence == NO_SEQUENCE and header.producer_id != NO_PRODUCER_ID
 
 
 def stamp(batch: Batch, *, base_offset: int, leader_epoch: int, append_time_ms: int) -> Batch:

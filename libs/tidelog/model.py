@@ -12,6 +12,8 @@ from typing import NamedTuple
 NO_LEADER = -1
 NO_EPOCH = -1
 NO_PRODUCER_ID = -1
+# Ids from here on belong to producers that have a name.
+FIRST_NAMED_PRODUCER_ID = 1 << 62
 NO_OFFSET = -1
 
 

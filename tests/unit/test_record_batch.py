@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidelog import record_batch
-from tidelog.batch import new_batch
+from tidelog.batch import is_fence, new_batch, new_fence
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Batch, Codec
 from tidelog.record_batch import check, decode, encode, encode_records, to_records
@@ -188,3 +188,17 @@ def test_bytes_that_are_no_record_batch_are_refused() -> None:
 def test_a_batch_that_grows_beyond_the_limit_is_refused(codec: Codec) -> None:
     batch = encode([bytes(LIMIT)], timestamps_ms=1, codec=codec)
     assert refusal(batch).code is ErrorCode.INVALID_BATCH
+
+
+def test_a_fence_is_a_sound_batch_of_one_record_without_key_and_value() -> None:
+    fence = new_fence(1 << 62, 3, now_ms=5)
+    check(fence, max_decompressed_bytes=LIMIT)
+    columns = decode(fence)
+    assert (columns.keys, columns.values, columns.timestamps_ms) == ([None], [None], [5])
+    assert is_fence(fence.header)
+
+
+def test_no_batch_of_a_producer_with_or_without_an_id_is_a_fence() -> None:
+    records = encode_records([b"v"], timestamps_ms=1)
+    assert not is_fence(records.to_batch().header)
+    assert not is_fence(records.to_batch(7, 0, 0).header)

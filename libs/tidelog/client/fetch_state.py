@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tidelog.batch import is_intact
+from tidelog.batch import is_fence, is_intact
 from tidelog.client.fetched_batch import FetchedBatch
 from tidelog.client.retry import Backoff, Leader, Route
 from tidelog.errors import STALE_METADATA, ErrorCode, TidelogError
@@ -332,7 +332,9 @@ class FetchState:
         taken: list[FetchedBatch] = []
         for assigned in list(self._assigned.values()):
             while assigned.buffered and len(taken) < max_batches:
-                taken.append(_take(assigned))
+                batch = _take(assigned)
+                if not is_fence(batch.header):
+                    taken.append(batch)
         if not taken:
             self._raise_error()
         return taken
@@ -382,6 +384,9 @@ def _take(assigned: Assigned) -> FetchedBatch:
 
 def _take_records(assigned: Assigned, max_records: int) -> list[Record]:
     batch = assigned.buffered[0]
+    if is_fence(batch.header):
+        _take(assigned)
+        return []
     if assigned.opened is None:
         assigned.opened = (batch, FetchedBatch(assigned.partition, batch, 0).records())
     assert assigned.position is not None, "what is buffered has a position"

@@ -203,14 +203,20 @@ class ProducePartitionResult(_message.Message):
     ACKS_NONE, and then the fields below are unset.
     """
     leader_epoch: _builtins.int
-    """Leader epoch in which the batches were appended."""
+    """Leader epoch in which the batches were appended; of batches sent again it may be an
+    older one than that of the leader that answers.
+    """
     append_time_ms: _builtins.int
     """When the leader appended them, in milliseconds since 1970 (UTC)."""
     log_start_offset: _builtins.int
     """First offset that the partition still has."""
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
-        """Unset: done, or not told (ACKS_NONE)."""
+        """Unset: done, or not told (ACKS_NONE). A batch that a producer sends again is answered
+        like its original, and waits for its replicas like it. DUPLICATE_SEQUENCE: all of it
+        is in the log (and with ACKS_ALL committed), but where is no longer remembered, or
+        not in one stretch.
+        """
 
     def __init__(
         self,
@@ -811,7 +817,14 @@ Global___InitProducerIdRequest: _TypeAlias = InitProducerIdRequest  # noqa: Y015
 
 @_typing.final
 class InitProducerIdResponse(_message.Message):
-    """Who the producer is from now on: it writes both into the header of every batch."""
+    """Who the producer is from now on: it writes both into the header of every batch, with a
+    sequence that counts its records by partition: from 0, and after 2^31 - 1 from 0 again.
+
+    A new id begins at sequence 0 in every partition. The sequences of a named producer go
+    on from one holder of the name to the next: a new holder calls DescribeProducers with
+    its fence before it writes to a partition, and goes on there after last_sequence. What
+    is at or below it is a duplicate, whoever sends it.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -821,7 +834,9 @@ class InitProducerIdResponse(_message.Message):
     producer_id: _builtins.int
     """Positive; one of a named producer is 2^62 or more."""
     producer_epoch: _builtins.int
-    """From 0; a batch of an older epoch is refused with FENCED_PRODUCER_EPOCH."""
+    """From 0. Where a newer epoch has written, or has fenced, a batch of an older one is
+    refused with FENCED_PRODUCER_EPOCH.
+    """
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
         """METADATA_STORE_UNAVAILABLE: ask again, another broker perhaps."""
@@ -849,25 +864,69 @@ class DescribeProducersRequest(_message.Message):
 
     PARTITIONS_FIELD_NUMBER: _builtins.int
     PRODUCER_IDS_FIELD_NUMBER: _builtins.int
+    FENCE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___DescribeProducersPartition]: ...
     @_builtins.property
     def producer_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Only these; empty: all that the partition knows."""
+        """Only these; empty: all that the partition knows, or the one of the fence."""
+
+    @_builtins.property
+    def fence(self) -> Global___ProducerFence:
+        """Where set: no batch of an older epoch of this producer is appended any more, in none
+        of the partitions that are answered without an error, whoever leads them later; and
+        nothing that it appended before is still to be committed, so that last_sequence is
+        final. Where it knows a newer epoch the partition answers FENCED_PRODUCER_EPOCH.
+        """
 
     def __init__(
         self,
         *,
         partitions: _abc.Iterable[Global___DescribeProducersPartition] | None = ...,
         producer_ids: _abc.Iterable[_builtins.int] | None = ...,
+        fence: Global___ProducerFence | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions", "producer_ids", b"producer_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence", "partitions", b"partitions", "producer_ids", b"producer_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DescribeProducersRequest: _TypeAlias = DescribeProducersRequest  # noqa: Y015
+
+@_typing.final
+class ProducerFence(_message.Message):
+    """The new holder of a producer's name, which keeps the former ones from writing."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PRODUCER_ID_FIELD_NUMBER: _builtins.int
+    PRODUCER_EPOCH_FIELD_NUMBER: _builtins.int
+    TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    producer_id: _builtins.int
+    """As InitProducerId gave it to the new holder; 2^62 or more."""
+    producer_epoch: _builtins.int
+    """As InitProducerId gave it to the new holder."""
+    timeout_ms: _builtins.int
+    """How long a partition may wait for its replicas, in milliseconds: 1 to 300,000. The
+    fence is a batch of the log like others (see BatchHeader), and fails as a Produce
+    with ACKS_ALL does: NOT_ENOUGH_REPLICAS, LEADER_CHANGED, REQUEST_TIMED_OUT. It may
+    be asked for again.
+    """
+    def __init__(
+        self,
+        *,
+        producer_id: _builtins.int = ...,
+        producer_epoch: _builtins.int = ...,
+        timeout_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["producer_epoch", b"producer_epoch", "producer_id", b"producer_id", "timeout_ms", b"timeout_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ProducerFence: _TypeAlias = ProducerFence  # noqa: Y015
 
 @_typing.final
 class DescribeProducersPartition(_message.Message):
@@ -936,11 +995,15 @@ class DescribeProducersPartitionResult(_message.Message):
     partition: _builtins.int
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
-        """OFFSET_NOT_AVAILABLE: a new leader does not know the committed end yet."""
+        """OFFSET_NOT_AVAILABLE: a new leader does not know the committed end yet, or not how
+        much of a producer's latest batches is committed.
+        """
 
     @_builtins.property
     def producers(self) -> _containers.RepeatedCompositeFieldContainer[Global___ProducerState]:
-        """Ordered by id."""
+        """Ordered by id. One that never wrote to the partition is missing, and one that has not
+        for the broker's producer_id_expiration_ms, unless it has a name.
+        """
 
     def __init__(
         self,
@@ -970,11 +1033,13 @@ class ProducerState(_message.Message):
     LAST_APPEND_TIME_MS_FIELD_NUMBER: _builtins.int
     producer_id: _builtins.int
     producer_epoch: _builtins.int
-    """The newest epoch in which it wrote."""
+    """The newest epoch in which it wrote or fenced."""
     last_sequence: _builtins.int
-    """Sequence of the last committed record; -1: none of this epoch is committed."""
+    """Sequence of the last committed record; -1: none is committed. A named producer's is
+    of whatever epoch, another's of this one.
+    """
     last_append_time_ms: _builtins.int
-    """When its last batch was appended, in milliseconds since 1970 (UTC)."""
+    """When its last batch or fence was appended, in milliseconds since 1970 (UTC)."""
     def __init__(
         self,
         *,

@@ -109,7 +109,8 @@ class BrokerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DescribeProducers(self, request, context):
-        """Tells up to where producers have come in partitions that this broker leads.
+        """Tells up to where producers have come in partitions that this broker leads; where it
+        is asked to, it first fences the former holders of a producer's name there.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -46,7 +46,9 @@ class BrokerServiceStub:
     InitProducerId: _grpc.UnaryUnaryMultiCallable[_broker_pb2.InitProducerIdRequest, _broker_pb2.InitProducerIdResponse]
     """Gives a producer its id and epoch, which make its retries harmless."""
     DescribeProducers: _grpc.UnaryUnaryMultiCallable[_broker_pb2.DescribeProducersRequest, _broker_pb2.DescribeProducersResponse]
-    """Tells up to where producers have come in partitions that this broker leads."""
+    """Tells up to where producers have come in partitions that this broker leads; where it
+    is asked to, it first fences the former holders of a producer's name there.
+    """
 
 @_typing.type_check_only
 class BrokerServiceAsyncStub(BrokerServiceStub):
@@ -66,7 +68,9 @@ class BrokerServiceAsyncStub(BrokerServiceStub):
     InitProducerId: _aio.UnaryUnaryMultiCallable[_broker_pb2.InitProducerIdRequest, _broker_pb2.InitProducerIdResponse]  # type: ignore[assignment]
     """Gives a producer its id and epoch, which make its retries harmless."""
     DescribeProducers: _aio.UnaryUnaryMultiCallable[_broker_pb2.DescribeProducersRequest, _broker_pb2.DescribeProducersResponse]  # type: ignore[assignment]
-    """Tells up to where producers have come in partitions that this broker leads."""
+    """Tells up to where producers have come in partitions that this broker leads; where it
+    is asked to, it first fences the former holders of a producer's name there.
+    """
 
 class BrokerServiceServicer(metaclass=_abc_1.ABCMeta):
     """What clients ask of a broker. Errors are per partition, inside the answer; only
@@ -119,6 +123,8 @@ class BrokerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _broker_pb2.DescribeProducersRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_broker_pb2.DescribeProducersResponse, _abc.Awaitable[_broker_pb2.DescribeProducersResponse]]:
-        """Tells up to where producers have come in partitions that this broker leads."""
+        """Tells up to where producers have come in partitions that this broker leads; where it
+        is asked to, it first fences the former holders of a producer's name there.
+        """
 
 def add_BrokerServiceServicer_to_server(servicer: BrokerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

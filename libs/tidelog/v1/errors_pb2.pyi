@@ -68,13 +68,20 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     ERROR_CODE_INVALID_BATCH: _ErrorCode.ValueType  # 32
     """Not retriable. The bytes are no RecordBatch, or the header does not describe it."""
     ERROR_CODE_OUT_OF_ORDER_SEQUENCE: _ErrorCode.ValueType  # 33
-    """Retriable. The sequence does not follow the last one that was appended."""
+    """Retriable: an earlier batch may still be on its way. The sequence does not follow the
+    last one that was appended; nothing was appended.
+    """
     ERROR_CODE_DUPLICATE_SEQUENCE: _ErrorCode.ValueType  # 34
-    """Not retriable, and no fault: the batch had been appended before."""
+    """Not retriable, and no fault: the batch is in the log, where is not known. A producer
+    takes it as a success with an unknown offset.
+    """
     ERROR_CODE_FENCED_PRODUCER_EPOCH: _ErrorCode.ValueType  # 35
     """Not retriable. A newer producer with the same id has taken over."""
     ERROR_CODE_UNKNOWN_PRODUCER_ID: _ErrorCode.ValueType  # 36
-    """Not retriable. The broker knows nothing of the producer id."""
+    """Not retriable. The partition knows nothing of the producer id, and the sequence is
+    not its first: its batches are older than producer_id_expiration_ms, or an unclean
+    election has lost them. Nothing was appended.
+    """
     ERROR_CODE_STORAGE_ERROR: _ErrorCode.ValueType  # 40
     """Retriable. The disk refused: full, failing or gone. Nothing was appended."""
     ERROR_CODE_INVALID_TOPIC_NAME: _ErrorCode.ValueType  # 50
@@ -157,13 +164,20 @@ ERROR_CODE_CORRUPT_BATCH: ErrorCode.ValueType  # 31
 ERROR_CODE_INVALID_BATCH: ErrorCode.ValueType  # 32
 """Not retriable. The bytes are no RecordBatch, or the header does not describe it."""
 ERROR_CODE_OUT_OF_ORDER_SEQUENCE: ErrorCode.ValueType  # 33
-"""Retriable. The sequence does not follow the last one that was appended."""
+"""Retriable: an earlier batch may still be on its way. The sequence does not follow the
+last one that was appended; nothing was appended.
+"""
 ERROR_CODE_DUPLICATE_SEQUENCE: ErrorCode.ValueType  # 34
-"""Not retriable, and no fault: the batch had been appended before."""
+"""Not retriable, and no fault: the batch is in the log, where is not known. A producer
+takes it as a success with an unknown offset.
+"""
 ERROR_CODE_FENCED_PRODUCER_EPOCH: ErrorCode.ValueType  # 35
 """Not retriable. A newer producer with the same id has taken over."""
 ERROR_CODE_UNKNOWN_PRODUCER_ID: ErrorCode.ValueType  # 36
-"""Not retriable. The broker knows nothing of the producer id."""
+"""Not retriable. The partition knows nothing of the producer id, and the sequence is
+not its first: its batches are older than producer_id_expiration_ms, or an unclean
+election has lost them. Nothing was appended.
+"""
 ERROR_CODE_STORAGE_ERROR: ErrorCode.ValueType  # 40
 """Retriable. The disk refused: full, failing or gone. Nothing was appended."""
 ERROR_CODE_INVALID_TOPIC_NAME: ErrorCode.ValueType  # 50

@@ -123,7 +123,12 @@ class BatchHeader(_message.Message):
     producer_epoch: _builtins.int
     """-1 without a producer id."""
     base_sequence: _builtins.int
-    """Sequence of the first record within its partition; -1 without a producer id."""
+    """Sequence of the first record within its partition; -1 without a producer id.
+    With a producer id, -1 makes the batch a fence: its one record, without key and value,
+    is nobody's, and a reader skips it. Only leaders write such a batch, when a new holder
+    of a producer's name asks for it (ProducerFence): from there on no batch of an older
+    epoch of that producer follows.
+    """
     def __init__(
         self,
         *,

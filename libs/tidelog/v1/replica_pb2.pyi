@@ -135,6 +135,7 @@ class ReplicaFetchPartition(_message.Message):
     FLUSHED_OFFSET_FIELD_NUMBER: _builtins.int
     LOG_START_OFFSET_FIELD_NUMBER: _builtins.int
     MAX_BYTES_FIELD_NUMBER: _builtins.int
+    NEEDS_PRODUCERS_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.str
     """UNKNOWN_TOPIC_ID where this broker has no replica of it."""
     partition: _builtins.int
@@ -156,6 +157,11 @@ class ReplicaFetchPartition(_message.Message):
     """First offset that the follower holds."""
     max_bytes: _builtins.int
     """At most about this many bytes of this partition; its first batch is always whole."""
+    needs_producers: _builtins.bool
+    """The log is empty and begins where a leader's begins, above offset 0: the follower has
+    to learn which producers wrote below. Such a fetch counts for nothing, and unless
+    fetch_offset is the leader's log start it is answered with OFFSET_OUT_OF_RANGE.
+    """
     def __init__(
         self,
         *,
@@ -167,10 +173,11 @@ class ReplicaFetchPartition(_message.Message):
         flushed_offset: _builtins.int = ...,
         log_start_offset: _builtins.int = ...,
         max_bytes: _builtins.int = ...,
+        needs_producers: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["current_leader_epoch", b"current_leader_epoch", "fetch_offset", b"fetch_offset", "flushed_offset", b"flushed_offset", "last_fetched_epoch", b"last_fetched_epoch", "log_start_offset", b"log_start_offset", "max_bytes", b"max_bytes", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["current_leader_epoch", b"current_leader_epoch", "fetch_offset", b"fetch_offset", "flushed_offset", b"flushed_offset", "last_fetched_epoch", b"last_fetched_epoch", "log_start_offset", b"log_start_offset", "max_bytes", b"max_bytes", "needs_producers", b"needs_producers", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -230,6 +237,7 @@ class ReplicaFetchPartitionResult(_message.Message):
     LOG_START_OFFSET_FIELD_NUMBER: _builtins.int
     DIVERGING_FIELD_NUMBER: _builtins.int
     BATCHES_FIELD_NUMBER: _builtins.int
+    PRODUCERS_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.str
     partition: _builtins.int
     leader_epoch: _builtins.int
@@ -254,6 +262,10 @@ class ReplicaFetchPartitionResult(_message.Message):
     def batches(self) -> _containers.RepeatedCompositeFieldContainer[_record_batch_pb2.Batch]:
         """Whole batches, committed or not; the first begins at fetch_offset."""
 
+    @_builtins.property
+    def producers(self) -> Global___ProducersBelow:
+        """Set where the request has needs_producers: those that wrote below fetch_offset."""
+
     def __init__(
         self,
         *,
@@ -265,14 +277,119 @@ class ReplicaFetchPartitionResult(_message.Message):
         log_start_offset: _builtins.int = ...,
         diverging: Global___EpochEnd | None = ...,
         batches: _abc.Iterable[_record_batch_pb2.Batch] | None = ...,
+        producers: Global___ProducersBelow | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["diverging", b"diverging", "error", b"error"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["diverging", b"diverging", "error", b"error", "producers", b"producers"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "diverging", b"diverging", "error", b"error", "high_watermark", b"high_watermark", "leader_epoch", b"leader_epoch", "log_start_offset", b"log_start_offset", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "diverging", b"diverging", "error", b"error", "high_watermark", b"high_watermark", "leader_epoch", b"leader_epoch", "log_start_offset", b"log_start_offset", "partition", b"partition", "producers", b"producers", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ReplicaFetchPartitionResult: _TypeAlias = ReplicaFetchPartitionResult  # noqa: Y015
+
+@_typing.final
+class ProducersBelow(_message.Message):
+    """What a leader knows of the producers that wrote below an offset."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PRODUCERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def producers(self) -> _containers.RepeatedCompositeFieldContainer[Global___ProducerProgress]:
+        """The one whose last batch is oldest comes first."""
+
+    def __init__(
+        self,
+        *,
+        producers: _abc.Iterable[Global___ProducerProgress] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["producers", b"producers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ProducersBelow: _TypeAlias = ProducersBelow  # noqa: Y015
+
+@_typing.final
+class ProducerProgress(_message.Message):
+    """How far a producer had come."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PRODUCER_ID_FIELD_NUMBER: _builtins.int
+    PRODUCER_EPOCH_FIELD_NUMBER: _builtins.int
+    LAST_SEQUENCE_FIELD_NUMBER: _builtins.int
+    END_OFFSET_FIELD_NUMBER: _builtins.int
+    LAST_APPEND_TIME_MS_FIELD_NUMBER: _builtins.int
+    BATCHES_FIELD_NUMBER: _builtins.int
+    producer_id: _builtins.int
+    producer_epoch: _builtins.int
+    """The newest epoch in which it wrote or fenced."""
+    last_sequence: _builtins.int
+    """Sequence of its last record; -1: there is none, only a fence."""
+    end_offset: _builtins.int
+    """Offset after its last batch or fence."""
+    last_append_time_ms: _builtins.int
+    """When that was appended, in milliseconds since 1970 (UTC)."""
+    @_builtins.property
+    def batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___RememberedBatch]:
+        """Its last batches, at most 5, oldest first."""
+
+    def __init__(
+        self,
+        *,
+        producer_id: _builtins.int = ...,
+        producer_epoch: _builtins.int = ...,
+        last_sequence: _builtins.int = ...,
+        end_offset: _builtins.int = ...,
+        last_append_time_ms: _builtins.int = ...,
+        batches: _abc.Iterable[Global___RememberedBatch] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "end_offset", b"end_offset", "last_append_time_ms", b"last_append_time_ms", "last_sequence", b"last_sequence", "producer_epoch", b"producer_epoch", "producer_id", b"producer_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ProducerProgress: _TypeAlias = ProducerProgress  # noqa: Y015
+
+@_typing.final
+class RememberedBatch(_message.Message):
+    """A batch that is answered like the first time when it is sent again."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BASE_SEQUENCE_FIELD_NUMBER: _builtins.int
+    RECORD_COUNT_FIELD_NUMBER: _builtins.int
+    BASE_OFFSET_FIELD_NUMBER: _builtins.int
+    LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+    APPEND_TIME_MS_FIELD_NUMBER: _builtins.int
+    base_sequence: _builtins.int
+    """Sequence of its first record."""
+    record_count: _builtins.int
+    base_offset: _builtins.int
+    """Offset of its first record."""
+    leader_epoch: _builtins.int
+    """Leader epoch in which it was appended."""
+    append_time_ms: _builtins.int
+    """When it was appended, in milliseconds since 1970 (UTC)."""
+    def __init__(
+        self,
+        *,
+        base_sequence: _builtins.int = ...,
+        record_count: _builtins.int = ...,
+        base_offset: _builtins.int = ...,
+        leader_epoch: _builtins.int = ...,
+        append_time_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["append_time_ms", b"append_time_ms", "base_offset", b"base_offset", "base_sequence", b"base_sequence", "leader_epoch", b"leader_epoch", "record_count", b"record_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RememberedBatch: _TypeAlias = RememberedBatch  # noqa: Y015
 
 @_typing.final
 class EpochEnd(_message.Message):

@@ -3,7 +3,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tidelog.batch import stamp
+from tidelog.batch import new_fence, stamp
 from tidelog.client.fetch_state import (
     Assigned,
     Fetched,
@@ -13,7 +13,7 @@ from tidelog.client.fetch_state import (
 )
 from tidelog.client.retry import Backoff, Leader
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.model import Batch, OffsetPosition, TopicPartition
+from tidelog.model import FIRST_NAMED_PRODUCER_ID, Batch, OffsetPosition, TopicPartition
 from tidelog.record_batch import encode
 
 P0, P1 = TopicPartition("sea", 0), TopicPartition("sea", 1)
@@ -150,3 +150,22 @@ def test_assigning_again_keeps_what_stays() -> None:
     assert bench.assigned.position == 15
     assert len(bench.state.take_records(10)) == 2
     assert [a.partition for a, _ in bench.state.to_find()[OffsetPosition.EARLIEST]] == [P1]
+
+
+def fence(offset: int) -> Batch:
+    plain = new_fence(FIRST_NAMED_PRODUCER_ID, 3, now_ms=1)
+    return stamp(plain, base_offset=offset, leader_epoch=1, append_time_ms=1)
+
+
+def test_the_fence_of_a_producer_is_no_record_and_is_read_past() -> None:
+    bench = Bench()
+    bench.receive(bench.plan(), fence(15), batch(16), fence(18))
+    assert [record.offset for record in bench.state.take_records(10)] == [16, 17]
+    assert bench.assigned.position == 19
+
+
+def test_the_fence_of_a_producer_is_no_batch_either() -> None:
+    bench = Bench()
+    bench.receive(bench.plan(), fence(15), batch(16), fence(18))
+    assert [taken.first_offset for taken in bench.state.take_batches(10)] == [16]
+    assert bench.assigned.position == 19
