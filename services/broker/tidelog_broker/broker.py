@@ -24,7 +24,9 @@ from tidelog_broker.fetchers import Fetchers
 from tidelog_broker.isr_updates import IsrUpdates
 from tidelog_broker.list_offsets import ListOffsets, TimestampsOf
 from tidelog_broker.log.disk import Disk
+from tidelog_broker.log.errors import LogError
 from tidelog_broker.log_directory import LogDirectory
+from tidelog_broker.log_syncer import LogSyncer
 from tidelog_broker.maintenance import Maintenance, RunBlocking
 from tidelog_broker.metadata_cache import MetadataCache
 from tidelog_broker.partition.partition import Partition
@@ -48,7 +50,10 @@ _log = structlog.get_logger()
 class _Listener:
     """Brings what happens inside a partition to those who wait for it."""
 
-    def __init__(self, purgatory: Purgatory, isr_updates: IsrUpdates) -> None:
+    def __init__(
+        self, purgatory: Purgatory, isr_updates: IsrUpdates, log_syncer: LogSyncer
+    ) -> None:
+        self.sync_needed = log_syncer.note
         self.log_grew = purgatory.log_grew
         self.high_watermark_moved = purgatory.high_watermark_moved
         self.isr_needs_judging = isr_updates.judge_soon
@@ -89,7 +94,8 @@ class Broker:
         self._isr_updates = IsrUpdates(
             store, self._keys, self.cache, clock, config.replica_lag_time_max_ms
         )
-        self._listener = _Listener(self._purgatory, self._isr_updates)
+        self._log_syncer = LogSyncer(self._logs, run_blocking, self)
+        self._listener = _Listener(self._purgatory, self._isr_updates, self._log_syncer)
         self.manager = ReplicaManager(
             config.broker_id, self._logs, self.cache, clock, self._listener, self._new_fetchers
         )
@@ -112,8 +118,21 @@ class Broker:
             self._config.replica_fetch_max_bytes,
             self._config.replica_fetch_partition_max_bytes,
         )
-        self._fetchers = Fetchers(manager, self._peers, limits, self._rng, self.faults)
+        self._fetchers = Fetchers(
+            manager, self._peers, limits, self._rng, self.faults, self._log_syncer.is_pending
+        )
         return self._fetchers
+
+    def log_synced(self, partition: Partition) -> None:
+        """Told by the log syncer."""
+        partition.log_synced()
+        self._purgatory.log_synced(partition)
+        self._fetchers.log_synced(partition)
+
+    def sync_failed(self, partition: Partition, error: LogError) -> None:
+        """Told by the log syncer."""
+        self.manager.replica_failed(partition, error)
+        self._fetchers.log_synced(partition)
 
     async def prepare(self) -> None:
         """Finds the cluster, however long that takes, and opens every log. Raises
@@ -179,6 +198,7 @@ class Broker:
             "isr-timer", maintenance.judge_isrs(max(100, config.replica_lag_time_max_ms // 4))
         )
         self._start("checkpoints", maintenance.write_checkpoints(config.checkpoint_interval_ms))
+        self._start("log-syncer", self._log_syncer.run())
         self._start("flush", maintenance.flush(config.flush_interval_ms))
         self._start(
             "retention",

@@ -162,7 +162,8 @@ class ReplicaFetch:
         self._clock = clock
         # By follower: two that ask by turns must not always begin with the same partition.
         self._turns: Counter[int] = Counter()
-        self._told: dict[int, _Told] = {}
+        # By follower and durability, each of which has a fetch of its own.
+        self._told: dict[tuple[int, bool], _Told] = {}
 
     async def __call__(self, request: ReplicaFetchRequest) -> ReplicaFetchResponse:
         """Answers what is news to the follower, and everything from time to time: answers
@@ -180,8 +181,9 @@ class ReplicaFetch:
         enough = _enough(request.min_bytes, request.max_bytes)
         urgent = self._note_positions(request)
         entries = [e for e in request.entries if e.replica not in urgent]
-        names = [self._manager.replica(entry.replica).name for entry in entries]
-        told = self._told_to(request)
+        partitions = [self._manager.replica(entry.replica) for entry in entries]
+        names = [partition.name for partition in partitions]
+        told = self._told_to(request, synced=any(p.synced for p in partitions))
         now_ms = self._clock.monotonic_ms()
         full = now_ms - told.everything_at_ms >= EVERYTHING_INTERVAL_MS
         with self._purgatory.growth(names) as grew:
@@ -207,12 +209,13 @@ class ReplicaFetch:
         )
         return ReplicaFetchResponse(None, [*urgent.values(), *found])
 
-    def _told_to(self, request: ReplicaFetchRequest) -> _Told:
+    def _told_to(self, request: ReplicaFetchRequest, *, synced: bool) -> _Told:
         """An answer may be lost on its way, or come too late to count: whatever it told is
         told again within EVERYTHING_INTERVAL_MS."""
-        told = self._told.get(request.broker_id)
+        fetch = request.broker_id, synced
+        told = self._told.get(fetch)
         if told is None or told.broker_epoch != request.broker_epoch:
-            told = self._told[request.broker_id] = _Told(request.broker_epoch)
+            told = self._told[fetch] = _Told(request.broker_epoch)
         elif len(told.high_watermarks) > 2 * len(request.entries):
             present = {entry.replica for entry in request.entries}
             for replica in told.high_watermarks.keys() - present:

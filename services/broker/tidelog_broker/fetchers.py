@@ -1,10 +1,18 @@
-"""One replica fetcher for each leader that this broker follows."""
+"""One replica fetcher for each leader that this broker follows, and another one for the
+partitions there whose topics are `synced`.
+
+A fetch of synced partitions waits until what the one before brought is on the disk, so
+that it can say so. In a fetch of their own they do that without holding up the others,
+which would wait for a disk that nobody asked them to wait for. The price is a second
+stream between brokers that share partitions of both kinds.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from tidelog.model import NO_LEADER
 from tidelog_broker.background import Faults
@@ -13,7 +21,15 @@ from tidelog_broker.replica_fetcher import FetchLimits, FollowerContext, Replica
 from tidelog_broker.transport import Peers
 
 
+class Lane(NamedTuple):
+    leader: int
+    synced: bool
+
+
 class Fetchers:
+    """`is_syncing`: whether a partition's log is being synced, or is about to be; whoever
+    says so calls `log_synced` when that is over."""
+
     def __init__(
         self,
         context: FollowerContext,
@@ -21,56 +37,66 @@ class Fetchers:
         limits: FetchLimits,
         rng: random.Random,
         faults: Faults,
+        is_syncing: Callable[[Partition], bool],
     ) -> None:
         self._context = context
         self._peers = peers
         self._limits = limits
         self._rng = rng
         self._faults = faults
-        self._fetchers: dict[int, tuple[ReplicaFetcher, asyncio.Task[None]]] = {}
-        self._following: dict[Partition, int] = {}
+        self._is_syncing = is_syncing
+        self._fetchers: dict[Lane, tuple[ReplicaFetcher, asyncio.Task[None]]] = {}
+        self._following: dict[Partition, Lane] = {}
         # Cancelled, and not yet gone.
         self._ending: set[asyncio.Task[None]] = set()
 
     def update(self, partitions: Iterable[Partition]) -> None:
         """Each of these may have a new leader, or none to follow any more. A new epoch of
         the same leader counts: the fetch that waits there is asked anew."""
-        arrivals: dict[int, list[Partition]] = {}
+        arrivals: dict[Lane, list[Partition]] = {}
         for partition in partitions:
-            leader = partition.leader_to_follow
-            if self._following.get(partition, NO_LEADER) not in (NO_LEADER, leader):
+            lane = Lane(partition.leader_to_follow, partition.synced)
+            if self._following.get(partition, lane) != lane:
                 self.forget(partition)
-            if leader != NO_LEADER:
-                self._following[partition] = leader
-                arrivals.setdefault(leader, []).append(partition)
-        for leader, followed in arrivals.items():
-            self._fetcher(leader).follow(followed)
+            if lane.leader != NO_LEADER:
+                self._following[partition] = lane
+                arrivals.setdefault(lane, []).append(partition)
+        for lane, followed in arrivals.items():
+            self._fetcher(lane).follow(followed)
         self._stop_idle()
 
     def forget(self, partition: Partition) -> None:
-        leader = self._following.pop(partition, NO_LEADER)
-        if leader in self._fetchers:
-            self._fetchers[leader][0].forget(partition)
+        lane = self._following.pop(partition, None)
+        if lane in self._fetchers:
+            self._fetchers[lane][0].forget(partition)
+
+    def log_synced(self, partition: Partition) -> None:
+        lane = self._following.get(partition)
+        if lane in self._fetchers:
+            self._fetchers[lane][0].log_synced()
 
     async def close(self) -> None:
-        for leader in list(self._fetchers):
-            self._stop(leader)
+        for lane in list(self._fetchers):
+            self._stop(lane)
         await asyncio.gather(*self._ending, return_exceptions=True)
 
-    def _fetcher(self, leader: int) -> ReplicaFetcher:
-        if leader not in self._fetchers:
-            fetcher = ReplicaFetcher(leader, self._context, self._peers, self._limits, self._rng)
-            task = asyncio.create_task(fetcher.run(), name=f"replica-fetcher-{leader}")
+    def _fetcher(self, lane: Lane) -> ReplicaFetcher:
+        if lane not in self._fetchers:
+            fetcher = ReplicaFetcher(
+                lane.leader, self._context, self._peers, self._limits, self._rng, self._is_syncing
+            )
+            name = f"replica-fetcher-{lane.leader}" + ("-synced" if lane.synced else "")
+            task = asyncio.create_task(fetcher.run(), name=name)
             task.add_done_callback(self._faults.on_end)
-            self._fetchers[leader] = (fetcher, task)
-        return self._fetchers[leader][0]
+            self._fetchers[lane] = (fetcher, task)
+        return self._fetchers[lane][0]
 
     def _stop_idle(self) -> None:
-        for leader in [b for b, (fetcher, _) in self._fetchers.items() if fetcher.is_idle]:
-            self._stop(leader)
+        for lane in [at for at, (fetcher, _) in self._fetchers.items() if fetcher.is_idle]:
+            self._stop(lane)
 
-    def _stop(self, leader: int) -> None:
-        task = self._fetchers.pop(leader)[1]
+    def _stop(self, lane: Lane) -> None:
+        task = self._fetchers.pop(lane)[1]
         task.cancel()
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)

@@ -1,4 +1,7 @@
-"""Produce: check, append, and wait for the replicas where the client asks for it."""
+"""Produce: check, append, and wait for the replicas where the client asks for it.
+
+`synced` holds for whatever is acknowledged: with acks=1 the answer waits for the leader's
+own disk, with acks=all the high watermark does for every replica's."""
 
 from __future__ import annotations
 
@@ -58,10 +61,14 @@ class Produce:
         for position, entry in enumerate(entries):
             outcome, partition = self._append(entry, acks)
             outcomes.append(outcome)
-            if partition is not None and outcome.appended is not None and acks is Acks.ALL:
+            if partition is None or outcome.appended is None:
+                continue
+            if acks is Acks.ALL:
                 waits[position] = self._purgatory.committed(partition, outcome.appended.next_offset)
+            elif acks is Acks.LEADER and partition.synced:
+                waits[position] = self._purgatory.synced(partition, outcome.appended.next_offset)
         if waits:
-            await self._wait(entries, outcomes, waits, timeout_ms)
+            await self._wait(entries, outcomes, waits, acks, timeout_ms)
         return outcomes
 
     def _append(self, entry: ProduceEntry, acks: Acks) -> tuple[ProduceOutcome, Partition | None]:
@@ -92,12 +99,13 @@ class Produce:
         entries: Sequence[ProduceEntry],
         outcomes: list[ProduceOutcome],
         waits: dict[int, Committed],
+        acks: Acks,
         timeout_ms: int,
     ) -> None:
         def give_up() -> None:
             for position, future in waits.items():
                 name = entries[position].name
-                self._purgatory.give_up(name, future, _timed_out(name, timeout_ms))
+                self._purgatory.give_up(name, acks, future, _timed_out(name, acks, timeout_ms))
 
         timer = asyncio.get_running_loop().call_later(timeout_ms / 1000, give_up)
         try:
@@ -111,11 +119,11 @@ class Produce:
             give_up()
 
 
-def _timed_out(name: TopicPartition, timeout_ms: int) -> TidelogError:
+def _timed_out(name: TopicPartition, acks: Acks, timeout_ms: int) -> TidelogError:
+    who = "the replicas in sync" if acks is Acks.ALL else "the leader's disk"
     return TidelogError(
         ErrorCode.REQUEST_TIMED_OUT,
-        f"{name}: the replicas in sync did not have the batch within {timeout_ms} ms; it may "
-        "still be committed",
+        f"{name}: {who} did not have the batch within {timeout_ms} ms; it may still be committed",
     )
 
 

@@ -1,4 +1,4 @@
-"""Where requests wait: produces for the high watermark, fetches for data.
+"""Where requests wait: produces for the high watermark or the disk, fetches for data.
 
 Everything is woken by the step that makes the wait pointless; nothing polls.
 """
@@ -13,17 +13,18 @@ from itertools import count
 from typing import TypeAlias
 
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.model import TopicPartition
+from tidelog.model import Acks, TopicPartition
 from tidelog_broker.partition.partition import Partition
 
-# None: committed; else why nobody knows whether it will be.
+# None: committed, or synced; else why nobody knows whether it will be.
 Committed: TypeAlias = "asyncio.Future[TidelogError | None]"
 
 
 class _WaitingProduces:
-    """Those of one partition, by the offset that they wait for. Whoever gives up stays in
-    the heap until half of it has: a high watermark that stands still for ever (the store
-    is away, a follower is dead) would else collect every produce that timed out."""
+    """Those of one partition that wait for the same, by the offset to reach. Whoever gives
+    up stays in the heap until half of it has: a high watermark that stands still for ever
+    (the store is away, a follower is dead) would else collect every produce that timed
+    out."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Committed]] = []
@@ -48,8 +49,8 @@ class _WaitingProduces:
             heapq.heapify(self._heap)
             self._given_up = 0
 
-    def reached(self, high_watermark: int) -> None:
-        while self._heap and self._heap[0][0] <= high_watermark:
+    def reached(self, offset: int) -> None:
+        while self._heap and self._heap[0][0] <= offset:
             future = heapq.heappop(self._heap)[2]
             if future.done():
                 self._given_up -= 1
@@ -66,7 +67,8 @@ class Purgatory:
     def __init__(self) -> None:
         self._growth: dict[TopicPartition, set[asyncio.Event]] = {}
         self._commits: dict[TopicPartition, set[asyncio.Event]] = {}
-        self._produces: dict[TopicPartition, _WaitingProduces] = {}
+        # With acks=all they wait for the high watermark, with acks=1 for the leader's disk.
+        self._produces: dict[tuple[TopicPartition, Acks], _WaitingProduces] = {}
 
     def __len__(self) -> int:
         """How much is kept for what waits; 0: nothing waits."""
@@ -82,10 +84,16 @@ class Purgatory:
     def high_watermark_moved(self, partition: Partition) -> None:
         for event in self._commits.get(partition.name, ()):
             event.set()
-        produces = self._produces.get(partition.name)
+        self._reached(partition, Acks.ALL, partition.high_watermark)
+
+    def log_synced(self, partition: Partition) -> None:
+        self._reached(partition, Acks.LEADER, partition.counted_end)
+
+    def _reached(self, partition: Partition, acks: Acks, offset: int) -> None:
+        produces = self._produces.get((partition.name, acks))
         if produces is not None:
-            produces.reached(partition.high_watermark)
-            self._drop_if_empty(partition.name, produces)
+            produces.reached(offset)
+            self._drop_if_empty(partition.name, acks, produces)
 
     def leadership_ended(self, partition: Partition) -> None:
         """A produce that waits may or may not survive in the next epoch: its outcome is
@@ -94,15 +102,15 @@ class Purgatory:
             event.set()
         for event in self._commits.get(partition.name, ()):
             event.set()
-        produces = self._produces.pop(partition.name, None)
-        if produces is not None:
-            produces.end(
-                TidelogError(
-                    ErrorCode.LEADER_CHANGED,
-                    f"{partition.name} changed its leader while the append waited for its "
-                    "replicas; whether it was kept is not known",
-                )
-            )
+        error = TidelogError(
+            ErrorCode.LEADER_CHANGED,
+            f"{partition.name} changed its leader while the append waited for its "
+            "replicas; whether it was kept is not known",
+        )
+        for acks in (Acks.LEADER, Acks.ALL):
+            produces = self._produces.pop((partition.name, acks), None)
+            if produces is not None:
+                produces.end(error)
 
     # -- waited for by requests ----------------------------------------------------
 
@@ -123,23 +131,33 @@ class Purgatory:
         """Done when the high watermark has reached `next_offset` in this epoch, or with
         LEADER_CHANGED when the epoch has ended first. Whoever stops waiting says so to
         `give_up`."""
+        return self._until(partition, Acks.ALL, partition.high_watermark, next_offset)
+
+    def synced(self, partition: Partition, next_offset: int) -> Committed:
+        """The same for the leader's own disk, where the topic's durability is `synced`."""
+        return self._until(partition, Acks.LEADER, partition.counted_end, next_offset)
+
+    def _until(self, partition: Partition, acks: Acks, reached: int, next_offset: int) -> Committed:
         future: Committed = asyncio.get_running_loop().create_future()
-        if partition.high_watermark >= next_offset:
+        if reached >= next_offset:
             future.set_result(None)
         else:
-            self._produces.setdefault(partition.name, _WaitingProduces()).add(next_offset, future)
+            waiting = self._produces.setdefault((partition.name, acks), _WaitingProduces())
+            waiting.add(next_offset, future)
         return future
 
-    def give_up(self, name: TopicPartition, future: Committed, why: TidelogError) -> None:
+    def give_up(
+        self, name: TopicPartition, acks: Acks, future: Committed, why: TidelogError
+    ) -> None:
         """Ends the wait with this answer; does nothing where it is over."""
-        produces = self._produces.get(name)
+        produces = self._produces.get((name, acks))
         if produces is not None:
             produces.give_up(future, why)
-            self._drop_if_empty(name, produces)
+            self._drop_if_empty(name, acks, produces)
 
-    def _drop_if_empty(self, name: TopicPartition, produces: _WaitingProduces) -> None:
+    def _drop_if_empty(self, name: TopicPartition, acks: Acks, produces: _WaitingProduces) -> None:
         if not len(produces):
-            del self._produces[name]
+            del self._produces[name, acks]
 
 
 @contextmanager

@@ -1,11 +1,11 @@
 """Follows one leader: one long-polled fetch at a time carries every partition that this
-broker follows there."""
+broker follows there (see `fetchers` for the exception)."""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -81,12 +81,14 @@ class ReplicaFetcher:
         peers: Peers,
         limits: FetchLimits,
         rng: random.Random,
+        is_syncing: Callable[[Partition], bool],
     ) -> None:
         self._leader = leader
         self._context = context
         self._peers = peers
         self._limits = limits
         self._rng = rng
+        self._is_syncing = is_syncing
         self._partitions: dict[ReplicaKey, Partition] = {}
         self._held_back: dict[ReplicaKey, HeldBack] = {}
         self._changed = asyncio.Event()
@@ -106,6 +108,10 @@ class ReplicaFetcher:
         if self._partitions.pop(key, None) is not None:
             self._ask_anew()
 
+    def log_synced(self) -> None:
+        """No sync is under way any more for one of these partitions."""
+        self._changed.set()
+
     def _ask_anew(self) -> None:
         self._changed.set()
         if self._fetching is not None:
@@ -118,6 +124,10 @@ class ReplicaFetcher:
     async def run(self) -> None:
         while True:
             self._changed.clear()
+            if any(self._is_syncing(partition) for partition in self._followed()):
+                # The next fetch shall tell what is on the disk when these are done.
+                await self._changed.wait()
+                continue
             # One reading for both questions: a partition that is still held back by the
             # first and no longer by the second would be waited for without end.
             now = asyncio.get_running_loop().time()
@@ -229,6 +239,9 @@ class ReplicaFetcher:
         failures = before.failures + 1 if before else 1
         now = asyncio.get_running_loop().time()
         self._held_back[key] = HeldBack(now + retry_delay_s(failures), failures)
+
+    def _followed(self) -> Iterable[Partition]:
+        return (p for p in self._partitions.values() if p.leader_to_follow == self._leader)
 
     def _positions(self, now: float) -> dict[ReplicaKey, FetchPosition]:
         waiting = {key for key, held in self._held_back.items() if held.release > now}

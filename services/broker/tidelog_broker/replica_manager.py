@@ -157,6 +157,8 @@ class ReplicaManager:
             partition = self._replica(wanted)
             if partition is None:
                 return PartitionResult(topic_id, number, wanted.revision, None), None
+            synced = self._configs[wanted.partition].durability == "synced"
+            durability_changed = partition.set_synced(synced)
             news = partition.take(
                 wanted.state,
                 wanted.revision,
@@ -171,7 +173,7 @@ class ReplicaManager:
             failure = TidelogError(ErrorCode.STORAGE_ERROR, str(error))
             return PartitionResult(topic_id, number, 0, failure), None
         result = PartitionResult(topic_id, number, partition.revision, None)
-        return result, partition if news else None
+        return result, partition if news or durability_changed else None
 
     def _replica(self, wanted: PartitionCommand) -> Partition | None:
         """The replica that a command is about, created where it is not there. None: the

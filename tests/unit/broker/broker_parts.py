@@ -83,9 +83,13 @@ class Listener:
         self.high_watermark_moved = purgatory.high_watermark_moved
         self.leadership_ended = purgatory.leadership_ended
         self.to_judge: list[Partition] = []
+        self.to_sync: list[Partition] = []
 
     def isr_needs_judging(self, partition: Partition) -> None:
         self.to_judge.append(partition)
+
+    def sync_needed(self, partition: Partition) -> None:
+        self.to_sync.append(partition)
 
 
 class Replicas:

@@ -18,6 +18,7 @@ class FakeLog:
         """One record for each leader epoch given."""
         self.log_start_offset = start
         self.batches: list[Batch] = []
+        self.synced_to = start
         for epoch in epochs:
             self.append([stamped(self.log_end_offset, epoch)])
 
@@ -27,7 +28,7 @@ class FakeLog:
 
     @property
     def flushed_offset(self) -> int:
-        return self.log_start_offset
+        return max(self.log_start_offset, min(self.synced_to, self.log_end_offset))
 
     @property
     def latest_epoch(self) -> int:
@@ -108,6 +109,9 @@ class Notes:
 
     def log_grew(self, partition: Partition) -> None:
         self.said.append(f"grew to {partition.log.log_end_offset}")
+
+    def sync_needed(self, partition: Partition) -> None:
+        self.said.append(f"sync from {partition.counted_end}")
 
     def high_watermark_moved(self, partition: Partition) -> None:
         self.said.append(f"committed {partition.high_watermark}")

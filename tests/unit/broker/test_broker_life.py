@@ -131,6 +131,7 @@ class Cluster:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.data = MemoryData()
+        self.topic_config: dict[str, str] = {}
         self.listening: dict[str, Process] = {}
 
     def put(self, key: str, value: bytes) -> int:
@@ -151,7 +152,7 @@ class Cluster:
                 controller_epoch=1,
                 broker_epoch=process.epoch,
                 full_state=True,
-                partitions=[PartitionCommand(NAME, wanted, revision, {})],
+                partitions=[PartitionCommand(NAME, wanted, revision, self.topic_config)],
                 leaders=leaders,
                 store_revision=revision,
             )
@@ -196,6 +197,18 @@ async def test_a_produce_is_done_when_the_follower_has_it(cluster: Cluster) -> N
     outcome = await leader.produce()
     assert outcome.appended is not None
     assert follower.partition.log.log_end_offset == 1
+    for process in (leader, follower):
+        await process.stop()
+
+
+async def test_a_synced_topic_is_on_both_disks_before_the_answer(cluster: Cluster) -> None:
+    cluster.topic_config = {"durability": "synced"}
+    leader, follower = await pair(cluster)
+    for count in range(1, 4):
+        outcome = await leader.produce()
+        assert outcome.appended is not None
+        assert leader.partition.log.flushed_offset == count
+        assert follower.partition.log.flushed_offset == count
     for process in (leader, follower):
         await process.stop()
 

@@ -7,7 +7,15 @@ from tidelog import record_batch
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Acks, Batch, TopicPartition
 from tidelog_broker.produce import MAX_TIMEOUT_MS, Produce, ProduceEntry, ProduceOutcome
-from unit.broker.broker_parts import Replicas, broker_change, fetch_by, on, settled, topic_change
+from unit.broker.broker_parts import (
+    KEY,
+    Replicas,
+    broker_change,
+    fetch_by,
+    on,
+    settled,
+    topic_change,
+)
 from unit.broker.fake_log import NAME, TOPIC_ID, sent, state
 from unit.log.memory_disk import MemoryDisk
 
@@ -53,6 +61,30 @@ def code_of(outcome: ProduceOutcome) -> ErrorCode:
 def message_of(outcome: ProduceOutcome) -> str:
     assert outcome.error is not None
     return outcome.error.message
+
+
+async def test_acks_1_to_a_synced_topic_is_answered_when_the_leaders_disk_has_it() -> None:
+    front = Front()
+    (partition,) = await front.replicas.take(config={"durability": "synced"})
+    log = front.replicas.logs.log_of(KEY)
+    assert log is not None
+    sending = asyncio.create_task(front.send(acks=Acks.LEADER))
+    await settled()
+    assert not sending.done()
+    log.flush()
+    front.replicas.purgatory.log_synced(partition)
+    (outcome,) = await sending
+    assert outcome.appended is not None
+    assert partition.high_watermark == 0
+
+
+async def test_acks_1_whose_disk_does_not_answer_times_out_with_an_unknown_outcome() -> None:
+    front = Front()
+    await front.replicas.take(config={"durability": "synced"})
+    (outcome,) = await front.send(acks=Acks.LEADER, timeout_ms=250)
+    assert code_of(outcome) is ErrorCode.REQUEST_TIMED_OUT
+    assert "the leader's disk did not have the batch within 250 ms" in message_of(outcome)
+    assert len(front.replicas.purgatory) == 0
 
 
 # -- acks=all ----------------------------------------------------------------------------

@@ -25,9 +25,11 @@ class Broker:
 
     def __init__(self) -> None:
         self.waiting: dict[str, list[TopicPartition]] = {}
+        self.waiting_synced: dict[str, list[TopicPartition]] = {}
+        self.synced: list[TopicPartition] = []
         self.fault: Exception | None = None
         self.fetchers = Fetchers(
-            self, self, FetchLimits(500, 4096, 1024), random.Random(1), Faults()
+            self, self, FetchLimits(500, 4096, 1024), random.Random(1), Faults(), lambda _: False
         )
 
     def address_of(self, broker_id: int) -> tuple[str, int] | None:
@@ -41,13 +43,15 @@ class Broker:
     ) -> ReplicaFetchResponse:
         if self.fault is not None:
             raise self.fault
-        assert address not in self.waiting, "two fetches at one leader"
-        self.waiting[address] = [on(entry.replica.partition) for entry in request.entries]
+        numbers = [on(entry.replica.partition) for entry in request.entries]
+        waiting = self.waiting if numbers[0] not in self.synced else self.waiting_synced
+        assert address not in waiting, "two fetches of one kind at one leader"
+        waiting[address] = numbers
         try:
             await asyncio.Event().wait()
             raise AssertionError
         finally:
-            del self.waiting[address]
+            del waiting[address]
 
     async def close(self) -> None:
         pass
@@ -56,6 +60,7 @@ class Broker:
         partition = Partition(
             on(number), TOPIC_ID, 3, FakeLog(), high_watermark=0, listener=Notes()
         )
+        partition.set_synced(on(number) in self.synced)
         self.take(partition, wanted, 10)
         return partition
 
@@ -71,6 +76,29 @@ async def test_each_leader_is_asked_for_what_it_leads() -> None:
     broker.new_partition(2, state(leader=1))
     await settled()
     assert broker.waiting == {address_of(1): [on(0), on(2)], address_of(2): [on(1)]}
+    await broker.fetchers.close()
+
+
+async def test_synced_partitions_are_asked_for_by_themselves() -> None:
+    broker = Broker()
+    broker.synced = [on(1), on(2)]
+    for number in range(3):
+        broker.new_partition(number, state(leader=1))
+    await settled()
+    assert broker.waiting == {address_of(1): [on(0)]}
+    assert broker.waiting_synced == {address_of(1): [on(1), on(2)]}
+    await broker.fetchers.close()
+
+
+async def test_a_partition_that_becomes_synced_moves_to_the_other_fetch() -> None:
+    broker = Broker()
+    partition = broker.new_partition(0, state(leader=1))
+    await settled()
+    broker.synced = [on(0)]
+    partition.set_synced(True)
+    broker.fetchers.update([partition])
+    await settled()
+    assert (broker.waiting, broker.waiting_synced) == ({}, {address_of(1): [on(0)]})
     await broker.fetchers.close()
 
 

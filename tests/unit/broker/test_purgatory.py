@@ -1,4 +1,5 @@
 from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import Acks
 from tidelog_broker.purgatory import Purgatory
 from unit.broker.broker_parts import append, fetch_by
 from unit.broker.fake_log import NAME, FakeLog, epoch_of, leader, state
@@ -65,7 +66,7 @@ async def test_produces_that_are_given_up_are_not_kept_while_the_high_watermark_
     partition = leader(FakeLog())
     still_waits = purgatory.committed(partition, 1)
     for offset in range(1000):
-        purgatory.give_up(NAME, purgatory.committed(partition, offset + 2), GIVEN_UP)
+        purgatory.give_up(NAME, Acks.ALL, purgatory.committed(partition, offset + 2), GIVEN_UP)
         assert len(purgatory) <= 3
     partition.high_watermark = 5000
     purgatory.high_watermark_moved(partition)
@@ -78,7 +79,7 @@ async def test_a_produce_whose_waiter_was_cancelled_is_not_kept_either() -> None
     partition = leader(FakeLog())
     waiting = purgatory.committed(partition, 1)
     waiting.cancel()
-    purgatory.give_up(NAME, waiting, GIVEN_UP)
+    purgatory.give_up(NAME, Acks.ALL, waiting, GIVEN_UP)
     assert len(purgatory) == 0
 
 
@@ -87,7 +88,7 @@ async def test_giving_up_what_is_over_does_nothing() -> None:
     partition = leader(FakeLog())
     waiting = purgatory.committed(partition, 1)
     purgatory.leadership_ended(partition)
-    purgatory.give_up(NAME, waiting, GIVEN_UP)
+    purgatory.give_up(NAME, Acks.ALL, waiting, GIVEN_UP)
     assert waiting.result() is not GIVEN_UP
 
 
@@ -120,3 +121,43 @@ async def test_nothing_is_kept_of_a_wait_that_is_over() -> None:
     with purgatory.growth([NAME]), purgatory.commits([NAME]):
         assert len(purgatory) == 2
     assert len(purgatory) == 0
+
+
+async def test_a_produce_with_acks_1_to_a_synced_topic_is_done_when_the_disk_has_it() -> None:
+    purgatory = Purgatory()
+    log = FakeLog()
+    partition = leader(log)
+    partition.set_synced(True)
+    append(partition, b"a", b"b")
+    waiting = purgatory.synced(partition, 2)
+    log.synced_to = 1
+    purgatory.log_synced(partition)
+    assert not waiting.done()
+    log.synced_to = 2
+    purgatory.log_synced(partition)
+    assert waiting.result() is None
+    assert len(purgatory) == 0
+
+
+async def test_the_disk_does_not_answer_for_the_replicas() -> None:
+    purgatory = Purgatory()
+    log = FakeLog()
+    partition = leader(log)
+    partition.set_synced(True)
+    append(partition)
+    waiting = purgatory.committed(partition, 1)
+    log.synced_to = 1
+    purgatory.log_synced(partition)
+    assert not waiting.done()
+
+
+async def test_the_end_of_a_leadership_ends_the_wait_for_the_disk_too() -> None:
+    purgatory = Purgatory()
+    partition = leader(FakeLog())
+    partition.set_synced(True)
+    append(partition)
+    waiting = purgatory.synced(partition, 1)
+    purgatory.leadership_ended(partition)
+    error = waiting.result()
+    assert error is not None
+    assert error.code is ErrorCode.LEADER_CHANGED

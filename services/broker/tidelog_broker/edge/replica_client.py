@@ -25,7 +25,8 @@ _Stream: TypeAlias = "grpc.aio.StreamStreamCall[pb.ReplicaFetchRequest, pb.Repli
 
 
 class _Peer:
-    """One leader; its stream is opened by the first fetch, and again after a failure."""
+    """One leader. A fetch takes a stream that is idle, or opens one: there are as many as
+    there were fetches at once."""
 
     def __init__(self, address: str) -> None:
         self._address = address
@@ -33,14 +34,14 @@ class _Peer:
         self._stub: replica_pb2_grpc.ReplicaServiceAsyncStub = replica_pb2_grpc.ReplicaServiceStub(
             self._channel
         )
-        self._stream: _Stream | None = None
+        self._idle: list[_Stream] = []
 
     async def ask(
         self, request: pb.ReplicaFetchRequest, timeout_s: float
     ) -> pb.ReplicaFetchResponse:
         """A stream is good for the next question only if this one has been answered:
         otherwise its answer would be taken for that of the next."""
-        stream, self._stream = self._stream or self._stub.ReplicaFetch(), None
+        stream = self._idle.pop() if self._idle else self._stub.ReplicaFetch()
         try:
             async with asyncio.timeout(timeout_s):
                 # A stream that has ended says why when it is read.
@@ -61,7 +62,7 @@ class _Peer:
             raise
         if not isinstance(answer, pb.ReplicaFetchResponse):
             raise PeerUnreachableError(f"{self._address}: the stream was closed")
-        self._stream = stream
+        self._idle.append(stream)
         return answer
 
     async def close(self) -> None:
@@ -69,7 +70,7 @@ class _Peer:
 
 
 class GrpcPeers:
-    """Asks each leader one question at a time, as its fetcher does."""
+    """Asks each leader as many questions at once as it has fetchers there."""
 
     def __init__(self) -> None:
         self._peers: dict[str, _Peer] = {}

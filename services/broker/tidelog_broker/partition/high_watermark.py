@@ -7,6 +7,13 @@ from collections.abc import Collection, Mapping
 from tidelog.model import NO_OFFSET
 
 
+def counted_end(*, log_end: int, flushed_offset: int, synced: bool) -> int:
+    """How far a replica counts, for high watermark and ISR alike: what it has taken, or
+    with durability `synced` only what it has synced to disk (interleaving 9 of
+    known-gaps)."""
+    return min(log_end, flushed_offset) if synced else log_end
+
+
 def advanced(
     high_watermark: int,
     end_offsets: Mapping[int, int],
@@ -18,8 +25,8 @@ def advanced(
     """The smallest end offset in the maximal ISR; never lower than before, and unmoved
     while the committed ISR is below min ISR (KIP-966).
 
-    `end_offsets`: log end offset by broker, the leader's own among them; a broker that
-    is absent has shown none in this epoch."""
+    `end_offsets`: `counted_end` by broker, the leader's own among them; a broker that is
+    absent has shown none in this epoch."""
     if committed_isr_size < min_isr:
         return high_watermark
     lowest = min((end_offsets.get(broker, NO_OFFSET) for broker in maximal_isr), default=NO_OFFSET)
@@ -27,5 +34,5 @@ def advanced(
 
 
 def followed(high_watermark: int, *, leader_high_watermark: int, log_end: int) -> int:
-    """A follower's, from what its leader tells: never beyond its own log."""
+    """A follower's, from what its leader tells: never beyond what counts of its own log."""
     return max(high_watermark, min(leader_high_watermark, log_end))

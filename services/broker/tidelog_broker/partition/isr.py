@@ -14,8 +14,9 @@ from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
 class FollowerProgress:
     """What a leader knows of a follower in its present epoch.
 
-    `log_end_offset` comes only from fetches in the leader's epoch and from one life of
-    the follower's broker (interleaving 5 of known-gaps); NO_OFFSET: none yet."""
+    `log_end_offset`, as far as it counts (`high_watermark.counted_end`), comes only from
+    fetches in the leader's epoch and from one life of the follower's broker (interleaving
+    5 of known-gaps); NO_OFFSET: none yet."""
 
     broker_epoch: int
     log_end_offset: int
@@ -29,6 +30,11 @@ def granted(now_ms: int) -> FollowerProgress:
     return FollowerProgress(0, NO_OFFSET, now_ms, now_ms, NO_OFFSET)
 
 
+def forgotten(progress: FollowerProgress) -> FollowerProgress:
+    """Nothing known of its log any more; its lag time runs on."""
+    return replace(progress, log_end_offset=NO_OFFSET, leader_end_at_last_fetch=NO_OFFSET)
+
+
 def fetched(
     progress: FollowerProgress,
     *,
@@ -37,7 +43,8 @@ def fetched(
     leader_end: int,
     now_ms: int,
 ) -> FollowerProgress:
-    """After a fetch that agrees with the leader's log and epoch.
+    """After a fetch that agrees with the leader's log and epoch; `fetch_offset`: how far
+    the follower counts.
 
     A follower counts as caught up at the moment when it asked for the leader's end; one
     that reaches the end of an earlier fetch was caught up then, however fast the leader

@@ -27,6 +27,9 @@ class PartitionListener(Protocol):
 
     def log_grew(self, partition: Partition) -> None: ...
 
+    def sync_needed(self, partition: Partition) -> None:
+        """Its durability is `synced`, and its log holds what is not on the disk yet."""
+
     def high_watermark_moved(self, partition: Partition) -> None: ...
 
     def leadership_ended(self, partition: Partition) -> None: ...
@@ -49,7 +52,8 @@ class Partition:
 
     Invariants: `revision` only grows, and with it `state`; `high_watermark` never falls
     while the replica leads, and never exceeds the log's end; `leading` is set only in an
-    epoch that was given to this life of the broker."""
+    epoch that was given to this life of the broker. With `synced` a replica's log counts
+    only as far as it is on the disk, here and on its followers."""
 
     def __init__(
         self,
@@ -68,6 +72,7 @@ class Partition:
         self.revision = 0
         self.high_watermark = max(log.log_start_offset, min(high_watermark, log.log_end_offset))
         self.leading: Leading | None = None
+        self.synced = False
         self._broker_id = broker_id
         self._listener = listener
 
@@ -105,6 +110,35 @@ class Partition:
             self.leading = Leading(self.log.log_end_offset, followers)
             self._advance_high_watermark()
         return True
+
+    def set_synced(self, synced: bool) -> bool:
+        """The topic's durability, as the newest command has it; returns whether that was
+        news. What a leader knew of its followers counted by the old one: they have to
+        fetch again."""
+        changed = synced != self.synced
+        if changed:
+            self.synced = synced
+            if self.leading is not None:
+                followers = self.leading.followers
+                self.leading.followers = {b: isr.forgotten(p) for b, p in followers.items()}
+        self._sync_if_behind()
+        return changed
+
+    def log_synced(self) -> None:
+        """More of the log is on the disk than before."""
+        self._advance_high_watermark()
+
+    @property
+    def counted_end(self) -> int:
+        return hw.counted_end(
+            log_end=self.log.log_end_offset,
+            flushed_offset=self.log.flushed_offset,
+            synced=self.synced,
+        )
+
+    def _sync_if_behind(self) -> None:
+        if self.counted_end < self.log.log_end_offset:
+            self._listener.sync_needed(self)
 
     def stop_leading(self) -> None:
         """At once and until told otherwise; also what this broker reads by itself may do
@@ -162,6 +196,7 @@ class Partition:
             offset += batch.header.record_count
         self.log.append(stamped)
         self._listener.log_grew(self)
+        self._sync_if_behind()
         self._advance_high_watermark()
         return Appended(base, offset, epoch, now_ms)
 
@@ -202,7 +237,11 @@ class Partition:
         leading.followers[follower] = isr.fetched(
             progress,
             broker_epoch=follower_broker_epoch,
-            fetch_offset=position.fetch_offset,
+            fetch_offset=hw.counted_end(
+                log_end=position.fetch_offset,
+                flushed_offset=position.flushed_offset,
+                synced=self.synced,
+            ),
             leader_end=self.log.log_end_offset,
             now_ms=now_ms,
         )
@@ -285,7 +324,7 @@ class Partition:
         if leading is None or self.state is None:
             return
         ends = {b: p.log_end_offset for b, p in leading.followers.items()}
-        ends[self._broker_id] = self.log.log_end_offset
+        ends[self._broker_id] = self.counted_end
         advanced = hw.advanced(
             self.high_watermark,
             ends,
@@ -408,10 +447,11 @@ class Partition:
         if answer.batches:
             self.log.append(answer.batches)
             self._listener.log_grew(self)
+            self._sync_if_behind()
         self.high_watermark = hw.followed(
             self.high_watermark,
             leader_high_watermark=answer.high_watermark,
-            log_end=self.log.log_end_offset,
+            log_end=self.counted_end,
         )
         return True
 

@@ -1,0 +1,166 @@
+"""A fetcher's own broker, and a leader that answers as the test wants it."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import pairwise
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import EpochEnd
+from tidelog_broker.log.errors import LogError
+from tidelog_broker.partition.exchange import FetchAnswer
+from tidelog_broker.partition.partition import Partition
+from tidelog_broker.replica_fetcher import FetchLimits, ReplicaFetcher
+from tidelog_broker.transport import (
+    PeerUnreachableError,
+    ReplicaFetchEntry,
+    ReplicaFetchRequest,
+    ReplicaFetchResponse,
+    ReplicaFetchResult,
+)
+from unit.broker.broker_parts import PATIENCE_SECONDS, address_of, on
+from unit.broker.fake_log import TOPIC_ID, FakeLog, Notes, epoch_of, stamped, state
+from unit.metadata.virtual_time import virtual_clock
+
+LEADER = 1
+ME = 2
+
+
+class Asked:
+    """One fetch, as it stands at the leader."""
+
+    def __init__(self, address: str, request: ReplicaFetchRequest) -> None:
+        self.at = virtual_clock().time()
+        self.address = address
+        self.request = request
+        self.given_up = False
+        self._answer: asyncio.Future[ReplicaFetchResponse] = (
+            asyncio.get_running_loop().create_future()
+        )
+
+    @property
+    def numbers(self) -> list[int]:
+        return sorted(entry.replica.partition for entry in self.request.entries)
+
+    def entry(self, number: int = 0) -> ReplicaFetchEntry:
+        (found,) = [e for e in self.request.entries if e.replica.partition == number]
+        return found
+
+    def answer(self, *results: ReplicaFetchResult) -> None:
+        self._answer.set_result(ReplicaFetchResponse(None, results))
+
+    def refuse(self, error: TidelogError) -> None:
+        self._answer.set_result(ReplicaFetchResponse(error, ()))
+
+    def break_off(self) -> None:
+        self._answer.set_exception(PeerUnreachableError(f"{self.address}: connection refused"))
+
+    def data(
+        self, *offsets: int, number: int = 0, high_watermark: int = 0, epoch: int = 5
+    ) -> ReplicaFetchResult:
+        answer = FetchAnswer(high_watermark, 0, 5, [stamped(o, epoch) for o in offsets])
+        return ReplicaFetchResult(self.entry(number).replica, answer, None, 0)
+
+    def parts_at(self, end: EpochEnd) -> ReplicaFetchResult:
+        return ReplicaFetchResult(self.entry().replica, FetchAnswer(0, 0, 5, (), end), None, 0)
+
+    def failed(
+        self, code: ErrorCode, *, number: int = 0, log_start_offset: int = 0
+    ) -> ReplicaFetchResult:
+        error = TidelogError(code, "as the test wants it")
+        return ReplicaFetchResult(self.entry(number).replica, None, error, log_start_offset)
+
+    async def wait(self) -> ReplicaFetchResponse:
+        try:
+            return await self._answer
+        except asyncio.CancelledError:
+            self.given_up = True
+            raise
+
+
+class Follower:
+    """Broker 2, its partitions, and all that it asked."""
+
+    def __init__(self) -> None:
+        self.broker_id = ME
+        self.broker_epoch = epoch_of(ME)
+        self.leader: tuple[str, int] | None = (address_of(LEADER), epoch_of(LEADER))
+        self.failures: list[str] = []
+        self.asked: list[Asked] = []
+        self.unreachable = False
+        self._came = asyncio.Event()
+        self.syncing: list[Partition] = []
+        self.fetcher = ReplicaFetcher(
+            LEADER,
+            self,
+            self,
+            FetchLimits(500, 4096, 1024),
+            random.Random(1),
+            lambda partition: partition in self.syncing,
+        )
+
+    # What a fetcher asks of its broker and of its peers.
+
+    def address_of(self, broker_id: int) -> tuple[str, int] | None:
+        assert broker_id == LEADER
+        return self.leader
+
+    def replica_failed(self, partition: Partition, error: LogError) -> None:
+        self.failures.append(f"{partition.name}: {error}")
+
+    async def replica_fetch(
+        self, address: str, request: ReplicaFetchRequest
+    ) -> ReplicaFetchResponse:
+        asked = Asked(address, request)
+        self.asked.append(asked)
+        self._came.set()
+        if self.unreachable:
+            raise PeerUnreachableError(f"{address}: connection refused")
+        return await asked.wait()
+
+    async def close(self) -> None:
+        pass
+
+    # What the tests do.
+
+    def follow(self, number: int = 0, log: FakeLog | None = None) -> Partition:
+        partition = Partition(
+            on(number),
+            TOPIC_ID,
+            ME,
+            FakeLog() if log is None else log,
+            high_watermark=0,
+            listener=Notes(),
+        )
+        partition.take(state(leader=LEADER), 10, broker_epoch=self.broker_epoch, now_ms=1)
+        self.fetcher.follow([partition])
+        return partition
+
+    def pauses(self) -> list[float]:
+        """Between one fetch and the next, in seconds."""
+        times = [asked.at for asked in self.asked]
+        return [round(later - earlier, 6) for earlier, later in pairwise(times)]
+
+    async def next(self, position: int) -> Asked:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while len(self.asked) <= position:
+                self._came.clear()
+                await self._came.wait()
+        return self.asked[position]
+
+
+@asynccontextmanager
+async def following(follower: Follower) -> AsyncIterator[None]:
+    task = asyncio.create_task(follower.fetcher.run())
+    try:
+        yield
+        assert not task.done(), task
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+def log_of(partition: Partition) -> FakeLog:
+    assert isinstance(partition.log, FakeLog)
+    return partition.log

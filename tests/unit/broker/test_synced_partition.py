@@ -1,0 +1,176 @@
+"""Durability `synced`: a replica counts as far as its log is on the disk (interleaving 9
+of known-gaps)."""
+
+from __future__ import annotations
+
+from tidelog.model import NO_LEADER, Acks
+from tidelog_broker.partition import high_watermark as hw
+from tidelog_broker.partition.exchange import FetchAnswer, FetchPosition
+from tidelog_broker.partition.partition import Partition
+from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
+from unit.broker.fake_log import (
+    FakeLog,
+    epoch_of,
+    leader,
+    new_partition,
+    notes,
+    sent,
+    stamped,
+    state,
+)
+
+RUNNING = {1: epoch_of(1), 2: epoch_of(2), 3: epoch_of(3)}
+
+
+def synced_leader(log: FakeLog, of: LeaderAndIsr | None = None) -> Partition:
+    partition = leader(log, of)
+    partition.set_synced(True)
+    return partition
+
+
+def fetch(
+    partition: Partition, follower: int, offset: int, *, flushed: int, now_ms: int = 1000
+) -> None:
+    position = FetchPosition(NO_LEADER, 5, offset, 5 if offset else -1, flushed, 0)
+    partition.replica_fetch(follower, epoch_of(follower), position, now_ms)
+
+
+def proposed_isr(partition: Partition, now_ms: int = 1000) -> tuple[Member, ...] | None:
+    proposal = partition.propose_isr(RUNNING, now_ms=now_ms, lag_time_max_ms=500)
+    return None if proposal is None else proposal.isr
+
+
+def test_a_replica_counts_to_its_end_or_to_what_it_has_synced() -> None:
+    assert hw.counted_end(log_end=9, flushed_offset=4, synced=False) == 9
+    assert hw.counted_end(log_end=9, flushed_offset=4, synced=True) == 4
+
+
+def test_what_a_follower_has_not_synced_is_not_committed() -> None:
+    log = FakeLog()
+    partition = synced_leader(log)
+    partition.append([sent(), sent()], Acks.ALL, 2000)
+    log.synced_to = 2
+    fetch(partition, 2, 2, flushed=2)
+    fetch(partition, 3, 2, flushed=1)
+    assert partition.high_watermark == 1
+    fetch(partition, 3, 2, flushed=2)
+    assert partition.high_watermark == 2
+
+
+def test_what_the_leader_has_not_synced_is_not_committed() -> None:
+    log = FakeLog()
+    partition = synced_leader(log)
+    partition.append([sent(), sent()], Acks.ALL, 2000)
+    for follower in (2, 3):
+        fetch(partition, follower, 2, flushed=2)
+    assert partition.high_watermark == 0
+    log.synced_to = 1
+    partition.log_synced()
+    assert partition.high_watermark == 1
+
+
+def test_a_replicated_topic_waits_for_no_disk() -> None:
+    partition = leader(FakeLog())
+    partition.append([sent()], Acks.ALL, 2000)
+    for follower in (2, 3):
+        fetch(partition, follower, 1, flushed=0)
+    assert partition.high_watermark == 1
+
+
+def test_a_flushed_offset_beyond_what_a_follower_has_means_nothing() -> None:
+    """It knows of a log that was cut since."""
+    log = FakeLog()
+    partition = synced_leader(log)
+    partition.append([sent(), sent()], Acks.ALL, 2000)
+    log.synced_to = 2
+    fetch(partition, 2, 2, flushed=2)
+    fetch(partition, 3, 1, flushed=2)
+    assert partition.high_watermark == 1
+
+
+def test_a_replica_joins_only_with_what_it_has_synced() -> None:
+    log = FakeLog([5, 5])
+    log.synced_to = 2
+    partition = synced_leader(log, state(isr=(1, 2)))
+    fetch(partition, 2, 2, flushed=2)
+    fetch(partition, 3, 2, flushed=1)
+    assert proposed_isr(partition) is None
+    fetch(partition, 3, 2, flushed=2)
+    assert proposed_isr(partition) == tuple(Member(b, epoch_of(b)) for b in (1, 2, 3))
+
+
+def test_a_member_that_never_syncs_leaves_however_eagerly_it_fetches() -> None:
+    log = FakeLog()
+    partition = synced_leader(log)
+    partition.append([sent()], Acks.ALL, 2000)
+    for now_ms in (1200, 1400, 1600):
+        fetch(partition, 2, 1, flushed=1, now_ms=now_ms)
+        fetch(partition, 3, 1, flushed=0, now_ms=now_ms)
+    assert proposed_isr(partition, now_ms=1600) == (Member(1, 101), Member(2, 102))
+
+
+def test_an_append_asks_for_a_sync() -> None:
+    partition = synced_leader(FakeLog())
+    partition.append([sent()], Acks.LEADER, 2000)
+    assert notes(partition) == ["grew to 1", "sync from 0"]
+
+
+def test_what_is_followed_asks_for_a_sync() -> None:
+    partition = new_partition(FakeLog(), broker_id=2)
+    partition.set_synced(True)
+    partition.take(state(), 10, broker_epoch=epoch_of(2), now_ms=1)
+    partition.follow(partition.fetch_position(), FetchAnswer(0, 0, 5, [stamped(0, 5)]))
+    assert notes(partition) == ["grew to 1", "sync from 0"]
+
+
+def test_a_log_that_was_opened_behind_its_disk_asks_for_a_sync() -> None:
+    partition = new_partition(FakeLog([5, 5]))
+    partition.set_synced(True)
+    assert notes(partition) == ["sync from 0"]
+
+
+def test_a_log_that_is_on_the_disk_asks_for_nothing() -> None:
+    log = FakeLog([5, 5])
+    log.synced_to = 2
+    partition = new_partition(log)
+    partition.set_synced(True)
+    assert notes(partition) == []
+
+
+def test_a_follower_takes_no_high_watermark_beyond_its_disk() -> None:
+    """A checkpoint of it must hold after a power failure."""
+    log = FakeLog()
+    partition = new_partition(log, broker_id=2)
+    partition.set_synced(True)
+    partition.take(state(isr=(1, 3)), 10, broker_epoch=epoch_of(2), now_ms=1)
+    batches = [stamped(0, 5), stamped(1, 5)]
+    partition.follow(partition.fetch_position(), FetchAnswer(2, 0, 5, batches))
+    assert partition.high_watermark == 0
+    log.synced_to = 2
+    partition.follow(partition.fetch_position(), FetchAnswer(2, 0, 5, ()))
+    assert partition.high_watermark == 2
+
+
+def test_a_topic_that_becomes_synced_forgets_what_counted_by_memory_alone() -> None:
+    log = FakeLog()
+    partition = leader(log)
+    fetch(partition, 2, 0, flushed=0)
+    partition.append([sent()], Acks.ALL, 2000)
+    fetch(partition, 2, 1, flushed=0)
+    assert partition.set_synced(True)
+    log.synced_to = 1
+    fetch(partition, 3, 1, flushed=1)
+    assert partition.high_watermark == 0
+    fetch(partition, 2, 1, flushed=1)
+    assert partition.high_watermark == 1
+
+
+def test_the_same_durability_again_forgets_nothing() -> None:
+    log = FakeLog()
+    partition = synced_leader(log)
+    partition.append([sent()], Acks.ALL, 2000)
+    log.synced_to = 1
+    fetch(partition, 2, 1, flushed=1)
+    assert not partition.set_synced(True)
+    fetch(partition, 3, 1, flushed=1)
+    assert partition.high_watermark == 1
