@@ -1,0 +1,198 @@
+"""Invariants, judged after every step of a world, and only where something changed.
+
+What they say is in `store_rules` and `replica_rules`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Protocol
+
+from simulation.observation import observed, read_entries
+from simulation.replica_rules import Loss, Replica, ReplicaRules
+from simulation.store_rules import PartitionId, StoreRules
+from simulation.violation import Violation
+from tidelog.model import Batch, TopicPartition
+from tidelog_broker.broker import Broker
+from tidelog_broker.log.disk import Disk
+from tidelog_broker.log.log import Log
+from tidelog_broker.partition.partition import Partition
+from tidelog_runtime.metadata.memory_data import MemoryData
+from tidelog_runtime.metadata.schema import Keys
+
+_REPLICA_DIRECTORY = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)\.(?P<topic_id>.{22})")
+
+
+class WatchedMachine(Protocol):
+    @property
+    def disk(self) -> Disk: ...
+
+
+class WatchedBroker(Protocol):
+    """A broker over all its lives; `broker` is None while it is dead."""
+
+    @property
+    def broker_id(self) -> int: ...
+
+    @property
+    def incarnation(self) -> int: ...
+
+    @property
+    def broker(self) -> Broker | None: ...
+
+    @property
+    def machine(self) -> WatchedMachine: ...
+
+
+class WatchedWorld(Protocol):
+    """`data_lost`: how often the machine of each broker has lost data."""
+
+    @property
+    def keys(self) -> Keys: ...
+
+    @property
+    def store_data(self) -> MemoryData: ...
+
+    @property
+    def brokers(self) -> Mapping[int, WatchedBroker]: ...
+
+    @property
+    def data_lost(self) -> Mapping[int, int]: ...
+
+    @property
+    def after_step(self) -> list[Callable[[], None]]: ...
+
+
+class Life:
+    """One life of a broker, as the owner of its replicas."""
+
+    def __init__(self, broker: WatchedBroker) -> None:
+        self.broker_id = broker.broker_id
+        self.incarnation = broker.incarnation
+        self.name = f"broker-{broker.broker_id}/{broker.incarnation}"
+        self._broker = broker
+
+    @property
+    def broker_epoch(self) -> int:
+        broker = self._broker.broker
+        if broker is None or self._broker.incarnation != self.incarnation:
+            return 0
+        return broker.manager.broker_epoch
+
+
+class Invariants:
+    """Of one world. `losses` is what unclean elections gave up, in their order."""
+
+    def __init__(self, world: WatchedWorld) -> None:
+        self._world = world
+        self.losses: list[Loss] = []
+        self.store = StoreRules(world.keys, lambda broker_id: world.data_lost.get(broker_id, 0))
+        self.replicas = ReplicaRules(self.store, self.losses.append)
+        self._names: dict[PartitionId, TopicPartition] = {}
+        self._changed: dict[Partition, None] = {}
+        self._replica_of: dict[Log, Replica] = {}
+        self._losses_seen: dict[tuple[int, PartitionId], int] = {}
+        self._failed: dict[Replica, None] = {}
+        self._violation: Violation | None = None
+        self._revision = 0
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """While the world runs."""
+        self._revision = self._world.store_data.revision
+        self._world.store_data.listen(self._store_changed)
+        self._world.after_step.append(self._after_step)
+        try:
+            with observed(self, self._changed):
+                yield
+        finally:
+            self._world.after_step.remove(self._after_step)
+            self._world.store_data.stop_listening(self._store_changed)
+
+    def raise_found(self) -> None:
+        if self._violation is not None:
+            raise self._violation
+
+    def name_of(self, partition: PartitionId) -> TopicPartition:
+        return self._names[partition]
+
+    # -- the store -----------------------------------------------------------------------
+
+    def _store_changed(self) -> None:
+        data = self._world.store_data
+        if data.revision == self._revision:
+            return
+        changes = data.changes_after(self._revision, "")
+        self._revision = data.revision
+        self._noting(lambda: self.store.absorb(changes))
+
+    def _noting(self, judge: Callable[[], None]) -> None:
+        """In the middle of a production call: what is found is raised after the step, for
+        production code might catch it."""
+        try:
+            judge()
+        except Violation as violation:
+            self._violation = self._violation or violation
+
+    # -- replicas ------------------------------------------------------------------------
+
+    def _after_step(self) -> None:
+        if self._violation is not None:
+            raise self._violation
+        if not self._changed:
+            return
+        for partition in self._changed:
+            replica = self._replica_of.get(partition.log)  # type: ignore[call-overload]
+            if replica is not None:
+                self.replicas.judge(replica, partition)
+        self._changed.clear()
+
+    def log_opened(self, disk: Disk, log: Log) -> None:
+        broker = self._broker_with(disk)
+        match = _REPLICA_DIRECTORY.fullmatch(log.directory.name)
+        assert match is not None, log.directory
+        partition = PartitionId(match["topic_id"], int(match["partition"]))
+        self._names[partition] = TopicPartition(match["topic"], partition.partition)
+        replica = self.replicas.of(broker.broker_id, partition)
+        self._replica_of[log] = replica
+        losses = self._world.data_lost.get(broker.broker_id, 0)
+        key = (broker.broker_id, partition)
+        lost = self._losses_seen.get(key, losses) != losses or replica in self._failed
+        self._losses_seen[key] = losses
+        self._failed.pop(replica, None)
+        end = log.log_end_offset
+        found = read_entries(log) if lost and end > replica.log.end else end
+        self._noting(
+            lambda: self.replicas.opened(
+                replica, Life(broker), log.log_start_offset, found, lost=lost
+            )
+        )
+
+    def _broker_with(self, disk: Disk) -> WatchedBroker:
+        for broker in self._world.brokers.values():
+            if broker.machine.disk is disk:
+                return broker
+        raise LookupError("a log was opened on a disk that belongs to no broker")
+
+    def log_appended(self, log: Log, batches: Sequence[Batch]) -> None:
+        self._replica_of[log].log.append(batch.header for batch in batches)
+
+    def log_before_cut(self, log: Log, offset: int) -> None:
+        self._noting(lambda: self.replicas.before_cut(self._replica_of[log], offset))
+
+    def log_cut(self, log: Log, offset: int) -> None:
+        self.replicas.cut(self._replica_of[log], offset)
+
+    def log_reset(self, log: Log, offset: int) -> None:
+        self.replicas.reset(self._replica_of[log], offset)
+
+    def log_start_moved(self, log: Log) -> None:
+        self._replica_of[log].log.forget_below(log.log_start_offset)
+
+    def log_failed(self, log: Log) -> None:
+        self._failed[self._replica_of[log]] = None
+
+    def log_removed(self, log: Log) -> None:
+        self._noting(lambda: self.replicas.removed(self._replica_of[log]))

@@ -1,0 +1,161 @@
+"""Hears of every change of a replica while a world runs, at the cost of a call each.
+
+Production code is wrapped for as long as the context lasts: logs tell of appends and cuts
+when they happen, partitions are noted as changed whenever one of the fields that the rules
+judge is set. Nothing is polled, because a world takes a hundred thousand steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from simulation.shadow_logs import Entry
+from tidelog.model import Batch
+from tidelog_broker.log.disk import Disk
+from tidelog_broker.log.errors import LogError
+from tidelog_broker.log.log import Log
+from tidelog_broker.log_directory import LogDirectory
+from tidelog_broker.partition.partition import Partition
+
+WATCHED_FIELDS = frozenset({"high_watermark", "leading", "revision", "state"})
+READ_BYTES = 1 << 20
+
+
+class Observer(Protocol):
+    def log_opened(self, disk: Disk, log: Log) -> None: ...
+
+    def log_appended(self, log: Log, batches: Sequence[Batch]) -> None: ...
+
+    def log_before_cut(self, log: Log, offset: int) -> None: ...
+
+    def log_cut(self, log: Log, offset: int) -> None: ...
+
+    def log_reset(self, log: Log, offset: int) -> None: ...
+
+    def log_start_moved(self, log: Log) -> None: ...
+
+    def log_failed(self, log: Log) -> None:
+        """A cut failed half-way."""
+
+    def log_removed(self, log: Log) -> None:
+        """Its directory was set aside or is to be deleted."""
+
+
+@contextmanager
+def observed(observer: Observer, changed: dict[Partition, None]) -> Iterator[None]:
+    """`changed` collects partitions; whoever judges them clears it."""
+    with _patched(Log, "open", lambda open_: classmethod(_opening(open_.__func__, observer))):  # noqa: SIM117
+        with (
+            _patched(Log, "append", lambda append: _appending(append, observer)),
+            _patched(Log, "truncate_to", lambda cut: _cutting(cut, observer)),
+            _patched(Log, "reset_to", lambda reset: _resetting(reset, observer)),
+            _patched(Log, "delete_old_segments", lambda delete: _deleting(delete, observer)),
+            _patched(LogDirectory, "_move_away", lambda move: _moving(move, observer)),
+            _patched(Partition, "__setattr__", lambda set_: _setting(set_, changed)),
+        ):
+            yield
+
+
+@contextmanager
+def _patched(owner: type, name: str, wrap: Callable[[Any], Any]) -> Iterator[None]:
+    own = owner.__dict__.get(name)
+    setattr(owner, name, wrap(own if own is not None else getattr(owner, name)))
+    try:
+        yield
+    finally:
+        if own is None:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, own)
+
+
+def _opening(original: Callable[..., Log], observer: Observer) -> Callable[..., Log]:
+    def open_log(cls: type[Log], disk: Disk, *args: Any, **options: Any) -> Log:
+        log = original(cls, disk, *args, **options)
+        observer.log_opened(disk, log)
+        return log
+
+    return open_log
+
+
+def _appending(original: Callable[..., None], observer: Observer) -> Callable[..., None]:
+    def append(log: Log, batches: Sequence[Batch]) -> None:
+        original(log, batches)
+        observer.log_appended(log, batches)
+
+    return append
+
+
+def _cutting(original: Callable[..., None], observer: Observer) -> Callable[..., None]:
+    def truncate_to(log: Log, offset: int) -> None:
+        if log.failed is None and offset < log.log_end_offset:
+            observer.log_before_cut(log, offset)
+        try:
+            original(log, offset)
+        except LogError:
+            observer.log_failed(log)
+            raise
+        observer.log_cut(log, offset)
+
+    return truncate_to
+
+
+def _resetting(original: Callable[..., None], observer: Observer) -> Callable[..., None]:
+    def reset_to(log: Log, offset: int) -> None:
+        if log.failed is None:
+            observer.log_before_cut(log, min(offset, log.log_start_offset))
+        try:
+            original(log, offset)
+        except LogError:
+            observer.log_failed(log)
+            raise
+        observer.log_reset(log, offset)
+
+    return reset_to
+
+
+def _deleting(original: Callable[..., int], observer: Observer) -> Callable[..., int]:
+    def delete_old_segments(log: Log, now_ms: int, up_to: int) -> int:
+        count = original(log, now_ms, up_to)
+        if count:
+            observer.log_start_moved(log)
+        return count
+
+    return delete_old_segments
+
+
+def _moving(original: Callable[..., None], observer: Observer) -> Callable[..., None]:
+    def move_away(logs: LogDirectory, key: Any, since_ms: int) -> None:
+        log = logs.log_of(key)
+        original(logs, key, since_ms)
+        if log is not None:
+            observer.log_removed(log)
+
+    return move_away
+
+
+def _setting(original: Callable[..., None], changed: dict[Partition, None]) -> Callable[..., None]:
+    def set_attribute(partition: Partition, name: str, value: object) -> None:
+        original(partition, name, value)
+        if name in WATCHED_FIELDS:
+            changed[partition] = None
+
+    return set_attribute
+
+
+def read_entries(log: Log) -> list[Entry]:
+    """What a log holds, up to the first batch that cannot be read."""
+    entries: list[Entry] = []
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        try:
+            batches = log.read(offset, max_bytes=READ_BYTES, up_to=log.log_end_offset)
+        except LogError:
+            break
+        if not batches:
+            break
+        entries += [Entry.of(batch.header) for batch in batches]
+        offset = batches[-1].header.next_offset
+    return entries

@@ -1,0 +1,326 @@
+"""What no replica may do, judged from what each holds and from what the store has taken.
+
+`ReplicaRules` hears of every append and cut when it happens, and judges a replica after
+the step in which it changed. It keeps what was committed: whatever lay below the high
+watermark of any leader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from simulation.shadow_logs import Entry, ShadowLog, common_end, first_difference
+from simulation.store_rules import PartitionId, StoreRules
+from simulation.violation import Violation
+from tidelog.model import NO_EPOCH
+from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
+
+
+class ReplicaState(Protocol):
+    """What a production `Partition` shows of itself."""
+
+    @property
+    def state(self) -> LeaderAndIsr | None: ...
+
+    @property
+    def revision(self) -> int: ...
+
+    @property
+    def high_watermark(self) -> int: ...
+
+    @property
+    def leading(self) -> object | None: ...
+
+
+class Owner(Protocol):
+    """The life of a broker that a replica is open in."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def broker_epoch(self) -> int:
+        """As far as it knows; 0: not yet."""
+
+
+@dataclass(slots=True, eq=False)
+class Replica:
+    """One replica on one machine, over all its lives."""
+
+    broker_id: int
+    partition: PartitionId
+    log: ShadowLog = field(default_factory=ShadowLog)
+    owner: Owner | None = None
+    # Known to agree with what was committed up to here.
+    verified: int = 0
+    # Since an unclean election its high watermark may be of what was given up.
+    suspect: bool = False
+    leading: object | None = None  # in the epoch in which it was last seen leading
+    high_watermark: int = -1
+
+
+@dataclass(slots=True)
+class Committed:
+    log: ShadowLog = field(default_factory=ShadowLog)
+    unclean_epoch: int = NO_EPOCH  # of the last unclean election that took effect
+
+
+class Loss(NamedTuple):
+    """What an unclean election gave up: from `first_offset` on, of all epochs before."""
+
+    partition: PartitionId
+    leader_epoch: int
+    first_offset: int
+    end_offset: int
+
+
+class ReplicaRules:
+    def __init__(self, store: StoreRules, on_loss: Callable[[Loss], None]) -> None:
+        self._store = store
+        self._on_loss = on_loss
+        self.replicas: dict[tuple[int, PartitionId], Replica] = {}
+        self.committed: dict[PartitionId, Committed] = {}
+        self._leaders: dict[tuple[PartitionId, int], str] = {}
+
+    def of(self, broker_id: int, partition: PartitionId) -> Replica:
+        key = (broker_id, partition)
+        replica = self.replicas.get(key)
+        if replica is None:
+            replica = self.replicas[key] = Replica(broker_id, partition)
+        return replica
+
+    def committed_of(self, partition: PartitionId) -> Committed:
+        committed = self.committed.get(partition)
+        if committed is None:
+            committed = self.committed[partition] = Committed()
+        return committed
+
+    # -- what happens to logs ------------------------------------------------------------
+
+    def opened(
+        self,
+        replica: Replica,
+        owner: Owner,
+        start: int,
+        found: Sequence[Entry] | int,
+        *,
+        lost: bool,
+    ) -> None:
+        """A log was opened, and recovered where need be. `found`: its end, where it is known
+        to hold a prefix of what it held, else what was read. `lost`: its machine has lost
+        data since it was last open, or its disk failed."""
+        before = replica.log.end
+        replica.owner = owner
+        replica.leading = None
+        replica.high_watermark = -1
+        end = found if isinstance(found, int) else max((e.next_offset for e in found), default=0)
+        if not lost and end != before:
+            raise Violation(
+                "written_records_lost",
+                f"the log ended at {before} and was opened with {end}, though its machine "
+                "lost nothing",
+                **_where(replica),
+            )
+        if isinstance(found, int):
+            replica.log.cut(found)
+            replica.log.forget_below(start)
+            replica.verified = min(replica.verified, found)
+        else:
+            replica.log = ShadowLog(start)
+            for entry in found:
+                replica.log.add(entry)
+            replica.verified = start
+
+    def before_cut(self, replica: Replica, offset: int) -> None:
+        """A running broker is about to cut its log to `offset`, or to empty it."""
+        if replica.leading is not None:
+            raise Violation(
+                "leader_cut_its_log", f"it leads and cuts to {offset}", **_where(replica)
+            )
+        committed = self.committed_of(replica.partition).log
+        agreed = common_end(replica.log, committed)
+        if offset < agreed and self._is_member_now(replica):
+            raise Violation(
+                "member_cut_committed",
+                f"a member of the ISR cuts to {offset}; {agreed} is committed and in its log",
+                **_where(replica),
+            )
+
+    def cut(self, replica: Replica, offset: int) -> None:
+        replica.log.cut(offset)
+        replica.verified = min(replica.verified, offset)
+
+    def reset(self, replica: Replica, offset: int) -> None:
+        replica.log.reset(offset)
+        replica.verified = offset
+
+    def removed(self, replica: Replica) -> None:
+        """Its directory was set aside or deleted by a running broker."""
+        self.replicas.pop((replica.broker_id, replica.partition), None)
+        if self._is_member_now(replica) and not self._store.is_being_deleted(replica.partition):
+            raise Violation(
+                "member_removed", "a member of the ISR was set aside or deleted", **_where(replica)
+            )
+
+    def _is_member_now(self, replica: Replica) -> bool:
+        """Whether the store has it in the ISR in its present life."""
+        written = self._store.partitions.get(replica.partition)
+        if written is None or replica.owner is None:
+            return False
+        return Member(replica.broker_id, replica.owner.broker_epoch) in written.state.isr
+
+    # -- what a replica is after a step ----------------------------------------------------
+
+    def judge(self, replica: Replica, now: ReplicaState) -> None:
+        """Raises `Violation`."""
+        if now.high_watermark > replica.log.end:
+            raise Violation(
+                "high_watermark_beyond_log",
+                f"{now.high_watermark}, and the log ends at {replica.log.end}",
+                **_where(replica),
+            )
+        committed = self.committed_of(replica.partition)
+        state = now.state
+        if now.leading is not None and state is not None:
+            self._judge_leader(replica, now, state, committed)
+        else:
+            replica.leading = None
+        replica.high_watermark = now.high_watermark
+        if state is None or state.leader_epoch < committed.unclean_epoch:
+            return
+        if replica.suspect:
+            replica.suspect = now.high_watermark > committed.log.end
+            return
+        self._judge_content(replica, now.high_watermark, committed)
+
+    def _judge_content(self, replica: Replica, high_watermark: int, committed: Committed) -> None:
+        """Below its high watermark a replica holds what was committed, and nothing else."""
+        if high_watermark > committed.log.end:
+            raise Violation(
+                "high_watermark_never_committed",
+                f"{high_watermark}, and leaders have committed up to {committed.log.end}",
+                **_where(replica),
+            )
+        if high_watermark <= replica.verified:
+            return
+        self._verify(replica, committed.log, high_watermark)
+
+    def _verify(self, replica: Replica, committed: ShadowLog, up_to: int) -> None:
+        different = first_difference(replica.log, committed, replica.verified, up_to)
+        if different is not None:
+            raise Violation(
+                "logs_differ_below_high_watermark",
+                f"{different} where {committed.entry_with(different.base_offset)} was committed",
+                **_where(replica),
+            )
+        replica.verified = max(replica.verified, up_to)
+
+    def _judge_leader(
+        self, replica: Replica, now: ReplicaState, state: LeaderAndIsr, committed: Committed
+    ) -> None:
+        if now.leading is not replica.leading:
+            self._judge_new_leader(replica, state, committed)
+        elif now.high_watermark < replica.high_watermark:
+            raise Violation(
+                "high_watermark_fell",
+                f"from {replica.high_watermark} to {now.high_watermark} while leading",
+                **_where(replica),
+            )
+        if self._store.state_at(replica.partition, now.revision) != state:
+            raise Violation(
+                "state_never_written",
+                f"the leader goes by a state of revision {now.revision} that the store has not",
+                **_where(replica),
+                state=state,
+            )
+        is_news = now.high_watermark > replica.high_watermark or now.leading is not replica.leading
+        replica.leading = now.leading
+        # What is committed in an epoch before an unclean election was given up already.
+        if is_news and state.leader_epoch >= committed.unclean_epoch:
+            self._judge_commit(replica, now, state, committed)
+
+    def _judge_new_leader(
+        self, replica: Replica, state: LeaderAndIsr, committed: Committed
+    ) -> None:
+        assert replica.owner is not None
+        key = (replica.partition, state.leader_epoch)
+        other = self._leaders.setdefault(key, replica.owner.name)
+        if other != replica.owner.name:
+            raise Violation(
+                "two_leaders_in_one_epoch",
+                f"{other} led in epoch {state.leader_epoch} already",
+                **_where(replica),
+            )
+        if state.leader_epoch < committed.unclean_epoch:
+            return
+        if state.unclean_leader_epoch > committed.unclean_epoch:
+            self._take_loss(replica, state, committed)
+        if replica.log.end < committed.log.end:
+            raise Violation(
+                "leader_lacks_committed",
+                f"its log ends at {replica.log.end}; up to {committed.log.end} was committed",
+                **_where(replica),
+            )
+        self._verify(replica, committed.log, committed.log.end)
+
+    def _take_loss(self, replica: Replica, state: LeaderAndIsr, committed: Committed) -> None:
+        committed.unclean_epoch = state.unclean_leader_epoch
+        kept = common_end(replica.log, committed.log)
+        self._on_loss(Loss(replica.partition, state.unclean_leader_epoch, kept, committed.log.end))
+        committed.log.cut(kept)
+        for other in self.replicas.values():
+            if other.partition == replica.partition:
+                other.verified = min(other.verified, kept)
+                other.suspect = other is not replica
+
+    def _judge_commit(
+        self, replica: Replica, now: ReplicaState, state: LeaderAndIsr, committed: Committed
+    ) -> None:
+        high_watermark = now.high_watermark
+        self._verify(replica, committed.log, min(high_watermark, committed.log.end))
+        if high_watermark <= committed.log.end:
+            return
+        if len(state.isr) < state.min_isr:
+            raise Violation(
+                "committed_below_min_isr",
+                f"up to {high_watermark} with an ISR of {len(state.isr)}, min {state.min_isr}",
+                **_where(replica),
+            )
+        newest = self._store.last_state_of(replica.partition, state.leader_epoch)
+        members = dict.fromkeys((*state.isr, *(newest.isr if newest else ())))
+        for member in members:
+            self._judge_member(replica, member, high_watermark)
+        for entry in list(replica.log.from_offset(committed.log.end)):
+            if entry.next_offset > high_watermark:
+                break
+            committed.log.add(entry)
+        replica.verified = committed.log.end
+
+    def _judge_member(self, leader: Replica, member: Member, high_watermark: int) -> None:
+        if self._store.has_lost_data_since(member):
+            return
+        other = self.replicas.get((member.broker_id, leader.partition))
+        end = other.log.end if other is not None else 0
+        if end < high_watermark:
+            raise Violation(
+                "committed_without_member",
+                f"up to {high_watermark}; broker {member.broker_id} is in the ISR and ends at "
+                f"{end}",
+                **_where(leader),
+            )
+
+    # -- what clients were told --------------------------------------------------------------
+
+    def committed_entry(self, partition: PartitionId, offset: int) -> Entry | None:
+        committed = self.committed.get(partition)
+        return committed.log.entry_with(offset) if committed is not None else None
+
+
+def _where(replica: Replica) -> dict[str, object]:
+    return {
+        "broker": replica.owner.name if replica.owner else replica.broker_id,
+        "topic_id": replica.partition.topic_id,
+        "partition": replica.partition.partition,
+    }

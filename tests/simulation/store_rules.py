@@ -1,0 +1,347 @@
+"""What no write of the metadata store may do, judged write by write, in their order.
+
+The rules are written anew from the design (section 2; rows 1 to 4 and 9 to 10 of the
+interleavings in known-gaps) and call none of the production's own functions of them: a
+mistake there must show here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from simulation.violation import Violation
+from tidelog.model import NO_EPOCH, NO_LEADER, TopicPartition
+from tidelog_runtime.metadata.schema import (
+    NOT_WHOLE,
+    RUNNING,
+    STOPPING,
+    BrokerKey,
+    BrokerRegistration,
+    ControllerEpochKey,
+    Keys,
+    LeaderAndIsr,
+    Member,
+    PartitionKey,
+    TopicDeletionKey,
+    TopicEntry,
+    TopicKey,
+    decode_broker,
+    decode_leader_and_isr,
+    decode_topic,
+)
+from tidelog_runtime.metadata.store import Changed, KeyValue
+
+SYNCED = "synced"
+
+
+class PartitionId(NamedTuple):
+    """A partition of one topic, and of no other that has the name before or after."""
+
+    topic_id: str
+    partition: int
+
+
+class Registered(NamedTuple):
+    registration: BrokerRegistration
+    broker_epoch: int
+
+
+class Written(NamedTuple):
+    name: TopicPartition
+    state: LeaderAndIsr
+    revision: int
+
+
+class StoreRules:
+    """`data_losses`: how often the machine of a broker has lost data so far."""
+
+    def __init__(self, keys: Keys, data_losses: Callable[[int], int]) -> None:
+        self._keys = keys
+        self._data_losses = data_losses
+        self._controller_epoch = 0
+        self._losses_at: dict[Member, int] = {}  # at the registration of each life
+        self._former: dict[int, Registered] = {}  # the last of each broker, gone or not
+        self.registered: dict[int, Registered] = {}
+        self.topics: dict[str, TopicEntry] = {}
+        self.deletions: set[str] = set()
+        self.partitions: dict[PartitionId, Written] = {}
+        self.elections = 0
+        self.unclean_elections = 0
+        self._history: dict[PartitionId, dict[int, LeaderAndIsr]] = {}
+        self._last_of_epoch: dict[tuple[PartitionId, int], LeaderAndIsr] = {}
+        self._ids: dict[TopicPartition, PartitionId] = {}
+
+    # -- what is known -----------------------------------------------------------------
+
+    def state_at(self, partition: PartitionId, revision: int) -> LeaderAndIsr | None:
+        """What was written at this very revision."""
+        return self._history.get(partition, {}).get(revision)
+
+    def last_state_of(self, partition: PartitionId, leader_epoch: int) -> LeaderAndIsr | None:
+        """The newest that the store has, or had, of this epoch."""
+        return self._last_of_epoch.get((partition, leader_epoch))
+
+    def has_lost_data_since(self, member: Member) -> bool:
+        """Whether the machine has lost anything since that life was registered; a life that
+        never was counts as lost."""
+        return self._losses_at.get(member) != self._data_losses(member.broker_id)
+
+    def is_being_deleted(self, partition: PartitionId) -> bool:
+        written = self.partitions.get(partition)
+        if written is None or written.name.topic in self.deletions:
+            return True
+        topic = self.topics.get(written.name.topic)
+        return topic is None or topic.topic_id != partition.topic_id
+
+    # -- what is written -----------------------------------------------------------------
+
+    def absorb(self, changes: Sequence[Changed]) -> None:
+        """Changes in the order of their revisions. Raises `Violation`."""
+        for revision, group in groupby(changes, key=lambda change: change.revision):
+            of_partitions: list[tuple[TopicPartition, KeyValue | None]] = []
+            for key, value, _ in group:
+                match self._keys.parse(key):
+                    case PartitionKey(partition):
+                        of_partitions.append((partition, value))
+                    case BrokerKey(broker_id):
+                        self._broker_changed(broker_id, value)
+                    case TopicKey(topic):
+                        self._topic_changed(topic, value)
+                    case TopicDeletionKey(topic):
+                        (self.deletions.discard if value is None else self.deletions.add)(topic)
+                    case ControllerEpochKey():
+                        self._controller_epoch_changed(value)
+                    case _:
+                        pass
+            for partition, value in of_partitions:
+                self._partition_changed(partition, value, revision)
+
+    def _topic_changed(self, topic: str, value: KeyValue | None) -> None:
+        if value is None:
+            self.topics.pop(topic, None)
+        else:
+            self.topics[topic] = decode_topic(value.value)
+
+    def _controller_epoch_changed(self, value: KeyValue | None) -> None:
+        epoch = 0 if value is None else int(value.value)
+        if epoch <= self._controller_epoch:
+            raise Violation(
+                "controller_epoch_fell",
+                "an epoch was given twice",
+                before=self._controller_epoch,
+                now=epoch,
+            )
+        self._controller_epoch = epoch
+
+    def _broker_changed(self, broker_id: int, value: KeyValue | None) -> None:
+        if value is None:
+            self.registered.pop(broker_id, None)
+            return
+        new = Registered(decode_broker(value.value), value.create_revision)
+        present = self.registered.get(broker_id)
+        if (
+            present is not None
+            and present.broker_epoch == new.broker_epoch
+            and (new.registration.state != STOPPING or present.registration.state != RUNNING)
+            and value.mod_revision != value.create_revision
+        ):
+            raise Violation(
+                "registration_overwritten",
+                "a registration is only created, and rewritten once, as stopping",
+                broker=broker_id,
+                broker_epoch=new.broker_epoch,
+            )
+        self.registered[broker_id] = self._former[broker_id] = new
+        self._losses_at.setdefault(
+            Member(broker_id, new.broker_epoch), self._data_losses(broker_id)
+        )
+
+    def _partition_changed(
+        self, name: TopicPartition, value: KeyValue | None, revision: int
+    ) -> None:
+        if value is None:
+            gone = self._ids.pop(name, None)
+            if gone is not None:
+                self.partitions.pop(gone, None)
+            return
+        new = decode_leader_and_isr(value.value)
+        partition = PartitionId(new.topic_id, name.partition)
+        present = self.partitions.get(partition)
+        _judge_alone(partition, new)
+        if present is not None:
+            self._judge(partition, present.state, new)
+        former = self._ids.get(name)
+        if former is not None and former != partition:
+            self.partitions.pop(former, None)
+        self._ids[name] = partition
+        self.partitions[partition] = Written(name, new, revision)
+        self._history.setdefault(partition, {})[revision] = new
+        self._last_of_epoch[partition, new.leader_epoch] = new
+
+    def _judge(self, partition: PartitionId, old: LeaderAndIsr, new: LeaderAndIsr) -> None:
+        if new.leader_epoch < old.leader_epoch:
+            raise _violation("leader_epoch_fell", "it only grows", partition, old, new)
+        if new.unclean_leader_epoch < old.unclean_leader_epoch:
+            raise _violation("unclean_mark_fell", "it only grows", partition, old, new)
+        if new.leader_epoch == old.leader_epoch:
+            self._judge_isr_change(partition, old, new)
+        else:
+            self._judge_election(partition, old, new)
+        if new.min_isr == old.min_isr and new.replicas == old.replicas:
+            self._judge_eligible(partition, old, new)
+
+    def _judge_isr_change(
+        self, partition: PartitionId, old: LeaderAndIsr, new: LeaderAndIsr
+    ) -> None:
+        if new.leader != old.leader:
+            raise _violation(
+                "leader_changed_within_epoch", "every election takes an epoch", partition, old, new
+            )
+        before = dict(old.isr)
+        for broker_id, broker_epoch in new.isr:
+            if before.get(broker_id) == broker_epoch or broker_epoch == NOT_WHOLE:
+                continue
+            if broker_id == new.leader:
+                raise _violation(
+                    "leader_changed_within_epoch",
+                    "another life of the leader needs another epoch",
+                    partition,
+                    old,
+                    new,
+                )
+            live = self.registered.get(broker_id)
+            if (
+                live is None
+                or live.broker_epoch != broker_epoch
+                or live.registration.state != RUNNING
+            ):
+                raise _violation(
+                    "joiner_not_running",
+                    f"broker {broker_id} joined the ISR in life {broker_epoch}, and is registered "
+                    f"as {live}",
+                    partition,
+                    old,
+                    new,
+                )
+
+    def _judge_election(self, partition: PartitionId, old: LeaderAndIsr, new: LeaderAndIsr) -> None:
+        self.elections += 1
+        if new.controller_epoch != self._controller_epoch:
+            raise _violation(
+                "deposed_controller_wrote",
+                f"the controller of epoch {self._controller_epoch} reigns",
+                partition,
+                old,
+                new,
+            )
+        if new.leader == NO_LEADER:
+            return
+        if new.unclean_leader_epoch == new.leader_epoch:
+            self.unclean_elections += 1
+            self._judge_unclean(partition, old, new)
+        elif old.leader_epoch != NO_EPOCH:
+            self._judge_clean(partition, old, new)
+
+    def _judge_clean(self, partition: PartitionId, old: LeaderAndIsr, new: LeaderAndIsr) -> None:
+        known = {m.broker_id: m.broker_epoch for m in (*old.eligible, *old.isr)}
+        admitted = known.get(new.leader, NOT_WHOLE)
+        if admitted == NOT_WHOLE or not self._claims_whole(partition, new.leader, admitted):
+            raise _violation(
+                "elected_not_whole",
+                f"broker {new.leader} was admitted in life {admitted}, and is registered as "
+                f"{self._former.get(new.leader)}",
+                partition,
+                old,
+                new,
+            )
+
+    def _claims_whole(self, partition: PartitionId, broker_id: int, admitted: int) -> bool:
+        """What its registration says, the newest that ever was: it may just have gone."""
+        former = self._former.get(broker_id)
+        if former is None:
+            return False
+        registration, broker_epoch = former
+        claims = [registration.whole_since]
+        if self._is_synced(partition):
+            claims.append(registration.synced_whole_since)
+        return any((claim or broker_epoch) <= admitted for claim in claims)
+
+    def _is_synced(self, partition: PartitionId) -> bool:
+        written = self.partitions.get(partition)
+        topic = self.topics.get(written.name.topic) if written else None
+        return topic is not None and topic.config.get("durability") == SYNCED
+
+    def _judge_unclean(self, partition: PartitionId, old: LeaderAndIsr, new: LeaderAndIsr) -> None:
+        """Only where nobody could have been elected as clean. Whoever registers while the
+        election is under way is not known to it."""
+        since = self.partitions[partition].revision
+        for member in (*old.isr, *old.eligible):
+            live = self.registered.get(member.broker_id)
+            if (
+                live is not None
+                and live.registration.state == RUNNING
+                and member.broker_epoch != NOT_WHOLE
+                and self._claims_whole(partition, member.broker_id, member.broker_epoch)
+                and live.broker_epoch < since
+            ):
+                raise _violation(
+                    "unclean_without_need",
+                    f"broker {member.broker_id} is whole, running and was in sync",
+                    partition,
+                    old,
+                    new,
+                )
+
+    def _judge_eligible(self, partition: PartitionId, old: LeaderAndIsr, new: LeaderAndIsr) -> None:
+        if self.is_being_deleted(partition) and not new.isr:
+            return
+        isr_ids = {m.broker_id for m in new.isr}
+        unclean = new.leader != NO_LEADER and new.unclean_leader_epoch == new.leader_epoch
+        if len(isr_ids) >= new.min_isr or (unclean and new.leader_epoch != old.leader_epoch):
+            wanted: set[int] = set()
+        else:
+            wanted = {m.broker_id for m in (*old.eligible, *old.isr)} - isr_ids
+        if {m.broker_id for m in new.eligible} != wanted:
+            raise _violation(
+                "eligible_set",
+                f"it follows from the ISR and its predecessor as {sorted(wanted)}",
+                partition,
+                old,
+                new,
+            )
+
+
+def _judge_alone(partition: PartitionId, state: LeaderAndIsr) -> None:
+    isr_ids = [m.broker_id for m in state.isr]
+    eligible_ids = [m.broker_id for m in state.eligible]
+    if state.leader != NO_LEADER and state.leader not in isr_ids:
+        raise _violation("leader_not_in_isr", "a leader is a member", partition, None, state)
+    if not isr_ids and state.leader != NO_LEADER:
+        raise _violation("empty_isr", "only without a leader", partition, None, state)
+    members = [*isr_ids, *eligible_ids]
+    if len(set(members)) < len(members) or not set(members) <= set(state.replicas):
+        raise _violation(
+            "members_not_replicas", "ISR and eligible set are apart", partition, None, state
+        )
+
+
+def _violation(
+    name: str, why: str, partition: PartitionId, old: LeaderAndIsr | None, new: LeaderAndIsr
+) -> Violation:
+    return Violation(name, why, partition=partition, old=brief(old), new=brief(new))
+
+
+def brief(state: LeaderAndIsr | None) -> str:
+    if state is None:
+        return "none"
+    return (
+        f"leader {state.leader} epoch {state.leader_epoch} isr {_members(state.isr)} eligible "
+        f"{_members(state.eligible)} min {state.min_isr} unclean {state.unclean_leader_epoch} "
+        f"controller {state.controller_epoch}"
+    )
+
+
+def _members(members: Iterable[Member]) -> str:
+    return "{" + ", ".join(f"{m.broker_id}@{m.broker_epoch}" for m in members) + "}"

@@ -1,0 +1,210 @@
+from dataclasses import replace
+
+import pytest
+
+from simulation.shadow_logs import Entry
+from tidelog_runtime.metadata.schema import Member
+from unit.simulation.planting import PARTITION, A, B, C, Cluster, Shown, finds, state
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+def test_what_the_design_allows_is_no_violation(cluster: Cluster) -> None:
+    cluster.commit(3)
+    cluster.follow(2, state(), high_watermark=2)
+    cluster.append(5, 1, 2)
+    cluster.lead(2, state(leader=2, epoch=6, isr=(B, C)), high_watermark=2)
+    cluster.append(6, 2)
+    # The deposed leader cuts what was never committed, and follows.
+    cluster.show(1, replace(cluster.shown[1], leading=None))
+    cluster.rules.before_cut(cluster.replicas[1], 3)
+    cluster.rules.cut(cluster.replicas[1], 3)
+    cluster.append(5, 3)
+    cluster.append(6, 3)
+    cluster.move(2, 5)
+    assert cluster.rules.committed[PARTITION].log.end == 5
+
+
+def test_a_leader_that_commits_what_a_member_lacks_is_found(cluster: Cluster) -> None:
+    cluster.lead(1, state())
+    cluster.append(5, 1, 2)
+    with finds("committed_without_member"):
+        cluster.move(1, 1)
+
+
+def test_a_removal_counts_only_once_the_store_has_taken_it(cluster: Cluster) -> None:
+    cluster.lead(1, state())
+    cluster.append(5, 1, 2)
+    shrunk = Shown(state(isr=(A, B)), 1000, 1, cluster.shown[1].leading)
+    with finds("state_never_written"):
+        cluster.show(1, shrunk)
+
+
+def test_a_member_that_the_store_has_and_the_leader_does_not_know_of_counts(
+    cluster: Cluster,
+) -> None:
+    cluster.lead(1, state(isr=(A, B)))
+    cluster.append(5, 1, 2)
+    cluster.store.write(state())
+    with finds("committed_without_member"):
+        cluster.move(1, 1)
+
+
+def test_a_member_whose_machine_lost_data_is_not_to_blame(cluster: Cluster) -> None:
+    cluster.lead(1, state())
+    cluster.append(5, 1, 2)
+    cluster.store.losses[3] += 1
+    cluster.move(1, 1)
+
+
+def test_a_commit_below_min_isr_is_found(cluster: Cluster) -> None:
+    cluster.lead(1, state(isr=(A,), eligible=(B, C)))
+    cluster.append(5, 1)
+    with finds("committed_below_min_isr"):
+        cluster.move(1, 1)
+
+
+def test_a_new_leader_without_a_committed_record_is_found(cluster: Cluster) -> None:
+    cluster.commit(3)
+    cluster.rules.cut(cluster.replicas[2], 2)
+    with finds("leader_lacks_committed"):
+        cluster.lead(2, state(leader=2, epoch=6, isr=(B, C)))
+
+
+def test_a_new_leader_with_another_record_than_the_committed_one_is_found(
+    cluster: Cluster,
+) -> None:
+    cluster.commit(3)
+    cluster.rules.cut(cluster.replicas[2], 2)
+    cluster.append(5, 2, content=99)
+    with finds("logs_differ_below_high_watermark"):
+        cluster.lead(2, state(leader=2, epoch=6, isr=(B, C)))
+
+
+def test_a_follower_that_differs_below_its_high_watermark_is_found(cluster: Cluster) -> None:
+    cluster.lead(1, state(isr=(A, B)))
+    cluster.append(4, 3)
+    cluster.append(5, 1, 2)
+    cluster.move(1, 1)
+    with finds("logs_differ_below_high_watermark"):
+        cluster.follow(3, state(isr=(A, B)), high_watermark=1)
+
+
+def test_a_high_watermark_that_no_leader_had_is_found(cluster: Cluster) -> None:
+    cluster.commit(3)
+    cluster.append(5, 2)
+    with finds("high_watermark_never_committed"):
+        cluster.follow(2, state(), high_watermark=4)
+
+
+def test_a_high_watermark_beyond_the_log_is_found(cluster: Cluster) -> None:
+    with finds("high_watermark_beyond_log"):
+        cluster.lead(1, state(), high_watermark=1)
+
+
+def test_a_high_watermark_that_falls_while_leading_is_found(cluster: Cluster) -> None:
+    cluster.commit(3)
+    with finds("high_watermark_fell"):
+        cluster.move(1, 2)
+
+
+def test_a_second_leader_of_an_epoch_is_found(cluster: Cluster) -> None:
+    cluster.lead(1, state())
+    with finds("two_leaders_in_one_epoch"):
+        cluster.show(2, Shown(cluster.shown[1].state, cluster.shown[1].revision, 0, object()))
+
+
+def test_another_life_of_the_leader_that_leads_on_in_its_epoch_is_found(cluster: Cluster) -> None:
+    cluster.lead(1, state())
+    before = cluster.shown[1]
+    cluster.open(1, "broker-1/2", 40, 0)
+    with finds("two_leaders_in_one_epoch"):
+        cluster.show(1, Shown(before.state, before.revision, 0, object()))
+
+
+def test_a_member_that_cuts_committed_records_is_found(cluster: Cluster) -> None:
+    cluster.commit(3)
+    with finds("member_cut_committed"):
+        cluster.rules.before_cut(cluster.replicas[2], 2)
+
+
+def test_whoever_has_left_the_isr_may_cut(cluster: Cluster) -> None:
+    cluster.commit(3)
+    cluster.store.write(state(isr=(A, C)))
+    cluster.rules.before_cut(cluster.replicas[2], 2)
+
+
+def test_a_former_life_in_the_isr_is_not_the_present_one(cluster: Cluster) -> None:
+    cluster.commit(3)
+    cluster.open(2, "broker-2/2", 40, 3)
+    cluster.rules.before_cut(cluster.replicas[2], 2)
+
+
+def test_a_leader_that_cuts_its_log_is_found(cluster: Cluster) -> None:
+    cluster.commit(3)
+    with finds("leader_cut_its_log"):
+        cluster.rules.before_cut(cluster.replicas[1], 3)
+
+
+def test_a_member_that_is_set_aside_is_found(cluster: Cluster) -> None:
+    cluster.commit(3)
+    with finds("member_removed"):
+        cluster.rules.removed(cluster.replicas[3])
+
+
+def test_a_log_that_shrinks_over_a_restart_without_loss_is_found(cluster: Cluster) -> None:
+    cluster.commit(3)
+    with finds("written_records_lost"):
+        cluster.open(2, "broker-2/2", 40, 2)
+
+
+def test_a_log_may_shrink_where_its_machine_lost_data(cluster: Cluster) -> None:
+    cluster.commit(3)
+    cluster.open(2, "broker-2/2", 40, 2, lost=True)
+    assert cluster.replicas[2].log.end == 2
+
+
+def test_a_marked_unclean_leader_gives_up_what_it_lacks_and_says_so(cluster: Cluster) -> None:
+    cluster.commit(3)
+    cluster.rules.cut(cluster.replicas[2], 1)
+    cluster.lead(2, state(leader=2, epoch=6, isr=(cluster.lose_all(),), unclean=6, min_isr=1))
+    assert [(loss.leader_epoch, loss.first_offset, loss.end_offset) for loss in cluster.losses] == [
+        (6, 1, 3)
+    ]
+
+
+def test_after_an_unclean_election_other_replicas_are_not_judged_by_what_was_given_up(
+    cluster: Cluster,
+) -> None:
+    cluster.commit(3)
+    cluster.follow(3, state(), high_watermark=3)
+    cluster.rules.cut(cluster.replicas[2], 1)
+    unclean = state(leader=2, epoch=6, isr=(cluster.lose_all(),), unclean=6, min_isr=1)
+    cluster.lead(2, unclean)
+    cluster.follow(3, unclean, high_watermark=3)
+    cluster.rules.cut(cluster.replicas[3], 1)
+    cluster.follow(3, unclean, high_watermark=1)
+    cluster.append(6, 2)
+    cluster.move(2, 2)
+    cluster.append(6, 3, content=99)
+    with finds("logs_differ_below_high_watermark"):
+        cluster.follow(3, unclean, high_watermark=2)
+
+
+def test_what_was_read_after_a_loss_is_what_is_judged(cluster: Cluster) -> None:
+    cluster.commit(3)
+    replica = cluster.replicas[2]
+    owner = replica.owner
+    assert owner is not None
+    cluster.rules.opened(replica, owner, 0, [Entry(0, 1, 4, 77)], lost=True)
+    with finds("logs_differ_below_high_watermark"):
+        cluster.follow(2, state(), high_watermark=1)
+
+
+def test_a_life_that_was_never_registered_has_no_claim(cluster: Cluster) -> None:
+    assert cluster.store.rules.has_lost_data_since(Member(2, 999))
+    assert not cluster.store.rules.has_lost_data_since(B)
+    assert not cluster.store.rules.has_lost_data_since(C)

@@ -1,0 +1,145 @@
+import pytest
+
+from tidelog.model import NO_LEADER
+from tidelog_runtime.metadata.schema import NOT_WHOLE, STOPPING, Member, TopicDeletion, encode
+from unit.simulation.planting import KEYS, A, B, C, Store, finds, registration, state
+
+
+@pytest.fixture
+def store() -> Store:
+    store = Store()
+    store.write(state())
+    return store
+
+
+def test_what_the_design_allows_is_no_violation(store: Store) -> None:
+    store.write(state(isr=(A, B)))
+    store.write(state(isr=(A,), eligible=(B,)))
+    store.write(state(leader=NO_LEADER, epoch=6, isr=(A,), eligible=(B,)))
+    life = store.register(2, whole_since=B.broker_epoch)
+    store.write(state(leader=2, epoch=7, isr=(Member(2, life),), eligible=(A,)))
+    store.write(state(leader=2, epoch=7, isr=(Member(2, life), C)))
+    assert store.rules.elections == 2
+
+
+def test_a_leader_outside_its_isr_is_found(store: Store) -> None:
+    with finds("leader_not_in_isr"):
+        store.write(state(leader=1, epoch=6, isr=(B, C)))
+
+
+def test_a_member_of_both_sets_is_found(store: Store) -> None:
+    with finds("members_not_replicas"):
+        store.write(state(isr=(A,), eligible=(A, B)))
+
+
+def test_an_epoch_that_falls_is_found(store: Store) -> None:
+    with finds("leader_epoch_fell"):
+        store.write(state(epoch=4))
+
+
+def test_another_leader_in_the_same_epoch_is_found(store: Store) -> None:
+    with finds("leader_changed_within_epoch"):
+        store.write(state(leader=2))
+
+
+def test_another_life_of_the_leader_in_the_same_epoch_is_found(store: Store) -> None:
+    life = store.register(1, whole_since=A.broker_epoch)
+    with finds("leader_changed_within_epoch"):
+        store.write(state(isr=(Member(1, life), B, C)))
+
+
+def test_a_joiner_that_is_gone_is_found(store: Store) -> None:
+    store.write(state(isr=(A, B)))
+    store.delete(KEYS.broker(3))
+    with finds("joiner_not_running"):
+        store.write(state())
+
+
+def test_a_joiner_that_is_stopping_is_found(store: Store) -> None:
+    store.write(state(isr=(A, B)))
+    store.put(KEYS.broker(3), encode(registration(where=STOPPING)), C.broker_epoch)
+    with finds("joiner_not_running"):
+        store.write(state())
+
+
+def test_a_joiner_in_a_former_life_is_found(store: Store) -> None:
+    store.write(state(isr=(A, B)))
+    store.delete(KEYS.broker(3))
+    store.register(3, whole_since=C.broker_epoch)
+    with finds("joiner_not_running"):
+        store.write(state())
+
+
+def test_a_registration_written_over_another_is_found(store: Store) -> None:
+    with finds("registration_overwritten"):
+        store.put(KEYS.broker(2), encode(registration()), B.broker_epoch)
+
+
+def test_an_eligible_set_that_forgets_a_member_is_found(store: Store) -> None:
+    store.write(state(isr=(A, B)))
+    with finds("eligible_set"):
+        store.write(state(isr=(A,)))
+
+
+def test_an_eligible_set_beside_a_large_enough_isr_is_found(store: Store) -> None:
+    with finds("eligible_set"):
+        store.write(state(isr=(A, B), eligible=(C,)))
+
+
+def test_an_eligible_set_that_outlives_a_full_isr_is_found(store: Store) -> None:
+    store.write(state(isr=(A, B)))
+    store.write(state(isr=(A,), eligible=(B,)))
+    with finds("eligible_set"):
+        store.write(state(isr=(A, C), eligible=(B,)))
+
+
+def test_an_election_by_a_deposed_controller_is_found(store: Store) -> None:
+    store.put(KEYS.controller_epoch, b"8")
+    with finds("deposed_controller_wrote"):
+        store.write(state(leader=2, epoch=6))
+
+
+def test_a_controller_epoch_given_twice_is_found(store: Store) -> None:
+    with finds("controller_epoch_fell"):
+        store.put(KEYS.controller_epoch, b"7")
+
+
+def test_a_leader_that_is_not_whole_and_not_marked_is_found(store: Store) -> None:
+    life = store.register(2)
+    with finds("elected_not_whole"):
+        store.write(state(leader=2, epoch=6, isr=(Member(2, life), C)))
+
+
+def test_a_leader_from_outside_both_sets_is_found(store: Store) -> None:
+    store.write(state(isr=(A, B)))
+    with finds("elected_not_whole"):
+        store.write(state(leader=3, epoch=6, isr=(B, C)))
+
+
+def test_a_leader_that_resigned_is_not_elected_as_clean(store: Store) -> None:
+    store.write(state(isr=(A, Member(2, NOT_WHOLE), C)))
+    with finds("elected_not_whole"):
+        store.write(state(leader=2, epoch=6, isr=(B, C)))
+
+
+def test_an_unclean_election_beside_a_whole_member_is_found(store: Store) -> None:
+    store.write(state(isr=(A, B)))
+    with finds("unclean_without_need"):
+        store.write(state(leader=3, epoch=6, isr=(C,), unclean=6))
+
+
+def test_an_unclean_election_after_all_were_lost_is_allowed(store: Store) -> None:
+    lives = {broker_id: store.register(broker_id) for broker_id in (1, 2, 3)}
+    store.write(state(leader=NO_LEADER, epoch=6))
+    store.write(state(leader=3, epoch=7, isr=(Member(3, lives[3]),), unclean=7))
+    assert store.rules.unclean_elections == 1
+
+
+def test_a_topic_that_is_being_deleted_forgets_its_members(store: Store) -> None:
+    store.put(KEYS.topic_deletion("sea"), encode(TopicDeletion("topic-id-topic-id-topi")))
+    store.write(state(leader=NO_LEADER, epoch=6, isr=()))
+
+
+def test_members_are_not_forgotten_without_a_deletion(store: Store) -> None:
+    with finds("eligible_set"):
+        store.write(state(leader=NO_LEADER, epoch=6, isr=()))
