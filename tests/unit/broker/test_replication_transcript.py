@@ -9,7 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from tidelog.model import NO_OFFSET, Acks
-from tidelog_broker.partition.partition import FetchAnswer, FetchPosition, Partition
+from tidelog_broker.partition.exchange import FetchAnswer, FetchPosition
+from tidelog_broker.partition.partition import Partition
 from unit.broker.fake_log import FakeLog, epoch_of, new_partition, sent, state
 
 _GOLDEN = Path(__file__).parent / "golden" / "replication.txt"
