@@ -21,6 +21,7 @@ from tidelog_broker.config import BrokerConfig
 from tidelog_broker.data_directory import DataDirectory
 from tidelog_broker.fetch import ConsumerFetch, ReplicaFetch
 from tidelog_broker.fetchers import Fetchers
+from tidelog_broker.hand_over import is_awaited
 from tidelog_broker.isr_updates import IsrUpdates
 from tidelog_broker.list_offsets import ListOffsets, TimestampsOf
 from tidelog_broker.log.disk import Disk
@@ -57,12 +58,7 @@ class _Listener:
         self.log_grew = purgatory.log_grew
         self.high_watermark_moved = purgatory.high_watermark_moved
         self.isr_needs_judging = isr_updates.judge_soon
-        self.handed_over = asyncio.Event()
-        self._purgatory = purgatory
-
-    def leadership_ended(self, partition: Partition) -> None:
-        self._purgatory.leadership_ended(partition)
-        self.handed_over.set()
+        self.leadership_ended = purgatory.leadership_ended
 
 
 class Broker:
@@ -225,25 +221,36 @@ class Broker:
         self._tasks.append(task)
 
     async def hand_over(self) -> None:
-        """Asks for other leaders and waits for them, as long as there is a controller to
-        elect them and the time allows."""
+        """Asks to lead nothing and to be in sync with nothing any more, and waits for it as
+        long as somebody else can lead, there is a controller, and the time allows. Until
+        then this broker serves and follows as ever."""
         if self._registration is None or self._watch is None or self.cache.controller is None:
             return
         try:
             async with asyncio.timeout(self._config.shutdown_timeout_ms / 1000):
                 await self._registration.stopping()
-                await self._until_handed_over(self._watch.controller_gone)
+                await self._until_handed_over(self._watch)
         except TimeoutError:
-            left = sum(1 for _ in self.manager.led())
-            _log.warning("stopped_while_leading", partitions=left)
+            _log.warning("stopped_before_hand_over", partitions=self._awaited())
         except StoreError as error:
             _log.warning("stopped_without_store", why=str(error))
 
-    async def _until_handed_over(self, controller_gone: asyncio.Event) -> None:
-        handed_over = self._listener.handed_over
-        while any(True for _ in self.manager.led()) and not controller_gone.is_set():
-            handed_over.clear()
-            await first_of(handed_over.wait(), controller_gone.wait())
+    async def _until_handed_over(self, watch: ClusterWatch) -> None:
+        while self._awaited() and not watch.controller_gone.is_set():
+            watch.changed.clear()
+            await first_of(watch.changed.wait(), watch.controller_gone.wait())
+
+    def _awaited(self) -> int:
+        """How many partitions are still to be handed over."""
+        cache, count = self.cache, 0
+        for partition in self.manager.all():
+            known = cache.state_of(partition.name)
+            if known is None or known.state.topic_id != partition.topic_id:
+                continue
+            topic = cache.topics.get(partition.name.topic)
+            synced = topic is not None and topic.config.get("durability") == "synced"
+            count += is_awaited(self._config.broker_id, known.state, cache.brokers, synced=synced)
+        return count
 
     async def stop(self) -> None:
         """After the edge has stopped: ends the background, leaves the cluster and closes

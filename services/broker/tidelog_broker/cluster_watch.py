@@ -40,6 +40,8 @@ class ClusterWatch:
         self._registration = registration
         self._rng = rng
         self.ready = asyncio.Event()
+        # Set by every change of the cache; cleared by who waits for one.
+        self.changed = asyncio.Event()
         # Set while no controller is active.
         self.controller_gone = asyncio.Event()
 
@@ -69,6 +71,7 @@ class ClusterWatch:
         own = BrokerKey(self._manager.broker_id)
         if own.broker_id not in self._cache.brokers and (own in changed or self.ready.is_set()):
             self._registration.observed_gone(self._cache.revision)
+        self.changed.set()
         if self._cache.controller is None:
             self.controller_gone.set()
         else:

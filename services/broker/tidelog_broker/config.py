@@ -49,5 +49,6 @@ class BrokerConfig(ServiceConfig):
     shutdown_timeout_ms: int = Field(
         default=10_000,
         ge=0,
-        description="How long a stopping broker waits until others lead its partitions.",
+        description="How long a stopping broker waits until others lead its partitions and it "
+        "is in sync with none.",
     )

@@ -358,7 +358,7 @@ async def test_a_stop_without_a_store_is_clean_all_the_same(cluster: Cluster) ->
     assert process.data_directory.identity.stopped_cleanly
 
 
-async def test_whoever_hands_over_is_stopping_and_waits_until_others_lead(
+async def test_whoever_hands_over_is_stopping_and_waits_until_it_is_in_no_isr(
     cluster: Cluster,
 ) -> None:
     cluster.with_controller()
@@ -368,21 +368,47 @@ async def test_whoever_hands_over_is_stopping_and_waits_until_others_lead(
     assert not handing_over.done()
     wanted, revision = cluster.elect(follower, leader, epoch=6)
     await cluster.tell(leader, wanted, revision)
+    await until(lambda: leader.broker.cache.revision >= revision)
+    assert not handing_over.done()
+    cluster.elect(follower, epoch=6)
     await asyncio.wait_for(handing_over, 1)
     for process in (leader, follower):
         await process.stop()
 
 
-async def test_a_hand_over_that_nobody_takes_ends_with_its_time(cluster: Cluster) -> None:
+async def test_a_hand_over_that_nobody_decides_ends_with_its_time(cluster: Cluster) -> None:
     cluster.with_controller()
-    process = await leading_alone(cluster)
+    leader, follower = await pair(cluster)
     began = virtual_clock().time()
     with capture_logs() as lines:
-        await process.broker.hand_over()
+        await leader.broker.hand_over()
     assert 4.9 < virtual_clock().time() - began < 5.1
-    (line,) = [line for line in lines if line["event"] == "stopped_while_leading"]
+    (line,) = [line for line in lines if line["event"] == "stopped_before_hand_over"]
     assert line["partitions"] == 1
+    for process in (leader, follower):
+        await process.stop()
+
+
+async def test_where_nobody_else_can_lead_there_is_nothing_to_wait_for(cluster: Cluster) -> None:
+    cluster.with_controller()
+    process = await leading_alone(cluster)
+    await asyncio.wait_for(process.broker.hand_over(), 1)
+    assert process.registration.state == STOPPING
     await process.stop()
+
+
+async def test_a_hand_over_ends_when_the_last_who_could_lead_is_stopping_too(
+    cluster: Cluster,
+) -> None:
+    cluster.with_controller()
+    leader, follower = await pair(cluster)
+    handing_over = asyncio.create_task(leader.broker.hand_over())
+    await until(lambda: leader.registration.state == STOPPING)
+    following = asyncio.create_task(follower.broker.hand_over())
+    await asyncio.wait_for(handing_over, 1)
+    await leader.stop()
+    await asyncio.wait_for(following, 1)
+    await follower.stop()
 
 
 async def test_without_a_controller_there_is_nobody_to_hand_over_to(cluster: Cluster) -> None:
