@@ -1,0 +1,235 @@
+"""The disk of a machine: keeps what was synced through a power failure, and of the rest what
+chance leaves; fills up, refuses to sync, and flips bits."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+from collections.abc import Sequence
+from pathlib import PurePath
+
+# Of what a file or a directory gained since its last sync, a power failure keeps all,
+# nothing, or a torn part.
+_KEEP_ALL = 0.3
+_KEEP_NOTHING = 0.6
+
+
+def _refusal(number: int) -> OSError:
+    return OSError(number, os.strerror(number))
+
+
+class Inode:
+    """`before`: what a power failure leaves, where it is not simply the first
+    `synced_bytes` of `data`."""
+
+    __slots__ = ("before", "data", "synced_bytes")
+
+    def __init__(self, data: bytes = b"", *, synced: bool = False) -> None:
+        self.data = bytearray(data)
+        self.synced_bytes = len(data) if synced else 0
+        self.before: bytes | None = None
+
+    def keep_synced(self, position: int) -> None:
+        """Before bytes from `position` on change."""
+        if position < self.synced_bytes and self.before is None:
+            self.before = bytes(self.data[: self.synced_bytes])
+
+    def sync(self) -> None:
+        self.before = None
+        self.synced_bytes = len(self.data)
+
+    @property
+    def durable(self) -> bytes:
+        return bytes(self.data[: self.synced_bytes]) if self.before is None else self.before
+
+    @property
+    def is_synced(self) -> bool:
+        return self.before is None and self.synced_bytes == len(self.data)
+
+
+class SimFile:
+    __slots__ = ("_disk", "_inode", "_path")
+
+    def __init__(self, disk: SimDisk, path: PurePath, inode: Inode) -> None:
+        self._disk = disk
+        self._path = path
+        self._inode = inode
+
+    def write_at(self, position: int, buffers: Sequence[bytes]) -> None:
+        data = b"".join(buffers)
+        taken = self._disk.take_space(len(data))
+        inode = self._inode
+        inode.keep_synced(position)
+        if position > len(inode.data):
+            inode.data.extend(bytes(position - len(inode.data)))
+        inode.data[position : position + taken] = data[:taken]
+        if taken < len(data):
+            raise _refusal(errno.ENOSPC)
+
+    def read_at(self, size: int, position: int) -> bytes:
+        return bytes(self._inode.data[position : position + size])
+
+    def truncate(self, size: int) -> None:
+        self._inode.keep_synced(size)
+        del self._inode.data[size:]
+
+    def sync(self) -> None:
+        self._disk.check_sync()
+        self._inode.sync()
+
+    def close(self) -> None:
+        pass
+
+
+class SimDisk:
+    """`space`: bytes that can still be written; None: no limit. `failing_syncs`: how many
+    syncs fail from now on. Directories themselves are always durable; the names in one are
+    as of its last sync."""
+
+    def __init__(self) -> None:
+        self._directories: dict[PurePath, dict[str, Inode]] = {}
+        self._durable: dict[PurePath, dict[str, Inode]] = {}
+        self.space: int | None = None
+        self.failing_syncs = 0
+
+    # -- faults ------------------------------------------------------------------------
+
+    def take_space(self, wanted: int) -> int:
+        if self.space is None:
+            return wanted
+        taken = min(wanted, self.space)
+        self.space -= taken
+        return taken
+
+    def check_sync(self) -> None:
+        if self.failing_syncs:
+            self.failing_syncs -= 1
+            raise _refusal(errno.EIO)
+
+    def power_failure(self, rng: random.Random) -> int:
+        """Leaves what was synced, and of the rest what chance leaves. Returns how many
+        bytes and names are gone or are back."""
+        lost = 0
+        for directory in sorted({*self._directories, *self._durable}):
+            now = self._directories.get(directory, {})
+            kept = dict(self._durable.get(directory, {}))
+            for name in sorted({*now, *kept}):
+                if now.get(name) is not kept.get(name):
+                    if rng.random() >= 0.5:
+                        lost += 1
+                    elif name in now:
+                        kept[name] = now[name]
+                    else:
+                        del kept[name]
+            for inode in kept.values():
+                lost += _lose(inode, rng)
+            self._directories[directory] = kept
+            self._durable[directory] = dict(kept)
+        return lost
+
+    def wipe(self) -> None:
+        self._directories.clear()
+        self._durable.clear()
+
+    def flip_bit(self, path: PurePath, position: int, bit: int) -> None:
+        """Also in what is durable."""
+        inode = self._inode(path)
+        inode.data[position] ^= 1 << bit
+        if inode.before is not None and position < len(inode.before):
+            before = bytearray(inode.before)
+            before[position] ^= 1 << bit
+            inode.before = bytes(before)
+
+    def paths(self) -> list[PurePath]:
+        """Of every file."""
+        return sorted(d / name for d, names in self._directories.items() for name in names)
+
+    # -- as the log sees it --------------------------------------------------------------
+
+    def open(self, path: PurePath, *, create: bool = False) -> SimFile:
+        names = self._directories.setdefault(path.parent, {})
+        inode = names.get(path.name)
+        if inode is None:
+            if not create:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+            if self.space == 0:
+                raise _refusal(errno.ENOSPC)
+            inode = names[path.name] = Inode()
+        return SimFile(self, path, inode)
+
+    def file_size(self, path: PurePath) -> int:
+        return len(self._inode(path).data)
+
+    def read_file(self, path: PurePath) -> bytes:
+        return bytes(self._inode(path).data)
+
+    def write_atomically(self, path: PurePath, data: bytes, *, sync: bool) -> None:
+        if self.take_space(len(data)) < len(data):
+            raise _refusal(errno.ENOSPC)
+        inode = Inode(data)
+        if sync:
+            self.check_sync()
+            inode.sync()
+        self._directories.setdefault(path.parent, {})[path.name] = inode
+        if sync:
+            self.sync_directory(path.parent)
+
+    def list_names(self, directory: PurePath) -> list[str]:
+        names = list(self._directories.get(directory, ()))
+        depth = len(directory.parts)
+        below = {
+            other.parts[depth]: None
+            for other in self._directories
+            if len(other.parts) > depth and other.parts[:depth] == directory.parts
+        }
+        return list(dict.fromkeys([*names, *below]))
+
+    def make_directory(self, directory: PurePath) -> None:
+        self._directories.setdefault(directory, {})
+        self._durable.setdefault(directory, {})
+
+    def sync_directory(self, directory: PurePath) -> None:
+        self.check_sync()
+        self._durable[directory] = dict(self._directories.get(directory, {}))
+
+    def remove(self, path: PurePath) -> None:
+        self._directories.get(path.parent, {}).pop(path.name, None)
+
+    def rename(self, source: PurePath, target: PurePath) -> None:
+        """A directory's new name is durable at once, with the names in it as they were."""
+        moved = self._directories.get(source.parent, {}).pop(source.name, None)
+        if moved is not None:
+            self._directories.setdefault(target.parent, {})[target.name] = moved
+            return
+        for state in (self._directories, self._durable):
+            for directory in [d for d in state if d.is_relative_to(source)]:
+                state[target / directory.relative_to(source)] = state.pop(directory)
+
+    def remove_tree(self, directory: PurePath) -> None:
+        for state in (self._directories, self._durable):
+            for below in [d for d in state if d.is_relative_to(directory)]:
+                del state[below]
+
+    def _inode(self, path: PurePath) -> Inode:
+        inode = self._directories.get(path.parent, {}).get(path.name)
+        if inode is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+        return inode
+
+
+def _lose(inode: Inode, rng: random.Random) -> int:
+    """Cuts back to what was synced, or to somewhere between that and the present."""
+    if inode.is_synced:
+        return 0
+    before = len(inode.data)
+    durable = inode.durable
+    draw = rng.random()
+    if draw >= _KEEP_ALL:
+        if draw < _KEEP_NOTHING or inode.before is not None or len(durable) > before:
+            inode.data = bytearray(durable)
+        else:
+            # Torn: a part of what was added, perhaps in the middle of a write.
+            del inode.data[rng.randint(len(durable), before) :]
+    inode.sync()
+    return max(1, before - len(inode.data)) if len(inode.data) != before else 0

@@ -1,0 +1,374 @@
+"""An event loop on a virtual clock, of whose steps every one belongs to a process.
+
+Time jumps to the next timer as soon as nothing is left to run. A context variable names the
+process that a callback belongs to: of a paused process everything is held back, of a dead
+one dropped. What runs, and in which order, depends on nothing but what was scheduled: tasks
+and futures hash by the order in which they were first hashed, so that sets of them iterate
+alike in every run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import sys
+import warnings
+from asyncio import events
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator
+from contextvars import Context, ContextVar
+from itertools import count
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+# More callbacks than this without the clock moving are an endless loop.
+MAX_STEPS_AT_ONE_TIME = 200_000
+DEFAULT_MAX_STEPS = 20_000_000
+
+# How often a coroutine that is being closed may await something in its `finally`.
+MAX_CLOSING_ROUNDS = 20
+
+_serials = count()
+
+
+class LivelockError(Exception):
+    """Callbacks go on without end."""
+
+
+class SimProcess:
+    """One incarnation of something that can be paused and killed.
+
+    `observed`: whether invariants are looked at after its steps. `held`: what became due
+    while it was paused, in order."""
+
+    __slots__ = ("alive", "context", "held", "host", "incarnation", "name", "observed", "paused")
+
+    def __init__(self, host: str, incarnation: int, *, observed: bool = True) -> None:
+        self.host = host
+        self.incarnation = incarnation
+        self.name = f"{host}/{incarnation}"
+        self.observed = observed
+        self.alive = True
+        self.paused = False
+        self.held: list[SimHandle] = []
+        self.context = Context()
+        self.context.run(PROCESS.set, self)
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+PROCESS: ContextVar[SimProcess | None] = ContextVar("PROCESS", default=None)
+
+
+class SimTask(asyncio.Task[Any]):
+    __slots__ = ("process", "serial")
+
+    process: SimProcess | None
+    serial: int
+
+    def __hash__(self) -> int:
+        try:
+            return self.serial
+        except AttributeError:
+            self.serial = next(_serials)
+            return self.serial
+
+
+class SimFuture(asyncio.Future[Any]):
+    __slots__ = ("serial",)
+
+    serial: int
+
+    def __hash__(self) -> int:
+        try:
+            return self.serial
+        except AttributeError:
+            self.serial = next(_serials)
+            return self.serial
+
+
+class SimHandle:
+    """What `call_soon` and `call_at` return: as much of `asyncio.TimerHandle` as is used."""
+
+    __slots__ = ("args", "callback", "context", "is_cancelled", "process", "when_us")
+
+    def __init__(
+        self,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        context: Context,
+        process: SimProcess | None,
+        when_us: int,
+    ) -> None:
+        self.callback = callback
+        self.args = args
+        self.context = context
+        self.process = process
+        self.when_us = when_us
+        self.is_cancelled = False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+        self.args = ()
+
+    def cancelled(self) -> bool:
+        return self.is_cancelled
+
+    def when(self) -> float:
+        return self.when_us / 1e6
+
+
+class SimLoop(asyncio.AbstractEventLoop):
+    """Also a `Clock`. `after_step` is called after every step of an observed process."""
+
+    def __init__(self, *, wall_start_ms: int = 1_700_000_000_000) -> None:
+        self.now_us = 0
+        self.steps = 0
+        self.max_steps = DEFAULT_MAX_STEPS
+        self.after_step: list[Callable[[], None]] = []
+        # Whose callback has run last, and whose is running.
+        self.stepped: SimProcess | None = None
+        # What ends the run: the first thing that went wrong.
+        self.failure: BaseException | None = None
+        self._wall_start_ms = wall_start_ms
+        self._ready: deque[SimHandle] = deque()
+        self._timers: list[tuple[int, int, SimHandle]] = []
+        self._sequence = count()
+        # Of what belongs to no process: messages under way, the world's own doing.
+        self.world_context = Context()
+        self._context = self.world_context
+        self._closed = False
+        # Tasks of the dead: referenced, so that none of their `finally` runs.
+        self._graveyard: list[asyncio.Task[Any]] = []
+
+    # -- time ------------------------------------------------------------------------
+
+    def time(self) -> float:
+        return self.now_us / 1e6
+
+    def monotonic_ms(self) -> int:
+        return self.now_us // 1000
+
+    def wall_ms(self) -> int:
+        return self._wall_start_ms + self.now_us // 1000
+
+    # -- scheduling ------------------------------------------------------------------
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> SimHandle:
+        if context is None:
+            handle = SimHandle(callback, args, self._context, self.stepped, self.now_us)
+        else:
+            handle = SimHandle(callback, args, context, context.get(PROCESS), self.now_us)
+        if not self._closed:
+            self._ready.append(handle)
+        return handle
+
+    def call_soon_threadsafe(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> SimHandle:
+        return self.call_soon(callback, *args, context=context)
+
+    def call_later(  # type: ignore[override]
+        self,
+        delay: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> SimHandle:
+        return self.call_at_us(
+            self.now_us + max(0, round(delay * 1e6)), callback, *args, context=context
+        )
+
+    def call_at(  # type: ignore[override]
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> SimHandle:
+        return self.call_at_us(round(when * 1e6), callback, *args, context=context)
+
+    def call_at_us(
+        self,
+        when_us: int,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> SimHandle:
+        if context is None:
+            handle = SimHandle(callback, args, self._context, self.stepped, when_us)
+        else:
+            handle = SimHandle(callback, args, context, context.get(PROCESS), when_us)
+        if not self._closed:
+            heapq.heappush(self._timers, (when_us, next(self._sequence), handle))
+        return handle
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return SimFuture(loop=self)
+
+    def create_task(
+        self,
+        coro: Coroutine[Any, Any, T] | Generator[Any, None, T],
+        *,
+        name: str | None = None,
+        context: Context | None = None,
+    ) -> asyncio.Task[T]:
+        task = SimTask(coro, loop=self, name=name or "", context=context)
+        task.process = self.stepped if context is None else context.get(PROCESS)
+        return task
+
+    def spawn(self, process: SimProcess, coro: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """A task of that process."""
+        return self.create_task(coro, context=process.context.copy())
+
+    # -- processes -------------------------------------------------------------------
+
+    def pause(self, process: SimProcess) -> None:
+        process.paused = True
+
+    def resume(self, process: SimProcess) -> None:
+        process.paused = False
+        self._ready.extend(process.held)
+        process.held = []
+
+    def kill(self, process: SimProcess) -> None:
+        """It does nothing any more, not even what should be done at its end."""
+        process.alive = False
+        self._graveyard += [t for t in asyncio.all_tasks(self) if _process_of(t) is process]
+
+    # -- running ---------------------------------------------------------------------
+
+    def run(self, main: Coroutine[Any, Any, T]) -> T:
+        """Until `main` is done. Raises what it raised, or the first failure."""
+        events._set_running_loop(self)
+        hooks = sys.get_asyncgen_hooks()
+        sys.set_asyncgen_hooks(finalizer=self._end_generator)
+        try:
+            task = self.create_task(main)
+            self._run_until(task)
+            return task.result()
+        finally:
+            sys.set_asyncgen_hooks(*hooks)
+            events._set_running_loop(None)
+
+    def fail(self, error: BaseException) -> None:
+        """Ends the run with this error, unless it has failed already."""
+        if self.failure is None:
+            self.failure = error
+
+    def _run_until(self, task: asyncio.Task[Any]) -> None:
+        ready = self._ready
+        at_this_time = 0
+        while not task.done():
+            if not ready:
+                at_this_time = 0
+                self._advance()
+            handle = ready.popleft()
+            if handle.is_cancelled:
+                continue
+            process = handle.process
+            if process is not None:
+                if not process.alive:
+                    continue
+                if process.paused:
+                    process.held.append(handle)
+                    continue
+            self.stepped = process
+            self._context = handle.context
+            try:
+                handle.context.run(handle.callback, *handle.args)
+            except Exception as error:
+                self.fail(error)
+            if process is not None and process.observed:
+                for observe in self.after_step:
+                    observe()
+            if self.failure is not None:
+                raise self.failure
+            self.steps += 1
+            at_this_time += 1
+            if at_this_time > MAX_STEPS_AT_ONE_TIME or self.steps > self.max_steps:
+                raise LivelockError(
+                    f"{at_this_time} callbacks at {self.monotonic_ms()} ms, {self.steps} in all; "
+                    f"the last was {handle.callback!r} of {process}"
+                )
+
+    def _advance(self) -> None:
+        """Moves the clock to the next timer, and makes all that are due then ready."""
+        timers = self._timers
+        while timers and timers[0][2].is_cancelled:
+            heapq.heappop(timers)
+        if not timers:
+            raise LivelockError("everything waits, and no timer will end it")
+        self.now_us = max(self.now_us, timers[0][0])
+        while timers and timers[0][0] <= self.now_us:
+            self._ready.append(heapq.heappop(timers)[2])
+
+    def _end_generator(self, generator: Any) -> None:
+        if not self._closed:
+            self.create_task(generator.aclose())
+
+    # -- the rest of what asyncio asks of a loop ---------------------------------------
+
+    def get_debug(self) -> bool:
+        return False
+
+    def is_running(self) -> bool:
+        return not self._closed
+
+    def is_closed(self) -> bool:
+        return self._closed
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if isinstance(error, Exception) and not self._closed:
+            self.fail(error)
+
+    def close(self) -> None:
+        """Ends every coroutine where it stands. Nothing that it does then has an effect."""
+        self._closed = True
+        self._ready.clear()
+        self._timers.clear()
+        self.after_step.clear()
+        hook = sys.unraisablehook
+        sys.unraisablehook = lambda _: None
+        events._set_running_loop(self)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                ended: list[asyncio.Task[Any]] = []
+                # What ends may begin tasks of its own.
+                for _ in range(MAX_CLOSING_ROUNDS):
+                    pending = asyncio.all_tasks(self).difference(ended)
+                    for task in pending:
+                        _end(task)
+                    ended += pending
+                self._graveyard.clear()
+        finally:
+            events._set_running_loop(None)
+            sys.unraisablehook = hook
+
+
+def _end(task: asyncio.Task[Any]) -> None:
+    task._log_destroy_pending = False  # type: ignore[attr-defined]
+    coroutine: Any = task.get_coro()
+    for _ in range(MAX_CLOSING_ROUNDS):
+        try:
+            coroutine.close()
+            return
+        except BaseException:
+            continue
+
+
+def _process_of(task: asyncio.Task[Any]) -> SimProcess | None:
+    return task.process if isinstance(task, SimTask) else None
+
+
+def current_process() -> SimProcess:
+    """Whose code is running."""
+    process = PROCESS.get()
+    assert process is not None, "this belongs to no process"
+    return process

@@ -1,0 +1,516 @@
+"""Machines, and the processes that run on them: brokers, controllers, clients.
+
+Each is the production object over simulated boundaries, put together as its `__main__`
+does. A supervisor starts a service anew that has ended by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
+
+import grpc
+import structlog
+
+from simulation.disk import SimDisk
+from simulation.loop import SimProcess
+from simulation.network import CallFailedError, Serving
+from simulation.store import SimStore
+from tidelog import record_batch
+from tidelog.client import Admin, Consumer, Producer
+from tidelog.client.connections import AdminApi, BrokerApi
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import Batch
+from tidelog.rpc.status import UnreachableError, from_status
+from tidelog_broker.broker import Broker
+from tidelog_broker.config import BrokerConfig
+from tidelog_broker.data_directory import DataDirectory, DataDirectoryError
+from tidelog_broker.edge.broker_service import BrokerService
+from tidelog_broker.transport import (
+    PeerUnreachableError,
+    ReplicaFetchRequest,
+    ReplicaFetchResponse,
+)
+from tidelog_controller.edge.admin import AdminServicer
+from tidelog_controller.event_loop import Environment
+from tidelog_controller.events import DialOutcome
+from tidelog_controller.service import ControllerService
+from tidelog_runtime.metadata.schema import ControllerEntry
+from tidelog_runtime.metadata.store import StoreError
+from tidelog_runtime.replica_control import BrokerUnreachableError, LeaderAndIsrCommand
+
+if TYPE_CHECKING:
+    from simulation.world import World
+
+T = TypeVar("T")
+
+MAX_DECOMPRESSED_BATCH_BYTES = 1 << 20
+PEER_ANSWER_TIMEOUT_MS = 5_000
+DIAL_TIMEOUT_MS = 200
+RESTART_DELAY_S = 1.0
+DATA_DIR = PurePath("/data")
+
+
+async def in_place(work: Callable[[], None]) -> None:
+    """Blocking work, between two turns of the loop."""
+    await asyncio.sleep(0)
+    work()
+    await asyncio.sleep(0)
+
+
+def timestamps_of(batch: Batch) -> list[int]:
+    return record_batch.decode(batch).timestamps_ms
+
+
+class Machine:
+    """Its disk outlives processes, and reboots as far as it was synced."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.disk = SimDisk()
+        self.boots = 1
+
+    @property
+    def boot_id(self) -> str:
+        return f"{self.name}-boot-{self.boots}"
+
+
+class _Refusal(Exception):  # noqa: N818 - as gRPC's own, it only carries a status
+    def __init__(self, code: grpc.StatusCode, details: str, metadata: Any) -> None:
+        super().__init__(details)
+        self.error = grpc.aio.AioRpcError(
+            code, grpc.aio.Metadata(), grpc.aio.Metadata(*metadata), details
+        )
+
+
+class _Context:
+    """As much of a servicer's context as the edge uses."""
+
+    async def abort(
+        self, code: grpc.StatusCode, details: str = "", trailing_metadata: Any = ()
+    ) -> NoReturn:
+        raise _Refusal(code, details, trailing_metadata)
+
+
+_CONTEXT = cast(Any, _Context())
+
+
+class Service:
+    """A process that serves: calls become tasks of it."""
+
+    def __init__(self, world: World, host: str, address: str) -> None:
+        self._world = world
+        self.host = host
+        self.address = address
+        self.machine = Machine(host)
+        self.incarnation = 0
+        self.process: SimProcess | None = None
+        self.exit_status: int | None = None
+        self.stop_requested: asyncio.Event | None = None
+        self.ended = asyncio.Event()
+        self.ended.set()
+        # What a supervisor would do; off while a fault keeps it down.
+        self.restarts = True
+        world.network.host(host)
+
+    @property
+    def alive(self) -> bool:
+        return self.process is not None
+
+    def start(self) -> None:
+        if self.process is not None:
+            return
+        self.incarnation += 1
+        self.exit_status = None
+        process = self.process = SimProcess(self.host, self.incarnation)
+        self.ended.clear()
+        self.stop_requested = asyncio.Event()
+        self._world.trace("started", process=process.name)
+        self._world.loop.spawn(process, self._run(process))
+
+    def kill(self, *, noticed: bool = True) -> None:
+        """SIGKILL. `noticed`: by the machine, which goes on and resets connections."""
+        process = self.process
+        if process is None:
+            return
+        self._world.trace("killed", process=process.name)
+        self._world.loop.kill(process)
+        self._gone(process, noticed=noticed)
+
+    def pause(self) -> None:
+        if self.process is not None:
+            self._world.loop.pause(self.process)
+
+    def resume(self) -> None:
+        if self.process is not None:
+            self._world.loop.resume(self.process)
+
+    async def terminate(self) -> None:
+        """SIGTERM; returns when the process has ended."""
+        if self.stop_requested is not None:
+            self.stop_requested.set()
+        await self.ended.wait()
+
+    async def _run(self, process: SimProcess) -> None:
+        status = await self._life(process)
+        self.exit_status = status
+        self._world.trace("ended", process=process.name, status=status)
+        process.alive = False
+        self._gone(process, noticed=True)
+        assert self.stop_requested is not None
+        if status and not self.stop_requested.is_set() and self.restarts:
+            loop = self._world.loop
+            loop.call_later(RESTART_DELAY_S, self._restart, context=loop.world_context)
+
+    def _restart(self) -> None:
+        if self.restarts:
+            self.start()
+
+    def _gone(self, process: SimProcess, *, noticed: bool) -> None:
+        self._world.network.process_ended(process, noticed=noticed)
+        self.process = None
+        self._forget()
+        self.ended.set()
+
+    def _forget(self) -> None:
+        raise NotImplementedError
+
+    async def _life(self, process: SimProcess) -> int:
+        raise NotImplementedError
+
+
+class _Edge:
+    """Makes a task of each call, in the server's process."""
+
+    def __init__(
+        self,
+        world: World,
+        process: SimProcess,
+        answer: Callable[[str, Any], Coroutine[Any, Any, object]],
+    ) -> None:
+        self._world = world
+        self.process = process
+        self._answer = answer
+
+    def serve(self, serving: Serving) -> None:
+        serving.task = self._world.loop.create_task(self._serve(serving))
+
+    async def _serve(self, serving: Serving) -> None:
+        answer: object
+        try:
+            answer = await self._answer(serving.call.kind, serving.call.request)
+        except _Refusal as refusal:
+            answer = from_status(refusal.error, serving.call.target)
+        except asyncio.CancelledError:
+            return
+        serving.reply(answer)
+
+
+class BrokerProcess(Service):
+    def __init__(self, world: World, broker_id: int) -> None:
+        super().__init__(world, f"broker-{broker_id}", f"broker-{broker_id}:7500")
+        self.broker_id = broker_id
+        self.broker: Broker | None = None
+        self.config = BrokerConfig(
+            broker_id=broker_id,
+            data_dir=cast(Any, "/data"),
+            listen=self.address,
+            cluster="sim",
+            **world.settings.broker_options,
+        )
+
+    def _forget(self) -> None:
+        self.broker = None
+
+    async def _life(self, process: SimProcess) -> int:
+        """What `tidelog_broker.__main__` does."""
+        world = self._world
+        rng = world.rng(f"{process.name}/broker")
+        try:
+            broker = self._new_broker(process, rng)
+        except (DataDirectoryError, OSError) as error:
+            structlog.get_logger().critical("cannot_start", why=str(error))
+            return 1
+        self.broker = broker
+        assert self.stop_requested is not None
+        edge = _Edge(world, process, partial(self._answer, broker, _client_service(broker)))
+        starting = asyncio.create_task(self._start(broker, edge))
+        ends = [
+            asyncio.create_task(event.wait())
+            for event in (self.stop_requested, broker.faults.found)
+        ]
+        await asyncio.wait([starting, *ends], return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done() or starting.exception() is None:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        for end in ends:
+            end.cancel()
+        if not starting.done():
+            starting.cancel()
+            await asyncio.wait([starting])
+        elif starting.exception() is None:
+            await broker.hand_over()
+        broker.stopped.set()
+        world.network.stop_listening(self.address)
+        await broker.stop()
+        failure = None if starting.cancelled() else starting.exception()
+        if isinstance(failure, DataDirectoryError | OSError):
+            structlog.get_logger().critical("cannot_start", why=str(failure))
+            return 1
+        if failure is not None:
+            raise failure
+        return 3 if broker.faults.found.is_set() else 0
+
+    def _new_broker(self, process: SimProcess, rng: random.Random) -> Broker:
+        world, disk = self._world, self.machine.disk
+        return Broker(
+            self.config,
+            store=SimStore(world.etcd, world.network, process),
+            disk=disk,
+            data_directory=DataDirectory.open(
+                disk,
+                DATA_DIR,
+                broker_id=self.broker_id,
+                boot_id=self.machine.boot_id,
+                rng=rng,
+            ),
+            peers=_Peers(world),
+            clock=world.loop,
+            rng=rng,
+            run_blocking=in_place,
+            check_batch=partial(
+                record_batch.check, max_decompressed_bytes=MAX_DECOMPRESSED_BATCH_BYTES
+            ),
+            timestamps_of=timestamps_of,
+        )
+
+    async def _start(self, broker: Broker, edge: _Edge) -> None:
+        await broker.prepare()
+        self._world.network.listen(self.address, edge)
+        await broker.join(self.address)
+
+    async def _answer(
+        self, broker: Broker, service: BrokerService, kind: str, request: Any
+    ) -> object:
+        if kind == "replica_fetch":
+            return await broker.replica_fetch(request)
+        if kind == "watch":
+            return await self._watch(broker, request)
+        command = getattr(broker.manager, kind, None)
+        if command is not None:
+            return await command(request)
+        return await getattr(service, _camel(kind))(request, _CONTEXT)
+
+    async def _watch(self, broker: Broker, broker_epoch: int) -> object:
+        """As `ReplicaControlService.Watch`."""
+        if broker_epoch < broker.manager.broker_epoch:
+            return TidelogError(ErrorCode.STALE_BROKER_EPOCH, "a former life is watched")
+        await broker.stopped.wait()
+        return None
+
+
+def _client_service(broker: Broker) -> BrokerService:
+    return BrokerService(broker.produce, broker.consumer_fetch, broker.list_offsets, broker.cache)
+
+
+_CAMEL: dict[str, str] = {}
+
+
+def _camel(kind: str) -> str:
+    name = _CAMEL.get(kind)
+    if name is None:
+        name = _CAMEL[kind] = "".join(part.capitalize() for part in kind.split("_"))
+    return name
+
+
+class _Peers:
+    def __init__(self, world: World) -> None:
+        self._network = world.network
+
+    async def replica_fetch(
+        self, address: str, request: ReplicaFetchRequest
+    ) -> ReplicaFetchResponse:
+        try:
+            answer = await self._network.call(
+                "replica_fetch", address, request, request.max_wait_ms + PEER_ANSWER_TIMEOUT_MS
+            )
+        except (CallFailedError, UnreachableError, TidelogError) as error:
+            raise PeerUnreachableError(str(error)) from None
+        return cast(ReplicaFetchResponse, answer)
+
+    async def close(self) -> None:
+        pass
+
+
+class ControllerProcess(Service):
+    def __init__(self, world: World, controller_id: int) -> None:
+        super().__init__(world, f"controller-{controller_id}", f"controller-{controller_id}:7400")
+        self.controller_id = controller_id
+        self.service: ControllerService | None = None
+
+    def _forget(self) -> None:
+        self.service = None
+
+    async def _life(self, process: SimProcess) -> int:
+        """What `tidelog_controller.__main__` does."""
+        world, log = self._world, structlog.get_logger()
+        store = SimStore(world.etcd, world.network, process)
+        timeout_ms = world.settings.command_timeout_ms
+        service = ControllerService(
+            Environment(
+                store=store,
+                keys=world.keys,
+                clock=world.loop,
+                rng=world.rng(f"{process.name}/controller"),
+                connect=lambda address: cast(Any, _ReplicaControl(world, address, timeout_ms)),
+                dialer=_Dialer(world),
+                log=log,
+                command_timeout_ms=timeout_ms,
+            ),
+            ControllerEntry(self.controller_id, self.address),
+            lease_ttl_seconds=world.settings.lease_ttl_seconds,
+        )
+        self.service = service
+        admin = AdminServicer(service)
+
+        async def answer(kind: str, request: Any) -> object:
+            return cast(object, await getattr(admin, _camel(kind))(request, _CONTEXT))
+
+        world.network.listen(self.address, _Edge(world, process, answer))
+        assert self.stop_requested is not None
+        running = asyncio.create_task(service.run())
+        asked = asyncio.create_task(self.stop_requested.wait())
+        await asyncio.wait([running, asked], return_when=asyncio.FIRST_COMPLETED)
+        running.cancel()
+        asked.cancel()
+        outcome, _ = await asyncio.gather(running, asked, return_exceptions=True)
+        world.network.stop_listening(self.address)
+        await store.close()
+        if isinstance(outcome, StoreError):
+            log.error("controller_refuses", problem=str(outcome))
+            return 1
+        if isinstance(outcome, BaseException) and not isinstance(outcome, asyncio.CancelledError):
+            raise outcome
+        return 0
+
+
+class _Dialer:
+    def __init__(self, world: World) -> None:
+        self._network = world.network
+
+    async def dial(self, address: str) -> DialOutcome:
+        accepted = await self._network.dial(address, DIAL_TIMEOUT_MS)
+        if accepted is None:
+            return DialOutcome.NO_ANSWER
+        return DialOutcome.ACCEPTED if accepted else DialOutcome.REFUSED
+
+
+class _ReplicaControl:
+    """`ReplicaControl`: what is not `watch` or `close` is a command of that name."""
+
+    def __init__(self, world: World, address: str, timeout_ms: int) -> None:
+        self._network = world.network
+        self._address = address
+        self._timeout_ms = timeout_ms
+
+    def __getattr__(self, kind: str) -> Callable[[Any], Coroutine[Any, Any, Any]]:
+        if kind.startswith("_"):
+            raise AttributeError(kind)
+        return partial(self._command, kind)
+
+    async def _command(self, kind: str, command: LeaderAndIsrCommand) -> object:
+        try:
+            return cast(
+                object, await self._network.call(kind, self._address, command, self._timeout_ms)
+            )
+        except CallFailedError as error:
+            raise BrokerUnreachableError(str(error)) from None
+
+    async def watch(self, controller_id: int, controller_epoch: int, broker_epoch: int) -> None:  # noqa: ARG002
+        try:
+            await self._network.call("watch", self._address, broker_epoch, None)
+        except (CallFailedError, TidelogError):
+            return
+
+    async def close(self) -> None:
+        pass
+
+
+class _ClientApi:
+    """`BrokerApi` or `AdminApi`: every call is one of that name."""
+
+    def __init__(self, world: World, address: str) -> None:
+        self._network = world.network
+        self._address = address
+
+    def __getattr__(self, kind: str) -> Callable[[Any, int], Coroutine[Any, Any, Any]]:
+        if kind.startswith("_"):
+            raise AttributeError(kind)
+        return partial(self._call, kind)
+
+    async def _call(self, kind: str, request: object, timeout_ms: int) -> Any:
+        try:
+            return await self._network.call(kind, self._address, request, timeout_ms)
+        except CallFailedError as error:
+            raise UnreachableError(self._address, str(error)) from None
+
+
+class _Connections:
+    """`Connections`. A process's calls end with it, not with the object that made them."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def broker(self, address: str) -> BrokerApi:
+        return cast(BrokerApi, _ClientApi(self._world, address))
+
+    def controller(self, address: str) -> AdminApi:
+        return cast(AdminApi, _ClientApi(self._world, address))
+
+    async def close(self) -> None:
+        pass
+
+
+class ClientProcess:
+    """A program that uses the client library."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self._world = world
+        self.name = name
+        self.host = f"client-{name}"
+        self.process = SimProcess(self.host, 1, observed=False)
+        self._made = 0
+        world.network.host(self.host)
+
+    def producer(self, bootstrap: Sequence[str] | None = None, **options: Any) -> Producer:
+        return Producer(bootstrap or self._world.bootstrap, **self._boundaries(), **options)
+
+    def consumer(self, bootstrap: Sequence[str] | None = None, **options: Any) -> Consumer:
+        return Consumer(bootstrap or self._world.bootstrap, **self._boundaries(), **options)
+
+    def admin(self, bootstrap: Sequence[str] | None = None, **options: Any) -> Admin:
+        return Admin(bootstrap or self._world.bootstrap, **self._boundaries(), **options)
+
+    def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = self._world.loop.spawn(self.process, work)
+        task.add_done_callback(self._ended)
+        return task
+
+    def kill(self) -> None:
+        self._world.loop.kill(self.process)
+
+    def _boundaries(self) -> dict[str, Any]:
+        self._made += 1
+        return {
+            "connections": _Connections(self._world),
+            "clock": self._world.loop,
+            "rng": self._world.rng(f"{self.host}/{self._made}"),
+        }
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._world.fail(error)

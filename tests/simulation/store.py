@@ -1,0 +1,337 @@
+"""etcd in memory, behind the network: one server over `MemoryData`, and a `MetadataStore`
+for each process.
+
+It is away (nothing answers), without a leader (reads and writes fail, watches end, leases do
+not run out), loses the answers of transactions (that is the network's doing), loses watches,
+forgets history, and lets leases run out by virtual time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from simulation.loop import SimHandle, SimLoop, SimProcess
+from simulation.network import CallFailedError, Network, Serving
+from tidelog_runtime.metadata.memory_data import MemoryData
+from tidelog_runtime.metadata.store import (
+    Changed,
+    KeyValue,
+    LeaseLostError,
+    Snapshot,
+    StoreClosedError,
+    StoreUnavailableError,
+    Transaction,
+    TransactionResult,
+    check_lease_ttl,
+)
+from tidelog_runtime.metadata.watch_view import WatchView
+
+ETCD_ADDRESS = "etcd:2379"
+REQUEST_TIMEOUT_MS = 3_000
+KEEP_ALIVES_PER_TTL = 3
+RETRY_DELAY_S = 0.3
+# A notice that was lost on its way is sent again, as by TCP.
+RESEND_DELAY_S = 0.4
+
+
+class _OpenWatch(NamedTuple):
+    store: SimStore
+    stream: _Stream
+
+
+class EtcdServer:
+    """Serves every `SimStore`."""
+
+    def __init__(self, loop: SimLoop, network: Network, data: MemoryData) -> None:
+        self.process = SimProcess("etcd", 1)
+        self.data = data
+        self.has_leader = True
+        self._loop = loop
+        self._network = network
+        self._leases: dict[int, tuple[int, SimHandle]] = {}
+        self._streams: dict[_Stream, None] = {}
+        self._told_revision = data.revision
+        data.listen(self._changed)
+        network.listen(ETCD_ADDRESS, self)
+
+    # -- faults ------------------------------------------------------------------------
+
+    def go_away(self) -> None:
+        self._network.stop_listening(ETCD_ADDRESS)
+        self._break_watches()
+        self._hold_leases()
+
+    def come_back(self) -> None:
+        self._network.listen(ETCD_ADDRESS, self)
+        self._renew_leases()
+
+    def lose_leader(self) -> None:
+        self.has_leader = False
+        self._break_watches()
+        self._hold_leases()
+
+    def elect_leader(self) -> None:
+        self.has_leader = True
+        self._renew_leases()
+
+    def compact(self) -> None:
+        """With the watches broken, so that those who are behind have to read anew."""
+        self._break_watches()
+        self.data.compact(self.data.revision)
+
+    def break_watches(self, host: str) -> None:
+        for stream in [s for s in self._streams if s.process.host == host]:
+            self._break(stream)
+
+    def _break_watches(self) -> None:
+        for stream in list(self._streams):
+            self._break(stream)
+
+    def _break(self, stream: _Stream) -> None:
+        del self._streams[stream]
+        self._network.send("etcd", stream.process, stream.end)
+
+    # -- leases ------------------------------------------------------------------------
+
+    def _hold_leases(self) -> None:
+        """Without a leader no lease runs out; a new one gives each its whole time again."""
+        for _, timer in self._leases.values():
+            timer.cancel()
+
+    def _renew_leases(self) -> None:
+        for lease_id in list(self._leases):
+            self._renew(lease_id)
+
+    def _renew(self, lease_id: int) -> None:
+        ttl_ms, timer = self._leases[lease_id]
+        timer.cancel()
+        self._leases[lease_id] = (ttl_ms, self._expiry(lease_id, ttl_ms))
+
+    def _expiry(self, lease_id: int, ttl_ms: int) -> SimHandle:
+        return self._loop.call_at_us(
+            self._loop.now_us + ttl_ms * 1000,
+            self._expire,
+            lease_id,
+            context=self.process.context,
+        )
+
+    def _expire(self, lease_id: int) -> None:
+        if self._leases.pop(lease_id, None) is not None:
+            self.data.end_lease(lease_id)
+
+    # -- requests ----------------------------------------------------------------------
+
+    def serve(self, serving: Serving) -> None:
+        if not self.has_leader:
+            # What etcd says at once where it is asked for `has leader`.
+            serving.reply(StoreUnavailableError("etcdserver: no leader"))
+            return
+        request: Any = serving.call.request
+        answer: object
+        try:
+            match serving.call.kind:
+                case "get":
+                    answer = self.data.get(request)
+                case "snapshot":
+                    answer = self.data.snapshot(request)
+                case "transact":
+                    answer = self.data.transact(request)
+                case "grant_lease":
+                    lease_id = self.data.grant_lease()
+                    self._leases[lease_id] = (request, self._expiry(lease_id, request))
+                    answer = lease_id
+                case "keep_alive":
+                    answer = request in self._leases
+                    if answer:
+                        self._renew(request)
+                case "revoke":
+                    ended = self._leases.pop(request, None)
+                    if ended is not None:
+                        ended[1].cancel()
+                        self.data.end_lease(request)
+                    answer = None
+                case "watch":
+                    self._streams[request] = None
+                    answer = self.data.revision
+                case kind:
+                    raise AssertionError(f"etcd knows no {kind}")
+        except LeaseLostError as error:
+            answer = error
+        serving.reply(answer)
+
+    def end_watch(self, stream: _Stream) -> None:
+        self._streams.pop(stream, None)
+
+    def _changed(self) -> None:
+        if self.data.revision == self._told_revision:
+            return
+        self._told_revision = self.data.revision
+        for stream in self._streams:
+            self._tell(stream)
+
+    def _tell(self, stream: _Stream) -> None:
+        revision = self.data.revision
+        if not self._network.send("etcd", stream.process, stream.told, revision):
+            self._loop.call_later(
+                RESEND_DELAY_S, self._tell_again, stream, context=self.process.context
+            )
+
+    def _tell_again(self, stream: _Stream) -> None:
+        if stream in self._streams and stream.process.alive:
+            self._tell(stream)
+
+
+class _Stream:
+    """A watch as the network carries it: how far its process has been told."""
+
+    def __init__(self, process: SimProcess) -> None:
+        self.process = process
+        self.revision = 0
+        self.ended = False
+        self.wake = asyncio.Event()
+
+    def told(self, revision: int) -> None:
+        self.revision = max(self.revision, revision)
+        self.wake.set()
+
+    def end(self) -> None:
+        self.ended = True
+        self.wake.set()
+
+
+class SimLease:
+    """As `EtcdLease`: kept alive until the store says that it is gone."""
+
+    def __init__(self, store: SimStore, lease_id: int, ttl_seconds: int) -> None:
+        self._store = store
+        self._id = lease_id
+        self._interval_ms = ttl_seconds * 1000 // KEEP_ALIVES_PER_TTL
+        self._ended = asyncio.Event()
+        self._closed = False
+        self._keeping_alive = asyncio.create_task(self._keep_alive())
+
+    @property
+    def id(self) -> int:
+        return self._id
+
+    async def wait_lost(self) -> None:
+        await self._ended.wait()
+        if self._closed:
+            raise StoreClosedError("the metadata store was closed; its leases run out")
+
+    async def revoke(self) -> None:
+        if self._ended.is_set():
+            return
+        await self._stop()
+        await self._store.ask("revoke", self._id)
+        self._ended.set()
+
+    async def close(self) -> None:
+        await self._stop()
+        if not self._ended.is_set():
+            self._closed = True
+            self._ended.set()
+
+    async def _stop(self) -> None:
+        self._keeping_alive.cancel()
+        await asyncio.wait([self._keeping_alive])
+
+    async def _keep_alive(self) -> None:
+        while True:
+            try:
+                if not await self._store.ask("keep_alive", self._id, self._interval_ms):
+                    self._ended.set()
+                    return
+            except StoreUnavailableError:
+                await asyncio.sleep(RETRY_DELAY_S)
+            else:
+                await asyncio.sleep(self._interval_ms / 1000)
+
+
+class SimStore:
+    """One process's way to the store."""
+
+    def __init__(self, server: EtcdServer, network: Network, process: SimProcess) -> None:
+        self._server = server
+        self._network = network
+        self._process = process
+        self._leases: list[SimLease] = []
+        self._streams: dict[_Stream, None] = {}
+        self._closed = False
+
+    async def get(self, key: str) -> KeyValue | None:
+        found: KeyValue | None = await self.ask("get", key)
+        return found
+
+    async def snapshot(self, prefix: str) -> Snapshot:
+        found: Snapshot = await self.ask("snapshot", prefix)
+        return found
+
+    async def transact(self, transaction: Transaction) -> TransactionResult:
+        result: TransactionResult = await self.ask("transact", transaction)
+        return result
+
+    async def grant_lease(self, ttl_seconds: int) -> SimLease:
+        check_lease_ttl(ttl_seconds)
+        lease_id: int = await self.ask("grant_lease", ttl_seconds * 1000)
+        lease = SimLease(self, lease_id, ttl_seconds)
+        self._leases.append(lease)
+        return lease
+
+    async def ask(self, kind: str, request: object, timeout_ms: int = REQUEST_TIMEOUT_MS) -> Any:
+        if self._closed:
+            raise StoreClosedError("the metadata store was closed; open another")
+        try:
+            return await self._network.call(kind, ETCD_ADDRESS, request, timeout_ms)
+        except CallFailedError as error:
+            raise StoreUnavailableError(str(error)) from None
+
+    async def watch(self, snapshot: Snapshot) -> AsyncIterator[Sequence[Changed]]:
+        view = WatchView(snapshot)
+        while True:
+            stream = _Stream(self._process)
+            self._streams[stream] = None
+            try:
+                stream.told(await self.ask("watch", stream))
+                if not self._server.data.history_reaches(view.revision):
+                    differences = view.catch_up(await self.snapshot(view.prefix))
+                    if differences:
+                        yield differences
+                while not stream.ended:
+                    stream.wake.clear()
+                    for changes in self._news(view, stream.revision):
+                        yield changes
+                    await stream.wake.wait()
+            except StoreUnavailableError:
+                pass
+            finally:
+                self._streams.pop(stream, None)
+                self._server.end_watch(stream)
+            if self._closed:
+                raise StoreClosedError("the metadata store was closed; open another")
+            await asyncio.sleep(RETRY_DELAY_S)
+
+    def _news(self, view: WatchView, revision: int) -> list[Sequence[Changed]]:
+        """What the stream has brought: everything up to `revision`."""
+        if revision <= view.revision:
+            return []
+        data = self._server.data
+        changes = [
+            c for c in data.changes_after(view.revision, view.prefix) if c.revision <= revision
+        ]
+        groups = view.take(changes)
+        view.advance(revision)
+        return groups
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        for stream in list(self._streams):
+            stream.end()
+        for lease in self._leases:
+            with suppress(StoreClosedError):
+                await lease.close()

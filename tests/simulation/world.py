@@ -1,0 +1,171 @@
+"""One seed's world: brokers, controllers, clients, network, store, and who looks on."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import structlog
+
+from simulation.loop import PROCESS, SimLoop, SimProcess
+from simulation.network import Network
+from simulation.processes import BrokerProcess, ClientProcess, ControllerProcess
+from simulation.store import EtcdServer
+from simulation.trace import Tracer
+from tidelog_broker.partition.partition import Partition
+from tidelog_runtime.metadata.memory_data import MemoryData
+from tidelog_runtime.metadata.schema import Keys
+
+T = TypeVar("T")
+OnLog = Callable[[SimProcess | None, dict[str, Any]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """`broker_options`: settings of every broker."""
+
+    brokers: int = 3
+    controllers: int = 2
+    lease_ttl_seconds: int = 3
+    command_timeout_ms: int = 2_000
+    broker_options: dict[str, Any] = field(
+        default_factory=lambda: {
+            "replica_lag_time_max_ms": 2_000,
+            "replica_fetch_max_wait_ms": 500,
+            "checkpoint_interval_ms": 3_000,
+            "flush_interval_ms": 5_000,
+            "retention_check_interval_ms": 15_000,
+            "stray_retention_ms": 60_000,
+            "shutdown_timeout_ms": 5_000,
+        }
+    )
+    keep_trace: bool = False
+
+
+class World:
+    """Made, run and closed once. Two cannot run at the same time: logging is global."""
+
+    def __init__(self, seed: int, settings: Settings | None = None) -> None:
+        self.seed = seed
+        self.settings = settings or Settings()
+        self.tracer = Tracer(keep_all=self.settings.keep_trace)
+        self.loop = SimLoop()  # type: ignore[abstract]  # what nothing here uses is left out
+        self.network = Network(self.loop, self.rng)
+        self.store_data = MemoryData()
+        self.etcd = EtcdServer(self.loop, self.network, self.store_data)
+        self.keys = Keys("sim")
+        self.brokers = {n: BrokerProcess(self, n) for n in range(1, self.settings.brokers + 1)}
+        self.controllers = {
+            n: ControllerProcess(self, n) for n in range(1, self.settings.controllers + 1)
+        }
+        self.clients: dict[str, ClientProcess] = {}
+        self.bootstrap = [broker.address for broker in self.brokers.values()]
+        self.data_lost: dict[int, int] = {}
+        self.after_step = self.loop.after_step
+        self._on_log: list[OnLog] = []
+
+    # -- for those who look on ---------------------------------------------------------
+
+    @property
+    def now_ms(self) -> int:
+        return self.loop.now_us // 1000
+
+    @property
+    def stepped(self) -> SimProcess | None:
+        return self.loop.stepped
+
+    def rng(self, name: str) -> random.Random:
+        """One for each purpose, so that what one draws disturbs no other."""
+        return random.Random(f"{self.seed}/{name}")
+
+    def trace(self, event: str, **fields: object) -> None:
+        process = PROCESS.get()
+        self.tracer.add(self.now_ms, process.name if process else "-", event, fields)
+
+    def fail(self, error: BaseException) -> None:
+        self.loop.fail(error)
+
+    def on_log(self, callback: OnLog) -> None:
+        self._on_log.append(callback)
+
+    def on_answer(self, callback: Callable[[str, str, str, object], None]) -> None:
+        self.network.on_answer.append(callback)
+
+    def partitions_of(self, broker: BrokerProcess) -> Iterable[Partition]:
+        return broker.broker.manager.all() if broker.broker is not None else ()
+
+    def client(self, name: str) -> ClientProcess:
+        client = self.clients.get(name)
+        if client is None:
+            client = self.clients[name] = ClientProcess(self, name)
+        return client
+
+    # -- life ----------------------------------------------------------------------------
+
+    def start_all(self) -> None:
+        for service in (*self.controllers.values(), *self.brokers.values()):
+            service.start()
+
+    def run(self, main: Coroutine[Any, Any, T]) -> T:
+        """Starts every service, and runs `main` to its end in virtual time."""
+        former = structlog.get_config()
+        structlog.configure(
+            processors=[], wrapper_class=_logger_class(self._said), cache_logger_on_first_use=False
+        )
+        try:
+            return self.loop.run(self._main(main))
+        finally:
+            structlog.configure(**former)
+
+    async def _main(self, main: Coroutine[Any, Any, T]) -> T:
+        self.start_all()
+        return await main
+
+    def _said(self, level: str, event: str, fields: dict[str, Any]) -> None:
+        process = PROCESS.get()
+        if level != "debug":
+            self.tracer.add(self.now_ms, process.name if process else "-", event, fields)
+        for callback in self._on_log:
+            callback(process, {"event": event, "level": level, **fields})
+
+    def close(self) -> None:
+        """Everything is disposed of; what is pending says nothing at its end."""
+        former = structlog.get_config()
+        structlog.configure(processors=[], wrapper_class=_logger_class(lambda *_: None))
+        try:
+            self.loop.close()
+        finally:
+            structlog.configure(**former)
+
+
+def _logger_class(said: Callable[[str, str, dict[str, Any]], None]) -> type[Any]:
+    """As little of a structlog logger as the production code uses."""
+
+    class Logger:
+        def __init__(self, logger: object, processors: object, context: object) -> None:
+            pass
+
+        def debug(self, event: str, **fields: Any) -> None:
+            said("debug", event, fields)
+
+        def info(self, event: str, **fields: Any) -> None:
+            said("info", event, fields)
+
+        def warning(self, event: str, **fields: Any) -> None:
+            said("warning", event, fields)
+
+        def error(self, event: str, **fields: Any) -> None:
+            said("error", event, fields)
+
+        def critical(self, event: str, **fields: Any) -> None:
+            said("critical", event, fields)
+
+        def exception(self, event: str, **fields: Any) -> None:
+            said("error", event, {**fields, "exc_info": True})
+
+        def bind(self, **_: Any) -> Logger:
+            return self
+
+    return Logger
