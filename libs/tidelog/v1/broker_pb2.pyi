@@ -34,9 +34,13 @@ class _AcksEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Acks.ValueType],
     a partition's result has neither error nor offset.
     """
     ACKS_LEADER: _Acks.ValueType  # 2
-    """Once the leader has appended it."""
+    """Once the leader has appended it and, where the topic's durability is `synced`,
+    synced it to its disk.
+    """
     ACKS_ALL: _Acks.ValueType  # 3
-    """Once every replica in sync has it and at least min_insync_replicas are in sync."""
+    """Once every replica in sync has it (`synced`: on its disk) and at least
+    min_insync_replicas are in sync.
+    """
 
 class Acks(_Acks, metaclass=_AcksEnumTypeWrapper):
     """When a produced batch is answered."""
@@ -48,9 +52,13 @@ ACKS_NONE: Acks.ValueType  # 1
 a partition's result has neither error nor offset.
 """
 ACKS_LEADER: Acks.ValueType  # 2
-"""Once the leader has appended it."""
+"""Once the leader has appended it and, where the topic's durability is `synced`,
+synced it to its disk.
+"""
 ACKS_ALL: Acks.ValueType  # 3
-"""Once every replica in sync has it and at least min_insync_replicas are in sync."""
+"""Once every replica in sync has it (`synced`: on its disk) and at least
+min_insync_replicas are in sync.
+"""
 Global___Acks: _TypeAlias = Acks  # noqa: Y015
 
 class _OffsetPosition:
@@ -99,7 +107,7 @@ class ProduceRequest(_message.Message):
     timeout_ms: _builtins.int
     """How long an append may wait for its replicas, in milliseconds: 1 to 300,000. What
     is not committed by then ends as REQUEST_TIMED_OUT and may still be. Only ACKS_ALL
-    waits, but it must be set always.
+    waits, and ACKS_LEADER for the disk of a `synced` topic, but it must be set always.
     """
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ProducePartition]:

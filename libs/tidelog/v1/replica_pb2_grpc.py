@@ -48,9 +48,11 @@ class ReplicaServiceServicer:
 
     def ReplicaFetch(self, request_iterator, context):
         """A follower pulls from a leader: all partitions that it follows there, in one
-        long-polled call, which lasts as long as both do. Each request is answered by one
-        response, in order, and the follower sends the next when it has taken that one. (A
-        message on a stream costs less than half of a call of its own.)
+        long-polled call, which lasts as long as both do. Those of topics with durability
+        `synced` are in a second call: its next request waits until the follower's disk has
+        what the last response brought, and that holds up nobody else. Each request is
+        answered by one response, in order, and the follower sends the next when it has taken
+        that one. (A message on a stream costs less than half of a call of its own.)
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -35,9 +35,11 @@ class ReplicaServiceStub:
     def __new__(cls, channel: _aio.Channel) -> ReplicaServiceAsyncStub: ...
     ReplicaFetch: _grpc.StreamStreamMultiCallable[_replica_pb2.ReplicaFetchRequest, _replica_pb2.ReplicaFetchResponse]
     """A follower pulls from a leader: all partitions that it follows there, in one
-    long-polled call, which lasts as long as both do. Each request is answered by one
-    response, in order, and the follower sends the next when it has taken that one. (A
-    message on a stream costs less than half of a call of its own.)
+    long-polled call, which lasts as long as both do. Those of topics with durability
+    `synced` are in a second call: its next request waits until the follower's disk has
+    what the last response brought, and that holds up nobody else. Each request is
+    answered by one response, in order, and the follower sends the next when it has taken
+    that one. (A message on a stream costs less than half of a call of its own.)
     """
 
 @_typing.type_check_only
@@ -47,9 +49,11 @@ class ReplicaServiceAsyncStub(ReplicaServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     ReplicaFetch: _aio.StreamStreamMultiCallable[_replica_pb2.ReplicaFetchRequest, _replica_pb2.ReplicaFetchResponse]  # type: ignore[assignment]
     """A follower pulls from a leader: all partitions that it follows there, in one
-    long-polled call, which lasts as long as both do. Each request is answered by one
-    response, in order, and the follower sends the next when it has taken that one. (A
-    message on a stream costs less than half of a call of its own.)
+    long-polled call, which lasts as long as both do. Those of topics with durability
+    `synced` are in a second call: its next request waits until the follower's disk has
+    what the last response brought, and that holds up nobody else. Each request is
+    answered by one response, in order, and the follower sends the next when it has taken
+    that one. (A message on a stream costs less than half of a call of its own.)
     """
 
 class ReplicaServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -62,9 +66,11 @@ class ReplicaServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_replica_pb2.ReplicaFetchResponse], _abc.AsyncIterator[_replica_pb2.ReplicaFetchResponse]]:
         """A follower pulls from a leader: all partitions that it follows there, in one
-        long-polled call, which lasts as long as both do. Each request is answered by one
-        response, in order, and the follower sends the next when it has taken that one. (A
-        message on a stream costs less than half of a call of its own.)
+        long-polled call, which lasts as long as both do. Those of topics with durability
+        `synced` are in a second call: its next request waits until the follower's disk has
+        what the last response brought, and that holds up nobody else. Each request is
+        answered by one response, in order, and the follower sends the next when it has taken
+        that one. (A message on a stream costs less than half of a call of its own.)
         """
 
 def add_ReplicaServiceServicer_to_server(servicer: ReplicaServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -11,6 +11,7 @@ import random
 import signal
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path, PurePath
 from typing import TextIO
@@ -48,6 +49,8 @@ from tidelog_runtime.telemetry.logging import configure_logging
 
 MAX_DECOMPRESSED_BATCH_BYTES = 64 << 20
 SERVER_GRACE_S = 1.0
+# Enough for all syncs and flushes at once, so that neither waits for the other's turn.
+MAX_BLOCKING_THREADS = 24
 EXIT_CANNOT_START = 1
 EXIT_FAULT = 3
 
@@ -155,6 +158,7 @@ async def run(config: BrokerConfig) -> int:
     """Serves until a signal or a fault; returns the exit status."""
     stop_requested = asyncio.Event()
     loop = asyncio.get_running_loop()
+    loop.set_default_executor(ThreadPoolExecutor(MAX_BLOCKING_THREADS, "blocking"))
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signal_number, stop_requested.set)
     broker = new_broker(config)

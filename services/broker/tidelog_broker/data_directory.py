@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 import uuid
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import PurePath
 
@@ -72,6 +73,9 @@ class DataDirectory:
                 f"{error}; restore the file, or move the directory away to start empty"
             ) from error
         if found is None:
+            # Where only its owner may read the directory above, it was there before us.
+            with suppress(PermissionError):
+                disk.sync_directory(path.parent)
             node_uuid = str(uuid.UUID(int=rng.getrandbits(128), version=4))
             identity = Identity(broker_id, node_uuid, boot_id=boot_id)
         else:

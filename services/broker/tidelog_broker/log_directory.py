@@ -66,6 +66,8 @@ class LogDirectory:
         that a crash may leave; `before_loss` is called before any of it is cut."""
         self._disk.make_directory(self._replicas)
         self._disk.make_directory(self._strays)
+        # What is synced in there is lost all the same with the name of its directory.
+        self._disk.sync_directory(self._replicas.parent)
         self._high_watermarks = _read(self._high_watermark_file)
         self._recovery_points = _read(self._recovery_point_file)
         damage = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import PurePath
 
 import pytest
 
@@ -48,6 +49,48 @@ def test_what_was_flushed_outlives_a_power_failure(disk: MemoryDisk) -> None:
     assert not again.recovery.lost_data
     assert read_all(again) == batches
     assert again.leader_epochs == log.leader_epochs[:2]
+
+
+class WatchedDisk(MemoryDisk):
+    """Directories that were synced."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.synced: list[PurePath] = []
+
+    def sync_directory(self, directory: PurePath) -> None:
+        super().sync_directory(directory)
+        self.synced.append(directory)
+
+
+def test_a_flush_makes_the_name_of_a_new_log_durable() -> None:
+    disk = WatchedDisk()
+    log = log_of(disk, batches_from(0, 1))
+    log.flush()
+    assert {log.directory, log.directory.parent} <= set(disk.synced)
+
+
+def test_a_name_that_a_crashed_process_left_unsynced_is_made_durable_by_the_next() -> None:
+    disk = WatchedDisk()
+    log_of(disk, batches_from(0, 1))
+    again = open_log(disk)
+    again.append([batch_at(1)])
+    again.flush()
+    assert {again.directory, again.directory.parent} <= set(disk.synced)
+
+
+def test_a_flush_after_a_cut_moves_on_only_with_the_next(disk: MemoryDisk) -> None:
+    """What the ticket synced are not the batches that have these offsets now."""
+    log = log_of(disk, batches_from(0, 5))
+    ticket = log.begin_flush()
+    assert ticket is not None
+    ticket.run()
+    log.truncate_to(2)
+    log.append(batches_from(2, 5, epoch=2))
+    log.finish_flush(ticket)
+    assert log.flushed_offset == 0
+    log.flush()
+    assert log.flushed_offset == 7
 
 
 def test_a_cut_during_a_flush_keeps_the_flushed_offset(disk: MemoryDisk) -> None:

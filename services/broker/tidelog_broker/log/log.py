@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 from pathlib import PurePath
 
 from tidelog.log_format import frame_bytes
@@ -65,7 +66,7 @@ class Log:
         self._epoch_file = epoch_file
         self._marked_clean = content.clean
         self._closed = False
-        self._is_new = False  # the directory's own name is not on the disk yet
+        self._name_synced = True  # the directory's own name is on the disk
         self._cuts = 0
         # Names in the directory that were made or removed, and how many of those a flush
         # has made durable; likewise the epochs.
@@ -133,10 +134,11 @@ class Log:
         self.flushed_offset = max(
             content.log_start_offset, min(recovery_point, content.log_end_offset)
         )
+        # What a former life made and never synced: a crash of the process left it so.
         self._names_changed += 1
+        self._name_synced = False
         if not self._segments:
             self._disk.make_directory(self.directory)
-            self._is_new = True
             self._segments.append(self._create_segment(content.log_start_offset))
         self._write_epochs()
         self._epochs_synced = ()
@@ -400,12 +402,14 @@ class Log:
         is."""
         self._check_usable()
         state = FlushState(self._cuts, self._epochs.entries, self._names_changed)
-        unsynced = [s for s in self._segments if s.next_offset > self.flushed_offset]
-        unsynced = unsynced[:MAX_FLUSHED_SEGMENTS]
+        newest_first = takewhile(
+            lambda segment: segment.next_offset > self.flushed_offset, reversed(self._segments)
+        )
+        unsynced = list(newest_first)[: -MAX_FLUSHED_SEGMENTS - 1 : -1]
         directories: list[PurePath] = []
         if self._names_changed != self._names_synced:
             directories.append(self.directory)
-        if self._is_new:
+        if not self._name_synced:
             directories.append(self.directory.parent)
         opened: list[DiskFile] = []
         try:
@@ -430,7 +434,7 @@ class Log:
             raise self._fail(ticket.error, self.directory, "sync the log in")
         cuts, epochs, names = ticket.state
         self._names_synced = max(self._names_synced, names)
-        self._is_new = False
+        self._name_synced = True
         if cuts == self._cuts:
             self._epochs_synced = epochs
             self.flushed_offset = max(self.flushed_offset, ticket.up_to)
