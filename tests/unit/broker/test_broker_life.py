@@ -13,7 +13,7 @@ from tidelog.model import Acks
 from tidelog_broker.broker import Broker
 from tidelog_broker.config import BrokerConfig
 from tidelog_broker.data_directory import DataDirectory, DataDirectoryError
-from tidelog_broker.log.disk import OsDisk
+from tidelog_broker.log.disk import Disk, OsDisk
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.produce import ProduceEntry, ProduceOutcome
 from tidelog_broker.transport import (
@@ -49,14 +49,21 @@ async def in_place(work: Callable[[], None]) -> None:
 class Process:
     """One life of a broker."""
 
-    def __init__(self, cluster: "Cluster", broker_id: int, boot_id: str = "boot 1") -> None:
+    def __init__(
+        self,
+        cluster: "Cluster",
+        broker_id: int,
+        boot_id: str = "boot 1",
+        disk: Disk | None = None,
+    ) -> None:
         self.cluster = cluster
         self.broker_id = broker_id
         path = cluster.path / str(broker_id)
         rng = random.Random(broker_id)
+        self.disk = disk or OsDisk()
         self.store = MemoryStore(virtual_clock(), cluster.data)
         self.data_directory = DataDirectory.open(
-            OsDisk(), path, broker_id=broker_id, boot_id=boot_id, rng=rng
+            self.disk, path, broker_id=broker_id, boot_id=boot_id, rng=rng
         )
         self.broker = Broker(
             BrokerConfig(
@@ -67,7 +74,7 @@ class Process:
                 shutdown_timeout_ms=5000,
             ),
             store=self.store,
-            disk=OsDisk(),
+            disk=self.disk,
             data_directory=self.data_directory,
             peers=self,
             clock=virtual_clock(),

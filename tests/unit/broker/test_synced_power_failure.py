@@ -1,0 +1,74 @@
+"""Whole brokers with a `synced` topic whose machines lose power."""
+
+import copy
+import random
+from pathlib import Path
+
+import pytest
+
+from unit.broker.broker_parts import address_of
+from unit.broker.test_broker_life import Cluster, Process
+from unit.log.memory_disk import MemoryDisk
+
+SYNCED = {"durability": "synced"}
+
+
+async def started(cluster: Cluster, disks: list[MemoryDisk], boot_id: str) -> list[Process]:
+    return [
+        await Process(cluster, number, boot_id, disk).start()
+        for number, disk in enumerate(disks, start=1)
+    ]
+
+
+async def cut_off(cluster: Cluster, processes: list[Process], rng: random.Random | None) -> None:
+    """The power fails while they run: their disks as they are at this moment."""
+    disks = [copy.deepcopy(process.disk) for process in processes]
+    for process in processes:
+        cluster.listening.pop(address_of(process.broker_id), None)
+        await process.broker.stop()
+    for process, disk in zip(processes, disks, strict=True):
+        assert isinstance(disk, MemoryDisk)
+        disk.power_failure(rng)
+        process.disk = disk
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_what_was_acknowledged_is_there_after_all_lost_power_and_counts_as_whole(
+    tmp_path: Path, seed: int
+) -> None:
+    cluster = Cluster(tmp_path)
+    cluster.topic_config = SYNCED
+    former = await started(cluster, [MemoryDisk(), MemoryDisk()], "boot 1")
+    leader, follower = former
+    wanted, revision = cluster.elect(leader, follower)
+    for process in former:
+        await cluster.tell(process, wanted, revision)
+    for _ in range(3):
+        assert (await leader.produce()).appended is not None
+    since = [process.registration.synced_whole_since or process.epoch for process in former]
+    await cut_off(cluster, former, random.Random(seed))
+
+    disks = [process.disk for process in former if isinstance(process.disk, MemoryDisk)]
+    again = await started(cluster, disks, "boot 2")
+    wanted, revision = cluster.elect(again[0], again[1], epoch=6)
+    for process, epoch in zip(again, since, strict=True):
+        assert process.registration.synced_whole_since == epoch
+        assert process.data_directory.identity.whole_since == process.epoch
+        await cluster.tell(process, wanted, revision)
+        assert process.partition.log.log_end_offset == 3
+    for process in again:
+        await process.stop()
+
+
+async def test_without_synced_the_same_failure_leaves_nothing(tmp_path: Path) -> None:
+    """So the test above is about what it says."""
+    cluster = Cluster(tmp_path)
+    former = await started(cluster, [MemoryDisk()], "boot 1")
+    await cluster.tell(former[0], *cluster.elect(former[0]))
+    assert (await former[0].produce()).appended is not None
+    await cut_off(cluster, former, None)
+    assert isinstance(former[0].disk, MemoryDisk)
+    again = await started(cluster, [former[0].disk], "boot 2")
+    await cluster.tell(again[0], *cluster.elect(again[0], epoch=6))
+    assert again[0].partition.log.log_end_offset == 0
+    await again[0].stop()
