@@ -201,6 +201,9 @@ class Broker:
             maintenance.delete_old(config.retention_check_interval_ms, config.stray_retention_ms),
         )
         await watch.ready.wait()
+        # This life's registration is yet to come: its creation revision is higher. What
+        # commands say of earlier ones was meant for a predecessor.
+        self.manager.broker_epoch = max(self.manager.broker_epoch, self.cache.revision + 1)
         self._data_directory.require_revision(self.cache.revision)
         self._start("registration", registration.run())
 

@@ -15,6 +15,7 @@ import structlog
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_LEADER, TopicPartition
+from tidelog_broker.command_fencing import fence_command
 from tidelog_broker.log.errors import LogError
 from tidelog_broker.log_directory import LogDirectory
 from tidelog_broker.metadata_cache import MetadataCache
@@ -58,7 +59,8 @@ class ReplicaManager:
         followers: Callable[[ReplicaManager], Followers],
     ) -> None:
         self.broker_id = broker_id
-        self.broker_epoch = 0  # set by the registration; newer ones in commands are taken
+        # 0: no command counts yet. Newer ones in commands are taken.
+        self.broker_epoch = 0
         self.has_full_state = asyncio.Event()
         self.leader_addresses: dict[int, LeaderAddress] = {}
         self._logs = logs
@@ -128,19 +130,24 @@ class ReplicaManager:
             return DescribeReplicasResult(replicas=replicas)
 
     def _refusal(self, controller_epoch: int, broker_epoch: int) -> TidelogError | None:
-        """Older is refused; newer is accepted, for the controller may know of our
-        registration before we do (KIP-380, KAFKA-9839)."""
-        if controller_epoch < self._controller_epoch:
+        code = fence_command(
+            controller_epoch=controller_epoch,
+            broker_epoch=broker_epoch,
+            known_controller_epoch=self._controller_epoch,
+            known_broker_epoch=self.broker_epoch,
+        )
+        if code is ErrorCode.STALE_CONTROLLER_EPOCH:
             return TidelogError(
-                ErrorCode.STALE_CONTROLLER_EPOCH,
+                code,
                 f"broker {self.broker_id} has taken commands of controller epoch "
                 f"{self._controller_epoch}; {controller_epoch} is older",
             )
-        if broker_epoch < self.broker_epoch:
+        if code is not None:
+            lives = f"lives in broker epoch {self.broker_epoch}" if self.broker_epoch else "starts"
             return TidelogError(
-                ErrorCode.STALE_BROKER_EPOCH,
-                f"broker {self.broker_id} lives in broker epoch {self.broker_epoch}; the command "
-                f"is for its former life {broker_epoch}",
+                code,
+                f"broker {self.broker_id} {lives}; the command is for its former life "
+                f"{broker_epoch}",
             )
         self._controller_epoch = controller_epoch
         self.broker_epoch = broker_epoch

@@ -344,6 +344,18 @@ def test_an_answer_counts_only_while_its_question_is_still_asked() -> None:
     assert log.log_end_offset == 2
 
 
+def test_a_repeated_answer_does_not_cut_what_came_after_the_cut() -> None:
+    """The same leader, epoch and offset, but another record lies there by now."""
+    log = FakeLog([4])
+    partition = follower(log)
+    asked = partition.fetch_position()
+    cut = FetchAnswer(0, 0, 5, (), EpochEnd(3, 0))
+    assert partition.follow(asked, cut)
+    assert partition.follow(partition.fetch_position(), FetchAnswer(1, 0, 5, [stamped(0, 5)]))
+    assert not partition.follow(asked, cut)
+    assert log.log_end_offset == 1
+
+
 def test_a_batch_that_was_damaged_on_the_way_is_not_appended() -> None:
     log = FakeLog()
     partition = follower(log)

@@ -73,10 +73,20 @@ async def test_an_older_broker_epoch_is_refused() -> None:
 async def test_a_newer_broker_epoch_is_taken() -> None:
     """The controller may know of a registration before the broker does (KAFKA-9839)."""
     replicas = Replicas()
-    replicas.manager.broker_epoch = 0
+    replicas.manager.broker_epoch = epoch_of(1) - 1
     assert revision_of(await replicas.manager.leader_and_isr(command(state()))) == 10
     assert replicas.manager.broker_epoch == epoch_of(1)
     assert replicas.manager.partition(NAME).leading
+
+
+async def test_before_it_knows_its_predecessors_a_broker_takes_no_command() -> None:
+    """By one for its predecessor's life it would lead that one's epoch a second time."""
+    replicas = Replicas()
+    replicas.manager.broker_epoch = 0
+    assert refusal(await replicas.manager.leader_and_isr(command(state()))) is (
+        ErrorCode.STALE_BROKER_EPOCH
+    )
+    assert list(replicas.manager.all()) == []
 
 
 async def test_nobody_leads_by_a_decision_about_a_former_life() -> None:

@@ -426,7 +426,7 @@ class Partition:
         """Takes a leader's answer: truncates, or appends and moves the high watermark.
         An answer to a question that is no longer asked is dropped; returns whether this
         one was used."""
-        if self.leader_to_follow == NO_LEADER or self.fetch_position()[:3] != asked[:3]:
+        if not self._still_asks(asked):
             return False
         if answer.diverging is not None:
             cut = epochs.truncation_point(
@@ -455,9 +455,17 @@ class Partition:
         )
         return True
 
+    def _still_asks(self, asked: FetchPosition) -> bool:
+        """The last epoch counts, too: a repeated answer would else cut, at the same offset,
+        what has taken the place of the tail that it was about."""
+        if self.leader_to_follow == NO_LEADER:
+            return False
+        now = self.fetch_position()
+        return now[:3] == asked[:3] and now.last_fetched_epoch == asked.last_fetched_epoch
+
     def restart_at(self, asked: FetchPosition, leader_log_start: int) -> bool:
         """The leader's log no longer holds what comes next here: start anew at its start."""
-        if self.leader_to_follow == NO_LEADER or self.fetch_position()[:3] != asked[:3]:
+        if not self._still_asks(asked):
             return False
         self.log.reset_to(leader_log_start)
         self.high_watermark = leader_log_start
