@@ -1,0 +1,347 @@
+"""What a leader does with the batch of an idempotent producer."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from tidelog.batch import new_batch, new_fence, stamp
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import FIRST_NAMED_PRODUCER_ID, NO_PRODUCER_ID, BatchHeader, Codec
+from tidelog_broker.partition import producer_state
+from tidelog_broker.partition.producer_state import (
+    MAX_SEQUENCE,
+    CommittedProducer,
+    Duplicate,
+    ProducerStates,
+    RememberedBatch,
+)
+
+ID = 7
+NAMED = FIRST_NAMED_PRODUCER_ID + 3
+
+
+def header(sequence: int, count: int = 1, *, producer: int = ID, epoch: int = 0) -> BatchHeader:
+    return new_batch(
+        b"r",
+        codec=Codec.NONE,
+        record_count=count,
+        base_timestamp_ms=1,
+        max_timestamp_ms=1,
+        producer_id=producer,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+    ).header
+
+
+class Leader:
+    """Appends what the states accept."""
+
+    def __init__(self) -> None:
+        self.states = ProducerStates()
+        self.end = 0
+        self.now_ms = 1000
+
+    def append(
+        self, sequence: int, count: int = 1, *, producer: int = ID, epoch: int = 0
+    ) -> Duplicate | None:
+        wanted = header(sequence, count, producer=producer, epoch=epoch)
+        duplicate = self.states.check(wanted)
+        if duplicate is None:
+            self.note(wanted)
+        return duplicate
+
+    def note(self, wanted: BatchHeader) -> None:
+        self.states.note(
+            wanted._replace(base_offset=self.end, leader_epoch=4, append_time_ms=self.now_ms)
+        )
+        self.end += wanted.record_count
+
+    def fence(self, epoch: int, producer: int = NAMED) -> None:
+        self.note(new_fence(producer, epoch, self.now_ms).header)
+
+    def refusal(
+        self, sequence: int, count: int = 1, *, producer: int = ID, epoch: int = 0
+    ) -> ErrorCode:
+        return code_of(lambda: self.append(sequence, count, producer=producer, epoch=epoch))
+
+    def committed(self, high_watermark: int, *ids: int) -> list[tuple[int, int, int]]:
+        return [p[:3] for p in self.states.committed(ids, high_watermark)]
+
+
+def code_of(call: Callable[[], object]) -> ErrorCode:
+    with pytest.raises(TidelogError) as raised:
+        call()
+    return raised.value.code
+
+
+@pytest.fixture
+def leader() -> Leader:
+    return Leader()
+
+
+# -- sequences ---------------------------------------------------------------------------
+
+
+def test_batches_that_follow_each_other_are_appended(leader: Leader) -> None:
+    assert [leader.append(s, 10) for s in (0, 10, 20)] == [None, None, None]
+
+
+def test_a_batch_without_a_producer_id_is_always_appended(leader: Leader) -> None:
+    plain = header(-1, producer=NO_PRODUCER_ID, epoch=-1)
+    assert leader.states.check(plain) is None
+    leader.note(plain)
+    assert len(leader.states) == 0
+
+
+def test_a_batch_that_is_sent_again_is_answered_with_its_first_append(leader: Leader) -> None:
+    leader.append(0, 10)
+    leader.append(10, 5)
+    original = RememberedBatch(10, 5, base_offset=10, leader_epoch=4, append_time_ms=1000)
+    assert leader.append(10, 5) == Duplicate(original, 15)
+    assert leader.end == 15
+
+
+def test_the_last_five_batches_are_remembered(leader: Leader) -> None:
+    for sequence in range(7):
+        leader.append(sequence)
+    answers = [leader.append(sequence) for sequence in range(7)]
+    remembered = [a is not None and a.original is not None for a in answers]
+    assert remembered == [False, False, True, True, True, True, True]
+
+
+def test_what_is_older_is_a_duplicate_that_ends_where_the_remembered_ones_begin(
+    leader: Leader,
+) -> None:
+    for sequence in range(7):
+        leader.append(sequence)
+    assert leader.append(1) == Duplicate(None, 2)
+
+
+def test_a_duplicate_that_was_cut_otherwise_counts_as_committed_with_the_last_batch(
+    leader: Leader,
+) -> None:
+    """It lies somewhere among the remembered ones."""
+    leader.append(0, 10)
+    assert leader.append(4, 3) == Duplicate(None, 10)
+    assert leader.append(0, 3) == Duplicate(None, 10)
+
+
+def test_a_gap_is_refused_until_the_batch_before_has_come(leader: Leader) -> None:
+    leader.append(0, 10)
+    assert leader.refusal(20, 10) is ErrorCode.OUT_OF_ORDER_SEQUENCE
+    leader.append(10, 10)
+    assert leader.append(20, 10) is None
+
+
+def test_a_batch_of_which_a_part_is_in_the_log_is_refused(leader: Leader) -> None:
+    """As a duplicate it would count as written, and the rest of it would be lost."""
+    leader.append(0, 10)
+    assert leader.refusal(5, 10) is ErrorCode.INVALID_BATCH
+
+
+def test_a_producer_that_nobody_knows_begins_at_0(leader: Leader) -> None:
+    assert leader.refusal(3) is ErrorCode.UNKNOWN_PRODUCER_ID
+    assert leader.append(0) is None
+
+
+def test_producers_do_not_disturb_each_other(leader: Leader) -> None:
+    leader.append(0, producer=1)
+    leader.append(0, producer=2)
+    assert leader.append(1, producer=1) is None
+    assert leader.refusal(2, producer=2) is ErrorCode.OUT_OF_ORDER_SEQUENCE
+
+
+@pytest.mark.parametrize(
+    ("producer", "epoch", "sequence"), [(0, 0, 0), (-2, 0, 0), (ID, -1, 0), (ID, 0, -1)]
+)
+def test_an_id_an_epoch_or_a_sequence_that_cannot_be_is_refused(
+    leader: Leader, producer: int, epoch: int, sequence: int
+) -> None:
+    assert leader.refusal(sequence, producer=producer, epoch=epoch) is ErrorCode.INVALID_BATCH
+
+
+# -- the wrap ----------------------------------------------------------------------------
+
+
+def near_the_wrap(leader: Leader) -> Leader:
+    """The next sequence is MAX_SEQUENCE - 4."""
+    leader.note(header(MAX_SEQUENCE - 9, 5))
+    return leader
+
+
+def test_after_the_largest_sequence_comes_0(leader: Leader) -> None:
+    near_the_wrap(leader).append(MAX_SEQUENCE - 4, 5)
+    assert leader.refusal(1) is ErrorCode.OUT_OF_ORDER_SEQUENCE
+    assert leader.append(0) is None
+
+
+def test_a_batch_may_reach_over_the_wrap(leader: Leader) -> None:
+    near_the_wrap(leader).append(MAX_SEQUENCE - 4, 8)
+    assert leader.append(3) is None
+
+
+def test_duplicates_are_known_over_the_wrap(leader: Leader) -> None:
+    near_the_wrap(leader).append(MAX_SEQUENCE - 4, 8)
+    leader.append(3)
+    again = leader.append(MAX_SEQUENCE - 4, 8)
+    assert again is not None
+    assert again.original is not None
+    older = leader.append(MAX_SEQUENCE - 100)
+    assert older == Duplicate(None, 0)
+
+
+# -- epochs ------------------------------------------------------------------------------
+
+
+def test_an_older_epoch_is_fenced(leader: Leader) -> None:
+    leader.append(0, epoch=3)
+    assert leader.refusal(1, epoch=2) is ErrorCode.FENCED_PRODUCER_EPOCH
+
+
+def test_a_newer_epoch_begins_at_0_and_knows_no_older_batch(leader: Leader) -> None:
+    leader.append(0)
+    leader.append(1)
+    assert leader.refusal(2, epoch=1) is ErrorCode.OUT_OF_ORDER_SEQUENCE
+    assert leader.append(0, epoch=1) is None
+    assert leader.append(1, epoch=1) is None
+
+
+def test_a_named_producer_goes_on_in_a_newer_epoch(leader: Leader) -> None:
+    leader.append(0, 10, producer=NAMED)
+    assert leader.refusal(11, producer=NAMED, epoch=1) is ErrorCode.OUT_OF_ORDER_SEQUENCE
+    assert leader.append(10, 10, producer=NAMED, epoch=1) is None
+    assert leader.refusal(20, producer=NAMED) is ErrorCode.FENCED_PRODUCER_EPOCH
+
+
+def test_what_a_former_holder_wrote_is_a_duplicate_for_the_next(leader: Leader) -> None:
+    for sequence in range(7):
+        leader.append(sequence, producer=NAMED)
+    recent = leader.append(6, producer=NAMED, epoch=1)
+    assert recent is not None
+    assert recent.original is not None
+    assert leader.append(0, producer=NAMED, epoch=1) == Duplicate(None, 2)
+
+
+def test_a_fence_keeps_older_epochs_out_and_the_sequences_as_they_are(leader: Leader) -> None:
+    leader.append(0, 10, producer=NAMED)
+    leader.fence(epoch=2)
+    assert leader.refusal(10, producer=NAMED, epoch=1) is ErrorCode.FENCED_PRODUCER_EPOCH
+    assert leader.append(10, producer=NAMED, epoch=2) is None
+
+
+def test_a_fence_keeps_out_also_who_never_wrote(leader: Leader) -> None:
+    leader.fence(epoch=1)
+    assert leader.refusal(0, producer=NAMED) is ErrorCode.FENCED_PRODUCER_EPOCH
+    assert leader.refusal(1, producer=NAMED, epoch=1) is ErrorCode.OUT_OF_ORDER_SEQUENCE
+    assert leader.append(0, producer=NAMED, epoch=1) is None
+
+
+def test_a_fence_is_needed_only_where_an_older_epoch_could_still_write(leader: Leader) -> None:
+    states = leader.states
+    assert not states.needs_fence(NAMED, 0)
+    assert states.needs_fence(NAMED, 1)
+    leader.append(0, producer=NAMED, epoch=1)
+    assert not states.needs_fence(NAMED, 1)
+    assert states.needs_fence(NAMED, 2)
+    assert code_of(lambda: states.needs_fence(NAMED, 0)) is ErrorCode.FENCED_PRODUCER_EPOCH
+
+
+# -- several batches of one request ------------------------------------------------------
+
+
+def test_batches_of_one_request_are_checked_one_after_another(leader: Leader) -> None:
+    running = leader.states.running()
+    for sequence in range(3):
+        assert running.check(header(sequence)) is None
+        running.note(header(sequence)._replace(base_offset=sequence))
+    assert code_of(lambda: running.check(header(5))) is ErrorCode.OUT_OF_ORDER_SEQUENCE
+    again = running.check(header(1))
+    assert again is not None
+    assert again.next_offset == 2
+
+
+def test_what_a_request_would_bring_is_not_known_before_it_is_in_the_log(leader: Leader) -> None:
+    running = leader.states.running()
+    running.note(header(0))
+    assert leader.states.entry(ID) is None
+
+
+# -- what is committed -------------------------------------------------------------------
+
+
+def test_only_what_is_below_the_high_watermark_is_told(leader: Leader) -> None:
+    for sequence in (0, 10, 20):
+        leader.append(sequence, 10)
+    told = [leader.committed(hw)[0][2] for hw in (0, 10, 20, 30)]
+    assert told == [-1, 9, 19, 29]
+
+
+def test_it_is_not_told_where_none_of_the_remembered_batches_is_committed(leader: Leader) -> None:
+    for sequence in range(6):
+        leader.append(sequence)
+    assert code_of(lambda: leader.committed(0)) is ErrorCode.OFFSET_NOT_AVAILABLE
+    assert leader.committed(2) == [(ID, 0, 1)]
+
+
+def test_producers_are_told_by_id_and_only_those_that_are_asked_for(leader: Leader) -> None:
+    for producer in (NAMED, 3, 1):
+        leader.append(0, producer=producer)
+    assert [p[0] for p in leader.committed(3)] == [1, 3, NAMED]
+    assert [p[0] for p in leader.committed(3, NAMED, 2, 1)] == [1, NAMED]
+
+
+def test_a_fence_alone_has_no_sequence(leader: Leader) -> None:
+    leader.fence(epoch=2)
+    assert leader.states.committed((), 1) == [CommittedProducer(NAMED, 2, -1, 1000)]
+
+
+# -- expiry ------------------------------------------------------------------------------
+
+
+def test_a_silent_producer_is_forgotten_after_its_time(leader: Leader) -> None:
+    leader.append(0)
+    leader.now_ms = 1500
+    leader.append(0, producer=8)
+    assert leader.states.expire(1400, 400) == 0
+    assert leader.states.expire(1401, 400) == 1
+    assert leader.refusal(1) is ErrorCode.UNKNOWN_PRODUCER_ID
+    assert leader.append(1, producer=8) is None
+
+
+def test_a_named_producer_is_never_forgotten(leader: Leader) -> None:
+    leader.append(0, producer=NAMED)
+    assert leader.states.expire(1 << 60, 1) == 0
+
+
+def test_beyond_a_number_the_one_that_is_silent_longest_is_forgotten(
+    leader: Leader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(producer_state, "MAX_UNNAMED_PRODUCERS", 2)
+    leader.append(0, producer=NAMED)
+    for producer in (1, 2):
+        leader.append(0, producer=producer)
+    leader.append(1, producer=1)
+    leader.append(0, producer=3)
+    assert [producer for producer, _ in leader.states.entries] == [NAMED, 1, 3]
+
+
+# -- as a value --------------------------------------------------------------------------
+
+
+def test_states_go_through_json_unchanged(leader: Leader) -> None:
+    for sequence in range(7):
+        leader.append(sequence)
+    leader.append(0, producer=NAMED)
+    leader.fence(epoch=2)
+    value = json.loads(json.dumps(leader.states.to_value()))
+    assert ProducerStates.of_value(value).entries == leader.states.entries
+
+
+def test_states_of_a_stamped_batch_are_those_of_its_header() -> None:
+    batch = new_fence(NAMED, 2, 5)
+    states = ProducerStates()
+    states.note(stamp(batch, base_offset=8, leader_epoch=3, append_time_ms=6).header)
+    entry = states.entry(NAMED)
+    assert entry is not None
+    assert (entry.producer_epoch, entry.end_offset, entry.last_append_time_ms) == (2, 9, 6)
