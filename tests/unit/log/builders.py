@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import PurePath
+from typing import NamedTuple
 
-from tidelog.batch import new_batch, stamp
+from tidelog.batch import NO_SEQUENCE, new_batch, stamp
 from tidelog.log_format import encode_frame_header
-from tidelog.model import Batch, Codec
+from tidelog.model import NO_EPOCH, NO_PRODUCER_ID, Batch, Codec
 from tidelog_broker.log.config import LogConfig
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.log import Log
@@ -15,6 +16,17 @@ from tidelog_broker.log.segment_files import SegmentFiles
 
 DIRECTORY = PurePath("/data/orders-0")
 START_MS = 1_000_000
+
+
+class Producer(NamedTuple):
+    """What it writes into the header of a batch."""
+
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+
+
+NO_PRODUCER = Producer(NO_PRODUCER_ID, NO_EPOCH, NO_SEQUENCE)
 
 
 class FakeClock:
@@ -36,6 +48,7 @@ def batch_at(
     size: int = 100,
     timestamp_ms: int = START_MS,
     append_time_ms: int = START_MS,
+    producer: Producer = NO_PRODUCER,
 ) -> Batch:
     """A sound batch; its bytes differ from those of every other offset."""
     records = base_offset.to_bytes(8, "little") * (size // 8 + 1)
@@ -45,6 +58,9 @@ def batch_at(
         record_count=count,
         base_timestamp_ms=timestamp_ms,
         max_timestamp_ms=timestamp_ms,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        base_sequence=producer.base_sequence,
     )
     return stamp(batch, base_offset=base_offset, leader_epoch=epoch, append_time_ms=append_time_ms)
 

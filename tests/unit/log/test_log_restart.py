@@ -12,6 +12,7 @@ from tidelog_broker.log.disk import OsDisk
 from tidelog_broker.log.epoch_file import EPOCHS_NAME
 from tidelog_broker.log.errors import LogFailedError
 from tidelog_broker.log.log import Log
+from tidelog_broker.log.producer_history import snapshot_name
 from tidelog_broker.log.recovery import LOG_START_NAME
 from tidelog_broker.log.segment_files import SegmentFiles
 from unit.log.builders import (
@@ -46,7 +47,11 @@ def test_a_start_after_a_clean_stop_reads_no_data(disk: MemoryDisk) -> None:
     log_of(disk, BATCHES, SMALL_SEGMENTS).close(clean=True)
     disk.reads.clear()
     log = reopen(disk)
-    assert {path.name for path, _ in disk.reads} == {MARKER_NAME, EPOCHS_NAME}
+    assert {path.name for path, _ in disk.reads} == {
+        MARKER_NAME,
+        EPOCHS_NAME,
+        snapshot_name(10),
+    }
     assert disk.open_files == 0
     assert log.recovery is None
     assert (log.log_end_offset, log.flushed_offset, log.latest_epoch) == (10, 10, 3)

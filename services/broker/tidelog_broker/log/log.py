@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from pathlib import PurePath
 
 from tidelog.log_format import frame_bytes
-from tidelog.model import Batch, EpochEnd
+from tidelog.model import Batch, BatchHeader, EpochEnd
+from tidelog_broker.log.append_order import require_order
 from tidelog_broker.log.checked_file import write_checked
 from tidelog_broker.log.clean_shutdown import MARKER_NAME, MarkedSegment, write_marker
 from tidelog_broker.log.config import LogConfig
 from tidelog_broker.log.disk import Disk, DiskFile
 from tidelog_broker.log.epoch_file import EpochFile
 from tidelog_broker.log.errors import (
-    AppendOrderError,
     LogFailedError,
     LogStorageError,
     OffsetOutOfRangeError,
@@ -23,6 +23,7 @@ from tidelog_broker.log.flush import FlushState, FlushTicket
 from tidelog_broker.log.indexes import SegmentIndexes
 from tidelog_broker.log.leader_epochs import EpochEntry, LeaderEpochs
 from tidelog_broker.log.log_reader import LogReader, PositionCache
+from tidelog_broker.log.producer_history import ProducerHistory
 from tidelog_broker.log.recovery import (
     LOG_START_KIND,
     LOG_START_NAME,
@@ -89,6 +90,7 @@ class Log:
             for index, (base, summary) in enumerate(content.segments)
         ]
         self._reader = LogReader(self._segments, self._positions)
+        self.producers = ProducerHistory(self._disk, directory, self)
         self.flushed_offset = content.log_end_offset
 
     @classmethod
@@ -122,6 +124,7 @@ class Log:
             )
             log = cls(files, directory, config, clock, content, epoch_file)
             log._start(content, recovery_point)
+            log.producers.load()
         except OSError as error:
             raise LogStorageError.of(error, directory, "open the log in") from error
         return log
@@ -192,7 +195,9 @@ class Log:
         self._check_usable()
         if not batches:
             return
-        self._check_order(batches)
+        require_order(
+            batches, offset=self.log_end_offset, epoch=self._epochs.latest, log=self.directory
+        )
         epochs_before = self._epochs.entries if self._brings_epoch(batches) else None
         active = self._segments[-1]
         try:
@@ -220,22 +225,7 @@ class Log:
             raise LogStorageError.of(error, active.path, "append to") from error
         for batch, position in zip(batches, positions, strict=True):
             self._positions.put(batch.header.base_offset, active, position)
-
-    def _check_order(self, batches: Sequence[Batch]) -> None:
-        offset, epoch = self.log_end_offset, self._epochs.latest
-        for batch in batches:
-            header = batch.header
-            if (
-                header.base_offset != offset
-                or header.record_count < 1
-                or header.leader_epoch < max(epoch, 0)
-            ):
-                raise AppendOrderError(
-                    f"a batch of {header.record_count} records at offset {header.base_offset} in "
-                    f"leader epoch {header.leader_epoch} cannot follow; next in {self.directory} "
-                    f"is offset {offset}, in epoch {epoch} or later"
-                )
-            offset, epoch = header.next_offset, header.leader_epoch
+        self.producers.appended(batches, added)
 
     def _brings_epoch(self, batches: Sequence[Batch]) -> bool:
         # Epochs never fall, so the last batch tells.
@@ -251,6 +241,7 @@ class Log:
             self._names_changed += 1
 
     def _roll(self) -> Segment:
+        self.producers.roll([segment.base_offset for segment in self._segments])
         self._segments[-1].seal()
         segment = self._create_segment(self.log_end_offset)
         self._segments.append(segment)
@@ -289,6 +280,12 @@ class Log:
         except OSError as error:
             raise LogStorageError.of(error, self.directory, "read the log in") from error
 
+    def headers(self, start: int, end: int) -> Iterator[BatchHeader]:
+        """Of all batches between two offsets. Raises `LogCorruptError` and `OSError`."""
+        for segment in self._segments:
+            if segment.next_offset > start and segment.base_offset < end:
+                yield from segment.headers(start, end)
+
     def offset_for_timestamp(self, timestamp_ms: int, up_to: int) -> Batch | None:
         """The first batch with a timestamp at or after that one, if it ends at or below the
         offset `up_to`. Raises `LogCorruptError` and `LogStorageError`."""
@@ -311,12 +308,14 @@ class Log:
         epochs_before = self._epochs.entries
         try:
             if offset < self.log_end_offset:
+                self.producers.begin_cut(offset)
                 self._begin_cut()
                 # The newest first, so that a stop in between leaves no gap.
                 while self._segments[-1].base_offset > offset:
                     self._remove_last_segment()
                 if offset < self.log_end_offset:
                     self._segments[-1].truncate(offset)
+                self.producers.finish_cut()
             self._epochs.truncate_from_end(self.log_end_offset)
             if self._epochs.entries != epochs_before:
                 self._epoch_file.replace(self._epochs.entries, sync=True)
@@ -331,8 +330,10 @@ class Log:
         self._check_usable()
         try:
             self._begin_cut()
+            self.producers.begin_reset(offset)
             # First, so that a start after a stop in between finishes the reset.
             self._write_log_start(offset)
+            self.producers.finish_reset(offset)
             for segment in reversed(self._segments):
                 segment.remove()
                 self._disk.sync_directory(self.directory)
@@ -375,10 +376,12 @@ class Log:
                 return 0
             self._remove_marker()
             start = self._segments[count].base_offset
+            self.producers.begin_deletion(start)
             self._write_log_start(start)
             self._positions.clear()
             for _ in range(count):
                 self._segments.pop(0).remove()
+            self.producers.finish_deletion()
             self.flushed_offset = max(self.flushed_offset, start)
             self._epochs.truncate_from_start(start)
             self._write_epochs()
@@ -456,6 +459,7 @@ class Log:
             if clean and self.failed is None and not self._marked_clean:
                 self.flush()
                 self._segments[-1].write_indexes()
+                self.producers.close()
                 marked = [MarkedSegment(s.base_offset, s.summary) for s in self._segments]
                 write_marker(self._disk, self.directory, marked)
         except OSError as error:

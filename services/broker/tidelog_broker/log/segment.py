@@ -17,7 +17,7 @@ from tidelog.log_format import (
     segment_name,
     walk_frames,
 )
-from tidelog.model import Batch
+from tidelog.model import Batch, BatchHeader
 from tidelog_broker.log.disk import Disk, DiskFile
 from tidelog_broker.log.errors import LogCorruptError
 from tidelog_broker.log.indexes import (
@@ -191,6 +191,22 @@ class Segment:
             self.size,
             f"no batch has a timestamp of {timestamp_ms} or later, as its index says",
         )
+
+    def headers(self, start: int, end: int) -> Iterator[BatchHeader]:
+        """Of its batches between two offsets; by a file of its own, as a log that is being
+        opened in a thread needs it."""
+        position = self._indexes.position_below(start) if self._indexes is not None else 0
+        file = self._files.disk.open(self.path)
+        try:
+            for info in walk_frames(file.read_at, self.size, start=position, verify=False):
+                if info.fault is not None or info.header is None:
+                    raise LogCorruptError(self.path, info.position, info.fault or "no header")
+                if info.header.base_offset >= end:
+                    return
+                if info.header.base_offset >= start:
+                    yield info.header
+        finally:
+            file.close()
 
     def read(
         self,

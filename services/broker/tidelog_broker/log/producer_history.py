@@ -1,0 +1,202 @@
+"""The producer states of a log, and their snapshots beside its segments (design section 6).
+
+A snapshot `<offset>.producers` holds the states as all batches below the offset made them;
+those after it are read from the headers of the batches. There is one at the start of each
+segment and one for each SNAPSHOT_INTERVAL_BYTES of the active one, so that neither a start
+nor a cut reads more than that; a clean stop leaves one at the log's end. The one at the
+log's start is synced, because the batches that would tell the same are gone: it is what
+producers with a name are known by for ever. A cut first removes, durably, what lies above
+it; hence every snapshot is one of the batches that are below it now.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from pathlib import PurePath
+from typing import Any, Protocol
+
+import structlog
+
+from tidelog.log_format import OFFSET_DIGITS
+from tidelog.model import Batch, BatchHeader
+from tidelog_broker.log.checked_file import DamagedFileError, read_checked, write_checked
+from tidelog_broker.log.disk import Disk
+from tidelog_broker.log.errors import LogCorruptError
+from tidelog_broker.partition.producer_state import ProducerStates
+
+SNAPSHOT_SUFFIX = ".producers"
+SNAPSHOT_INTERVAL_BYTES = 16 << 20
+_KIND = "producer-states"
+
+_log = structlog.get_logger()
+
+
+class HeaderSource(Protocol):
+    """The log that the states are of."""
+
+    @property
+    def log_start_offset(self) -> int: ...
+
+    @property
+    def log_end_offset(self) -> int: ...
+
+    def headers(self, start: int, end: int) -> Iterator[BatchHeader]:
+        """Of all batches between two offsets. Raises `LogCorruptError` and `OSError`."""
+
+
+def snapshot_name(offset: int) -> str:
+    return f"{offset:0{OFFSET_DIGITS}d}{SNAPSHOT_SUFFIX}"
+
+
+class ProducerHistory:
+    """`states` are those at the log's end. `OSError` passes through.
+
+    `lacking`: the log was emptied to begin anew above offset 0, and nobody has told yet
+    who wrote below. It outlives a restart."""
+
+    def __init__(self, disk: Disk, directory: PurePath, log: HeaderSource) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._log = log
+        self._offsets: list[int] = []  # of the snapshots on disk, sorted
+        self._bytes_since_snapshot = 0
+        self.states = ProducerStates()
+        self.lacking = False
+
+    def load(self) -> None:
+        """At the log's opening, once it has its batches."""
+        start, end = self._log.log_start_offset, self._log.log_end_offset
+        found = sorted(_offsets_in(self._disk.list_names(self._directory)))
+        self._remove(offset for offset in found if not start <= offset <= end)
+        if found and found[-1] > end:
+            # Otherwise it might come back above batches that are appended now.
+            self._disk.sync_directory(self._directory)
+        self._offsets = [offset for offset in found if start <= offset <= end]
+        value = self._read(start) if start == end else None
+        self.lacking = value is not None and value["lacking"]
+        self.states = self._states_at(end)
+
+    def appended(self, batches: Sequence[Batch], size: int) -> None:
+        """The batches, of `size` bytes together, are in the log. Raises nothing: a snapshot
+        that cannot be written costs a longer reading later."""
+        for batch in batches:
+            self.states.note(batch.header)
+        self.lacking = False
+        self._bytes_since_snapshot += size
+        if self._bytes_since_snapshot >= SNAPSHOT_INTERVAL_BYTES:
+            self._bytes_since_snapshot = 0
+            try:
+                self._write(self._log.log_end_offset, self.states)
+            except OSError as error:
+                _log.warning("producer_snapshot_not_written", why=str(error))
+
+    def roll(self, bases: Collection[int]) -> None:
+        """Before a segment begins at the log's end. `bases`: where the present ones begin;
+        other snapshots are no longer needed."""
+        end = self._log.log_end_offset
+        self._keep_end()
+        self._bytes_since_snapshot = 0
+        self._forget(offset for offset in self._offsets if offset not in bases and offset != end)
+
+    def begin_cut(self, offset: int) -> None:
+        """Before the log is cut there, and before its directory is synced."""
+        self._forget(one for one in self._offsets if one > offset)
+
+    def finish_cut(self) -> None:
+        self.states = self._states_at(self._log.log_end_offset)
+
+    def begin_reset(self, offset: int) -> None:
+        """Before the log is emptied to begin at the offset. On the disk on return; without
+        effect where the log is not emptied after all."""
+        if offset > 0:
+            write_checked(
+                self._disk,
+                self._path(offset),
+                _KIND,
+                {"lacking": True, "producers": []},
+                sync=True,
+            )
+
+    def finish_reset(self, offset: int) -> None:
+        """Once the log is known to begin there, and before its directory is synced."""
+        self._remove(one for one in self._offsets if one != offset)
+        self._offsets = [offset] if offset > 0 else []
+        self.states = ProducerStates()
+        self.lacking = offset > 0
+
+    def begin_deletion(self, start: int) -> None:
+        """Before the batches below the offset are deleted. On the disk on return."""
+        self._write(start, self._states_at(start), sync=True)
+
+    def finish_deletion(self) -> None:
+        start = self._log.log_start_offset
+        self._forget(offset for offset in self._offsets if offset < start)
+
+    def close(self) -> None:
+        """For a clean stop: the next start reads no batch."""
+        self._keep_end()
+
+    def below_start(self) -> ProducerStates:
+        """Those who wrote below the log's start, as far as they are known."""
+        return self._states_at(self._log.log_start_offset)
+
+    def learn(self, states: ProducerStates) -> None:
+        """Who wrote below the start of a log that is `lacking` and empty. On the disk on
+        return."""
+        self._write(self._log.log_end_offset, states, sync=True)
+        self.states = states
+        self.lacking = False
+
+    def _keep_end(self) -> None:
+        """One that is there says the same, and may be the synced one of the log's start."""
+        if self._log.log_end_offset not in self._offsets:
+            self._write(self._log.log_end_offset, self.states)
+
+    def _states_at(self, offset: int) -> ProducerStates:
+        """From the newest sound snapshot at or below the offset, and the batches after it."""
+        position, states = self._log.log_start_offset, ProducerStates()
+        for known in reversed(self._offsets[: bisect.bisect_right(self._offsets, offset)]):
+            value = self._read(known)
+            if value is not None and not value["lacking"]:
+                position, states = known, ProducerStates.of_value(value["producers"])
+                break
+        try:
+            for header in self._log.headers(position, offset):
+                states.note(header)
+        except LogCorruptError as fault:
+            _log.warning("producer_states_incomplete", why=str(fault))
+        return states
+
+    def _read(self, offset: int) -> Any:
+        """None: there is none, or none that was written whole."""
+        try:
+            return read_checked(self._disk, self._path(offset), _KIND)
+        except DamagedFileError as damage:
+            _log.warning("producer_snapshot_damaged", why=str(damage))
+            return None
+
+    def _write(self, offset: int, states: ProducerStates, *, sync: bool = False) -> None:
+        value = {"lacking": False, "producers": states.to_value()}
+        write_checked(self._disk, self._path(offset), _KIND, value, sync=sync)
+        if offset not in self._offsets:
+            bisect.insort(self._offsets, offset)
+
+    def _forget(self, offsets: Iterable[int]) -> None:
+        gone = list(offsets)
+        self._remove(gone)
+        self._offsets = [offset for offset in self._offsets if offset not in gone]
+
+    def _remove(self, offsets: Iterable[int]) -> None:
+        for offset in offsets:
+            self._disk.remove(self._path(offset))
+
+    def _path(self, offset: int) -> PurePath:
+        return self._directory / snapshot_name(offset)
+
+
+def _offsets_in(names: Iterable[str]) -> Iterator[int]:
+    for name in names:
+        digits = name.removesuffix(SNAPSHOT_SUFFIX)
+        if digits != name and digits.isdecimal():
+            yield int(digits)
