@@ -126,21 +126,57 @@ def test_a_cut_makes_the_states_what_they_were_there(disk: MemoryDisk, offset: i
     assert all(snapshot <= offset for snapshot in snapshots(disk))
 
 
-def test_a_snapshot_of_what_was_cut_does_not_come_back_after_a_power_failure(
-    disk: MemoryDisk,
-) -> None:
+def write_back(disk: MemoryDisk, suffix: str) -> None:
+    """What the kernel does by itself, file by file."""
+    for path, inode in disk.names.items():
+        if path.suffix == suffix:
+            inode.synced = bytes(inode.data)
+
+
+def test_what_is_written_after_a_cut_is_not_taken_for_what_was_cut(disk: MemoryDisk) -> None:
     log = log_of(disk, BATCHES, SMALL_SEGMENTS)
-    log.flush()
     log.truncate_to(1)
-    after = written(B, B, B, start=1)
+    after = written(NAMED, NAMED, start=1)
     for batch in after:
         log.append([batch])
-    for path, inode in disk.names.items():
-        if path.suffix == ".log":
-            inode.synced = bytes(inode.data)  # the kernel wrote it back by itself
-    disk.power_failure(random.Random(1))
-    again = reopen(disk)
-    assert known(again) == expected([*BATCHES[:1], *after][: again.log_end_offset])
+    assert known(reopen(disk)) == expected([*BATCHES[:1], *after])
+
+
+def test_a_snapshot_that_a_cut_removed_does_not_come_back_after_a_power_failure(
+    disk: MemoryDisk,
+) -> None:
+    log = log_of(disk, BATCHES[:2], LogConfig())
+    log.producers.roll([0])
+    write_back(disk, SNAPSHOT_SUFFIX)
+    log.flush()
+    disk.sync_directory(DIRECTORY)
+    assert snapshots(disk) == [2]
+    log.truncate_to(1)
+    log.append(written(NAMED, start=1))
+    write_back(disk, ".log")
+    disk.power_failure()
+    again = open_log(disk, recovery_point=1)
+    assert known(again) == expected([*BATCHES[:1], *written(NAMED, start=1)])
+
+
+def test_a_snapshot_that_a_start_removed_does_not_come_back_after_a_power_failure(
+    disk: MemoryDisk,
+) -> None:
+    """Its batches were lost, it was not."""
+    log = log_of(disk, BATCHES[:4], LogConfig())
+    log.flush()
+    log.append(BATCHES[4:6])
+    log.producers.roll([0])
+    write_back(disk, SNAPSHOT_SUFFIX)
+    disk.sync_directory(DIRECTORY)
+    disk.power_failure()
+    again = open_log(disk, recovery_point=4)
+    assert (again.log_end_offset, snapshots(disk)) == (4, [])
+    after = written(NAMED, NAMED, start=4)
+    again.append(after)
+    write_back(disk, ".log")
+    disk.power_failure()
+    assert known(open_log(disk, recovery_point=4)) == expected([*BATCHES[:4], *after])
 
 
 def test_a_damaged_snapshot_is_said_and_the_batches_are_read_instead(disk: MemoryDisk) -> None:
