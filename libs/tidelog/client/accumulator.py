@@ -7,81 +7,74 @@ request per broker; a settled batch leaves, a failed one goes back to where it w
 Order: a partition's batches are numbered when they are sealed, and its queue is always
 sorted by that number. After a failure nothing more is sent for the partition until all
 that is in flight for it has been answered, so that what failed together is sent again in
-order. Even so a batch that failed while a later one was appended comes after it, and one
-whose answer was lost is appended twice: only an idempotent producer can rule that out.
-For it a batch gets its sequence in `drain`, when it is first sent, and keeps it.
+order. An idempotent producer gives each batch a sequence besides (`sequences`), and so
+brokers append it once and in its place. Without one, a batch that failed while a later one
+was appended comes after it, and one whose answer was lost is appended twice.
 """
 
 from __future__ import annotations
 
+import enum
 from bisect import insort
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from tidelog.client.delivery import Appended, Outcome
+from tidelog.client.produce_errors import (
+    FAULT_OF_ONE,
+    MAYBE_APPENDED,
+    SEQUENCE_REFUSED,
+    doubtful,
+    foreign_sequence,
+    name_in_doubt,
+    name_taken,
+    not_in_time,
+)
 from tidelog.client.retry import Backoff, Leader, Route
+from tidelog.client.sealed_batch import Group, Request, SealedBatch
+from tidelog.client.sequences import Fate, Identity, Numbering
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.model import Batch, TopicPartition
+from tidelog.model import NO_OFFSET, TopicPartition
 from tidelog.record_batch import EncodedRecords
 
-# One batch of a group is at fault, and nothing was appended: the others may pass alone.
-_FAULT_OF_ONE = frozenset({ErrorCode.BATCH_TOO_LARGE, ErrorCode.INVALID_BATCH})
 
-# What one batch takes in a request beside its records, generously.
-BATCH_OVERHEAD_BYTES = 128
+class Idempotence(enum.Enum):
+    """Whether batches carry a producer's sequences, and whose."""
 
-
-@dataclass(slots=True, eq=False)
-class SealedBatch:
-    """A batch on its way. `number` orders it within its partition; `batch` is made when
-    it is first sent, with whatever sequence it then gets, and never changes."""
-
-    partition: TopicPartition
-    number: int
-    encoded: EncodedRecords
-    deadline_ms: int
-    on_settled: Callable[[Outcome], None]
-    batch: Batch | None = None
-    # Refused together with others: sent by itself, to learn which of them is at fault.
-    alone: bool = False
-
-    @property
-    def wire_bytes(self) -> int:
-        return len(self.encoded.records) + BATCH_OVERHEAD_BYTES
-
-
-class Group(NamedTuple):
-    """Batches of one partition that travel in one request and succeed or fail together."""
-
-    partition: TopicPartition
-    leader: Leader
-    batches: Sequence[SealedBatch]
-
-
-@dataclass(slots=True)
-class Request:
-    leader: Leader
-    groups: list[Group] = field(default_factory=list)
-    wire_bytes: int = 0
+    OFF = enum.auto()
+    UNNAMED = enum.auto()
+    NAMED = enum.auto()
 
 
 @dataclass(slots=True)
 class _Queue:
     partition: TopicPartition
+    # None: batches carry no sequence.
+    numbering: Numbering | None
     waiting: deque[SealedBatch] = field(default_factory=deque)
     in_flight: int = 0
     # A batch failed while others were in flight: nothing is sent until they are answered.
     settling: bool = False
     next_number: int = 0
+    # Somebody asks where a named producer goes on.
+    positioning: bool = False
     route: Route = field(default_factory=Route)
+    last_error: TidelogError | None = None
+
+    @property
+    def waits_for_number(self) -> bool:
+        """Whether the next to be sent has no sequence yet, and needs one."""
+        return self.numbering is not None and bool(self.waiting) and self.waiting[0].batch is None
 
 
 class Accumulator:
     """Bounds: `max_in_flight_per_broker` requests to a broker, `max_in_flight_per_partition`
     of them with batches of one partition, `max_request_bytes` in a request unless a single
-    batch is larger. What it holds in all is the caller's to bound."""
+    batch is larger; MAX_UNSETTLED_BATCHES of a partition with a sequence and no outcome.
+    What it holds in all is the caller's to bound.
+
+    `fatal`: why an idempotent producer has ended; what is sealed then fails with it."""
 
     def __init__(
         self,
@@ -90,16 +83,20 @@ class Accumulator:
         max_request_bytes: int,
         max_in_flight_per_broker: int,
         max_in_flight_per_partition: int,
+        idempotence: Idempotence = Idempotence.OFF,
     ) -> None:
         self._backoff = backoff
         self._max_request_bytes = max_request_bytes
         self._max_in_flight_per_broker = max_in_flight_per_broker
         self._max_in_flight_per_partition = max_in_flight_per_partition
+        self._idempotence = idempotence
+        self._identity: Identity | None = None
         self._queues: dict[TopicPartition, _Queue] = {}
         # Queues with waiting batches; those that were just served are at the end.
         self._waiting: dict[TopicPartition, _Queue] = {}
         self._in_flight: dict[int, int] = {}
         self.unsettled = 0
+        self.fatal: TidelogError | None = None
 
     def seal(
         self,
@@ -110,24 +107,34 @@ class Accumulator:
         on_settled: Callable[[Outcome], None],
     ) -> None:
         """Puts a batch at the end of its partition's queue."""
+        if self.fatal is not None:
+            on_settled(self.fatal)
+            return
         queue = self._queues.get(partition)
         if queue is None:
-            queue = self._queues[partition] = _Queue(partition)
+            queue = self._queues[partition] = _Queue(partition, self._new_numbering())
         batch = SealedBatch(partition, queue.next_number, encoded, deadline_ms, on_settled)
         queue.next_number += 1
         queue.waiting.append(batch)
         self._waiting[partition] = queue
         self.unsettled += 1
 
+    def _new_numbering(self) -> Numbering | None:
+        if self._idempotence is Idempotence.OFF:
+            return None
+        return Numbering(named=self._idempotence is Idempotence.NAMED)
+
     def drain(
         self, now_ms: int, leader_of: Callable[[TopicPartition], Leader | None]
     ) -> list[Request]:
-        """Takes all that may be sent now; every request counts as in flight until
-        `answered` or `failed`."""
+        """Takes what may be sent now, at most one group of each partition; every request
+        counts as in flight until `finish`. Whoever wants all calls until it is empty."""
         full: list[Request] = []
         filling: dict[int, Request] = {}
         for queue in list(self._waiting.values()):
             if queue.settling or queue.in_flight >= self._max_in_flight_per_partition:
+                continue
+            if queue.numbering is not None and not self._can_number(queue, queue.numbering):
                 continue
             leader = leader_of(queue.partition)
             if leader is None or not queue.route.open_to(leader, now_ms):
@@ -136,6 +143,15 @@ class Accumulator:
             if request is not None:
                 self._take(queue, leader, request)
         return [*full, *filling.values()]
+
+    def _can_number(self, queue: _Queue, numbering: Numbering) -> bool:
+        """Whether the next batch has a sequence, or may get one."""
+        if not queue.in_flight:
+            numbering.mend()
+        if not queue.waits_for_number:
+            return True
+        numbering.adopt(self._identity)
+        return numbering.may_number
 
     def _request_for(
         self,
@@ -158,6 +174,7 @@ class Accumulator:
 
     def _take(self, queue: _Queue, leader: Leader, request: Request) -> None:
         taken: list[SealedBatch] = []
+        numbering = queue.numbering
         while queue.waiting:
             batch = queue.waiting[0]
             if taken and (
@@ -167,10 +184,16 @@ class Accumulator:
             ):
                 break
             if batch.batch is None:
-                batch.batch = batch.encoded.to_batch()
+                if numbering is None:
+                    batch.batch = batch.encoded.to_batch()
+                elif numbering.may_number:
+                    numbering.number(batch)
+                else:
+                    break
             taken.append(queue.waiting.popleft())
             request.wire_bytes += batch.wire_bytes
-        request.groups.append(Group(queue.partition, leader, taken))
+        first_in_line = numbering is not None and numbering.is_first(taken[0])
+        request.groups.append(Group(queue.partition, leader, taken, first_in_line))
         queue.in_flight += 1
         del self._waiting[queue.partition]
         if queue.waiting:
@@ -185,6 +208,7 @@ class Accumulator:
         """Settles the batches of a group; returns them."""
         queue = self._landed(group)
         queue.route.succeeded()
+        queue.last_error = None
         offset = where.base_offset
         for batch in group.batches:
             self._settle(batch, where._replace(base_offset=offset))
@@ -195,29 +219,120 @@ class Accumulator:
     def failed(
         self, group: Group, error: TidelogError, now_ms: int, *, stale: bool
     ) -> list[SealedBatch]:
-        """Puts the batches of a group back where a retry may help, else settles them with
-        the error; returns those. `stale`: fresh metadata may name another leader."""
+        """Puts the batches of a group back where a retry may help, else settles them;
+        returns those. `stale`: fresh metadata may name another leader."""
+        in_doubt = any(batch.in_doubt for batch in group.batches)
+        if error.code is ErrorCode.DUPLICATE_SEQUENCE:
+            if in_doubt or self._idempotence is not Idempotence.NAMED:
+                # An earlier try was appended; where is no longer known.
+                return self.appended(group, Appended(NO_OFFSET, group.leader.leader_epoch, -1))
+            error = foreign_sequence(group.partition)
+            self._end(error)
+        elif error.code is ErrorCode.FENCED_PRODUCER_EPOCH:
+            error = name_taken(error)
+            self._end(error)
         queue = self._landed(group)
-        apart = error.code in _FAULT_OF_ONE and len(group.batches) > 1
-        if not error.retriable and not apart:
-            for batch in group.batches:
-                self._settle(batch, error)
-            return list(group.batches)
-        if error.retriable:
+        queue.last_error = error
+        retriable = error.retriable and self.fatal is None
+        if queue.numbering is not None and error.code in SEQUENCE_REFUSED:
+            # Behind another it may only have overtaken it. What is first and was never in
+            # doubt is refused by a leader that does not know what came before.
+            alien = group.first_in_line and not in_doubt
+            if alien:
+                queue.numbering.spoil()
+            elif error.code is ErrorCode.UNKNOWN_PRODUCER_ID:
+                retriable = not group.first_in_line
+            retriable = (retriable or alien) and self.fatal is None
+        apart = error.code in FAULT_OF_ONE and len(group.batches) > 1 and self.fatal is None
+        if not retriable and not apart:
+            return self._give_up(group, self.fatal or error, error.code in MAYBE_APPENDED)
+        if retriable:
             queue.route.failed(group.leader.leader_epoch, now_ms, self._backoff, stale=stale)
         queue.settling = queue.in_flight > 0
         for batch in group.batches:
-            batch.alone = batch.alone or apart
+            batch.suspect = batch.suspect or apart
+            batch.in_doubt = batch.in_doubt or error.code in MAYBE_APPENDED
             insort(queue.waiting, batch, key=_number)
         self._waiting[queue.partition] = queue
-        return self._expire(queue, now_ms, error)
+        return self._expire(queue, now_ms)
+
+    def _give_up(self, group: Group, error: TidelogError, maybe: bool) -> list[SealedBatch]:
+        for batch in group.batches:
+            outcome = doubtful(batch, error)
+            batch.in_doubt = batch.in_doubt or maybe
+            self._settle(batch, outcome)
+        return list(group.batches)
+
+    def wants_identity(self) -> bool:
+        """Whether something waits for a producer id that `identified` is to bring."""
+        return self.fatal is None and any(
+            queue.waits_for_number
+            and queue.numbering is not None
+            and queue.numbering.wants_identity(self._identity)
+            for queue in self._waiting.values()
+        )
+
+    def identified(self, identity: Identity) -> None:
+        self._identity = identity
+
+    def identity_failed(self, error: TidelogError) -> None:
+        """Told to whoever waits for it; where no retry can help, at once."""
+        for queue in list(self._waiting.values()):
+            numbering = queue.numbering
+            if queue.waits_for_number and numbering and numbering.wants_identity(self._identity):
+                queue.last_error = error
+                if not error.retriable:
+                    self._fail_unnumbered(queue, error)
+
+    def take_positions_wanted(
+        self, now_ms: int, leader_of: Callable[[TopicPartition], Leader | None]
+    ) -> list[tuple[TopicPartition, Leader]]:
+        """Partitions whose leaders are to be asked where a named producer goes on; each is
+        given once, until `positioned` or `position_failed`."""
+        wanted: list[tuple[TopicPartition, Leader]] = []
+        for partition, queue in self._waiting.items():
+            if queue.positioning or queue.numbering is None or not queue.waits_for_number:
+                continue
+            leader = leader_of(partition)
+            if not queue.numbering.wants_position or leader is None:
+                continue
+            if queue.route.open_to(leader, now_ms):
+                queue.positioning = True
+                wanted.append((partition, leader))
+        return wanted
+
+    def positioned(self, partition: TopicPartition, next_sequence: int) -> None:
+        queue = self._queues[partition]
+        queue.positioning = False
+        queue.route.succeeded()
+        assert queue.numbering is not None
+        queue.numbering.positioned(next_sequence)
+
+    def position_failed(
+        self,
+        partition: TopicPartition,
+        leader: Leader,
+        error: TidelogError,
+        now_ms: int,
+        *,
+        stale: bool,
+    ) -> None:
+        queue = self._queues[partition]
+        queue.positioning = False
+        queue.last_error = error
+        if error.code is ErrorCode.FENCED_PRODUCER_EPOCH:
+            self._end(name_taken(error))
+        elif error.retriable:
+            queue.route.failed(leader.leader_epoch, now_ms, self._backoff, stale=stale)
+        else:
+            self._fail_unnumbered(queue, error)
 
     def expire(self, now_ms: int) -> list[SealedBatch]:
         """Settles what has waited beyond its deadline, and returns it. Looks at every
         partition that has something waiting: meant to be called now and then."""
         expired: list[SealedBatch] = []
         for queue in list(self._waiting.values()):
-            expired += self._expire(queue, now_ms, None)
+            expired += self._expire(queue, now_ms)
         return expired
 
     def fail_all(self, error: TidelogError) -> list[SealedBatch]:
@@ -227,7 +342,7 @@ class Accumulator:
             queue.waiting.clear()
         self._waiting.clear()
         for batch in batches:
-            self._settle(batch, error)
+            self._settle(batch, doubtful(batch, error))
         return batches
 
     def next_retry_ms(self, now_ms: int) -> int | None:
@@ -260,7 +375,7 @@ class Accumulator:
             queue.settling = False
         return queue
 
-    def _expire(self, queue: _Queue, now_ms: int, error: TidelogError | None) -> list[SealedBatch]:
+    def _expire(self, queue: _Queue, now_ms: int) -> list[SealedBatch]:
         # In order of their numbers, and so of their deadlines.
         expired: list[SealedBatch] = []
         while queue.waiting and queue.waiting[0].deadline_ms <= now_ms:
@@ -268,24 +383,35 @@ class Accumulator:
         if not queue.waiting:
             self._waiting.pop(queue.partition, None)
         for batch in expired:
-            self._settle(batch, _not_in_time(batch, queue.route, error))
+            self._settle(batch, not_in_time(batch, queue.route.failures, queue.last_error))
         return expired
 
+    def _fail_unnumbered(self, queue: _Queue, error: TidelogError) -> None:
+        failed = [batch for batch in queue.waiting if batch.batch is None]
+        queue.waiting = deque(batch for batch in queue.waiting if batch.batch is not None)
+        if not queue.waiting:
+            self._waiting.pop(queue.partition, None)
+        for batch in failed:
+            self._settle(batch, error)
+
     def _settle(self, batch: SealedBatch, outcome: Outcome) -> None:
+        numbering = self._queues[batch.partition].numbering
         self.unsettled -= 1
+        if numbering is not None:
+            fate = Fate.WRITTEN
+            if isinstance(outcome, TidelogError):
+                fate = Fate.UNKNOWN if batch.in_doubt else Fate.NOT_WRITTEN
+            numbering.settled(batch, fate)
+            if fate is Fate.UNKNOWN and numbering.named and isinstance(outcome, TidelogError):
+                # The name's sequences must not be used for anything else.
+                self._end(name_in_doubt(batch.partition, outcome))
         batch.on_settled(outcome)
+
+    def _end(self, error: TidelogError) -> None:
+        if self.fatal is None:
+            self.fatal = error
+            self.fail_all(error)
 
 
 def _number(batch: SealedBatch) -> int:
     return batch.number
-
-
-def _not_in_time(batch: SealedBatch, route: Route, error: TidelogError | None) -> TidelogError:
-    tried = f"after {route.failures} failures" if route.failures else "without having been sent"
-    last = f"; the last: {error.message}" if error is not None else ""
-    return TidelogError(
-        ErrorCode.REQUEST_TIMED_OUT,
-        f"a batch of {batch.encoded.record_count} records for {batch.partition} was not "
-        f"delivered within delivery_timeout_ms, {tried}{last}; whether it was appended is "
-        f"{'not known' if batch.batch is not None else 'known: it was not'}",
-    )

@@ -199,7 +199,7 @@ class ClusterMetadata:
         self._on_change()
         return answer
 
-    def _candidates(self) -> list[str]:
+    def candidates(self) -> list[str]:
         """Every address, beginning each time with another, so that a broker that is
         behind, or hangs, is not always the one that is believed."""
         addresses = list(dict.fromkeys((*self._cache.addresses(), *self._bootstrap)))
@@ -208,7 +208,7 @@ class ClusterMetadata:
         return (addresses[first:] + addresses[:first])[:MAX_CANDIDATES]
 
     async def _ask(self, request: broker_pb2.MetadataRequest) -> broker_pb2.MetadataResponse:
-        candidates = self._candidates()
+        candidates = self.candidates()
         failures: list[str] = []
         asked: set[asyncio.Task[broker_pb2.MetadataResponse]] = set()
         try:

@@ -38,6 +38,14 @@ class BrokerApi(Protocol):
         self, request: broker_pb2.MetadataRequest, timeout_ms: int
     ) -> broker_pb2.MetadataResponse: ...
 
+    async def init_producer_id(
+        self, request: broker_pb2.InitProducerIdRequest, timeout_ms: int
+    ) -> broker_pb2.InitProducerIdResponse: ...
+
+    async def describe_producers(
+        self, request: broker_pb2.DescribeProducersRequest, timeout_ms: int
+    ) -> broker_pb2.DescribeProducersResponse: ...
+
 
 class AdminApi(Protocol):
     """One controller. `timeout_ms` bounds the whole call."""
@@ -124,6 +132,20 @@ class _GrpcBroker:
         self, request: broker_pb2.MetadataRequest, timeout_ms: int
     ) -> broker_pb2.MetadataResponse:
         return await _answer(self._stub.Metadata(request, timeout=timeout_ms / 1000), self._address)
+
+    async def init_producer_id(
+        self, request: broker_pb2.InitProducerIdRequest, timeout_ms: int
+    ) -> broker_pb2.InitProducerIdResponse:
+        return await _answer(
+            self._stub.InitProducerId(request, timeout=timeout_ms / 1000), self._address
+        )
+
+    async def describe_producers(
+        self, request: broker_pb2.DescribeProducersRequest, timeout_ms: int
+    ) -> broker_pb2.DescribeProducersResponse:
+        return await _answer(
+            self._stub.DescribeProducers(request, timeout=timeout_ms / 1000), self._address
+        )
 
 
 class _GrpcController:

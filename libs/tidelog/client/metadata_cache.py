@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from tidelog.client.retry import Leader
 from tidelog.errors import TidelogError
-from tidelog.model import NO_LEADER, LeaderHint, TopicPartition
+from tidelog.model import NO_EPOCH, NO_LEADER, LeaderHint, TopicPartition
 from tidelog.rpc.wire import error_from_wire
 from tidelog.v1 import broker_pb2
 
@@ -19,6 +19,7 @@ from tidelog.v1 import broker_pb2
 class KnownLeader(NamedTuple):
     broker_id: int
     leader_epoch: int
+    unclean_leader_epoch: int = NO_EPOCH
 
 
 @dataclass(slots=True)
@@ -64,7 +65,9 @@ class MetadataCache:
                 self._apply_topic(topic)
 
     def _apply_topic(self, topic: broker_pb2.TopicMetadata) -> None:
-        told = [KnownLeader(p.leader, p.leader_epoch) for p in topic.partitions]
+        told = [
+            KnownLeader(p.leader, p.leader_epoch, p.unclean_leader_epoch) for p in topic.partitions
+        ]
         known = self._topics.get(topic.name)
         if known is not None and known.topic_id == topic.topic_id:
             for partition, leader in enumerate(known.leaders):
@@ -81,7 +84,11 @@ class MetadataCache:
             return False
         if hint.leader_epoch <= topic.leaders[partition.partition].leader_epoch:
             return False
-        topic.leaders[partition.partition] = KnownLeader(hint.broker_id, hint.leader_epoch)
+        # Whether that election was clean is told by the next answer of metadata.
+        unclean_epoch = topic.leaders[partition.partition].unclean_leader_epoch
+        topic.leaders[partition.partition] = KnownLeader(
+            hint.broker_id, hint.leader_epoch, unclean_epoch
+        )
         known = self._brokers.get(hint.broker_id)
         if known is None or known.address != hint.address:
             epoch = -1 if known is None else known.broker_epoch
@@ -106,7 +113,13 @@ class MetadataCache:
         broker = self._brokers.get(known.broker_id)
         if broker is None:
             return None
-        return Leader(known.broker_id, known.leader_epoch, broker.address, topic.topic_id)
+        return Leader(
+            known.broker_id,
+            known.leader_epoch,
+            broker.address,
+            topic.topic_id,
+            known.unclean_leader_epoch,
+        )
 
     def addresses(self) -> list[str]:
         return [broker.address for broker in self._brokers.values()]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tidelog.client.accumulator import Group, Request
 from tidelog.client.delivery import Appended, Outcome
+from tidelog.client.sealed_batch import Group, Request
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Acks
 from tidelog.rpc.wire import error_from_wire

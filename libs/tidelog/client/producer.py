@@ -7,19 +7,24 @@
         reports = await (await producer.send_many("sea", [b"ebb", b"flow"]))
 
 `send` and `send_many` wait for nothing but room in the buffer: that is the back-pressure.
-What they return is settled when the batch is answered. A retry may write a batch twice,
-or after a later one, until the producer is idempotent; `accumulator` says when.
+What they return is settled when the batch is answered.
+
+A producer is idempotent unless it is told otherwise: whatever is retried is written once,
+and in the order in which it was sent, a change of leader included. What no broker answers
+in time fails with an error whose `outcome_unknown` is true: it may be written, once.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
+import re
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
-from tidelog.client.accumulator import Accumulator
+from tidelog.client.accumulator import Accumulator, Idempotence
 from tidelog.client.buffer_budget import BufferBudget
 from tidelog.client.clock import Clock, SystemClock
 from tidelog.client.cluster_metadata import ClusterMetadata
@@ -28,6 +33,7 @@ from tidelog.client.delivery import BatchDelivery, BatchReport, Delivery, Outcom
 from tidelog.client.metadata_cache import KnownTopic
 from tidelog.client.open_batches import OpenBatch, OpenBatches, record_bytes
 from tidelog.client.partitioner import StickyPartitioner, partition_for_key
+from tidelog.client.producer_identity import ProducerIdentity
 from tidelog.client.record_columns import (
     RecordColumns,
     check_bytes,
@@ -38,9 +44,16 @@ from tidelog.client.record_columns import (
 )
 from tidelog.client.retry import DEFAULT_MAX_BACKOFF_MS, DEFAULT_MIN_BACKOFF_MS, Backoff
 from tidelog.client.sender import Sender
+from tidelog.client.sequences import MAX_UNSETTLED_BATCHES
+from tidelog.client.unclean_elections import UncleanElection
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_LEADER, Acks, Codec, TopicPartition
 from tidelog.record_batch import EncodedRecords, Headers, encode_records
+
+IDEMPOTENT_BY_DEFAULT = False
+
+_NAME = re.compile(r"[a-zA-Z0-9._-]{1,200}")
+_log = logging.getLogger(__name__)
 
 
 class Producer:
@@ -48,17 +61,25 @@ class Producer:
     return, is a `TidelogError`, except TypeError and ValueError for arguments that cannot
     be sent.
 
+    - `idempotent`: by default with acks all, and only then. Each batch carries the
+      producer's id and a sequence, by which brokers append it once and in its place; no
+      more than five batches of a partition are on their way at once.
+    - `producer_name`: of an idempotent producer whose sequences go on where the last
+      holder of the name ended, in every partition. A new holder fences the one before it,
+      whose sends then fail with FENCED_PRODUCER_EPOCH.
     - `batch_bytes`: a batch is sent when its keys, values and headers reach this.
     - `linger_ms`: or when its first record has waited this long.
     - `buffer_bytes`: keys, values and headers held until they are delivered.
     - `max_in_flight_per_broker`: produce requests without an answer yet; of those,
-      `max_in_flight_per_partition` may carry batches of one partition. 1 keeps the order
-      of a partition through every retry, at the cost of speed.
+      `max_in_flight_per_partition` may carry batches of one partition. Without
+      idempotence 1 keeps the order of a partition through every retry, at a cost of speed.
     - `request_timeout_ms`: how long the leader may wait for its replicas.
     - `delivery_timeout_ms`: how long a batch is tried before it is reported as failed.
     - `retry_backoff_ms`: first and longest pause between tries, cut by up to half.
     - `on_delivery`: called with a report for every batch, delivered or failed; errors
       need not be looked for in the futures then.
+    - `on_unclean_election`: called, and a warning logged, once for each election after
+      which acknowledged records may be gone.
     """
 
     def __init__(
@@ -66,6 +87,8 @@ class Producer:
         bootstrap: str | Sequence[str],
         *,
         acks: Acks = Acks.ALL,
+        idempotent: bool | None = None,
+        producer_name: str | None = None,
         codec: Codec = Codec.NONE,
         batch_bytes: int = 64 << 10,
         linger_ms: int = 5,
@@ -77,6 +100,7 @@ class Producer:
         delivery_timeout_ms: int = 120_000,
         retry_backoff_ms: tuple[int, int] = (DEFAULT_MIN_BACKOFF_MS, DEFAULT_MAX_BACKOFF_MS),
         on_delivery: Callable[[BatchReport], None] | None = None,
+        on_unclean_election: Callable[[UncleanElection], None] | None = None,
         connections: Connections | None = None,
         clock: Clock | None = None,
         rng: random.Random | None = None,
@@ -92,6 +116,7 @@ class Producer:
             request_timeout_ms=request_timeout_ms,
             delivery_timeout_ms=delivery_timeout_ms,
         )
+        idempotence = _idempotence(acks, idempotent, producer_name, max_in_flight_per_partition)
         self._clock = clock or SystemClock()
         self._codec = codec
         self._batch_bytes = min(batch_bytes, max_request_bytes)
@@ -106,12 +131,26 @@ class Producer:
         self._budget = BufferBudget(buffer_bytes)
         self._open = OpenBatches(self._batch_bytes, linger_ms)
         self._sticky = StickyPartitioner(rng)
+        backoff = Backoff(rng, *retry_backoff_ms)
         self._accumulator = Accumulator(
-            Backoff(rng, *retry_backoff_ms),
+            backoff,
             max_request_bytes=max_request_bytes,
             max_in_flight_per_broker=max_in_flight_per_broker,
             max_in_flight_per_partition=max_in_flight_per_partition,
+            idempotence=idempotence,
         )
+        identity = None
+        if idempotence is not Idempotence.OFF:
+            identity = ProducerIdentity(
+                self._accumulator,
+                self._metadata,
+                self._connections,
+                self._clock,
+                backoff,
+                name=producer_name or "",
+                on_change=self._woken,
+            )
+        self._on_unclean_election = on_unclean_election
         self._sender = Sender(
             self._accumulator,
             self._metadata,
@@ -120,6 +159,8 @@ class Producer:
             acks=acks,
             request_timeout_ms=request_timeout_ms,
             seal_due=self._seal_due,
+            identity=identity,
+            on_unclean_election=self._unclean_election,
         )
         self._unsettled: set[asyncio.Future[BatchReport]] = set()
         self._started = False
@@ -351,7 +392,19 @@ class Producer:
         return report
 
     def _metadata_changed(self) -> None:
+        self._sender.metadata_changed()
+
+    def _woken(self) -> None:
         self._sender.wake()
+
+    def _unclean_election(self, election: UncleanElection) -> None:
+        _log.warning(
+            "unclean election of %s in leader epoch %d: records that were acknowledged below "
+            "offset %d, in leader epoch %d or before, may be gone",
+            *election,
+        )
+        if self._on_unclean_election is not None:
+            asyncio.get_running_loop().call_soon(self._on_unclean_election, election)
 
     def _check_size(self, size_bytes: int) -> None:
         if size_bytes > self._max_request_bytes:
@@ -367,9 +420,40 @@ class Producer:
             raise TidelogError(
                 ErrorCode.INVALID_REQUEST, "the producer is closed; make a new one to send more"
             )
+        if self._accumulator.fatal is not None:
+            raise TidelogError(self._accumulator.fatal.code, self._accumulator.fatal.message)
 
 
 def _at_least(smallest: int, **settings: int) -> None:
     for name, value in settings.items():
         if value < smallest:
             raise ValueError(f"{name} is {value}; it must be at least {smallest}")
+
+
+def _idempotence(
+    acks: Acks, idempotent: bool | None, name: str | None, max_in_flight_per_partition: int
+) -> Idempotence:
+    if idempotent is None:
+        idempotent = acks is Acks.ALL and (IDEMPOTENT_BY_DEFAULT or name is not None)
+    if name is not None and not idempotent:
+        raise ValueError(
+            f"producer_name {name!r} is for an idempotent producer: leave idempotent as it is, "
+            "with acks all, or leave out the name"
+        )
+    if not idempotent:
+        return Idempotence.OFF
+    if acks is not Acks.ALL:
+        raise ValueError(
+            f"an idempotent producer needs acks all, not {acks.name.lower()}: leave acks as it "
+            "is, or set idempotent to False"
+        )
+    if name is not None and not _NAME.fullmatch(name):
+        raise ValueError(
+            f"producer_name {name!r} is no name: 1 to 200 characters of letters, digits and ._-"
+        )
+    if max_in_flight_per_partition > MAX_UNSETTLED_BATCHES:
+        raise ValueError(
+            f"max_in_flight_per_partition is {max_in_flight_per_partition}; with idempotence it "
+            f"is at most {MAX_UNSETTLED_BATCHES}, because brokers remember so many batches"
+        )
+    return Idempotence.UNNAMED if name is None else Idempotence.NAMED

@@ -13,12 +13,14 @@ DEFAULT_MAX_BACKOFF_MS = 1000
 
 
 class Leader(NamedTuple):
-    """Where a partition's leader is, and in which epoch it leads."""
+    """Where a partition's leader is, and in which epoch it leads. `unclean_leader_epoch`
+    is that of the last unclean election that is known here."""
 
     broker_id: int
     leader_epoch: int
     address: str
     topic_id: str
+    unclean_leader_epoch: int = NO_EPOCH
 
 
 class Backoff:

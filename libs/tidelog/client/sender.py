@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from tidelog.client.accumulator import Accumulator, Group, Request
+from tidelog.client.accumulator import Accumulator
 from tidelog.client.clock import Clock
 from tidelog.client.cluster_metadata import ClusterMetadata
 from tidelog.client.connections import Connections
 from tidelog.client.delivery import Appended, Outcome
 from tidelog.client.produce_codec import outcomes_from_wire, request_to_wire
+from tidelog.client.producer_identity import ProducerIdentity
+from tidelog.client.sealed_batch import Group, Request
+from tidelog.client.unclean_elections import UncleanElection, UncleanElections
 from tidelog.errors import STALE_METADATA, ErrorCode, TidelogError
 from tidelog.model import Acks
 from tidelog.rpc.status import UnreachableError
@@ -19,11 +23,27 @@ from tidelog.rpc.status import UnreachableError
 ANSWER_GRACE_MS = 1_000
 # How often batches are checked for their delivery timeout.
 EXPIRY_INTERVAL_MS = 100
+# A request that has no answer for so long may be with a leader that hangs: newer ones are
+# looked for,
+UNANSWERED_MS = 1_000
+# this often, until it is answered or given up.
+UNANSWERED_POLL_MS = 500
+
+
+@dataclass(slots=True, eq=False)
+class _Pending:
+    """A request on its way. `open` has the groups, by their place in the request, that
+    were not given up meanwhile."""
+
+    request: Request
+    sent_ms: int
+    open: dict[int, Group]
 
 
 class Sender:
     """`seal_due(now_ms)` seals open batches that have lingered and returns when the next
-    one is due, or None."""
+    one is due, or None. `identity` is that of an idempotent producer: batches of one may
+    be sent again while their first request may still be carried out."""
 
     def __init__(
         self,
@@ -35,6 +55,8 @@ class Sender:
         acks: Acks,
         request_timeout_ms: int,
         seal_due: Callable[[int], int | None],
+        identity: ProducerIdentity | None = None,
+        on_unclean_election: Callable[[UncleanElection], None],
     ) -> None:
         self._accumulator = accumulator
         self._metadata = metadata
@@ -43,10 +65,15 @@ class Sender:
         self._acks = acks
         self._request_timeout_ms = request_timeout_ms
         self._seal_due = seal_due
+        self._identity = identity
+        self._elections = UncleanElections()
+        self._on_unclean_election = on_unclean_election
         self._wake = asyncio.Event()
-        self._requests: dict[asyncio.Task[None], Request] = {}
+        self._requests: dict[asyncio.Task[None], _Pending] = {}
+        self._given_up: dict[asyncio.Task[None], None] = {}
         self._loop_task: asyncio.Task[None] | None = None
         self._next_expiry_ms = 0
+        self._next_look_ms = 0
 
     def start(self) -> None:
         self._loop_task = asyncio.create_task(self._run())
@@ -55,22 +82,29 @@ class Sender:
         """Something can be sent that could not before."""
         self._wake.set()
 
+    def metadata_changed(self) -> None:
+        for election in self._elections.news(self._metadata.leader):
+            self._on_unclean_election(election)
+        self.wake()
+
     async def stop(self, error: TidelogError) -> None:
         """Settles all that is not delivered yet with the error."""
         if self._loop_task is not None:
             self._loop_task.cancel()
             await asyncio.gather(self._loop_task, return_exceptions=True)
+        if self._identity is not None:
+            await self._identity.stop()
         self._accumulator.fail_all(error)
         requests = dict(self._requests)
         for task in requests:
             task.cancel()
-        await asyncio.gather(*requests, return_exceptions=True)
-        for task, request in requests.items():
+        await asyncio.gather(*requests, *self._given_up, return_exceptions=True)
+        for task, pending in requests.items():
             if task.cancelled():
                 closed = TidelogError(
                     error.code, f"{error.message}; whether it was appended is not known"
                 )
-                self._all_failed(request, closed, stale=False)
+                self._all_failed(pending, closed, stale=False)
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -100,16 +134,58 @@ class Sender:
             self._next_expiry_ms = now_ms + EXPIRY_INTERVAL_MS
             self._accumulator.expire(now_ms)
         due.append(self._next_expiry_ms)
-        for request in self._accumulator.drain(now_ms, self._metadata.leader):
-            task = asyncio.create_task(self._send(request))
-            self._requests[task] = request
-            task.add_done_callback(self._requests.pop)
+        if self._identity is not None:
+            due.append(self._give_up_superseded(now_ms))
+        while requests := self._accumulator.drain(now_ms, self._metadata.leader):
+            for request in requests:
+                pending = _Pending(request, now_ms, dict(enumerate(request.groups)))
+                task = asyncio.create_task(self._send(pending))
+                self._requests[task] = pending
+                task.add_done_callback(self._done)
+        if self._identity is not None:
+            self._identity.step(now_ms)
         if self._accumulator.wants_metadata(self._metadata.leader):
             self._metadata.poke()
         due.append(self._accumulator.next_retry_ms(now_ms))
         return max(min(ms for ms in due if ms is not None) - now_ms, 1)
 
-    async def _send(self, request: Request) -> None:
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._requests.pop(task, None)
+        self._given_up.pop(task, None)
+
+    def _give_up_superseded(self, now_ms: int) -> int | None:
+        """Gives up what an old leader has not answered for UNANSWERED_MS, where there is a
+        newer one: the batches go there with the sequences they have. Returns when to look
+        again."""
+        due: list[int] = []
+        for task, pending in list(self._requests.items()):
+            if pending.sent_ms + UNANSWERED_MS > now_ms:
+                due.append(pending.sent_ms + UNANSWERED_MS)
+                continue
+            for index, group in list(pending.open.items()):
+                leader = self._metadata.leader(group.partition)
+                if leader is not None and leader.leader_epoch > group.leader.leader_epoch:
+                    del pending.open[index]
+                    hangs = TidelogError(
+                        ErrorCode.REQUEST_TIMED_OUT,
+                        f"{group.leader.address} had not answered when leader epoch "
+                        f"{leader.leader_epoch} of {group.partition} began",
+                    )
+                    self._accumulator.failed(group, hangs, now_ms, stale=False)
+            if pending.open:
+                if now_ms >= self._next_look_ms:
+                    self._next_look_ms = now_ms + UNANSWERED_POLL_MS
+                    self._metadata.poke()
+                due.append(self._next_look_ms)
+            else:
+                del self._requests[task]
+                self._given_up[task] = None
+                self._accumulator.finish(pending.request)
+                task.cancel()
+        return min(due, default=None)
+
+    async def _send(self, pending: _Pending) -> None:
+        request = pending.request
         try:
             wire = request_to_wire(request, self._acks, self._request_timeout_ms)
             answer = await self._connections.broker(request.leader.address).produce(
@@ -118,35 +194,39 @@ class Sender:
             outcomes = outcomes_from_wire(request, answer)
         except UnreachableError as error:
             unknown = TidelogError(ErrorCode.REQUEST_TIMED_OUT, str(error))
-            self._all_failed(request, unknown, stale=True)
+            self._all_failed(pending, unknown, stale=True)
         except TidelogError as error:
-            self._all_failed(request, error, stale=False)
+            self._all_failed(pending, error, stale=False)
         except Exception as error:  # told to whoever waits for these records
             fault = TidelogError(ErrorCode.INTERNAL, f"the client failed to send: {error!r}")
             fault.__cause__ = error
-            self._all_failed(request, fault, stale=False)
+            self._all_failed(pending, fault, stale=False)
         else:
             self._accumulator.finish(request)
-            for group, outcome in outcomes:
-                self._landed(group, outcome)
+            for index, (group, outcome) in enumerate(outcomes):
+                if index in pending.open:
+                    self._landed(group, outcome)
         self.wake()
 
-    def _all_failed(self, request: Request, error: TidelogError, *, stale: bool) -> None:
-        self._accumulator.finish(request)
+    def _all_failed(self, pending: _Pending, error: TidelogError, *, stale: bool) -> None:
+        self._accumulator.finish(pending.request)
         now_ms = self._clock.monotonic_ms()
-        for group in request.groups:
+        for group in pending.open.values():
             self._accumulator.failed(group, error, now_ms, stale=stale)
 
     def _landed(self, group: Group, outcome: Outcome) -> None:
         if isinstance(outcome, Appended):
             self._accumulator.appended(group, outcome)
-            return
-        if outcome.code is ErrorCode.DUPLICATE_SEQUENCE:
-            # It had been appended before; where is not told.
-            self._accumulator.appended(group, Appended(-1, group.leader.leader_epoch, -1))
+            records = sum(batch.encoded.record_count for batch in group.batches)
+            if self._acks is Acks.ALL:
+                self._elections.reached(
+                    group.partition, outcome.leader_epoch, outcome.base_offset + records
+                )
             return
         stale = outcome.code in STALE_METADATA
-        if outcome.leader is not None:
-            # A newer leader than the one that refused is used at once.
-            self._metadata.apply_hint(group.partition, outcome.leader)
+        if outcome.leader is not None and self._metadata.apply_hint(
+            group.partition, outcome.leader
+        ):
+            # It is used at once; how it was elected is told by metadata alone.
+            self._metadata.poke()
         self._accumulator.failed(group, outcome, self._clock.monotonic_ms(), stale=stale)

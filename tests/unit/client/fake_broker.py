@@ -1,5 +1,6 @@
-"""A cluster in memory behind real gRPC servers on loopback: every broker serves the same
-logs, and tests say who leads, who is dead and what goes wrong."""
+"""A cluster in memory: every broker serves the same logs, and tests say who leads, who is
+dead and what goes wrong. `start` puts it behind real gRPC servers on loopback;
+`MemoryConnections` reaches it without any, for tests on virtual time."""
 
 from __future__ import annotations
 
@@ -23,6 +24,13 @@ from tidelog.v1 import (
     broker_pb2,
     broker_pb2_grpc,
 )
+from unit.client.fake_producer_state import (
+    FakeProducerIds,
+    check_sequences,
+    fence,
+    last_header,
+    last_sequence,
+)
 
 # Servers of tests have nothing to finish.
 NO_GRACE = None
@@ -34,6 +42,9 @@ class FakePartition:
     leader_epoch: int = 1
     batches: list[Batch] = field(default_factory=list)
     log_start: int = 0
+    unclean_leader_epoch: int = -1
+    # The epochs below which a named producer is fenced.
+    fences: dict[int, int] = field(default_factory=dict)
 
     @property
     def end(self) -> int:
@@ -51,7 +62,23 @@ class FakeTopic:
 
 
 ServicerContext = grpc.aio.ServicerContext[Any, Any]
-Script = TidelogError | grpc.StatusCode | str  # "hang" and "append, then die"
+
+
+@dataclass
+class Late:
+    """Nobody hears of the request any more, but after `ms` the broker carries it out."""
+
+    ms: int
+
+
+@dataclass
+class Slow:
+    """The request takes `ms` to arrive: others overtake it."""
+
+    ms: int
+
+
+Script = TidelogError | grpc.StatusCode | Late | Slow | str  # "hang", "append, then die"
 
 
 class FakeCluster:
@@ -59,7 +86,15 @@ class FakeCluster:
         self.brokers: dict[int, FakeBroker] = {}
         self.topics: dict[str, FakeTopic] = {}
         self.controller: FakeController | None = None
+        self.ids = FakeProducerIds()
         self.append_time_ms = 1_000
+
+    def in_memory(self, brokers: int = 1) -> FakeCluster:
+        """Without servers: for `MemoryConnections`."""
+        for broker_id in range(brokers):
+            self.brokers[broker_id] = FakeBroker(self, broker_id)
+            self.brokers[broker_id].address = f"broker-{broker_id}:1"
+        return self
 
     async def start(self, brokers: int = 1) -> FakeCluster:
         for broker_id in range(brokers):
@@ -81,6 +116,13 @@ class FakeCluster:
         chosen = self.partition(topic, partition)
         chosen.leader = leader
         chosen.leader_epoch += 1
+
+    def elect_uncleanly(self, topic: str, partition: int, leader: int, end: int) -> None:
+        """The new leader's log ends at `end`, a boundary of batches."""
+        self.elect(topic, partition, leader)
+        chosen = self.partition(topic, partition)
+        chosen.unclean_leader_epoch = chosen.leader_epoch
+        chosen.batches = [b for b in chosen.batches if b.header.next_offset <= end]
 
     async def close(self) -> None:
         if self.controller is not None:
@@ -131,6 +173,11 @@ class FakeBroker(broker_pb2_grpc.BrokerServiceServicer):
             for partition in request.partitions:
                 self._append(partition, None)
             await context.abort(grpc.StatusCode.UNAVAILABLE, "died")
+        if isinstance(scripted, Late):
+            loop = asyncio.get_running_loop()
+            for partition in request.partitions:
+                loop.call_later(scripted.ms / 1000, self._append, partition, None)
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "lost on its way")
         error = await self._play(scripted, context)
         await self.gate.wait()
         return broker_pb2.ProduceResponse(
@@ -152,6 +199,17 @@ class FakeBroker(broker_pb2_grpc.BrokerServiceServicer):
             result.error.CopyFrom(error_to_wire(error))
             return result
         partition = self.cluster.partition(asked.topic, asked.partition)
+        verdict = check_sequences(
+            partition.batches, partition.fences, [batch.header for batch in asked.batches]
+        )
+        if isinstance(verdict, TidelogError):
+            result.error.CopyFrom(error_to_wire(verdict))
+            return result
+        if verdict is not None:
+            result.base_offset = verdict.base_offset
+            result.leader_epoch = verdict.leader_epoch
+            result.append_time_ms = verdict.append_time_ms
+            return result
         result.base_offset = partition.end
         result.leader_epoch = partition.leader_epoch
         result.append_time_ms = self.cluster.append_time_ms
@@ -236,20 +294,6 @@ class FakeBroker(broker_pb2_grpc.BrokerServiceServicer):
                     break
         return result
 
-    async def InitProducerId(  # noqa: N802
-        self,
-        request: broker_pb2.InitProducerIdRequest,  # noqa: ARG002
-        context: ServicerContext,
-    ) -> broker_pb2.InitProducerIdResponse:
-        await context.abort(grpc.StatusCode.UNIMPLEMENTED, "no producer ids here")
-
-    async def DescribeProducers(  # noqa: N802
-        self,
-        request: broker_pb2.DescribeProducersRequest,  # noqa: ARG002
-        context: ServicerContext,
-    ) -> broker_pb2.DescribeProducersResponse:
-        await context.abort(grpc.StatusCode.UNIMPLEMENTED, "no producers here")
-
     async def Metadata(  # noqa: N802
         self, request: broker_pb2.MetadataRequest, context: ServicerContext
     ) -> broker_pb2.MetadataResponse:
@@ -293,10 +337,57 @@ class FakeBroker(broker_pb2_grpc.BrokerServiceServicer):
                     leader_epoch=partition.leader_epoch,
                     replicas=[partition.leader],
                     isr=[partition.leader],
-                    unclean_leader_epoch=-1,
+                    unclean_leader_epoch=partition.unclean_leader_epoch,
                     min_isr=1,
                 )
         return answer
+
+    async def InitProducerId(  # noqa: N802
+        self, request: broker_pb2.InitProducerIdRequest, context: ServicerContext
+    ) -> broker_pb2.InitProducerIdResponse:
+        self.seen["init_producer_id"].append(request)
+        error = await self._play(self._next("init_producer_id"), context)
+        if error is not None:
+            return broker_pb2.InitProducerIdResponse(error=error_to_wire(error))
+        producer_id, epoch = self.cluster.ids.take(request.producer_name)
+        return broker_pb2.InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch)
+
+    async def DescribeProducers(  # noqa: N802
+        self, request: broker_pb2.DescribeProducersRequest, context: ServicerContext
+    ) -> broker_pb2.DescribeProducersResponse:
+        self.seen["describe_producers"].append(request)
+        error = await self._play(self._next("describe_producers"), context)
+        return broker_pb2.DescribeProducersResponse(
+            partitions=[self._producers(request, asked, error) for asked in request.partitions]
+        )
+
+    def _producers(
+        self,
+        request: broker_pb2.DescribeProducersRequest,
+        asked: broker_pb2.DescribeProducersPartition,
+        error: TidelogError | None,
+    ) -> broker_pb2.DescribeProducersPartitionResult:
+        error = error or self._refusal(asked.topic, asked.partition, -1)
+        result = broker_pb2.DescribeProducersPartitionResult(
+            topic=asked.topic, partition=asked.partition
+        )
+        if error is None:
+            partition = self.cluster.partition(asked.topic, asked.partition)
+            error = fence(partition.batches, partition.fences, request)
+        if error is not None:
+            result.error.CopyFrom(error_to_wire(error))
+            return result
+        for producer_id in sorted({b.header.producer_id for b in partition.batches} - {-1}):
+            if producer_id in (request.producer_ids or (producer_id,)):
+                last = last_header(partition.batches, producer_id)
+                assert last is not None
+                result.producers.add(
+                    producer_id=producer_id,
+                    producer_epoch=last.producer_epoch,
+                    last_sequence=last_sequence(last),
+                    last_append_time_ms=last.append_time_ms,
+                )
+        return result
 
     def _next(self, rpc: str) -> Script | None:
         return self.script[rpc].popleft() if self.script[rpc] else None
@@ -304,6 +395,8 @@ class FakeBroker(broker_pb2_grpc.BrokerServiceServicer):
     async def _play(self, scripted: Script | None, context: ServicerContext) -> TidelogError | None:
         if scripted == "hang":
             await asyncio.sleep(3600)
+        if isinstance(scripted, Slow):
+            await asyncio.sleep(scripted.ms / 1000)
         if isinstance(scripted, grpc.StatusCode):
             await context.abort(scripted, "scripted")
         return scripted if isinstance(scripted, TidelogError) else None

@@ -1,8 +1,9 @@
 import random
 
-from tidelog.client.accumulator import Accumulator, Group, Request
+from tidelog.client.accumulator import Accumulator
 from tidelog.client.delivery import Appended, Outcome
 from tidelog.client.retry import Backoff, Leader
+from tidelog.client.sealed_batch import Group, Request
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import TopicPartition
 from tidelog.record_batch import encode_records
@@ -180,6 +181,17 @@ def test_a_batch_expires_with_the_reason_of_its_last_failure() -> None:
     assert isinstance(outcome, TidelogError)
     assert outcome.code is ErrorCode.REQUEST_TIMED_OUT
     assert "after 1 failures; the last: too few in sync" in outcome.message
+    assert "known: it was not" in outcome.message
+
+
+def test_a_batch_that_may_be_in_the_log_expires_as_unknown() -> None:
+    bench = Bench()
+    bench.seal(P0, b"a", deadline_ms=100)
+    late = TidelogError(ErrorCode.REQUEST_TIMED_OUT, "too late")
+    bench.fail(bench.drain_group(), late, now_ms=10)
+    bench.fail(bench.drain_group(60), RETRIABLE, now_ms=100)
+    [(_, outcome)] = bench.settled
+    assert isinstance(outcome, TidelogError)
     assert "not known" in outcome.message
 
 

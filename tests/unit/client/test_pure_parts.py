@@ -35,7 +35,11 @@ def answer(leader: int, epoch: int, *, topic_id: str = "id", **rest: Any) -> Any
             broker_pb2.TopicMetadata(
                 name="sea",
                 topic_id=topic_id,
-                partitions=[broker_pb2.PartitionMetadata(leader=leader, leader_epoch=epoch)],
+                partitions=[
+                    broker_pb2.PartitionMetadata(
+                        leader=leader, leader_epoch=epoch, unclean_leader_epoch=-1
+                    )
+                ],
             )
         ],
         **rest,

@@ -1,0 +1,65 @@
+"""What a refusal means for a batch, and what its sender is told. Pure."""
+
+from __future__ import annotations
+
+from tidelog.client.sealed_batch import SealedBatch
+from tidelog.errors import OUTCOME_UNKNOWN, ErrorCode, TidelogError
+from tidelog.model import TopicPartition
+
+# One batch of a group is at fault, and nothing was appended: the others may pass alone.
+FAULT_OF_ONE = frozenset({ErrorCode.BATCH_TOO_LARGE, ErrorCode.INVALID_BATCH})
+# After these a batch may be in the log. A fault inside the broker may have come after the
+# append.
+MAYBE_APPENDED = OUTCOME_UNKNOWN | {ErrorCode.INTERNAL}
+
+# The leader's log does not reach up to the batch's sequence; nothing was appended.
+SEQUENCE_REFUSED = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE, ErrorCode.UNKNOWN_PRODUCER_ID})
+
+
+def not_in_time(batch: SealedBatch, failures: int, last: TidelogError | None) -> TidelogError:
+    tried = f"after {failures} failures" if failures else "without having been sent"
+    reason = f"; the last: {last.message}" if last is not None else ""
+    return TidelogError(
+        ErrorCode.REQUEST_TIMED_OUT,
+        f"a batch of {batch.encoded.record_count} records for {batch.partition} was not "
+        f"delivered within delivery_timeout_ms, {tried}{reason}; whether it was appended is "
+        f"{'not known' if batch.in_doubt else 'known: it was not'}",
+    )
+
+
+def doubtful(batch: SealedBatch, error: TidelogError) -> TidelogError:
+    """The error of a batch that is given up, when an earlier try may have appended it."""
+    if not batch.in_doubt or error.outcome_unknown:
+        return error
+    return TidelogError(
+        ErrorCode.REQUEST_TIMED_OUT,
+        f"{error.message}; an earlier try of this batch had no answer, so whether it was "
+        "appended is not known",
+    )
+
+
+def name_in_doubt(partition: TopicPartition, error: TidelogError) -> TidelogError:
+    """Why a named producer ends: its sequences in a partition cannot go on."""
+    return TidelogError(
+        error.code,
+        f"this named producer cannot go on: whether a batch for {partition} was appended is "
+        f"not known ({error.message}); make a new producer with the same name, which finds "
+        "out by DescribeProducers where to go on",
+    )
+
+
+def foreign_sequence(partition: TopicPartition) -> TidelogError:
+    """A sequence was there before its batch was ever sent."""
+    return TidelogError(
+        ErrorCode.FENCED_PRODUCER_EPOCH,
+        f"another producer of the same name has written to {partition} meanwhile; only one "
+        "may hold a name at a time",
+    )
+
+
+def name_taken(error: TidelogError) -> TidelogError:
+    return TidelogError(
+        error.code,
+        f"another producer has taken over this one's name ({error.message}); only one may "
+        "hold it at a time, so close this one",
+    )

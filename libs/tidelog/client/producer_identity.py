@@ -1,0 +1,136 @@
+"""The producer's shell for its identity: asks brokers for an id when something waits for
+one, and leaders where a named producer goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+
+from tidelog.client.accumulator import Accumulator
+from tidelog.client.clock import Clock
+from tidelog.client.cluster_metadata import ClusterMetadata
+from tidelog.client.connections import Connections
+from tidelog.client.producers_codec import describe_producers, init_producer_id
+from tidelog.client.retry import Backoff, Leader
+from tidelog.client.sequences import Identity, sequence_after
+from tidelog.errors import STALE_METADATA, ErrorCode, TidelogError
+from tidelog.model import TopicPartition
+from tidelog.rpc.status import UnreachableError
+
+
+class ProducerIdentity:
+    """`on_change` is called when something may be sent that could not before. It goes on
+    for as long as something waits for an id, and what waits has its delivery timeout."""
+
+    def __init__(
+        self,
+        accumulator: Accumulator,
+        metadata: ClusterMetadata,
+        connections: Connections,
+        clock: Clock,
+        backoff: Backoff,
+        *,
+        name: str,
+        on_change: Callable[[], None],
+    ) -> None:
+        self._accumulator = accumulator
+        self._metadata = metadata
+        self._connections = connections
+        self._clock = clock
+        self._backoff = backoff
+        self._name = name
+        self._on_change = on_change
+        self._identity: Identity | None = None
+        self._identifying = False
+        self._tasks: dict[asyncio.Task[None], None] = {}
+
+    def step(self, now_ms: int) -> None:
+        """Starts to ask whatever is not known and is waited for."""
+        if not self._identifying and self._accumulator.wants_identity():
+            self._identifying = True
+            self._spawn(self._identify())
+        by_leader: dict[str, list[tuple[TopicPartition, Leader]]] = {}
+        for partition, leader in self._accumulator.take_positions_wanted(
+            now_ms, self._metadata.leader
+        ):
+            by_leader.setdefault(leader.address, []).append((partition, leader))
+        for address, asked in by_leader.items():
+            self._spawn(self._find_positions(address, asked))
+
+    async def stop(self) -> None:
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
+
+    async def _identify(self) -> None:
+        # One broker after another, never two at once: each call for a name fences the
+        # holder that the call before it made.
+        failures = 0
+        while self._accumulator.wants_identity():
+            for address in self._metadata.candidates():
+                try:
+                    identity = await init_producer_id(self._connections.broker(address), self._name)
+                except UnreachableError as error:
+                    failure = TidelogError(ErrorCode.REQUEST_TIMED_OUT, str(error))
+                except TidelogError as error:
+                    failure = error
+                except Exception as error:  # told to whoever waits for the id
+                    failure = TidelogError(ErrorCode.INTERNAL, f"the client failed: {error!r}")
+                    failure.__cause__ = error
+                else:
+                    self._identity = identity
+                    self._identifying = False
+                    self._accumulator.identified(identity)
+                    self._on_change()
+                    return
+                self._accumulator.identity_failed(_without_an_id(failure))
+                if not failure.retriable:
+                    break
+            failures += 1
+            self._on_change()
+            await asyncio.sleep(self._backoff.pause_ms(failures) / 1000)
+        self._identifying = False
+
+    async def _find_positions(
+        self, address: str, asked: list[tuple[TopicPartition, Leader]]
+    ) -> None:
+        identity = self._identity
+        assert identity is not None, "a position is asked for once there is an identity"
+        try:
+            told = await describe_producers(
+                self._connections.broker(address), asked, (identity.producer_id,), identity
+            )
+        except UnreachableError as error:
+            unknown = TidelogError(ErrorCode.REQUEST_TIMED_OUT, str(error))
+            told = [(partition, leader, unknown) for partition, leader in asked]
+        except TidelogError as error:
+            told = [(partition, leader, error) for partition, leader in asked]
+        except Exception as error:  # told to whoever waits for the position
+            fault = TidelogError(ErrorCode.INTERNAL, f"the client failed: {error!r}")
+            fault.__cause__ = error
+            told = [(partition, leader, fault) for partition, leader in asked]
+        now_ms = self._clock.monotonic_ms()
+        for partition, leader, outcome in told:
+            if isinstance(outcome, TidelogError):
+                stale = outcome.code in STALE_METADATA or outcome.outcome_unknown
+                if outcome.leader is not None:
+                    self._metadata.apply_hint(partition, outcome.leader)
+                self._accumulator.position_failed(partition, leader, outcome, now_ms, stale=stale)
+                continue
+            last = next(
+                (p.last_sequence for p in outcome if p.producer_id == identity.producer_id), -1
+            )
+            self._accumulator.positioned(partition, 0 if last < 0 else sequence_after(last, 1))
+        self._on_change()
+
+
+def _without_an_id(error: TidelogError) -> TidelogError:
+    return TidelogError(
+        error.code, f"no broker gave this producer an id (InitProducerId): {error.message}"
+    )

@@ -1,0 +1,60 @@
+"""What travels from a producer to a leader: batches, in groups, in requests. Plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tidelog.client.delivery import Outcome
+from tidelog.client.retry import Leader
+from tidelog.model import Batch, TopicPartition
+from tidelog.record_batch import EncodedRecords
+
+# What one batch takes in a request beside its records, generously.
+BATCH_OVERHEAD_BYTES = 128
+
+
+@dataclass(slots=True, eq=False)
+class SealedBatch:
+    """A batch on its way. `number` orders it within its partition. `batch` is made when it
+    is first sent, with whatever sequence it then gets, and stays as it is while anybody
+    may still append it (interleaving 8 of known-gaps)."""
+
+    partition: TopicPartition
+    number: int
+    encoded: EncodedRecords
+    deadline_ms: int
+    on_settled: Callable[[Outcome], None]
+    batch: Batch | None = None
+    # Refused together with others: sent by itself, to learn which of them is at fault.
+    suspect: bool = False
+    # A try ended without a refusal: the batch may be in the log, or yet come to be.
+    in_doubt: bool = False
+
+    @property
+    def alone(self) -> bool:
+        """It shares no group. One that may be in the log has an offset of its own already,
+        which need not be next to its neighbours'."""
+        return self.suspect or self.in_doubt
+
+    @property
+    def wire_bytes(self) -> int:
+        return len(self.encoded.records) + BATCH_OVERHEAD_BYTES
+
+
+class Group(NamedTuple):
+    """Batches of one partition that travel in one request and succeed or fail together.
+    `first_in_line`: when they were sent, no earlier batch was without an outcome."""
+
+    partition: TopicPartition
+    leader: Leader
+    batches: Sequence[SealedBatch]
+    first_in_line: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    leader: Leader
+    groups: list[Group] = field(default_factory=list)
+    wire_bytes: int = 0

@@ -1,0 +1,168 @@
+"""How the batches of one partition are numbered by an idempotent producer. No I/O.
+
+A batch gets its sequence when it is first sent (design section 3). While it may be in
+the log, or yet come to be, it keeps it: it is *in doubt* (interleaving 8 of known-gaps).
+What never was in doubt may be numbered anew. So may a batch in doubt that follows, under
+one identity, a sequence which nobody will ever write: every leader refuses it for ever.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tidelog.client.sealed_batch import SealedBatch
+
+# After the last comes 0 again.
+SEQUENCES = 1 << 31
+# Brokers remember as many batches of a producer: a duplicate of one of these is answered
+# like the original, and waits as the original does until it is committed.
+MAX_UNSETTLED_BATCHES = 5
+
+
+class Identity(NamedTuple):
+    producer_id: int
+    producer_epoch: int
+
+
+class Fate(enum.Enum):
+    """What became of a batch that is settled."""
+
+    WRITTEN = enum.auto()
+    # Refused by whoever got it: nobody will append it.
+    NOT_WRITTEN = enum.auto()
+    UNKNOWN = enum.auto()
+
+
+def sequence_after(sequence: int, records: int) -> int:
+    """
+    >>> sequence_after(2**31 - 2, 3)
+    1
+    """
+    return (sequence + records) % SEQUENCES
+
+
+@dataclass(slots=True)
+class Numbering:
+    """One partition. `unsettled` has the batches with a sequence and without an outcome, in
+    order, at most MAX_UNSETTLED_BATCHES. `next_sequence` is None where it has to be asked
+    for: a named producer goes on where the holder of its name before it ended."""
+
+    named: bool
+    identity: Identity | None = None
+    next_sequence: int | None = None
+    unsettled: list[SealedBatch] = field(default_factory=list)
+    # The identity that cannot go on in this partition.
+    _refused: Identity | None = None
+    _spoilt: bool = False
+    # Number of the first batch that left a sequence unused while others followed it.
+    _gap: int | None = None
+    # What follows the last batch that is known to be written, and that batch's number.
+    _resume: int = 0
+    _resume_number: int = -1
+
+    def wants_identity(self, current: Identity | None) -> bool:
+        """Whether nothing new can be numbered until there is another one than `current`."""
+        return self.identity is None and (current is None or current == self._refused)
+
+    @property
+    def wants_position(self) -> bool:
+        return self.identity is not None and self.next_sequence is None
+
+    def adopt(self, current: Identity | None) -> None:
+        """Takes the identity, where the partition has none and may have this one."""
+        if self.identity is None and current is not None and current != self._refused:
+            self.identity = current
+            self._refused = None
+            self.next_sequence = None if self.named else 0
+            self._resume = 0
+
+    def positioned(self, next_sequence: int) -> None:
+        self.next_sequence = self._resume = next_sequence
+
+    @property
+    def may_number(self) -> bool:
+        return (
+            self.identity is not None
+            and self.next_sequence is not None
+            and not self._spoilt
+            and self._gap is None
+            and len(self.unsettled) < MAX_UNSETTLED_BATCHES
+        )
+
+    def number(self, batch: SealedBatch) -> None:
+        """Asks for `may_number` first."""
+        assert self.identity is not None
+        assert self.next_sequence is not None
+        batch.batch = batch.encoded.to_batch(*self.identity, self.next_sequence)
+        self.next_sequence = sequence_after(self.next_sequence, batch.encoded.record_count)
+        self.unsettled.append(batch)
+
+    def is_first(self, batch: SealedBatch) -> bool:
+        return bool(self.unsettled) and self.unsettled[0] is batch
+
+    def spoil(self) -> None:
+        """The leader does not know the sequences before these: the producer cannot go on
+        under this identity (a named one not from here)."""
+        self._spoilt = True
+
+    def settled(self, batch: SealedBatch, fate: Fate) -> None:
+        if batch.batch is None:
+            return
+        sequence = batch.batch.header.base_sequence
+        was_last = self.unsettled[-1] is batch
+        self.unsettled.remove(batch)
+        if fate is Fate.UNKNOWN:
+            self._spoilt = True
+        elif fate is Fate.WRITTEN:
+            if batch.number > self._resume_number:
+                self._resume_number = batch.number
+                self._resume = sequence_after(sequence, batch.encoded.record_count)
+        elif was_last and self._gap is None:
+            self.next_sequence = sequence
+        elif self._gap is None or batch.number < self._gap:
+            self._gap = batch.number
+
+    def mend(self) -> None:
+        """Called while nothing of the partition is in flight. Takes the sequences back from
+        all that cannot be written under them; what may be keeps its own, and is settled
+        before anything gets a new one."""
+        if not self._spoilt and self._gap is None:
+            return
+        cut = next(
+            (index for index, batch in enumerate(self.unsettled) if self._is_cut(batch)),
+            len(self.unsettled),
+        )
+        doubt = any(batch.in_doubt for batch in self.unsettled[cut:])
+        if doubt and self.named:
+            # Its sequences will be used again: a late copy could then be taken.
+            return
+        self._spoilt = self._spoilt or doubt
+        for batch in self.unsettled[cut:]:
+            batch.batch = None
+            batch.in_doubt = False
+        del self.unsettled[cut:]
+        if not self._spoilt:
+            self.next_sequence = self._next_after_unsettled()
+            self._gap = None
+        elif not self.unsettled:
+            self._begin_anew()
+
+    def _is_cut(self, batch: SealedBatch) -> bool:
+        follows_gap = self._gap is not None and batch.number > self._gap
+        return follows_gap or (self._spoilt and not batch.in_doubt)
+
+    def _next_after_unsettled(self) -> int:
+        if not self.unsettled:
+            return self._resume
+        last = self.unsettled[-1]
+        assert last.batch is not None, "what is unsettled has a sequence"
+        return sequence_after(last.batch.header.base_sequence, last.encoded.record_count)
+
+    def _begin_anew(self) -> None:
+        self._spoilt = False
+        self._gap = None
+        self.next_sequence = None
+        if not self.named:
+            self._refused, self.identity = self.identity, None

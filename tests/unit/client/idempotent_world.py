@@ -1,0 +1,82 @@
+"""A producer that is idempotent, before a cluster in memory, on virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from tidelog.client import Producer
+from tidelog.v1 import broker_pb2
+from unit.client.fake_broker import FakeCluster, FakePartition
+from unit.client.memory_connections import MemoryConnections
+from unit.metadata.virtual_time import run, virtual_clock
+
+# Each record becomes a batch of its own, and is sent at once.
+SINGLY: dict[str, Any] = {"batch_bytes": 1, "linger_ms": 0}
+
+
+class World:
+    """Two brokers; topics "sea" and "bay" have one partition each, led by broker 0."""
+
+    def __init__(self) -> None:
+        self.cluster = FakeCluster().in_memory(2)
+        self.cluster.create("sea", [0])
+        self.cluster.create("bay", [0])
+        self.broker = self.cluster.brokers[0]
+
+    @property
+    def sea(self) -> FakePartition:
+        return self.cluster.partition("sea")
+
+    def producer(self, **settings: Any) -> Producer:
+        settings = {"idempotent": True, **SINGLY, **settings}
+        return Producer(
+            self.cluster.bootstrap(),
+            connections=MemoryConnections(self.cluster),
+            clock=virtual_clock(),
+            rng=random.Random(1),
+            **settings,
+        )
+
+    def script(self, *what: Any) -> None:
+        """What goes wrong with the next requests to the leader."""
+        self.broker.script["produce"].extend(what)
+
+    def sequences(self) -> list[tuple[int, int]]:
+        """Producer id and sequence of each batch in the log."""
+        return [(b.header.producer_id, b.header.base_sequence) for b in self.sea.batches]
+
+    def asked(self) -> list[tuple[int, int]]:
+        """Producer id and sequence of each batch that the leader was ever asked for."""
+        requests: list[broker_pb2.ProduceRequest] = self.broker.seen["produce"]  # type: ignore[assignment]
+        return [
+            (batch.header.producer_id, batch.header.base_sequence)
+            for request in requests
+            for partition in request.partitions
+            if partition.topic == "sea"
+            for batch in partition.batches
+        ]
+
+
+async def warm(producer: Producer) -> None:
+    """The producer has its id, so that what comes now is sent at once."""
+    await (await producer.send("bay", b""))
+
+
+async def milliseconds(ms: int) -> None:
+    await asyncio.sleep(ms / 1000)
+
+
+def story(tell: Callable[[World], Awaitable[None]]) -> Callable[[], None]:
+    """Makes a test of a coroutine that is given a fresh world, and runs it to its end."""
+
+    def test() -> None:
+        async def main() -> None:
+            await tell(World())
+
+        run(main())
+
+    test.__name__ = tell.__name__
+    return test

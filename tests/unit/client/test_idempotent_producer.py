@@ -1,0 +1,350 @@
+"""What an idempotent producer does when answers are lost, late or refusals: batches are
+written once, in order, or their outcome is told as unknown."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tidelog.client import Delivery, Producer
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import NO_OFFSET, Acks
+from unit.client.fake_broker import Late, Slow
+from unit.client.idempotent_world import World, milliseconds, story, warm
+
+TOO_FEW = TidelogError(ErrorCode.NOT_ENOUGH_REPLICAS, "too few")
+LATE = TidelogError(ErrorCode.REQUEST_TIMED_OUT, "too late")
+LOST = "append, then die"
+
+
+def values(count: int) -> list[bytes | None]:
+    return [b"%d" % number for number in range(count)]
+
+
+async def send(producer: Producer, count: int, first: int = 0) -> list[asyncio.Future[Delivery]]:
+    return [await producer.send("sea", b"%d" % n) for n in range(first, first + count)]
+
+
+async def outcome(delivery: asyncio.Future[Delivery]) -> TidelogError | int:
+    try:
+        return (await delivery).offset
+    except TidelogError as error:
+        return error
+
+
+@story
+async def test_batches_are_numbered_in_order_from_one_id(world: World) -> None:
+    async with world.producer() as producer:
+        await asyncio.gather(*await send(producer, 8))
+    assert world.sequences() == [(1, n) for n in range(8)]
+
+
+@story
+async def test_a_sequence_counts_records(world: World) -> None:
+    async with world.producer(batch_bytes=1000) as producer:
+        await (await producer.send_many("sea", [b"a", b"b", b"c"]))
+        await (await producer.send_many("sea", [b"d"]))
+    assert world.sequences() == [(1, 0), (1, 3)]
+
+
+@story
+async def test_a_batch_whose_answer_was_lost_is_written_once(world: World) -> None:
+    world.script(LOST)
+    async with world.producer() as producer:
+        [delivery] = await send(producer, 1)
+        assert (await delivery).offset == 0
+    assert world.sea.values() == values(1)
+    assert world.asked() == [(1, 0), (1, 0)]
+
+
+@story
+async def test_every_answer_of_a_full_pipeline_lost_keeps_order(world: World) -> None:
+    async with world.producer() as producer:
+        await warm(producer)
+        world.script(*[LOST] * 5)
+        deliveries = await send(producer, 20)
+        assert [(await d).offset for d in deliveries] == list(range(20))
+    assert world.sea.values() == values(20)
+
+
+@story
+async def test_a_batch_that_is_overtaken_is_followed_by_the_others(world: World) -> None:
+    async with world.producer() as producer:
+        await warm(producer)
+        world.script(Slow(30))
+        deliveries = await send(producer, 5)
+        assert [(await d).offset for d in deliveries] == list(range(5))
+    assert world.sea.values() == values(5)
+    assert world.sequences() == [(1, n) for n in range(5)]
+
+
+@story
+async def test_at_most_five_batches_are_on_their_way(world: World) -> None:
+    async with world.producer() as producer:
+        await warm(producer)
+        world.broker.gate.clear()
+        await send(producer, 12)
+        await milliseconds(50)
+        assert len(world.asked()) == 5
+        world.broker.gate.set()
+    assert world.sea.values() == values(12)
+
+
+@story
+async def test_a_group_carries_no_more_than_five_batches(world: World) -> None:
+    async with world.producer() as producer:
+        await warm(producer)
+        world.broker.gate.clear()
+        await producer.send_many("sea", values(12))
+        await milliseconds(50)
+        assert len(world.asked()) == 5
+        world.broker.gate.set()
+    assert world.sea.values() == values(12)
+
+
+@story
+async def test_batches_in_doubt_share_no_group(world: World) -> None:
+    async with world.producer() as producer:
+        await warm(producer)
+        world.script(LOST)
+        await producer.send_many("sea", values(3))
+    sizes = [len(r.partitions[0].batches) for r in world.broker.seen["produce"][1:]]  # type: ignore[attr-defined]
+    assert sizes == [3, 1, 1, 1]
+    assert world.sea.values() == values(3)
+
+
+@story
+async def test_a_new_leader_knows_what_the_old_one_appended(world: World) -> None:
+    world.script(LOST)
+    async with world.producer() as producer:
+        [delivery] = await send(producer, 1)
+        await milliseconds(4)
+        world.cluster.elect("sea", 0, leader=1)
+        assert (await delivery).offset == 0
+    assert world.sea.values() == values(1)
+
+
+@story
+async def test_a_duplicate_of_long_ago_counts_as_acknowledged(world: World) -> None:
+    world.script(LATE, TidelogError(ErrorCode.DUPLICATE_SEQUENCE, "long ago"))
+    async with world.producer() as producer:
+        [delivery] = await send(producer, 1)
+        assert (await delivery).offset == NO_OFFSET
+
+
+@story
+async def test_no_id_is_asked_for_before_it_is_needed(world: World) -> None:
+    async with world.producer():
+        await milliseconds(100)
+    assert not any(b.seen["init_producer_id"] for b in world.cluster.brokers.values())
+
+
+@story
+async def test_an_id_is_asked_for_until_a_broker_gives_one(world: World) -> None:
+    unavailable = TidelogError(ErrorCode.METADATA_STORE_UNAVAILABLE, "no store")
+    for broker in world.cluster.brokers.values():
+        broker.script["init_producer_id"].extend([unavailable, unavailable])
+    async with world.producer() as producer:
+        [delivery] = await send(producer, 1)
+        assert (await delivery).offset == 0
+
+
+@story
+async def test_without_an_id_batches_expire_with_the_reason(world: World) -> None:
+    unavailable = TidelogError(ErrorCode.METADATA_STORE_UNAVAILABLE, "no store")
+    for broker in world.cluster.brokers.values():
+        broker.script["init_producer_id"].extend([unavailable] * 1000)
+    async with world.producer(delivery_timeout_ms=2000) as producer:
+        [delivery] = await send(producer, 1)
+        with pytest.raises(TidelogError, match=r"InitProducerId.*no store.*known: it was not"):
+            await delivery
+
+
+@story
+async def test_a_refused_name_is_told_at_once(world: World) -> None:
+    refused = TidelogError(ErrorCode.INVALID_REQUEST, "bad name")
+    for broker in world.cluster.brokers.values():
+        broker.script["init_producer_id"].append(refused)
+    async with world.producer() as producer:
+        [delivery] = await send(producer, 1)
+        with pytest.raises(TidelogError, match="bad name"):
+            await delivery
+
+
+@story
+async def test_what_was_refused_gives_its_sequence_back(world: World) -> None:
+    async with world.producer() as producer:
+        await warm(producer)
+        world.script(TidelogError(ErrorCode.INVALID_BATCH, "no batch"))
+        [refused] = await send(producer, 1)
+        assert isinstance(await outcome(refused), TidelogError)
+        await asyncio.gather(*await send(producer, 2, first=1))
+    assert world.sequences() == [(1, 0), (1, 1)]
+
+
+@story
+async def test_what_follows_a_refused_batch_is_numbered_anew(world: World) -> None:
+    async with world.producer() as producer:
+        await warm(producer)
+        world.script(TidelogError(ErrorCode.INVALID_BATCH, "no batch"))
+        refused, *others = await send(producer, 5)
+        assert isinstance(await outcome(refused), TidelogError)
+        assert [await outcome(other) for other in others] == [0, 1, 2, 3]
+    assert world.sea.values() == values(5)[1:]
+    assert world.sequences() == [(1, n) for n in range(4)]
+
+
+@story
+async def test_what_nobody_can_write_is_numbered_anew_even_in_doubt(world: World) -> None:
+    async with world.producer() as producer:
+        await warm(producer)
+        world.script(TidelogError(ErrorCode.INVALID_BATCH, "no batch"), LATE)
+        refused, *others = await send(producer, 4)
+        assert isinstance(await outcome(refused), TidelogError)
+        assert [await outcome(other) for other in others] == [0, 1, 2]
+    assert world.sequences() == [(2, 0), (2, 1), (2, 2)]
+
+
+@story
+async def test_after_an_unknown_outcome_a_new_id_goes_on(world: World) -> None:
+    world.script(*[LATE] * 1000)
+    async with world.producer(delivery_timeout_ms=500) as producer:
+        [unknown] = await send(producer, 1)
+        error = await outcome(unknown)
+        assert isinstance(error, TidelogError)
+        assert "not known" in error.message
+        world.broker.script["produce"].clear()
+        assert [await outcome(d) for d in await send(producer, 2, first=1)] == [0, 1]
+    assert world.sequences() == [(2, 0), (2, 1)]
+
+
+@story
+async def test_a_batch_of_unknown_outcome_that_comes_late_is_written_once(world: World) -> None:
+    world.script(*[Late(3000)] * 100)
+    async with world.producer(delivery_timeout_ms=500) as producer:
+        [unknown] = await send(producer, 1)
+        assert isinstance(await outcome(unknown), TidelogError)
+        world.broker.script["produce"].clear()
+        [after] = await send(producer, 1, first=1)
+        assert await outcome(after) == 0
+        await milliseconds(5000)
+    assert world.sea.values() == [b"1", b"0"]
+
+
+@story
+async def test_no_new_id_is_used_before_the_old_one_is_settled(world: World) -> None:
+    """The first is lost for good, the second is in doubt: a third waits for both."""
+    settings: dict[str, Any] = {"delivery_timeout_ms": 500, "retry_backoff_ms": (20, 20)}
+    async with world.producer(**settings) as producer:
+        await warm(producer)
+        world.script(*[LATE] * 1000)
+        first = (await send(producer, 1))[0]
+        await milliseconds(300)
+        second = (await send(producer, 1, first=1))[0]
+        assert isinstance(await outcome(first), TidelogError)
+        third = (await send(producer, 1, first=2))[0]
+        world.broker.script["produce"].clear()
+        assert isinstance(await outcome(second), TidelogError)
+        assert not third.done()
+        assert await outcome(third) == 0
+    assert world.sequences() == [(2, 0)]
+
+
+@story
+async def test_what_was_refused_until_its_time_was_up_leaves_no_gap(world: World) -> None:
+    world.script(*[TOO_FEW] * 1000)
+    async with world.producer(delivery_timeout_ms=500) as producer:
+        [expired] = await send(producer, 1)
+        error = await outcome(expired)
+        assert isinstance(error, TidelogError)
+        assert "known: it was not" in error.message
+        world.broker.script["produce"].clear()
+        [after] = await send(producer, 1, first=1)
+        assert await outcome(after) == 0
+    assert world.sequences() == [(1, 0)]
+
+
+@story
+async def test_an_unknown_producer_without_doubt_takes_a_new_id(world: World) -> None:
+    async with world.producer() as producer:
+        await asyncio.gather(*await send(producer, 2))
+        world.sea.batches.clear()
+        assert [await outcome(d) for d in await send(producer, 2, first=2)] == [0, 1]
+    assert world.sequences() == [(2, 0), (2, 1)]
+
+
+@story
+async def test_an_unknown_producer_in_doubt_stays_unknown(world: World) -> None:
+    async with world.producer() as producer:
+        await asyncio.gather(*await send(producer, 1))
+        world.script(LATE)
+        world.sea.batches.clear()
+        [doubtful] = await send(producer, 1, first=1)
+        error = await outcome(doubtful)
+        assert isinstance(error, TidelogError)
+        assert error.outcome_unknown
+        assert [await outcome(d) for d in await send(producer, 1, first=2)] == [0]
+    assert world.sea.values() == [b"2"]
+
+
+@story
+async def test_sequences_that_an_unclean_election_took_back_get_a_new_id(world: World) -> None:
+    async with world.producer() as producer:
+        await asyncio.gather(*await send(producer, 3))
+        world.cluster.elect_uncleanly("sea", 0, leader=1, end=1)
+        assert [await outcome(d) for d in await send(producer, 2, first=3)] == [1, 2]
+    assert world.sequences() == [(1, 0), (2, 0), (2, 1)]
+
+
+@story
+async def test_a_doubtful_batch_that_is_refused_may_have_been_written(world: World) -> None:
+    world.script(LATE, TidelogError(ErrorCode.BATCH_TOO_LARGE, "the limit was lowered"))
+    async with world.producer() as producer:
+        [doubtful] = await send(producer, 1)
+        error = await outcome(doubtful)
+        assert isinstance(error, TidelogError)
+        assert error.outcome_unknown
+        assert "the limit was lowered; an earlier try" in error.message
+
+
+@story
+async def test_a_leader_that_hangs_is_given_up_for_a_newer_one(world: World) -> None:
+    async with world.producer() as producer:
+        await warm(producer)
+        await asyncio.gather(*await send(producer, 1))
+        world.broker.gate.clear()
+        deliveries = await send(producer, 3, first=1)
+        await milliseconds(100)
+        world.cluster.elect("sea", 0, leader=1)
+        began = asyncio.get_running_loop().time()
+        assert [await outcome(d) for d in deliveries] == [1, 2, 3]
+        assert asyncio.get_running_loop().time() - began < 2
+        world.broker.gate.set()
+        await milliseconds(100)
+    assert world.sea.values() == values(4)
+    assert world.sequences() == [(1, n) for n in range(4)]
+
+
+@story
+async def test_a_slow_leader_is_not_given_up_while_there_is_no_newer(world: World) -> None:
+    world.script(Slow(5000))
+    async with world.producer() as producer:
+        [delivery] = await send(producer, 1)
+        assert await outcome(delivery) == 0
+    assert world.asked() == [(1, 0)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"idempotent": True, "acks": Acks.LEADER}, "needs acks all, not leader"),
+        ({"idempotent": False, "producer_name": "x"}, "is for an idempotent producer"),
+        ({"acks": Acks.NONE, "producer_name": "x"}, "is for an idempotent producer"),
+        ({"producer_name": "a b"}, "is no name"),
+        ({"producer_name": ""}, "is no name"),
+        ({"idempotent": True, "max_in_flight_per_partition": 6}, "at most 5"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_told(settings: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        Producer("localhost:1", **settings)
