@@ -8,7 +8,11 @@ import socket
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from tidelog_controller.commands import SendLeaderAndIsr, SendStopReplica
+from tidelog_controller.commands import (
+    SendDescribeReplicas,
+    SendLeaderAndIsr,
+    SendStopReplica,
+)
 from tidelog_controller.context import ControllerIdentity
 from tidelog_controller.events import (
     CommandAnswered,
@@ -16,6 +20,7 @@ from tidelog_controller.events import (
     ConnectionEnded,
     DialOutcome,
     Event,
+    ReplicasDescribed,
 )
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.replica_control import BrokerUnreachableError, ReplicaControl
@@ -104,16 +109,27 @@ class BrokerChannel:
             self._watching.cancel()
         await self._control.close()
 
-    async def send(self, command: SendLeaderAndIsr | SendStopReplica) -> None:
+    async def send(
+        self, command: SendLeaderAndIsr | SendStopReplica | SendDescribeReplicas
+    ) -> None:
         try:
-            if isinstance(command, SendLeaderAndIsr):
-                result = await self._control.leader_and_isr(command.command)
-            else:
-                result = await self._control.stop_replica(command.command)
+            answer = await self._answer(command)
         except BrokerUnreachableError as error:
-            await self._emit(CommandLost(self.broker_id, self.broker_epoch, command.id, str(error)))
-            return
-        await self._emit(CommandAnswered(self.broker_id, self.broker_epoch, command.id, result))
+            answer = CommandLost(self.broker_id, self.broker_epoch, command.id, str(error))
+        await self._emit(answer)
+
+    async def _answer(
+        self, command: SendLeaderAndIsr | SendStopReplica | SendDescribeReplicas
+    ) -> Event:
+        name = (self.broker_id, self.broker_epoch, command.id)
+        match command:
+            case SendLeaderAndIsr():
+                return CommandAnswered(*name, await self._control.leader_and_isr(command.command))
+            case SendStopReplica():
+                return CommandAnswered(*name, await self._control.stop_replica(command.command))
+            case SendDescribeReplicas():
+                described = await self._control.describe_replicas(command.command)
+                return ReplicasDescribed(*name, described)
 
     async def _watch(self) -> None:
         """Goes on until the channel is closed: whether this life of the broker is over

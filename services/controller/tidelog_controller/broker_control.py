@@ -68,6 +68,10 @@ class BrokerControl:
     def waits_for(self, partition: TopicPartition) -> bool:
         return partition in self._required
 
+    def has_answered(self, partition: TopicPartition) -> bool:
+        """Whether the broker has taken the newest state, or said that it cannot."""
+        return partition not in self._required or partition in self._deferred
+
     def waits_for_topic(self, topic: str) -> bool:
         return topic in self._by_topic
 

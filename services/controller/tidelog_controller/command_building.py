@@ -6,9 +6,15 @@ from collections.abc import Iterable
 
 from tidelog.model import TopicPartition
 from tidelog_controller.broker_control import BrokerControl
-from tidelog_controller.commands import SendLeaderAndIsr, SendStopReplica
+from tidelog_controller.commands import (
+    SendDescribeReplicas,
+    SendLeaderAndIsr,
+    SendStopReplica,
+)
 from tidelog_controller.context import Context, ControllerIdentity
+from tidelog_controller.descriptions import Descriptions
 from tidelog_runtime.replica_control import (
+    DescribeReplicasCommand,
     LeaderAddress,
     LeaderAndIsrCommand,
     PartitionCommand,
@@ -46,6 +52,27 @@ def next_command(
     if stops:
         return _stop_replica(context, identity, control, command_id, partitions)
     return _leader_and_isr(context, identity, control, command_id, partitions, full_state=False)
+
+
+def description_command(
+    identity: ControllerIdentity,
+    control: BrokerControl,
+    descriptions: Descriptions,
+    command_id: int,
+    now_ms: int,
+) -> SendDescribeReplicas | None:
+    """What has yet to be asked about the logs of the broker's replicas."""
+    partitions = descriptions.due(control, now_ms)
+    if not partitions:
+        return None
+    descriptions.asked(control, command_id, partitions)
+    command = DescribeReplicasCommand(
+        controller_id=identity.controller_id,
+        controller_epoch=identity.controller_epoch,
+        broker_epoch=control.broker_epoch,
+        partitions=partitions,
+    )
+    return SendDescribeReplicas(control.broker_id, command_id, command)
 
 
 def _leader_and_isr(

@@ -9,7 +9,11 @@ from typing import Any, NamedTuple
 
 from tidelog.errors import TidelogError
 from tidelog_runtime.metadata.store import Transaction
-from tidelog_runtime.replica_control import LeaderAndIsrCommand, StopReplicaCommand
+from tidelog_runtime.replica_control import (
+    DescribeReplicasCommand,
+    LeaderAndIsrCommand,
+    StopReplicaCommand,
+)
 
 
 class Transact(NamedTuple):
@@ -57,12 +61,22 @@ class SendStopReplica(NamedTuple):
     command: StopReplicaCommand
 
 
+class SendDescribeReplicas(NamedTuple):
+    """Ends in `ReplicasDescribed` or `CommandLost`."""
+
+    broker_id: int
+    id: int
+    command: DescribeReplicasCommand
+
+
 class AdminReply(NamedTuple):
-    """`pending_brokers`: live, and without an acknowledgement when time was up."""
+    """`pending_brokers`: live, and without an acknowledgement when time was up.
+    `partitions`: what became of each that the request was about."""
 
     error: TidelogError | None
     topic_id: str = ""
     pending_brokers: tuple[int, ...] = ()
+    partitions: tuple[tuple[int, TidelogError | None], ...] = ()
 
 
 class Reply(NamedTuple):
@@ -94,6 +108,7 @@ Command = (
     | CloseChannel
     | SendLeaderAndIsr
     | SendStopReplica
+    | SendDescribeReplicas
     | Reply
     | Log
     | StepDown

@@ -21,11 +21,14 @@ from tidelog_runtime.metadata.schema import (
     Keys,
     LeaderAndIsr,
     PartitionKey,
+    RecoveryConsent,
+    RecoveryKey,
     TopicDeletionKey,
     TopicEntry,
     TopicKey,
     decode_broker,
     decode_leader_and_isr,
+    decode_recovery_consent,
     decode_topic,
     decode_topic_deletion,
 )
@@ -66,6 +69,13 @@ class Deletion(NamedTuple):
     revision: int
 
 
+class Consent(NamedTuple):
+    """`revision`: modification revision."""
+
+    entry: RecoveryConsent
+    revision: int
+
+
 class BrokerChanged(NamedTuple):
     broker_id: int
     old: Broker | None
@@ -89,6 +99,11 @@ class DeletionChanged(NamedTuple):
     new: Deletion | None
 
 
+class ConsentChanged(NamedTuple):
+    partition: TopicPartition
+    new: Consent | None
+
+
 class Malformed(NamedTuple):
     """A value that is not what its key asks for. What was known of the key stands, and
     the controller leaves it alone until it is mended."""
@@ -97,7 +112,9 @@ class Malformed(NamedTuple):
     problem: str
 
 
-Absorbed = BrokerChanged | TopicChanged | PartitionChanged | DeletionChanged | Malformed
+Absorbed = (
+    BrokerChanged | TopicChanged | PartitionChanged | DeletionChanged | ConsentChanged | Malformed
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +133,7 @@ class Context:
         self.live: dict[int, LiveBroker] = {}
         self.topics: dict[str, Topic] = {}
         self.deletions: dict[str, Deletion] = {}
+        self.consents: dict[TopicPartition, Consent] = {}
         self.malformed: set[str] = set()  # keys
         # All is known up to here, because the watch has delivered it.
         self.revision = 0
@@ -186,6 +204,8 @@ class Context:
                 return self._absorb_partition(partition, value)
             case TopicDeletionKey(topic):
                 return self._absorb_deletion(topic, value)
+            case RecoveryKey(partition):
+                return self._absorb_consent(partition, value)
             case _:
                 return None
 
@@ -241,6 +261,14 @@ class Context:
         new = Deletion(decode_topic_deletion(value.value).topic_id, value.mod_revision)
         self.deletions[topic] = new
         return DeletionChanged(topic, new)
+
+    def _absorb_consent(self, partition: TopicPartition, value: KeyValue | None) -> ConsentChanged:
+        self.consents.pop(partition, None)
+        if value is None:
+            return ConsentChanged(partition, None)
+        new = Consent(decode_recovery_consent(value.value), value.mod_revision)
+        self.consents[partition] = new
+        return ConsentChanged(partition, new)
 
 
 def _topic(entry: TopicEntry, value: KeyValue) -> Topic:

@@ -10,24 +10,33 @@ so that no step depends on how the controller came to know something.
 from __future__ import annotations
 
 import random
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
 from tidelog.errors import ErrorCode
 from tidelog.model import NO_LEADER, TopicPartition
+from tidelog_controller.batch_report import told
 from tidelog_controller.broker_control import BrokerControl
-from tidelog_controller.command_building import full_state_command, next_command
+from tidelog_controller.command_building import (
+    description_command,
+    full_state_command,
+    next_command,
+)
 from tidelog_controller.commands import (
     CloseChannel,
     Command,
     Level,
     Log,
     OpenChannel,
+    SendDescribeReplicas,
+    SendLeaderAndIsr,
+    SendStopReplica,
     StepDown,
 )
 from tidelog_controller.context import (
     BrokerChanged,
+    ConsentChanged,
     Context,
     ControllerIdentity,
     DeletionChanged,
@@ -36,6 +45,7 @@ from tidelog_controller.context import (
     PartitionChanged,
     TopicChanged,
 )
+from tidelog_controller.descriptions import Descriptions
 from tidelog_controller.dirty_partitions import DirtyPartitions
 from tidelog_controller.events import (
     CRASHED,
@@ -49,10 +59,13 @@ from tidelog_controller.events import (
     KeysRead,
     Loaded,
     OutcomeUnknown,
+    RecoverPartitions,
+    ReplicasDescribed,
     StoreChanged,
     Tick,
     Transacted,
 )
+from tidelog_controller.recovery_admin import RecoveryAdmin
 from tidelog_controller.topic_admin import TopicAdmin
 from tidelog_controller.transactions import (
     PartitionBatch,
@@ -93,8 +106,14 @@ class Controller:
         self._transactions = Transactions(keys, identity)
         self._controls: dict[int, BrokerControl] = {}
         self._admin = TopicAdmin(self.context, self._transactions, self._controls, rng)
+        self._recoveries = RecoveryAdmin(self.context, self._transactions)
+        self._descriptions = Descriptions()
         self._dirty = DirtyPartitions(
-            self.context, self._transactions, self._is_acknowledged, identity.controller_epoch
+            self.context,
+            self._transactions,
+            self._descriptions,
+            self._is_acknowledged,
+            identity.controller_epoch,
         )
         self._removals: dict[int, deque[int]] = {}  # broker id to times of fast removals
         self._last_command_id = 0
@@ -113,6 +132,7 @@ class Controller:
         self._take(event)
         if not self._deposed:
             self._out += self._admin.advance(now_ms)
+            self._out += self._recoveries.advance(now_ms)
             self._judge()
             self._send()
             self._tell_overdue()
@@ -120,7 +140,11 @@ class Controller:
 
     def wake_at_ms(self) -> int | None:
         """When a `Tick` is due unless another event comes first; None: never."""
-        times = [self._admin.wake_at_ms()]
+        times = [
+            self._admin.wake_at_ms(),
+            self._recoveries.wake_at_ms(),
+            self._descriptions.wake_at_ms(),
+        ]
         for control in self._controls.values():
             times += [control.wake_at_ms(), control.overdue_at_ms(self._command_timeout_ms)]
         return min((time for time in times if time is not None), default=None)
@@ -139,11 +163,11 @@ class Controller:
                 self._end_transaction(transaction_id, TransactionResult(False, revision, current))
             case OutcomeUnknown(transaction_id):
                 self._out.append(self._transactions.outcome_unknown(transaction_id))
-            case CommandAnswered() | CommandLost():
+            case CommandAnswered() | CommandLost() | ReplicasDescribed():
                 self._end_command(event)
             case ConnectionEnded():
                 self._connection_ended(event)
-            case CreateTopic() | DeleteTopic():
+            case CreateTopic() | DeleteTopic() | RecoverPartitions():
                 self._request(event)
             case Tick():
                 pass
@@ -151,10 +175,14 @@ class Controller:
     def _request(self, request: AdminRequest) -> None:
         if not self._loaded:
             self._early.append(request)
-        elif isinstance(request, CreateTopic):
-            self._out += self._admin.create(request, self._now_ms)
-        else:
-            self._out += self._admin.delete(request, self._now_ms)
+            return
+        match request:
+            case CreateTopic():
+                self._out += self._admin.create(request, self._now_ms)
+            case DeleteTopic():
+                self._out += self._admin.delete(request, self._now_ms)
+            case RecoverPartitions():
+                self._out += self._recoveries.recover(request, self._now_ms)
 
     # What the store says.
 
@@ -190,6 +218,8 @@ class Controller:
                     if new is not None:
                         self._log_news("topic_deletion_began", topic=topic, topic_id=new.topic_id)
                     self._dirty.touch(self.context.partitions_of(topic))
+                case ConsentChanged() as changed:
+                    self._consent_changed(changed)
                 case Malformed(key, problem):
                     self._log("metadata_malformed", Level.WARNING, key=key, problem=problem)
                 case None:
@@ -203,6 +233,7 @@ class Controller:
         broker_id, old, new = changed
         if old is not None and (new is None or new.broker_epoch != old.broker_epoch):
             del self._controls[broker_id]
+            self._descriptions.forget_broker(broker_id)
             self._out.append(CloseChannel(broker_id, old.broker_epoch))
             self._log("broker_left", broker_id=broker_id, broker_epoch=old.broker_epoch)
         if new is not None and (old is None or new.broker_epoch != old.broker_epoch):
@@ -240,6 +271,18 @@ class Controller:
             self._log("topic_deleted", topic=topic, topic_id=old.entry.topic_id)
         if new is not None:
             self._dirty.touch(self.context.unplaced(topic))
+            if old is not None and new.rules != old.rules:
+                self._dirty.touch(self.context.partitions_of(topic))
+
+    def _consent_changed(self, changed: ConsentChanged) -> None:
+        partition, new = changed
+        if new is not None:
+            self._log_news(
+                "recovery_consented",
+                partition=str(partition),
+                from_live_replicas=new.entry.from_live_replicas,
+            )
+        self._dirty.touch([partition])
 
     def _partition_changed(self, changed: PartitionChanged) -> None:
         partition, old, new = changed
@@ -253,9 +296,11 @@ class Controller:
                 self._controls[broker_id].require(partition, new.revision, self._now_ms)
 
     def _concerned(self, old: Partition | None, new: Partition) -> tuple[int, ...]:
-        """An ISR change is the leader's affair; all replicas follow a new epoch."""
+        """An ISR change is the leader's affair; all replicas follow a new epoch. Without a
+        leader all are to know the newest revision: they are asked about their logs by it."""
         isr_only = (
             old is not None
+            and new.state.leader != NO_LEADER
             and old.state.topic_id == new.state.topic_id
             and old.state.leader_epoch == new.state.leader_epoch
             and old.state.replicas == new.state.replicas
@@ -304,34 +349,54 @@ class Controller:
 
     def _send(self) -> None:
         for control in self._controls.values():
-            if not control.is_ready(self._now_ms):
-                continue
             command_id = self._last_command_id + 1
-            parts = (self.context, self._identity, control, command_id)
-            command = (
-                full_state_command(*parts)
-                if control.full_state_due
-                else next_command(*parts, self._now_ms)
+            if control.is_ready(self._now_ms):
+                parts = (self.context, self._identity, control, command_id)
+                self._sent(
+                    full_state_command(*parts)
+                    if control.full_state_due
+                    else next_command(*parts, self._now_ms)
+                )
+            command_id = self._last_command_id + 1
+            self._sent(
+                description_command(
+                    self._identity, control, self._descriptions, command_id, self._now_ms
+                )
             )
-            if command is not None:
-                self._last_command_id = command_id
-                self._out.append(command)
 
-    def _end_command(self, event: CommandAnswered | CommandLost) -> None:
+    def _sent(
+        self, command: SendLeaderAndIsr | SendStopReplica | SendDescribeReplicas | None
+    ) -> None:
+        if command is not None:
+            self._last_command_id = command.id
+            self._out.append(command)
+
+    def _end_command(self, event: CommandAnswered | CommandLost | ReplicasDescribed) -> None:
         control = self._controls.get(event.broker_id)
         if control is None or control.broker_epoch != event.broker_epoch:
             return
         if isinstance(event, CommandLost):
             control.lost(event.id, self._now_ms)
+            self._descriptions.lost(event.broker_id, event.id, self._now_ms)
             return
         error = event.result.error
         if error is not None and error.code is ErrorCode.STALE_CONTROLLER_EPOCH:
             self._step_down(f"broker {event.broker_id} obeys a newer controller")
             return
+        if isinstance(event, ReplicasDescribed):
+            described = self._descriptions.answered(
+                event.broker_id, event.id, event.result, self._now_ms
+            )
+            self._dirty.touch(described)
+            return
         done = control.answered(event.id, event.result, self._now_ms)
-        # The step after an acknowledgement: keys of a topic that is being deleted.
+        # The step after an acknowledgement: keys of a topic that is being deleted, and
+        # replicas that were not there when they were asked about.
         self._dirty.touch(
-            partition for partition in done if partition.topic in self.context.deletions
+            partition
+            for partition in done
+            if partition.topic in self.context.deletions
+            or self._descriptions.acknowledged(event.broker_id, partition)
         )
 
     def _tell_overdue(self) -> None:
@@ -400,19 +465,4 @@ class Controller:
             self._log(event, **fields)
 
     def _log_batch(self, writes: list[PartitionWrite], revision: int) -> None:
-        """One line for a batch, however many partitions it holds."""
-        kinds = Counter(self._kind_of(write) for write in writes)
-        level = Level.WARNING if "left_without_leader" in kinds else Level.INFO
-        span = {"first": str(writes[0].partition), "last": str(writes[-1].partition)}
-        self._log("partitions_changed", level, **kinds, **span, revision=revision)
-
-    def _kind_of(self, write: PartitionWrite) -> str:
-        if write.new is None:
-            return "deleted"
-        if write.old is None:
-            return "created"
-        if write.old.leader_epoch == write.new.leader_epoch:
-            return "isr_shrunk"
-        if write.partition.topic in self.context.deletions:
-            return "stopped"
-        return "left_without_leader" if write.new.leader == NO_LEADER else "elected"
+        self._out += told(writes, self.context.deletions, revision)

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable
 
 from tidelog.model import TopicPartition
 from tidelog_controller.context import Context
-from tidelog_controller.reconcile import next_write
+from tidelog_controller.descriptions import Descriptions
+from tidelog_controller.reconcile import logs_needed, next_write
 from tidelog_controller.transactions import (
     PartitionBatch,
     PartitionWrite,
@@ -27,11 +28,13 @@ class DirtyPartitions:
         self,
         context: Context,
         transactions: Transactions,
+        descriptions: Descriptions,
         is_acknowledged: Callable[[TopicPartition], bool],
         controller_epoch: int,
     ) -> None:
         self._context = context
         self._transactions = transactions
+        self._descriptions = descriptions
         self._is_acknowledged = is_acknowledged
         self._controller_epoch = controller_epoch
         # Insertion order, not that of a set: equal events give equal commands. The value
@@ -56,24 +59,26 @@ class DirtyPartitions:
         writes: list[PartitionWrite] = []
         settled: list[TopicPartition] = []
         kind: tuple[bool, str | None] | None = None
-        passed_over = 0
+        size = passed_over = 0
         for partition, contended in self._dirty.items():
             if self._transactions.writes(partition):
                 continue
-            write = next_write(
-                self._context, partition, self._is_acknowledged, self._controller_epoch
-            )
+            write = self._next_write(partition)
             if write is None:
                 settled.append(partition)
+                self._ask_for_logs(partition)
                 continue
             this_kind = (contended, partition.topic if write.old is None else None)
             kind = kind or this_kind
+            if size + write.changes > MAX_TRANSACTION_CHANGES:
+                break
             if kind == this_kind:
+                size += write.changes
                 settled.append(partition)
                 writes.append(write)
             else:
                 passed_over += 1
-            if len(writes) == MAX_TRANSACTION_CHANGES or passed_over == MAX_PASSED_OVER:
+            if size == MAX_TRANSACTION_CHANGES or passed_over == MAX_PASSED_OVER:
                 break
         for partition in settled:
             del self._dirty[partition]
@@ -83,3 +88,26 @@ class DirtyPartitions:
         if kind[1] is not None:
             guard = TopicGuard(kind[1], self._context.topics[kind[1]].create_revision)
         return PartitionBatch(tuple(writes), guard)
+
+    def _next_write(self, partition: TopicPartition) -> PartitionWrite | None:
+        held = self._context.partition(partition)
+        revision = held.revision if held else 0
+        return next_write(
+            self._context,
+            partition,
+            self._is_acknowledged,
+            self._controller_epoch,
+            self._descriptions.logs(partition, revision, self._context.live),
+        )
+
+    def _ask_for_logs(self, partition: TopicPartition) -> None:
+        """Where nobody can be elected before more is known of the replicas' logs."""
+        held = self._context.partition(partition)
+        topic_id, revision = (held.state.topic_id, held.revision) if held else ("", 0)
+        self._descriptions.want(
+            partition,
+            topic_id,
+            revision,
+            logs_needed(self._context, partition),
+            self._context.live,
+        )

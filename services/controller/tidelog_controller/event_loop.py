@@ -20,6 +20,7 @@ from tidelog_controller.commands import (
     OpenChannel,
     ReadKeys,
     Reply,
+    SendDescribeReplicas,
     SendLeaderAndIsr,
     SendStopReplica,
     StepDown,
@@ -148,7 +149,7 @@ class EventLoop:
                 tasks.create_task(self._transact(command))
             case ReadKeys():
                 tasks.create_task(self._read(command))
-            case SendLeaderAndIsr() | SendStopReplica():
+            case SendLeaderAndIsr() | SendStopReplica() | SendDescribeReplicas():
                 tasks.create_task(self._channels[command.broker_id].send(command))
             case OpenChannel():
                 self._open_channel(command, tasks)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from tidelog_runtime.metadata.store import Changed, KeyValue, Snapshot, TransactionResult
-from tidelog_runtime.replica_control import CommandResult
+from tidelog_runtime.replica_control import CommandResult, DescribeReplicasResult
 
 
 class DialOutcome(enum.Enum):
@@ -59,8 +59,16 @@ class CommandAnswered(NamedTuple):
     result: CommandResult
 
 
+class ReplicasDescribed(NamedTuple):
+    broker_id: int
+    broker_epoch: int
+    id: int
+    result: DescribeReplicasResult
+
+
 class CommandLost(NamedTuple):
-    """No answer: the broker may or may not have carried the command out."""
+    """No answer: the broker may or may not have carried the command out. Also of a
+    question about logs."""
 
     broker_id: int
     broker_epoch: int
@@ -96,6 +104,16 @@ class DeleteTopic(NamedTuple):
     timeout_ms: int
 
 
+class RecoverPartitions(NamedTuple):
+    """`partitions` empty: all that have no leader."""
+
+    request_id: int
+    topic: str
+    partitions: tuple[int, ...]
+    from_live_replicas: bool
+    timeout_ms: int
+
+
 class Tick(NamedTuple):
     """Time has reached what `Controller.wake_at_ms` said."""
 
@@ -108,9 +126,11 @@ Event = (
     | KeysRead
     | CommandAnswered
     | CommandLost
+    | ReplicasDescribed
     | ConnectionEnded
     | CreateTopic
     | DeleteTopic
+    | RecoverPartitions
     | Tick
 )
-AdminRequest = CreateTopic | DeleteTopic
+AdminRequest = CreateTopic | DeleteTopic | RecoverPartitions

@@ -14,6 +14,7 @@ from tidelog.model import NO_LEADER, TopicPartition
 from tidelog_controller.context import Context, Partition, Topic
 from tidelog_controller.leader_election import next_state
 from tidelog_controller.placement import place, start_of
+from tidelog_controller.recovery import Logs, needs_descriptions
 from tidelog_controller.transactions import PartitionWrite
 from tidelog_runtime.metadata.schema import unassigned
 
@@ -23,9 +24,11 @@ def next_write(
     partition: TopicPartition,
     is_acknowledged: Callable[[TopicPartition], bool],
     controller_epoch: int,
+    logs: Logs,
 ) -> PartitionWrite | None:
     """`is_acknowledged`: whether every live broker with a replica has carried out what
-    the partition's present state asks of it."""
+    the partition's present state asks of it. `logs`: what is known of the replicas' logs
+    as they are at the partition's present revision."""
     topic = context.topics.get(partition.topic)
     if topic is None or partition.partition >= topic.entry.partitions:
         return None
@@ -38,10 +41,31 @@ def next_write(
         return _deletion_step(context, partition, held, is_acknowledged, controller_epoch)
     if held is None or held.state.topic_id != topic.entry.topic_id:
         return _first_write(context, partition, topic, held, controller_epoch)
-    new = next_state(held.state, context.live, controller_epoch, topic.rules)
+    consent = context.consents.get(partition)
+    entry = consent.entry if consent else None
+    new = next_state(
+        held.state, context.live, controller_epoch, topic.rules, logs=logs, consent=entry
+    )
     if new is None:
         return None
-    return PartitionWrite(partition, held.state, new, held.revision)
+    # A consent is good for one election, whichever it turns out to be.
+    elected = new.leader_epoch > held.state.leader_epoch and new.leader != NO_LEADER
+    consumed = consent.revision if consent and elected else 0
+    return PartitionWrite(partition, held.state, new, held.revision, consumed)
+
+
+def logs_needed(context: Context, partition: TopicPartition) -> tuple[int, ...]:
+    """The brokers that are to be asked about their logs before the partition can be
+    decided."""
+    topic = context.topics.get(partition.topic)
+    held = context.partition(partition)
+    if topic is None or held is None or partition.topic in context.deletions:
+        return ()
+    if held.state.topic_id != topic.entry.topic_id:
+        return ()
+    consent = context.consents.get(partition)
+    entry = consent.entry if consent else None
+    return needs_descriptions(held.state, context.live, topic.rules, entry)
 
 
 def _first_write(

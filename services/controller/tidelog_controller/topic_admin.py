@@ -80,7 +80,7 @@ class TopicAdmin:
         self._creations[request.request_id] = _Creation(
             request.request_id,
             TopicCreation(request.topic, entry),
-            now_ms + _timeout_ms(request.timeout_ms),
+            now_ms + request_timeout_ms(request.timeout_ms),
         )
         return []
 
@@ -88,7 +88,7 @@ class TopicAdmin:
         """A second request for a topic that is being deleted waits for the same end."""
         topic = self._context.topics.get(request.topic)
         if topic is None:
-            return [Reply(request.request_id, AdminReply(_unknown(request.topic)))]
+            return [Reply(request.request_id, AdminReply(unknown_topic(request.topic)))]
         if request.topic_id and request.topic_id != topic.entry.topic_id:
             error = TidelogError(
                 ErrorCode.UNKNOWN_TOPIC_ID,
@@ -100,7 +100,7 @@ class TopicAdmin:
             request.request_id,
             request.topic,
             topic.entry.topic_id,
-            now_ms + _timeout_ms(request.timeout_ms),
+            now_ms + request_timeout_ms(request.timeout_ms),
         )
         return []
 
@@ -123,7 +123,7 @@ class TopicAdmin:
     def _check_creation(self, request: CreateTopic) -> None:
         check_name(request.topic)
         if request.topic in self._context.deletions:
-            raise _being_deleted(request.topic)
+            raise being_deleted(request.topic)
         claimed = (c.purpose.topic == request.topic for c in self._creations.values())
         if request.topic in self._context.topics or any(claimed):
             raise _exists(request.topic)
@@ -146,13 +146,13 @@ class TopicAdmin:
         name, entry = creation.purpose
         timed_out = now_ms >= creation.deadline_ms
         if name in self._context.deletions or self._is_malformed_intent(name):
-            return AdminReply(_being_deleted(name))
+            return AdminReply(being_deleted(name))
         topic = self._context.topics.get(name)
         if topic is None:
             if self._context.keys.topic(name) in self._context.malformed:
                 return AdminReply(_exists(name))
             if creation.seen:
-                return AdminReply(_unknown(name))
+                return AdminReply(unknown_topic(name))
             return AdminReply(_creation_unknown(name)) if timed_out else None
         if topic.entry.topic_id != entry.topic_id:
             return AdminReply(_exists(name))
@@ -207,7 +207,7 @@ class TopicAdmin:
         )
 
 
-def _timeout_ms(asked_ms: int) -> int:
+def request_timeout_ms(asked_ms: int) -> int:
     return min(asked_ms, MAX_TIMEOUT_MS) if asked_ms > 0 else DEFAULT_TIMEOUT_MS
 
 
@@ -217,14 +217,14 @@ def _exists(topic: str) -> TidelogError:
     )
 
 
-def _unknown(topic: str) -> TidelogError:
+def unknown_topic(topic: str) -> TidelogError:
     return TidelogError(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         f"there is no topic named {topic}; the topics that there are can be listed",
     )
 
 
-def _being_deleted(topic: str) -> TidelogError:
+def being_deleted(topic: str) -> TidelogError:
     return TidelogError(
         ErrorCode.TOPIC_BEING_DELETED,
         f"topic {topic} is being deleted; try again when it is gone",

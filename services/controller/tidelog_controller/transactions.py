@@ -18,6 +18,7 @@ from tidelog_controller.context import ControllerIdentity
 from tidelog_runtime.metadata.schema import (
     Keys,
     LeaderAndIsr,
+    RecoveryConsent,
     TopicDeletion,
     TopicEntry,
     encode,
@@ -45,12 +46,18 @@ MAX_READ_DELAY_MS = 2_000
 
 
 class PartitionWrite(NamedTuple):
-    """`new` None: the key is deleted. `expected`: its modification revision; 0: absent."""
+    """`new` None: the key is deleted. `expected`: its modification revision; 0: absent.
+    `consent_revision`: of a consent to recovery that this election uses up; 0: of none."""
 
     partition: TopicPartition
     old: LeaderAndIsr | None
     new: LeaderAndIsr | None
     expected: int
+    consent_revision: int = 0
+
+    @property
+    def changes(self) -> int:
+        return 2 if self.consent_revision else 1
 
 
 class TopicGuard(NamedTuple):
@@ -85,12 +92,36 @@ class TopicRemoval(NamedTuple):
     intent_revision: int
 
 
+class RecoveryIntent(NamedTuple):
+    """Consents for partitions that have no leader. `partitions`: each with the revisions
+    of its key and of the consent that stands; 0: of none."""
+
+    topic: str
+    topic_revision: int
+    consent: RecoveryConsent
+    partitions: tuple[tuple[TopicPartition, int, int], ...]
+
+
+class ConsentRemoval(NamedTuple):
+    """Consents that are good for nothing any more, with their revisions."""
+
+    consents: tuple[tuple[TopicPartition, int], ...]
+
+
 class RegistrationRemoval(NamedTuple):
     broker_id: int
     broker_epoch: int
 
 
-Purpose = PartitionBatch | TopicCreation | DeletionIntent | TopicRemoval | RegistrationRemoval
+Purpose = (
+    PartitionBatch
+    | TopicCreation
+    | DeletionIntent
+    | TopicRemoval
+    | RecoveryIntent
+    | ConsentRemoval
+    | RegistrationRemoval
+)
 
 
 @dataclass(slots=True)
@@ -181,9 +212,28 @@ class Transactions:
                 ]
                 gone: list[Change] = [Delete(entry_key)] if topic_revision else []
                 return guards, [*gone, Delete(intent)]
+            case RecoveryIntent():
+                return self._intent_parts(purpose)
+            case ConsentRemoval(consents):
+                revisions = {keys.recovery(partition): revision for partition, revision in consents}
+                return (
+                    [ModRevision(key, revision) for key, revision in revisions.items()],
+                    [Delete(key) for key in revisions],
+                )
             case RegistrationRemoval(broker_id, broker_epoch):
                 key = keys.broker(broker_id)
                 return [CreateRevision(key, broker_epoch)], [Delete(key)]
+
+    def _intent_parts(self, intent: RecoveryIntent) -> tuple[list[Guard], list[Change]]:
+        keys = self._keys
+        guards: list[Guard] = [ModRevision(keys.topic(intent.topic), intent.topic_revision)]
+        changes: list[Change] = []
+        for partition, revision, consent_revision in intent.partitions:
+            key = keys.recovery(partition)
+            guards.append(ModRevision(keys.leader_and_isr(partition), revision))
+            guards.append(ModRevision(key, consent_revision))
+            changes.append(Put(key, encode(intent.consent)))
+        return guards, changes
 
     def _batch_parts(
         self, writes: Iterable[PartitionWrite], topic_guard: TopicGuard | None
@@ -193,10 +243,14 @@ class Transactions:
         if topic_guard is not None:
             key = self._keys.topic(topic_guard.topic)
             guards.append(CreateRevision(key, topic_guard.create_revision))
-        for partition, _, new, expected in writes:
+        for partition, _, new, expected, consent_revision in writes:
             key = self._keys.leader_and_isr(partition)
             guards.append(ModRevision(key, expected))
             changes.append(Delete(key) if new is None else Put(key, encode_leader_and_isr(new)))
+            if consent_revision:
+                consent = self._keys.recovery(partition)
+                guards.append(ModRevision(consent, consent_revision))
+                changes.append(Delete(consent))
         return guards, changes
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tidelog.errors import ErrorCode, TidelogError
@@ -19,6 +19,7 @@ from tidelog_controller.commands import (
     OpenChannel,
     ReadKeys,
     Reply,
+    SendDescribeReplicas,
     SendLeaderAndIsr,
     SendStopReplica,
     StepDown,
@@ -37,6 +38,8 @@ from tidelog_controller.events import (
     KeysRead,
     Loaded,
     OutcomeUnknown,
+    RecoverPartitions,
+    ReplicasDescribed,
     StoreChanged,
     Tick,
     Transacted,
@@ -64,8 +67,11 @@ from tidelog_runtime.metadata.store import (
 )
 from tidelog_runtime.replica_control import (
     CommandResult,
+    DescribeReplicasCommand,
+    DescribeReplicasResult,
     LeaderAndIsrCommand,
     PartitionResult,
+    ReplicaSummary,
     StopReplicaCommand,
 )
 
@@ -125,6 +131,25 @@ class FakeBroker:
     mute: bool = False  # leaves commands without an answer
     lose: bool = False  # its answers, and perhaps the commands, are lost
     refuse: Callable[[TopicPartition], TidelogError | None] = lambda _: None
+    # What was told of each replica, by topic id and number: its newest revision.
+    told: dict[tuple[str, int], int] = field(default_factory=dict)
+    # Log end offset and epochs of each replica, by its number; others are empty.
+    logs: dict[int, tuple[int, tuple[tuple[int, int], ...]]] = field(default_factory=dict)
+    silent: bool = False  # leaves questions about logs without an answer
+    lost_questions: int = 0  # so many of the next questions are lost
+
+    def took(self, result: CommandResult) -> None:
+        for topic_id, number, revision, error in result.partitions:
+            if error is None:
+                self.told[topic_id, number] = revision
+
+    def describe(self, question: DescribeReplicasCommand) -> DescribeReplicasResult:
+        replicas = []
+        for key in question.partitions:
+            if key in self.told:
+                end, epochs = self.logs.get(key[1], (0, ()))
+                replicas.append(ReplicaSummary(*key, self.told[key], 0, end, epochs))
+        return DescribeReplicasResult(replicas=replicas)
 
 
 class Driver:
@@ -135,6 +160,7 @@ class Driver:
         self.transcript: list[str] = []
         self.transactions: list[Transaction] = []
         self.sent: list[tuple[int, LeaderAndIsrCommand | StopReplicaCommand]] = []
+        self.questions: list[SendDescribeReplicas] = []
         self.unanswered: list[SendLeaderAndIsr | SendStopReplica] = []
         self.replies: dict[int, AdminReply] = {}
         self.logs: list[tuple[str, Mapping[str, Any]]] = []
@@ -232,6 +258,19 @@ class Driver:
         self.feed(DeleteTopic(self._last_request, topic, topic_id, timeout_ms))
         return self._last_request
 
+    def recover(
+        self,
+        *partitions: int,
+        topic: str = "t",
+        from_live_replicas: bool = False,
+        timeout_ms: int = 5_000,
+    ) -> int:
+        self._last_request += 1
+        self.feed(
+            RecoverPartitions(self._last_request, topic, partitions, from_live_replicas, timeout_ms)
+        )
+        return self._last_request
+
     # What the store holds.
 
     def state(self, partition: int = 0, topic: str = "t") -> LeaderAndIsr:
@@ -313,6 +352,8 @@ class Driver:
                 return self._handle(KeysRead(transaction_id, self.store.revision, current))
             case SendLeaderAndIsr() | SendStopReplica():
                 return self._deliver(command)
+            case SendDescribeReplicas():
+                return self._ask(command)
             case Reply(request_id, reply):
                 self.replies[request_id] = reply
             case OpenChannel(broker_id, epoch, _):
@@ -354,6 +395,21 @@ class Driver:
             return []
         return self._handle(self._answer(command, broker))
 
+    def _ask(self, command: SendDescribeReplicas) -> list[Command]:
+        broker_id, question_id, question = command
+        self.questions.append(command)
+        names = " ".join(str(number) for _, number in question.partitions)
+        self.transcript.append(f"broker {broker_id} describe {names}")
+        broker = self.brokers.get(broker_id)
+        name = (broker_id, question.broker_epoch, question_id)
+        if broker is None or broker.lose or broker.lost_questions > 0:
+            if broker is not None:
+                broker.lost_questions -= 1
+            return self._handle(CommandLost(*name, "gone"))
+        if broker.silent:
+            return []
+        return self._handle(ReplicasDescribed(*name, broker.describe(question)))
+
     def _answer(
         self, command: SendLeaderAndIsr | SendStopReplica, broker: FakeBroker
     ) -> CommandAnswered:
@@ -363,6 +419,7 @@ class Driver:
             result = CommandResult(error)
         else:
             result = CommandResult(None, _results(command.command, broker))
+            broker.took(result)
         return CommandAnswered(command.broker_id, epoch, command.id, result)
 
 

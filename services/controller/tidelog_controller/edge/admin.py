@@ -11,7 +11,12 @@ from tidelog.rpc.wire import error_to_wire
 from tidelog.v1 import admin_pb2 as pb
 from tidelog.v1.admin_pb2_grpc import AdminServiceServicer
 from tidelog_controller.commands import AdminReply
-from tidelog_controller.events import AdminRequest, CreateTopic, DeleteTopic
+from tidelog_controller.events import (
+    AdminRequest,
+    CreateTopic,
+    DeleteTopic,
+    RecoverPartitions,
+)
 
 MAX_WAITING_REQUESTS = 1_000
 
@@ -63,11 +68,27 @@ class AdminServicer(AdminServiceServicer):
         )
 
     async def RecoverPartitions(  # noqa: N802 - the generated name
-        self,
-        request: pb.RecoverPartitionsRequest,  # noqa: ARG002
-        context: Context,
+        self, request: pb.RecoverPartitionsRequest, context: Context
     ) -> pb.RecoverPartitionsResponse:
-        await context.abort(grpc.StatusCode.UNIMPLEMENTED, "there is no recovery on request yet")
+        reply = await self._submit(
+            RecoverPartitions(
+                _NO_ID,
+                request.topic,
+                tuple(request.partitions),
+                request.from_live_replicas,
+                request.timeout_ms,
+            ),
+            context,
+        )
+        return pb.RecoverPartitionsResponse(
+            error=error_to_wire(reply.error) if reply.error else None,
+            partitions=[
+                pb.RecoverPartitionResult(
+                    partition=partition, error=error_to_wire(error) if error else None
+                )
+                for partition, error in reply.partitions
+            ],
+        )
 
     async def _submit(self, request: AdminRequest, context: Context) -> AdminReply:
         if self._waiting >= MAX_WAITING_REQUESTS:
