@@ -253,7 +253,7 @@ class BrokerProcess(Service):
             await asyncio.wait([starting])
         elif starting.exception() is None:
             await broker.hand_over()
-        broker.stopped.set()
+        await broker.leave()
         world.network.stop_listening(self.address)
         await broker.stop()
         failure = None if starting.cancelled() else starting.exception()

@@ -22,11 +22,12 @@ _COMMON_OPTIONS: tuple[tuple[str, int], ...] = (
 
 CHANNEL_OPTIONS = (
     *_COMMON_OPTIONS,
-    # A broker that restarts is back within a second; gRPC's own back-off grows to two
-    # minutes.
+    # A broker that restarts is back within a second, and may lead at once: until the next
+    # attempt every call to it fails. gRPC's own back-off grows to two minutes.
     ("grpc.initial_reconnect_backoff_ms", 50),
-    ("grpc.min_reconnect_backoff_ms", 50),
-    ("grpc.max_reconnect_backoff_ms", 500),
+    ("grpc.max_reconnect_backoff_ms", 100),
+    # In spite of its name this is how long an attempt to connect may take.
+    ("grpc.min_reconnect_backoff_ms", 1_000),
     # Each channel has its own connection: otherwise two channels to one address share
     # their fate, and a long-polled fetch delays a command.
     ("grpc.use_local_subchannel_pool", 1),

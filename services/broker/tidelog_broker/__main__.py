@@ -181,7 +181,7 @@ async def run(config: BrokerConfig) -> int:
         _log.info("stopping")
         await health.set("", health_pb2.HealthCheckResponse.NOT_SERVING)
         await broker.hand_over()
-    broker.stopped.set()
+    await broker.leave()
     await server.stop(SERVER_GRACE_S)
     await broker.stop()
     _log.info("stopped")

@@ -2,7 +2,7 @@
 real ones, the simulator its own.
 
 Life: `prepare` opens and recovers the data, then the edge begins to listen, then `join`
-registers; `stop` hands over leadership, stops serving and closes the logs cleanly.
+registers. Its end: `hand_over`, `leave`, the edge stops, `stop` closes the logs cleanly.
 """
 
 from __future__ import annotations
@@ -103,6 +103,7 @@ class Broker:
             self.manager, self._logs, self._isr_updates, clock, run_blocking
         )
         self._registration: Registration | None = None
+        self._registering: asyncio.Task[None] | None = None
         self._watch: ClusterWatch | None = None
         self._opened = False
         self._tasks: list[asyncio.Task[None]] = []
@@ -205,7 +206,7 @@ class Broker:
         # commands say of earlier ones was meant for a predecessor.
         self.manager.broker_epoch = max(self.manager.broker_epoch, self.cache.revision + 1)
         self._data_directory.require_revision(self.cache.revision)
-        self._start("registration", registration.run())
+        self._registering = self._start("registration", registration.run())
 
     def _registered(self, broker_epoch: int) -> None:
         self.manager.broker_epoch = max(self.manager.broker_epoch, broker_epoch)
@@ -218,10 +219,11 @@ class Broker:
         assert self._registration is not None
         self._registration.set_whole_since(identity.whole_since, identity.synced_whole_since)
 
-    def _start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+    def _start(self, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work, name=name)
         task.add_done_callback(self.faults.on_end)
         self._tasks.append(task)
+        return task
 
     async def hand_over(self) -> None:
         """Asks to lead nothing and to be in sync with nothing any more, and waits for it as
@@ -255,20 +257,32 @@ class Broker:
             count += is_awaited(self._config.broker_id, known.state, cache.brokers, synced=synced)
         return count
 
-    async def stop(self) -> None:
-        """After the edge has stopped: ends the background, leaves the cluster and closes
-        the logs."""
-        self.stopped.set()
-        await self._fetchers.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+    async def leave(self) -> None:
+        """Before the edge stops: whoever waits for a leader here is told to look elsewhere,
+        and the registration goes for good. Otherwise the end of the edge would look like a
+        crash, and this broker would register again."""
+        if self.stopped.is_set():
+            return
+        for partition in list(self.manager.led()):
+            partition.stop_leading()
+        if self._registering is not None:
+            self._registering.cancel()
+            await asyncio.gather(self._registering, return_exceptions=True)
         if self._registration is not None:
             try:
                 async with asyncio.timeout(STORE_FAREWELL_TIMEOUT_S):
                     await self._registration.withdraw()
             except (StoreError, TimeoutError) as error:
                 _log.warning("lease_left_to_expire", why=str(error) or "etcd did not answer")
+        self.stopped.set()
+
+    async def stop(self) -> None:
+        """After the edge has stopped: ends the background and closes the logs."""
+        await self.leave()
+        await self._fetchers.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._close_logs()
         await self._peers.close()
         await self._store.close()

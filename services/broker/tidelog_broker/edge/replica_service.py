@@ -27,11 +27,24 @@ class ReplicaService(replica_pb2_grpc.ReplicaServiceServicer):
         request_iterator: AsyncIterator[pb.ReplicaFetchRequest],
         context: _Context,  # noqa: ARG002
     ) -> AsyncIterator[pb.ReplicaFetchResponse]:
-        """Ends when the follower does, or after an answer when this broker stops."""
-        async for request in request_iterator:
-            yield await self._answer(request)
-            if self._stopped.is_set():
-                return
+        """Ends when the follower does, and at once when this broker stops: a follower that
+        has nothing to ask for keeps its stream open."""
+        serving = asyncio.current_task()
+        assert serving is not None
+        ending = asyncio.create_task(self._end_when_stopped(serving))
+        try:
+            async for request in request_iterator:
+                yield await self._answer(request)
+        except asyncio.CancelledError:
+            if not self._stopped.is_set():
+                raise
+            serving.uncancel()
+        finally:
+            ending.cancel()
+
+    async def _end_when_stopped(self, serving: asyncio.Task[object]) -> None:
+        await self._stopped.wait()
+        serving.cancel()
 
     async def _answer(self, request: pb.ReplicaFetchRequest) -> pb.ReplicaFetchResponse:
         response = await self._replica_fetch(replica_codec.request_from_wire(request))

@@ -1,0 +1,42 @@
+"""What a broker does before its edge stops."""
+
+import asyncio
+from pathlib import Path
+
+from tidelog.errors import ErrorCode
+from unit.broker.broker_parts import KEYS, settled
+from unit.broker.test_broker_life import Cluster, leading_alone, pair
+
+
+async def test_whoever_leaves_does_not_register_again(tmp_path: Path) -> None:
+    """The edge still listens then, so that its end is no crash to anybody."""
+    cluster = Cluster(tmp_path)
+    process = await leading_alone(cluster)
+    await process.broker.leave()
+    assert cluster.data.get(KEYS.broker(1)) is None
+    await asyncio.sleep(30)
+    assert cluster.data.get(KEYS.broker(1)) is None
+    await process.stop()
+
+
+async def test_whoever_leaves_leads_nothing(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    process = await leading_alone(cluster)
+    await process.broker.leave()
+    outcome = await process.produce()
+    assert outcome.error is not None
+    assert outcome.error.code is ErrorCode.LEADER_NOT_AVAILABLE
+    await process.stop()
+
+
+async def test_whoever_waits_for_a_leader_that_leaves_is_answered_at_once(tmp_path: Path) -> None:
+    leader, follower = await pair(Cluster(tmp_path))
+    await follower.stop()
+    waiting = asyncio.create_task(leader.produce())
+    await settled()
+    assert not waiting.done()
+    await leader.broker.leave()
+    outcome = await waiting
+    assert outcome.error is not None
+    assert outcome.error.code is ErrorCode.LEADER_CHANGED
+    await leader.stop()

@@ -1,0 +1,89 @@
+"""Replica fetches over gRPC: a server and a client in one process."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+from tidelog.rpc.channels import new_server
+from tidelog.v1 import replica_pb2_grpc
+from tidelog_broker.edge.replica_client import GrpcPeers
+from tidelog_broker.edge.replica_service import ReplicaService
+from tidelog_broker.transport import (
+    PeerUnreachableError,
+    ReplicaFetchRequest,
+    ReplicaFetchResponse,
+)
+
+PATIENCE_SECONDS = 20.0
+GRACE_SECONDS = 60.0
+
+
+def request_by(follower: int) -> ReplicaFetchRequest:
+    return ReplicaFetchRequest(follower, 0, 0, 500, 1, 1, ())
+
+
+class Leader:
+    """Answers when it is told to; `stop` fails where something holds it up."""
+
+    def __init__(self) -> None:
+        self.stopped = asyncio.Event()
+        self.asked: list[int] = []
+        self.came = asyncio.Semaphore(0)
+        self.may_answer = asyncio.Event()
+        self.server = new_server()
+        replica_pb2_grpc.add_ReplicaServiceServicer_to_server(
+            ReplicaService(self.answer, self.stopped),  # type: ignore[arg-type]
+            self.server,
+        )
+        self.address = f"127.0.0.1:{self.server.add_insecure_port('127.0.0.1:0')}"
+
+    async def answer(self, request: ReplicaFetchRequest) -> ReplicaFetchResponse:
+        self.asked.append(request.broker_id)
+        self.came.release()
+        await self.may_answer.wait()
+        return ReplicaFetchResponse(None, ())
+
+    async def stop(self) -> None:
+        self.stopped.set()
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await self.server.stop(GRACE_SECONDS)
+
+
+@asynccontextmanager
+async def served() -> AsyncIterator[tuple[Leader, GrpcPeers]]:
+    leader, peers = Leader(), GrpcPeers()
+    await leader.server.start()
+    try:
+        yield leader, peers
+        await leader.stop()
+    finally:
+        await peers.close()
+        await leader.server.stop(None)
+
+
+async def test_a_stream_that_waits_for_its_next_request_does_not_hold_up_the_end() -> None:
+    async with served() as (leader, peers):
+        leader.may_answer.set()
+        await peers.replica_fetch(leader.address, request_by(2))
+
+
+async def test_a_fetch_that_waits_for_data_does_not_hold_up_the_end() -> None:
+    async with served() as (leader, peers):
+        asked = asyncio.create_task(peers.replica_fetch(leader.address, request_by(2)))
+        await leader.came.acquire()
+    with suppress(PeerUnreachableError):
+        await asked
+
+
+async def test_two_fetches_at_once_have_a_stream_each() -> None:
+    async with served() as (leader, peers):
+        fetches = [
+            asyncio.create_task(peers.replica_fetch(leader.address, request_by(follower)))
+            for follower in (2, 3)
+        ]
+        for _ in fetches:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await leader.came.acquire()
+        leader.may_answer.set()
+        await asyncio.gather(*fetches)
+    assert sorted(leader.asked) == [2, 3]
