@@ -23,8 +23,8 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 # More callbacks than this without the clock moving are an endless loop.
-MAX_STEPS_AT_ONE_TIME = 200_000
-DEFAULT_MAX_STEPS = 20_000_000
+MAX_STEPS_AT_ONE_TIME = 50_000
+DEFAULT_MAX_STEPS = 3_000_000
 
 # How often a coroutine that is being closed may await something in its `finally`.
 MAX_CLOSING_ROUNDS = 20
@@ -180,7 +180,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         context: Context | None = None,
     ) -> SimHandle:
         return self.call_at_us(
-            self.now_us + max(0, round(delay * 1e6)), callback, *args, context=context
+            self.now_us + max(1, round(delay * 1e6)), callback, *args, context=context
         )
 
     def call_at(  # type: ignore[override]
@@ -190,7 +190,10 @@ class SimLoop(asyncio.AbstractEventLoop):
         *args: Any,
         context: Context | None = None,
     ) -> SimHandle:
-        return self.call_at_us(round(when * 1e6), callback, *args, context=context)
+        # Some time passes before any timer: whoever waits for the rest of a fraction of a
+        # microsecond would else wait for ever.
+        when_us = max(self.now_us + 1, round(when * 1e6))
+        return self.call_at_us(when_us, callback, *args, context=context)
 
     def call_at_us(
         self,
@@ -265,8 +268,8 @@ class SimLoop(asyncio.AbstractEventLoop):
         at_this_time = 0
         while not task.done():
             if not ready:
-                at_this_time = 0
-                self._advance()
+                if self._advance():
+                    at_this_time = 0
             handle = ready.popleft()
             if handle.is_cancelled:
                 continue
@@ -296,16 +299,18 @@ class SimLoop(asyncio.AbstractEventLoop):
                     f"the last was {handle.callback!r} of {process}"
                 )
 
-    def _advance(self) -> None:
-        """Moves the clock to the next timer, and makes all that are due then ready."""
+    def _advance(self) -> bool:
+        """Moves the clock to the next timer, and makes all that are due then ready. Returns
+        whether it moved."""
         timers = self._timers
         while timers and timers[0][2].is_cancelled:
             heapq.heappop(timers)
         if not timers:
             raise LivelockError("everything waits, and no timer will end it")
-        self.now_us = max(self.now_us, timers[0][0])
+        before, self.now_us = self.now_us, max(self.now_us, timers[0][0])
         while timers and timers[0][0] <= self.now_us:
             self._ready.append(heapq.heappop(timers)[2])
+        return self.now_us > before
 
     def _end_generator(self, generator: Any) -> None:
         if not self._closed:

@@ -113,8 +113,8 @@ class Service:
         self.stop_requested: asyncio.Event | None = None
         self.ended = asyncio.Event()
         self.ended.set()
-        # What a supervisor would do; off while a fault keeps it down.
-        self.restarts = True
+        # As long as this is not 0, something keeps it down.
+        self._holds = 0
         world.network.host(host)
 
     @property
@@ -149,11 +149,31 @@ class Service:
         if self.process is not None:
             self._world.loop.resume(self.process)
 
+    def request_stop(self) -> None:
+        """SIGTERM, of which also a paused process learns in time."""
+        if self.process is not None and self.stop_requested is not None:
+            loop = self._world.loop
+            loop.call_soon(self.stop_requested.set, context=self.process.context)
+
     async def terminate(self) -> None:
         """SIGTERM; returns when the process has ended."""
-        if self.stop_requested is not None:
-            self.stop_requested.set()
+        self.request_stop()
         await self.ended.wait()
+
+    def hold_down(self) -> None:
+        """It is not started until `release` was called as often."""
+        self._holds += 1
+
+    def release(self) -> None:
+        """Starts it when nothing else holds it down. One that is still about to stop is
+        started by its supervisor when it has."""
+        self._holds = max(0, self._holds - 1)
+        if self._holds == 0:
+            self.start()
+
+    def release_all(self) -> None:
+        self._holds = 0
+        self.release()
 
     async def _run(self, process: SimProcess) -> None:
         status = await self._life(process)
@@ -161,20 +181,19 @@ class Service:
         self._world.trace("ended", process=process.name, status=status)
         process.alive = False
         self._gone(process, noticed=True)
-        assert self.stop_requested is not None
-        if status and not self.stop_requested.is_set() and self.restarts:
-            loop = self._world.loop
-            loop.call_later(RESTART_DELAY_S, self._restart, context=loop.world_context)
 
     def _restart(self) -> None:
-        if self.restarts:
+        if self._holds == 0:
             self.start()
 
     def _gone(self, process: SimProcess, *, noticed: bool) -> None:
+        """However it ended, a supervisor starts it again, unless something holds it down."""
         self._world.network.process_ended(process, noticed=noticed)
         self.process = None
         self._forget()
         self.ended.set()
+        loop = self._world.loop
+        loop.call_later(RESTART_DELAY_S, self._restart, context=loop.world_context)
 
     def _forget(self) -> None:
         raise NotImplementedError

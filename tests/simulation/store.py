@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 from simulation.loop import SimHandle, SimLoop, SimProcess
 from simulation.network import CallFailedError, Network, Serving
@@ -37,11 +37,6 @@ RETRY_DELAY_S = 0.3
 RESEND_DELAY_S = 0.4
 
 
-class _OpenWatch(NamedTuple):
-    store: SimStore
-    stream: _Stream
-
-
 class EtcdServer:
     """Serves every `SimStore`."""
 
@@ -53,6 +48,7 @@ class EtcdServer:
         self._network = network
         self._leases: dict[int, tuple[int, SimHandle]] = {}
         self._streams: dict[_Stream, None] = {}
+        self._refused: list[str] = []
         self._told_revision = data.revision
         data.listen(self._changed)
         network.listen(ETCD_ADDRESS, self)
@@ -77,14 +73,15 @@ class EtcdServer:
         self.has_leader = True
         self._renew_leases()
 
-    def compact(self) -> None:
-        """With the watches broken, so that those who are behind have to read anew."""
-        self._break_watches()
-        self.data.compact(self.data.revision)
-
-    def break_watches(self, host: str) -> None:
-        for stream in [s for s in self._streams if s.process.host == host]:
+    def refuse_watches(self, host: str) -> None:
+        """Of a host, or with an empty name of all: those that are there end, and none
+        begins until `serve_watches`."""
+        self._refused.append(host)
+        for stream in [s for s in self._streams if s.process.host.startswith(host)]:
             self._break(stream)
+
+    def serve_watches(self) -> None:
+        self._refused.clear()
 
     def _break_watches(self) -> None:
         for stream in list(self._streams):
@@ -154,13 +151,18 @@ class EtcdServer:
                         self.data.end_lease(request)
                     answer = None
                 case "watch":
-                    self._streams[request] = None
-                    answer = self.data.revision
+                    answer = self._begin_watch(request)
                 case kind:
                     raise AssertionError(f"etcd knows no {kind}")
         except LeaseLostError as error:
             answer = error
         serving.reply(answer)
+
+    def _begin_watch(self, stream: _Stream) -> object:
+        if any(stream.process.host.startswith(host) for host in self._refused):
+            return StoreUnavailableError("etcd cancelled a watch")
+        self._streams[stream] = None
+        return self.data.revision
 
     def end_watch(self, stream: _Stream) -> None:
         self._streams.pop(stream, None)

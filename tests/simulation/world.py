@@ -9,9 +9,10 @@ from typing import Any, TypeVar
 
 import structlog
 
+from simulation.injector import OnFault
 from simulation.loop import PROCESS, SimLoop, SimProcess
 from simulation.network import Network
-from simulation.processes import BrokerProcess, ClientProcess, ControllerProcess
+from simulation.processes import BrokerProcess, ClientProcess, ControllerProcess, Service
 from simulation.store import EtcdServer
 from simulation.trace import Tracer
 from tidelog_broker.partition.partition import Partition
@@ -64,6 +65,7 @@ class World:
         self.bootstrap = [broker.address for broker in self.brokers.values()]
         self.data_lost: dict[int, int] = {}
         self.after_step = self.loop.after_step
+        self.fault_callbacks: list[OnFault] = []
         self._on_log: list[OnLog] = []
 
     # -- for those who look on ---------------------------------------------------------
@@ -90,6 +92,9 @@ class World:
     def on_log(self, callback: OnLog) -> None:
         self._on_log.append(callback)
 
+    def on_fault(self, callback: OnFault) -> None:
+        self.fault_callbacks.append(callback)
+
     def on_answer(self, callback: Callable[[str, str, str, object], None]) -> None:
         self.network.on_answer.append(callback)
 
@@ -102,10 +107,16 @@ class World:
             client = self.clients[name] = ClientProcess(self, name)
         return client
 
+    def services(self) -> list[Service]:
+        return [*self.brokers.values(), *self.controllers.values()]
+
+    def service(self, host: str) -> Service:
+        return next(service for service in self.services() if service.host == host)
+
     # -- life ----------------------------------------------------------------------------
 
     def start_all(self) -> None:
-        for service in (*self.controllers.values(), *self.brokers.values()):
+        for service in self.services():
             service.start()
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:

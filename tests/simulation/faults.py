@@ -1,0 +1,180 @@
+"""What goes wrong in a run: which kinds there are, and the plan that a seed draws.
+
+A fault is plain data, so that a plan can be printed, shortened and run again. A plan keeps
+to what the design tolerates: one machine at most loses data, unless all reboot at once.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol, TypeAlias
+
+FIRST_FAULT_MS = 4_000
+LAST_FAULT_MS = 42_000
+LAST_END_MS = 50_000
+MIN_FAULTS = 6
+MAX_FAULTS = 14
+# Of the kinds, a seed uses this share: what is rare meets what is rare more often.
+USED_KINDS = 0.6
+# All machines at once: what is lost then is legitimately lost, and has to be marked.
+REBOOT_ALL_SHARE = 0.15
+
+Args: TypeAlias = "tuple[int | str, ...]"
+
+
+class Fault(NamedTuple):
+    """`args`: as its kind has them, in KINDS; what is drawn while it lasts comes from a
+    random of its own."""
+
+    at_ms: int
+    kind: str
+    args: Args
+    duration_ms: int
+
+    @property
+    def end_ms(self) -> int:
+        return self.at_ms + self.duration_ms
+
+    def __str__(self) -> str:
+        args = ", ".join(map(str, self.args))
+        return f"{self.at_ms} ms: {self.kind}({args}) for {self.duration_ms} ms"
+
+
+class Cluster(NamedTuple):
+    """What a plan is drawn for. `loser`: the one broker whose machine may lose data."""
+
+    brokers: int
+    controllers: int
+    loser: int
+
+    def broker(self, rng: random.Random) -> str:
+        return f"broker-{rng.randint(1, self.brokers)}"
+
+    def controller(self, rng: random.Random) -> str:
+        return f"controller-{rng.randint(1, self.controllers)}"
+
+    def host(self, rng: random.Random) -> str:
+        return self.broker(rng) if rng.random() < 0.7 else self.controller(rng)
+
+
+Draw: TypeAlias = "Callable[[random.Random, Cluster], Args]"
+
+
+class Kind(NamedTuple):
+    """How a fault of this kind is drawn. `durations_ms`: shortest and longest."""
+
+    args: Draw
+    durations_ms: tuple[int, int]
+    weight: float = 1.0
+
+
+def _scope(rng: random.Random, cluster: Cluster) -> str:
+    """A host whose links are concerned, or all."""
+    return "all" if rng.random() < 0.4 else cluster.host(rng)
+
+
+def _two_brokers(rng: random.Random, cluster: Cluster) -> Args:
+    first, second = rng.sample(range(1, cluster.brokers + 1), 2)
+    return f"broker-{first}", f"broker-{second}"
+
+
+def _one_broker(rng: random.Random, cluster: Cluster) -> Args:
+    return (cluster.broker(rng),)
+
+
+def _one_host(rng: random.Random, cluster: Cluster) -> Args:
+    return (cluster.host(rng),)
+
+
+def _nothing(_rng: random.Random, _cluster: Cluster) -> Args:
+    return ()
+
+
+def _the_loser(_rng: random.Random, cluster: Cluster) -> Args:
+    return (f"broker-{cluster.loser}",)
+
+
+def _pair(rng: random.Random, cluster: Cluster) -> Args:
+    """Two brokers, or a broker and a controller; in either order."""
+    if rng.random() < 0.7:
+        return _two_brokers(rng, cluster)
+    pair = [cluster.broker(rng), cluster.controller(rng)]
+    rng.shuffle(pair)
+    return tuple(pair)
+
+
+KINDS: dict[str, Kind] = {
+    # The network: of a host's links, or of all.
+    "loss": Kind(lambda r, c: (r.randint(2, 30), _scope(r, c)), (500, 8_000)),
+    "delay": Kind(lambda r, c: (r.randint(20, 1_500), _scope(r, c)), (500, 8_000)),
+    "repeat": Kind(lambda r, c: (r.randint(10, 60), _scope(r, c)), (2_000, 12_000), 1.5),
+    "reorder": Kind(lambda r, c: (r.randint(5, 40), _scope(r, c)), (1_000, 10_000)),
+    "cut_pair": Kind(_pair, (300, 9_000)),
+    "cut_one_way": Kind(_pair, (300, 9_000)),
+    "cut_from_etcd": Kind(_one_host, (500, 9_000), 1.5),
+    "cut_from_controllers": Kind(_one_broker, (500, 9_000)),
+    "cut_from_brokers": Kind(_one_broker, (500, 9_000), 1.5),
+    "cut_off": Kind(_one_host, (500, 9_000)),
+    # Processes. A short one restarts within its lease.
+    "crash_broker": Kind(_one_broker, (50, 6_000), 2.0),
+    "crash_controller": Kind(lambda r, c: (c.controller(r),), (50, 6_000)),
+    "crash_active_controller": Kind(_nothing, (50, 6_000), 1.5),
+    "pause_broker": Kind(_one_broker, (200, 9_000), 2.0),
+    "pause_controller": Kind(lambda r, c: (c.controller(r),), (200, 9_000)),
+    "shut_down": Kind(_one_broker, (300, 6_000), 2.0),
+    # Machines.
+    "reboot": Kind(_the_loser, (300, 5_000), 1.5),
+    "reboot_all": Kind(_nothing, (300, 3_000), 0.0),
+    "empty_disk": Kind(_the_loser, (300, 5_000)),
+    # The store.
+    "etcd_away": Kind(_nothing, (500, 8_000)),
+    "etcd_leaderless": Kind(_nothing, (500, 6_000)),
+    "lost_answers": Kind(lambda r, _: (r.randint(10, 70),), (1_000, 8_000), 1.5),
+    "watch_loss": Kind(_one_host, (200, 4_000)),
+    "compaction": Kind(_nothing, (500, 5_000)),
+    # Disks.
+    "failed_fsync": Kind(lambda r, c: (f"broker-{c.loser}", r.randint(1, 2)), (500, 6_000)),
+    "disk_full": Kind(lambda r, c: (c.broker(r), r.randint(0, 2_000)), (500, 6_000)),
+    "bit_flip": Kind(_the_loser, (0, 0)),
+    # Metadata.
+    "topic_recreated": Kind(lambda r, _: (r.randint(1, 3),), (500, 6_000), 1.5),
+}
+
+
+class Size(Protocol):
+    """Of a world."""
+
+    @property
+    def brokers(self) -> int: ...
+
+    @property
+    def controllers(self) -> int: ...
+
+
+def draw_plan(seed: int, size: Size) -> list[Fault]:
+    """In the order in which they begin."""
+    rng = random.Random(f"{seed}/plan")
+    cluster = Cluster(size.brokers, size.controllers, loser=rng.randint(1, size.brokers))
+    names = [name for name, kind in KINDS.items() if kind.weight]
+    used = sorted(rng.sample(names, round(len(names) * USED_KINDS)), key=names.index)
+    weights = [KINDS[name].weight for name in used]
+    chosen = rng.choices(used, weights, k=rng.randint(MIN_FAULTS, MAX_FAULTS))
+    if rng.random() < REBOOT_ALL_SHARE:
+        chosen.append("reboot_all")
+    plan = [draw_fault(name, rng, cluster) for name in chosen]
+    return sorted(plan)
+
+
+def draw_fault(name: str, rng: random.Random, cluster: Cluster) -> Fault:
+    kind = KINDS[name]
+    shortest, longest = kind.durations_ms
+    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS)
+    # As many short ones as long ones, on a scale of factors.
+    duration_ms = round(shortest * (longest / shortest) ** rng.random()) if shortest else 0
+    return Fault(at_ms, name, kind.args(rng, cluster), min(duration_ms, LAST_END_MS - at_ms))
+
+
+def may_lose_acknowledged(plan: Sequence[Fault]) -> bool:
+    """Whether more replicas may lose data than a factor of 3 with min ISR 2 tolerates."""
+    return any(fault.kind == "reboot_all" for fault in plan)

@@ -1,0 +1,319 @@
+"""Applies a plan of faults to a world, and heals it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeAlias
+
+from simulation.faults import Fault
+from simulation.network import Concerns, Conditions
+from simulation.processes import BrokerProcess, Service
+from tidelog.errors import TidelogError
+from tidelog_runtime.metadata.schema import decode_controller
+
+if TYPE_CHECKING:
+    from simulation.world import World
+
+# How long a process that was told to stop may take before it is killed.
+STOP_TIMEOUT_S = 15.0
+RECREATED_TOPIC_TIMEOUT_MS = 6_000
+
+OnFault: TypeAlias = "Callable[[Fault, str], None]"
+# Ends what a fault began.
+End: TypeAlias = "Callable[[], None]"
+
+
+def _none() -> None:
+    pass
+
+
+class FaultInjector:
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._network = world.network
+        self._flipped: dict[int, None] = {}
+        self._begin: dict[str, Callable[[Fault, random.Random], End]] = {
+            "loss": self._weather,
+            "delay": self._weather,
+            "repeat": self._weather,
+            "reorder": self._weather,
+            "cut_pair": self._cut_pair,
+            "cut_one_way": self._cut_one_way,
+            "cut_from_etcd": lambda f, _: self._cut_between(_is(f.args[0]), _is("etcd")),
+            "cut_from_controllers": lambda f, _: self._cut_between(
+                _is(f.args[0]), _begins("controller-")
+            ),
+            "cut_from_brokers": lambda f, _: self._cut_between(_is(f.args[0]), _begins("broker-")),
+            "cut_off": lambda f, _: self._cut_between(_is(f.args[0]), _begins("")),
+            "crash_broker": self._crash,
+            "crash_controller": self._crash,
+            "crash_active_controller": self._crash_active_controller,
+            "pause_broker": self._pause,
+            "pause_controller": self._pause,
+            "shut_down": self._shut_down,
+            "reboot": self._reboot,
+            "reboot_all": self._reboot_all,
+            "empty_disk": self._empty_disk,
+            "etcd_away": self._etcd_away,
+            "etcd_leaderless": self._etcd_leaderless,
+            "lost_answers": self._lost_answers,
+            "watch_loss": self._watch_loss,
+            "compaction": self._compaction,
+            "failed_fsync": self._failed_fsync,
+            "disk_full": self._disk_full,
+            "bit_flip": self._bit_flip,
+            "topic_recreated": self._topic_recreated,
+        }
+
+    def flipped_bits_on(self, broker_id: int) -> bool:
+        """Whether parts of what its disk holds may be unreadable."""
+        return broker_id in self._flipped
+
+    async def run(self, plan: Sequence[Fault]) -> None:
+        """Returns when the last one has ended."""
+        await asyncio.gather(*(self._apply(fault, number) for number, fault in enumerate(plan)))
+
+    async def heal(self) -> None:
+        """Everything runs, and everybody reaches everybody."""
+        world = self._world
+        world.trace("heal")
+        self._network.lift_all()
+        world.etcd.come_back()
+        world.etcd.elect_leader()
+        world.etcd.serve_watches()
+        for service in world.services():
+            service.resume()
+            self._network.host(service.host).up = True
+            service.machine.disk.space = None
+            service.machine.disk.failing_syncs = 0
+            service.release_all()
+
+    async def _apply(self, fault: Fault, number: int) -> None:
+        world = self._world
+        await asyncio.sleep(fault.at_ms / 1000 - world.loop.time())
+        rng = world.rng(f"fault/{number}/{fault}")
+        self._tell(fault, "begin")
+        end = self._begin[fault.kind](fault, rng)
+        await asyncio.sleep(fault.duration_ms / 1000)
+        end()
+        self._tell(fault, "end")
+
+    def _tell(self, fault: Fault, phase: str) -> None:
+        self._world.trace(f"fault_{phase}", fault=str(fault))
+        for callback in self._world.fault_callbacks:
+            callback(fault, phase)
+
+    # -- the network -----------------------------------------------------------------------
+
+    def _disturb(self, concerns: Concerns, conditions: Conditions) -> End:
+        number = self._network.disturb(concerns, conditions)
+        return lambda: self._network.lift(number)
+
+    def _weather(self, fault: Fault, _: random.Random) -> End:
+        amount, scope = int(fault.args[0]), str(fault.args[1])
+        conditions = {
+            "loss": Conditions(loss=amount / 100),
+            "delay": Conditions(delay_us=amount * 1000),
+            "repeat": Conditions(repeat=amount / 100),
+            "reorder": Conditions(reorder=amount / 100),
+        }[fault.kind]
+        return self._disturb(lambda a, b: scope == "all" or scope in (a, b), conditions)
+
+    def _cut_between(self, one: Callable[[str], bool], other: Callable[[str], bool]) -> End:
+        return self._disturb(
+            lambda a, b: (one(a) and other(b)) or (one(b) and other(a)), Conditions(cut=True)
+        )
+
+    def _cut_pair(self, fault: Fault, _: random.Random) -> End:
+        return self._cut_between(_is(fault.args[0]), _is(fault.args[1]))
+
+    def _cut_one_way(self, fault: Fault, _: random.Random) -> End:
+        return self._disturb(lambda a, b: (a, b) == fault.args, Conditions(cut=True))
+
+    # -- processes ---------------------------------------------------------------------------
+
+    def _service(self, fault: Fault) -> Service:
+        return self._world.service(str(fault.args[0]))
+
+    def _crash(self, fault: Fault, _: random.Random) -> End:
+        return self._kill(self._service(fault))
+
+    def _kill(self, service: Service) -> End:
+        service.hold_down()
+        service.kill()
+        return service.release
+
+    def _crash_active_controller(self, _: Fault, __: random.Random) -> End:
+        held = self._world.store_data.get(self._world.keys.controller)
+        if held is None:
+            return _none
+        return self._kill(self._world.controllers[decode_controller(held.value).controller_id])
+
+    def _pause(self, fault: Fault, _: random.Random) -> End:
+        service = self._service(fault)
+        process = service.process
+        if process is None or process.paused:
+            return _none
+        self._world.loop.pause(process)
+        return lambda: self._world.loop.resume(process)
+
+    def _shut_down(self, fault: Fault, _: random.Random) -> End:
+        service = self._service(fault)
+        service.hold_down()
+        service.request_stop()
+        loop, ending = self._world.loop, service.process
+
+        def kill_if_still_there() -> None:
+            if service.process is ending:
+                service.kill()
+
+        loop.call_later(STOP_TIMEOUT_S, kill_if_still_there)
+        return service.release
+
+    # -- machines ----------------------------------------------------------------------------
+
+    def _power_off(self, service: Service, rng: random.Random) -> End:
+        host = self._network.host(service.host)
+        service.hold_down()
+        service.kill(noticed=False)
+        host.up = False
+        lost = service.machine.disk.power_failure(rng)
+        service.machine.boots += 1
+        self._world.trace("rebooted", host=service.host, lost=lost)
+        if lost:
+            self._lost_data(service)
+
+        def up() -> None:
+            host.up = True
+            service.release()
+
+        return up
+
+    def _lost_data(self, service: Service) -> None:
+        assert isinstance(service, BrokerProcess)
+        lost = self._world.data_lost
+        lost[service.broker_id] = lost.get(service.broker_id, 0) + 1
+
+    def _reboot(self, fault: Fault, rng: random.Random) -> End:
+        return self._power_off(self._service(fault), rng)
+
+    def _reboot_all(self, _: Fault, rng: random.Random) -> End:
+        ends = [self._power_off(broker, rng) for broker in self._world.brokers.values()]
+
+        def up() -> None:
+            for end in ends:
+                end()
+
+        return up
+
+    def _empty_disk(self, fault: Fault, _: random.Random) -> End:
+        service = self._service(fault)
+        end = self._kill(service)
+        service.machine.disk.wipe()
+        self._lost_data(service)
+        return end
+
+    # -- the store ---------------------------------------------------------------------------
+
+    def _etcd_away(self, _: Fault, __: random.Random) -> End:
+        self._world.etcd.go_away()
+        return self._world.etcd.come_back
+
+    def _etcd_leaderless(self, _: Fault, __: random.Random) -> End:
+        self._world.etcd.lose_leader()
+        return self._world.etcd.elect_leader
+
+    def _lost_answers(self, fault: Fault, _: random.Random) -> End:
+        share = int(fault.args[0]) / 100
+        return self._disturb(lambda a, _: a == "etcd", Conditions(answer_loss=share))
+
+    def _watch_loss(self, fault: Fault, _: random.Random) -> End:
+        self._world.etcd.refuse_watches(str(fault.args[0]))
+        return self._world.etcd.serve_watches
+
+    def _compaction(self, _: Fault, __: random.Random) -> End:
+        """While nobody watches, so that all who come back have to read anew."""
+        etcd = self._world.etcd
+        etcd.refuse_watches("")
+
+        def compact() -> None:
+            etcd.data.compact(etcd.data.revision)
+            etcd.serve_watches()
+
+        return compact
+
+    # -- disks -------------------------------------------------------------------------------
+
+    def _failed_fsync(self, fault: Fault, _: random.Random) -> End:
+        disk = self._service(fault).machine.disk
+        disk.failing_syncs = int(fault.args[1])
+
+        def mend() -> None:
+            disk.failing_syncs = 0
+
+        return mend
+
+    def _disk_full(self, fault: Fault, _: random.Random) -> End:
+        disk = self._service(fault).machine.disk
+        disk.space = int(fault.args[1])
+
+        def make_room() -> None:
+            disk.space = None
+
+        return make_room
+
+    def _bit_flip(self, fault: Fault, rng: random.Random) -> End:
+        """Somewhere in a segment."""
+        service = self._service(fault)
+        disk = service.machine.disk
+        segments = [
+            path
+            for path in disk.paths()
+            if path.suffix == ".log" and "replicas" in path.parts and disk.file_size(path)
+        ]
+        if segments:
+            path = rng.choice(segments)
+            position = rng.randrange(disk.file_size(path))
+            disk.flip_bit(path, position, rng.randrange(8))
+            self._world.trace("bit_flipped", path=path, position=position)
+            self._lost_data(service)
+            assert isinstance(service, BrokerProcess)
+            self._flipped[service.broker_id] = None
+        return _none
+
+    # -- metadata ----------------------------------------------------------------------------
+
+    def _topic_recreated(self, fault: Fault, _: random.Random) -> End:
+        """Created at the begin; deleted and created again, under the same name, at the end."""
+        world = self._world
+        topic = f"again-{fault.args[0]}"
+        client = world.client("chaos")
+
+        async def create() -> None:
+            async with client.admin() as admin:
+                with suppress(TidelogError):
+                    await admin.create_topic(topic, 2, 3, timeout_ms=RECREATED_TOPIC_TIMEOUT_MS)
+
+        async def recreate() -> None:
+            async with client.admin() as admin:
+                with suppress(TidelogError):
+                    await admin.delete_topic(topic, timeout_ms=RECREATED_TOPIC_TIMEOUT_MS)
+            await create()
+
+        client.spawn(create())
+        return lambda: _forget(client.spawn(recreate()))
+
+
+def _forget(_: object) -> None:
+    pass
+
+
+def _is(name: object) -> Callable[[str], bool]:
+    return lambda host: host == name
+
+
+def _begins(prefix: str) -> Callable[[str], bool]:
+    return lambda host: host.startswith(prefix)
