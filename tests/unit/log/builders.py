@@ -105,6 +105,6 @@ def read_all(log: Log) -> list[Batch]:
     batches: list[Batch] = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:
-        batches += log.read(offset, max_bytes=1 << 20, up_to=log.log_end_offset, verify=True)
+        batches += log.read(offset, max_bytes=1 << 20, up_to=log.log_end_offset)
         offset = batches[-1].header.next_offset
     return batches

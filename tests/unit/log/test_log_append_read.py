@@ -209,12 +209,12 @@ def test_a_wrong_length_of_the_last_batch_is_found_without_its_crc(disk: MemoryD
         log.read(2, max_bytes=10_000, up_to=3)
 
 
-def test_damaged_records_are_found_when_asked_to_verify(disk: MemoryDisk) -> None:
+def test_a_batch_with_damaged_records_is_never_read(disk: MemoryDisk) -> None:
     log = log_of(disk, batches_from(0, 3))
     flip(disk, FIRST_SEGMENT, -1)
-    assert len(log.read(0, max_bytes=10_000, up_to=3)) == 3
+    assert read_offsets(log, 0, max_bytes=0) == [0]
     with pytest.raises(LogCorruptError, match="CRC32C of the batch"):
-        log.read(0, max_bytes=10_000, up_to=3, verify=True)
+        log.read(0, max_bytes=10_000, up_to=3)
 
 
 def test_a_file_that_became_shorter_is_damage(disk: MemoryDisk) -> None:

@@ -263,12 +263,12 @@ class Log:
 
     # Reading.
 
-    def read(self, offset: int, *, max_bytes: int, up_to: int, verify: bool = False) -> list[Batch]:
+    def read(self, offset: int, *, max_bytes: int, up_to: int) -> list[Batch]:
         """Whole batches from the one that holds `offset` on, that end at or below `up_to`:
         as many as fit into `max_bytes` on disk, but at least one where there is one.
 
-        Everything is checked but the producer's CRC, and with `verify` that too. Raises
-        `OffsetOutOfRangeError`, `LogCorruptError` and `LogStorageError`."""
+        Both checksums of each are checked: a bit may flip under a log that is never opened
+        anew. Raises `OffsetOutOfRangeError`, `LogCorruptError` and `LogStorageError`."""
         end = self.log_end_offset
         if not self.log_start_offset <= offset <= end:
             raise OffsetOutOfRangeError(offset, self.log_start_offset, end)
@@ -276,7 +276,7 @@ class Log:
         if offset >= up_to:
             return []
         try:
-            return self._reader.read(offset, max_bytes, up_to, verify)
+            return self._reader.read(offset, max_bytes, up_to)
         except OSError as error:
             raise LogStorageError.of(error, self.directory, "read the log in") from error
 

@@ -44,7 +44,7 @@ class LogReader:
         self._segments = segments
         self._positions = positions
 
-    def read(self, offset: int, max_bytes: int, up_to: int, verify: bool) -> list[Batch]:
+    def read(self, offset: int, max_bytes: int, up_to: int) -> list[Batch]:
         """`Log.read` says what; `offset` < `up_to` ≤ the log's end."""
         index = self._segment_index(offset)
         segment = self._segments[index]
@@ -60,7 +60,6 @@ class LogReader:
                 base,
                 max_bytes=self._bytes_up_to(up_to, segment, position, max_bytes),
                 up_to=up_to,
-                verify=verify,
                 first_whole=not batches,
             )
             batches += result.batches
@@ -92,8 +91,6 @@ class LogReader:
             if segment.size == 0 or segment.summary.max_timestamp_ms < timestamp_ms:
                 continue
             position, base = segment.position_of_time(timestamp_ms)
-            found = segment.read(
-                position, base, max_bytes=0, up_to=up_to, verify=True, first_whole=True
-            )
+            found = segment.read(position, base, max_bytes=0, up_to=up_to, first_whole=True)
             return found.batches[0] if found.batches else None
         return None

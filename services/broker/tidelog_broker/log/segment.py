@@ -215,7 +215,6 @@ class Segment:
         *,
         max_bytes: int,
         up_to: int,
-        verify: bool,
         first_whole: bool,
     ) -> ReadResult:
         """Whole batches from that position on, that end at or below the offset `up_to` and
@@ -241,8 +240,7 @@ class Segment:
                     if len(data) < length:
                         raise FrameError("the file ends within the frame")
                 records = data[at + FRAME_HEADER_BYTES : end]
-                if verify:
-                    check_records(header, records)
+                check_records(header, records)
                 batches.append(Batch(header, records))
                 at, next_offset = end, header.next_offset
         except FrameError as fault:
