@@ -2,7 +2,8 @@
 real ones, the simulator its own.
 
 Life: `prepare` opens and recovers the data, then the edge begins to listen, then `join`
-registers. Its end: `hand_over`, `leave`, the edge stops, `stop` closes the logs cleanly.
+lets damaged replicas resign and registers. Its end: `hand_over`, `leave`, the edge stops,
+`stop` closes the logs cleanly.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 import structlog
 
+from tidelog.model import TopicPartition
 from tidelog_broker.background import Faults, first_of
 from tidelog_broker.cluster_watch import ClusterWatch
 from tidelog_broker.config import BrokerConfig
@@ -26,7 +28,7 @@ from tidelog_broker.isr_updates import IsrUpdates
 from tidelog_broker.list_offsets import ListOffsets, TimestampsOf
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.errors import LogError
-from tidelog_broker.log_directory import LogDirectory
+from tidelog_broker.log_directory import DamagedReplica, LogDirectory
 from tidelog_broker.log_syncer import LogSyncer
 from tidelog_broker.maintenance import Maintenance, RunBlocking
 from tidelog_broker.metadata_cache import MetadataCache
@@ -36,6 +38,9 @@ from tidelog_broker.purgatory import Purgatory
 from tidelog_broker.registration import Registration
 from tidelog_broker.replica_fetcher import FetchLimits
 from tidelog_broker.replica_manager import ReplicaManager
+from tidelog_broker.replica_repair import ReplicaRepair
+from tidelog_broker.resignations import Resignations
+from tidelog_broker.stray_check import StrayCheck
 from tidelog_broker.transport import Peers
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.metadata.cluster_id import ensure_cluster
@@ -100,8 +105,31 @@ class Broker:
         self.replica_fetch = ReplicaFetch(self.manager, self._purgatory, clock)
         self.list_offsets = ListOffsets(self.manager, timestamps_of)
         self._maintenance = Maintenance(
-            self.manager, self._logs, self._isr_updates, clock, run_blocking
+            self.manager,
+            self._logs,
+            self._isr_updates,
+            clock,
+            run_blocking,
+            confirm_strays=StrayCheck(
+                store,
+                self._keys,
+                config.broker_id,
+                cluster_id=lambda: data_directory.identity.cluster_id,
+                seen_revision=lambda: max(data_directory.seen_revision, self.cache.revision),
+            ),
+            note_revision=lambda: data_directory.note_revision(self.cache.revision),
         )
+        self._repair = ReplicaRepair(
+            self._logs,
+            self.manager,
+            Resignations(store, self._keys, self.cache, config.broker_id, rng),
+            clock,
+            rng,
+            run_blocking,
+            self._maintenance.checkpoint,
+        )
+        self.manager.on_failure = self._repair.failed
+        self._damaged: list[DamagedReplica] = []
         self._registration: Registration | None = None
         self._registering: asyncio.Task[None] | None = None
         self._watch: ClusterWatch | None = None
@@ -135,13 +163,9 @@ class Broker:
         """Finds the cluster, however long that takes, and opens every log. Raises
         `DataDirectoryError` if the data is another cluster's."""
         self._data_directory.join_cluster(await self._cluster_id())
-        damage: list[str] = []
-        mark = self._data_directory.lost_data
-        await self._run_blocking(lambda: damage.extend(self._logs.open_all(mark)))
+        whole = self._data_directory.identity.whole_since > 0
+        await self._run_blocking(lambda: self._damaged.extend(self._logs.open_all(whole=whole)))
         self._opened = True
-        if damage:
-            _log.error("logs_damaged", count=len(damage), first=damage[0])
-            self._data_directory.lost_data()
 
     async def _cluster_id(self) -> str:
         said = False
@@ -194,6 +218,12 @@ class Broker:
         self._start(
             "isr-timer", maintenance.judge_isrs(max(100, config.replica_lag_time_max_ms // 4))
         )
+        await watch.ready.wait()
+        # This life's registration is yet to come: its creation revision is higher. What
+        # commands say of earlier ones was meant for a predecessor.
+        self.manager.broker_epoch = max(self.manager.broker_epoch, self.cache.revision + 1)
+        self._data_directory.require_revision(self.cache.revision)
+        await self._resign_damaged()
         self._start("checkpoints", maintenance.write_checkpoints(config.checkpoint_interval_ms))
         self._start("log-syncer", self._log_syncer.run())
         self._start("flush", maintenance.flush(config.flush_interval_ms))
@@ -201,12 +231,25 @@ class Broker:
             "retention",
             maintenance.delete_old(config.retention_check_interval_ms, config.stray_retention_ms),
         )
-        await watch.ready.wait()
-        # This life's registration is yet to come: its creation revision is higher. What
-        # commands say of earlier ones was meant for a predecessor.
-        self.manager.broker_epoch = max(self.manager.broker_epoch, self.cache.revision + 1)
-        self._data_directory.require_revision(self.cache.revision)
+        self._start("resignations", self._repair.resign_failed())
+        self._start("repairs", self._repair.repair_resigned())
         self._registering = self._start("registration", registration.run())
+
+    async def _resign_damaged(self) -> None:
+        """Whoever is registered may be elected; and the checkpoints that tell of the damage
+        are written anew only afterwards."""
+        damaged = [
+            replica
+            for replica in self._damaged
+            if not replica.if_synced or self._is_synced(replica.name)
+        ]
+        await self._repair.resign_found(damaged)
+        self._damaged.clear()
+        self._maintenance.checkpoint()
+
+    def _is_synced(self, name: TopicPartition | None) -> bool:
+        topic = self.cache.topics.get(name.topic) if name is not None else None
+        return topic is not None and topic.config.get("durability") == "synced"
 
     def _registered(self, broker_epoch: int) -> None:
         self.manager.broker_epoch = max(self.manager.broker_epoch, broker_epoch)

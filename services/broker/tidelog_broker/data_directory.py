@@ -18,6 +18,7 @@ from tidelog_broker.log.checked_file import DamagedFileError, read_checked, writ
 from tidelog_broker.log.disk import Disk
 
 _KIND = "broker"
+_REVISION_KIND = "store-revision"
 
 
 class DataDirectoryError(Exception):
@@ -58,7 +59,13 @@ class DataDirectory:
     def __init__(self, disk: Disk, path: PurePath, identity: Identity) -> None:
         self._disk = disk
         self._path = path / "broker.json"
+        self._revision_path = path / "store-revision"
         self.identity = identity
+        try:
+            noted = read_checked(disk, self._revision_path, _REVISION_KIND)
+        except DamagedFileError:
+            noted = None  # torn by a power failure; the identity has an older one
+        self._noted_revision = int(noted or 0)
 
     @classmethod
     def open(
@@ -108,22 +115,32 @@ class DataDirectory:
             synced_whole_since=identity.synced_whole_since or broker_epoch,
         )
 
-    def lost_data(self) -> None:
-        """Something that a log had taken is gone or damaged: nothing is whole."""
-        self._update(whole_since=0, synced_whole_since=0)
-
     def stopped_cleanly(self, store_revision: int) -> None:
-        highest = max(self.identity.store_revision, store_revision)
+        highest = max(self.seen_revision, store_revision)
         self._update(stopped_cleanly=True, store_revision=highest)
+
+    @property
+    def seen_revision(self) -> int:
+        """The highest revision of the store that this broker is known to have seen."""
+        return max(self.identity.store_revision, self._noted_revision)
+
+    def note_revision(self, store_revision: int) -> None:
+        """Now and then, so that also after a crash an older store is known as such. Not
+        synced: what a power failure takes back is a few seconds. Raises OSError."""
+        if store_revision > self._noted_revision:
+            self._noted_revision = store_revision
+            write_checked(
+                self._disk, self._revision_path, _REVISION_KIND, store_revision, sync=False
+            )
 
     def require_revision(self, store_revision: int) -> None:
         """Raises `DataDirectoryError` if the metadata store is older than what this broker
         has acted on: restored from a backup, it may take sound replicas for strays
         (interleaving 18)."""
-        if store_revision < self.identity.store_revision:
+        if store_revision < self.seen_revision:
             raise DataDirectoryError(
                 f"the metadata store is at revision {store_revision}, and {self._path.parent} has "
-                f"followed it to {self.identity.store_revision} already: it was restored from an "
+                f"followed it to {self.seen_revision} already: it was restored from an "
                 "old backup; restore the newest one, or move the directory away to start empty"
             )
 

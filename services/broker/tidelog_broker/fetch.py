@@ -72,11 +72,6 @@ def _enough(min_bytes: int, max_bytes: int) -> int:
     return min(min_bytes, max_bytes, MAX_RESPONSE_BYTES)
 
 
-def _storage_error(name: object, error: LogError) -> TidelogError:
-    _log.error("read_failed", partition=str(name), why=str(error))
-    return TidelogError(ErrorCode.STORAGE_ERROR, f"{name} cannot be read: {error}")
-
-
 class _Deadline:
     """Wakes a wait when its time has come, and remembers it: a loop's timers may fire a
     moment before its clock says so."""
@@ -137,7 +132,10 @@ class ConsumerFetch:
             except TidelogError as error:
                 outcomes[position] = FetchOutcome(bounds, error)
             except LogError as error:
-                outcomes[position] = FetchOutcome(bounds, _storage_error(entry.name, error))
+                refused = self._manager.replica_failed(partition, error, "read")
+                if partition.leading is None:
+                    bounds = None
+                outcomes[position] = FetchOutcome(bounds, refused)
             else:
                 size += _size(answer)
                 outcomes[position] = FetchOutcome(answer, None)
@@ -272,7 +270,7 @@ class ReplicaFetch:
             except TidelogError as error:
                 results.append(ReplicaFetchResult(entry.replica, None, error, log_start))
             except LogError as error:
-                refused = _storage_error(entry.replica, error)
+                refused = self._manager.replica_failed(partition, error, "read")
                 results.append(ReplicaFetchResult(entry.replica, None, refused, log_start))
             else:
                 size += _size(answer)

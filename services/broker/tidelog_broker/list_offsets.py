@@ -5,17 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import structlog
-
-from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_OFFSET, Batch, OffsetPosition, TopicPartition
 from tidelog_broker.log.errors import LogError
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.replica_manager import ReplicaManager
 
 NO_TIMESTAMP = -1
-
-_log = structlog.get_logger()
 
 # Timestamps of a batch's records, in order.
 TimestampsOf = Callable[[Batch], Sequence[int]]
@@ -59,10 +54,7 @@ class ListOffsets:
                 try:
                     return self._by_time(partition, entry)
                 except LogError as error:
-                    _log.error("read_failed", partition=str(entry.name), why=str(error))
-                    raise TidelogError(
-                        ErrorCode.STORAGE_ERROR, f"{entry.name} cannot be read: {error}"
-                    ) from error
+                    raise self._manager.replica_failed(partition, error, "read") from error
 
     def _by_time(self, partition: Partition, entry: ListOffsetsEntry) -> FoundOffset:
         batch = partition.first_batch_since(entry.timestamp_ms, entry.known_epoch)

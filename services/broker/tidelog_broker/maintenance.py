@@ -10,8 +10,7 @@ import structlog
 
 from tidelog_broker.isr_updates import IsrUpdates
 from tidelog_broker.log.errors import LogError
-from tidelog_broker.log.log import Log
-from tidelog_broker.log_directory import LogDirectory
+from tidelog_broker.log_directory import LogDirectory, Stray
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.replica_manager import ReplicaManager
 from tidelog_broker.transport import ReplicaKey
@@ -25,6 +24,8 @@ _log = structlog.get_logger()
 
 # Runs a blocking function off the loop; the simulator runs it in place.
 RunBlocking = Callable[[Callable[[], None]], Awaitable[None]]
+# Those of the strays that may be deleted.
+ConfirmStrays = Callable[[list[Stray]], Awaitable[list[Stray]]]
 
 
 class Maintenance:
@@ -35,12 +36,16 @@ class Maintenance:
         isr_updates: IsrUpdates,
         clock: Clock,
         run_blocking: RunBlocking,
+        confirm_strays: ConfirmStrays,
+        note_revision: Callable[[], None],
     ) -> None:
         self._manager = manager
         self._logs = logs
         self._isr_updates = isr_updates
         self._clock = clock
         self._run_blocking = run_blocking
+        self._confirm_strays = confirm_strays
+        self._note_revision = note_revision
 
     async def judge_isrs(self, interval_ms: int) -> None:
         """A broker that was itself stalled has heard of no fetch meanwhile: it grants each
@@ -60,13 +65,14 @@ class Maintenance:
             await asyncio.sleep(interval_ms / 1000)
             self.checkpoint()
 
-    def checkpoint(self) -> bool:
+    def checkpoint(self, *, sync: bool = False) -> bool:
         """Whether it could be written; an older one stays otherwise, which is safe."""
         offsets = {
             ReplicaKey(p.topic_id, p.name.partition): p.high_watermark for p in self._manager.all()
         }
         try:
-            self._logs.checkpoint(offsets)
+            self._logs.checkpoint(offsets, sync=sync)
+            self._note_revision()
         except OSError as error:
             _log.error("checkpoint_failed", why=str(error))
             return False
@@ -80,44 +86,58 @@ class Maintenance:
     async def flush_once(self) -> None:
         """Syncs what has been written since the last time, several logs side by side: the
         file system then makes one commit of many."""
-        logs = list(self._logs.logs())
-        for first in range(0, len(logs), FLUSHES_AT_ONCE):
-            await asyncio.gather(*map(self._flush, logs[first : first + FLUSHES_AT_ONCE]))
+        keys = list(self._logs.keys())
+        for first in range(0, len(keys), FLUSHES_AT_ONCE):
+            await asyncio.gather(*map(self._flush, keys[first : first + FLUSHES_AT_ONCE]))
 
-    async def _flush(self, log: Log) -> None:
-        if log.closed or log.failed is not None:
-            return  # set aside or deleted since the round began; or said when it failed
+    async def _flush(self, key: ReplicaKey) -> None:
+        log = self._logs.log_of(key)
+        if log is None or log.closed or log.failed is not None:
+            return  # set aside, deleted or under repair; or said when it failed
         try:
             ticket = log.begin_flush()
             if ticket is not None:
                 await self._run_blocking(ticket.run)
                 log.finish_flush(ticket)
         except LogError as error:
-            _log.error("flush_failed", why=str(error))
+            if self._logs.log_of(key) is log:
+                self._manager.log_failed(key, error)
 
     async def delete_old(self, interval_ms: int, stray_retention_ms: int) -> None:
         while True:
             await asyncio.sleep(interval_ms / 1000)
             await self._delete_old_segments(list(self._manager.all()))
-            # A replica that a checkpoint names, and that is nowhere, counts as damage.
-            if not self.checkpoint():
-                continue
             try:
-                await self._run_blocking(lambda: self._logs.sweep(stray_retention_ms))
+                await self._sweep(stray_retention_ms)
             except OSError as error:
                 _log.error("sweep_failed", why=str(error))
+
+    async def _sweep(self, stray_retention_ms: int) -> None:
+        """Deletes strays of which the store has it that nobody wants them here."""
+        strays: list[Stray] = []
+        await self._run_blocking(
+            lambda: strays.extend(self._logs.expired_strays(stray_retention_ms))
+        )
+        if not strays:
+            return
+        strays = await self._confirm_strays(strays)
+        # A replica that a checkpoint names, and that is nowhere, counts as damage. So the
+        # checkpoint without them comes first, on the disk; what is set aside after it has
+        # to wait for the next round.
+        if strays and self.checkpoint(sync=True):
+            await self._run_blocking(lambda: self._logs.delete_strays(strays))
 
     async def _delete_old_segments(self, partitions: Iterable[Partition]) -> None:
         for position, partition in enumerate(partitions):
             if position % PARTITIONS_PER_TURN == 0:
                 await asyncio.sleep(0)
             log = self._logs.log_of(ReplicaKey(partition.topic_id, partition.name.partition))
-            if log is None or log.failed is not None:
+            if log is None or log.closed or log.failed is not None:
                 continue
             try:
                 deleted = log.delete_old_segments(self._clock.wall_ms(), partition.high_watermark)
             except LogError as error:
-                _log.error("retention_failed", partition=str(partition.name), why=str(error))
+                self._manager.replica_failed(partition, error)
                 continue
             if deleted:
                 _log.info(

@@ -121,6 +121,14 @@ class MetadataCache:
     def state_of(self, partition: TopicPartition) -> VersionedState | None:
         return self.partitions.get(partition.topic, {}).get(partition.partition)
 
+    def name_of(self, topic_id: str, partition: int) -> TopicPartition | None:
+        """None: there is no such topic."""
+        for topic, states in self.partitions.items():
+            versioned = states.get(partition)
+            if versioned is not None and versioned.state.topic_id == topic_id:
+                return TopicPartition(topic, partition)
+        return None
+
     def leader_hint(self, partition: TopicPartition) -> LeaderHint | None:
         """Where the leader is, if there is one and it is registered."""
         versioned = self.state_of(partition)

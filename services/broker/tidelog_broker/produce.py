@@ -13,7 +13,7 @@ import structlog
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Acks, Batch, TopicPartition
-from tidelog_broker.log.errors import LogError
+from tidelog_broker.log.errors import LogError, LogFailedError
 from tidelog_broker.partition.exchange import Appended
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.purgatory import Committed, Purgatory
@@ -72,6 +72,7 @@ class Produce:
         return outcomes
 
     def _append(self, entry: ProduceEntry, acks: Acks) -> tuple[ProduceOutcome, Partition | None]:
+        partition = None
         try:
             partition = self._manager.partition(entry.name, entry.topic_id)
             limit = self._manager.max_batch_bytes(partition)
@@ -87,10 +88,14 @@ class Produce:
         except TidelogError as error:
             return ProduceOutcome(None, error, -1), None
         except LogError as error:
-            _log.error("append_failed", partition=str(entry.name), why=str(error))
-            refused = TidelogError(
-                ErrorCode.STORAGE_ERROR, f"{entry.name} cannot be written: {error}"
-            )
+            assert partition is not None
+            refused = self._manager.replica_failed(partition, error, "written")
+            if isinstance(error, LogFailedError):
+                refused = TidelogError(
+                    ErrorCode.LEADER_CHANGED,
+                    f"{entry.name}: the leader's disk failed in the middle of the append; whether "
+                    "it was kept is not known",
+                )
             return ProduceOutcome(None, refused, -1), None
         return ProduceOutcome(appended, None, partition.log.log_start_offset), partition
 

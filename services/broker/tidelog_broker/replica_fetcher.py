@@ -62,7 +62,7 @@ class FollowerContext(Protocol):
     def address_of(self, broker_id: int) -> tuple[str, int] | None:
         """Address and broker epoch of a live broker."""
 
-    def replica_failed(self, partition: Partition, error: LogError) -> None:
+    def replica_failed(self, partition: Partition, error: LogError) -> object:
         """This replica's own log refused."""
 
 

@@ -17,6 +17,7 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog_broker.command_fencing import fence_command
 from tidelog_broker.log.errors import LogError
+from tidelog_broker.log.log import Log
 from tidelog_broker.log_directory import LogDirectory
 from tidelog_broker.metadata_cache import MetadataCache
 from tidelog_broker.partition.partition import Partition, PartitionListener
@@ -73,6 +74,8 @@ class ReplicaManager:
         self._configs: dict[TopicPartition, TopicConfig] = {}
         self._controller_epoch = 0
         self._command = asyncio.Lock()
+        # Told of a log that has failed, or of damage in one; it suspends the replica.
+        self.on_failure: Callable[[ReplicaKey, LogError], None] = _say_failed
 
     # -- the controller's commands ---------------------------------------------------
 
@@ -125,7 +128,7 @@ class ReplicaManager:
             replicas = []
             for topic_id, number in command.partitions:
                 partition = self._by_key.get(ReplicaKey(topic_id, number))
-                if partition is not None:
+                if partition is not None and partition.in_service:
                     replicas.append(_summary(partition))
             return DescribeReplicasResult(replicas=replicas)
 
@@ -325,6 +328,12 @@ class ReplicaManager:
                 f"not {name.partition}",
             )
         hint = self._cache.leader_hint(name)
+        if partition is not None and not partition.in_service:
+            return TidelogError(
+                ErrorCode.LEADER_NOT_AVAILABLE,
+                f"broker {self.broker_id} has found its replica of {name} damaged, and leaves it "
+                "to another to lead; try again with fresh metadata",
+            )
         if hint is None:
             return TidelogError(
                 ErrorCode.LEADER_NOT_AVAILABLE,
@@ -353,8 +362,36 @@ class ReplicaManager:
             return live.registration.address, live.broker_epoch
         return (told.address, told.broker_epoch) if told is not None else None
 
-    def replica_failed(self, partition: Partition, error: LogError) -> None:
-        _log.error("replica_failed", partition=str(partition.name), why=str(error))
+    def replica_failed(
+        self, partition: Partition, error: LogError, what: str = "written"
+    ) -> TidelogError:
+        """A log that could not be `what`; returns what a client is to be told."""
+        if error.is_passing:
+            _log.error("disk_refused", partition=str(partition.name), why=str(error))
+            return TidelogError(
+                ErrorCode.STORAGE_ERROR, f"{partition.name} cannot be {what}: {error}"
+            )
+        self.on_failure(ReplicaKey(partition.topic_id, partition.name.partition), error)
+        return self.not_led_here(partition.name, partition)
+
+    def log_failed(self, key: ReplicaKey, error: LogError) -> None:
+        """The same of a log that may have no partition yet."""
+        if error.is_passing:
+            _log.error("disk_refused", topic_id=key.topic_id, why=str(error))
+        else:
+            self.on_failure(key, error)
+
+    def suspend(self, key: ReplicaKey) -> None:
+        partition = self._by_key.get(key)
+        if partition is not None:
+            partition.suspend()
+            self._followers.forget(partition)
+
+    def resume(self, key: ReplicaKey, log: Log) -> None:
+        partition = self._by_key.get(key)
+        if partition is not None:
+            partition.resume(log)
+            self._followers.update([partition])
 
     def observed(self, names: Iterable[TopicPartition]) -> None:
         """The watch brought news of these partitions."""
@@ -379,6 +416,10 @@ class ReplicaManager:
             if leader != NO_LEADER:
                 counts[leader] = counts.get(leader, 0) + 1
         return counts
+
+
+def _say_failed(key: ReplicaKey, error: LogError) -> None:
+    _log.error("replica_failed", topic_id=key.topic_id, partition=key.partition, why=str(error))
 
 
 def _summary(partition: Partition) -> ReplicaSummary:

@@ -9,6 +9,7 @@ from pathlib import PurePath
 
 from tidelog.model import Acks, TopicPartition
 from tidelog_broker.log.disk import Disk
+from tidelog_broker.log.errors import LogError
 from tidelog_broker.log_directory import LogDirectory
 from tidelog_broker.metadata_cache import MetadataCache
 from tidelog_broker.partition.exchange import Appended, FetchPosition
@@ -101,11 +102,18 @@ class Replicas:
         self.listener = Listener(self.purgatory)
         self.followers = NotedFollowers()
         self.logs = LogDirectory(self.disk, path, self.clock)
-        self.logs.open_all(lambda: None)
+        self.damaged = self.logs.open_all()
         self.manager = ReplicaManager(
             1, self.logs, self.cache, self.clock, self.listener, lambda _: self.followers
         )
         self.manager.broker_epoch = epoch_of(1)
+        self.manager.on_failure = self._failed
+        self.failures: list[tuple[ReplicaKey, LogError]] = []
+
+    def _failed(self, key: ReplicaKey, error: LogError) -> None:
+        """As in a broker, but that nobody repairs it."""
+        self.failures.append((key, error))
+        self.manager.suspend(key)
 
     @property
     def memory(self) -> MemoryDisk:

@@ -24,6 +24,7 @@ from tidelog_broker.transport import (
 from tidelog_runtime.metadata.memory import MemoryStore
 from tidelog_runtime.metadata.memory_data import MemoryData
 from tidelog_runtime.metadata.schema import (
+    NOT_WHOLE,
     STOPPING,
     BrokerRegistration,
     ClusterEntry,
@@ -323,10 +324,11 @@ async def test_a_clean_stop_is_told_at_the_next_registration(cluster: Cluster) -
     await again.stop()
 
 
-async def test_damage_that_is_found_at_the_start_is_told_at_the_registration(
+async def test_a_replica_that_is_found_damaged_at_the_start_resigns_and_no_other_does(
     cluster: Cluster,
 ) -> None:
     process = await leading_alone(cluster)
+    first = process.epoch
     await process.produce()
     await process.produce()
     await process.stop()
@@ -339,7 +341,11 @@ async def test_damage_that_is_found_at_the_start_is_told_at_the_registration(
     data[10] ^= 1
     segment.write_bytes(data)
     again = await Process(cluster, 1).start()
-    assert (again.registration.whole_since, again.registration.synced_whole_since) == (0, 0)
+    item = cluster.data.get(KEYS.leader_and_isr(NAME))
+    assert item is not None
+    assert decode_leader_and_isr(item.value).isr == (Member(1, NOT_WHOLE),)
+    assert item.mod_revision < again.epoch
+    assert (again.registration.whole_since, again.registration.synced_whole_since) == (first, first)
     await again.stop()
 
 

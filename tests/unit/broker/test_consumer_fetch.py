@@ -6,6 +6,7 @@ from tidelog.model import TopicPartition
 from tidelog_broker import fetch
 from tidelog_broker.fetch import ConsumerFetch, FetchEntry, FetchOutcome, FetchWait
 from unit.broker.broker_parts import (
+    KEY,
     Replicas,
     append,
     broker_change,
@@ -211,7 +212,7 @@ async def test_a_busy_partition_does_not_starve_those_behind_it() -> None:
     assert sorted(served) == [[0, 1], [1, 0]]
 
 
-async def test_a_damaged_segment_is_a_storage_error_of_its_partition_alone() -> None:
+async def test_a_damaged_segment_costs_its_partition_the_leader_and_no_other() -> None:
     replicas = Replicas()
     damaged, sound = await replicas.take(numbers=(0, 1))
     commit(damaged, bytes(100))
@@ -223,5 +224,6 @@ async def test_a_damaged_segment_is_a_storage_error_of_its_partition_alone() -> 
     )
     segment.data[5] ^= 0xFF
     refused, fine = await asking(replicas, entry(number=0), entry(number=1))
-    assert code_of(refused) is ErrorCode.STORAGE_ERROR
+    assert code_of(refused) is ErrorCode.LEADER_NOT_AVAILABLE
+    assert (damaged.leading, [key for key, _ in replicas.failures]) == (None, [KEY])
     assert offsets(fine) == [0]

@@ -162,15 +162,6 @@ def test_where_the_kernel_tells_no_boot_a_crash_may_have_been_one() -> None:
     assert whole(machine.start()) == (0, 7)
 
 
-def test_after_a_loss_nothing_is_whole_until_the_next_registration() -> None:
-    machine = Machine()
-    directory = registered_at(machine, 7)
-    directory.lost_data()
-    assert whole(machine.start()) == (0, 0)
-    directory.registered(9)
-    assert whole(directory) == (9, 9)
-
-
 # -- the revision of the store -----------------------------------------------------------
 
 
@@ -189,3 +180,27 @@ def test_refusing_it_once_is_not_forgotten() -> None:
     machine.start().stopped_cleanly(20)
     machine.start().stopped_cleanly(3)
     assert machine.start().identity.store_revision == 20
+
+
+def test_what_was_noted_before_a_crash_counts_too() -> None:
+    machine = Machine()
+    machine.start().note_revision(20)
+    with pytest.raises(DataDirectoryError, match="restored from an old backup"):
+        machine.start().require_revision(19)
+
+
+def test_noting_revisions_syncs_nothing() -> None:
+    machine = Machine()
+    directory = machine.start()
+    machine.disk.fail_sync = True
+    directory.note_revision(20)
+    directory.note_revision(21)
+    assert directory.seen_revision == 21
+
+
+def test_a_note_that_a_power_failure_tore_is_none() -> None:
+    machine = Machine()
+    machine.start().stopped_cleanly(20)
+    machine.start().note_revision(30)
+    machine.disk.names[PATH / "store-revision"].data[-3] ^= 1
+    assert machine.start().seen_revision == 20

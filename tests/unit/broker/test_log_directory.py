@@ -1,18 +1,18 @@
 import shutil
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import pytest
 from structlog.testing import capture_logs
 
 from tidelog.model import TopicPartition
 from tidelog_broker.log.disk import OsDisk
-from tidelog_broker.log.errors import LogStorageError
+from tidelog_broker.log.errors import LogStorageError, OutOfServiceError
 from tidelog_broker.log_directory import LogDirectory
 from tidelog_broker.transport import ReplicaKey
 from tidelog_runtime.topic_config import MAX_TOPIC_NAME_LENGTH, TopicConfig
 from unit.broker.broker_parts import DATA, KEY
 from unit.broker.fake_log import NAME, TOPIC_ID
-from unit.log.builders import FakeClock, batch_at
+from unit.log.builders import FakeClock, batch_at, encode_frame
 from unit.log.memory_disk import MemoryDisk
 
 CONFIG = TopicConfig()
@@ -27,13 +27,16 @@ class Stored:
         self.path = path
         self.clock = FakeClock()
         self.logs = LogDirectory(OsDisk(), path, self.clock)
-        self.damage = self.logs.open_all(lambda: None)
+        self.damage = self.logs.open_all()
 
     def in_use(self) -> list[str]:
         return sorted(entry.name for entry in (self.path / "replicas").iterdir())
 
     def strays(self) -> list[str]:
         return sorted(entry.name for entry in (self.path / "strays").iterdir())
+
+    def sweep(self, kept_ms: int) -> None:
+        self.logs.delete_strays(self.logs.expired_strays(kept_ms))
 
     def with_records(self, number: int = 3, name: TopicPartition = NAME) -> None:
         key = ReplicaKey(TOPIC_ID, name.partition)
@@ -107,8 +110,8 @@ def test_a_batch_that_went_bad_is_damage_and_names_its_partition(tmp_path: Path)
     data[10] ^= 1
     segment.write_bytes(data)
     stored = Stored(tmp_path)
-    assert len(stored.damage) == 1
-    assert stored.damage[0].startswith("orders/0: ")
+    (damaged,) = stored.damage
+    assert (damaged.key, damaged.name, damaged.if_synced) == (KEY, NAME, False)
 
 
 # -- checkpoints -------------------------------------------------------------------------
@@ -160,10 +163,10 @@ def test_what_is_set_aside_is_kept_for_a_while(tmp_path: Path) -> None:
     stray = f"orders-0.{TOPIC_ID}@{stored.clock.now_ms}"
     assert (stored.in_use(), stored.strays()) == ([], [stray])
     stored.clock.now_ms += 999
-    stored.logs.sweep(1000)
+    stored.sweep(1000)
     assert stored.strays() == [stray]
     stored.clock.now_ms += 1
-    stored.logs.sweep(1000)
+    stored.sweep(1000)
     assert stored.strays() == []
 
 
@@ -172,7 +175,7 @@ def test_what_is_deleted_goes_with_the_next_sweep(tmp_path: Path) -> None:
     stored.with_records()
     stored.logs.delete(KEY)
     assert stored.logs.log_of(KEY) is None
-    stored.logs.sweep(0)
+    stored.sweep(0)
     assert (stored.in_use(), stored.strays()) == ([], [])
 
 
@@ -199,7 +202,7 @@ def test_deleting_what_is_not_there_does_nothing(tmp_path: Path) -> None:
 def test_a_sweep_leaves_what_it_does_not_know(tmp_path: Path) -> None:
     stored = Stored(tmp_path)
     (tmp_path / "strays" / "notes").mkdir()
-    stored.logs.sweep(0)
+    stored.sweep(0)
     assert stored.strays() == ["notes"]
 
 
@@ -284,9 +287,9 @@ def test_a_replica_that_is_missing_is_damage(tmp_path: Path) -> None:
     committed(former, 3)
     former.logs.close()
     shutil.rmtree(replica_path(tmp_path))
-    (damage,) = Stored(tmp_path).damage
-    assert "its directory is missing" in damage
-    assert TOPIC_ID in damage
+    (damaged,) = Stored(tmp_path).damage
+    assert "its directory is missing" in damaged.reason
+    assert (damaged.key, damaged.name) == (KEY, None)
 
 
 def test_what_was_synced_counts_although_nothing_is_known_to_be_committed(tmp_path: Path) -> None:
@@ -325,8 +328,8 @@ def test_a_log_that_ends_below_what_was_committed_is_damaged(tmp_path: Path) -> 
     segment = next(replica_path(tmp_path).glob("*.log"))
     content = segment.read_bytes()
     segment.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    (damage,) = Stored(tmp_path).damage
-    assert "ends at offset 2, and was committed to 3" in damage
+    (damaged,) = Stored(tmp_path).damage
+    assert "ends at offset 2, and was committed to 3" in damaged.reason
 
 
 def test_a_torn_tail_that_was_never_committed_is_no_damage(tmp_path: Path) -> None:
@@ -338,18 +341,98 @@ def test_a_torn_tail_that_was_never_committed_is_no_damage(tmp_path: Path) -> No
     assert Stored(tmp_path).damage == []
 
 
-def test_damage_is_marked_before_anything_sound_is_cut(tmp_path: Path) -> None:
+def test_after_a_crash_of_the_machine_a_shorter_log_is_damage_only_where_it_was_synced(
+    tmp_path: Path,
+) -> None:
     former = Stored(tmp_path)
     former.with_records(3)
+    committed(former, 3)
     segment = next(replica_path(tmp_path).glob("*.log"))
-    content = bytearray(segment.read_bytes())
-    content[80] ^= 1
-    segment.write_bytes(content)
-    sizes_when_marked = []
+    segment.write_bytes(segment.read_bytes()[:-1])
     logs = LogDirectory(OsDisk(), tmp_path, FakeClock())
-    logs.open_all(lambda: sizes_when_marked.append(segment.stat().st_size))
-    assert sizes_when_marked == [len(content)]
-    assert segment.stat().st_size < len(content)
+    (damaged,) = logs.open_all(whole=False)
+    assert damaged.if_synced
+    assert not logs.is_out(KEY)
+    assert list((tmp_path / "damaged").iterdir()) == []
+
+
+def test_a_checkpoint_after_the_start_names_nothing_beyond_the_log(tmp_path: Path) -> None:
+    former = Stored(tmp_path)
+    former.with_records(3)
+    committed(former, 3)
+    segment = next(replica_path(tmp_path).glob("*.log"))
+    segment.write_bytes(segment.read_bytes()[:-1])
+    logs = LogDirectory(OsDisk(), tmp_path, FakeClock())
+    logs.open_all(whole=False)
+    logs.checkpoint({})
+    assert Stored(tmp_path).damage == []
+
+
+def test_a_log_that_cannot_be_opened_holds_up_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    former = Stored(tmp_path)
+    former.with_records(3)
+    former.with_records(2, OTHER_NAME)
+    whole = OsDisk.read_file
+
+    def refuse(disk: OsDisk, path: PurePath) -> bytes:
+        if path.is_relative_to(replica_path(tmp_path)):
+            raise OSError(5, "Input/output error")
+        return whole(disk, path)
+
+    monkeypatch.setattr(OsDisk, "read_file", refuse)
+    stored = Stored(tmp_path)
+    assert [damaged.key for damaged in stored.damage] == [KEY]
+    assert end_of(stored, OTHER) == 2
+    with pytest.raises(OutOfServiceError, match="Input/output error"):
+        stored.logs.open_replica(NAME, KEY, CONFIG)
+
+
+def test_a_replica_under_repair_is_not_moved_away(tmp_path: Path) -> None:
+    stored = Stored(tmp_path)
+    stored.with_records(3)
+    stored.logs.take_out(KEY, "a bad checksum")
+    reopening = stored.logs.begin_repair(KEY)
+    assert reopening is not None
+    with pytest.raises(LogStorageError, match="while it is repaired"):
+        stored.logs.delete(KEY)
+    reopening.run()
+    assert stored.logs.end_repair(KEY).log_end_offset == 3
+    stored.logs.delete(KEY)
+    assert stored.in_use() == []
+
+
+def test_what_a_refused_append_left_in_the_file_is_cut(tmp_path: Path) -> None:
+    stored = Stored(tmp_path)
+    stored.with_records(3)
+    segment = next(replica_path(tmp_path).glob("*.log"))
+    with segment.open("ab") as file:
+        file.write(encode_frame(batch_at(3)))
+    stored.logs.take_out(KEY, "an append failed in its middle")
+    reopening = stored.logs.begin_repair(KEY)
+    assert reopening is not None
+    reopening.run()
+    assert stored.logs.end_repair(KEY).log_end_offset == 3
+
+
+def test_a_damaged_replica_does_not_make_the_stop_of_the_others_unclean(tmp_path: Path) -> None:
+    stored = Stored(tmp_path)
+    stored.with_records(3)
+    stored.logs.take_out(KEY, "a bad checksum")
+    stored.logs.mark(KEY, "a bad checksum")
+    assert stored.logs.close() == []
+    (damaged,) = Stored(tmp_path).damage
+    assert (damaged.key, damaged.reason) == (KEY, "a bad checksum")
+
+
+def test_a_damaged_replica_that_could_not_be_marked_makes_the_stop_unclean(
+    tmp_path: Path,
+) -> None:
+    stored = Stored(tmp_path)
+    stored.with_records(3)
+    stored.logs.take_out(KEY, "a bad checksum")
+    assert stored.logs.close() == ["orders/0: a bad checksum"]
 
 
 def test_the_longest_names_can_be_set_aside(tmp_path: Path) -> None:

@@ -9,11 +9,13 @@ from structlog.testing import capture_logs
 
 from tidelog_broker.isr_updates import IsrUpdates
 from tidelog_broker.log.log import Log
-from tidelog_broker.maintenance import Maintenance, RunBlocking
+from tidelog_broker.log_directory import Stray
+from tidelog_broker.maintenance import ConfirmStrays, Maintenance, RunBlocking
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.transport import ReplicaKey
 from tidelog_runtime.clock import Clock
-from unit.broker.broker_parts import KEY, KEYS, Replicas, append, commit
+from tidelog_runtime.topic_config import TopicConfig
+from unit.broker.broker_parts import KEY, KEYS, Replicas, append, commit, on
 from unit.broker.fake_log import NAME, TOPIC_ID, state
 from unit.broker.flaky_store import FlakyStore
 
@@ -21,6 +23,10 @@ from unit.broker.flaky_store import FlakyStore
 async def at_once(work: Callable[[], None]) -> None:
     await asyncio.sleep(0)
     work()
+
+
+async def all_of_them(strays: list[Stray]) -> list[Stray]:
+    return strays
 
 
 class Broker:
@@ -31,10 +37,18 @@ class Broker:
         )
         self.maintenance = self.with_blocking(at_once)
 
-    def with_blocking(self, run_blocking: RunBlocking) -> Maintenance:
+    def with_blocking(
+        self, run_blocking: RunBlocking, confirm_strays: ConfirmStrays = all_of_them
+    ) -> Maintenance:
         replicas = self.replicas
         return Maintenance(
-            replicas.manager, replicas.logs, self.isr_updates, replicas.clock, run_blocking
+            replicas.manager,
+            replicas.logs,
+            self.isr_updates,
+            replicas.clock,
+            run_blocking,
+            confirm_strays=confirm_strays,
+            note_revision=lambda: None,
         )
 
     def log(self, number: int = 0) -> Log:
@@ -81,7 +95,8 @@ async def test_a_log_that_cannot_be_synced_is_said_once_and_the_others_are_synce
             broker.replicas.memory.fail_sync = False
             append(sound)
             await asyncio.sleep(5)
-    assert [line["event"] for line in lines] == ["flush_failed"]
+    assert [line["event"] for line in lines] == []
+    assert [key for key, _ in broker.replicas.failures] == [KEY]
     assert (not_synced(broker.log(0)), not_synced(broker.log(1))) == (1, 0)
 
 
@@ -173,6 +188,57 @@ async def test_a_log_that_failed_is_not_said_again_in_every_round() -> None:
     assert lines == []
 
 
+async def test_a_stray_goes_when_the_store_has_said_so_and_no_checkpoint_names_it() -> None:
+    """Otherwise a crash would let the next start take it for lost."""
+    broker = Broker()
+    partition = await broker.replicas.lead()
+    commit(partition)
+    broker.maintenance.checkpoint()
+    broker.replicas.logs.set_aside(KEY)
+    async with running(broker.maintenance.delete_old(1000, 0)):
+        await asyncio.sleep(1.1)
+    assert broker.replicas.logs.expired_strays(0) == []
+    broker.replicas.memory.power_failure()
+    assert Replicas(broker.replicas.disk).damaged == []
+
+
+async def test_what_is_deleted_while_a_sweep_is_under_way_waits_for_the_next() -> None:
+    broker = Broker()
+    partition = await broker.replicas.lead()
+    commit(partition)
+    broker.maintenance.checkpoint()
+    broker.replicas.logs.open_replica(on(1), ReplicaKey(TOPIC_ID, 1), TopicConfig())
+    broker.replicas.logs.delete(ReplicaKey(TOPIC_ID, 1))
+    works = 0
+
+    async def meanwhile(work: Callable[[], None]) -> None:
+        nonlocal works
+        works += 1
+        if works == 2:
+            broker.replicas.logs.delete(KEY)
+        work()
+
+    maintenance = broker.with_blocking(meanwhile)
+    async with running(maintenance.delete_old(1000, 0)):
+        await asyncio.sleep(1.1)
+    assert [stray.key for stray in broker.replicas.logs.expired_strays(0)] == [KEY]
+    assert Replicas(broker.replicas.disk).damaged == []
+
+
+async def test_a_stray_that_the_store_wants_here_stays() -> None:
+    broker = Broker()
+
+    async def none_of_them(strays: list[Stray]) -> list[Stray]:  # noqa: ARG001
+        return []
+
+    broker.maintenance = broker.with_blocking(at_once, none_of_them)
+    await broker.replicas.lead()
+    broker.replicas.logs.set_aside(KEY)
+    async with running(broker.maintenance.delete_old(1000, 0)):
+        await asyncio.sleep(10)
+    assert [stray.key for stray in broker.replicas.logs.expired_strays(0)] == [KEY]
+
+
 async def test_the_isr_is_judged_by_the_clock_too() -> None:
     """A follower that never fetches makes no fetch on which to judge it."""
     broker = Broker()
@@ -203,7 +269,13 @@ async def oldest_catch_up_ms(stalled_ms: int) -> int:
     clock = StallingClock(broker.replicas.clock)
     partition = await broker.replicas.lead(wanted=state(isr=(1, 2, 3)))
     maintenance = Maintenance(
-        broker.replicas.manager, broker.replicas.logs, broker.isr_updates, clock, at_once
+        broker.replicas.manager,
+        broker.replicas.logs,
+        broker.isr_updates,
+        clock,
+        at_once,
+        confirm_strays=all_of_them,
+        note_revision=lambda: None,
     )
     async with running(maintenance.judge_isrs(100)):
         await asyncio.sleep(0.05)

@@ -121,7 +121,8 @@ class MemoryDisk:
             self.sync_directory(path.parent)
 
     def list_names(self, directory: PurePath) -> list[str]:
-        return [path.name for path in self.names if path.parent == directory]
+        below = [path for path in self.names if path.is_relative_to(directory)]
+        return list(dict.fromkeys(path.relative_to(directory).parts[0] for path in below))
 
     def make_directory(self, directory: PurePath) -> None:
         pass

@@ -19,8 +19,18 @@ _REMEDIES = {
 }
 
 
+# The log is sound, and the same may succeed once there is room, or a file to open.
+_PASSING = frozenset(
+    {errnos.ENOSPC, errnos.EFBIG, errnos.EDQUOT, errnos.EMFILE, errnos.ENFILE, errnos.ENOMEM}
+)
+
+
 class LogError(Exception):
-    """A fault of the disk or of what is on it; concerns one partition."""
+    """A fault of the disk or of what is on it; concerns one partition.
+
+    `is_passing`: the log is as sound as before, and a later attempt may succeed."""
+
+    is_passing = False
 
 
 class LogStorageError(LogError):
@@ -31,6 +41,7 @@ class LogStorageError(LogError):
         super().__init__(f"cannot {action} {path}: {os.strerror(errno)}; {remedy}")
         self.path = path
         self.errno = errno
+        self.is_passing = errno in _PASSING
 
     @classmethod
     def of(cls, error: OSError, path: PurePath, action: str) -> Self:
@@ -39,6 +50,10 @@ class LogStorageError(LogError):
 
 class LogFailedError(LogStorageError):
     """An earlier fault left it open what is on disk; only opening the log anew can tell."""
+
+    def __init__(self, path: PurePath, errno: int, action: str) -> None:
+        super().__init__(path, errno, action)
+        self.is_passing = False
 
 
 class LogCorruptError(LogError):
@@ -49,6 +64,15 @@ class LogCorruptError(LogError):
         self.path = path
         self.position = position
         self.reason = reason
+
+
+class OutOfServiceError(LogError):
+    """The replica is damaged, and has not resigned or has not been repaired yet."""
+
+    def __init__(self, path: PurePath, reason: str) -> None:
+        super().__init__(
+            f"{path} is out of service until it has left the ISR and is repaired: {reason}"
+        )
 
 
 class OffsetOutOfRangeError(Exception):

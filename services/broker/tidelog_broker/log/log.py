@@ -170,6 +170,10 @@ class Log:
         return self._closed
 
     @property
+    def config(self) -> LogConfig:
+        return self._config
+
+    @property
     def size_bytes(self) -> int:
         return sum(segment.size for segment in self._segments)
 
@@ -182,6 +186,13 @@ class Log:
 
     def epoch_start(self, epoch: int) -> int | None:
         return self._epochs.epoch_start(epoch)
+
+    def share_files(self, files: SegmentFiles) -> None:
+        """Instead of those it was opened with, in a thread of its own."""
+        self._files.close()
+        self._files = files
+        for segment in self._segments:
+            segment.share_files(files)
 
     def update_config(self, config: LogConfig) -> None:
         self._config = config

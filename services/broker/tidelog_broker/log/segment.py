@@ -108,6 +108,9 @@ class Segment:
     def close(self) -> None:
         self._files.forget(self.path)
 
+    def share_files(self, files: SegmentFiles) -> None:
+        self._files = files
+
     # Writing: the active segment alone.
 
     def write(self, file: DiskFile, batches: Sequence[Batch]) -> list[int]:

@@ -73,6 +73,7 @@ class Partition:
         self.high_watermark = max(log.log_start_offset, min(high_watermark, log.log_end_offset))
         self.leading: Leading | None = None
         self.synced = False
+        self.in_service = True
         self._broker_id = broker_id
         self._listener = listener
 
@@ -84,8 +85,11 @@ class Partition:
 
     @property
     def leader_to_follow(self) -> int:
-        """The broker to fetch from; NO_LEADER while this replica leads or has no leader."""
+        """The broker to fetch from; NO_LEADER while this replica leads, has no leader or is
+        out of service."""
         if self.state is None or self.leading or self.state.leader == self._broker_id:
+            return NO_LEADER
+        if not self.in_service:
             return NO_LEADER
         return self.state.leader
 
@@ -147,11 +151,27 @@ class Partition:
             self.leading = None
             self._listener.leadership_ended(self)
 
+    def suspend(self) -> None:
+        """Its log is damaged: it neither leads nor follows, and takes no new state, until
+        `resume` (interleaving 9)."""
+        self.in_service = False
+        self.stop_leading()
+
+    def resume(self, log: ReplicaLog) -> None:
+        """With its log opened anew, which may have been cut. It leads again only in an
+        epoch that it is given from now on."""
+        self.log = log
+        self.high_watermark = max(
+            log.log_start_offset, min(self.high_watermark, log.log_end_offset)
+        )
+        self.in_service = True
+        self._sync_if_behind()
+
     def require_leading(self) -> Leading:
         """Raises NOT_LEADER or LEADER_NOT_AVAILABLE; whoever knows addresses adds the hint."""
         if self.leading is not None:
             return self.leading
-        if self.state is None or self.state.leader == NO_LEADER:
+        if self.state is None or self.state.leader in (NO_LEADER, self._broker_id):
             raise TidelogError(
                 ErrorCode.LEADER_NOT_AVAILABLE,
                 f"{self.name} has no leader now; try again with fresh metadata",

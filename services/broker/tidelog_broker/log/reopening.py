@@ -1,0 +1,106 @@
+"""Opens a log anew whose disk or content has failed while the broker ran.
+
+Only after the replica has resigned: what is not sound is cut (interleaving 9 of
+known-gaps).
+"""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+from tidelog.log_format import SEGMENT_SUFFIX
+from tidelog_broker.log.clean_shutdown import MARKER_NAME
+from tidelog_broker.log.config import LogConfig
+from tidelog_broker.log.disk import TEMPORARY_SUFFIX, Disk
+from tidelog_broker.log.errors import LogError, LogStorageError
+from tidelog_broker.log.log import Log
+from tidelog_broker.log.segment import segment_path
+from tidelog_runtime.clock import Clock
+
+_COPY_BYTES = 1 << 20
+
+
+class Reopening:
+    """`run` it once, in a thread if need be; then `log` or `error` is set. The log has open
+    files of its own, which it is to give up for those that the thread of the logs shares.
+
+    All from the offset `check_from` on is checked, and cut where it stops being sound.
+    `rewrite_from`: all from there on is written to new files first, because after a
+    failed fsync the kernel takes for written what it could not write; None: no fsync
+    has failed."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: PurePath,
+        config: LogConfig,
+        clock: Clock,
+        *,
+        check_from: int,
+        rewrite_from: int | None,
+    ) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._config = config
+        self._clock = clock
+        self._check_from = check_from
+        self._rewrite_from = rewrite_from
+        self.log: Log | None = None
+        self.error: LogError | None = None
+
+    def run(self) -> None:
+        try:
+            self.log = self._open()
+        except OSError as error:
+            self.error = LogStorageError.of(error, self._directory, "repair the log in")
+        except LogError as error:
+            self.error = error
+
+    def _open(self) -> Log:
+        distrust_marker(self._disk, self._directory)
+        if self._rewrite_from is not None:
+            self._rewrite(self._rewrite_from)
+        return Log.open(
+            self._disk,
+            self._directory,
+            self._config,
+            clock=self._clock,
+            recovery_point=self._check_from,
+        )
+
+    def _rewrite(self, start: int) -> None:
+        names = self._disk.list_names(self._directory)
+        bases = sorted(
+            int(name.removesuffix(SEGMENT_SUFFIX))
+            for name in names
+            if name.endswith(SEGMENT_SUFFIX)
+        )
+        ends = [*bases[1:], None]
+        for base, end in zip(bases, ends, strict=True):
+            if end is None or end > start:
+                _rewrite(self._disk, segment_path(self._directory, base))
+        self._disk.sync_directory(self._directory)
+
+
+def distrust_marker(disk: Disk, directory: PurePath) -> None:
+    """The next `Log.open` reads what a clean stop would let it pass over."""
+    disk.remove(directory / MARKER_NAME)
+
+
+def _rewrite(disk: Disk, path: PurePath) -> None:
+    temporary = PurePath(f"{path}{TEMPORARY_SUFFIX}")
+    disk.remove(temporary)
+    source = disk.open(path)
+    try:
+        target = disk.open(temporary, create=True)
+        try:
+            position = 0
+            while data := source.read_at(_COPY_BYTES, position):
+                target.write_at(position, [data])
+                position += len(data)
+            target.sync()
+        finally:
+            target.close()
+    finally:
+        source.close()
+    disk.rename(temporary, path)

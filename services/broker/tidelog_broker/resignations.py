@@ -1,0 +1,179 @@
+"""A damaged replica resigns: its broker itself takes it out of ISR and eligible set, or
+where it leads, or nobody does, notes there that it is not whole (interleaving 9 of
+known-gaps).
+
+A compare-and-swap on the partition's key needs no controller, is durable before anything
+is cut, and the controller's watch sees it and elects another leader.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import structlog
+
+from tidelog.model import TopicPartition
+from tidelog_broker.metadata_cache import MetadataCache, VersionedState
+from tidelog_broker.transport import ReplicaKey
+from tidelog_runtime.metadata.schema import (
+    NOT_WHOLE,
+    Keys,
+    LeaderAndIsr,
+    decode_leader_and_isr,
+    encode_leader_and_isr,
+)
+from tidelog_runtime.metadata.store import (
+    MAX_TRANSACTION_CHANGES,
+    KeyValue,
+    MetadataStore,
+    ModRevision,
+    Put,
+    StoreUnavailableError,
+    Transaction,
+)
+
+RETRY_DELAY_S = 0.3
+# A disk that fails makes thousands resign: the log names the first of each transaction.
+MAX_LOGGED = 4
+
+_log = structlog.get_logger()
+
+
+def resignation(found: LeaderAndIsr | None, topic_id: str, broker_id: int) -> LeaderAndIsr | None:
+    """What a damaged replica writes over what it found; None: nobody can elect it as clean
+    or count it as in sync, so that there is nothing to write."""
+    if found is None or found.topic_id != topic_id:
+        return None
+    relied_on = any(
+        member.broker_id == broker_id and member.broker_epoch != NOT_WHOLE
+        for member in (*found.isr, *found.eligible)
+    )
+    return found.resigned(broker_id) if relied_on else None
+
+
+class _Found(NamedTuple):
+    """A partition's key; revision 0: absent. `state` is None too where the value cannot be
+    read."""
+
+    state: LeaderAndIsr | None
+    revision: int
+    malformed: bool = False
+
+
+class Resignations:
+    def __init__(
+        self,
+        store: MetadataStore,
+        keys: Keys,
+        cache: MetadataCache,
+        broker_id: int,
+        rng: random.Random,
+    ) -> None:
+        self._store = store
+        self._keys = keys
+        self._cache = cache
+        self._broker_id = broker_id
+        self._rng = rng
+
+    async def resign(self, replicas: Iterable[tuple[ReplicaKey, TopicPartition | None]]) -> None:
+        """Returns when the store has it of all that they are not whole, or that nobody
+        relies on them; until then it tries, also while the store is away. A name that is
+        not given is looked up in the metadata, which must have been read.
+
+        Raises `StoreRolledBackError`."""
+        waiting: dict[ReplicaKey, TopicPartition] = {}
+        for key, name in replicas:
+            name = name or self._cache.name_of(key.topic_id, key.partition)
+            if name is None:
+                _log.info("resignation_void", topic_id=key.topic_id, why="the topic is gone")
+            else:
+                waiting[key] = name
+        said_unavailable = False
+        found: dict[TopicPartition, _Found] = {}
+        while waiting:
+            batch = self._next_batch(waiting)
+            for name in batch:
+                found.setdefault(name, self._cached(name))
+            try:
+                succeeded = await self._write(batch, found)
+                said_unavailable = False
+            except StoreUnavailableError as error:
+                # If it was applied all the same, the next attempt finds that out.
+                if not said_unavailable:
+                    said_unavailable = True
+                    _log.warning("resignation_waits_for_store", why=str(error))
+                await self._pause()
+                continue
+            if not succeeded:
+                continue  # judged anew, by what the refusal told
+            for name, key in batch.items():
+                if not found[name].malformed:
+                    del waiting[key]
+            if any(found[name].malformed for name in batch):
+                await self._pause()
+
+    async def _pause(self) -> None:
+        await asyncio.sleep(RETRY_DELAY_S * self._rng.uniform(0.5, 1.5))
+
+    def _next_batch(
+        self, waiting: Mapping[ReplicaKey, TopicPartition]
+    ) -> dict[TopicPartition, ReplicaKey]:
+        """One replica for each name: of a topic that was created again there may be two."""
+        batch: dict[TopicPartition, ReplicaKey] = {}
+        for key, name in waiting.items():
+            batch.setdefault(name, key)
+            if len(batch) == MAX_TRANSACTION_CHANGES:
+                break
+        return batch
+
+    def _cached(self, name: TopicPartition) -> _Found:
+        """May be old, which the guard finds out."""
+        versioned: VersionedState | None = self._cache.state_of(name)
+        return _Found(*versioned) if versioned is not None else _Found(None, 0)
+
+    async def _write(
+        self,
+        batch: Mapping[TopicPartition, ReplicaKey],
+        found: dict[TopicPartition, _Found],
+    ) -> bool:
+        """One transaction; also where there is nothing to write its guards say so. After a
+        refusal `found` is what the store has."""
+        changes = []
+        resigning = []
+        for name, key in batch.items():
+            state = resignation(found[name].state, key.topic_id, self._broker_id)
+            if state is not None:
+                changes.append(Put(self._keys.leader_and_isr(name), encode_leader_and_isr(state)))
+                resigning.append(name)
+        guards = [ModRevision(self._keys.leader_and_isr(n), found[n].revision) for n in batch]
+        result = await self._store.transact(Transaction(guards, changes))
+        if result.succeeded:
+            for name in resigning[:MAX_LOGGED]:
+                _log.warning(
+                    "replica_resigned",
+                    partition=str(name),
+                    revision=result.revision,
+                    partitions=len(resigning),
+                )
+            return True
+        for name in batch:
+            found[name] = _parse(result.current.get(self._keys.leader_and_isr(name)))
+        return False
+
+
+def _parse(item: KeyValue | None) -> _Found:
+    if item is None:
+        return _Found(None, 0)
+    try:
+        return _Found(decode_leader_and_isr(item.value), item.mod_revision)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        _log.error(
+            "metadata_malformed",
+            key=item.key,
+            why=f"{type(error).__name__}: {error}",
+            fix="correct the value, or delete the key; a damaged replica waits to resign from it",
+        )
+        return _Found(None, item.mod_revision, malformed=True)
