@@ -1,4 +1,4 @@
-"""`tidelog topics`: create, list, describe and delete topics."""
+"""`tidelog topics`: create, list, describe, delete and recover topics."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 USUAL_REPLICATION_FACTOR = 3
 
 app = typer.Typer(
-    no_args_is_help=True, epilog=EPILOG, help="Create, list, describe and delete topics."
+    no_args_is_help=True, epilog=EPILOG, help="Create, list, describe, delete and recover topics."
 )
 
 _TimeoutOption = Annotated[
@@ -123,6 +123,55 @@ def delete(
         )
         raise typer.Exit(ExitStatus.USAGE)
     session.run(lambda: _delete(session, name, round(timeout * 1000), ask=not yes))
+
+
+@app.command(epilog=EPILOG)
+def recover(
+    context: typer.Context,
+    name: TopicArgument,
+    partitions: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--partition",
+            "-p",
+            metavar="N",
+            min=0,
+            show_default=False,
+            help="Only this one; may be repeated. Default: all without a leader.",
+        ),
+    ] = None,
+    from_live_replicas: Annotated[
+        bool,
+        typer.Option(
+            "--from-live-replicas",
+            help="Do not wait for the replicas last known to be in sync; they are lost for good.",
+        ),
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    timeout: _TimeoutOption = 30.0,
+    bootstrap: BootstrapOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Let partitions without a leader be led again, at the price of records.
+
+    The best log that is left leads: what only lost replicas held is gone, also where it
+    was acknowledged. Asks first, on a terminal.
+
+    Example: tidelog topics recover sea --partition 3
+    """
+    session = session_of(context, bootstrap, as_json)
+    if not yes and not session.can_ask():
+        write_error(
+            f"records of topic {name!r} may be lost for good; say --yes to do it where nobody "
+            "can be asked"
+        )
+        raise typer.Exit(ExitStatus.USAGE)
+    wanted = sorted(set(partitions or ()))
+    session.run(
+        lambda: _recover(
+            session, name, wanted, round(timeout * 1000), ask=not yes, live=from_live_replicas
+        )
+    )
 
 
 def parse_settings(settings: Sequence[str]) -> dict[str, str]:
@@ -310,6 +359,62 @@ async def _delete_that_very_topic(
         return await admin.delete_topic(topic.name, timeout_ms, topic_id=topic.topic_id)
     except TidelogError as error:
         raise _in_doubt(error) from error
+
+
+async def _recover(
+    session: Session, name: str, wanted: Sequence[int], timeout_ms: int, *, ask: bool, live: bool
+) -> ExitStatus:
+    async with await session.admin() as admin:
+        topic = await admin.describe_topic(name)
+        leaderless = [
+            p
+            for p in topic.partitions
+            if p.leader == NO_LEADER and (not wanted or p.partition in wanted)
+        ]
+        if ask and leaderless and not _consented(topic, leaderless, live=live):
+            write_note("Nothing was recovered.")
+            return ExitStatus.FAILED
+        try:
+            recovered = await admin.recover_partitions(
+                name, wanted, timeout_ms, from_live_replicas=live
+            )
+        except TidelogError as error:
+            raise _in_doubt(error) from error
+    if session.as_json:
+        results = [{"partition": r.partition, "error": _problem(r.error)} for r in recovered]
+        write_json({"topic": name, "topic_id": topic.topic_id, "partitions": results})
+    elif not recovered:
+        write_line(f"Every partition of topic {name} has a leader.")
+    for result in recovered:
+        if result.error is not None:
+            write_error(str(result.error))
+        elif not session.as_json:
+            write_line(f"Partition {result.partition} of topic {name} has a leader.")
+    waiting = any(result.error is not None for result in recovered)
+    return ExitStatus.TIMED_OUT if waiting else ExitStatus.DONE
+
+
+def _problem(error: TidelogError | None) -> str | None:
+    return None if error is None else str(error)
+
+
+def _consented(
+    topic: TopicDescription, leaderless: Sequence[PartitionDescription], *, live: bool
+) -> bool:
+    warning = (
+        f"Of topic {topic.name}, {plural(len(leaderless), 'partition')} "
+        f"({_ids([p.partition for p in leaderless])}) without a leader will be led by the best "
+        "log that is left.\nRecords that only lost replicas held are gone for good, also where "
+        "they were acknowledged."
+    )
+    if live:
+        members = {b for p in leaderless for b in (*p.isr, *p.eligible_leader_replicas)}
+        warning += (
+            f"\nThe brokers last known to be in sync ({_ids(sorted(members))}) are not waited "
+            "for: what they hold and the others do not is cut when they come back."
+        )
+    write_note(warning)
+    return typer.confirm("Go on?", default=False, err=True)
 
 
 def _in_doubt(error: TidelogError) -> Exception:

@@ -49,7 +49,20 @@ class CreatedTopic:
     pending_brokers: tuple[int, ...]
 
 
-_Answer = TypeVar("_Answer", admin_pb2.CreateTopicResponse, admin_pb2.DeleteTopicResponse)
+@dataclass(frozen=True, slots=True)
+class RecoveredPartition:
+    """`error` None: it has a leader. REQUEST_TIMED_OUT: not yet; the consent stands."""
+
+    partition: int
+    error: TidelogError | None
+
+
+_Answer = TypeVar(
+    "_Answer",
+    admin_pb2.CreateTopicResponse,
+    admin_pb2.DeleteTopicResponse,
+    admin_pb2.RecoverPartitionsResponse,
+)
 
 
 class Admin:
@@ -133,6 +146,37 @@ class Admin:
             raise error
         return tuple(answer.pending_brokers)
 
+    async def recover_partitions(
+        self,
+        topic: str,
+        partitions: Sequence[int] = (),
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+        *,
+        from_live_replicas: bool = False,
+    ) -> list[RecoveredPartition]:
+        """Consents to the loss of records: where no replica that holds every committed
+        record will come back, the best of what is left leads. Without `partitions`, all
+        that have no leader. With `from_live_replicas`, the replicas last known to be in
+        sync are not waited for."""
+        request = admin_pb2.RecoverPartitionsRequest(
+            topic=topic,
+            partitions=partitions,
+            from_live_replicas=from_live_replicas,
+            timeout_ms=timeout_ms,
+        )
+        answer, _ = await self._ask_controller(
+            lambda api: api.recover_partitions(request, timeout_ms + ANSWER_GRACE_MS), timeout_ms
+        )
+        if answer.HasField("error"):
+            raise error_from_wire(answer.error)
+        return [
+            RecoveredPartition(
+                result.partition,
+                error_from_wire(result.error) if result.HasField("error") else None,
+            )
+            for result in answer.partitions
+        ]
+
     async def describe_cluster(self) -> ClusterDescription:
         return cluster_from_wire(await self._describe(None))
 
@@ -199,7 +243,11 @@ class Admin:
         raise _no_answer(problem)
 
 
-def _final(answer: admin_pb2.CreateTopicResponse | admin_pb2.DeleteTopicResponse) -> bool:
+def _final(
+    answer: admin_pb2.CreateTopicResponse
+    | admin_pb2.DeleteTopicResponse
+    | admin_pb2.RecoverPartitionsResponse,
+) -> bool:
     """Retriable in general, but from a controller it is the answer."""
     return error_from_wire(answer.error).code in (
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

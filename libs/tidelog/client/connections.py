@@ -58,6 +58,10 @@ class AdminApi(Protocol):
         self, request: admin_pb2.DeleteTopicRequest, timeout_ms: int
     ) -> admin_pb2.DeleteTopicResponse: ...
 
+    async def recover_partitions(
+        self, request: admin_pb2.RecoverPartitionsRequest, timeout_ms: int
+    ) -> admin_pb2.RecoverPartitionsResponse: ...
+
 
 class Connections(Protocol):
     """Gives the API of whoever listens at an address; connects when it is first used."""
@@ -165,4 +169,11 @@ class _GrpcController:
     ) -> admin_pb2.DeleteTopicResponse:
         return await _answer(
             self._stub.DeleteTopic(request, timeout=timeout_ms / 1000), self._address
+        )
+
+    async def recover_partitions(
+        self, request: admin_pb2.RecoverPartitionsRequest, timeout_ms: int
+    ) -> admin_pb2.RecoverPartitionsResponse:
+        return await _answer(
+            self._stub.RecoverPartitions(request, timeout=timeout_ms / 1000), self._address
         )

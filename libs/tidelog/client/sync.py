@@ -19,7 +19,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Se
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
 
-from tidelog.client.admin import DEFAULT_TIMEOUT_MS, Admin, CreatedTopic
+from tidelog.client.admin import DEFAULT_TIMEOUT_MS, Admin, CreatedTopic, RecoveredPartition
 from tidelog.client.consumer import (
     DEFAULT_MAX_BATCHES,
     DEFAULT_MAX_RECORDS,
@@ -237,6 +237,20 @@ class SyncAdmin(_Background[Admin]):
 
     def delete_topic(self, topic: str, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> tuple[int, ...]:
         return self._run(self._client.delete_topic(topic, timeout_ms))
+
+    def recover_partitions(
+        self,
+        topic: str,
+        partitions: Sequence[int] = (),
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+        *,
+        from_live_replicas: bool = False,
+    ) -> list[RecoveredPartition]:
+        return self._run(
+            self._client.recover_partitions(
+                topic, partitions, timeout_ms, from_live_replicas=from_live_replicas
+            )
+        )
 
     def describe_cluster(self) -> ClusterDescription:
         return self._run(self._client.describe_cluster())

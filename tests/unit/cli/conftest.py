@@ -15,7 +15,8 @@ from typer.testing import CliRunner, Result
 from tidelog.cli.__main__ import app
 from tidelog.cli.session import Session
 from tidelog.model import Record, TopicPartition
-from unit.client.fake_broker import FakeCluster, FakeController
+from unit.client.fake_broker import FakeCluster
+from unit.client.fake_controller import FakeController
 
 _Result = TypeVar("_Result")
 WAIT_SECONDS = 20

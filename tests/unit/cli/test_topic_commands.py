@@ -8,6 +8,7 @@ import pytest
 
 from tidelog.cli.exit_status import ExitStatus
 from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import NO_LEADER
 from unit.cli.conftest import Commands
 
 
@@ -139,3 +140,53 @@ def test_a_cluster_that_is_not_there_is_unreachable(commands: Commands) -> None:
     result = commands.run("topics", "list", "--bootstrap", addresses)
     assert result.exit_code == ExitStatus.UNREACHABLE
     assert "no broker listens at" in result.stderr
+
+
+def test_a_partition_without_a_leader_is_recovered_with_yes(commands: Commands) -> None:
+    commands.cluster.topics["sea"].partitions[1].leader = NO_LEADER
+    result = commands.run("topics", "recover", "sea", "--yes")
+    assert result.stdout == "Partition 1 of topic sea has a leader.\n"
+    assert commands.cluster.topics["sea"].partitions[1].leader == 0
+
+
+def test_a_recovery_asks_first_and_says_what_is_lost(commands: Commands) -> None:
+    commands.cluster.topics["sea"].partitions[1].leader = NO_LEADER
+    refused = commands.run(
+        *("topics", "recover", "sea", "--from-live-replicas"), input_="n\n", interactive=True
+    )
+    assert refused.exit_code == ExitStatus.FAILED
+    assert "1 partition (1) without a leader" in refused.stderr
+    assert "gone for good, also where they were acknowledged" in refused.stderr
+    assert "are not waited for" in refused.stderr
+    assert commands.cluster.topics["sea"].partitions[1].leader == NO_LEADER
+    done = commands.run("topics", "recover", "sea", input_="y\n", interactive=True)
+    assert done.exit_code == ExitStatus.DONE
+    assert "are not waited for" not in done.stderr
+
+
+def test_a_recovery_where_nobody_can_be_asked_needs_yes(commands: Commands) -> None:
+    result = commands.run("topics", "recover", "sea")
+    assert result.exit_code == ExitStatus.USAGE
+    assert "say --yes" in result.stderr
+
+
+def test_where_all_is_led_there_is_nothing_to_recover(commands: Commands) -> None:
+    result = commands.run("topics", "recover", "sea", interactive=True)
+    assert result.stdout == "Every partition of topic sea has a leader.\n"
+
+
+def test_what_a_recovery_still_waits_for_is_told(commands: Commands) -> None:
+    assert commands.cluster.controller is not None
+    waits = TidelogError(ErrorCode.REQUEST_TIMED_OUT, "sea/0 waits for the replicas [3]")
+    commands.cluster.controller.script.append(waits)
+    result = commands.run("topics", "recover", "sea", "--partition", "0", "--yes", "--json")
+    assert result.exit_code == ExitStatus.TIMED_OUT
+    assert "waits for the replicas [3]" in result.stderr
+    (only,) = json.loads(result.stdout)["partitions"]
+    assert only["partition"] == 0
+    assert "waits for the replicas [3]" in only["error"]
+
+
+def test_recovery_of_an_unknown_topic_is_not_found(commands: Commands) -> None:
+    result = commands.run("topics", "recover", "bay", "--yes")
+    assert result.exit_code == ExitStatus.NOT_FOUND

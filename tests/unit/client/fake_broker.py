@@ -8,7 +8,7 @@ import asyncio
 from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc.aio
 
@@ -19,8 +19,6 @@ from tidelog.record_batch import decode
 from tidelog.rpc.channels import new_server
 from tidelog.rpc.wire import batch_from_wire, batch_to_wire, error_to_wire
 from tidelog.v1 import (
-    admin_pb2,
-    admin_pb2_grpc,
     broker_pb2,
     broker_pb2_grpc,
 )
@@ -31,6 +29,9 @@ from unit.client.fake_producer_state import (
     last_header,
     last_sequence,
 )
+
+if TYPE_CHECKING:
+    from unit.client.fake_controller import FakeController
 
 # Servers of tests have nothing to finish.
 NO_GRACE = None
@@ -418,73 +419,6 @@ class FakeBroker(broker_pb2_grpc.BrokerServiceServicer):
                 code = ErrorCode.FENCED_LEADER_EPOCH
             return TidelogError(code, "another epoch")
         return None
-
-
-class FakeController(admin_pb2_grpc.AdminServiceServicer):
-    """Creates topics with all leaders on broker 0; `script` as in FakeBroker."""
-
-    def __init__(self, cluster: FakeCluster, controller_id: int, epoch: int = 1) -> None:
-        self.cluster = cluster
-        self.controller_id = controller_id
-        self.epoch = epoch
-        self.address = ""
-        self.script: deque[Script] = deque()
-        self.calls = 0
-        self._server: grpc.aio.Server | None = None
-
-    async def start(self) -> FakeController:
-        self._server = new_server()
-        admin_pb2_grpc.add_AdminServiceServicer_to_server(self, self._server)
-        port = self._server.add_insecure_port("127.0.0.1:0")
-        self.address = f"127.0.0.1:{port}"
-        await self._server.start()
-        return self
-
-    async def close(self) -> None:
-        if self._server is not None:
-            await self._server.stop(NO_GRACE)
-
-    async def CreateTopic(  # noqa: N802
-        self, request: admin_pb2.CreateTopicRequest, context: ServicerContext
-    ) -> admin_pb2.CreateTopicResponse:
-        self.calls += 1
-        scripted = self.script.popleft() if self.script else None
-        error = scripted if isinstance(scripted, TidelogError) else None
-        if error is None and request.topic in self.cluster.topics:
-            error = TidelogError(ErrorCode.TOPIC_ALREADY_EXISTS, "there is one already")
-        if error is not None:
-            return admin_pb2.CreateTopicResponse(error=error_to_wire(error))
-        topic = self.cluster.create(request.topic, [0] * request.partitions, **request.config)
-        if scripted is not None:
-            await context.abort(grpc.StatusCode.UNAVAILABLE, "died after creating")
-        return admin_pb2.CreateTopicResponse(topic_id=topic.topic_id)
-
-    async def DeleteTopic(  # noqa: N802
-        self, request: admin_pb2.DeleteTopicRequest, context: ServicerContext
-    ) -> admin_pb2.DeleteTopicResponse:
-        self.calls += 1
-        if self.script:
-            self.script.popleft()
-            self.cluster.topics.pop(request.topic, None)
-            await context.abort(grpc.StatusCode.UNAVAILABLE, "died after deleting")
-        if self.cluster.topics.pop(request.topic, None) is None:
-            error = TidelogError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such topic")
-            return admin_pb2.DeleteTopicResponse(error=error_to_wire(error))
-        return admin_pb2.DeleteTopicResponse()
-
-    async def RecoverPartitions(  # noqa: N802
-        self,
-        request: admin_pb2.RecoverPartitionsRequest,
-        context: ServicerContext,  # noqa: ARG002
-    ) -> admin_pb2.RecoverPartitionsResponse:
-        """Every partition has a leader."""
-        self.calls += 1
-        if request.topic not in self.cluster.topics:
-            error = TidelogError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such topic")
-            return admin_pb2.RecoverPartitionsResponse(error=error_to_wire(error))
-        return admin_pb2.RecoverPartitionsResponse(
-            partitions=[admin_pb2.RecoverPartitionResult(partition=p) for p in request.partitions]
-        )
 
 
 def partition(topic: str, number: int = 0) -> TopicPartition:

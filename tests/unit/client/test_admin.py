@@ -2,7 +2,8 @@ import pytest
 
 from tidelog.client import Admin
 from tidelog.errors import ErrorCode, TidelogError
-from unit.client.fake_broker import FakeCluster, FakeController
+from unit.client.fake_broker import FakeCluster
+from unit.client.fake_controller import FakeController
 
 
 async def controlled(cluster: FakeCluster, epoch: int = 1) -> FakeController:
@@ -75,3 +76,23 @@ async def test_without_a_controller_it_ends_in_time(cluster: FakeCluster) -> Non
     async with Admin(cluster.bootstrap()) as admin:
         with pytest.raises(TidelogError, match="no active controller is known"):
             await admin.create_topic("bay", timeout_ms=100)
+
+
+async def test_partitions_are_recovered_one_by_one(cluster: FakeCluster) -> None:
+    await controlled(cluster)
+    cluster.topics["sea"].partitions[0].leader = -1
+    async with Admin(cluster.bootstrap()) as admin:
+        (recovered,) = await admin.recover_partitions("sea", [0], from_live_replicas=True)
+        assert (recovered.partition, recovered.error) == (0, None)
+        with pytest.raises(TidelogError, match="no such topic"):
+            await admin.recover_partitions("bay")
+
+
+async def test_a_recovery_out_of_time_is_an_answer(cluster: FakeCluster) -> None:
+    controller = await controlled(cluster)
+    controller.script.append(TidelogError(ErrorCode.REQUEST_TIMED_OUT, "waits for [3]"))
+    async with Admin(cluster.bootstrap()) as admin:
+        (waiting,) = await admin.recover_partitions("sea", [0])
+    assert waiting.error is not None
+    assert waiting.error.code is ErrorCode.REQUEST_TIMED_OUT
+    assert controller.calls == 1

@@ -15,7 +15,8 @@ import pytest
 from tidelog import client
 from tidelog.client import admin, consumer, partitioner, producer, sync
 from tidelog.errors import TidelogError
-from unit.client.fake_broker import FakeCluster, FakeController
+from unit.client.fake_broker import FakeCluster
+from unit.client.fake_controller import FakeController
 
 
 @pytest.fixture

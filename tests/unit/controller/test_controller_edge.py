@@ -27,7 +27,7 @@ from tidelog_controller.edge import admin as admin_module
 from tidelog_controller.edge.admin import AdminServicer
 from tidelog_controller.edge.replica_control_client import GrpcReplicaControl
 from tidelog_controller.edge.standard_services import add_standard_services
-from tidelog_controller.events import AdminRequest, CreateTopic, DeleteTopic
+from tidelog_controller.events import AdminRequest, CreateTopic, DeleteTopic, RecoverPartitions
 from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
 from tidelog_runtime.replica_control import (
     BrokerUnreachableError,
@@ -199,6 +199,25 @@ async def test_requests_beyond_the_bound_are_refused_at_the_door(
         grpc.StatusCode.RESOURCE_EXHAUSTED,
         grpc.StatusCode.OK,
     }
+
+
+async def test_a_recovery_comes_in_and_its_results_go_out(serve: Serve) -> None:
+    admin = FakeAdmin()
+    waits = TidelogError(ErrorCode.REQUEST_TIMED_OUT, "waits")
+    admin.reply = AdminReply(None, partitions=((0, None), (3, waits)))
+    _, address = await serve(
+        lambda server: add_AdminServiceServicer_to_server(AdminServicer(admin), server)
+    )
+    async with open_channel(address) as channel:
+        answer = await AdminServiceStub(channel).RecoverPartitions(
+            admin_pb2.RecoverPartitionsRequest(
+                topic="t", partitions=[3, 0], from_live_replicas=True, timeout_ms=7
+            )
+        )
+    assert admin.requests == [RecoverPartitions(0, "t", (3, 0), True, 7)]
+    assert [p.partition for p in answer.partitions] == [0, 3]
+    assert not answer.partitions[0].HasField("error")
+    assert answer.partitions[1].error.message == "waits"
 
 
 async def test_commands_go_out_whole_and_answers_come_back(serve: Serve) -> None:
