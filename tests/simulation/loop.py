@@ -267,9 +267,8 @@ class SimLoop(asyncio.AbstractEventLoop):
         ready = self._ready
         at_this_time = 0
         while not task.done():
-            if not ready:
-                if self._advance():
-                    at_this_time = 0
+            if not ready and self._advance():
+                at_this_time = 0
             handle = ready.popleft()
             if handle.is_cancelled:
                 continue

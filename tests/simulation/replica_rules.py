@@ -82,6 +82,7 @@ class ReplicaRules:
         self._on_loss = on_loss
         self.replicas: dict[tuple[int, PartitionId], Replica] = {}
         self.committed: dict[PartitionId, Committed] = {}
+        self.cuts = 0  # of records, by running brokers
         self._leaders: dict[tuple[PartitionId, int], str] = {}
 
     def of(self, broker_id: int, partition: PartitionId) -> Replica:
@@ -149,6 +150,7 @@ class ReplicaRules:
             )
 
     def cut(self, replica: Replica, offset: int) -> None:
+        self.cuts += offset < replica.log.end
         replica.log.cut(offset)
         replica.verified = min(replica.verified, offset)
 

@@ -10,6 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from tidelog.batch import is_fence
 from tidelog.model import BatchHeader
 
 
@@ -20,11 +21,16 @@ class Entry(NamedTuple):
     next_offset: int
     leader_epoch: int
     broker_crc32c: int
+    is_fence: bool = False
 
     @classmethod
     def of(cls, header: BatchHeader) -> Entry:
         return cls(
-            header.base_offset, header.next_offset, header.leader_epoch, header.broker_crc32c
+            header.base_offset,
+            header.next_offset,
+            header.leader_epoch,
+            header.broker_crc32c,
+            is_fence(header),
         )
 
 

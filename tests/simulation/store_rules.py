@@ -7,6 +7,7 @@ mistake there must show here.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from typing import NamedTuple
@@ -67,8 +68,7 @@ class StoreRules:
         self.topics: dict[str, TopicEntry] = {}
         self.deletions: set[str] = set()
         self.partitions: dict[PartitionId, Written] = {}
-        self.elections = 0
-        self.unclean_elections = 0
+        self.seen: Counter[str] = Counter()  # what happened, for the coverage
         self._history: dict[PartitionId, dict[int, LeaderAndIsr]] = {}
         self._last_of_epoch: dict[tuple[PartitionId, int], LeaderAndIsr] = {}
         self._ids: dict[TopicPartition, PartitionId] = {}
@@ -199,6 +199,9 @@ class StoreRules:
             raise _violation(
                 "leader_changed_within_epoch", "every election takes an epoch", partition, old, new
             )
+        lost = sum(member.broker_epoch == NOT_WHOLE for member in (*new.isr, *new.eligible))
+        if lost > sum(member.broker_epoch == NOT_WHOLE for member in (*old.isr, *old.eligible)):
+            self.seen["resigned"] += 1
         before = dict(old.isr)
         for broker_id, broker_epoch in new.isr:
             if before.get(broker_id) == broker_epoch or broker_epoch == NOT_WHOLE:
@@ -227,7 +230,6 @@ class StoreRules:
                 )
 
     def _judge_election(self, partition: PartitionId, old: LeaderAndIsr, new: LeaderAndIsr) -> None:
-        self.elections += 1
         if new.controller_epoch != self._controller_epoch:
             raise _violation(
                 "deposed_controller_wrote",
@@ -237,11 +239,13 @@ class StoreRules:
                 new,
             )
         if new.leader == NO_LEADER:
-            return
-        if new.unclean_leader_epoch == new.leader_epoch:
-            self.unclean_elections += 1
+            self.seen["left without a leader"] += 1
+        elif new.unclean_leader_epoch == new.leader_epoch:
+            self.seen["elected after loss"] += 1
             self._judge_unclean(partition, old, new)
         elif old.leader_epoch != NO_EPOCH:
+            from_isr = any(member.broker_id == new.leader for member in old.isr)
+            self.seen[f"elected from the {'ISR' if from_isr else 'eligible set'}"] += 1
             self._judge_clean(partition, old, new)
 
     def _judge_clean(self, partition: PartitionId, old: LeaderAndIsr, new: LeaderAndIsr) -> None:

@@ -1,0 +1,186 @@
+"""Counts what a run has exercised: each kind of fault, and each guarded rule.
+
+A rule counts when it did its work: a refusal that passed the network, a log line of the
+production code, a write of the store. Over enough seeds none may stay at zero, else the
+simulator does not show what it claims to.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tidelog.errors import ErrorCode
+from tidelog.v1 import broker_pb2
+from tidelog_broker.transport import ReplicaFetchResponse
+from tidelog_runtime.metadata.store import TransactionResult
+from tidelog_runtime.replica_control import CommandResult
+
+if TYPE_CHECKING:
+    from simulation.faults import Fault
+    from simulation.invariants import Invariants
+    from simulation.loop import SimProcess
+    from simulation.world import World
+
+# So many seeds have to exercise every rule.
+ENOUGH_SEEDS = 150
+
+# Log lines of the production code, and what they show.
+LOGGED = {
+    "broker_connection_lost": "connection lost, process alive",
+    "broker_crash_detected": "fast removal",
+    "broker_id_taken": "id taken by another node",
+    "broker_left_to_its_lease": "fast removals used up",
+    "broker_removal_void": "removal of a registration that is gone",
+    "broker_was_stalled": "stalled leader's grant",
+    "command_not_acknowledged": "command overdue",
+    "controller_stepped_down": "controller deposed",
+    "isr_changes_wait_for_store": "ISR change without answer",
+    "late_answer_dropped": "late fetch answer dropped",
+    "log_recovered": "log recovered",
+    "logs_damaged": "damaged log marked",
+    "registration_gone": "registered again",
+    "replica_restarted": "replica restarted at the leader's start",
+    "stop_replica_without_effect": "late StopReplica without effect",
+    "stopped_while_leading": "stopped while leading",
+    "stray_set_aside": "stray set aside",
+}
+# Refusals of one partition, by the method that was answered.
+REFUSED = {
+    ("replica_fetch", ErrorCode.FENCED_LEADER_EPOCH): "replica fetch fenced",
+    ("replica_fetch", ErrorCode.UNKNOWN_LEADER_EPOCH): "replica fetch of an unknown epoch",
+    ("replica_fetch", ErrorCode.STALE_BROKER_EPOCH): "replica fetch of a former life",
+    ("replica_fetch", ErrorCode.NOT_LEADER): "replica fetch from a deposed leader",
+    ("fetch", ErrorCode.UNKNOWN_LEADER_EPOCH): "consumer ahead of a deposed leader",
+    ("fetch", ErrorCode.FENCED_LEADER_EPOCH): "consumer fetch fenced",
+    ("fetch", ErrorCode.OFFSET_OUT_OF_RANGE): "consumer beyond the log",
+    ("list_offsets", ErrorCode.OFFSET_NOT_AVAILABLE): "committed end not known yet",
+    ("produce", ErrorCode.NOT_ENOUGH_REPLICAS): "produce below min ISR",
+    ("produce", ErrorCode.LEADER_CHANGED): "produce through a change of leader",
+    ("produce", ErrorCode.NOT_LEADER): "produce to a deposed leader",
+    ("produce", ErrorCode.REQUEST_TIMED_OUT): "produce timed out",
+}
+# Refusals of whole requests between services.
+REFUSED_WHOLE = {
+    ("leader_and_isr", ErrorCode.STALE_CONTROLLER_EPOCH): "command of a deposed controller",
+    ("leader_and_isr", ErrorCode.STALE_BROKER_EPOCH): "command for a former life",
+    ("replica_fetch", ErrorCode.STALE_BROKER_EPOCH): "fetch from a former life of the leader",
+}
+ANSWERED_DIVERGENCE = "divergence answered"
+CUT = "divergent records cut"
+ISR_CONFLICT = "ISR change lost its comparison"
+JOINER_GUARD = "joiner's guard failed"
+CONTROLLER_CONFLICT = "controller's write lost its comparison"
+FOUND_BY_STORE_RULES = (
+    "elected from the ISR",
+    "elected from the eligible set",
+    "elected after loss",
+    "left without a leader",
+    "resigned",
+)
+RULES = (
+    *LOGGED.values(),
+    *REFUSED.values(),
+    *REFUSED_WHOLE.values(),
+    ANSWERED_DIVERGENCE,
+    CUT,
+    ISR_CONFLICT,
+    JOINER_GUARD,
+    CONTROLLER_CONFLICT,
+    *FOUND_BY_STORE_RULES,
+)
+# What no fault of the plans can bring about yet, and why.
+NOT_REQUIRED: Mapping[str, str] = {}
+
+
+class Coverage:
+    """Of one world."""
+
+    def __init__(self, world: World, invariants: Invariants) -> None:
+        self.faults: Counter[str] = Counter()
+        self._rules: Counter[str] = Counter()
+        self._invariants = invariants
+        self._keys = world.keys
+        world.on_log(self._logged)
+        world.on_answer(self._answered)
+        world.on_fault(self._fault)
+
+    @property
+    def rules(self) -> dict[str, int]:
+        found = self._rules + self._invariants.store.seen
+        found[CUT] += self._invariants.replicas.cuts
+        return dict(found)
+
+    def _fault(self, fault: Fault, phase: str) -> None:
+        if phase == "begin":
+            self.faults[fault.kind] += 1
+
+    def _logged(self, _process: SimProcess | None, event: dict[str, Any]) -> None:
+        rule = LOGGED.get(event["event"])
+        if rule is not None:
+            self._rules[rule] += 1
+        elif event["event"] == "isr_change_refused" and event["why"] == "joiner":
+            self._rules[JOINER_GUARD] += 1
+
+    def _answered(self, kind: str, source: str, _target: str, answer: object) -> None:
+        if isinstance(answer, ReplicaFetchResponse):
+            self._replica_fetched(answer)
+        elif isinstance(answer, TransactionResult):
+            if not answer.succeeded:
+                self._conflict(source, answer)
+        elif isinstance(answer, CommandResult):
+            if answer.error is not None:
+                self._refused_whole(kind, answer.error.code)
+        elif isinstance(answer, _CLIENT_ANSWERS):
+            for partition in answer.partitions:
+                if partition.HasField("error"):
+                    self._refused(kind, ErrorCode(partition.error.code))
+
+    def _replica_fetched(self, answer: ReplicaFetchResponse) -> None:
+        if answer.error is not None:
+            self._refused_whole("replica_fetch", answer.error.code)
+        for result in answer.results:
+            if result.error is not None:
+                self._refused("replica_fetch", result.error.code)
+            elif result.answer is not None and result.answer.diverging is not None:
+                self._rules[ANSWERED_DIVERGENCE] += 1
+
+    def _conflict(self, source: str, result: TransactionResult) -> None:
+        if any(key.endswith("leaderAndISR") for key in result.current):
+            by_broker = source.startswith("broker")
+            self._rules[ISR_CONFLICT if by_broker else CONTROLLER_CONFLICT] += 1
+
+    def _refused(self, kind: str, code: ErrorCode) -> None:
+        rule = REFUSED.get((kind, code))
+        if rule is not None:
+            self._rules[rule] += 1
+
+    def _refused_whole(self, kind: str, code: ErrorCode) -> None:
+        rule = REFUSED_WHOLE.get((kind, code))
+        if rule is not None:
+            self._rules[rule] += 1
+
+
+_CLIENT_ANSWERS = (
+    broker_pb2.ProduceResponse,
+    broker_pb2.FetchResponse,
+    broker_pb2.ListOffsetsResponse,
+)
+
+
+def not_exercised(
+    rules: Mapping[str, int], faults: Mapping[str, int], kinds: tuple[str, ...]
+) -> list[str]:
+    """Rules and kinds of fault that no seed has brought about, and should have."""
+    return [rule for rule in RULES if not rules.get(rule) and rule not in NOT_REQUIRED] + [
+        f"fault {kind}" for kind in kinds if not faults.get(kind) and kind not in NOT_REQUIRED
+    ]
+
+
+def table(rules: Mapping[str, int], faults: Mapping[str, int], kinds: tuple[str, ...]) -> list[str]:
+    """A line for each rule and kind of fault, with how often."""
+    width = max(len(name) for name in (*RULES, *kinds))
+    return [f"{rules.get(rule, 0):>9}  {rule:<{width}}" for rule in RULES] + [
+        f"{faults.get(kind, 0):>9}  fault: {kind}" for kind in kinds
+    ]

@@ -1,0 +1,262 @@
+"""Writes down what the clients of one world did, for the history checker, and judges at once
+what a client was told against what was committed.
+
+Records carry a unique integer as their value. A producer's fence takes an offset that no
+reader is given: it is written down as a record of its own, so that offsets stay contiguous.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import count
+
+from simulation.invariants import Invariants
+from simulation.replica_rules import Loss
+from simulation.store_rules import PartitionId
+from simulation.violation import Violation
+from tidelog.client.delivery import BatchReport
+from tidelog.history import (
+    UNREADABLE_VALUE,
+    HighWatermarkEnded,
+    HighWatermarkInvoked,
+    HistoryChecker,
+    LossMark,
+    Nemesis,
+    Operation,
+    Outcome,
+    PollEnded,
+    PollInvoked,
+    Report,
+    SendEnded,
+    SendInvoked,
+)
+from tidelog.model import NO_EPOCH, NO_OFFSET, Record, TopicPartition
+
+# Values of fences; producers count from 1.
+FIRST_FENCE_VALUE = 1 << 40
+UNCLEAN = "unclean election"
+# Brokers do not know producers yet.
+IS_IDEMPOTENT = False
+
+
+def value_of(record: Record) -> int:
+    try:
+        return int(record.value or b"")
+    except ValueError:
+        return UNREADABLE_VALUE
+
+
+class Recorder:
+    """Operations of the topics named `judged`; others are only counted."""
+
+    def __init__(
+        self, invariants: Invariants, now_ms: Callable[[], int], judged: Sequence[str]
+    ) -> None:
+        self.operations: list[Operation] = []
+        self.acknowledged = 0
+        # Whether producers are idempotent: else a retry may write a batch twice.
+        self.is_idempotent = IS_IDEMPOTENT
+        self._invariants = invariants
+        self._now_ms = now_ms
+        self._judged = frozenset(judged)
+        self._values = count(1)
+        self._fences: dict[tuple[TopicPartition, int, int], int] = {}
+        self._next_offset: dict[tuple[str, TopicPartition], int] = {}
+
+    def new_value(self) -> int:
+        return next(self._values)
+
+    # -- sends -----------------------------------------------------------------------------
+
+    def send_invoked(self, client: str, partition: TopicPartition, values: Sequence[int]) -> None:
+        if partition.topic in self._judged:
+            now_ms = self._now_ms()
+            self.operations += [SendInvoked(now_ms, client, *partition, v) for v in values]
+
+    def send_ended(
+        self,
+        client: str,
+        partition: TopicPartition,
+        values: Sequence[int],
+        report: BatchReport | None,
+        *,
+        outcome: Outcome,
+    ) -> None:
+        """`report`: of an acknowledged batch, which holds these values in their order."""
+        offset, leader_epoch = NO_OFFSET, NO_EPOCH
+        if report is not None and outcome is Outcome.OK:
+            self.acknowledged += len(values)
+            offset, leader_epoch = report.base_offset, report.leader_epoch
+            if offset != NO_OFFSET:
+                self._judge_acknowledged(client, partition, report)
+        if partition.topic not in self._judged:
+            return
+        step = 0 if offset == NO_OFFSET else 1
+        now_ms = self._now_ms()
+        self.operations += [
+            SendEnded(
+                now_ms, client, *partition, value, outcome, offset + step * index, leader_epoch
+            )
+            for index, value in enumerate(values)
+        ]
+
+    def _judge_acknowledged(
+        self, client: str, partition: TopicPartition, report: BatchReport
+    ) -> None:
+        self._judge_committed(
+            "acknowledged_before_commit", client, partition, report.base_offset, report.leader_epoch
+        )
+
+    def _judge_committed(
+        self, name: str, client: str, partition: TopicPartition, offset: int, leader_epoch: int
+    ) -> None:
+        topic = self._invariants.store.topics.get(partition.topic)
+        if topic is None:
+            return
+        place = PartitionId(topic.topic_id, partition.partition)
+        entry = self._invariants.replicas.committed_entry(place, offset)
+        if entry is not None and entry.leader_epoch == leader_epoch:
+            return
+        if any(_gives_up(loss, place, offset, leader_epoch) for loss in self._invariants.losses):
+            return
+        raise Violation(
+            name,
+            f"{client} was told of offset {offset} in epoch {leader_epoch}; committed is {entry}",
+            partition=str(partition),
+        )
+
+    # -- polls -----------------------------------------------------------------------------
+
+    def poll_invoked(self, client: str, partition: TopicPartition, *, final: bool) -> None:
+        self.operations.append(PollInvoked(self._now_ms(), client, *partition, final=final))
+
+    def polled(
+        self,
+        client: str,
+        records: Sequence[Record],
+        *,
+        final: bool = False,
+        repositioned: frozenset[TopicPartition] = frozenset(),
+    ) -> None:
+        """What one poll gave, of whatever partitions."""
+        by_partition: dict[TopicPartition, list[Record]] = {}
+        for record in records:
+            by_partition.setdefault(TopicPartition(record.topic, record.partition), []).append(
+                record
+            )
+        for partition, own in by_partition.items():
+            if partition.topic in self._judged:
+                self._polled(client, partition, own, final, partition in repositioned)
+
+    def _polled(
+        self,
+        client: str,
+        partition: TopicPartition,
+        records: Sequence[Record],
+        final: bool,
+        repositioned: bool,
+    ) -> None:
+        now_ms = self._now_ms()
+        offsets: list[int] = []
+        values: list[int] = []
+        epochs: list[int] = []
+        key = (client, partition)
+        expected = records[0].offset if repositioned else self._next_offset.get(key, 0)
+        judged: int | None = None
+        for record in records:
+            for offset in range(expected, record.offset):
+                fence = self._fence_at(partition, offset)
+                if fence is not None:
+                    offsets.append(offset)
+                    values.append(fence[0])
+                    epochs.append(fence[1])
+            expected = record.offset + 1
+            offsets.append(record.offset)
+            values.append(value_of(record))
+            epochs.append(record.leader_epoch)
+            if judged != record.leader_epoch:
+                judged = record.leader_epoch
+                self._judge_read(client, partition, record)
+        self._judge_read(client, partition, records[-1])
+        self._next_offset[key] = expected
+        self.operations.append(
+            PollEnded(
+                now_ms,
+                client,
+                *partition,
+                Outcome.OK,
+                offsets,
+                values,
+                epochs,
+                repositioned=repositioned,
+                final=final,
+            )
+        )
+
+    def _judge_read(self, client: str, partition: TopicPartition, record: Record) -> None:
+        self._judge_committed(
+            "read_before_commit", client, partition, record.offset, record.leader_epoch
+        )
+
+    def _fence_at(self, partition: TopicPartition, offset: int) -> tuple[int, int] | None:
+        """The value and epoch of a fence that was committed there."""
+        topic = self._invariants.store.topics.get(partition.topic)
+        if topic is None:
+            return None
+        place = PartitionId(topic.topic_id, partition.partition)
+        entry = self._invariants.replicas.committed_entry(place, offset)
+        if entry is None or not entry.is_fence:
+            return None
+        key = (partition, offset, entry.leader_epoch)
+        value = self._fences.get(key)
+        if value is None:
+            value = self._fences[key] = FIRST_FENCE_VALUE + len(self._fences)
+            now_ms = self._now_ms()
+            self.operations.append(SendInvoked(now_ms, "fence", *partition, value))
+            self.operations.append(SendEnded(now_ms, "fence", *partition, value, Outcome.INFO))
+        return value, entry.leader_epoch
+
+    # -- the rest --------------------------------------------------------------------------
+
+    def end_invoked(self, client: str, partition: TopicPartition) -> None:
+        self.operations.append(HighWatermarkInvoked(self._now_ms(), client, *partition))
+
+    def end_told(self, client: str, partition: TopicPartition, offset: int | None) -> None:
+        """`offset`: the committed end; None: no answer."""
+        outcome = Outcome.INFO if offset is None else Outcome.OK
+        told = NO_OFFSET if offset is None else offset
+        self.operations.append(
+            HighWatermarkEnded(self._now_ms(), client, *partition, outcome, told)
+        )
+
+    def nemesis(self, event: str, detail: str) -> None:
+        self.operations.append(Nemesis(self._now_ms(), event, detail))
+
+    def report(self) -> Report:
+        """The checker's verdict, with what unclean elections gave up as loss marks."""
+        checker = HistoryChecker()
+        line = 0
+        for line, operation in enumerate([*self.operations, *self._loss_marks()], 1):
+            checker.add(line, operation)
+        return checker.finish()
+
+    def _loss_marks(self) -> list[LossMark]:
+        return [
+            LossMark(
+                self._now_ms(),
+                *self._invariants.name_of(loss.partition),
+                UNCLEAN,
+                NO_EPOCH,
+                loss.leader_epoch - 1,
+                loss.first_offset,
+            )
+            for loss in self._invariants.losses
+        ]
+
+
+def _gives_up(loss: Loss, partition: PartitionId, offset: int, leader_epoch: int) -> bool:
+    return (
+        loss.partition == partition
+        and loss.first_offset <= offset
+        and leader_epoch < loss.leader_epoch
+    )

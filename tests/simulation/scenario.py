@@ -1,0 +1,144 @@
+"""One seed from its beginning to its verdict: world, workload, faults, invariants, healing
+and what must hold in the end."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from simulation.coverage import Coverage
+from simulation.faults import Fault, draw_plan
+from simulation.final_checks import require_clean_history, require_equal_replicas
+from simulation.history import Recorder
+from simulation.injector import FaultInjector
+from simulation.invariants import Invariants
+from simulation.liveness import require_healed, require_writable
+from simulation.violation import Violation
+from simulation.workload import TOPICS, Workload, drain
+from simulation.world import Settings, World
+
+# A seed lasts at least this long before it heals.
+MIN_WORK_MS = 60_000
+DRAIN_S = 20.0
+# How an exception is named that is no violation of an invariant.
+EXCEPTION = "exception"
+
+
+@dataclass(slots=True)
+class Result:
+    """`violation`: name of the invariant, EXCEPTION, or None. `counts`: coverage."""
+
+    seed: int
+    plan: list[Fault]
+    violation: str | None = None
+    message: str = ""
+    trace: list[str] = field(default_factory=list)
+    digest: str = ""
+    virtual_ms: int = 0
+    steps: int = 0
+    cpu_seconds: float = 0.0
+    acknowledged: int = 0
+    faults: Mapping[str, int] = field(default_factory=dict)
+    rules: Mapping[str, int] = field(default_factory=dict)
+
+
+def run_seed(
+    seed: int,
+    plan: Sequence[Fault] | None = None,
+    *,
+    settings: Settings | None = None,
+    keep_trace: bool = False,
+) -> Result:
+    """Without a plan, the one that the seed draws."""
+    settings = settings or Settings(keep_trace=keep_trace)
+    if plan is None:
+        plan = draw_plan(seed, settings)
+    faults = list(plan)
+    result = Result(seed, faults)
+    began = time.process_time()
+    gc.disable()
+    world = World(seed, settings)
+    try:
+        _run(world, faults, result)
+    except Violation as violation:
+        result.violation, result.message = violation.name, str(violation)
+    except Exception as error:
+        result.violation, result.message = EXCEPTION, f"{type(error).__name__}: {error}"
+        world.tracer.add(world.now_ms, "-", EXCEPTION, {"what": _where(error)})
+    finally:
+        result.trace = world.tracer.all_lines() if keep_trace else world.tracer.lines()
+        result.digest = world.tracer.digest()
+        result.virtual_ms = world.now_ms
+        result.steps = world.loop.steps
+        world.close()
+        gc.enable()
+        gc.collect()
+    result.cpu_seconds = time.process_time() - began
+    return result
+
+
+def _where(error: BaseException) -> str:
+    """The innermost frames of its traceback."""
+    frames = []
+    trace = error.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        frames.append(f"{code.co_filename.rpartition('/')[2]}:{trace.tb_lineno} {code.co_name}")
+        trace = trace.tb_next
+    return " < ".join(reversed(frames[-6:]))
+
+
+def _run(world: World, plan: Sequence[Fault], result: Result) -> None:
+    invariants = Invariants(world)
+    recorder = Recorder(invariants, lambda: world.now_ms, [topic.name for topic in TOPICS])
+    coverage = Coverage(world, invariants)
+    injector = FaultInjector(world)
+    world.on_fault(lambda fault, phase: recorder.nemesis(f"{phase} {fault.kind}", str(fault.args)))
+    try:
+        with invariants.watching():
+            world.run(_live(world, invariants, recorder, injector, plan))
+            invariants.raise_found()
+            require_equal_replicas(world, invariants, _flipped(plan).__contains__)
+            require_clean_history(recorder, may_duplicate=not recorder.is_idempotent)
+    finally:
+        result.acknowledged = recorder.acknowledged
+        result.faults, result.rules = coverage.faults, coverage.rules
+
+
+def _flipped(plan: Sequence[Fault]) -> set[int]:
+    """Brokers on whose disks bits were flipped."""
+    hosts = [str(fault.args[0]) for fault in plan if fault.kind == "bit_flip"]
+    return {int(host.rpartition("-")[2]) for host in hosts}
+
+
+async def _live(
+    world: World,
+    invariants: Invariants,
+    recorder: Recorder,
+    injector: FaultInjector,
+    plan: Sequence[Fault],
+) -> None:
+    workload = Workload(world, recorder)
+    await workload.start()
+    await injector.run(plan)
+    await asyncio.sleep(max(0, MIN_WORK_MS - world.now_ms) / 1000)
+    await injector.heal()
+    await require_healed(world, invariants)
+    await workload.stop()
+    partitions = [p for topic in workload.topics for p in topic.all_partitions]
+    probes = await require_writable(world, recorder, partitions)
+    workload.end()
+    ends = {p: report.base_offset + report.record_count for p, report in probes.items()}
+    reader = world.client("drain")
+    reached = await reader.spawn(drain(reader, recorder, ends, DRAIN_S))
+    for partition, end in ends.items():
+        if reached[partition] < end:
+            raise Violation(
+                "not_readable_after_healing",
+                f"read up to {reached[partition]} of {end} within {DRAIN_S:.0f} s",
+                partition=str(partition),
+            )
+    await require_healed(world, invariants)

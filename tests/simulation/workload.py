@@ -1,0 +1,251 @@
+"""What clients do to a world: produce unique records, poll, and ask for committed ends.
+
+Production producers and consumers; every operation is written down by the `Recorder`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from simulation.history import Recorder
+from simulation.processes import ClientProcess
+from simulation.world import World
+from tidelog.client import Admin, Consumer, Producer
+from tidelog.client.delivery import BatchDelivery, BatchReport
+from tidelog.client.fetch_state import OnOutOfRange
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.history import Outcome
+from tidelog.model import Acks, OffsetPosition, TopicPartition
+
+CREATE_TIMEOUT_MS = 20_000
+# A record that is not settled by then is of unknown outcome.
+DELIVERY_TIMEOUT_MS = 20_000
+REQUEST_TIMEOUT_MS = 4_000
+END_PAUSE_S = 1.5
+RETRY_PAUSE_S = 0.5
+POLL_TIMEOUT_MS = 2_000
+# Of the consumers that read on; the longer, the fewer steps a world takes.
+FETCH_WAIT_MS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlan:
+    """`acks`: of its producer. What a leader alone acknowledges is not judged for loss."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+    config: Mapping[str, str] = field(default_factory=dict)
+    acks: Acks = Acks.ALL
+    batches_per_second: float = 1.0
+
+    @property
+    def all_partitions(self) -> list[TopicPartition]:
+        return [TopicPartition(self.name, number) for number in range(self.partitions)]
+
+
+TOPICS = (
+    TopicPlan("sea", 3, 3, batches_per_second=2.0),
+    TopicPlan("lake", 1, 3, {"durability": "synced"}, batches_per_second=0.7),
+    TopicPlan("pond", 1, 2, {"min_insync_replicas": "1"}, batches_per_second=0.7),
+    TopicPlan("brook", 1, 3, {"min_insync_replicas": "1"}, Acks.LEADER, batches_per_second=0.5),
+)
+MAX_RECORDS_A_BATCH = 6
+
+
+class Workload:
+    """`start` creates the topics and begins; `stop` ends the producers and waits for what
+    they have on the way; `end` ends the rest."""
+
+    def __init__(
+        self, world: World, recorder: Recorder, topics: Sequence[TopicPlan] = TOPICS
+    ) -> None:
+        self._world = world
+        self._recorder = recorder
+        self.topics = topics
+        self._stopping = asyncio.Event()
+        self._ending = False
+        self._producing: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        client = self._world.client("setup")
+        await client.spawn(self._create(client))
+        for plan in self.topics:
+            name = f"p-{plan.name}"
+            producer = self._world.client(name)
+            self._producing.append(producer.spawn(self._produce(producer, name, plan)))
+        for number in (1, 2):
+            name = f"c{number}"
+            consumer = self._world.client(name)
+            consumer.spawn(self._consume(consumer, name, number))
+        reader = self._world.client("ends")
+        reader.spawn(self._read_ends(reader, "ends"))
+
+    async def stop(self) -> None:
+        self._stopping.set()
+        await asyncio.gather(*self._producing)
+
+    def end(self) -> None:
+        self._ending = True
+
+    async def _create(self, client: ClientProcess) -> None:
+        async with client.admin() as admin:
+            for plan in self.topics:
+                await create_topic(admin, plan)
+
+    # -- producing -----------------------------------------------------------------------
+
+    async def _produce(self, client: ClientProcess, name: str, plan: TopicPlan) -> None:
+        rng = self._world.rng(f"workload/{name}")
+        producer = client.producer(
+            acks=plan.acks,
+            linger_ms=0,
+            max_in_flight_per_partition=1,
+            request_timeout_ms=REQUEST_TIMEOUT_MS,
+            delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
+        )
+        settling: dict[asyncio.Task[None], None] = {}
+        async with producer:
+            while not self._stopping.is_set():
+                partition = rng.choice(plan.all_partitions)
+                values = [
+                    self._recorder.new_value() for _ in range(rng.randint(1, MAX_RECORDS_A_BATCH))
+                ]
+                task = asyncio.create_task(self._send(producer, name, plan, partition, values))
+                settling[task] = None
+                task.add_done_callback(lambda done: settling.pop(done, None))
+                pause = rng.expovariate(plan.batches_per_second)
+                await _wait(self._stopping, min(pause, 4 / plan.batches_per_second))
+            if settling:
+                await asyncio.gather(*settling)
+
+    async def _send(
+        self,
+        producer: Producer,
+        name: str,
+        plan: TopicPlan,
+        partition: TopicPartition,
+        values: list[int],
+    ) -> None:
+        recorder = self._recorder
+        recorder.send_invoked(name, partition, values)
+        report: BatchReport | None = None
+        try:
+            delivery: BatchDelivery = await producer.send_many(
+                partition.topic, [b"%d" % value for value in values], partition=partition.partition
+            )
+        except TidelogError:
+            # Nothing was taken: the topic is not known, or the producer has ended.
+            recorder.send_ended(name, partition, values, None, outcome=Outcome.FAIL)
+            return
+        try:
+            (report,) = await delivery
+        except TidelogError:
+            outcome = Outcome.INFO
+        else:
+            outcome = Outcome.OK if plan.acks is Acks.ALL else Outcome.INFO
+        recorder.send_ended(name, partition, values, report, outcome=outcome)
+
+    # -- reading -------------------------------------------------------------------------
+
+    async def _consume(self, client: ClientProcess, name: str, number: int) -> None:
+        consumer = client.consumer(max_wait_ms=FETCH_WAIT_MS, on_out_of_range=OnOutOfRange.ERROR)
+        async with consumer:
+            wanted = [
+                p
+                for plan in self.topics
+                for p in plan.all_partitions
+                if number == 1 or plan.name == "sea"
+            ]
+            consumer.assign(wanted)
+            repositioned: frozenset[TopicPartition] = frozenset()
+            while not self._ending:
+                try:
+                    records = await consumer.poll(POLL_TIMEOUT_MS)
+                except TidelogError as error:
+                    repositioned |= await self._reposition(consumer, error)
+                    continue
+                self._recorder.polled(name, records, repositioned=repositioned)
+                given = {TopicPartition(r.topic, r.partition) for r in records}
+                repositioned -= given
+
+    async def _reposition(
+        self, consumer: Consumer, error: TidelogError
+    ) -> frozenset[TopicPartition]:
+        """After an unclean election a position may lie beyond the end."""
+        if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+            await asyncio.sleep(RETRY_PAUSE_S)
+            return frozenset()
+        self._world.trace("consumer_repositioned", why=error.message)
+        try:
+            await consumer.seek_to_beginning()
+        except TidelogError:
+            await asyncio.sleep(RETRY_PAUSE_S)
+            return frozenset()
+        return frozenset(consumer.assignment)
+
+    async def _read_ends(self, client: ClientProcess, name: str) -> None:
+        rng = self._world.rng(f"workload/{name}")
+        partitions = [p for plan in self.topics for p in plan.all_partitions]
+        async with client.consumer(offsets_timeout_ms=10_000) as consumer:
+            while not self._ending:
+                partition = rng.choice(partitions)
+                self._recorder.end_invoked(name, partition)
+                try:
+                    told = await consumer.end_offsets([partition])
+                except TidelogError:
+                    self._recorder.end_told(name, partition, None)
+                else:
+                    self._recorder.end_told(name, partition, told[partition])
+                await asyncio.sleep(END_PAUSE_S * rng.uniform(0.5, 1.5))
+
+
+async def create_topic(admin: Admin, plan: TopicPlan) -> None:
+    while True:
+        try:
+            await admin.create_topic(
+                plan.name,
+                plan.partitions,
+                plan.replication_factor,
+                plan.config,
+                CREATE_TIMEOUT_MS,
+            )
+        except TidelogError as error:
+            if error.code is ErrorCode.TOPIC_ALREADY_EXISTS:
+                return
+            await asyncio.sleep(RETRY_PAUSE_S)
+        else:
+            return
+
+
+async def drain(
+    client: ClientProcess, recorder: Recorder, ends: Mapping[TopicPartition, int], timeout_s: float
+) -> dict[TopicPartition, int]:
+    """A fresh consumer reads every partition from its start to `ends`; returns where it came
+    to, which is below the end where `timeout_s` were not enough."""
+    reached = dict.fromkeys(ends, 0)
+    async with client.consumer(max_wait_ms=FETCH_WAIT_MS) as consumer:
+        consumer.assign(ends, start=OffsetPosition.EARLIEST)
+        for partition in ends:
+            recorder.poll_invoked(client.name, partition, final=True)
+        try:
+            async with asyncio.timeout(timeout_s):
+                while any(reached[p] < end for p, end in ends.items()):
+                    records = await consumer.poll(POLL_TIMEOUT_MS)
+                    recorder.polled(client.name, records, final=True)
+                    for partition in ends:
+                        position = consumer.position(partition)
+                        reached[partition] = max(reached[partition], position or 0)
+        except TimeoutError:
+            pass
+    return reached
+
+
+async def _wait(event: asyncio.Event, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        pass
