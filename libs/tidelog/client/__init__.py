@@ -6,7 +6,10 @@ from tidelog.client.delivery import BatchDelivery, BatchReport, Delivery
 from tidelog.client.fetch_state import OnOutOfRange
 from tidelog.client.fetched_batch import FetchedBatch
 from tidelog.client.producer import Producer
+from tidelog.client.producers_codec import ProducerPosition
+from tidelog.client.sequences import Identity
 from tidelog.client.sync import SyncAdmin, SyncConsumer, SyncProducer
+from tidelog.client.unclean_elections import UncleanElection
 
 __all__ = [
     "Admin",
@@ -15,9 +18,12 @@ __all__ = [
     "Consumer",
     "Delivery",
     "FetchedBatch",
+    "Identity",
     "OnOutOfRange",
     "Producer",
+    "ProducerPosition",
     "SyncAdmin",
     "SyncConsumer",
     "SyncProducer",
+    "UncleanElection",
 ]

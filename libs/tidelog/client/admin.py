@@ -16,17 +16,25 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self, TypeVar
 
+from tidelog.client.ask_leaders import Answers, Asked, LeaderAsker
 from tidelog.client.clock import Clock, SystemClock
 from tidelog.client.cluster_metadata import ClusterMetadata
-from tidelog.client.connections import AdminApi, Connections, GrpcConnections
+from tidelog.client.connections import AdminApi, BrokerApi, Connections, GrpcConnections
 from tidelog.client.descriptions import (
     ClusterDescription,
     TopicDescription,
     cluster_from_wire,
     topic_from_wire,
 )
+from tidelog.client.producers_codec import (
+    ProducerPosition,
+    describe_producers,
+    init_producer_id,
+)
 from tidelog.client.retry import Backoff
+from tidelog.client.sequences import Identity
 from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import TopicPartition
 from tidelog.rpc.status import UnreachableError
 from tidelog.rpc.wire import error_from_wire
 from tidelog.v1 import admin_pb2, broker_pb2
@@ -200,6 +208,62 @@ class Admin:
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             f"topic {topic!r} does not exist; list_topics tells which do",
         )
+
+    async def init_producer_id(
+        self, name: str = "", timeout_ms: int = DEFAULT_TIMEOUT_MS
+    ) -> Identity:
+        """For whoever writes batches with sequences of its own: an id that nobody else has,
+        or with a name that name's id in its next epoch, which is to fence the former
+        holders in each partition (`describe_producers`). A try without an answer may have
+        made an epoch that nobody uses."""
+        give_up_ms = self._clock.monotonic_ms() + timeout_ms
+        attempt = 0
+        while True:
+            attempt += 1
+            # One broker after another, never two at once: each call is a new epoch.
+            for address in self._metadata.candidates():
+                try:
+                    return await init_producer_id(self._connections.broker(address), name)
+                except UnreachableError as error:
+                    problem = str(error)
+                except TidelogError as error:
+                    if not error.retriable:
+                        raise
+                    problem = error.message
+            if self._clock.monotonic_ms() >= give_up_ms or attempt >= MAX_ATTEMPTS:
+                raise TidelogError(
+                    ErrorCode.REQUEST_TIMED_OUT,
+                    f"no broker gave a producer id within {timeout_ms} ms; the last problem: "
+                    f"{problem}",
+                )
+            await asyncio.sleep(self._backoff.pause_ms(attempt) / 1000)
+
+    async def describe_producers(
+        self,
+        topic: str,
+        partitions: Sequence[int] | None = None,
+        producer_ids: Sequence[int] = (),
+        *,
+        fence: Identity | None = None,
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+    ) -> dict[int, list[ProducerPosition]]:
+        """How far producers have come, by partition (None: all of the topic) and producer
+        id (none: all that the partition knows), as far as it is committed. With `fence`, no
+        batch of an older epoch of that named producer is appended any more where this has
+        returned, and what it tells of that producer is final; FENCED_PRODUCER_EPOCH where
+        a newer epoch has been there."""
+        if partitions is None:
+            partitions = range(len((await self._metadata.topic(topic)).leaders))
+
+        async def ask(broker: BrokerApi, asked: Asked) -> Answers[list[ProducerPosition]]:
+            return await describe_producers(broker, asked, producer_ids, fence)
+
+        asker = LeaderAsker(
+            self._metadata, self._connections, self._clock, self._backoff, timeout_ms
+        )
+        wanted = [TopicPartition(topic, partition) for partition in partitions]
+        found = await asker.ask_all(wanted, ask, "producers")
+        return {partition.partition: found[partition] for partition in wanted}
 
     async def close(self) -> None:
         await self._metadata.close()

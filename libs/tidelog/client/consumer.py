@@ -17,6 +17,7 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Self
 
+from tidelog.client.ask_leaders import LeaderAsker
 from tidelog.client.clock import Clock, SystemClock
 from tidelog.client.cluster_metadata import ClusterMetadata
 from tidelog.client.connections import Connections, GrpcConnections
@@ -75,7 +76,7 @@ class Consumer:
             bootstrap, self._connections, self._clock, self._metadata_changed
         )
         self._finder = OffsetFinder(
-            self._metadata, self._connections, self._clock, backoff, offsets_timeout_ms
+            LeaderAsker(self._metadata, self._connections, self._clock, backoff, offsets_timeout_ms)
         )
         self._state = FetchState(
             backoff, prefetch_bytes=prefetch_bytes, on_out_of_range=OnOutOfRange(on_out_of_range)

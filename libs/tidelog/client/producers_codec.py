@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from tidelog.client.ask_leaders import Answers, Asked
 from tidelog.client.connections import BrokerApi
-from tidelog.client.retry import Leader
 from tidelog.client.sequences import Identity
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import TopicPartition
@@ -30,13 +30,13 @@ class ProducerPosition(NamedTuple):
     last_append_time_ms: int
 
 
-Asked = Sequence[tuple[TopicPartition, Leader]]
-Told = list[tuple[TopicPartition, Leader, list[ProducerPosition] | TidelogError]]
+Told = Answers[list[ProducerPosition]]
 
 
 async def init_producer_id(broker: BrokerApi, name: str) -> Identity:
-    """Raises `TidelogError` and `UnreachableError`: then a named producer's epoch may have
-    grown all the same."""
+    """An id that nobody else has, or, with a name, its id in the next epoch. Raises
+    `TidelogError` and `UnreachableError`: then a named producer's epoch may have grown all
+    the same."""
     request = broker_pb2.InitProducerIdRequest(producer_name=name)
     answer = await broker.init_producer_id(request, IDENTITY_TIMEOUT_MS)
     if answer.HasField("error"):

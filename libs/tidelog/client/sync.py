@@ -30,6 +30,8 @@ from tidelog.client.delivery import BatchReport, Delivery
 from tidelog.client.descriptions import ClusterDescription, TopicDescription
 from tidelog.client.fetched_batch import FetchedBatch
 from tidelog.client.producer import Producer
+from tidelog.client.producers_codec import ProducerPosition
+from tidelog.client.sequences import Identity
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import OffsetPosition, Record, TopicPartition
 from tidelog.record_batch import Headers
@@ -260,3 +262,21 @@ class SyncAdmin(_Background[Admin]):
 
     def describe_topic(self, topic: str) -> TopicDescription:
         return self._run(self._client.describe_topic(topic))
+
+    def init_producer_id(self, name: str = "", timeout_ms: int = DEFAULT_TIMEOUT_MS) -> Identity:
+        return self._run(self._client.init_producer_id(name, timeout_ms))
+
+    def describe_producers(
+        self,
+        topic: str,
+        partitions: Sequence[int] | None = None,
+        producer_ids: Sequence[int] = (),
+        *,
+        fence: Identity | None = None,
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+    ) -> dict[int, list[ProducerPosition]]:
+        return self._run(
+            self._client.describe_producers(
+                topic, partitions, producer_ids, fence=fence, timeout_ms=timeout_ms
+            )
+        )

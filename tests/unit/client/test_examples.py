@@ -95,6 +95,9 @@ def test_the_synchronous_face_reaches_everything(bootstrap: str) -> None:
         assert {t.name for t in chief.list_topics()} == {"bay", "sea"}
         assert chief.describe_cluster().cluster_id == "fake"
         chief.delete_topic("bay")
+        assert chief.init_producer_id() == (1, 0)
+        assert chief.init_producer_id("tide") == (1 << 62, 0)
+        assert chief.describe_producers("sea") == {0: []}
     with client.SyncProducer(bootstrap, linger_ms=0) as sender:
         reports = sender.send_many("sea", [b"1", b"2", b"3"])
         assert [r.record_count for r in reports] == [3]
