@@ -273,30 +273,31 @@ class SimLoop(asyncio.AbstractEventLoop):
             if handle.is_cancelled:
                 continue
             process = handle.process
-            if process is not None:
-                if not process.alive:
-                    continue
-                if process.paused:
+            if process is not None and (process.paused or not process.alive):
+                if process.alive:
                     process.held.append(handle)
-                    continue
-            self.stepped = process
-            self._context = handle.context
-            try:
-                handle.context.run(handle.callback, *handle.args)
-            except Exception as error:
-                self.fail(error)
-            if process is not None and process.observed:
-                for observe in self.after_step:
-                    observe()
-            if self.failure is not None:
-                raise self.failure
-            self.steps += 1
+                continue
+            self._step(handle, process)
             at_this_time += 1
             if at_this_time > MAX_STEPS_AT_ONE_TIME or self.steps > self.max_steps:
                 raise LivelockError(
                     f"{at_this_time} callbacks at {self.monotonic_ms()} ms, {self.steps} in all; "
                     f"the last was {handle.callback!r} of {process}"
                 )
+
+    def _step(self, handle: SimHandle, process: SimProcess | None) -> None:
+        self.steps += 1
+        self.stepped = process
+        self._context = handle.context
+        try:
+            handle.context.run(handle.callback, *handle.args)
+        except Exception as error:
+            self.fail(error)
+        if process is not None and process.observed:
+            for observe in self.after_step:
+                observe()
+        if self.failure is not None:
+            raise self.failure
 
     def _advance(self) -> bool:
         """Moves the clock to the next timer, and makes all that are due then ready. Returns
