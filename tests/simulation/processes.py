@@ -29,7 +29,8 @@ from tidelog.rpc.status import UnreachableError, from_status
 from tidelog_broker.broker import Broker
 from tidelog_broker.config import BrokerConfig
 from tidelog_broker.data_directory import DataDirectory, DataDirectoryError
-from tidelog_broker.edge.broker_service import BrokerService
+from tidelog_broker.edge.broker_service import BrokerService, client_service
+from tidelog_broker.life import live
 from tidelog_broker.transport import (
     PeerUnreachableError,
     ReplicaFetchRequest,
@@ -229,6 +230,30 @@ class _Edge:
         serving.reply(answer)
 
 
+class _BrokerEdge(_Edge):
+    """`tidelog_broker.life.Edge`."""
+
+    def __init__(
+        self,
+        world: World,
+        process: SimProcess,
+        address: str,
+        answer: Callable[[str, Any], Coroutine[Any, Any, object]],
+    ) -> None:
+        super().__init__(world, process, answer)
+        self._address = address
+
+    async def start(self) -> str:
+        self._world.network.listen(self._address, self)
+        return self._address
+
+    async def set_serving(self, serving: bool) -> None:
+        pass
+
+    async def stop(self) -> None:
+        self._world.network.stop_listening(self._address)
+
+
 class BrokerProcess(Service):
     def __init__(self, world: World, broker_id: int) -> None:
         super().__init__(world, f"broker-{broker_id}", f"broker-{broker_id}:7500")
@@ -256,32 +281,14 @@ class BrokerProcess(Service):
             return 1
         self.broker = broker
         assert self.stop_requested is not None
-        edge = _Edge(world, process, partial(self._answer, broker, _client_service(broker)))
-        starting = asyncio.create_task(self._start(broker, edge))
-        ends = [
-            asyncio.create_task(event.wait())
-            for event in (self.stop_requested, broker.faults.found)
-        ]
-        await asyncio.wait([starting, *ends], return_when=asyncio.FIRST_COMPLETED)
-        if not starting.done() or starting.exception() is None:
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        for end in ends:
-            end.cancel()
-        if not starting.done():
-            starting.cancel()
-            await asyncio.wait([starting])
-        elif starting.exception() is None:
-            await broker.hand_over()
-        await broker.leave()
-        world.network.stop_listening(self.address)
-        await broker.stop()
-        failure = None if starting.cancelled() else starting.exception()
-        if isinstance(failure, DataDirectoryError | OSError):
-            structlog.get_logger().critical("cannot_start", why=str(failure))
+        edge = _BrokerEdge(
+            world, process, self.address, partial(self._answer, broker, client_service(broker))
+        )
+        try:
+            return await live(broker, edge, self.stop_requested)
+        except (DataDirectoryError, OSError) as error:
+            structlog.get_logger().critical("cannot_start", why=str(error))
             return 1
-        if failure is not None:
-            raise failure
-        return 3 if broker.faults.found.is_set() else 0
 
     def _new_broker(self, process: SimProcess, rng: random.Random) -> Broker:
         world, disk = self._world, self.machine.disk
@@ -306,11 +313,6 @@ class BrokerProcess(Service):
             timestamps_of=timestamps_of,
         )
 
-    async def _start(self, broker: Broker, edge: _Edge) -> None:
-        await broker.prepare()
-        self._world.network.listen(self.address, edge)
-        await broker.join(self.address)
-
     async def _answer(
         self, broker: Broker, service: BrokerService, kind: str, request: Any
     ) -> object:
@@ -329,10 +331,6 @@ class BrokerProcess(Service):
             return TidelogError(ErrorCode.STALE_BROKER_EPOCH, "a former life is watched")
         await broker.stopped.wait()
         return None
-
-
-def _client_service(broker: Broker) -> BrokerService:
-    return BrokerService(broker.produce, broker.consumer_fetch, broker.list_offsets, broker.cache)
 
 
 _CAMEL: dict[str, str] = {}

@@ -37,10 +37,11 @@ from tidelog.v1 import (
 from tidelog_broker.broker import Broker
 from tidelog_broker.config import BrokerConfig
 from tidelog_broker.data_directory import DataDirectory, DataDirectoryError
-from tidelog_broker.edge.broker_service import BrokerService
+from tidelog_broker.edge.broker_service import client_service
 from tidelog_broker.edge.replica_client import GrpcPeers
 from tidelog_broker.edge.replica_control_service import ReplicaControlService
 from tidelog_broker.edge.replica_service import ReplicaService
+from tidelog_broker.life import live
 from tidelog_broker.log.disk import OsDisk
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.config import load
@@ -52,7 +53,6 @@ SERVER_GRACE_S = 1.0
 # Enough for all syncs and flushes at once, so that neither waits for the other's turn.
 MAX_BLOCKING_THREADS = 24
 EXIT_CANNOT_START = 1
-EXIT_FAULT = 3
 
 _log = structlog.get_logger()
 
@@ -119,10 +119,7 @@ def new_broker(config: BrokerConfig) -> Broker:
 def add_services(
     server: grpc.aio.Server, broker: Broker, health: health_aio.HealthServicer
 ) -> None:
-    broker_pb2_grpc.add_BrokerServiceServicer_to_server(
-        BrokerService(broker.produce, broker.consumer_fetch, broker.list_offsets, broker.cache),
-        server,
-    )
+    broker_pb2_grpc.add_BrokerServiceServicer_to_server(client_service(broker), server)
     replica_pb2_grpc.add_ReplicaServiceServicer_to_server(
         ReplicaService(broker.replica_fetch, broker.stopped), server
     )
@@ -154,6 +151,28 @@ def listen(server: grpc.aio.Server, address: str) -> str:
     return f"{host}:{port}"
 
 
+class GrpcEdge:
+    """The server with its services, bound already."""
+
+    def __init__(
+        self, server: grpc.aio.Server, health: health_aio.HealthServicer, address: str
+    ) -> None:
+        self._server = server
+        self._health = health
+        self._address = address
+
+    async def start(self) -> str:
+        await self._server.start()
+        return self._address
+
+    async def set_serving(self, serving: bool) -> None:
+        status = health_pb2.HealthCheckResponse
+        await self._health.set("", status.SERVING if serving else status.NOT_SERVING)
+
+    async def stop(self) -> None:
+        await self._server.stop(SERVER_GRACE_S)
+
+
 async def run(config: BrokerConfig) -> int:
     """Serves until a signal or a fault; returns the exit status."""
     stop_requested = asyncio.Event()
@@ -167,42 +186,8 @@ async def run(config: BrokerConfig) -> int:
     await health.set("", health_pb2.HealthCheckResponse.NOT_SERVING)
     add_services(server, broker, health)
     bound = listen(server, config.listen)
-    starting = asyncio.create_task(_start(config, broker, server, health, bound))
-    ends = [asyncio.create_task(event.wait()) for event in (stop_requested, broker.faults.found)]
-    await asyncio.wait({starting, *ends}, return_when=asyncio.FIRST_COMPLETED)
-    if not starting.done() or starting.exception() is None:
-        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-    for end in ends:
-        end.cancel()
-    if not starting.done():
-        starting.cancel()
-        await asyncio.wait({starting})
-    elif starting.exception() is None:
-        _log.info("stopping")
-        await health.set("", health_pb2.HealthCheckResponse.NOT_SERVING)
-        await broker.hand_over()
-    await broker.leave()
-    await server.stop(SERVER_GRACE_S)
-    await broker.stop()
-    _log.info("stopped")
-    if not starting.cancelled():
-        starting.result()
-    return EXIT_FAULT if broker.faults.found.is_set() else 0
-
-
-async def _start(
-    config: BrokerConfig,
-    broker: Broker,
-    server: grpc.aio.Server,
-    health: health_aio.HealthServicer,
-    bound: str,
-) -> None:
-    await broker.prepare()
-    await server.start()
-    await broker.join(config.advertised_address or bound)
-    await broker.manager.has_full_state.wait()
-    await health.set("", health_pb2.HealthCheckResponse.SERVING)
-    _log.info("serving", address=bound)
+    edge = GrpcEdge(server, health, config.advertised_address or bound)
+    return await live(broker, edge, stop_requested)
 
 
 def main() -> int:

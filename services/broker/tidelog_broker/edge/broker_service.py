@@ -14,6 +14,7 @@ from tidelog.rpc.abort import abort
 from tidelog.rpc.wire import batch_from_wire, batch_to_wire, error_to_wire
 from tidelog.v1 import broker_pb2 as pb
 from tidelog.v1 import broker_pb2_grpc
+from tidelog_broker.broker import Broker
 from tidelog_broker.fetch import ConsumerFetch, FetchEntry, FetchOutcome, FetchWait
 from tidelog_broker.list_offsets import ListOffsets, ListOffsetsEntry
 from tidelog_broker.metadata_cache import MetadataCache
@@ -173,6 +174,10 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
         context: _Context,
     ) -> pb.DescribeProducersResponse:
         await context.abort(grpc.StatusCode.UNIMPLEMENTED, "producers are not idempotent yet")
+
+
+def client_service(broker: Broker) -> BrokerService:
+    return BrokerService(broker.produce, broker.consumer_fetch, broker.list_offsets, broker.cache)
 
 
 def _acks(wire: int) -> Acks:

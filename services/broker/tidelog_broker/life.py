@@ -1,0 +1,64 @@
+"""One life of a broker's process: start, serve until it is told to stop or has a fault, stop.
+
+`__main__` gives it the real edge, the simulator its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+import structlog
+
+from tidelog_broker.broker import Broker
+
+EXIT_FAULT = 3
+
+_log = structlog.get_logger()
+
+
+class Edge(Protocol):
+    """Where others reach this broker."""
+
+    async def start(self) -> str:
+        """Listens from now on; returns the address that is advertised."""
+
+    async def set_serving(self, serving: bool) -> None:
+        """What the health service answers."""
+
+    async def stop(self) -> None:
+        """Ends what is being answered, and listens no more."""
+
+
+async def live(broker: Broker, edge: Edge, stop_requested: asyncio.Event) -> int:
+    """Returns the exit status. Raises what kept the broker from starting."""
+    starting = asyncio.create_task(_start(broker, edge))
+    ends = [asyncio.create_task(event.wait()) for event in (stop_requested, broker.faults.found)]
+    await asyncio.wait([starting, *ends], return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done() or starting.exception() is None:
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    for end in ends:
+        end.cancel()
+    if not starting.done():
+        starting.cancel()
+        await asyncio.wait([starting])
+    elif starting.exception() is None:
+        _log.info("stopping")
+        await edge.set_serving(False)
+        await broker.hand_over()
+    await broker.leave()
+    await edge.stop()
+    await broker.stop()
+    _log.info("stopped")
+    if not starting.cancelled():
+        starting.result()
+    return EXIT_FAULT if broker.faults.found.is_set() else 0
+
+
+async def _start(broker: Broker, edge: Edge) -> None:
+    await broker.prepare()
+    address = await edge.start()
+    await broker.join(address)
+    await broker.manager.has_full_state.wait()
+    await edge.set_serving(True)
+    _log.info("serving", address=address)
