@@ -128,6 +128,7 @@ class Broker:
             run_blocking,
             self._maintenance.checkpoint,
         )
+        self.manager.replica_lag_max_bytes = config.replica_lag_max_bytes
         self.manager.on_failure = self._repair.failed
         self._damaged: list[DamagedReplica] = []
         self._registration: Registration | None = None
@@ -336,12 +337,15 @@ class Broker:
         if not self._opened:
             return
         await self._maintenance.flush_once()
-        self._maintenance.checkpoint()
+        if not self._damaged:
+            self._maintenance.checkpoint()
         unclean: list[str] = []
         await self._run_blocking(lambda: unclean.extend(self._logs.close()))
         if unclean:
             _log.error("stopped_uncleanly", logs=len(unclean), first=unclean[0])
             return
+        if self._damaged:
+            return  # they have not resigned: the next start has to find them again
         try:
             self._data_directory.stopped_cleanly(self.cache.revision)
         except OSError as error:

@@ -23,6 +23,12 @@ class BrokerConfig(ServiceConfig):
         ge=200,
         description="A replica that has not caught up for so long leaves the ISR.",
     )
+    replica_lag_max_bytes: int | None = Field(
+        default=None,
+        ge=1 << 20,
+        description="A replica that lacks more than this leaves the ISR; unset: it may lag by "
+        "any amount, for replica_lag_time_max_ms.",
+    )
     replica_fetch_max_wait_ms: int = Field(
         default=500, ge=10, le=10_000, description="How long a fetch waits at the leader."
     )

@@ -74,6 +74,7 @@ class ReplicaManager:
         self._configs: dict[TopicPartition, TopicConfig] = {}
         self._controller_epoch = 0
         self._command = asyncio.Lock()
+        self.replica_lag_max_bytes: int | None = None
         # Told of a log that has failed, or of damage in one; it suspends the replica.
         self.on_failure: Callable[[ReplicaKey, LogError], None] = _say_failed
 
@@ -209,6 +210,7 @@ class ReplicaManager:
             high_watermark=self._logs.high_watermark(key),
             listener=self._listener,
         )
+        partition.lag_max_bytes = self.replica_lag_max_bytes
         self._by_name[wanted.partition] = partition
         self._by_key[key] = partition
         return partition
@@ -225,6 +227,9 @@ class ReplicaManager:
                     return PartitionResult(*key, 0, self._too_early(wanted))
                 if wanted.delete:
                     self._logs.delete(key)
+                else:
+                    # Still there if it was under repair when the command first came.
+                    self._logs.set_aside(key)
             elif wanted.revision > partition.revision:
                 self._remove(partition, delete=wanted.delete)
         except LogError as error:

@@ -41,6 +41,10 @@ class FakeLog:
             starts.setdefault(batch.header.leader_epoch, batch.header.base_offset)
         return list(starts.items())
 
+    def bytes_from(self, offset: int) -> int:
+        """As though every record had 100 bytes."""
+        return 100 * (self.log_end_offset - max(offset, self.log_start_offset))
+
     def epoch_end(self, epoch: int) -> EpochEnd:
         known = [b.header for b in self.batches if b.header.leader_epoch <= epoch]
         if not known:

@@ -111,3 +111,32 @@ def test_an_isr_that_is_large_enough_again_has_no_eligible_replicas() -> None:
 
 def test_granted_progress_knows_no_offset() -> None:
     assert isr.granted(7) == FollowerProgress(0, NO_OFFSET, 7, 7, NO_OFFSET)
+
+
+# -- lag in bytes ------------------------------------------------------------------------
+
+
+def judge_far_behind(followers: dict[int, FollowerProgress], *far: int) -> IsrChange | None:
+    return isr.judge(
+        state(isr=(1, 2)),
+        followers,
+        RUNNING,
+        high_watermark=10,
+        epoch_start=8,
+        now_ms=1000,
+        lag_time_max_ms=500,
+        too_far_behind=far,
+    )
+
+
+def test_a_member_that_lags_by_too_many_bytes_leaves_though_it_caught_up_a_moment_ago() -> None:
+    assert judge_far_behind({2: progress(9, broker_id=2)}, 2) == IsrChange((), frozenset({2}))
+
+
+def test_a_follower_that_lags_by_too_many_bytes_does_not_join() -> None:
+    assert judge_far_behind({3: progress(10)}, 3) is None
+
+
+def test_a_follower_that_has_not_fetched_yet_has_no_lag_in_bytes() -> None:
+    followers = {2: isr.granted(1000), 3: progress(7)}
+    assert isr.lags_in_bytes(followers, lambda offset: 100 * (10 - offset)) == {3: 300}

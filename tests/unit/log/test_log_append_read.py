@@ -311,3 +311,23 @@ def test_the_first_batch_at_a_time_is_found_among_many() -> None:
 def test_a_batch_by_time_beyond_the_limit_is_not_given(disk: MemoryDisk) -> None:
     log = log_of(disk, [batch_at(0), batch_at(1, timestamp_ms=START_MS + 9)])
     assert log.offset_for_timestamp(START_MS + 1, up_to=1) is None
+
+
+def test_the_bytes_from_an_offset_on_are_known_without_a_look_at_the_disk(
+    disk: MemoryDisk,
+) -> None:
+    config = LogConfig(segment_bytes=1000, index_interval_bytes=1)
+    log = log_of(disk, batches_from(0, 20), config)
+    frame = len(encode_frame(batch_at(0)))
+    disk.reads.clear()
+    assert [log.bytes_from(offset) for offset in range(21)] == [
+        frame * (20 - offset) for offset in range(21)
+    ]
+    assert disk.reads == []
+
+
+def test_below_the_start_of_a_log_is_all_of_it(disk: MemoryDisk) -> None:
+    log = log_of(disk, [])
+    log.reset_to(100)
+    log.append([batch_at(100)])
+    assert log.bytes_from(0) == log.size_bytes

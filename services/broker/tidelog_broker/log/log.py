@@ -181,6 +181,12 @@ class Log:
     def segment_count(self) -> int:
         return len(self._segments)
 
+    def bytes_from(self, offset: int) -> int:
+        """About how many bytes there are from that offset on, without a look at the disk: 0
+        at the log's end, all below its start; in the active segment at most one index
+        interval and a batch too many."""
+        return self._reader.bytes_from(offset)
+
     def epoch_end(self, epoch: int) -> EpochEnd:
         return self._epochs.epoch_end(epoch, self.log_end_offset)
 

@@ -85,6 +85,17 @@ class LogReader:
             return len(segments) - 1
         return bisect.bisect_right(segments, offset, key=lambda s: s.base_offset) - 1
 
+    def bytes_from(self, offset: int) -> int:
+        """`Log.bytes_from` says what."""
+        index = max(self._segment_index(offset), 0)
+        segment = self._segments[index]
+        place = self._positions.get(offset)
+        if place is not None and place.segment is segment:
+            within = segment.size - place.position
+        else:
+            within = segment.bytes_from(offset)
+        return within + sum(later.size for later in self._segments[index + 1 :])
+
     def first_at_time(self, timestamp_ms: int, up_to: int) -> Batch | None:
         """`Log.offset_for_timestamp` says what."""
         for segment in self._segments:

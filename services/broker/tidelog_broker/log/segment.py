@@ -172,6 +172,16 @@ class Segment:
 
     # Reading.
 
+    def bytes_from(self, offset: int) -> int:
+        """By the index of the active segment, which is in memory; in a sealed one as though
+        all records had one size."""
+        if offset >= self.next_offset:
+            return 0
+        if self._indexes is not None:
+            return self.size - self._indexes.position_below(offset)
+        share = (self.next_offset - offset) / (self.next_offset - self.base_offset)
+        return min(self.size, round(self.size * share))
+
     def position_of(self, offset: int) -> tuple[int, int]:
         """Position and base offset of the batch that holds the offset."""
         for info in self._walk(self._search_indexes().position_below(offset)):

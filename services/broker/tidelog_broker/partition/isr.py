@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -63,6 +63,18 @@ def is_lagging(progress: FollowerProgress, *, now_ms: int, lag_time_max_ms: int)
     return now_ms - progress.last_caught_up_ms > lag_time_max_ms
 
 
+def lags_in_bytes(
+    followers: Mapping[int, FollowerProgress], bytes_from: Callable[[int], int]
+) -> dict[int, int]:
+    """How much of the leader's log each follower lacks; one that has not fetched yet in
+    this epoch is left out, and judged by its time alone."""
+    return {
+        broker_id: bytes_from(progress.log_end_offset)
+        for broker_id, progress in followers.items()
+        if progress.log_end_offset != NO_OFFSET
+    }
+
+
 def may_join(progress: FollowerProgress, *, high_watermark: int, epoch_start: int) -> bool:
     """It has all that is committed, and the start of the leader's epoch, so that it has
     cut what no leader knows (KAFKA-7128)."""
@@ -83,25 +95,32 @@ def judge(
     epoch_start: int,
     now_ms: int,
     lag_time_max_ms: int,
+    too_far_behind: Collection[int] = (),
 ) -> IsrChange | None:
     """The change that the ISR needs now; None: none.
 
     `running`: broker epoch of every broker that is registered as running. A follower
-    joins only in the life in which it fetched."""
+    joins only in the life in which it fetched. `too_far_behind`: those that lag by more
+    bytes than are allowed, however fast they go."""
     in_sync = state.isr_ids
+
+    def lags(broker_id: int, progress: FollowerProgress) -> bool:
+        return broker_id in too_far_behind or is_lagging(
+            progress, now_ms=now_ms, lag_time_max_ms=lag_time_max_ms
+        )
+
     joining = tuple(
         Member(broker_id, progress.broker_epoch)
         for broker_id, progress in sorted(followers.items())
         if broker_id not in in_sync
         and running.get(broker_id) == progress.broker_epoch
-        and not is_lagging(progress, now_ms=now_ms, lag_time_max_ms=lag_time_max_ms)
+        and not lags(broker_id, progress)
         and may_join(progress, high_watermark=high_watermark, epoch_start=epoch_start)
     )
     leaving = frozenset(
         broker_id
         for broker_id, progress in followers.items()
-        if broker_id in in_sync
-        and is_lagging(progress, now_ms=now_ms, lag_time_max_ms=lag_time_max_ms)
+        if broker_id in in_sync and lags(broker_id, progress)
     )
     return IsrChange(joining, leaving) if joining or leaving else None
 

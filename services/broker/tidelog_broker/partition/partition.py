@@ -74,6 +74,7 @@ class Partition:
         self.leading: Leading | None = None
         self.synced = False
         self.in_service = True
+        self.lag_max_bytes: int | None = None
         self._broker_id = broker_id
         self._listener = listener
 
@@ -266,7 +267,8 @@ class Partition:
             now_ms=now_ms,
         )
         assert self.state is not None
-        if follower not in self.state.isr_ids and leading.proposed is None:
+        may_change = follower not in self.state.isr_ids or follower in self._too_far_behind()
+        if may_change and leading.proposed is None:
             self._listener.isr_needs_judging(self)
         self._advance_high_watermark()
         return None
@@ -382,11 +384,19 @@ class Partition:
             epoch_start=self.leading.epoch_start,
             now_ms=now_ms,
             lag_time_max_ms=lag_time_max_ms,
+            too_far_behind=self._too_far_behind(),
         )
         if change is None:
             return None
         self.leading.proposed = isr.changed(self.state, change)
         return self.leading.proposed
+
+    def _too_far_behind(self) -> list[int]:
+        limit = self.lag_max_bytes
+        if limit is None or self.leading is None:
+            return []
+        lags = isr.lags_in_bytes(self.leading.followers, self.log.bytes_from)
+        return [broker_id for broker_id, lag in lags.items() if lag > limit]
 
     def isr_written(self, proposed: LeaderAndIsr, revision: int) -> None:
         """The store has taken the proposal at `revision`."""

@@ -25,6 +25,9 @@ class ReplicaLog(Protocol):
     def leader_epochs(self) -> Sequence[tuple[int, int]]:
         """Each leader epoch of the log and where it starts, in order."""
 
+    def bytes_from(self, offset: int) -> int:
+        """About how many bytes there are from that offset on; 0 at the log's end."""
+
     def epoch_end(self, epoch: int) -> EpochEnd: ...
 
     def append(self, batches: Sequence[Batch]) -> None: ...

@@ -1,0 +1,86 @@
+"""A replica goes out of service and comes back; followers lag by bytes."""
+
+import pytest
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import NO_LEADER, Acks
+from tidelog_broker.partition.partition import Partition
+from unit.broker.broker_parts import fetch_by
+from unit.broker.fake_log import FakeLog, epoch_of, leader, new_partition, notes, sent, state
+
+# -- lag by bytes ------------------------------------------------------------------------
+
+
+def leader_of_ten_records(lag_max_bytes: int | None) -> Partition:
+    """Each of 100 bytes."""
+    partition = leader(FakeLog())
+    partition.lag_max_bytes = lag_max_bytes
+    partition.append([sent() for _ in range(10)], Acks.LEADER, 1)
+    return partition
+
+
+def proposed(partition: Partition) -> list[int] | None:
+    running = {broker_id: epoch_of(broker_id) for broker_id in (1, 2, 3)}
+    change = partition.propose_isr(running, now_ms=1, lag_time_max_ms=1000)
+    return None if change is None else sorted(change.isr_ids)
+
+
+def test_a_follower_beyond_the_limit_in_bytes_leaves() -> None:
+    partition = leader_of_ten_records(500)
+    fetch_by(partition, 2, 4, None)
+    fetch_by(partition, 3, 5, None)
+    assert proposed(partition) == [1, 3]
+
+
+def test_its_fetch_has_it_judged_at_once() -> None:
+    partition = leader_of_ten_records(500)
+    notes(partition).clear()
+    fetch_by(partition, 3, 5)
+    assert "judge" not in notes(partition)
+    fetch_by(partition, 2, 4)
+    assert "judge" in notes(partition)
+
+
+def test_without_a_limit_it_may_lag_by_any_amount() -> None:
+    partition = leader_of_ten_records(None)
+    fetch_by(partition, 2, 0)
+    assert proposed(partition) is None
+
+
+# -- out of service ----------------------------------------------------------------------
+
+
+def test_whoever_is_suspended_leads_no_more_and_says_that_there_is_no_leader() -> None:
+    partition = leader(FakeLog([1]))
+    partition.suspend()
+    assert "leadership ended" in notes(partition)
+    with pytest.raises(TidelogError) as refused:
+        partition.append([sent()], Acks.LEADER, 1)
+    assert refused.value.code is ErrorCode.LEADER_NOT_AVAILABLE
+
+
+def test_whoever_is_suspended_follows_nobody() -> None:
+    partition = new_partition(FakeLog([1]))
+    partition.take(state(leader=2), 10, broker_epoch=epoch_of(1), now_ms=1)
+    partition.suspend()
+    assert partition.leader_to_follow == NO_LEADER
+    partition.resume(FakeLog([1]))
+    assert partition.leader_to_follow == 2
+
+
+def test_whoever_is_back_leads_only_in_an_epoch_that_it_is_given_anew() -> None:
+    partition = leader(FakeLog([1]))
+    partition.suspend()
+    partition.resume(FakeLog([1]))
+    assert partition.leading is None
+    partition.take(state(epoch=5), 11, broker_epoch=epoch_of(1), now_ms=1)
+    assert partition.leading is None
+    partition.take(state(epoch=6), 12, broker_epoch=epoch_of(1), now_ms=1)
+    assert partition.leading is not None
+
+
+def test_the_high_watermark_of_a_log_that_was_cut_ends_where_it_does() -> None:
+    partition = new_partition(FakeLog([1, 1, 1]), high_watermark=3)
+    partition.suspend()
+    partition.resume(FakeLog([1]))
+    assert partition.high_watermark == 1
