@@ -76,10 +76,10 @@ def hold_lock(data_dir: Path) -> TextIO:
     return lock
 
 
-def boot_id() -> str:
-    """Names one boot of the machine; empty where the kernel does not tell."""
+def boot_id(path: Path) -> str:
+    """Names one boot of the machine; empty where nothing tells."""
     try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return path.read_text().strip()
     except OSError:
         return ""
 
@@ -102,7 +102,7 @@ def new_broker(config: BrokerConfig) -> Broker:
             disk,
             PurePath(config.data_dir),
             broker_id=config.broker_id,
-            boot_id=boot_id(),
+            boot_id=boot_id(config.boot_id_file),
             rng=rng,
         ),
         peers=GrpcPeers(),

@@ -17,6 +17,11 @@ class BrokerConfig(ServiceConfig):
     )
     broker_id: int = Field(ge=0, le=2**31 - 1, description="Unique in the cluster, and for ever.")
     data_dir: Path = Field(description="Directory of this broker's data, and of no other's.")
+    boot_id_file: Path = Field(
+        default=Path("/proc/sys/kernel/random/boot_id"),
+        description="Names the present boot of the machine: after a reboot, unsynced data may be "
+        "lost. A file that is not there counts as a reboot at every start.",
+    )
     rack: str = Field(default="", description="Where the machine stands; replicas keep apart.")
     replica_lag_time_max_ms: int = Field(
         default=10_000,
