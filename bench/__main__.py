@@ -1,4 +1,5 @@
-"""`python -m bench`: throughput in pairs with the ceiling, latency, memory, start."""
+"""`python -m bench`: throughput in pairs with the ceiling, latency, memory, start, rolling
+restart. `python -m bench rolling`: the last alone."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from pathlib import Path
 import uvloop
 from rich.console import Console
 
-from bench import memory, produce, report, restart
+from bench import memory, produce, report, restart, rolling
 from bench.noop import ceiling_mb_per_second, noop_server
 from bench.report import Measured
 from tidelog_runtime.local.cluster import LocalCluster
@@ -20,6 +21,7 @@ WANTED_RATIO = {1: 0.35, 3: 1 / 6}
 WANTED_P50_MS = 5.0
 WANTED_RSS_MB = 200.0
 WANTED_START_S = 5.0
+WANTED_ROLLING_MS = 1000.0
 LATENCY_SAMPLES = 1000
 MANY_PARTITIONS = 1000
 RESTARTS = 3
@@ -64,6 +66,8 @@ async def throughput(
 async def latency(cluster: LocalCluster) -> list[Measured]:
     found = await produce.latencies_ms(cluster.bootstrap, "bench-rf3", LATENCY_SAMPLES)
     p50 = produce.percentile(found, 0.5)
+    await produce.create_topic(cluster.bootstrap, "bench-synced", 3, {"durability": "synced"})
+    synced = await produce.latencies_ms(cluster.bootstrap, "bench-synced", LATENCY_SAMPLES)
     return [
         Measured(
             "one record in flight, acks=all, factor 3: p50",
@@ -73,7 +77,41 @@ async def latency(cluster: LocalCluster) -> list[Measured]:
             met=p50 <= WANTED_P50_MS,
         ),
         Measured("one record in flight: p99", round(produce.percentile(found, 0.99), 2), "ms"),
+        Measured(
+            "one record in flight, durability synced: p50",
+            round(produce.percentile(synced, 0.5), 2),
+            "ms",
+        ),
     ]
+
+
+async def rolling_restarts(directory: Path, console: Console) -> list[Measured]:
+    results = []
+    for durability in ("replicated", "synced"):
+        found = await rolling.rolling_restart(directory / durability, durability)
+        latencies = sorted(found.latencies_ms)
+        stops = ", ".join(f"{seconds:.2f}" for seconds in found.stop_seconds)
+        console.print(
+            f"  rolling restart, {durability}: {len(latencies):,} sends, p99 "
+            f"{produce.percentile(latencies, 0.99):.0f} ms, brokers stopped within {stops} s"
+        )
+        results += [
+            Measured(
+                f"rolling restart, acks=all, factor 3, {durability}: slowest send",
+                round(latencies[-1], 1),
+                "ms",
+                wanted=f"<= {WANTED_ROLLING_MS:.0f}",
+                met=latencies[-1] <= WANTED_ROLLING_MS,
+            ),
+            Measured(
+                f"rolling restart, {durability}: failed sends",
+                found.failed,
+                "",
+                wanted="0",
+                met=found.failed == 0,
+            ),
+        ]
+    return results
 
 
 def most_memory(cluster: LocalCluster) -> Measured:
@@ -89,6 +127,15 @@ def most_memory(cluster: LocalCluster) -> Measured:
 
 
 async def run(arguments: argparse.Namespace, directory: Path, console: Console) -> list[Measured]:
+    results: list[Measured] = []
+    if arguments.what == "all":
+        results += await figures(arguments, directory, console)
+    return results + await rolling_restarts(directory, console)
+
+
+async def figures(
+    arguments: argparse.Namespace, directory: Path, console: Console
+) -> list[Measured]:
     results: list[Measured] = []
     cluster = LocalCluster(directory / "throughput", usual_ports=False)
     await cluster.start()
@@ -122,6 +169,7 @@ async def run(arguments: argparse.Namespace, directory: Path, console: Console) 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("what", nargs="?", choices=("all", "rolling"), default="all")
     parser.add_argument("--pairs", type=int, default=5, help="pairs of ceiling and Tidelog")
     parser.add_argument("--seconds", type=float, default=4.0, help="length of one measurement")
     arguments = parser.parse_args()
@@ -131,7 +179,7 @@ def main() -> int:
         results = uvloop.run(run(arguments, directory, console))
     finally:
         shutil.rmtree(directory, ignore_errors=True)
-    report.write(results, Path("out") / "bench.json")
+    report.write(results, Path("out") / "bench.json", keep_others=arguments.what != "all")
     report.show(results, console)
     return 0 if all(result.met is not False for result in results) else 1
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tidelog.client import Admin, Producer
 
@@ -13,14 +13,20 @@ BATCH_BYTES = 64 << 10
 PARTITIONS = 6
 
 
-async def create_topic(bootstrap: str, topic: str, replication_factor: int) -> None:
+async def create_topic(
+    bootstrap: str, topic: str, replication_factor: int, config: Mapping[str, str] | None = None
+) -> None:
     async with Admin(bootstrap) as admin:
         await admin.create_topic(
             topic,
             PARTITIONS,
             replication_factor,
             # Old data is dropped while the bench runs, so that it does not fill the disk.
-            {"retention_bytes": str(256 << 20), "segment_bytes": str(64 << 20)},
+            {
+                "retention_bytes": str(256 << 20),
+                "segment_bytes": str(64 << 20),
+                **(config or {}),
+            },
         )
 
 

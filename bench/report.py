@@ -47,9 +47,14 @@ def machine() -> dict[str, object]:
     }
 
 
-def write(results: Sequence[Measured], path: Path) -> None:
+def write(results: Sequence[Measured], path: Path, *, keep_others: bool = False) -> None:
+    """`keep_others`: what the file says of other figures stays."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    content = {"machine": machine(), "results": [asdict(result) for result in results]}
+    by_name: dict[str, object] = {}
+    if keep_others and path.exists():
+        by_name = {result["name"]: result for result in json.loads(path.read_text())["results"]}
+    by_name |= {result.name: asdict(result) for result in results}
+    content = {"machine": machine(), "results": list(by_name.values())}
     path.write_text(json.dumps(content, indent=2) + "\n")
 
 

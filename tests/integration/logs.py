@@ -25,4 +25,4 @@ class LogSince:
         lines = self.text().splitlines(keepends=True)
         # A line without its end is still being written.
         found = (json.loads(line) for line in lines if line.startswith("{") and "\n" in line)
-        return [line for line in found if line["event"] == name]
+        return [line for line in found if line.get("event") == name]
