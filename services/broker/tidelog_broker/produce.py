@@ -12,7 +12,7 @@ from typing import NamedTuple
 import structlog
 
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.model import Acks, Batch, TopicPartition
+from tidelog.model import NO_OFFSET, Acks, Batch, TopicPartition
 from tidelog_broker.log.errors import LogError, LogFailedError
 from tidelog_broker.partition.exchange import Appended
 from tidelog_broker.partition.partition import Partition
@@ -69,7 +69,7 @@ class Produce:
                 waits[position] = self._purgatory.synced(partition, outcome.appended.next_offset)
         if waits:
             await self._wait(entries, outcomes, waits, acks, timeout_ms)
-        return outcomes
+        return [_told(entry, outcome) for entry, outcome in zip(entries, outcomes, strict=True)]
 
     def _append(self, entry: ProduceEntry, acks: Acks) -> tuple[ProduceOutcome, Partition | None]:
         partition = None
@@ -122,6 +122,17 @@ class Produce:
             timer.cancel()
             # Also when the client has gone, and this call is cancelled.
             give_up()
+
+
+def _told(entry: ProduceEntry, outcome: ProduceOutcome) -> ProduceOutcome:
+    if outcome.appended is None or outcome.appended.base_offset != NO_OFFSET:
+        return outcome
+    error = TidelogError(
+        ErrorCode.DUPLICATE_SEQUENCE,
+        f"all batches for {entry.name} are in the log, some since an earlier attempt; their "
+        "offsets are not remembered, or not in one stretch",
+    )
+    return ProduceOutcome(None, error, -1)
 
 
 def _timed_out(name: TopicPartition, acks: Acks, timeout_ms: int) -> TidelogError:

@@ -7,10 +7,30 @@ from collections.abc import Sequence
 from tidelog.batch import new_batch, stamp
 from tidelog.model import NO_EPOCH, Batch, Codec, EpochEnd, TopicPartition
 from tidelog_broker.partition.partition import Partition
+from tidelog_broker.partition.producer_state import ProducerStates
 from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
 
 NAME = TopicPartition("orders", 0)
 TOPIC_ID = "topic-id-topic-id-topi"
+
+
+class FakeProducers:
+    def __init__(self) -> None:
+        self.states = ProducerStates()
+        self.lacking = False
+        self.below = ProducerStates()
+
+    def below_start(self) -> ProducerStates:
+        return ProducerStates(self.below.entries)
+
+    def learn(self, states: ProducerStates) -> None:
+        self.states = ProducerStates(states.entries)
+        self.below = states
+        self.lacking = False
+
+    def note(self, batches: Sequence[Batch]) -> None:
+        for batch in batches:
+            self.states.note(batch.header)
 
 
 class FakeLog:
@@ -19,6 +39,7 @@ class FakeLog:
         self.log_start_offset = start
         self.batches: list[Batch] = []
         self.synced_to = start
+        self.producers = FakeProducers()
         for epoch in epochs:
             self.append([stamped(self.log_end_offset, epoch)])
 
@@ -55,6 +76,7 @@ class FakeLog:
         for batch in batches:
             assert batch.header.base_offset == self.log_end_offset
             self.batches.append(batch)
+        self.producers.note(batches)
 
     def read(self, offset: int, *, max_bytes: int, up_to: int) -> list[Batch]:
         found: list[Batch] = []
@@ -70,10 +92,14 @@ class FakeLog:
 
     def truncate_to(self, offset: int) -> None:
         self.batches = [b for b in self.batches if b.header.next_offset <= offset]
+        self.producers.states = self.producers.below_start()
+        self.producers.note(self.batches)
 
     def reset_to(self, offset: int) -> None:
         self.batches = []
         self.log_start_offset = offset
+        self.producers = FakeProducers()
+        self.producers.lacking = offset > 0
 
     def offset_for_timestamp(self, timestamp_ms: int, up_to: int) -> Batch | None:
         return next(
@@ -98,6 +124,22 @@ def sent(records: bytes = b"r", timestamp_ms: int = 1) -> Batch:
         record_count=1,
         base_timestamp_ms=timestamp_ms,
         max_timestamp_ms=timestamp_ms,
+    )
+
+
+def sent_by(
+    producer_id: int, sequence: int, *, epoch: int = 0, count: int = 1, records: bytes = b"r"
+) -> Batch:
+    """The same by an idempotent producer."""
+    return new_batch(
+        records,
+        codec=Codec.NONE,
+        record_count=count,
+        base_timestamp_ms=1,
+        max_timestamp_ms=1,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
     )
 
 

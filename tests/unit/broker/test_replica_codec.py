@@ -1,8 +1,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidelog.batch import new_fence, stamp
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.model import NO_LEADER, EpochEnd, LeaderHint
+from tidelog.model import FIRST_NAMED_PRODUCER_ID, NO_LEADER, EpochEnd, LeaderHint
 from tidelog.v1 import replica_pb2 as pb
 from tidelog_broker.edge.replica_codec import (
     request_from_wire,
@@ -11,13 +12,14 @@ from tidelog_broker.edge.replica_codec import (
     result_to_wire,
 )
 from tidelog_broker.partition.exchange import FetchAnswer, FetchPosition
+from tidelog_broker.partition.producer_state import ProducerStates
 from tidelog_broker.transport import (
     ReplicaFetchEntry,
     ReplicaFetchRequest,
     ReplicaFetchResult,
     ReplicaKey,
 )
-from unit.broker.fake_log import TOPIC_ID, stamped
+from unit.broker.fake_log import TOPIC_ID, sent_by, stamped
 
 KEY = ReplicaKey(TOPIC_ID, 3)
 
@@ -57,6 +59,22 @@ def test_a_divergence_arrives_also_where_no_epoch_is_shared() -> None:
     for end in (EpochEnd(4, 17), EpochEnd(-1, 0)):
         answer = FetchAnswer(1, 0, 5, [], end)
         assert over_the_wire(ReplicaFetchResult(KEY, answer, None, 0)).answer == answer
+
+
+def test_the_producers_below_the_start_arrive_and_none_are_not_unknown_ones() -> None:
+    known = ProducerStates()
+    for sequence in range(7):
+        batch = sent_by(7, sequence, epoch=2, count=3)
+        known.note(stamp(batch, base_offset=3 * sequence, leader_epoch=4, append_time_ms=9).header)
+    known.note(new_fence(FIRST_NAMED_PRODUCER_ID, 3, 9).header)
+    for states in (known, ProducerStates()):
+        answer = FetchAnswer(1, 0, 5, [], producers=states)
+        received = over_the_wire(ReplicaFetchResult(KEY, answer, None, 0)).answer
+        assert received is not None
+        assert received.producers is not None
+        assert received.producers.entries == states.entries
+    answer = FetchAnswer(1, 0, 5, [])
+    assert over_the_wire(ReplicaFetchResult(KEY, answer, None, 0)).answer == answer
 
 
 def test_an_error_arrives_with_its_hint_and_the_leaders_log_start() -> None:

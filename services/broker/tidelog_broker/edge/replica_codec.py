@@ -6,6 +6,11 @@ from tidelog.model import NO_LEADER, EpochEnd
 from tidelog.rpc.wire import batch_from_wire, batch_to_wire, error_from_wire, error_to_wire
 from tidelog.v1 import replica_pb2 as pb
 from tidelog_broker.partition.exchange import FetchAnswer, FetchPosition
+from tidelog_broker.partition.producer_state import (
+    ProducerEntry,
+    ProducerStates,
+    RememberedBatch,
+)
 from tidelog_broker.transport import (
     ReplicaFetchEntry,
     ReplicaFetchRequest,
@@ -32,6 +37,7 @@ def request_to_wire(request: ReplicaFetchRequest) -> pb.ReplicaFetchRequest:
                 last_fetched_epoch=position.last_fetched_epoch,
                 flushed_offset=position.flushed_offset,
                 log_start_offset=position.log_start_offset,
+                needs_producers=position.needs_producers,
                 max_bytes=max_bytes,
             )
             for replica, position, max_bytes in request.entries
@@ -58,6 +64,7 @@ def request_from_wire(wire: pb.ReplicaFetchRequest) -> ReplicaFetchRequest:
                     last_fetched_epoch=p.last_fetched_epoch,
                     flushed_offset=p.flushed_offset,
                     log_start_offset=p.log_start_offset,
+                    needs_producers=p.needs_producers,
                 ),
                 p.max_bytes,
             )
@@ -90,6 +97,48 @@ def result_to_wire(result: ReplicaFetchResult) -> pb.ReplicaFetchPartitionResult
         log_start_offset=answer.log_start_offset,
         diverging=diverging,
         batches=[batch_to_wire(batch) for batch in answer.batches],
+        producers=None if answer.producers is None else _producers_to_wire(answer.producers),
+    )
+
+
+def _producers_to_wire(states: ProducerStates) -> pb.ProducersBelow:
+    return pb.ProducersBelow(
+        producers=[
+            pb.ProducerProgress(
+                producer_id=producer_id,
+                producer_epoch=entry.producer_epoch,
+                last_sequence=entry.last_sequence,
+                end_offset=entry.end_offset,
+                last_append_time_ms=entry.last_append_time_ms,
+                batches=[pb.RememberedBatch(**batch._asdict()) for batch in entry.batches],
+            )
+            for producer_id, entry in states.entries
+        ]
+    )
+
+
+def _producers_from_wire(wire: pb.ProducersBelow) -> ProducerStates:
+    return ProducerStates(
+        (
+            p.producer_id,
+            ProducerEntry(
+                p.producer_epoch,
+                p.last_sequence,
+                p.end_offset,
+                p.last_append_time_ms,
+                tuple(
+                    RememberedBatch(
+                        b.base_sequence,
+                        b.record_count,
+                        b.base_offset,
+                        b.leader_epoch,
+                        b.append_time_ms,
+                    )
+                    for b in p.batches
+                ),
+            ),
+        )
+        for p in wire.producers
     )
 
 
@@ -106,6 +155,7 @@ def _result_from_wire(wire: pb.ReplicaFetchPartitionResult) -> ReplicaFetchResul
         wire.leader_epoch,
         [batch_from_wire(batch) for batch in wire.batches],
         diverging,
+        _producers_from_wire(wire.producers) if wire.HasField("producers") else None,
     )
     return ReplicaFetchResult(replica, answer, None, wire.log_start_offset)
 

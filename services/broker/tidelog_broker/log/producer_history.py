@@ -22,7 +22,7 @@ from tidelog.log_format import OFFSET_DIGITS
 from tidelog.model import Batch, BatchHeader
 from tidelog_broker.log.checked_file import DamagedFileError, read_checked, write_checked
 from tidelog_broker.log.disk import Disk
-from tidelog_broker.log.errors import LogCorruptError
+from tidelog_broker.log.errors import LogCorruptError, LogStorageError
 from tidelog_broker.partition.producer_state import ProducerStates
 
 SNAPSHOT_SUFFIX = ".producers"
@@ -50,7 +50,8 @@ def snapshot_name(offset: int) -> str:
 
 
 class ProducerHistory:
-    """`states` are those at the log's end. `OSError` passes through.
+    """`states` are those at the log's end. For what the log itself calls `OSError` passes
+    through.
 
     `lacking`: the log was emptied to begin anew above offset 0, and nobody has told yet
     who wrote below. It outlives a restart."""
@@ -138,13 +139,20 @@ class ProducerHistory:
         self._keep_end()
 
     def below_start(self) -> ProducerStates:
-        """Those who wrote below the log's start, as far as they are known."""
-        return self._states_at(self._log.log_start_offset)
+        """Those who wrote below the log's start, as far as they are known. Raises
+        `LogStorageError`."""
+        try:
+            return self._states_at(self._log.log_start_offset)
+        except OSError as error:
+            raise LogStorageError.of(error, self._directory, "read a snapshot in") from error
 
     def learn(self, states: ProducerStates) -> None:
         """Who wrote below the start of a log that is `lacking` and empty. On the disk on
-        return."""
-        self._write(self._log.log_end_offset, states, sync=True)
+        return. Raises `LogStorageError`."""
+        try:
+            self._write(self._log.log_end_offset, states, sync=True)
+        except OSError as error:
+            raise LogStorageError.of(error, self._directory, "write a snapshot in") from error
         self.states = states
         self.lacking = False
 

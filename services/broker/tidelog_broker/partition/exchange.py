@@ -7,9 +7,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tidelog.model import Batch, EpochEnd
+from tidelog_broker.partition.producer_state import ProducerStates
 
 
 class Appended(NamedTuple):
+    """Where the batches of a request are, those that had been appended before among them;
+    all are committed once the high watermark has reached `next_offset`. `base_offset`
+    NO_OFFSET: all are in the log, and where cannot be said."""
+
     base_offset: int
     next_offset: int
     leader_epoch: int
@@ -18,7 +23,10 @@ class Appended(NamedTuple):
 
 class FetchPosition(NamedTuple):
     """What a follower asks for, and must still hold true when the answer comes
-    (interleaving 6 of known-gaps)."""
+    (interleaving 6 of known-gaps).
+
+    `needs_producers`: its log is empty, begins above offset 0, and it does not know yet
+    who wrote below."""
 
     leader: int
     leader_epoch: int
@@ -26,13 +34,16 @@ class FetchPosition(NamedTuple):
     last_fetched_epoch: int
     flushed_offset: int
     log_start_offset: int
+    needs_producers: bool = False
 
 
 class FetchAnswer(NamedTuple):
-    """A leader's answer for one partition."""
+    """A leader's answer for one partition. `producers`: those who wrote below the log's
+    start, for a follower that needs them."""
 
     high_watermark: int
     log_start_offset: int
     leader_epoch: int
     batches: Sequence[Batch]
     diverging: EpochEnd | None = None
+    producers: ProducerStates | None = None

@@ -7,17 +7,19 @@ watermark, a lost leadership) is told to a `PartitionListener`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from tidelog.batch import is_intact, stamp
+from tidelog.batch import is_intact
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.model import NO_LEADER, Acks, Batch, EpochEnd, TopicPartition
-from tidelog_broker.partition import epochs, isr
+from tidelog.model import NO_EPOCH, NO_LEADER, Acks, Batch, EpochEnd, TopicPartition
+from tidelog_broker.partition import epochs, isr, refusals
 from tidelog_broker.partition import high_watermark as hw
+from tidelog_broker.partition.appending import LogEnd, prepare, prepare_fence
 from tidelog_broker.partition.exchange import Appended, FetchAnswer, FetchPosition
 from tidelog_broker.partition.isr import FollowerProgress
+from tidelog_broker.partition.producer_state import CommittedProducer
 from tidelog_broker.partition.replica_log import ReplicaLog
 from tidelog_runtime.metadata.schema import LeaderAndIsr
 
@@ -170,18 +172,9 @@ class Partition:
 
     def require_leading(self) -> Leading:
         """Raises NOT_LEADER or LEADER_NOT_AVAILABLE; whoever knows addresses adds the hint."""
-        if self.leading is not None:
-            return self.leading
-        if self.state is None or self.state.leader in (NO_LEADER, self._broker_id):
-            raise TidelogError(
-                ErrorCode.LEADER_NOT_AVAILABLE,
-                f"{self.name} has no leader now; try again with fresh metadata",
-            )
-        raise TidelogError(
-            ErrorCode.NOT_LEADER,
-            f"broker {self._broker_id} does not lead {self.name}; "
-            f"broker {self.state.leader} does in epoch {self.state.leader_epoch}",
-        )
+        if self.leading is None:
+            raise refusals.not_leading(self.name, self.state, self._broker_id)
+        return self.leading
 
     def _fence(self, known_epoch: int) -> None:
         code = epochs.fence(known_epoch, self.leader_epoch)
@@ -195,31 +188,49 @@ class Partition:
     # -- leading -------------------------------------------------------------------
 
     def append(self, batches: Sequence[Batch], acks: Acks, now_ms: int) -> Appended:
-        """Appends checked batches as the leader, all or none.
+        """Appends checked batches as the leader, all or none; what is in the log already
+        is left out and answered as before.
 
         Raises NOT_ENOUGH_REPLICAS before anything is written when acks=all cannot be kept
-        now; errors of the log pass through."""
+        now, and as `ProducerStates.check` does; errors of the log pass through."""
+        prepared = prepare(self.log.producers.states, batches, self._end(now_ms))
+        if prepared.stamped:
+            if acks is Acks.ALL:
+                self._require_min_isr()
+            self._append(prepared.stamped)
+        return prepared.answer
+
+    def fence_producer(self, producer_id: int, producer_epoch: int, now_ms: int) -> int:
+        """Keeps older epochs of a named producer from writing. Holds, and all that they
+        wrote is committed, once the high watermark has reached the offset returned.
+
+        Raises FENCED_PRODUCER_EPOCH, and NOT_ENOUGH_REPLICAS as `append` does."""
+        states = self.log.producers.states
+        fence = prepare_fence(states, producer_id, producer_epoch, self._end(now_ms))
+        if fence is not None:
+            self._require_min_isr()
+            self._append([fence])
+        entry = states.entry(producer_id)
+        return entry.end_offset if entry is not None else 0
+
+    def committed_producers(self, producer_ids: Collection[int]) -> list[CommittedProducer]:
+        """How far they have come (no ids: all), ordered by id. Raises as `committed_end`."""
+        return self.log.producers.states.committed(producer_ids, self.committed_end(NO_EPOCH))
+
+    def _end(self, now_ms: int) -> LogEnd:
         self.require_leading()
+        return LogEnd(self.log.log_end_offset, self.leader_epoch, now_ms)
+
+    def _require_min_isr(self) -> None:
         assert self.state is not None
-        if acks is Acks.ALL and len(self.state.isr) < self.state.min_isr:
-            raise TidelogError(
-                ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{self.name} has {len(self.state.isr)} replica(s) in sync "
-                f"{sorted(self.state.isr_ids)}, acks=all needs {self.state.min_isr}",
-            )
-        epoch = self.state.leader_epoch
-        base = offset = self.log.log_end_offset
-        stamped = []
-        for batch in batches:
-            stamped.append(
-                stamp(batch, base_offset=offset, leader_epoch=epoch, append_time_ms=now_ms)
-            )
-            offset += batch.header.record_count
+        if len(self.state.isr) < self.state.min_isr:
+            raise refusals.not_enough_replicas(self.name, self.state)
+
+    def _append(self, stamped: Sequence[Batch]) -> None:
         self.log.append(stamped)
         self._listener.log_grew(self)
         self._sync_if_behind()
         self._advance_high_watermark()
-        return Appended(base, offset, epoch, now_ms)
 
     def replica_fetch(
         self,
@@ -236,15 +247,10 @@ class Partition:
         self._fence(position.leader_epoch)
         progress = leading.followers.get(follower)
         if progress is None:
-            raise TidelogError(
-                ErrorCode.INVALID_REQUEST,
-                f"broker {follower} has no replica of {self.name}, and may not fetch it as one",
-            )
+            raise refusals.no_replica(self.name, follower)
         if follower_broker_epoch < progress.broker_epoch:
-            raise TidelogError(
-                ErrorCode.STALE_BROKER_EPOCH,
-                f"broker {follower} fetched {self.name} in life {progress.broker_epoch} already; "
-                f"this request comes from its former life {follower_broker_epoch}",
+            raise refusals.former_life(
+                self.name, follower, follower_broker_epoch, progress.broker_epoch
             )
         diverging = epochs.divergence(
             last_fetched_epoch=position.last_fetched_epoch,
@@ -254,7 +260,10 @@ class Partition:
         )
         if diverging is not None:
             return diverging
-        self._require_in_range(position.fetch_offset)
+        self._require_fetchable(position)
+        if position.needs_producers:
+            # Until it knows them it could not lead, so it counts for nothing.
+            return None
         leading.followers[follower] = isr.fetched(
             progress,
             broker_epoch=follower_broker_epoch,
@@ -281,18 +290,20 @@ class Partition:
             or position.leader_epoch != self.leader_epoch
             or position.fetch_offset != self.log.log_end_offset
             or told_high_watermark != self.high_watermark
+            or position.needs_producers
         )
 
     def read_for_follower(self, position: FetchPosition, max_bytes: int) -> FetchAnswer:
         self.require_leading()
         self._fence(position.leader_epoch)
         # Retention may have passed it while the fetch waited.
-        self._require_in_range(position.fetch_offset)
+        self._require_fetchable(position)
         batches: Sequence[Batch] = ()
         end = self.log.log_end_offset
         if max_bytes > 0 and position.fetch_offset < end:
             batches = self.log.read(position.fetch_offset, max_bytes=max_bytes, up_to=end)
-        return self._answer(batches)
+        producers = self.log.producers.below_start() if position.needs_producers else None
+        return self._answer(batches)._replace(producers=producers)
 
     def read_for_consumer(self, fetch_offset: int, known_epoch: int, max_bytes: int) -> FetchAnswer:
         """Committed batches alone: nothing between high watermark and log end."""
@@ -311,11 +322,8 @@ class Partition:
         leading = self.require_leading()
         self._fence(known_epoch)
         if self.high_watermark < leading.epoch_start:
-            raise TidelogError(
-                ErrorCode.OFFSET_NOT_AVAILABLE,
-                f"{self.name}: the leader of epoch {self.leader_epoch} does not know the "
-                f"committed end yet (high watermark {self.high_watermark}, epoch start "
-                f"{leading.epoch_start})",
+            raise refusals.end_not_known(
+                self.name, self.leader_epoch, self.high_watermark, leading.epoch_start
             )
         return self.high_watermark
 
@@ -333,13 +341,18 @@ class Partition:
             self.high_watermark, self.log.log_start_offset, self.leader_epoch, batches
         )
 
+    def _require_fetchable(self, position: FetchPosition) -> None:
+        """Who wrote below an offset is known here for the log's start: whoever needs that
+        begins there."""
+        start = self.log.log_start_offset
+        if position.needs_producers and position.fetch_offset != start:
+            raise refusals.producers_not_known(self.name, start, position.fetch_offset)
+        self._require_in_range(position.fetch_offset)
+
     def _require_in_range(self, offset: int) -> None:
         start, end = self.log.log_start_offset, self.log.log_end_offset
         if not start <= offset <= end:
-            raise TidelogError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{self.name} has offsets {start} to {end}, not {offset}",
-            )
+            raise refusals.out_of_range(self.name, start, end, offset)
 
     def _advance_high_watermark(self) -> None:
         leading = self.leading
@@ -450,6 +463,7 @@ class Partition:
             last_fetched_epoch=log.latest_epoch,
             flushed_offset=log.flushed_offset,
             log_start_offset=log.log_start_offset,
+            needs_producers=(log.producers.lacking and log.log_start_offset == log.log_end_offset),
         )
 
     def follow(self, asked: FetchPosition, answer: FetchAnswer) -> bool:
@@ -474,6 +488,10 @@ class Partition:
                     f"{self.name}: the batch at offset {batch.header.base_offset} from broker "
                     f"{asked.leader} does not match its checksum",
                 )
+        if asked.needs_producers:
+            if answer.producers is None:
+                return False
+            self.log.producers.learn(answer.producers)
         if answer.batches:
             self.log.append(answer.batches)
             self._listener.log_grew(self)
@@ -491,7 +509,11 @@ class Partition:
         if self.leader_to_follow == NO_LEADER:
             return False
         now = self.fetch_position()
-        return now[:3] == asked[:3] and now.last_fetched_epoch == asked.last_fetched_epoch
+        return (
+            now[:3] == asked[:3]
+            and now.last_fetched_epoch == asked.last_fetched_epoch
+            and now.needs_producers == asked.needs_producers
+        )
 
     def restart_at(self, asked: FetchPosition, leader_log_start: int) -> bool:
         """The leader's log no longer holds what comes next here: start anew at its start."""

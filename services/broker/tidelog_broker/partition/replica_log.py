@@ -6,6 +6,25 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from tidelog.model import Batch, EpochEnd
+from tidelog_broker.partition.producer_state import ProducerStates
+
+
+class ReplicaProducers(Protocol):
+    """Kept by the log: what is appended is noted, what is cut is forgotten."""
+
+    @property
+    def states(self) -> ProducerStates:
+        """Those of all batches that were ever in the log and not cut."""
+
+    @property
+    def lacking(self) -> bool:
+        """The log was emptied to begin above offset 0, and who wrote below is not known."""
+
+    def below_start(self) -> ProducerStates:
+        """Those who wrote below the log's start."""
+
+    def learn(self, states: ProducerStates) -> None:
+        """Who wrote below the start of an empty log that is `lacking`."""
 
 
 class ReplicaLog(Protocol):
@@ -20,6 +39,9 @@ class ReplicaLog(Protocol):
 
     @property
     def latest_epoch(self) -> int: ...
+
+    @property
+    def producers(self) -> ReplicaProducers: ...
 
     @property
     def leader_epochs(self) -> Sequence[tuple[int, int]]:

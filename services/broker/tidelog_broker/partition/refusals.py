@@ -1,0 +1,64 @@
+"""Why a replica refuses, in words for whoever asked. Pure."""
+
+from __future__ import annotations
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import NO_LEADER, TopicPartition
+from tidelog_runtime.metadata.schema import LeaderAndIsr
+
+
+def not_leading(name: TopicPartition, state: LeaderAndIsr | None, broker_id: int) -> TidelogError:
+    if state is None or state.leader in (NO_LEADER, broker_id):
+        return TidelogError(
+            ErrorCode.LEADER_NOT_AVAILABLE,
+            f"{name} has no leader now; try again with fresh metadata",
+        )
+    return TidelogError(
+        ErrorCode.NOT_LEADER,
+        f"broker {broker_id} does not lead {name}; broker {state.leader} does in epoch "
+        f"{state.leader_epoch}",
+    )
+
+
+def not_enough_replicas(name: TopicPartition, state: LeaderAndIsr) -> TidelogError:
+    return TidelogError(
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        f"{name} has {len(state.isr)} replica(s) in sync {sorted(state.isr_ids)}, acks=all "
+        f"needs {state.min_isr}",
+    )
+
+
+def no_replica(name: TopicPartition, follower: int) -> TidelogError:
+    return TidelogError(
+        ErrorCode.INVALID_REQUEST,
+        f"broker {follower} has no replica of {name}, and may not fetch it as one",
+    )
+
+
+def former_life(name: TopicPartition, follower: int, asked: int, seen: int) -> TidelogError:
+    return TidelogError(
+        ErrorCode.STALE_BROKER_EPOCH,
+        f"broker {follower} fetched {name} in life {seen} already; this request comes from its "
+        f"former life {asked}",
+    )
+
+
+def end_not_known(name: TopicPartition, epoch: int, committed: int, start: int) -> TidelogError:
+    return TidelogError(
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        f"{name}: the leader of epoch {epoch} does not know the committed end yet (high "
+        f"watermark {committed}, epoch start {start})",
+    )
+
+
+def out_of_range(name: TopicPartition, start: int, end: int, asked: int) -> TidelogError:
+    return TidelogError(
+        ErrorCode.OFFSET_OUT_OF_RANGE, f"{name} has offsets {start} to {end}, not {asked}"
+    )
+
+
+def producers_not_known(name: TopicPartition, start: int, asked: int) -> TidelogError:
+    return TidelogError(
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+        f"{name} knows the producers below offset {start}, not below {asked}",
+    )
