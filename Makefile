@@ -7,12 +7,13 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PROTOS := $(wildcard proto/tidelog/v1/*.proto)
 
-.PHONY: help demo up test lint bench proto lock system-deps clean
+.PHONY: help demo up test sim lint bench proto lock system-deps clean
 
 help:
 	@echo "make demo         show the main job: produce, kill a leader and a controller, lose nothing"
 	@echo "make up           run a cluster on this machine until Ctrl-C; data in .tidelog"
 	@echo "make test         run all test suites"
+	@echo "make sim SEEDS=n  run n seeds of the simulator; SEED=s one of them, with its trace"
 	@echo "make lint         style, types, dependencies between modules, generated code"
 	@echo "make bench        measure throughput and latency against gRPC's own"
 	@echo "make proto        generate the code of proto/ anew"
@@ -28,6 +29,10 @@ up: $(STAMP)
 
 test: $(STAMP)
 	$(BIN)/python tests/suites.py
+
+SEEDS ?= 200
+sim: $(STAMP)
+	PYTHONPATH=tests $(BIN)/python -m simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
 
 lint: $(STAMP)
 	$(BIN)/ruff check

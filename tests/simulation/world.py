@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
@@ -125,9 +126,13 @@ class World:
         structlog.configure(
             processors=[], wrapper_class=_logger_class(self._said), cache_logger_on_first_use=False
         )
+        library = logging.getLogger("tidelog")
+        handler = _LibraryHandler(self._said)
+        library.addHandler(handler)
         try:
             return self.loop.run(self._main(main))
         finally:
+            library.removeHandler(handler)
             structlog.configure(**former)
 
     async def _main(self, main: Coroutine[Any, Any, T]) -> T:
@@ -149,6 +154,17 @@ class World:
             self.loop.close()
         finally:
             structlog.configure(**former)
+
+
+class _LibraryHandler(logging.Handler):
+    """What the client library says goes where the services' log lines go."""
+
+    def __init__(self, said: Callable[[str, str, dict[str, Any]], None]) -> None:
+        super().__init__()
+        self._said = said
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._said(record.levelname.lower(), "client_says", {"message": record.getMessage()})
 
 
 def _logger_class(said: Callable[[str, str, dict[str, Any]], None]) -> type[Any]:

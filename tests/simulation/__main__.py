@@ -1,0 +1,220 @@
+"""`python -m simulation`: runs seeds over several processes, shows what fails and which
+rules were exercised, and writes `out/sim.json`.
+
+Exit status 0: nothing was violated, and with MIN_SEEDS_FOR_COVERAGE seeds or more every
+rule and every kind of fault was met; 1 otherwise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import multiprocessing
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from simulation.coverage import RULES
+from simulation.faults import KINDS, Fault
+from simulation.scenario import EXCEPTION, Result, run_seed
+from simulation.shrink import shrink
+
+DEFAULT_JOBS = 2
+# A worker's memory is given back after so many seeds.
+SEEDS_PER_WORKER = 50
+# Much longer than any seed takes; then it is an endless loop within one step.
+SEED_TIMEOUT_S = 120
+MIN_SEEDS_FOR_COVERAGE = 150
+MAX_SHRUNK = 3
+MAX_SHRINK_RUNS = 40
+PROGRESS_INTERVAL_S = 5.0
+TRACE_LINES = 60
+
+
+class _TooLongError(BaseException):
+    """Past every `except Exception` of what is simulated."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    options = _parse(argv)
+    if options.seed is not None:
+        return show_one(options.seed)
+    began = time.monotonic()
+    seeds = range(options.first, options.first + options.seeds)
+    results: list[Result] = []
+    for result in _progress(run_all(seeds, options.jobs), len(seeds), quiet=options.json):
+        results.append(result)
+        if options.stop_at_first and result.violation:
+            break
+    report = summary(results, time.monotonic() - began)
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(json.dumps(report, indent=2) + "\n")
+    if options.json:
+        failed = next((r for r in results if r.violation), None)
+        verdict = {"name": failed.violation, "seed": failed.seed} if failed else {"name": None}
+        sys.stdout.write(json.dumps({**verdict, "seeds": len(results)}) + "\n")
+        return 1 if failed else 0
+    return tell(results, report)
+
+
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m simulation", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=200, help="how many")
+    parser.add_argument("--first", type=int, default=1, help="the first of them")
+    parser.add_argument("--seed", type=int, help="this one alone, with its whole trace")
+    parser.add_argument("--jobs", type=int, default=DEFAULT_JOBS, help="processes")
+    parser.add_argument("--stop-at-first", action="store_true", help="failure, that is")
+    parser.add_argument("--json", action="store_true", help="one line on stdout")
+    parser.add_argument("--out", type=Path, default=Path("out/sim.json"))
+    options = parser.parse_args(argv)
+    if options.seeds < 1 or options.jobs < 1:
+        parser.error("--seeds and --jobs are at least 1")
+    return options
+
+
+# -- running -------------------------------------------------------------------------------
+
+
+def run_all(seeds: Sequence[int], jobs: int) -> Iterator[Result]:
+    """As they are done. Workers end with the iterator."""
+    gc.collect()
+    gc.freeze()
+    if jobs == 1:
+        yield from map(run_bounded, seeds)
+        return
+    context = multiprocessing.get_context("fork")
+    with context.Pool(jobs, maxtasksperchild=SEEDS_PER_WORKER) as pool:
+        yield from pool.imap_unordered(run_bounded, seeds)
+
+
+def run_bounded(seed: int, plan: Sequence[Fault] | None = None) -> Result:
+    """One that does not end has failed."""
+    with _time_limit():
+        try:
+            return run_seed(seed, plan)
+        except _TooLongError:
+            why = f"one step did not end within {SEED_TIMEOUT_S} s"
+            return Result(seed, list(plan or ()), violation=EXCEPTION, message=why)
+
+
+@contextmanager
+def _time_limit() -> Iterator[None]:
+    def give_up(*_: object) -> None:
+        raise _TooLongError
+
+    former = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(SEED_TIMEOUT_S)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, former)
+
+
+# -- telling -------------------------------------------------------------------------------
+
+
+def summary(results: Sequence[Result], seconds: float) -> dict[str, object]:
+    """What `out/sim.json` holds. `violations` are of invariants, `exceptions` all else that
+    failed; `acknowledged` and `faults_in_all` are sums, `cpu_seconds` is of a seed."""
+    faults: Counter[str] = Counter()
+    rules: Counter[str] = Counter()
+    for result in results:
+        faults.update(result.faults)
+        rules.update(result.rules)
+    failing = sorted((r.seed, r.violation) for r in results if r.violation)
+    return {
+        "seeds": len(results),
+        "violations": sum(1 for _, name in failing if name != EXCEPTION),
+        "exceptions": sum(1 for _, name in failing if name == EXCEPTION),
+        "seconds": round(seconds, 1),
+        "cpu_seconds": round(sum(r.cpu_seconds for r in results) / max(1, len(results)), 3),
+        "virtual_seconds": sum(r.virtual_ms for r in results) // 1000,
+        "acknowledged": sum(r.acknowledged for r in results),
+        "faults_in_all": sum(len(r.plan) for r in results),
+        "failing_seeds": [{"seed": seed, "name": name} for seed, name in failing],
+        "faults": {kind: faults[kind] for kind in KINDS},
+        "rules": {rule: rules[rule] for rule in RULES},
+    }
+
+
+def tell(results: Sequence[Result], report: dict[str, object]) -> int:
+    failed = sorted((r for r in results if r.violation), key=lambda r: r.seed)
+    missing: list[str] = []
+    for what in ("faults", "rules"):
+        counts = report[what]
+        assert isinstance(counts, dict)
+        _say(f"\n{what}:")
+        for name, count in counts.items():
+            _say(f"  {count:9,} {name}")
+            if not count:
+                missing.append(name)
+    for result in failed[:MAX_SHRUNK]:
+        _tell_failed(result)
+    for result in failed[MAX_SHRUNK:]:
+        _say(f"seed {result.seed}: {result.message}")
+    _say(
+        f"\n{report['seeds']} seeds in {report['seconds']} s ({report['cpu_seconds']} s of CPU "
+        f"each), {report['virtual_seconds']:,} virtual seconds, {report['faults_in_all']:,} "
+        f"faults, {report['acknowledged']:,} records acknowledged: {len(failed)} failed"
+    )
+    is_incomplete = bool(missing) and len(results) >= MIN_SEEDS_FOR_COVERAGE
+    if is_incomplete:
+        _say(f"never met: {', '.join(missing)}")
+    return 1 if failed or is_incomplete else 0
+
+
+def _tell_failed(result: Result) -> None:
+    """With the fewest faults that still lead to it."""
+    _say(f"\nseed {result.seed}: {result.message}")
+    plan = shrink(
+        result.plan,
+        lambda plan: run_bounded(result.seed, plan).violation == result.violation,
+        MAX_SHRINK_RUNS,
+    )
+    again = run_bounded(result.seed, plan)
+    for fault in plan:
+        _say(f"  {fault}")
+    for line in again.trace[-TRACE_LINES:]:
+        _say(f"    {line}")
+    _say(f"again: make sim SEED={result.seed}")
+
+
+def show_one(seed: int) -> int:
+    result = run_seed(seed, keep_trace=True)
+    for fault in result.plan:
+        _say(str(fault))
+    for line in result.trace:
+        _say(line)
+    _say(
+        f"seed {seed}: {result.message or 'nothing was violated'}; {result.acknowledged} records "
+        f"acknowledged, {result.virtual_ms} virtual ms, {result.steps:,} steps, "
+        f"{result.cpu_seconds:.2f} s, digest {result.digest}"
+    )
+    return 1 if result.violation else 0
+
+
+def _progress(results: Iterator[Result], count: int, *, quiet: bool) -> Iterator[Result]:
+    began = said = time.monotonic()
+    failed = 0
+    for number, result in enumerate(results, 1):
+        yield result
+        failed += result.violation is not None
+        now = time.monotonic()
+        if not quiet and (now - said >= PROGRESS_INTERVAL_S or number == count):
+            said = now
+            _say(f"{number} of {count} seeds, {failed} failed, {now - began:.0f} s")
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
