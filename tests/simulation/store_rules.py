@@ -185,7 +185,7 @@ class StoreRules:
             raise _violation("leader_epoch_fell", "it only grows", partition, old, new)
         if new.unclean_leader_epoch < old.unclean_leader_epoch:
             raise _violation("unclean_mark_fell", "it only grows", partition, old, new)
-        if new.leader_epoch == old.leader_epoch:
+        if new.leader_epoch == old.leader_epoch or _is_resignation(old, new):
             self._judge_isr_change(partition, old, new)
         else:
             self._judge_election(partition, old, new)
@@ -344,6 +344,15 @@ def brief(state: LeaderAndIsr | None) -> str:
         f"leader {state.leader} epoch {state.leader_epoch} isr {_members(state.isr)} eligible "
         f"{_members(state.eligible)} min {state.min_isr} unclean {state.unclean_leader_epoch} "
         f"controller {state.controller_epoch}"
+    )
+
+
+def _is_resignation(old: LeaderAndIsr, new: LeaderAndIsr) -> bool:
+    """A damaged replica gives the leader a new epoch."""
+    return (
+        new.leader == old.leader != NO_LEADER
+        and new.leader_broker_epoch == old.leader_broker_epoch
+        and new.controller_epoch == old.controller_epoch
     )
 
 

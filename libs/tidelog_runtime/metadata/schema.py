@@ -41,7 +41,7 @@ class LeaderAndIsr:
     replicas: tuple[int, ...]  # the first is the preferred leader
     controller_epoch: int
     leader: int
-    leader_epoch: int  # grows with every election and never otherwise
+    leader_epoch: int  # grows with every election and resignation, never otherwise
     isr: tuple[Member, ...]
     eligible: tuple[Member, ...]
     min_isr: int
@@ -74,7 +74,9 @@ class LeaderAndIsr:
 
         As the leader, or where there is none, it stays as a member in no life: the
         controller sees that no such leader stands, and a recovery knows whom to wait
-        for."""
+        for. Another leader gets a new epoch, also where the replica is no member: what it
+        knew of this replica, a fetch that is still on its way, or an ISR change without an
+        answer would else count it for what it held before."""
 
         def marked(members: Iterable[Member]) -> tuple[Member, ...]:
             return tuple(
@@ -84,7 +86,7 @@ class LeaderAndIsr:
         if self.leader in (broker_id, NO_LEADER):
             return replace(self, isr=marked(self.isr), eligible=marked(self.eligible))
         rest = self.with_isr(member for member in self.isr if member.broker_id != broker_id)
-        return replace(rest, eligible=marked(rest.eligible))
+        return replace(rest, eligible=marked(rest.eligible), leader_epoch=self.leader_epoch + 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import structlog
 
-from tidelog.model import TopicPartition
+from tidelog.model import NO_LEADER, TopicPartition
 from tidelog_broker.metadata_cache import MetadataCache, VersionedState
 from tidelog_broker.transport import ReplicaKey
 from tidelog_runtime.metadata.schema import (
@@ -44,14 +44,15 @@ _log = structlog.get_logger()
 
 def resignation(found: LeaderAndIsr | None, topic_id: str, broker_id: int) -> LeaderAndIsr | None:
     """What a damaged replica writes over what it found; None: nobody can elect it as clean
-    or count it as in sync, so that there is nothing to write."""
+    or count what it held before, so that there is nothing to write."""
     if found is None or found.topic_id != topic_id:
         return None
     relied_on = any(
         member.broker_id == broker_id and member.broker_epoch != NOT_WHOLE
         for member in (*found.isr, *found.eligible)
     )
-    return found.resigned(broker_id) if relied_on else None
+    known_to_leader = found.leader not in (broker_id, NO_LEADER)
+    return found.resigned(broker_id) if relied_on or known_to_leader else None
 
 
 class _Found(NamedTuple):
@@ -93,12 +94,13 @@ class Resignations:
                 waiting[key] = name
         said_unavailable = False
         found: dict[TopicPartition, _Found] = {}
+        attempted: dict[TopicPartition, LeaderAndIsr] = {}
         while waiting:
             batch = self._next_batch(waiting)
             for name in batch:
                 found.setdefault(name, self._cached(name))
             try:
-                succeeded = await self._write(batch, found)
+                succeeded = await self._write(batch, found, attempted)
                 said_unavailable = False
             except StoreUnavailableError as error:
                 # If it was applied all the same, the next attempt finds that out.
@@ -138,14 +140,18 @@ class Resignations:
         self,
         batch: Mapping[TopicPartition, ReplicaKey],
         found: dict[TopicPartition, _Found],
+        attempted: dict[TopicPartition, LeaderAndIsr],
     ) -> bool:
         """One transaction; also where there is nothing to write its guards say so. After a
-        refusal `found` is what the store has."""
+        refusal `found` is what the store has. `attempted`: what was written before,
+        perhaps without an answer; what is found like that has resigned already."""
         changes = []
         resigning = []
         for name, key in batch.items():
-            state = resignation(found[name].state, key.topic_id, self._broker_id)
-            if state is not None:
+            present = found[name].state
+            state = resignation(present, key.topic_id, self._broker_id)
+            if state is not None and present != attempted.get(name):
+                attempted[name] = state
                 changes.append(Put(self._keys.leader_and_isr(name), encode_leader_and_isr(state)))
                 resigning.append(name)
         guards = [ModRevision(self._keys.leader_and_isr(n), found[n].revision) for n in batch]
