@@ -88,8 +88,16 @@ class EtcdServer:
             self._break(stream)
 
     def _break(self, stream: _Stream) -> None:
-        del self._streams[stream]
-        self._network.send("etcd", stream.process, stream.end)
+        self._streams.pop(stream, None)
+        if not self._network.send("etcd", stream.process, stream.end):
+            self._loop.call_later(
+                RESEND_DELAY_S, self._break_again, stream, context=self.process.context
+            )
+
+    def _break_again(self, stream: _Stream) -> None:
+        """A lost end is noticed later, as by TCP."""
+        if stream.process.alive and not stream.ended:
+            self._break(stream)
 
     # -- leases ------------------------------------------------------------------------
 

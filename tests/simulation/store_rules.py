@@ -63,7 +63,7 @@ class StoreRules:
         self._data_losses = data_losses
         self._controller_epoch = 0
         self._losses_at: dict[Member, int] = {}  # at the registration of each life
-        self._former: dict[int, Registered] = {}  # the last of each broker, gone or not
+        self._lives: dict[Member, BrokerRegistration] = {}  # as last written
         self.registered: dict[int, Registered] = {}
         self.topics: dict[str, TopicEntry] = {}
         self.deletions: set[str] = set()
@@ -153,10 +153,10 @@ class StoreRules:
                 broker=broker_id,
                 broker_epoch=new.broker_epoch,
             )
-        self.registered[broker_id] = self._former[broker_id] = new
-        self._losses_at.setdefault(
-            Member(broker_id, new.broker_epoch), self._data_losses(broker_id)
-        )
+        self.registered[broker_id] = new
+        life = Member(broker_id, new.broker_epoch)
+        self._lives[life] = new.registration
+        self._losses_at.setdefault(life, self._data_losses(broker_id))
 
     def _partition_changed(
         self, name: TopicPartition, value: KeyValue | None, revision: int
@@ -251,26 +251,27 @@ class StoreRules:
     def _judge_clean(self, partition: PartitionId, old: LeaderAndIsr, new: LeaderAndIsr) -> None:
         known = {m.broker_id: m.broker_epoch for m in (*old.eligible, *old.isr)}
         admitted = known.get(new.leader, NOT_WHOLE)
-        if admitted == NOT_WHOLE or not self._claims_whole(partition, new.leader, admitted):
+        life = next(member for member in new.isr if member.broker_id == new.leader)
+        if admitted == NOT_WHOLE or not self._claims_whole(partition, life, admitted):
             raise _violation(
                 "elected_not_whole",
-                f"broker {new.leader} was admitted in life {admitted}, and is registered as "
-                f"{self._former.get(new.leader)}",
+                f"broker {new.leader} was admitted in life {admitted}, and elected in "
+                f"{self._lives.get(life)}",
                 partition,
                 old,
                 new,
             )
 
-    def _claims_whole(self, partition: PartitionId, broker_id: int, admitted: int) -> bool:
-        """What its registration says, the newest that ever was: it may just have gone."""
-        former = self._former.get(broker_id)
-        if former is None:
+    def _claims_whole(self, partition: PartitionId, life: Member, admitted: int) -> bool:
+        """What the registration of this life says, or said: it may just have gone, or have
+        been followed by another, in which nobody leads by this election."""
+        registration = self._lives.get(life)
+        if registration is None:
             return False
-        registration, broker_epoch = former
         claims = [registration.whole_since]
         if self._is_synced(partition):
             claims.append(registration.synced_whole_since)
-        return any((claim or broker_epoch) <= admitted for claim in claims)
+        return any((claim or life.broker_epoch) <= admitted for claim in claims)
 
     def _is_synced(self, partition: PartitionId) -> bool:
         written = self.partitions.get(partition)
@@ -287,7 +288,9 @@ class StoreRules:
                 live is not None
                 and live.registration.state == RUNNING
                 and member.broker_epoch != NOT_WHOLE
-                and self._claims_whole(partition, member.broker_id, member.broker_epoch)
+                and self._claims_whole(
+                    partition, Member(member.broker_id, live.broker_epoch), member.broker_epoch
+                )
                 and live.broker_epoch < since
             ):
                 raise _violation(
