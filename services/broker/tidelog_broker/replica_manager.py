@@ -16,7 +16,7 @@ import structlog
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog_broker.command_fencing import fence_command
-from tidelog_broker.log.errors import LogError
+from tidelog_broker.log.errors import LogError, OutOfServiceError
 from tidelog_broker.log.log import Log
 from tidelog_broker.log_directory import LogDirectory
 from tidelog_broker.metadata_cache import MetadataCache
@@ -180,7 +180,8 @@ class ReplicaManager:
             _log.error("replica_refused", partition=str(wanted.partition), why=str(error))
             return PartitionResult(topic_id, number, 0, error), None
         except LogError as error:
-            _log.error("replica_failed", partition=str(wanted.partition), why=str(error))
+            if not isinstance(error, OutOfServiceError):  # whose failure has been said
+                _log.error("replica_failed", partition=str(wanted.partition), why=str(error))
             failure = TidelogError(ErrorCode.STORAGE_ERROR, str(error))
             return PartitionResult(topic_id, number, 0, failure), None
         result = PartitionResult(topic_id, number, partition.revision, None)

@@ -1,0 +1,153 @@
+"""A bit flips on the disk of one replica: what is wrong is never served, the replica is
+repaired from its leader, and nothing else on that broker is concerned."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from integration.logs import LogSince
+from integration.topics import (
+    create_topic,
+    describe,
+    new_name,
+    partition_of,
+    read,
+    until_in_sync,
+    until_led_by_another,
+    write,
+)
+from integration.waiting import until
+from tidelog.client.descriptions import PartitionDescription, TopicDescription
+from tidelog.log_dump import dump_log
+from tidelog_runtime.demo.replicas import differing, find_replica
+from tidelog_runtime.local.cluster import LocalCluster
+
+PARTITIONS = 6
+BATCHES = 20
+VALUES = [b"record %d of a batch" % i for i in range(10)]
+
+
+async def written(cluster: LocalCluster) -> TopicDescription:
+    """A topic with batches in each of its partitions."""
+    topic = await create_topic(cluster, new_name("sea"), PARTITIONS)
+    for partition in range(PARTITIONS):
+        for _ in range(BATCHES):
+            await write(cluster, topic.name, VALUES, partition)
+    return topic
+
+
+def flip_a_bit(replica: Path) -> int:
+    """In the records of a batch in the middle; returns its base offset."""
+    frames = [(segment, info) for segment, info in dump_log(replica) if info.header is not None]
+    segment, info = frames[len(frames) // 2]
+    assert info.header is not None
+    with segment.open("r+b") as file:
+        file.seek(info.position + info.size - 5)
+        [byte] = file.read(1)
+        file.seek(-1, 1)
+        file.write(bytes([byte ^ 4]))
+    return info.header.base_offset
+
+
+def faults(replica: Path) -> list[str | None]:
+    return [info.fault for _, info in dump_log(replica) if info.fault is not None]
+
+
+def log_of(cluster: LocalCluster, broker_id: int) -> LogSince:
+    return LogSince(cluster.broker_process(broker_id).log_path)
+
+
+async def until_identical(cluster: LocalCluster, topic: TopicDescription) -> None:
+    data_dirs = {b: cluster.broker_data_dir(b) for b in cluster.broker_ids}
+    replicas = {p.partition: p.replicas for p in topic.partitions}
+    ends = dict.fromkeys(replicas, BATCHES * len(VALUES))
+
+    async def look() -> bool:
+        try:
+            return not await asyncio.to_thread(
+                differing, data_dirs, topic.name, topic.topic_id, replicas, ends
+            )
+        except ValueError:
+            return False  # damaged still
+
+    await until(look, f"the replicas of {topic.name} are the same, byte by byte")
+
+
+async def assert_all_is_read(cluster: LocalCluster, topic: TopicDescription) -> None:
+    records = await read(cluster, topic.name)
+    for partition in range(PARTITIONS):
+        values = [r.value for r in records if r.partition == partition]
+        assert values == VALUES * BATCHES
+
+
+def led_elsewhere(
+    before: TopicDescription, after: TopicDescription, partition: int
+) -> list[PartitionDescription]:
+    """Partitions other than that one whose leader has changed."""
+    return [
+        now
+        for then, now in zip(before.partitions, after.partitions, strict=True)
+        if now.partition != partition and now.leader_epoch != then.leader_epoch
+    ]
+
+
+async def test_damage_that_a_crashed_broker_finds_at_its_start_costs_that_replica_alone(
+    cluster: LocalCluster,
+) -> None:
+    topic = await written(cluster)
+    damaged = topic.partitions[0].replicas[1]
+    replica = find_replica(cluster.broker_data_dir(damaged), topic.name, 0, topic.topic_id)
+    said = log_of(cluster, damaged)
+
+    await cluster.kill(damaged)
+    flip_a_bit(replica)
+    cluster.start_broker(damaged)
+    await cluster.ready()
+    await until_in_sync(cluster, topic.name)
+    await until_identical(cluster, topic)
+    await assert_all_is_read(cluster, topic)
+
+    assert [line["partition"] for line in said.events("replica_damaged")] == [f"{topic.name}/0"]
+    assert list((cluster.broker_data_dir(damaged) / "damaged").iterdir()) == []
+
+
+async def test_damage_that_a_new_leader_finds_is_not_served_and_another_leads(
+    cluster: LocalCluster,
+) -> None:
+    topic = await written(cluster)
+    former, damaged, _ = topic.partitions[0].replicas
+    replica = find_replica(cluster.broker_data_dir(damaged), topic.name, 0, topic.topic_id)
+    said = log_of(cluster, damaged)
+
+    # After a clean stop no data is read: the damaged replica joins the ISR.
+    await cluster.stop_broker(damaged)
+    flip_a_bit(replica)
+    cluster.start_broker(damaged)
+    await cluster.ready()
+    await until_in_sync(cluster, topic.name)
+    assert faults(replica)
+    assert said.events("replica_failed") == []
+
+    async def look() -> bool:
+        return (await partition_of(cluster, topic.name)).leader == damaged
+
+    leader = (await partition_of(cluster, topic.name)).leader
+    await cluster.kill(leader)
+    await until(look, f"broker {damaged} leads")
+    before = await describe(cluster, topic.name)
+    await assert_all_is_read(cluster, topic)
+    await until_led_by_another(cluster, topic.name, before.partitions[0])
+    after = await describe(cluster, topic.name)
+    cluster.start_broker(leader)
+    await cluster.ready()
+    await until_in_sync(cluster, topic.name)
+    await until_identical(cluster, topic)
+
+    assert leader == former
+    assert led_elsewhere(before, after, 0) == []
+    assert all(damaged in p.isr for p in after.partitions if p.partition != 0)
+    assert [line["partition"] for line in said.events("replica_failed")] == [f"{topic.name}/0"]
+    assert [line["partition"] for line in said.events("replica_resigned")] == [f"{topic.name}/0"]
+    assert after.partitions[0].unclean_leader_epoch == -1
+    assert faults(replica) == []
