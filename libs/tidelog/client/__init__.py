@@ -5,6 +5,7 @@ from tidelog.client.consumer import Consumer
 from tidelog.client.delivery import BatchDelivery, BatchReport, Delivery
 from tidelog.client.fetch_state import OnOutOfRange
 from tidelog.client.fetched_batch import FetchedBatch
+from tidelog.client.log_continuity import LogTruncatedError
 from tidelog.client.producer import Producer
 from tidelog.client.producers_codec import ProducerPosition
 from tidelog.client.sequences import Identity
@@ -19,6 +20,7 @@ __all__ = [
     "Delivery",
     "FetchedBatch",
     "Identity",
+    "LogTruncatedError",
     "OnOutOfRange",
     "Producer",
     "ProducerPosition",

@@ -12,8 +12,9 @@ read column by column. Both hand out what was fetched in the background.
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -26,6 +27,7 @@ from tidelog.client.fetched_batch import FetchedBatch
 from tidelog.client.fetcher import Fetcher
 from tidelog.client.offset_finder import OffsetFinder
 from tidelog.client.retry import DEFAULT_MAX_BACKOFF_MS, DEFAULT_MIN_BACKOFF_MS, Backoff
+from tidelog.client.unclean_elections import UncleanElection
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_OFFSET, OffsetPosition, Record, TopicPartition
 
@@ -33,6 +35,8 @@ from tidelog.model import NO_OFFSET, OffsetPosition, Record, TopicPartition
 DEFAULT_MAX_RECORDS = 500
 DEFAULT_MAX_BATCHES = 64
 DEFAULT_POLL_TIMEOUT_MS = 1_000
+
+_log = logging.getLogger(__name__)
 
 _Partitions = Iterable[TopicPartition | tuple[str, int]]
 
@@ -46,8 +50,13 @@ class Consumer:
     - `prefetch_bytes`: about as much as is held ahead in all, shared evenly between the
       partitions; a share is exceeded by no more than one batch.
     - `on_out_of_range`: "error" raises OFFSET_OUT_OF_RANGE from `poll` until somebody
-      seeks; "earliest" and "latest" go there.
+      seeks; "earliest" and "latest" go there. So too where a new leader's log does not go
+      on after what was read: then the error is a `LogTruncatedError`, and a warning is
+      logged in any case. Nothing is passed over. (After a seek nothing is known of what
+      comes before, until the first record is read.)
     - `offsets_timeout_ms`: how long leaders are asked for offsets before it is an error.
+    - `on_unclean_election`: called, and a warning logged, once for each election after
+      which records that were read may be gone.
     """
 
     def __init__(
@@ -60,6 +69,7 @@ class Consumer:
         prefetch_bytes: int = 32 << 20,
         on_out_of_range: OnOutOfRange | str = OnOutOfRange.ERROR,
         offsets_timeout_ms: int = 30_000,
+        on_unclean_election: Callable[[UncleanElection], None] | None = None,
         connections: Connections | None = None,
         clock: Clock | None = None,
         rng: random.Random | None = None,
@@ -90,7 +100,9 @@ class Consumer:
             max_wait_ms=max_wait_ms,
             min_bytes=min_bytes,
             max_bytes=max_bytes,
+            on_unclean_election=self._unclean_election,
         )
+        self._on_unclean_election = on_unclean_election
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -269,7 +281,16 @@ class Consumer:
         self._fetcher.wake()
 
     def _metadata_changed(self) -> None:
-        self._fetcher.wake()
+        self._fetcher.metadata_changed()
+
+    def _unclean_election(self, election: UncleanElection) -> None:
+        _log.warning(
+            "unclean election of %s in leader epoch %d: records below offset %d, which were "
+            "read in leader epoch %d or before, may be gone",
+            *election,
+        )
+        if self._on_unclean_election is not None:
+            asyncio.get_running_loop().call_soon(self._on_unclean_election, election)
 
     def _check_open(self) -> None:
         if self._closed:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from tidelog.batch import is_fence, is_intact
 from tidelog.client.fetched_batch import FetchedBatch
+from tidelog.client.log_continuity import Continuity, Found, LogTruncatedError
 from tidelog.client.retry import Backoff, Leader, Route
 from tidelog.errors import STALE_METADATA, ErrorCode, TidelogError
 from tidelog.model import NO_EPOCH, Batch, OffsetPosition, Record, TopicPartition
@@ -66,10 +67,12 @@ class Assigned:
     finding: bool = False
     topic_id: str = ""
     newest_epoch: int = NO_EPOCH
+    continuity: Continuity = field(default_factory=Continuity)
     route: Route = field(default_factory=Route)
     failing_since_ms: int = 0
     corrupt: int = 0
     out_of_range: int = 0
+    truncation_told: bool = False
     error: TidelogError | None = None
 
     def seek(self, offset: int | None, reset: OffsetPosition | None = None) -> None:
@@ -77,17 +80,20 @@ class Assigned:
         self.reset = reset
         self.fetch_offset = offset or 0
         self.generation += 1
+        self.continuity.forget()
         self.buffered.clear()
         self.buffered_bytes = 0
         self.opened = None
         self.in_flight = False
         self.finding = False
         self.corrupt = self.out_of_range = 0
+        self.truncation_told = False
         self.error = None
 
 
 class Want(NamedTuple):
-    """One partition of a fetch."""
+    """One partition of a fetch. `offset` lies below the next offset that is missing where
+    the leader has to show what was read before it."""
 
     assigned: Assigned
     generation: int
@@ -123,6 +129,7 @@ class FetchState:
         self._on_out_of_range = on_out_of_range
         self._assigned: dict[TopicPartition, Assigned] = {}
         self._fetches: dict[int, int] = {}
+        self._truncations: list[LogTruncatedError] = []
 
     def assign(self, partitions: Iterable[TopicPartition], start: OffsetPosition) -> None:
         """Keeps those that stay as they are, and starts the new ones at `start`."""
@@ -176,7 +183,7 @@ class FetchState:
             want = Want(
                 assigned,
                 assigned.generation,
-                assigned.fetch_offset,
+                assigned.continuity.first_offset(assigned.fetch_offset, leader.leader_epoch),
                 max(share - assigned.buffered_bytes, 1),
             )
             by_leader.setdefault(leader.broker_id, (leader, []))[1].append((want, leader))
@@ -218,6 +225,10 @@ class FetchState:
             return
         assigned.topic_id = leader.topic_id
         assigned.out_of_range = 0
+        if want.offset < assigned.fetch_offset and not self._continues(
+            assigned, leader, fetched.batches, now_ms
+        ):
+            return
         for batch in fetched.batches:
             if batch.header.next_offset <= assigned.fetch_offset:
                 continue
@@ -228,6 +239,7 @@ class FetchState:
             assigned.buffered_bytes += len(batch.records)
             assigned.fetch_offset = batch.header.next_offset
             assigned.newest_epoch = max(assigned.newest_epoch, batch.header.leader_epoch)
+            assigned.continuity.read(batch.header, leader.leader_epoch)
             assigned.corrupt = 0
         assigned.route.succeeded()
         assigned.failing_since_ms = 0
@@ -235,6 +247,56 @@ class FetchState:
         if fetched.batches and self._assigned.get(assigned.partition) is assigned:
             del self._assigned[assigned.partition]
             self._assigned[assigned.partition] = assigned
+
+    def _continues(
+        self, assigned: Assigned, leader: Leader, batches: Sequence[Batch], now_ms: int
+    ) -> bool:
+        """Whether a new leader has shown that its log goes on after what was read."""
+        if batches and not is_intact(batches[0]):
+            self._corrupt(assigned, batches[0], leader, now_ms)
+            return False
+        found = assigned.continuity.compare(batches)
+        if found is Found.SAME:
+            assigned.continuity.leader_epoch = leader.leader_epoch
+            return True
+        assigned.route.succeeded()
+        if found is Found.OTHER:
+            self._truncated(assigned, leader, now_ms)
+        return False
+
+    def _truncated(self, assigned: Assigned, leader: Leader, now_ms: int) -> None:
+        last = assigned.continuity.last
+        assert last is not None, "what was read is compared"
+        error = LogTruncatedError(
+            assigned.partition, assigned.fetch_offset, last.leader_epoch, leader.leader_epoch
+        )
+        if not assigned.truncation_told:
+            assigned.truncation_told = True
+            self._truncations.append(error)
+        if self._on_out_of_range is OnOutOfRange.ERROR:
+            assigned.error = error
+        else:
+            self._reset(assigned, leader, now_ms)
+
+    def _reset(self, assigned: Assigned, leader: Leader, now_ms: int) -> None:
+        if assigned.buffered:
+            # What was read before is handed out first.
+            assigned.route.failed(leader.leader_epoch, now_ms, self._backoff, stale=False)
+        else:
+            assigned.route.succeeded()
+            assigned.seek(None, _RESET_TO[self._on_out_of_range])
+
+    def take_truncations(self) -> list[LogTruncatedError]:
+        """Those found since the last call; with the policy "error" they are raised too."""
+        found, self._truncations = self._truncations, []
+        return found
+
+    def give_up(self, want: Want) -> None:
+        """The leader hangs, and there is a newer one: what it answers yet is dropped."""
+        assigned = want.assigned
+        if assigned.generation == want.generation:
+            assigned.generation += 1
+            assigned.in_flight = False
 
     def _corrupt(self, assigned: Assigned, batch: Batch, leader: Leader, now_ms: int) -> None:
         assigned.corrupt += 1
@@ -283,6 +345,11 @@ class FetchState:
         error: TidelogError,
         now_ms: int,
     ) -> None:
+        checking = want.offset < assigned.fetch_offset
+        if checking and want.offset < answer.log_start_offset <= assigned.fetch_offset:
+            # What was read is no longer kept, and so there is nothing to compare.
+            assigned.continuity.forget()
+            return
         # The fetch named the epoch that is known here, which a leader of another refuses.
         # An answer to an error need not tell its epoch (0); where it does, it is held to it.
         told_epoch = answer.leader_epoch or leader.leader_epoch
@@ -291,13 +358,11 @@ class FetchState:
         if assigned.out_of_range < OUT_OF_RANGE_CONFIRMATIONS:
             assigned.route.failed(leader.leader_epoch, now_ms, self._backoff, stale=True)
             return
+        if checking and answer.log_start_offset <= want.offset:
+            self._truncated(assigned, leader, now_ms)
+            return
         if self._on_out_of_range is not OnOutOfRange.ERROR:
-            if assigned.buffered:
-                # What was read before is handed out first.
-                assigned.route.failed(leader.leader_epoch, now_ms, self._backoff, stale=False)
-            else:
-                assigned.route.succeeded()
-                assigned.seek(None, _RESET_TO[self._on_out_of_range])
+            self._reset(assigned, leader, now_ms)
             return
         assigned.route.succeeded()
         holds = f"the log holds offsets {answer.log_start_offset} to {answer.high_watermark}"
@@ -305,8 +370,8 @@ class FetchState:
             holds = error.message
         assigned.error = TidelogError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"offset {want.offset} of {assigned.partition} is out of range: {holds}; seek to "
-            "one of these, or set on_out_of_range to earliest or latest",
+            f"offset {assigned.fetch_offset} of {assigned.partition} is out of range: {holds}; "
+            "seek to one of these, or set on_out_of_range to earliest or latest",
         )
 
     def wants_metadata(self, leader_of: Callable[[TopicPartition], Leader | None]) -> bool:

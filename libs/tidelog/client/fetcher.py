@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+import logging
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
 
 from tidelog.client.clock import Clock
 from tidelog.client.cluster_metadata import ClusterMetadata
@@ -11,6 +13,7 @@ from tidelog.client.connections import Connections
 from tidelog.client.fetch_codec import fetch_from_wire, fetch_to_wire
 from tidelog.client.fetch_state import Assigned, FetchPlan, FetchState
 from tidelog.client.offset_finder import OffsetFinder
+from tidelog.client.unclean_elections import UncleanElection, UncleanElections
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import OffsetPosition, TopicPartition
 from tidelog.rpc.status import UnreachableError
@@ -18,6 +21,20 @@ from tidelog.v1 import broker_pb2
 
 # An answer may come this much after the time that the broker was given to wait.
 ANSWER_GRACE_MS = 5_000
+# A fetch that has had no answer for so long after its wait may be with a leader that hangs:
+# newer ones are looked for,
+UNANSWERED_MS = 1_000
+# this often, until it is answered or given up.
+UNANSWERED_POLL_MS = 500
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class _Pending:
+    plan: FetchPlan
+    sent_ms: int
+    given_up: set[TopicPartition] = field(default_factory=set)
 
 
 class Fetcher:
@@ -34,6 +51,7 @@ class Fetcher:
         max_wait_ms: int,
         min_bytes: int,
         max_bytes: int,
+        on_unclean_election: Callable[[UncleanElection], None],
     ) -> None:
         self._state = state
         self._metadata = metadata
@@ -43,9 +61,13 @@ class Fetcher:
         self._max_wait_ms = max_wait_ms
         self._min_bytes = min_bytes
         self._max_bytes = max_bytes
+        self._on_unclean_election = on_unclean_election
+        self._elections = UncleanElections()
         self._wake = asyncio.Event()
         self.arrived = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._fetches: dict[asyncio.Task[None], _Pending] = {}
+        self._next_look_ms = 0
         self._loop_task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -85,22 +107,60 @@ class Fetcher:
         now_ms = self._clock.monotonic_ms()
         for position, partitions in self._state.to_find().items():
             self._spawn(self._find(position, partitions))
+        look_ms = self._give_up_superseded(now_ms)
         for plan in self._state.plan(now_ms, self._metadata.leader):
-            self._spawn(self._fetch(plan))
+            pending = _Pending(plan, now_ms)
+            self._fetches[self._spawn(self._fetch(pending))] = pending
         if self._state.has_error:
             # Found while planning, and told by whoever takes next.
             self.arrived.set()
         if self._state.wants_metadata(self._metadata.leader):
             self._metadata.poke()
-        retry_ms = self._state.next_retry_ms(now_ms)
-        return None if retry_ms is None else max(retry_ms - now_ms, 1)
+        due = [ms for ms in (self._state.next_retry_ms(now_ms), look_ms) if ms is not None]
+        return max(min(due) - now_ms, 1) if due else None
 
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+    def _give_up_superseded(self, now_ms: int) -> int | None:
+        """Asks newer leaders for what an old one should have answered UNANSWERED_MS ago.
+        Returns when to look again."""
+        due: list[int] = []
+        for task, pending in list(self._fetches.items()):
+            late_ms = pending.sent_ms + self._max_wait_ms + UNANSWERED_MS
+            if late_ms > now_ms:
+                due.append(late_ms)
+                continue
+            for want, leader in pending.plan.wants:
+                newest = self._metadata.leader(want.assigned.partition)
+                if newest is not None and newest.leader_epoch > leader.leader_epoch:
+                    self._state.give_up(want)
+                    pending.given_up.add(want.assigned.partition)
+            if len(pending.given_up) == len(pending.plan.wants):
+                del self._fetches[task]
+                self._state.finish(pending.plan)
+                task.cancel()
+                continue
+            if now_ms >= self._next_look_ms:
+                self._next_look_ms = now_ms + UNANSWERED_POLL_MS
+                self._metadata.poke()
+            due.append(self._next_look_ms)
+        return min(due, default=None)
+
+    def metadata_changed(self) -> None:
+        for election in self._elections.news(self._metadata.leader):
+            self._on_unclean_election(election)
+        self.wake()
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(self._done)
+        return task
 
-    async def _fetch(self, plan: FetchPlan) -> None:
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.pop(task, None)
+        self._fetches.pop(task, None)
+
+    async def _fetch(self, pending: _Pending) -> None:
+        plan = pending.plan
         try:
             answer = await self._connections.broker(plan.leader.address).fetch(
                 fetch_to_wire(
@@ -131,10 +191,18 @@ class Fetcher:
         for want, leader, fetched, error in fetch_from_wire(plan, answer):
             if error is None and fetched is not None:
                 self._state.received(want, leader, fetched, now_ms)
+                if fetched.batches:
+                    self._elections.reached(
+                        want.assigned.partition, leader.leader_epoch, want.assigned.fetch_offset
+                    )
             elif error is not None:
-                if error.leader is not None:
-                    self._metadata.apply_hint(want.assigned.partition, error.leader)
+                partition = want.assigned.partition
+                if error.leader is not None and self._metadata.apply_hint(partition, error.leader):
+                    # It is used at once; how it was elected is told by metadata alone.
+                    self._metadata.poke()
                 self._state.failed(want, leader, error, now_ms, stale=False, answer=fetched)
+        for truncation in self._state.take_truncations():
+            _log.warning("%s", truncation)
 
     def _all_failed(self, plan: FetchPlan, error: TidelogError, *, stale: bool) -> None:
         self._state.finish(plan)

@@ -7,7 +7,7 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from tidelog.client import Producer
+from tidelog.client import Consumer, Producer
 from tidelog.v1 import broker_pb2
 from unit.client.fake_broker import FakeCluster, FakePartition
 from unit.client.memory_connections import MemoryConnections
@@ -37,6 +37,15 @@ class World:
             connections=MemoryConnections(self.cluster),
             clock=virtual_clock(),
             rng=random.Random(1),
+            **settings,
+        )
+
+    def consumer(self, **settings: Any) -> Consumer:
+        return Consumer(
+            self.cluster.bootstrap(),
+            connections=MemoryConnections(self.cluster),
+            clock=virtual_clock(),
+            rng=random.Random(2),
             **settings,
         )
 

@@ -1,0 +1,81 @@
+"""Whether a new leader's log still has what a consumer has read (KIP-320, KIP-704). Pure.
+
+Where two logs have a batch of the same leader epoch at the same offset, they are equal up
+to there. So the batch before the next offset is fetched once more from each new leader, and
+compared: no truncation is passed over, even if the log has grown beyond it again.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import NO_EPOCH, Batch, BatchHeader, TopicPartition
+
+
+class LogTruncatedError(TidelogError):
+    """Records that were read are not in the log any more (code OFFSET_OUT_OF_RANGE): the
+    one before `offset` was read in `read_epoch`, and the leader of `leader_epoch` has
+    another there, or none. What it has instead was not read."""
+
+    def __init__(
+        self, partition: TopicPartition, offset: int, read_epoch: int, leader_epoch: int
+    ) -> None:
+        super().__init__(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"the log of {partition} was truncated below offset {offset}: the record before it "
+            f"was read in leader epoch {read_epoch}, and is not in the log of the leader of "
+            f"epoch {leader_epoch}; an unclean election has lost it. Seek to where the new log "
+            "is to be read from, or set on_out_of_range to earliest or latest",
+        )
+        self.partition = partition
+        self.offset = offset
+        self.read_epoch = read_epoch
+        self.leader_epoch = leader_epoch
+
+
+class Found(enum.Enum):
+    SAME = enum.auto()
+    OTHER = enum.auto()
+    # The leader shows nothing there yet.
+    NOTHING = enum.auto()
+
+
+@dataclass(slots=True)
+class Continuity:
+    """`last` is the batch before the next offset to fetch, `leader_epoch` the newest whose
+    leader is known to have it."""
+
+    last: BatchHeader | None = None
+    leader_epoch: int = NO_EPOCH
+
+    def read(self, header: BatchHeader, leader_epoch: int) -> None:
+        self.last = header
+        self.leader_epoch = max(leader_epoch, self.leader_epoch)
+
+    def forget(self) -> None:
+        """Somebody seeks: what comes next has no predecessor."""
+        self.last = None
+
+    def first_offset(self, next_offset: int, leader_epoch: int) -> int:
+        """From where to fetch: one record earlier from a leader that is not known yet."""
+        if self.last is None or leader_epoch <= self.leader_epoch:
+            return next_offset
+        return next_offset - 1
+
+    def compare(self, batches: Sequence[Batch]) -> Found:
+        """`batches` as they came from `first_offset`."""
+        if not batches:
+            return Found.NOTHING
+        return Found.SAME if _identity(batches[0].header) == self._last_identity else Found.OTHER
+
+    @property
+    def _last_identity(self) -> tuple[int, ...]:
+        assert self.last is not None, "there is something to compare"
+        return _identity(self.last)
+
+
+def _identity(header: BatchHeader) -> tuple[int, ...]:
+    return header.base_offset, header.leader_epoch, header.record_count, header.crc32c
