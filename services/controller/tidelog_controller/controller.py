@@ -390,13 +390,9 @@ class Controller:
             self._dirty.touch(described)
             return
         done = control.answered(event.id, event.result, self._now_ms)
-        # The step after an acknowledgement: keys of a topic that is being deleted, and
-        # replicas that were not there when they were asked about.
+        # The step after an acknowledgement: keys of a topic that is being deleted.
         self._dirty.touch(
-            partition
-            for partition in done
-            if partition.topic in self.context.deletions
-            or self._descriptions.acknowledged(event.broker_id, partition)
+            partition for partition in done if partition.topic in self.context.deletions
         )
 
     def _tell_overdue(self) -> None:

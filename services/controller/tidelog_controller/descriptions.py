@@ -69,7 +69,7 @@ class Descriptions:
         self._asked_of[partition] = broker_ids
         known = self.logs(partition, revision, live)
         for broker_id in broker_ids:
-            if broker_id not in known:
+            if known.get(broker_id) is None:
                 asked = self._wanted.setdefault(broker_id, {})
                 asked[partition] = _Wanted(topic_id, revision)
 
@@ -120,7 +120,9 @@ class Descriptions:
     def answered(
         self, broker_id: int, question_id: int, result: DescribeReplicasResult, now_ms: int
     ) -> list[TopicPartition]:
-        """The partitions of which more is known than before."""
+        """The partitions of which more is known than before. A replica that is not there may
+        be under repair, and one that has yet to take the newest state is described too
+        early: both are asked about again."""
         question = self._end(broker_id, question_id)
         if question is None:
             return []
@@ -129,19 +131,20 @@ class Descriptions:
             return []
         found = {(log.topic_id, log.partition): log for log in result.replicas}
         described = []
-        behind = False
+        again = False
         for key, (partition, wanted) in question.partitions.items():
             log = found.get(key)
             if self._wanted.get(broker_id, {}).get(partition) != wanted:
                 continue  # The state has moved on, or nobody asks any more.
+            again = again or log is None or log.revision != wanted.revision
             if log is not None and log.revision != wanted.revision:
-                behind = True
                 continue
             known = _Known(question.broker_epoch, wanted.revision, log)
             self._known.setdefault(partition, {})[broker_id] = known
-            self._drop(broker_id, partition)
+            if log is not None:
+                self._drop(broker_id, partition)
             described.append(partition)
-        if behind:
+        if again:
             self._pause(broker_id, now_ms)
         else:
             self._failures.pop(broker_id, None)
@@ -150,15 +153,6 @@ class Descriptions:
     def lost(self, broker_id: int, question_id: int, now_ms: int) -> None:
         if self._end(broker_id, question_id) is not None:
             self._pause(broker_id, now_ms)
-
-    def acknowledged(self, broker_id: int, partition: TopicPartition) -> bool:
-        """A broker that had no such replica may have one now: it is asked again. Returns
-        whether that is so."""
-        known = self._known.get(partition, {}).get(broker_id)
-        if known is None or known.log is not None:
-            return False
-        del self._known[partition][broker_id]
-        return True
 
     def forget_broker(self, broker_id: int) -> None:
         """This life of it is over. The partitions that wait for it are judged anew."""

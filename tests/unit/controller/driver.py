@@ -136,6 +136,7 @@ class FakeBroker:
     # Log end offset and epochs of each replica, by its number; others are empty.
     logs: dict[int, tuple[int, tuple[tuple[int, int], ...]]] = field(default_factory=dict)
     silent: bool = False  # leaves questions about logs without an answer
+    under_repair: set[int] = field(default_factory=set)  # partitions
     lost_questions: int = 0  # so many of the next questions are lost
 
     def took(self, result: CommandResult) -> None:
@@ -146,7 +147,7 @@ class FakeBroker:
     def describe(self, question: DescribeReplicasCommand) -> DescribeReplicasResult:
         replicas = []
         for key in question.partitions:
-            if key in self.told:
+            if key in self.told and key[1] not in self.under_repair:
                 end, epochs = self.logs.get(key[1], (0, ()))
                 replicas.append(ReplicaSummary(*key, self.told[key], 0, end, epochs))
         return DescribeReplicasResult(replicas=replicas)

@@ -192,6 +192,19 @@ def test_a_replica_that_could_not_be_opened_is_asked_about_when_it_is_there() ->
     assert is_unclean(driver)
 
 
+def test_a_replica_under_repair_is_asked_about_until_it_is_there() -> None:
+    driver = down()
+    reboot(driver, 1, 2, 3)
+    driver.brokers[2].under_repair = {0}
+    driver.watch()
+    driver.pass_time(60_000)
+    assert leader(driver) == NO_LEADER
+    assert len(driver.questions) < 50
+    driver.brokers[2].under_repair = set()
+    driver.pass_time(2_000)
+    assert is_unclean(driver)
+
+
 def test_a_deposed_controller_learns_it_from_a_question_too() -> None:
     driver = down()
     reboot(driver, 1, 2, 3)
