@@ -68,6 +68,12 @@ class LeaderAndIsr:
         eligible = tuple(sorted(m for m in former.values() if m.broker_id not in present))
         return replace(self, isr=members, eligible=eligible)
 
+    def with_min_isr(self, min_isr: int) -> LeaderAndIsr:
+        """The same under another min ISR, and with nobody eligible: whoever left held every
+        committed record by the old one, and by the new one more may have been committed
+        since (interleaving 3 of known-gaps)."""
+        return self if min_isr == self.min_isr else replace(self, min_isr=min_isr, eligible=())
+
     def resigned(self, broker_id: int) -> LeaderAndIsr:
         """The same after a replica has found that it lost data (interleaving 9 of
         known-gaps): out of the ISR and not to be elected as clean.
