@@ -162,6 +162,13 @@ class NamedProducer:
     producer_epoch: int
 
 
+@dataclass(frozen=True, slots=True)
+class NextProducerId:
+    """Value of `producer_ids`: all below have been given to brokers, in blocks."""
+
+    next_producer_id: int
+
+
 class Keys:
     """The keys of one cluster."""
 
@@ -305,7 +312,8 @@ def encode(
     | ClusterEntry
     | TopicDeletion
     | RecoveryConsent
-    | NamedProducer,
+    | NamedProducer
+    | NextProducerId,
 ) -> bytes:
     return _dump(asdict(value))
 
@@ -336,6 +344,10 @@ def decode_recovery_consent(value: bytes) -> RecoveryConsent:
 
 def decode_named_producer(value: bytes) -> NamedProducer:
     return NamedProducer(**json.loads(value))
+
+
+def decode_next_producer_id(value: bytes) -> NextProducerId:
+    return NextProducerId(**json.loads(value))
 
 
 def unassigned(topic: TopicEntry, replicas: tuple[int, ...], min_isr: int) -> LeaderAndIsr:

@@ -21,6 +21,7 @@ from tidelog_broker.background import Faults, first_of
 from tidelog_broker.cluster_watch import ClusterWatch
 from tidelog_broker.config import BrokerConfig
 from tidelog_broker.data_directory import DataDirectory
+from tidelog_broker.describe_producers import DescribeProducers
 from tidelog_broker.fetch import ConsumerFetch, ReplicaFetch
 from tidelog_broker.fetchers import Fetchers
 from tidelog_broker.hand_over import is_awaited
@@ -34,6 +35,7 @@ from tidelog_broker.maintenance import Maintenance, RunBlocking
 from tidelog_broker.metadata_cache import MetadataCache
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.produce import CheckBatch, Produce
+from tidelog_broker.producer_ids import ProducerIds
 from tidelog_broker.purgatory import Purgatory
 from tidelog_broker.registration import Registration
 from tidelog_broker.replica_fetcher import FetchLimits
@@ -104,6 +106,8 @@ class Broker:
         self.consumer_fetch = ConsumerFetch(self.manager, self._purgatory)
         self.replica_fetch = ReplicaFetch(self.manager, self._purgatory, clock)
         self.list_offsets = ListOffsets(self.manager, timestamps_of)
+        self.producer_ids = ProducerIds(store, self._keys)
+        self.describe_producers = DescribeProducers(self.manager, self._purgatory, clock)
         self._maintenance = Maintenance(
             self.manager,
             self._logs,
@@ -231,6 +235,12 @@ class Broker:
         self._start(
             "retention",
             maintenance.delete_old(config.retention_check_interval_ms, config.stray_retention_ms),
+        )
+        self._start(
+            "producer-expiry",
+            maintenance.expire_producers(
+                config.retention_check_interval_ms, config.producer_id_expiration_ms
+            ),
         )
         self._start("resignations", self._repair.resign_failed())
         self._start("repairs", self._repair.repair_resigned())

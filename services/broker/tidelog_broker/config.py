@@ -57,6 +57,12 @@ class BrokerConfig(ServiceConfig):
         ge=0,
         description="How long a replica that is no longer assigned here is kept aside.",
     )
+    producer_id_expiration_ms: int = Field(
+        default=7 * 24 * 3_600_000,
+        ge=1_000,
+        description="A partition forgets an idempotent producer that has written nothing to it for "
+        "so long, unless the producer has a name; a batch that it sends again later is refused.",
+    )
     shutdown_timeout_ms: int = Field(
         default=10_000,
         ge=0,

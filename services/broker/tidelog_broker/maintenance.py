@@ -112,6 +112,20 @@ class Maintenance:
             except OSError as error:
                 _log.error("sweep_failed", why=str(error))
 
+    async def expire_producers(self, interval_ms: int, expiration_ms: int) -> None:
+        """Every replica by its own clock: whether a producer is forgotten a moment earlier
+        here than there makes no difference to one that has been silent for so long."""
+        while True:
+            await asyncio.sleep(interval_ms / 1000)
+            expired = 0
+            for position, partition in enumerate(list(self._manager.all())):
+                if position % PARTITIONS_PER_TURN == 0:
+                    await asyncio.sleep(0)
+                states = partition.log.producers.states
+                expired += states.expire(self._clock.wall_ms(), expiration_ms)
+            if expired:
+                _log.info("producers_expired", producers=expired)
+
     async def _sweep(self, stray_retention_ms: int) -> None:
         """Deletes strays of which the store has it that nobody wants them here."""
         strays: list[Stray] = []

@@ -5,24 +5,18 @@ own disk, with acks=all the high watermark does for every replica's."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import structlog
-
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_OFFSET, Acks, Batch, TopicPartition
+from tidelog_broker.commit_wait import CommitWait, require_timeout, settled
 from tidelog_broker.log.errors import LogError, LogFailedError
 from tidelog_broker.partition.exchange import Appended
 from tidelog_broker.partition.partition import Partition
-from tidelog_broker.purgatory import Committed, Purgatory
+from tidelog_broker.purgatory import Purgatory
 from tidelog_broker.replica_manager import ReplicaManager
 from tidelog_runtime.clock import Clock
-
-MAX_TIMEOUT_MS = 300_000
-
-_log = structlog.get_logger()
 
 # Raises TidelogError for a batch that is corrupt or not what its header says.
 CheckBatch = Callable[[Batch], None]
@@ -57,18 +51,21 @@ class Produce:
         """One outcome for each entry, in order. Raises INVALID_REQUEST for the whole."""
         _require_valid(entries, timeout_ms)
         outcomes: list[ProduceOutcome] = []
-        waits: dict[int, Committed] = {}
+        waits: dict[int, CommitWait] = {}
         for position, entry in enumerate(entries):
             outcome, partition = self._append(entry, acks)
             outcomes.append(outcome)
             if partition is None or outcome.appended is None:
                 continue
+            end = outcome.appended.next_offset
             if acks is Acks.ALL:
-                waits[position] = self._purgatory.committed(partition, outcome.appended.next_offset)
+                waits[position] = CommitWait(entry.name, self._purgatory.committed(partition, end))
             elif acks is Acks.LEADER and partition.synced:
-                waits[position] = self._purgatory.synced(partition, outcome.appended.next_offset)
+                waits[position] = CommitWait(entry.name, self._purgatory.synced(partition, end))
         if waits:
-            await self._wait(entries, outcomes, waits, acks, timeout_ms)
+            errors = await settled(self._purgatory, waits, acks, timeout_ms)
+            for position, error in errors.items():
+                outcomes[position] = ProduceOutcome(None, error, -1)
         return [_told(entry, outcome) for entry, outcome in zip(entries, outcomes, strict=True)]
 
     def _append(self, entry: ProduceEntry, acks: Acks) -> tuple[ProduceOutcome, Partition | None]:
@@ -89,39 +86,21 @@ class Produce:
             return ProduceOutcome(None, error, -1), None
         except LogError as error:
             assert partition is not None
-            refused = self._manager.replica_failed(partition, error, "written")
-            if isinstance(error, LogFailedError):
-                refused = TidelogError(
-                    ErrorCode.LEADER_CHANGED,
-                    f"{entry.name}: the leader's disk failed in the middle of the append; whether "
-                    "it was kept is not known",
-                )
+            refused = append_refused(self._manager, partition, error)
             return ProduceOutcome(None, refused, -1), None
         return ProduceOutcome(appended, None, partition.log.log_start_offset), partition
 
-    async def _wait(
-        self,
-        entries: Sequence[ProduceEntry],
-        outcomes: list[ProduceOutcome],
-        waits: dict[int, Committed],
-        acks: Acks,
-        timeout_ms: int,
-    ) -> None:
-        def give_up() -> None:
-            for position, future in waits.items():
-                name = entries[position].name
-                self._purgatory.give_up(name, acks, future, _timed_out(name, acks, timeout_ms))
 
-        timer = asyncio.get_running_loop().call_later(timeout_ms / 1000, give_up)
-        try:
-            for position, future in waits.items():
-                error = await future
-                if error is not None:
-                    outcomes[position] = ProduceOutcome(None, error, -1)
-        finally:
-            timer.cancel()
-            # Also when the client has gone, and this call is cancelled.
-            give_up()
+def append_refused(manager: ReplicaManager, partition: Partition, error: LogError) -> TidelogError:
+    """What a client is told of an append that the log refused."""
+    refused = manager.replica_failed(partition, error, "written")
+    if isinstance(error, LogFailedError):
+        return TidelogError(
+            ErrorCode.LEADER_CHANGED,
+            f"{partition.name}: the leader's disk failed in the middle of the append; whether it "
+            "was kept is not known",
+        )
+    return refused
 
 
 def _told(entry: ProduceEntry, outcome: ProduceOutcome) -> ProduceOutcome:
@@ -135,25 +114,13 @@ def _told(entry: ProduceEntry, outcome: ProduceOutcome) -> ProduceOutcome:
     return ProduceOutcome(None, error, -1)
 
 
-def _timed_out(name: TopicPartition, acks: Acks, timeout_ms: int) -> TidelogError:
-    who = "the replicas in sync" if acks is Acks.ALL else "the leader's disk"
-    return TidelogError(
-        ErrorCode.REQUEST_TIMED_OUT,
-        f"{name}: {who} did not have the batch within {timeout_ms} ms; it may still be committed",
-    )
-
-
 def _require_valid(entries: Sequence[ProduceEntry], timeout_ms: int) -> None:
     if len({entry.name for entry in entries}) < len(entries):
         raise TidelogError(
             ErrorCode.INVALID_REQUEST,
             "a partition appears twice in one Produce request; put its batches into one entry",
         )
-    if not 0 < timeout_ms <= MAX_TIMEOUT_MS:
-        raise TidelogError(
-            ErrorCode.INVALID_REQUEST,
-            f"timeout_ms is {timeout_ms}; it must be between 1 and {MAX_TIMEOUT_MS}",
-        )
+    require_timeout(timeout_ms)
     for entry in entries:
         if not entry.batches:
             raise TidelogError(

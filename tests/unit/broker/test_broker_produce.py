@@ -6,7 +6,8 @@ import pytest
 from tidelog import record_batch
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Acks, Batch, TopicPartition
-from tidelog_broker.produce import MAX_TIMEOUT_MS, Produce, ProduceEntry, ProduceOutcome
+from tidelog_broker.commit_wait import MAX_TIMEOUT_MS
+from tidelog_broker.produce import Produce, ProduceEntry, ProduceOutcome
 from unit.broker.broker_parts import (
     KEY,
     Replicas,

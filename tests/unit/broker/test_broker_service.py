@@ -13,10 +13,13 @@ from tidelog.model import Batch
 from tidelog.rpc.wire import batch_from_wire, batch_to_wire
 from tidelog.v1 import broker_pb2 as pb
 from tidelog.v1 import errors_pb2
+from tidelog_broker.describe_producers import DescribeProducers
 from tidelog_broker.edge.broker_service import BrokerService
 from tidelog_broker.fetch import ConsumerFetch
 from tidelog_broker.list_offsets import ListOffsets
 from tidelog_broker.produce import Produce
+from tidelog_broker.producer_ids import ProducerIds
+from tidelog_runtime.metadata.memory import MemoryStore
 from tidelog_runtime.metadata.schema import ClusterEntry, ControllerEntry, encode
 from tidelog_runtime.metadata.store import Changed, KeyValue
 from unit.broker.broker_parts import (
@@ -59,10 +62,13 @@ class Edge:
     def __init__(self) -> None:
         self.replicas = replicas = Replicas()
         manager, purgatory = replicas.manager, replicas.purgatory
+        self.store = MemoryStore(replicas.clock)
         self.service = BrokerService(
             Produce(manager, purgatory, replicas.clock, check),
             ConsumerFetch(manager, purgatory),
             ListOffsets(manager, timestamps_of),
+            ProducerIds(self.store, KEYS),
+            DescribeProducers(manager, purgatory, replicas.clock),
             replicas.cache,
         )
 

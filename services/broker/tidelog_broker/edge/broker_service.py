@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
-import grpc
 import grpc.aio
 
 from tidelog.errors import ErrorCode, TidelogError
@@ -15,10 +14,17 @@ from tidelog.rpc.wire import batch_from_wire, batch_to_wire, error_to_wire
 from tidelog.v1 import broker_pb2 as pb
 from tidelog.v1 import broker_pb2_grpc
 from tidelog_broker.broker import Broker
+from tidelog_broker.describe_producers import (
+    DescribeEntry,
+    DescribeOutcome,
+    DescribeProducers,
+    Fence,
+)
 from tidelog_broker.fetch import ConsumerFetch, FetchEntry, FetchOutcome, FetchWait
 from tidelog_broker.list_offsets import ListOffsets, ListOffsetsEntry
 from tidelog_broker.metadata_cache import MetadataCache
 from tidelog_broker.produce import Produce, ProduceEntry, ProduceOutcome
+from tidelog_broker.producer_ids import ProducerIds
 
 _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
@@ -29,11 +35,15 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
         produce: Produce,
         fetch: ConsumerFetch,
         list_offsets: ListOffsets,
+        producer_ids: ProducerIds,
+        describe_producers: DescribeProducers,
         cache: MetadataCache,
     ) -> None:
         self._produce = produce
         self._fetch = fetch
         self._list_offsets = list_offsets
+        self._producer_ids = producer_ids
+        self._describe_producers = describe_producers
         self._cache = cache
 
     async def Produce(  # noqa: N802
@@ -162,22 +172,49 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
         return response
 
     async def InitProducerId(  # noqa: N802
-        self,
-        request: pb.InitProducerIdRequest,  # noqa: ARG002
-        context: _Context,
+        self, request: pb.InitProducerIdRequest, context: _Context
     ) -> pb.InitProducerIdResponse:
-        await context.abort(grpc.StatusCode.UNIMPLEMENTED, "producers are not idempotent yet")
+        try:
+            given = await self._producer_ids(request.producer_name)
+        except TidelogError as error:
+            if error.code is ErrorCode.INVALID_REQUEST:
+                await abort(context, error)
+            return pb.InitProducerIdResponse(error=error_to_wire(error))
+        return pb.InitProducerIdResponse(
+            producer_id=given.producer_id, producer_epoch=given.producer_epoch
+        )
 
     async def DescribeProducers(  # noqa: N802
-        self,
-        request: pb.DescribeProducersRequest,  # noqa: ARG002
-        context: _Context,
+        self, request: pb.DescribeProducersRequest, context: _Context
     ) -> pb.DescribeProducersResponse:
-        await context.abort(grpc.StatusCode.UNIMPLEMENTED, "producers are not idempotent yet")
+        entries = [
+            DescribeEntry(TopicPartition(p.topic, p.partition), p.topic_id)
+            for p in request.partitions
+        ]
+        fence = None
+        if request.HasField("fence"):
+            wire = request.fence
+            fence = Fence(wire.producer_id, wire.producer_epoch, wire.timeout_ms)
+        try:
+            outcomes = await self._describe_producers(entries, request.producer_ids, fence)
+        except TidelogError as error:
+            await abort(context, error)
+        return pb.DescribeProducersResponse(
+            partitions=[
+                _described(entry, outcome) for entry, outcome in zip(entries, outcomes, strict=True)
+            ]
+        )
 
 
 def client_service(broker: Broker) -> BrokerService:
-    return BrokerService(broker.produce, broker.consumer_fetch, broker.list_offsets, broker.cache)
+    return BrokerService(
+        broker.produce,
+        broker.consumer_fetch,
+        broker.list_offsets,
+        broker.producer_ids,
+        broker.describe_producers,
+        broker.cache,
+    )
 
 
 def _acks(wire: int) -> Acks:
@@ -243,6 +280,21 @@ def _fetched(entry: FetchEntry, outcome: FetchOutcome) -> pb.FetchPartitionResul
         result.leader_epoch = answer.leader_epoch
         result.batches.extend(batch_to_wire(batch) for batch in answer.batches)
     return result
+
+
+def _described(
+    entry: DescribeEntry, outcome: DescribeOutcome
+) -> pb.DescribeProducersPartitionResult:
+    topic, partition = entry.name
+    if isinstance(outcome, TidelogError):
+        return pb.DescribeProducersPartitionResult(
+            topic=topic, partition=partition, error=error_to_wire(outcome)
+        )
+    return pb.DescribeProducersPartitionResult(
+        topic=topic,
+        partition=partition,
+        producers=[pb.ProducerState(**producer._asdict()) for producer in outcome],
+    )
 
 
 def _topic_metadata(cache: MetadataCache, topic: str) -> pb.TopicMetadata:

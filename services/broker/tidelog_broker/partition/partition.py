@@ -201,17 +201,18 @@ class Partition:
         return prepared.answer
 
     def fence_producer(self, producer_id: int, producer_epoch: int, now_ms: int) -> int:
-        """Keeps older epochs of a named producer from writing. Holds, and all that they
-        wrote is committed, once the high watermark has reached the offset returned.
+        """Keeps older epochs of a named producer from writing. That holds, and all that they
+        wrote is known and committed, once the high watermark has reached the offset returned.
 
         Raises FENCED_PRODUCER_EPOCH, and NOT_ENOUGH_REPLICAS as `append` does."""
+        leading = self.require_leading()
         states = self.log.producers.states
         fence = prepare_fence(states, producer_id, producer_epoch, self._end(now_ms))
         if fence is not None:
             self._require_min_isr()
             self._append([fence])
         entry = states.entry(producer_id)
-        return entry.end_offset if entry is not None else 0
+        return max(leading.epoch_start, entry.end_offset if entry is not None else 0)
 
     def committed_producers(self, producer_ids: Collection[int]) -> list[CommittedProducer]:
         """How far they have come (no ids: all), ordered by id. Raises as `committed_end`."""
