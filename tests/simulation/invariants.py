@@ -6,7 +6,8 @@ What they say is in `store_rules` and `replica_rules`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -83,12 +84,17 @@ class Life:
 
 
 class Invariants:
-    """Of one world. `losses` is what unclean elections gave up, in their order."""
+    """Of one world. `losses` is what unclean elections gave up, in their order.
 
-    def __init__(self, world: WatchedWorld) -> None:
+    `flipped`: brokers on whose disks bits are flipped at some time: what that has damaged
+    may be noticed, and cut, at any later start."""
+
+    def __init__(self, world: WatchedWorld, flipped: Collection[int] = ()) -> None:
         self._world = world
+        self._flipped = flipped
+        self._damage_found: Counter[int] = Counter()
         self.losses: list[Loss] = []
-        self.store = StoreRules(world.keys, lambda broker_id: world.data_lost.get(broker_id, 0))
+        self.store = StoreRules(world.keys, self._data_losses)
         self.replicas = ReplicaRules(self.store, self.losses.append)
         self._names: dict[PartitionId, TopicPartition] = {}
         self._changed: dict[Partition, None] = {}
@@ -157,18 +163,23 @@ class Invariants:
         self._names[partition] = TopicPartition(match["topic"], partition.partition)
         replica = self.replicas.of(broker.broker_id, partition)
         self._replica_of[log] = replica
-        losses = self._world.data_lost.get(broker.broker_id, 0)
+        end = log.log_end_offset
+        if end < replica.log.end and broker.broker_id in self._flipped:
+            self._damage_found[broker.broker_id] += 1
+        losses = self._data_losses(broker.broker_id)
         key = (broker.broker_id, partition)
         lost = self._losses_seen.get(key, losses) != losses or replica in self._failed
         self._losses_seen[key] = losses
         self._failed.pop(replica, None)
-        end = log.log_end_offset
         found = read_entries(log) if lost and end > replica.log.end else end
         self._noting(
             lambda: self.replicas.opened(
                 replica, Life(broker), log.log_start_offset, found, lost=lost
             )
         )
+
+    def _data_losses(self, broker_id: int) -> int:
+        return self._world.data_lost.get(broker_id, 0) + self._damage_found[broker_id]
 
     def _broker_with(self, disk: Disk) -> WatchedBroker:
         for broker in self._world.brokers.values():

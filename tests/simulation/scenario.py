@@ -92,7 +92,8 @@ def _where(error: BaseException) -> str:
 
 
 def _run(world: World, plan: Sequence[Fault], result: Result) -> None:
-    invariants = Invariants(world)
+    flipped = _flipped(plan)
+    invariants = Invariants(world, flipped)
     recorder = Recorder(invariants, lambda: world.now_ms, [topic.name for topic in TOPICS])
     coverage = Coverage(world, invariants)
     injector = FaultInjector(world)
@@ -101,7 +102,7 @@ def _run(world: World, plan: Sequence[Fault], result: Result) -> None:
         with invariants.watching():
             world.run(_live(world, invariants, recorder, injector, plan))
             invariants.raise_found()
-            require_equal_replicas(world, invariants, _flipped(plan).__contains__)
+            require_equal_replicas(world, invariants, flipped.__contains__)
             require_clean_history(recorder, may_duplicate=not recorder.is_idempotent)
     finally:
         result.acknowledged = recorder.acknowledged

@@ -9,6 +9,7 @@ from pathlib import PurePath
 import pytest
 
 from tidelog.batch import new_batch
+from tidelog.log_format import FRAME_HEADER_BYTES
 from tidelog.model import NO_EPOCH, Codec, EpochEnd
 from tidelog_broker.log.config import LogConfig
 from tidelog_broker.log.errors import (
@@ -215,6 +216,16 @@ def test_a_batch_with_damaged_records_is_never_read(disk: MemoryDisk) -> None:
     assert read_offsets(log, 0, max_bytes=0) == [0]
     with pytest.raises(LogCorruptError, match="CRC32C of the batch"):
         log.read(0, max_bytes=10_000, up_to=3)
+
+
+def test_whichever_bit_of_a_header_flips_a_read_of_the_batch_is_refused() -> None:
+    frame = len(encode_frame(batch_at(0)))
+    for bit in range(8 * FRAME_HEADER_BYTES):
+        disk = MemoryDisk()
+        log = log_of(disk, batches_from(0, 3))
+        disk.names[FIRST_SEGMENT].data[frame + bit // 8] ^= 1 << bit % 8
+        with pytest.raises(LogCorruptError):
+            log.read(1, max_bytes=10_000, up_to=2)
 
 
 def test_a_file_that_became_shorter_is_damage(disk: MemoryDisk) -> None:

@@ -244,7 +244,8 @@ class Segment:
                 length, header = parse_frame(data, at, next_offset)
                 end = at + length
                 self._check_extent(position + end, header.next_offset)
-                if header.next_offset > up_to:
+                beyond = header.next_offset > up_to
+                if beyond and batches:
                     break
                 if end > len(data):
                     if batches or not first_whole:
@@ -254,6 +255,10 @@ class Segment:
                         raise FrameError("the file ends within the frame")
                 records = data[at + FRAME_HEADER_BYTES : end]
                 check_records(header, records)
+                if beyond:
+                    # The records are counted under this CRC alone: without it a flipped
+                    # bit there would be taken for a batch that is not committed yet.
+                    break
                 batches.append(Batch(header, records))
                 at, next_offset = end, header.next_offset
         except FrameError as fault:
