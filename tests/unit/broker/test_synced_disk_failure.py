@@ -4,7 +4,7 @@ known-gaps)."""
 from pathlib import Path
 
 from tidelog.errors import ErrorCode
-from tidelog_runtime.metadata.schema import NOT_WHOLE, Member, decode_leader_and_isr
+from tidelog_runtime.metadata.schema import NOT_WHOLE, LeaderAndIsr, Member, decode_leader_and_isr
 from unit.broker.broker_parts import KEYS, until
 from unit.broker.fake_log import NAME
 from unit.broker.test_broker_life import Cluster, Process
@@ -19,10 +19,10 @@ class Pair:
         self.cluster.topic_config = {"durability": "synced"}
         self.disks = [MemoryDisk(), MemoryDisk()]
 
-    def members(self) -> list[Member]:
+    def stored(self) -> tuple[LeaderAndIsr, int]:
         item = self.cluster.data.get(KEYS.leader_and_isr(NAME))
         assert item is not None
-        return list(decode_leader_and_isr(item.value).isr)
+        return decode_leader_and_isr(item.value), item.mod_revision
 
     async def start(self) -> tuple[Process, Process]:
         leader, follower = [
@@ -42,10 +42,18 @@ async def test_a_follower_whose_sync_fails_is_counted_no_more_and_comes_back(
     pair = Pair(tmp_path)
     leader, follower = await pair.start()
     pair.disks[1].fail_sync = True
-    assert (await leader.produce(timeout_ms=30_000)).appended is not None
-    assert pair.cluster.isr() == {1}
+    outcome = await leader.produce(timeout_ms=30_000)
+    assert outcome.error is not None
+    assert outcome.error.code is ErrorCode.LEADER_CHANGED
+    assert leader.partition.high_watermark == 1
+    # It has resigned, which gives its leader a new epoch; the controller tells them.
+    resigned, revision = pair.stored()
+    assert [member.broker_id for member in resigned.isr] == [1]
+    await pair.cluster.tell(leader, resigned, revision)
     assert leader.partition.high_watermark == 2
     pair.disks[1].fail_sync = False
+    await until(lambda: follower.partition.in_service)
+    await pair.cluster.tell(follower, resigned, revision)
     await until(lambda: pair.cluster.isr() == {1, 2})
     assert follower.partition.log.flushed_offset == 2
     for process in (leader, follower):
@@ -61,7 +69,8 @@ async def test_a_leader_whose_sync_fails_resigns_and_acknowledges_nothing(tmp_pa
     assert outcome.error.code is ErrorCode.LEADER_CHANGED
     assert outcome.error.outcome_unknown
     assert leader.partition.high_watermark == 1
-    await until(lambda: pair.members() == [Member(1, NOT_WHOLE), Member(2, follower.epoch)])
+    members = (Member(1, NOT_WHOLE), Member(2, follower.epoch))
+    await until(lambda: pair.stored()[0].isr == members)
     pair.disks[0].fail_sync = False
     for process in (leader, follower):
         await process.stop()
