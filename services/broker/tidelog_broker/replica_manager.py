@@ -21,6 +21,7 @@ from tidelog_broker.log.log import Log
 from tidelog_broker.log_directory import LogDirectory
 from tidelog_broker.metadata_cache import MetadataCache
 from tidelog_broker.partition.partition import Partition, PartitionListener
+from tidelog_broker.stopped_replicas import StoppedReplicas
 from tidelog_broker.transport import ReplicaKey
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.replica_control import (
@@ -72,6 +73,7 @@ class ReplicaManager:
         self._by_name: dict[TopicPartition, Partition] = {}
         self._by_key: dict[ReplicaKey, Partition] = {}
         self._configs: dict[TopicPartition, TopicConfig] = {}
+        self._stopped = StoppedReplicas()
         self._controller_epoch = 0
         self._command = asyncio.Lock()
         self.replica_lag_max_bytes: int | None = None
@@ -164,6 +166,8 @@ class ReplicaManager:
         news. Recorded only when it is done, so that a repeat after a failure counts
         (KAFKA-9307)."""
         topic_id, number = wanted.state.topic_id, wanted.partition.partition
+        if self._stopped.is_late(ReplicaKey(topic_id, number), wanted.revision):
+            return PartitionResult(topic_id, number, wanted.revision, None), None
         try:
             partition = self._replica(wanted)
             if partition is None:
@@ -214,6 +218,7 @@ class ReplicaManager:
         partition.lag_max_bytes = self.replica_lag_max_bytes
         self._by_name[wanted.partition] = partition
         self._by_key[key] = partition
+        self._stopped.started(key)
         return partition
 
     def _stop(self, wanted: StopPartition) -> PartitionResult:
@@ -231,8 +236,10 @@ class ReplicaManager:
                 else:
                     # Still there if it was under repair when the command first came.
                     self._logs.set_aside(key)
+                self._stopped.stopped(key, wanted.revision)
             elif wanted.revision > partition.revision:
                 self._remove(partition, delete=wanted.delete)
+                self._stopped.stopped(key, wanted.revision)
         except LogError as error:
             failure = TidelogError(ErrorCode.STORAGE_ERROR, str(error))
             return PartitionResult(wanted.topic_id, wanted.partition.partition, 0, failure)
@@ -271,8 +278,10 @@ class ReplicaManager:
                 if partition is None:
                     _log.warning("stray_set_aside", topic_id=key.topic_id, partition=key.partition)
                     self._logs.set_aside(key)
+                    self._stopped.stopped(key, command.store_revision)
                 elif partition.revision <= command.store_revision:
                     self._remove(partition, delete=False)
+                    self._stopped.stopped(key, command.store_revision)
             except LogError as error:
                 # It stays where it is, unused; that must not keep the others from serving.
                 _log.error("stray_stays", topic_id=key.topic_id, why=str(error))
