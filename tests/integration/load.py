@@ -44,11 +44,13 @@ class Load:
         assert not self.failures, self.failures[0]
 
     def assert_all_in(self, records: list[Record]) -> None:
-        """Nothing that was acknowledged is missing; nothing came back that was not sent."""
+        """Nothing that was acknowledged is missing; nothing came back that was not sent,
+        and nothing twice."""
         read = [record.value for record in records]
         missing = set(self.acknowledged) - set(read)
         assert not missing, f"{len(missing)} acknowledged records are lost"
         assert all(value is not None and value.startswith(b"record ") for value in read)
+        assert len(set(read)) == len(read), "a retry was written twice"
 
 
 @asynccontextmanager

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tidelog.cli.completion import TopicArgument
-from tidelog.cli.exit_status import ExitStatus
+from tidelog.cli.exit_status import ExitStatus, UsageError
 from tidelog.cli.lines import Line, LineSplitter
 from tidelog.cli.output import progress_bar, write_error, write_json, write_note
 from tidelog.cli.produce_tally import ProduceTally
@@ -28,6 +28,7 @@ from tidelog.model import Acks, Codec
 
 if TYPE_CHECKING:
     from tidelog.cli.line_sender import LineSender
+    from tidelog.client import Producer
     from tidelog.client.descriptions import TopicDescription
 
 # How long a leader may wait for its replicas.
@@ -95,6 +96,22 @@ _KeySeparatorOption = Annotated[
         help="What stands before it in a line is the key; \\t is a tab.",
     ),
 ]
+_ProducerNameOption = Annotated[
+    str | None,
+    typer.Option(
+        "--producer-name",
+        metavar="NAME",
+        show_default=False,
+        help="Only one producer at a time may hold it; whoever takes it over ends the others.",
+    ),
+]
+_IdempotenceOption = Annotated[
+    bool,
+    typer.Option(
+        "--idempotence/--no-idempotence",
+        help="With --acks all: what is sent again is written once, and in order.",
+    ),
+]
 
 
 def produce(
@@ -117,6 +134,8 @@ def produce(
         int, typer.Option("--linger-ms", min=0, help="or has waited this long.")
     ] = 5,
     timeout: _TimeoutOption = 120.0,
+    producer_name: _ProducerNameOption = None,
+    idempotence: _IdempotenceOption = True,
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -124,11 +143,18 @@ def produce(
 
     A line ends at its newline, which is no part of the record. What was done is summed up
     on stderr, or with --json on stdout. Lines that were not delivered are named with the
-    reason, and the exit status is not 0.
+    reason, and the exit status is not 0. Each is written once, a change of leader included,
+    unless --acks 0 or 1 or --no-idempotence is given: then a retry may write lines twice.
+    Beginning again after a failure may do so in any case.
 
     Example: printf 'north:calm\\nsouth:storm\\n' | tidelog produce sea -k :
     """
     session = session_of(context, bootstrap, as_json)
+    if producer_name is not None and (_ACKS[acks] is not Acks.ALL or not idempotence):
+        raise typer.BadParameter(
+            "a name is for an idempotent producer: leave out --acks and --no-idempotence",
+            param_hint="--producer-name",
+        )
     timeout_ms = round(timeout * 1000)
     request = ProduceRequest(
         topic,
@@ -141,11 +167,20 @@ def produce(
             "batch_bytes": batch_bytes,
             "linger_ms": linger_ms,
             "delivery_timeout_ms": timeout_ms,
+            "idempotent": None if idempotence else False,
+            "producer_name": producer_name,
             # A try that goes on longer would hold up the verdict.
             "request_timeout_ms": min(REQUEST_TIMEOUT_MS, timeout_ms),
         },
     )
     session.run(lambda: _produce(session, request))
+
+
+async def _producer(session: Session, request: ProduceRequest) -> Producer:
+    try:
+        return await session.producer(acks=request.acks, **request.settings)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
 
 
 async def _produce(session: Session, request: ProduceRequest) -> ExitStatus:
@@ -164,7 +199,7 @@ async def _produce(session: Session, request: ProduceRequest) -> ExitStatus:
         read = stdin_reader() if file is None else lambda: file.read(FILE_CHUNK_BYTES)
         bar = progress_bar(str(request.file), total_bytes) if file else nullcontext(_not_shown)
         with bar as advance:
-            async with await session.producer(acks=request.acks, **request.settings) as producer:
+            async with await _producer(session, request) as producer:
                 sender = LineSender(
                     producer, request.topic, request.partition, request.key_separator, tally
                 )
@@ -242,8 +277,8 @@ def _report(session: Session, request: ProduceRequest, tally: ProduceTally, seco
         write_error("\n".join(report))
         if tally.stopped:
             write_note(
-                f"Stopped; to go on, begin again at line {tally.first_unsent:,}. Some lines after "
-                "it may have been delivered."
+                f"Stopped; to go on, begin again at line {tally.first_unsent:,}. Some lines from "
+                "there on may have been delivered, and would be a second time."
             )
     acknowledged = request.acks is not Acks.NONE
     if not session.as_json:

@@ -50,8 +50,6 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_LEADER, Acks, Codec, TopicPartition
 from tidelog.record_batch import EncodedRecords, Headers, encode_records
 
-IDEMPOTENT_BY_DEFAULT = False
-
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,200}")
 _log = logging.getLogger(__name__)
 
@@ -434,7 +432,7 @@ def _idempotence(
     acks: Acks, idempotent: bool | None, name: str | None, max_in_flight_per_partition: int
 ) -> Idempotence:
     if idempotent is None:
-        idempotent = acks is Acks.ALL and (IDEMPOTENT_BY_DEFAULT or name is not None)
+        idempotent = acks is Acks.ALL
     if name is not None and not idempotent:
         raise ValueError(
             f"producer_name {name!r} is for an idempotent producer: leave idempotent as it is, "

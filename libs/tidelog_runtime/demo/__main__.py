@@ -1,4 +1,5 @@
-"""`python -m tidelog_runtime.demo`: exit status 0 only if nothing was lost."""
+"""`python -m tidelog_runtime.demo`: exit status 0 only if nothing was lost, and nothing
+written twice."""
 
 from __future__ import annotations
 

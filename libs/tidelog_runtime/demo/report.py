@@ -45,10 +45,10 @@ class DemoResult:
 
     @property
     def ok(self) -> bool:
-        """Duplicates are reported and not judged: the producer is not idempotent yet."""
         return (
             self.acknowledged > 0
             and self.lost == 0
+            and self.duplicates == 0
             and self.wrong == 0
             and self.unexpected == 0
             and self.failed_sends == 0
@@ -67,7 +67,11 @@ class DemoResult:
         table.add_column()
         for value, meaning in self._rows():
             table.add_row(value, meaning)
-        verdict = "[bold green]nothing lost[/]" if self.ok else "[bold red]not as promised[/]"
+        verdict = (
+            "[bold green]nothing lost, nothing twice[/]"
+            if self.ok
+            else "[bold red]not as promised[/]"
+        )
         style = "green" if self.ok else "red"
         console.print(Panel(table, title=f"Tidelog demo: {verdict}", border_style=style))
 
@@ -81,7 +85,7 @@ class DemoResult:
             ),
             (f"{self.read:,}", "records read back by another process and compared by hash"),
             (_judged(self.lost), "lost"),
-            (f"{self.duplicates:,}", "duplicates (retries after the kill)"),
+            (_judged(self.duplicates), "written twice"),
             (_judged(self.wrong), "with other content than their file"),
             (_judged(self.unexpected), "that were read and never acknowledged"),
             (_judged(self.failed_sends), "sends that failed"),

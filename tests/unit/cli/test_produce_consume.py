@@ -104,7 +104,7 @@ def test_one_that_is_too_large_among_many_is_found(commands: Commands) -> None:
 
 
 def test_many_lines_that_fail_are_named_as_a_range(commands: Commands) -> None:
-    refusal = TidelogError(ErrorCode.UNKNOWN_PRODUCER_ID, "not known here")
+    refusal = TidelogError(ErrorCode.INVALID_REQUEST, "not known here")
     for broker in commands.cluster.brokers.values():
         broker.script["produce"] = deque([refusal] * 50)
     result = commands.run("produce", "sea", "-p", "0", input_="a\n" * 100)
@@ -113,7 +113,7 @@ def test_many_lines_that_fail_are_named_as_a_range(commands: Commands) -> None:
 
 
 def test_a_delivery_that_fails_stops_and_names_where_to_go_on(commands: Commands) -> None:
-    refusal = TidelogError(ErrorCode.UNKNOWN_PRODUCER_ID, "not known here")
+    refusal = TidelogError(ErrorCode.INVALID_REQUEST, "not known here")
     for broker in commands.cluster.brokers.values():
         broker.script["produce"] = deque([refusal] * 50)
     result = commands.run("produce", "sea", "--json", input_="a\nb\n")
@@ -144,6 +144,33 @@ def test_acks_travel(commands: Commands) -> None:
     assert request.acks == broker_pb2.ACKS_LEADER
 
 
+def producer_ids(commands: Commands) -> set[int]:
+    return {
+        batch.header.producer_id
+        for partition in commands.cluster.topics["sea"].partitions
+        for batch in partition.batches
+    }
+
+
+def test_lines_carry_an_id_that_keeps_retries_harmless(commands: Commands) -> None:
+    commands.run("produce", "sea", input_="a\n")
+    assert producer_ids(commands) == {1}
+
+
+def test_without_idempotence_lines_carry_no_id(commands: Commands) -> None:
+    commands.run("produce", "sea", "--no-idempotence", input_="a\n")
+    commands.run("produce", "sea", "--acks", "1", input_="a\n")
+    assert producer_ids(commands) == {-1}
+
+
+def test_a_name_keeps_its_id(commands: Commands) -> None:
+    for _ in range(2):
+        commands.run("produce", "sea", "-p", "0", "--producer-name", "tide", input_="a\n")
+    batches = commands.cluster.partition("sea").batches
+    assert [b.header.producer_id for b in batches] == [1 << 62] * 2
+    assert [b.header.base_sequence for b in batches] == [0, 1]
+
+
 @pytest.mark.parametrize("command", ["produce", "consume"])
 def test_an_unknown_topic_or_partition_is_not_found(commands: Commands, command: str) -> None:
     topic = commands.run(command, "nosuch", input_="a\n")
@@ -158,6 +185,9 @@ def test_an_unknown_topic_or_partition_is_not_found(commands: Commands, command:
     "arguments",
     [
         ("produce", "sea", "--acks", "2"),
+        ("produce", "sea", "--acks", "1", "--producer-name", "tide"),
+        ("produce", "sea", "--no-idempotence", "--producer-name", "tide"),
+        ("produce", "sea", "--producer-name", "high tide"),
         ("produce", "sea", "--key-separator", ""),
         ("produce", "sea", "--file", "/nonexistent"),
         ("consume", "sea", "--from", "later"),

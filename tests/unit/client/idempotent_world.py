@@ -31,13 +31,12 @@ class World:
         return self.cluster.partition("sea")
 
     def producer(self, **settings: Any) -> Producer:
-        settings = {"idempotent": True, **SINGLY, **settings}
         return Producer(
             self.cluster.bootstrap(),
             connections=MemoryConnections(self.cluster),
             clock=virtual_clock(),
             rng=random.Random(1),
-            **settings,
+            **SINGLY | settings,
         )
 
     def consumer(self, **settings: Any) -> Consumer:

@@ -129,7 +129,7 @@ async def test_retriable_trouble_is_retried(cluster: FakeCluster, trouble: Any) 
 
 async def test_a_lost_answer_may_duplicate_without_idempotence(cluster: FakeCluster) -> None:
     cluster.brokers[0].script["produce"].append("append, then die")
-    async with Producer(cluster.bootstrap(), **FAST) as producer:
+    async with Producer(cluster.bootstrap(), idempotent=False, **FAST) as producer:
         assert (await (await producer.send("sea", b"1"))).offset == 1
     assert cluster.partition("sea").values() == [b"1", b"1"]
 
