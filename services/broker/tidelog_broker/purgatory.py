@@ -65,8 +65,8 @@ class _WaitingProduces:
 
 class Purgatory:
     def __init__(self) -> None:
-        self._growth: dict[TopicPartition, set[asyncio.Event]] = {}
-        self._commits: dict[TopicPartition, set[asyncio.Event]] = {}
+        self._growth: dict[TopicPartition, dict[asyncio.Event, None]] = {}
+        self._commits: dict[TopicPartition, dict[asyncio.Event, None]] = {}
         # With acks=all they wait for the high watermark, with acks=1 for the leader's disk.
         self._produces: dict[tuple[TopicPartition, Acks], _WaitingProduces] = {}
 
@@ -162,17 +162,17 @@ class Purgatory:
 
 @contextmanager
 def _registered(
-    waiters: dict[TopicPartition, set[asyncio.Event]], names: Iterable[TopicPartition]
+    waiters: dict[TopicPartition, dict[asyncio.Event, None]], names: Iterable[TopicPartition]
 ) -> Iterator[asyncio.Event]:
     event = asyncio.Event()
     names = tuple(names)
     for name in names:
-        waiters.setdefault(name, set()).add(event)
+        waiters.setdefault(name, {})[event] = None
     try:
         yield event
     finally:
         for name in names:
             events = waiters[name]
-            events.discard(event)
+            events.pop(event, None)
             if not events:
                 del waiters[name]
