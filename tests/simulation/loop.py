@@ -22,9 +22,11 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-# More callbacks than this without the clock moving are an endless loop.
+# What a callback takes: messages arrive between the steps of longer work.
+STEP_US = 5
+# More callbacks than this within so short a time are an endless loop.
+LIVELOCK_US = 1_000_000
 MAX_STEPS_AT_ONE_TIME = 50_000
-DEFAULT_MAX_STEPS = 3_000_000
 
 # How often a coroutine that is being closed may await something in its `finally`.
 MAX_CLOSING_ROUNDS = 20
@@ -126,7 +128,6 @@ class SimLoop(asyncio.AbstractEventLoop):
     def __init__(self, *, wall_start_ms: int = 1_700_000_000_000) -> None:
         self.now_us = 0
         self.steps = 0
-        self.max_steps = DEFAULT_MAX_STEPS
         self.after_step: list[Callable[[], None]] = []
         # Whose callback has run last, and whose is running.
         self.stepped: SimProcess | None = None
@@ -264,29 +265,36 @@ class SimLoop(asyncio.AbstractEventLoop):
             self.failure = error
 
     def _run_until(self, task: asyncio.Task[Any]) -> None:
-        ready = self._ready
-        at_this_time = 0
+        ready, timers = self._ready, self._timers
+        steps_before = at_us = 0
         while not task.done():
-            if not ready and self._advance():
-                at_this_time = 0
-            handle = ready.popleft()
-            if handle.is_cancelled:
-                continue
-            process = handle.process
-            if process is not None and (process.paused or not process.alive):
-                if process.alive:
-                    process.held.append(handle)
-                continue
-            self._step(handle, process)
-            at_this_time += 1
-            if at_this_time > MAX_STEPS_AT_ONE_TIME or self.steps > self.max_steps:
+            if not ready:
+                self._jump()
+            # As asyncio's own loops: what is ready now runs before what becomes due meanwhile.
+            for _ in range(len(ready)):
+                handle = ready.popleft()
+                if handle.is_cancelled:
+                    continue
+                process = handle.process
+                if process is not None and (process.paused or not process.alive):
+                    if process.alive:
+                        process.held.append(handle)
+                    continue
+                self._step(handle, process)
+            now_us = self.now_us
+            while timers and timers[0][0] <= now_us:
+                ready.append(heapq.heappop(timers)[2])
+            if now_us - at_us > LIVELOCK_US:
+                steps_before, at_us = self.steps, now_us
+            elif self.steps - steps_before > MAX_STEPS_AT_ONE_TIME:
                 raise LivelockError(
-                    f"{at_this_time} callbacks at {self.monotonic_ms()} ms, {self.steps} in all; "
-                    f"the last was {handle.callback!r} of {process}"
+                    f"{self.steps - steps_before} callbacks within {LIVELOCK_US} us, at "
+                    f"{self.monotonic_ms()} ms; the last was of {self.stepped}"
                 )
 
     def _step(self, handle: SimHandle, process: SimProcess | None) -> None:
         self.steps += 1
+        self.now_us += STEP_US
         self.stepped = process
         self._context = handle.context
         try:
@@ -299,18 +307,16 @@ class SimLoop(asyncio.AbstractEventLoop):
         if self.failure is not None:
             raise self.failure
 
-    def _advance(self) -> bool:
-        """Moves the clock to the next timer, and makes all that are due then ready. Returns
-        whether it moved."""
+    def _jump(self) -> None:
+        """Moves the clock to the next timer, and makes all that are due then ready."""
         timers = self._timers
         while timers and timers[0][2].is_cancelled:
             heapq.heappop(timers)
         if not timers:
             raise LivelockError("everything waits, and no timer will end it")
-        before, self.now_us = self.now_us, max(self.now_us, timers[0][0])
+        self.now_us = max(self.now_us, timers[0][0])
         while timers and timers[0][0] <= self.now_us:
             self._ready.append(heapq.heappop(timers)[2])
-        return self.now_us > before
 
     def _end_generator(self, generator: Any) -> None:
         if not self._closed:

@@ -53,14 +53,28 @@ MAX_DECOMPRESSED_BATCH_BYTES = 1 << 20
 PEER_ANSWER_TIMEOUT_MS = 5_000
 DIAL_TIMEOUT_MS = 200
 RESTART_DELAY_S = 1.0
+# Half of what blocking work takes at most, and how often it takes much longer.
+SYNC_S = 0.003
+SLOW_SYNC_S = 0.4
+SLOW_SYNC_PROBABILITY = 0.01
 DATA_DIR = PurePath("/data")
 
 
-async def in_place(work: Callable[[], None]) -> None:
-    """Blocking work, between two turns of the loop."""
-    await asyncio.sleep(0)
-    work()
-    await asyncio.sleep(0)
+class Blocking:
+    """`run_blocking`: the work takes the time of a disk, and is done at some moment of it."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+
+    async def __call__(self, work: Callable[[], None]) -> None:
+        await asyncio.sleep(self._draw_s())
+        work()
+        await asyncio.sleep(self._draw_s())
+
+    def _draw_s(self) -> float:
+        draw = self._rng.random()
+        slowest = SLOW_SYNC_S if draw < SLOW_SYNC_PROBABILITY else SYNC_S
+        return slowest * self._rng.random()
 
 
 def timestamps_of(batch: Batch) -> list[int]:
@@ -306,7 +320,7 @@ class BrokerProcess(Service):
             peers=_Peers(world),
             clock=world.loop,
             rng=rng,
-            run_blocking=in_place,
+            run_blocking=Blocking(world.rng(f"{process.name}/disk")),
             check_batch=partial(
                 record_batch.check, max_decompressed_bytes=MAX_DECOMPRESSED_BATCH_BYTES
             ),

@@ -132,6 +132,8 @@ class World:
         try:
             return self.loop.run(self._main(main))
         finally:
+            # Two runs that differ anywhere differ here.
+            self.trace("end", steps=self.loop.steps, now_us=self.loop.now_us)
             library.removeHandler(handler)
             structlog.configure(**former)
 
