@@ -78,8 +78,10 @@ def _among(
     rules: ElectionRules,
     consent: RecoveryConsent | None,
 ) -> _Among | None:
+    if state.leader != NO_LEADER or state.leader_epoch == NO_EPOCH:
+        return None
     members = last_known(state)
-    if state.leader != NO_LEADER or state.leader_epoch == NO_EPOCH or not members:
+    if not members:
         return None
     if has_clean_candidate(state, live, rules):
         return None
