@@ -172,6 +172,18 @@ def walk_frames(
         expected_offset = header.next_offset
 
 
+def is_torn(read: ReadAt, position: int, end: int) -> bool:
+    """Whether what lies there is the beginning of a frame, whose write was broken off: what
+    a write puts into a file is always a beginning of what was to be written."""
+    if end - position < FRAME_HEADER_BYTES:
+        return True
+    try:
+        frame = parse_frame(read(FRAME_HEADER_BYTES, position), 0, None)
+    except FrameError:
+        return False
+    return position + frame.length > end
+
+
 def find_frame(read: ReadAt, start: int, end: int) -> int | None:
     """Position of the first sound frame header at or after `start`, wherever it lies."""
     position = start

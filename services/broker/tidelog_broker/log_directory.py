@@ -142,7 +142,9 @@ class LogDirectory:
             if mark is not None:
                 distrust_marker(self._disk, path)
                 self._recovery_points.pop(key, None)
-            log = self._open(name, key, LogConfig(), lambda: self._mark_before_cut(key))
+            log = self._open(
+                name, key, LogConfig(), lambda: self._mark_before_cut(key), writes_kept=whole
+            )
         except (LogError, OSError) as error:
             self._logs[key] = OpenLog(name, path, None)
             return DamagedReplica(key, name, str(error))
@@ -183,6 +185,8 @@ class LogDirectory:
         key: ReplicaKey,
         config: LogConfig,
         before_loss: BeforeLoss = lambda: None,
+        *,
+        writes_kept: bool = False,
     ) -> Log:
         path = self._path_of(name, key)
         log = Log.open(
@@ -193,6 +197,7 @@ class LogDirectory:
             recovery_point=self._recovery_points.get(key, 0),
             files=self._files,
             before_loss=before_loss,
+            writes_kept=writes_kept,
         )
         self._logs[key] = OpenLog(name, path, log)
         return log

@@ -326,8 +326,7 @@ def test_a_log_that_ends_below_what_was_committed_is_damaged(tmp_path: Path) -> 
     former.with_records(3)
     committed(former, 3)
     segment = next(replica_path(tmp_path).glob("*.log"))
-    content = segment.read_bytes()
-    segment.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    segment.write_bytes(segment.read_bytes()[:-1])
     (damaged,) = Stored(tmp_path).damage
     assert "ends at offset 2, and was committed to 3" in damaged.reason
 
@@ -339,6 +338,21 @@ def test_a_torn_tail_that_was_never_committed_is_no_damage(tmp_path: Path) -> No
     segment = next(replica_path(tmp_path).glob("*.log"))
     segment.write_bytes(segment.read_bytes()[:-1])
     assert Stored(tmp_path).damage == []
+
+
+@pytest.mark.parametrize(("whole", "damaged"), [(True, [KEY]), (False, [])])
+def test_a_whole_batch_at_the_end_that_is_wrong_is_damage_unless_the_machine_crashed(
+    tmp_path: Path, whole: bool, damaged: list[ReplicaKey]
+) -> None:
+    """A write that a killed process left half done is the beginning of a batch; what a
+    power failure leaves may be anything."""
+    former = Stored(tmp_path)
+    former.with_records(3)
+    segment = next(replica_path(tmp_path).glob("*.log"))
+    content = segment.read_bytes()
+    segment.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    logs = LogDirectory(OsDisk(), tmp_path, FakeClock())
+    assert [replica.key for replica in logs.open_all(whole=whole)] == damaged
 
 
 def test_after_a_crash_of_the_machine_a_shorter_log_is_damage_only_where_it_was_synced(

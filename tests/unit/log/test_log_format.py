@@ -14,6 +14,7 @@ from tidelog.log_format import (
     check_records,
     dump_frames,
     find_frame,
+    is_torn,
     parse_frame,
     segment_name,
     walk_frames,
@@ -123,3 +124,15 @@ def test_a_dump_goes_on_behind_the_damage() -> None:
     assert [info.fault is None for info in infos] == [True, False, True, False]
     assert [info.size for info in infos] == [*map(len, frames), 4]
     assert infos[1].header is not None
+
+
+def test_every_beginning_of_a_frame_is_torn_and_a_whole_one_is_not() -> None:
+    data = encode_frame(batch_at(0))
+    assert all(is_torn(reader(data[:end]), 0, end) for end in range(len(data)))
+    assert not is_torn(reader(data), 0, len(data))
+
+
+def test_a_whole_header_that_is_wrong_is_not_torn() -> None:
+    data = bytearray(encode_frame(batch_at(0)))
+    data[8] ^= 1
+    assert not is_torn(reader(bytes(data)), 0, len(data) - 1)

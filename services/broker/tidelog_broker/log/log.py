@@ -104,10 +104,13 @@ class Log:
         recovery_point: int,
         files: SegmentFiles | None = None,
         before_loss: BeforeLoss = lambda: None,
+        writes_kept: bool = False,
     ) -> Log:
         """Opens or creates. `recovery_point`: everything below was flushed before the last
         stop. `files` is shared by the logs of a broker. `before_loss` is called before
-        anything sound is cut. May run in a thread.
+        anything sound is cut. `writes_kept`: all that was written before the last stop is
+        there, since the machine went on, so that a whole frame at the end that is wrong is
+        damage and no torn tail. May run in a thread.
 
         What was found after an unclean stop is in `recovery`. Raises `LogStorageError`."""
         if files is None:
@@ -121,6 +124,7 @@ class Log:
                 recovery_point=recovery_point,
                 index_interval_bytes=config.index_interval_bytes,
                 before_loss=before_loss,
+                writes_kept=writes_kept,
             )
             log = cls(files, directory, config, clock, content, epoch_file)
             log._start(content, recovery_point)

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import PurePath
 from typing import NamedTuple
 
-from tidelog.log_format import SEGMENT_SUFFIX, find_frame, walk_frames
+from tidelog.log_format import SEGMENT_SUFFIX, find_frame, is_torn, walk_frames
 from tidelog_broker.log.checked_file import DamagedFileError, read_checked
 from tidelog_broker.log.clean_shutdown import MarkedSegment, read_marker
 from tidelog_broker.log.disk import TEMPORARY_SUFFIX, Disk
@@ -80,9 +80,10 @@ def load_content(
     recovery_point: int,
     index_interval_bytes: int,
     before_loss: BeforeLoss,
+    writes_kept: bool,
 ) -> LogContent:
     """Raises `OSError`; damage is cut and reported. Leaves the directory in order, but
-    creates nothing."""
+    creates nothing. `Log.open` says what `writes_kept` is."""
     start, bases, gap = _settle_start(disk, directory, before_loss)
     epochs = _read_epochs(epoch_file) if bases else LeaderEpochs()
     marked = read_marker(disk, directory)
@@ -92,7 +93,16 @@ def load_content(
             content.epochs = _epochs_of(disk, directory, marked)
         content.epochs.fit(start, content.log_end_offset)
         return content
-    check = _Check(disk, directory, bases, recovery_point, index_interval_bytes, gap, before_loss)
+    check = _Check(
+        disk,
+        directory,
+        bases,
+        recovery_point,
+        index_interval_bytes,
+        gap,
+        before_loss,
+        writes_kept,
+    )
     return check.run(start, epochs)
 
 
@@ -180,6 +190,7 @@ class _Scan:
     indexes: SegmentIndexes
     file_bytes: int
     fault: str | None = None
+    is_torn: bool = False
     sound_after_fault: bool = False
 
 
@@ -192,6 +203,7 @@ class _Check:
     index_interval_bytes: int
     gap: str | None
     before_loss: BeforeLoss
+    writes_kept: bool
     batches: int = 0
     trusted: list[MarkedSegment] = field(default_factory=list)
 
@@ -256,6 +268,7 @@ class _Check:
                 if scan.fault is not None or info.header is None:
                     following = find_frame(file.read_at, info.position + 1, end)
                     scan.sound_after_fault = following is not None
+                    scan.is_torn = is_torn(file.read_at, info.position, end)
                     break
                 self.batches += 1
                 epochs.assign(info.header.leader_epoch, info.header.base_offset)
@@ -270,7 +283,11 @@ class _Check:
         """Removes all from the fault on, the newest segments first, so that a crash in
         between leaves a log without gaps; on the disk on return."""
         end_offset, end = scan.summary.next_offset, scan.summary.size
-        lost_data = scan.sound_after_fault or index + 1 < len(self.bases)
+        lost_data = (
+            scan.sound_after_fault
+            or index + 1 < len(self.bases)
+            or (self.writes_kept and not scan.is_torn)
+        )
         if lost_data:
             self.before_loss()
         bytes_cut = scan.file_bytes - end
