@@ -7,13 +7,14 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PROTOS := $(wildcard proto/tidelog/v1/*.proto)
 
-.PHONY: help demo up test sim lint bench proto lock system-deps clean
+.PHONY: help demo up test sim model lint bench proto lock system-deps clean
 
 help:
 	@echo "make demo         show the main job: produce, kill a leader and a controller, lose nothing"
 	@echo "make up           run a cluster on this machine until Ctrl-C; data in .tidelog"
 	@echo "make test         run all test suites"
 	@echo "make sim SEEDS=n  run n seeds of the simulator; SEED=s one of them, with its trace"
+	@echo "make model        explore every interleaving of a small cluster; at most 5 minutes"
 	@echo "make lint         style, types, dependencies between modules, generated code"
 	@echo "make bench        measure throughput and latency against gRPC's own"
 	@echo "make proto        generate the code of proto/ anew"
@@ -33,6 +34,9 @@ test: $(STAMP)
 SEEDS ?= 200
 sim: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python -m simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
+
+model: $(STAMP)
+	PYTHONPATH=tests $(BIN)/python -m model --output out/model.json
 
 lint: $(STAMP)
 	$(BIN)/ruff check

@@ -49,6 +49,7 @@ class Outcome:
 
 SUITES = (
     Suite("unit", budget_seconds=180),
+    Suite("model", budget_seconds=120),
     Suite("contract", budget_seconds=120),
     Suite("integration", budget_seconds=600),
 )

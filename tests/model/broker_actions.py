@@ -1,0 +1,238 @@
+"""Every step that brokers and their messages may take: append, fetch, change the ISR,
+take commands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from .scenarios import Scenario
+from .steps import Steps, all_registered, joiners_of
+from .values import (
+    PRESENT,
+    Command,
+    FetchRequest,
+    FetchResponse,
+    IsrWrite,
+    Message,
+    Replica,
+)
+from .world import BUDGET, GHOST, MESSAGES, STORE, State, World
+
+Label = tuple[str | int, ...]
+
+
+class Step(NamedTuple):
+    """A possible next state; `broken`: the invariant that this very step breaks."""
+
+    label: Label
+    state: State
+    broken: str | None
+
+
+class BrokerActions:
+    def __init__(self, world: World, scenario: Scenario, steps: Steps) -> None:
+        self.world = world
+        self.scenario = scenario
+        self._steps = steps
+        self._replicas = world.replicas.values
+        self._with: dict[tuple[int, Message], int | None] = {}
+
+    def all(self, state: State) -> Iterator[Step]:
+        slots = (1, state[1]), (2, state[2]), (3, state[3])
+        for slot, number in slots:
+            replica = self._replicas[number]
+            if not replica.up:
+                continue
+            if replica.leading is not None:
+                yield from self._leads(state, slot, number, replica)
+            yield from self._follows(state, slot, number, replica)
+            told = self._steps.told(number, state[STORE])
+            if told != number:
+                yield self.changed(state, ("is told the present state", slot), slot, told)
+            if "command" in self.scenario.late:
+                command = self._steps.present_command(slot, state[STORE])
+                if command is not None:
+                    yield from self.sent(state, ("a command is late", slot), command)
+        if state[MESSAGES]:
+            yield from self._arrivals(state)
+
+    # -- helpers ---------------------------------------------------------------------------
+
+    def changed(self, state: State, label: Label, slot: int, replica: int) -> Step:
+        """The step after which the replica at `slot` (1 to 3) is another."""
+        ghost, broken = self._steps.note(state[GHOST], state[slot], replica, state[STORE])
+        store, r1, r2, r3, messages, _, budget = state
+        if slot == 1:
+            r1 = replica
+        elif slot == 2:
+            r2 = replica
+        else:
+            r3 = replica
+        return Step(
+            label, self.world.canonical((store, r1, r2, r3, messages, ghost, budget)), broken
+        )
+
+    def sent(self, state: State, label: Label, message: Message) -> Iterator[Step]:
+        """The message stays on its way, if there is room."""
+        key = (state[MESSAGES], message)
+        if key not in self._with:
+            kept = self.world.messages.values[state[MESSAGES]]
+            self._with[key] = None
+            if len(kept) < self.scenario.in_flight and message not in kept:
+                more = tuple(sorted((*kept, message), key=repr))
+                self._with[key] = self.world.messages.number(more)
+        messages = self._with[key]
+        if messages is not None:
+            after = put(state, MESSAGES, messages)
+            yield Step(label, self.world.canonical(after), None)
+
+    # -- data ------------------------------------------------------------------------------
+
+    def _follows(self, state: State, slot: int, number: int, replica: Replica) -> Iterator[Step]:
+        asked = self._steps.position(number)
+        if asked is None:
+            return
+        both = self._steps.fetch(number, state[asked.leader])
+        if both is not None:
+            told, served = both
+            label = ("fetches", slot, asked.leader)
+            yield self.changed(put(state, slot, told), label, asked.leader, served)
+        if "fetch" in self.scenario.late:
+            request = FetchRequest("fetch", slot, replica.life, asked)
+            yield from self.sent(state, ("sends a fetch", slot, asked.leader), request)
+
+    def _leads(self, state: State, slot: int, number: int, replica: Replica) -> Iterator[Step]:
+        budget = self.world.budgets.values[state[BUDGET]]
+        if budget.records:
+            record = self.scenario.records - budget.records
+            left = self.world.budgets.number(budget._replace(records=budget.records - 1))
+            grown = self._steps.append(number, record)
+            yield self.changed(put(state, BUDGET, left), ("appends", slot), slot, grown)
+        if replica.revision != PRESENT:
+            observed = self._steps.observe(number, state[STORE])
+            yield self.changed(state, ("reads the key", slot), slot, observed)
+        assert replica.leading is not None
+        assert replica.value is not None
+        proposed = replica.leading.proposed
+        if proposed is None:
+            yield from self._proposals(state, slot, number, replica)
+            return
+        yield self._compare_and_swap(state, slot, number)
+        if replica.revision == PRESENT and "isr" in self.scenario.late:
+            write = IsrWrite("isr", proposed, joiners_of(replica.value, proposed))
+            yield from self.sent(state, ("sends its ISR change", slot), write)
+
+    # -- the ISR ---------------------------------------------------------------------------
+
+    def _proposals(self, state: State, slot: int, number: int, replica: Replica) -> Iterator[Step]:
+        for lagging, proposing in self._steps.proposals(number, state[STORE]):
+            paid: State | None = state
+            if lagging and not self._is_away(state, lagging, replica):
+                paid = self.pay(state, "lag")
+            if paid is not None:
+                label = ("finds lagging", slot, lagging) if lagging else ("proposes", slot)
+                yield self.changed(paid, label, slot, proposing)
+
+    def pay(self, state: State, kind: str) -> State | None:
+        """The state after a fault of this kind is paid for; None: there is no budget."""
+        budget = self.world.budgets.values[state[BUDGET]]
+        if kind not in self.scenario.kinds or not budget.faults:
+            return None
+        left = self.world.budgets.number(budget._replace(faults=budget.faults - 1))
+        return put(state, BUDGET, left)
+
+    def _is_away(self, state: State, broker: int, leader: Replica) -> bool:
+        """Whether the broker cannot have fetched from this leader lately."""
+        asked = self._steps.position(state[broker])
+        assert leader.value is not None
+        return asked is None or asked[:2] != (leader.broker, leader.value.epoch)
+
+    def _compare_and_swap(self, state: State, slot: int, number: int) -> Step:
+        """The leader's write and its answer at once."""
+        swap = self._steps.swap(number, state[STORE])
+        if swap.value is None:
+            label: Label = ("is refused its ISR change", slot, swap.why)
+            return self.changed(state, label, slot, swap.refused)
+        after = self._steps.write(state, swap.value)
+        written = self._steps.is_written(after[slot])
+        return self.changed(after, ("writes its ISR change", slot), slot, written)
+
+    # -- what was on its way ---------------------------------------------------------------
+
+    def _arrivals(self, state: State) -> Iterator[Step]:
+        for index, message in enumerate(self.world.messages.values[state[MESSAGES]]):
+            without = put(state, MESSAGES, self._steps.without(state[MESSAGES], index))
+            if isinstance(message, Command):
+                yield self._command_arrives(without, message)
+                continue
+            yield Step(("is lost", *words(message)), self.world.canonical(without), None)
+            match message:
+                case FetchRequest():
+                    yield from self._request_arrives(without, message)
+                case FetchResponse():
+                    yield from self._response_arrives(without, message)
+                case IsrWrite():
+                    yield from self._isr_write_arrives(without, message)
+                case _:
+                    pass  # a controller's: not an affair of brokers
+
+    def _request_arrives(self, state: State, message: FetchRequest) -> Iterator[Step]:
+        _, follower, life, asked = message
+        leader = asked.leader
+        if not self._replicas[state[leader]].up:
+            return
+        served, answer = self._steps.serve(state[leader], follower, life, asked)
+        label = ("a late fetch arrives", follower, leader)
+        arrived = self.changed(state, label, leader, served)
+        if served != state[leader]:
+            yield arrived
+        if answer is None or "answer" not in self.scenario.late:
+            return
+        if self._replicas[state[follower]].up:
+            response = FetchResponse("answer", follower, asked, answer)
+            label = ("a late fetch arrives and is answered", follower, leader)
+            for step in self.sent(arrived.state, label, response):
+                yield step._replace(broken=arrived.broken)
+
+    def _response_arrives(self, state: State, message: FetchResponse) -> Iterator[Step]:
+        _, follower, asked, answer = message
+        if not self._replicas[state[follower]].damaged:
+            told = self._steps.follow(state[follower], asked, answer)
+            if told != state[follower]:
+                label = ("a late answer arrives", follower, asked.leader)
+                yield self.changed(state, label, follower, told)
+
+    def _isr_write_arrives(self, state: State, message: IsrWrite) -> Iterator[Step]:
+        registered = self.world.stores.values[state[STORE]].registered
+        if all_registered(registered, message.joiners):
+            after = self._steps.write(state, message.value)
+            label = ("a late ISR change is taken", message.value.leader)
+            yield Step(label, self.world.canonical(after), None)
+
+    def _command_arrives(self, state: State, command: Command) -> Step:
+        """It arrives, or is refused: then it might as well have been lost."""
+        slot = command.broker
+        taken = self._steps.told_late(state[slot], command)
+        taken = self._steps.settled(taken, state[MESSAGES])
+        return self.changed(state, ("a late command arrives", slot), slot, taken)
+
+
+def put(state: State, part: int, number: int) -> State:
+    parts = list(state)
+    parts[part] = number
+    return tuple(parts)  # type: ignore[return-value]
+
+
+def words(message: Message) -> tuple[str | int, ...]:
+    match message:
+        case FetchRequest(_, follower, _, position):
+            return ("fetch", follower, position.leader)
+        case FetchResponse(_, follower, position, _):
+            return ("answer", follower, position.leader)
+        case IsrWrite(_, value, _):
+            return ("ISR change", value.leader)
+        case Command(_, broker, _, _, _, _):
+            return ("command", broker)
+        case _:
+            return ("election",)

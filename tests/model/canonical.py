@@ -1,0 +1,156 @@
+"""Equal situations as equal states: lives are numbered anew from 1 for each broker.
+
+Only their order counts, and what they are compared with. So a `whole_since` between two
+lives that something names is as good as the later of them, and one beyond all of them
+stands for the life that comes next.
+"""
+
+from __future__ import annotations
+
+from .values import (
+    NEXT_LIFE,
+    UNTIL_ADMITTED,
+    Command,
+    ElectionWrite,
+    FetchRequest,
+    Ghost,
+    IsrWrite,
+    Leading,
+    MemberKey,
+    Message,
+    Progress,
+    Registered,
+    Replica,
+    Store,
+    Value,
+)
+
+# Lives that are named, as bits, of brokers 1, 2 and 3. Bit 0 stands for no life.
+Masks = tuple[int, int, int]
+# New number by old one, of brokers 1, 2 and 3.
+Renaming = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+
+
+def _of_members(masks: list[int], *groups: tuple[MemberKey, ...]) -> None:
+    for group in groups:
+        for broker, life in group:
+            masks[broker - 1] |= 1 << life
+
+
+def _of_value(masks: list[int], value: Value | None) -> None:
+    if value is not None:
+        _of_members(masks, value.isr, value.eligible)
+
+
+def of_store(store: Store) -> Masks:
+    masks = [0, 0, 0]
+    _of_value(masks, store.value)
+    for index, registered in enumerate(store.registered):
+        if registered is not None:
+            masks[index] |= 1 << registered.life
+    return masks[0], masks[1], masks[2]
+
+
+def of_replica(replica: Replica) -> Masks:
+    masks = [0, 0, 0]
+    masks[replica.broker - 1] |= 1 << replica.life | 1 << replica.own
+    _of_value(masks, replica.value)
+    if replica.leading is not None:
+        _of_value(masks, replica.leading.proposed)
+        for index, progress in enumerate(replica.leading.followers):
+            masks[index] |= 1 << progress.life
+    return masks[0], masks[1], masks[2]
+
+
+def of_messages(messages: tuple[Message, ...]) -> Masks:
+    masks = [0, 0, 0]
+    for message in messages:
+        match message:
+            case FetchRequest(_, follower, life, _):
+                masks[follower - 1] |= 1 << life
+            case IsrWrite(_, value, joiners):
+                _of_value(masks, value)
+                _of_members(masks, joiners)
+            case ElectionWrite(_, value):
+                _of_value(masks, value)
+            case Command(_, broker, life, value, _, _):
+                masks[broker - 1] |= 1 << life
+                _of_value(masks, value)
+            case _:
+                pass
+    return masks[0], masks[1], masks[2]
+
+
+def renaming(mask: int) -> tuple[int, ...]:
+    """New numbers by old ones up to UNTIL_ADMITTED; a life that nothing names gets that
+    of the next one that is named, and beyond them all NEXT_LIFE."""
+    lives = [life for life in range(1, NEXT_LIFE) if mask >> life & 1]
+    table = [0]
+    for old in range(1, NEXT_LIFE):
+        rank = sum(1 for life in lives if life < old)
+        table.append(rank + 1 if rank < len(lives) else NEXT_LIFE)
+    return (*table, NEXT_LIFE, UNTIL_ADMITTED)
+
+
+def _members(group: tuple[MemberKey, ...], to: Renaming) -> tuple[MemberKey, ...]:
+    return tuple((broker, to[broker - 1][life]) for broker, life in group)
+
+
+def _value(value: Value, to: Renaming) -> Value:
+    return value._replace(isr=_members(value.isr, to), eligible=_members(value.eligible, to))
+
+
+def rename_store(store: Store, to: Renaming) -> Store:
+    registered = [
+        None if r is None else Registered(table[r.life], r.running, table[r.whole])
+        for r, table in zip(store.registered, to, strict=True)
+    ]
+    return Store(
+        _value(store.value, to), (registered[0], registered[1], registered[2]), store.reign
+    )
+
+
+def rename_replica(replica: Replica, to: Renaming) -> Replica:
+    table = to[replica.broker - 1]
+    whole = table[replica.whole]
+    leading = replica.leading
+    if leading is not None:
+        leading = Leading(
+            leading.epoch_start,
+            tuple(
+                Progress(to[index][progress.life], progress.log_end)
+                for index, progress in enumerate(leading.followers)
+            ),
+            None if leading.proposed is None else _value(leading.proposed, to),
+        )
+    return replica._replace(
+        life=table[replica.life],
+        own=table[replica.own],
+        whole=0 if whole == NEXT_LIFE else whole,
+        value=None if replica.value is None else _value(replica.value, to),
+        leading=leading,
+    )
+
+
+def rename_messages(messages: tuple[Message, ...], to: Renaming) -> tuple[Message, ...]:
+    renamed: list[Message] = []
+    for message in messages:
+        match message:
+            case FetchRequest(_, follower, life, _):
+                renamed.append(message._replace(life=to[follower - 1][life]))
+            case IsrWrite(_, value, joiners):
+                renamed.append(
+                    message._replace(value=_value(value, to), joiners=_members(joiners, to))
+                )
+            case ElectionWrite(_, value):
+                renamed.append(message._replace(value=_value(value, to)))
+            case Command(_, broker, life, value, _, _):
+                renamed.append(message._replace(life=to[broker - 1][life], value=_value(value, to)))
+            case _:
+                renamed.append(message)
+    return tuple(sorted(renamed, key=repr))
+
+
+def rename_ghost(ghost: Ghost, to: Renaming) -> Ghost:
+    sound = [table[life] for table, life in zip(to, ghost.sound, strict=True)]
+    return ghost._replace(sound=(sound[0], sound[1], sound[2]))

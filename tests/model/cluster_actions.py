@@ -1,0 +1,174 @@
+"""What befalls brokers and store: crashes, reboots, registrations, elections, damage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .broker_actions import BrokerActions, Label, Step, put
+from .scenarios import Scenario
+from .steps import Steps
+from .values import (
+    BROKERS,
+    FOUND,
+    NEXT_LIFE,
+    UNTIL_ADMITTED,
+    ElectionWrite,
+    Registered,
+    Replica,
+    Value,
+)
+from .world import GHOST, MESSAGES, STORE, State, World
+from .writes import broken_by_write
+
+
+class ClusterActions:
+    def __init__(
+        self, world: World, scenario: Scenario, steps: Steps, brokers: BrokerActions
+    ) -> None:
+        self.world = world
+        self.scenario = scenario
+        self._steps = steps
+        self._brokers = brokers
+
+    def all(self, state: State) -> Iterator[Step]:
+        store = self.world.stores.values[state[STORE]]
+        for broker in BROKERS:
+            replica = self.world.replicas.values[state[broker]]
+            registered = store.registered[broker - 1]
+            if replica.up:
+                yield from self._process_ends(state, replica, registered)
+                if replica.damaged:
+                    yield from self._repairs(state, replica)
+            else:
+                started = self._steps.started(state[broker])
+                yield self._brokers.changed(state, ("starts", broker), broker, started)
+            yield from self._registrations(state, replica, registered)
+        yield from self._elections(state)
+
+    def _step(self, label: Label, state: State) -> Step:
+        return Step(label, self.world.canonical(state), None)
+
+    # -- processes and machines ------------------------------------------------------------
+
+    def _process_ends(
+        self, state: State, replica: Replica, registered: Registered | None
+    ) -> Iterator[Step]:
+        broker = replica.broker
+        paid = self._brokers.pay(state, "crash")
+        if paid is not None:
+            yield self._step(("crashes", broker), self._end(paid, broker))
+        paid = self._brokers.pay(state, "reboot")
+        if paid is not None:
+            for kept in range(len(replica.log) + 1):
+                lost = self._end(paid, broker, self._steps.rebooted(state[broker], kept))
+                lost = put(lost, GHOST, self._steps.sound(lost[GHOST], broker, NEXT_LIFE))
+                yield self._step(("reboots", broker, kept), lost)
+        paid = self._brokers.pay(state, "damage")
+        if paid is not None and not replica.damaged:
+            damaged = self._steps.suspended(state[broker])
+            yield self._brokers.changed(paid, ("finds damage", broker), broker, damaged)
+        if registered is not None and registered.life == replica.own and not registered.running:
+            gone = self._steps.registered(state[STORE], broker, None)
+            yield self._step(("has stopped", broker), put(self._end(state, broker), STORE, gone))
+
+    def _end(self, state: State, broker: int, replica: int | None = None) -> State:
+        dead = self._steps.ended(state[broker]) if replica is None else replica
+        messages = self._steps.without_answers(state[MESSAGES], broker)
+        dead = self._steps.settled(dead, messages)
+        return put(put(state, broker, dead), MESSAGES, messages)
+
+    # -- registrations ---------------------------------------------------------------------
+
+    def _registrations(
+        self, state: State, replica: Replica, registered: Registered | None
+    ) -> Iterator[Step]:
+        broker = replica.broker
+        if registered is None:
+            # A damaged replica resigns before its broker registers.
+            if replica.up and not replica.damaged:
+                yield self._step(
+                    ("registers", broker), register(self.world, self._steps, state, broker)
+                )
+            return
+        gone = self._steps.registered(state[STORE], broker, None)
+        if not replica.up or replica.own != registered.life:
+            # The lease runs out, the controller sees the crash, or the next life removes it.
+            yield self._step(("former registration goes", broker), put(state, STORE, gone))
+            return
+        paid = self._brokers.pay(state, "lease")
+        if paid is not None:
+            yield self._step(("loses its lease", broker), put(paid, STORE, gone))
+        paid = self._brokers.pay(state, "stop")
+        if paid is not None and registered.running:
+            stopping = registered._replace(running=False)
+            store = self._steps.registered(state[STORE], broker, stopping)
+            yield self._step(("is stopping", broker), put(paid, STORE, store))
+
+    # -- elections -------------------------------------------------------------------------
+
+    def _elections(self, state: State) -> Iterator[Step]:
+        paid = self._brokers.pay(state, "reign")
+        if paid is not None:
+            store = self.world.stores.values[state[STORE]]
+            later = self.world.stores.number(store._replace(reign=store.reign + 1))
+            # The guard on the controller's key: what the former one had sent is void.
+            kept = tuple(
+                m
+                for m in self.world.messages.values[state[MESSAGES]]
+                if not isinstance(m, ElectionWrite)
+            )
+            after = put(put(paid, STORE, later), MESSAGES, self.world.messages.number(kept))
+            yield self._step(("another controller reigns",), after)
+        new = self._steps.decide(*state[:MESSAGES])
+        if new is not None and new.epoch < self.scenario.epochs:
+            yield self._written(state, new, "the controller writes")
+            if "election" in self.scenario.late:
+                sent = ElectionWrite("election", new)
+                label = ("the controller sends", *described(new))
+                yield from self._brokers.sent(state, label, sent)
+        if not state[MESSAGES]:
+            return
+        for index, message in enumerate(self.world.messages.values[state[MESSAGES]]):
+            if isinstance(message, ElectionWrite):
+                without = put(state, MESSAGES, self._steps.without(state[MESSAGES], index))
+                yield self._written(without, message.value, "late, the store takes")
+
+    def _written(self, state: State, new: Value, words: str) -> Step:
+        broken = broken_by_write(self.world.stores.values[state[STORE]], new)
+        after = self._steps.write(state, new)
+        return Step((words, *described(new)), self.world.canonical(after), broken)
+
+    # -- damage ----------------------------------------------------------------------------
+
+    def _repairs(self, state: State, replica: Replica) -> Iterator[Step]:
+        """A damaged replica resigns by a compare-and-swap of its own, and is cut after
+        that alone."""
+        broker = replica.broker
+        if replica.damaged == FOUND:
+            resigned = self._steps.resigned(state[STORE], broker)
+            broken = None
+            if resigned is not None:
+                broken = broken_by_write(self.world.stores.values[state[STORE]], resigned)
+                state = self._steps.write(state, resigned)
+            after = put(state, broker, self._steps.has_resigned(state[broker]))
+            yield Step(("resigns", broker), self.world.canonical(after), broken)
+            return
+        for kept in range(len(replica.log) + 1):
+            after = put(state, broker, self._steps.resumed(state[broker], kept))
+            after = put(after, GHOST, self._steps.sound(after[GHOST], broker, UNTIL_ADMITTED))
+            yield self._step(("is cut and repaired", broker, kept), after)
+
+
+def register(world: World, steps: Steps, state: State, broker: int) -> State:
+    """The state after a new registration, not canonical yet: its life is a new one."""
+    life = max(world.lives(state)[broker - 1], 1).bit_length()
+    whole = world.replicas.values[state[broker]].whole or life
+    store = steps.registered(state[STORE], broker, Registered(life, True, whole))
+    after = put(put(state, STORE, store), broker, steps.joined(state[broker], life))
+    if world.ghosts.values[state[GHOST]].sound[broker - 1] == NEXT_LIFE:
+        after = put(after, GHOST, steps.sound(state[GHOST], broker, life))
+    return after
+
+
+def described(value: Value) -> Label:
+    return (value.leader, value.epoch, *(b for b, _ in value.isr))

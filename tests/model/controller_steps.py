@@ -1,0 +1,91 @@
+"""What the controller decides, by its own pure functions."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from tidelog_controller.electability import ElectionRules, LiveBroker
+from tidelog_controller.leader_election import next_state
+from tidelog_controller.recovery import needs_descriptions
+from tidelog_runtime.replica_control import ReplicaSummary
+
+from .model_log import ModelLog
+from .values import (
+    BROKERS,
+    PRESENT,
+    TOPIC_ID,
+    Entries,
+    Replica,
+    Store,
+    Value,
+    from_production,
+    to_production,
+)
+
+RULES = ElectionRules()
+
+
+class Controller:
+    """Remembers what it decided; as the world does, for one exploration."""
+
+    def __init__(self) -> None:
+        self._live = cache(_live)
+        self._asks = cache(self._asks_for_logs)
+        self._decide = cache(self._next_state)
+
+    def decide(self, store: Store, replicas: tuple[Replica, ...]) -> Value | None:
+        """What it would write now; None: nothing.
+
+        Brokers answer about their logs at once, if they have taken the key's present
+        revision in the life that is registered: that alone counts."""
+        logs: tuple[tuple[int, Entries], ...] = ()
+        asked = self._asks(store)
+        if asked:
+            logs = tuple(
+                (b, replicas[b - 1].log) for b in asked if _can_answer(store, replicas[b - 1])
+            )
+        return self._decide(store._replace(reign=0), logs)
+
+    def _asks_for_logs(self, store: Store) -> tuple[int, ...]:
+        return needs_descriptions(to_production(store.value), self._live(store), RULES, None)
+
+    def _next_state(self, store: Store, logs: tuple[tuple[int, Entries], ...]) -> Value | None:
+        new = next_state(
+            to_production(store.value),
+            self._live(store),
+            0,
+            RULES,
+            logs={broker: _summary(log) for broker, log in logs},
+        )
+        return None if new is None else from_production(new)
+
+
+def _live(store: Store) -> dict[int, LiveBroker]:
+    return {
+        b: LiveBroker(r.life, r.running, r.whole, r.whole)
+        for b, r in zip(BROKERS, store.registered, strict=True)
+        if r is not None
+    }
+
+
+def _can_answer(store: Store, replica: Replica) -> bool:
+    registered = store.registered[replica.broker - 1]
+    return (
+        registered is not None
+        and replica.up
+        and not replica.damaged
+        and replica.life == registered.life
+        and replica.revision == PRESENT
+    )
+
+
+def _summary(entries: Entries) -> ReplicaSummary:
+    log = ModelLog(entries)
+    return ReplicaSummary(
+        topic_id=TOPIC_ID,
+        partition=0,
+        revision=PRESENT,
+        log_start_offset=0,
+        log_end_offset=log.log_end_offset,
+        epochs=log.leader_epochs,
+    )

@@ -1,0 +1,134 @@
+"""Whether a state heals: from it on nothing fails any more, everybody runs and everything
+arrives, and the production decisions, taken in turn, lead to a partition that commits."""
+
+from __future__ import annotations
+
+from .broker_actions import put
+from .cluster_actions import register
+from .steps import Steps
+from .values import BROKERS, NEVER, PRESENT
+from .world import MESSAGES, STORE, State, World
+
+MAX_ROUNDS = 40
+FETCHES_PER_ROUND = 4
+
+
+class Healing:
+    """What was found to heal is remembered, with every state on the way."""
+
+    def __init__(self, world: World, steps: Steps, nothing: tuple[int, int]) -> None:
+        """`nothing`: ghost and budget, which have no part in it."""
+        self._world = world
+        self._steps = steps
+        self._nothing = nothing
+        self._heals: dict[tuple[int, ...], bool] = {}
+        self._no_messages = world.messages.number(())
+
+    def heals(self, state: State) -> bool:
+        """What is on its way counts as lost: a state in which it has arrived is a state of
+        its own."""
+        found = self._heals.get(state[:MESSAGES])
+        return self._run(state) if found is None else found
+
+    def _run(self, state: State) -> bool:
+        passed: list[tuple[int, ...]] = [state[:MESSAGES]]
+        store, r1, r2, r3 = state[:MESSAGES]
+        now: State = (store, r1, r2, r3, self._no_messages, *self._nothing)
+        for slot in BROKERS:
+            now = put(now, slot, self._steps.settled(now[slot], self._no_messages))
+        found = False
+        for _ in range(MAX_ROUNDS):
+            if is_writable(self._world, now):
+                found = True
+                break
+            now = self._world.canonical(self._round(now))
+            known = self._heals.get(now[:MESSAGES])
+            if known is not None:
+                found = known
+                break
+            passed.append(now[:MESSAGES])
+        for key in passed:
+            self._heals[key] = found
+        return found
+
+    def _round(self, state: State) -> State:
+        """Everybody's turn once."""
+        steps = self._steps
+        for broker in BROKERS:
+            state = self._revive(state, broker)
+        new = steps.decide(*state[:MESSAGES])
+        if new is not None:
+            state = steps.write(state, new)
+        for broker in BROKERS:
+            state = put(state, broker, steps.told(state[broker], state[STORE]))
+        for broker in BROKERS:
+            state = self._fetch(state, broker)
+        for broker in BROKERS:
+            state = self._change_isr(state, broker)
+        return state
+
+    def _revive(self, state: State, broker: int) -> State:
+        """Whoever was stopping has stopped; all start, are repaired, and register."""
+        steps = self._steps
+        replica = self._world.replicas.values[state[broker]]
+        registered = self._world.stores.values[state[STORE]].registered[broker - 1]
+        if registered is not None and not registered.running and replica.own == registered.life:
+            state = put(state, broker, steps.ended(state[broker]))
+        if not self._world.replicas.values[state[broker]].up:
+            state = put(state, broker, steps.started(state[broker]))
+        if replica.damaged:
+            resigned = steps.resigned(state[STORE], broker)
+            if resigned is not None:
+                state = steps.write(state, resigned)
+            state = put(state, broker, steps.resumed(state[broker], 0))
+        replica = self._world.replicas.values[state[broker]]
+        if registered is None or replica.own != registered.life:
+            state = register(self._world, steps, state, broker)
+        return state
+
+    def _fetch(self, state: State, broker: int) -> State:
+        for _ in range(FETCHES_PER_ROUND):
+            asked = self._steps.position(state[broker])
+            if asked is None:
+                return state
+            both = self._steps.fetch(state[broker], state[asked.leader])
+            if both is None:
+                return state
+            state = put(put(state, broker, both[0]), asked.leader, both[1])
+        return state
+
+    def _change_isr(self, state: State, broker: int) -> State:
+        """A leader learns of the key, changes its ISR, and is answered."""
+        steps = self._steps
+        replica = self._world.replicas.values[state[broker]]
+        if replica.leading is None or not replica.up:
+            return state
+        if replica.revision != PRESENT:
+            return put(state, broker, steps.observe(state[broker], state[STORE]))
+        if replica.leading.proposed is None:
+            proposals = steps.proposals(state[broker], state[STORE])
+            joining = [proposing for lagging, proposing in proposals if not lagging]
+            if not joining:
+                return state
+            state = put(state, broker, joining[0])
+        swap = steps.swap(state[broker], state[STORE])
+        if swap.value is None:
+            return put(state, broker, swap.refused)
+        after = steps.write(state, swap.value)
+        return put(after, broker, steps.is_written(after[broker]))
+
+
+def is_writable(world: World, state: State) -> bool:
+    """Whole: a leader in the present epoch, all three in the ISR, everything committed."""
+    value = world.stores.values[state[STORE]].value
+    if value.leader not in BROKERS or len(value.isr) != len(BROKERS):
+        return False
+    replicas = [world.replicas.values[state[slot]] for slot in BROKERS]
+    leader = replicas[value.leader - 1]
+    return (
+        leader.leading is not None
+        and leader.revision == PRESENT
+        and leader.leading.proposed is None
+        and leader.high_watermark == len(leader.log)
+        and all(r.up and r.revision != NEVER and r.log == leader.log for r in replicas)
+    )

@@ -1,0 +1,61 @@
+"""What must hold in every state that is reached."""
+
+from __future__ import annotations
+
+from tidelog.model import NO_EPOCH
+
+from .values import Entries, Ghost, Replica, Store
+
+COMMITTED_IN_ISR = "every committed record is with every ISR and eligible member"
+COMMITTED_AT_LEADER = "every committed record is with every leader that was elected as clean"
+AGREE_BELOW_HW = "logs agree below the high watermark"
+ONE_LEADER = "an epoch is led once"
+HW_IN_LOG = "the high watermark is within the log"
+HEALS = "the cluster can heal to a writable one"
+
+
+def is_prefix(short: Entries, log: Entries) -> bool:
+    return log[: len(short)] == short
+
+
+def broken_by(replica: Replica, store: Store, ghost: Ghost) -> str | None:
+    """The invariant that this replica breaks beside this store."""
+    if replica.high_watermark > len(replica.log):
+        return HW_IN_LOG
+    has_all = is_prefix(ghost.committed, replica.log)
+    value = store.value
+    if not has_all:
+        sound = ghost.sound[replica.broker - 1]
+        for broker, life in (*value.isr, *value.eligible):
+            if broker == replica.broker and sound <= life:
+                return COMMITTED_IN_ISR
+        leads = replica.value if replica.leading is not None else None
+        if leads is not None and leads.epoch == value.epoch:
+            return COMMITTED_AT_LEADER
+    if value.unclean == NO_EPOCH and not is_prefix(
+        replica.log[: replica.high_watermark], ghost.committed
+    ):
+        return AGREE_BELOW_HW
+    return None
+
+
+def noted(ghost: Ghost, before: Replica, after: Replica, store: Store) -> tuple[Ghost, str | None]:
+    """What the world remembers after a step of a replica: a leadership that began, and
+    records that its leader counts as committed from now on."""
+    if after.leading is None or after.value is None:
+        return ghost, None
+    epoch = after.value.epoch
+    begins = before.leading is None or before.value is None or before.value.epoch != epoch
+    if begins:
+        if ghost.led >> epoch & 1:
+            return ghost, ONE_LEADER
+        ghost = ghost._replace(led=ghost.led | 1 << epoch)
+    if epoch < store.value.unclean:
+        # A leader from before an unclean election: whatever it commits is lost and marked.
+        return ghost, None
+    below = after.log[: after.high_watermark]
+    if len(below) > len(ghost.committed):
+        if not is_prefix(ghost.committed, below):
+            return ghost, AGREE_BELOW_HW
+        return ghost._replace(committed=below), None
+    return ghost, None if is_prefix(below, ghost.committed) else AGREE_BELOW_HW

@@ -1,0 +1,190 @@
+"""Rules that can be switched off: each puts a broken one in the place of production code.
+
+The first four (the fourth has two halves) are those that known-gaps names at its end: an
+exhaustive model has to find a violation without any one of them. The others are further
+rules that a story of this project hangs on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from tidelog.errors import ErrorCode
+from tidelog.model import NO_LEADER
+from tidelog_broker.partition import epochs, high_watermark, isr
+from tidelog_broker.partition.exchange import FetchAnswer, FetchPosition
+from tidelog_broker.partition.isr import FollowerProgress
+from tidelog_broker.partition.partition import Partition
+from tidelog_controller import electability
+from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
+
+from . import replica_steps
+
+
+class Rule(NamedTuple):
+    """`without`: what takes the place of `name` in `owner` when the rule is off."""
+
+    name: str
+    owner: Any
+    attribute: str
+    without: Callable[..., Any]
+
+
+@contextmanager
+def switched_off(rule: Rule) -> Iterator[None]:
+    original = getattr(rule.owner, rule.attribute)
+    setattr(rule.owner, rule.attribute, rule.without)
+    try:
+        yield
+    finally:
+        setattr(rule.owner, rule.attribute, original)
+
+
+def _nowhere(**_: object) -> None:
+    """Logs never part."""
+
+
+_follow = Partition.follow
+
+
+def _follow_unfenced(self: Partition, asked: FetchPosition, answer: FetchAnswer) -> bool:
+    """Truncates whenever it is told to, whoever told it and in whichever epoch."""
+    if answer.diverging is not None and self.leader_to_follow != NO_LEADER:
+        asked = self.fetch_position()
+    return _follow(self, asked, answer)
+
+
+def _never_fenced(known_epoch: int, leader_epoch: int) -> None:
+    """A fetch of any epoch counts."""
+    del known_epoch, leader_epoch
+
+
+def _joins_at_high_watermark(
+    progress: FollowerProgress, *, high_watermark: int, epoch_start: int
+) -> bool:
+    del epoch_start
+    return progress.log_end_offset >= high_watermark
+
+
+def _joins_at_epoch_start(
+    progress: FollowerProgress, *, high_watermark: int, epoch_start: int
+) -> bool:
+    del high_watermark
+    return progress.log_end_offset >= epoch_start
+
+
+def _committed_isr(state: LeaderAndIsr, proposed: LeaderAndIsr | None) -> frozenset[int]:
+    """A joiner counts once the leader knows that the store has taken it, a leaver no more
+    as soon as its removal is proposed."""
+    return state.isr_ids if proposed is None else state.isr_ids & proposed.isr_ids
+
+
+_advanced = high_watermark.advanced
+
+
+def _advanced_below_min_isr(
+    high_watermark: int,
+    end_offsets: Mapping[int, int],
+    *,
+    maximal_isr: Collection[int],
+    committed_isr_size: int,
+    min_isr: int,
+) -> int:
+    del min_isr
+    return _advanced(
+        high_watermark,
+        end_offsets,
+        maximal_isr=maximal_isr,
+        committed_isr_size=committed_isr_size,
+        min_isr=0,
+    )
+
+
+def _with_isr_and_all_who_left(self: LeaderAndIsr, members: Iterable[Member]) -> LeaderAndIsr:
+    """Whoever has left stays eligible, also when the ISR is large enough to commit."""
+    present = tuple(sorted(members))
+    ids = {member.broker_id for member in present}
+    former = {m.broker_id: m for m in (*self.eligible, *self.isr)}
+    eligible = tuple(sorted(m for m in former.values() if m.broker_id not in ids))
+    return replace(self, isr=present, eligible=eligible)
+
+
+def _always_whole(*_: object) -> bool:
+    return True
+
+
+def _commands_of_former_lives(
+    *,
+    controller_epoch: int,
+    broker_epoch: int,
+    known_controller_epoch: int,
+    known_broker_epoch: int,
+) -> ErrorCode | None:
+    """As long as a process is not registered it takes any command."""
+    if controller_epoch < known_controller_epoch:
+        return ErrorCode.STALE_CONTROLLER_EPOCH
+    return ErrorCode.STALE_BROKER_EPOCH if broker_epoch < known_broker_epoch else None
+
+
+_resigned = LeaderAndIsr.resigned
+
+
+def _resigned_in_the_same_epoch(self: LeaderAndIsr, broker_id: int) -> LeaderAndIsr:
+    return replace(_resigned(self, broker_id), leader_epoch=self.leader_epoch)
+
+
+def _still_asks_from_there(self: Partition, asked: FetchPosition) -> bool:
+    """An answer counts at the same leader, epoch and offset, whatever lies there now."""
+    return self.leader_to_follow != NO_LEADER and self.fetch_position()[:3] == asked[:3]
+
+
+RECONCILE = Rule(
+    "a follower reconciles its log by epoch before it fetches", epochs, "divergence", _nowhere
+)
+FENCED_TRUNCATION = Rule("truncation is fenced by epoch", Partition, "follow", _follow_unfenced)
+FENCED_FETCH = Rule(
+    "the high watermark moves only on fetches of the leader's epoch",
+    epochs,
+    "fence",
+    _never_fenced,
+)
+JOINS_AT_EPOCH_START = Rule(
+    "a replica joins the ISR only at the start of the leader's epoch",
+    isr,
+    "may_join",
+    _joins_at_high_watermark,
+)
+JOINS_AT_HIGH_WATERMARK = Rule(
+    "a replica joins the ISR only at the high watermark", isr, "may_join", _joins_at_epoch_start
+)
+MAXIMAL_ISR = Rule("the high watermark counts the maximal ISR", isr, "maximal", _committed_isr)
+MIN_ISR = Rule(
+    "nothing is committed below min ISR", high_watermark, "advanced", _advanced_below_min_isr
+)
+ELIGIBLE = Rule(
+    "the eligible set is empty while the ISR can commit",
+    LeaderAndIsr,
+    "with_isr",
+    _with_isr_and_all_who_left,
+)
+WHOLE = Rule("who has lost data is not elected as clean", electability, "is_whole", _always_whole)
+FORMER_LIFE = Rule(
+    "a process takes no command for its predecessor's life",
+    replica_steps,
+    "fence_command",
+    _commands_of_former_lives,
+)
+RESIGNED_EPOCH = Rule(
+    "a resignation gives another leader a new epoch",
+    LeaderAndIsr,
+    "resigned",
+    _resigned_in_the_same_epoch,
+)
+REPEATED_ANSWER = Rule(
+    "an answer counts only for the log that it was asked for",
+    Partition,
+    "_still_asks",
+    _still_asks_from_there,
+)

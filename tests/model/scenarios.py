@@ -1,0 +1,93 @@
+"""What is explored: profiles of faults, each with the budgets within which it is exhaustive."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from . import rules
+from .rules import Rule
+
+
+class Scenario(NamedTuple):
+    """Budgets, and what may happen at all.
+
+    `faults`: how many of `kinds` happen in one history. `records`: appends. `epochs`:
+    leader epochs, the first among them. `in_flight`: messages between sending and arrival
+    at once; what arrives at once needs none. `late`: which messages take their time, and
+    may be lost or overtaken."""
+
+    name: str
+    faults: int
+    records: int
+    epochs: int
+    in_flight: int = 0
+    late: frozenset[str] = frozenset()  # of LATE
+    kinds: frozenset[str] = frozenset({"crash"})  # of KINDS
+
+    def budgets(self) -> dict[str, int | list[str]]:
+        return {
+            "faults": self.faults,
+            "records": self.records,
+            "epochs": self.epochs,
+            "in_flight": self.in_flight,
+            "late": sorted(self.late),
+            "kinds": sorted(self.kinds),
+        }
+
+
+LATE = {
+    "fetch": "a follower's request",
+    "answer": "a leader's answer to a late request",
+    "isr": "a leader's ISR change, whose answer never comes",
+    "election": "a controller's transaction",
+    "command": "a controller's command",
+}
+KINDS = {
+    "crash": "a process ends",
+    "reboot": "a machine reboots, and any end of its log is lost",
+    "lease": "a registration goes while its broker lives: a zombie leader",
+    "lag": "a follower that keeps up is found to lag",
+    "reign": "another controller is elected",
+    "damage": "a replica is found damaged: it resigns and is cut",
+    "stop": "a broker is stopping",
+}
+
+
+def of(*names: str) -> frozenset[str]:
+    return frozenset(names)
+
+
+class Removal(NamedTuple):
+    """A rule switched off, and the budgets within which that shows."""
+
+    rule: Rule
+    scenario: Scenario
+
+
+def _removal(rule: Rule, faults: int, records: int, epochs: int, **more: object) -> Removal:
+    return Removal(rule, Scenario("without", faults, records, epochs, **more))  # type: ignore[arg-type]
+
+
+# The four rules that known-gaps names (the last has two halves), then further ones.
+REMOVALS = (
+    _removal(rules.RECONCILE, 1, 2, 2),
+    _removal(rules.FENCED_TRUNCATION, 1, 2, 2, in_flight=1, late=of("fetch", "answer")),
+    _removal(rules.FENCED_FETCH, 1, 1, 2, in_flight=1, late=of("fetch"), kinds=of("damage")),
+    _removal(
+        rules.JOINS_AT_EPOCH_START,
+        1,
+        1,
+        2,
+        in_flight=1,
+        late=of("fetch"),
+        kinds=of("reboot"),
+    ),
+    _removal(rules.JOINS_AT_HIGH_WATERMARK, 1, 1, 1, kinds=of("lag")),
+    _removal(rules.MAXIMAL_ISR, 1, 1, 1, kinds=of("lag")),
+    _removal(rules.MIN_ISR, 2, 1, 1, kinds=of("lag")),
+    _removal(rules.ELIGIBLE, 1, 1, 2),
+    _removal(rules.WHOLE, 1, 1, 2, kinds=of("reboot")),
+    _removal(rules.FORMER_LIFE, 1, 1, 1),
+    _removal(rules.RESIGNED_EPOCH, 1, 1, 3, kinds=of("damage")),
+    _removal(rules.REPEATED_ANSWER, 1, 2, 2, in_flight=1, late=of("fetch", "answer")),
+)

@@ -1,0 +1,307 @@
+"""Every step on the numbers of the parts that it reads, remembered: however many states
+there are, production code runs once for each different pair of a replica and an event."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import NamedTuple
+
+from tidelog_broker.resignations import resignation
+
+from . import invariants, replica_steps, writes
+from .controller_steps import Controller
+from .values import (
+    BROKERS,
+    NEVER,
+    PRESENT,
+    RESIGNED,
+    TOPIC_ID,
+    Answer,
+    Command,
+    FetchResponse,
+    MemberKey,
+    Position,
+    Registered,
+    Value,
+    from_production,
+    to_production,
+)
+from .world import GHOST, MESSAGES, STORE, State, World
+
+
+class Swap(NamedTuple):
+    """What the store makes of a leader's ISR change: `value` where it takes it; else the
+    leader as it is after the refusal, and why."""
+
+    value: Value | None
+    refused: int
+    why: str
+
+
+class Steps:
+    def __init__(self, world: World, controller: Controller) -> None:
+        self.world = world
+        self._controller = controller
+        self._replicas = world.replicas.values
+        self._number = world.replicas.number
+        # The methods below with a memory each.
+        self.position = cache(self._position)
+        self.serve = cache(self._serve)
+        self.follow = cache(self._follow)
+        self.fetch = cache(self._fetch)
+        self.append = cache(self._append)
+        self.told = cache(self._told)
+        self.told_late = cache(self._told_late)
+        self.observe = cache(self._observe)
+        self.proposals = cache(self._proposals)
+        self.swap = cache(self._swap)
+        self.is_written = cache(self._is_written)
+        self.ended = cache(self._ended)
+        self.started = cache(self._started)
+        self.rebooted = cache(self._rebooted)
+        self.suspended = cache(self._suspended)
+        self.has_resigned = cache(self._has_resigned)
+        self.resumed = cache(self._resumed)
+        self.joined = cache(self._joined)
+        self.decide = cache(self._decide)
+        self.resigned = cache(self._resigned)
+        self.registered = cache(self._registered)
+        self.valued = cache(self._valued)
+        self.outdated = cache(self._outdated)
+        self.settled = cache(self._settled)
+        self.voided = cache(self._voided)
+        self.without = cache(self._without)
+        self.without_answers = cache(self._without_answers)
+        self.sound = cache(self._sound)
+        self.note = cache(self._note)
+        self.after_write = cache(self._after_write)
+
+    # -- following and leading -------------------------------------------------------------
+
+    def _position(self, replica: int) -> Position | None:
+        """What the replica asks its leader now; None: it asks nobody."""
+        r = self._replicas[replica]
+        return replica_steps.fetch_position(r) if r.up and not r.damaged else None
+
+    def _serve(
+        self, leader: int, follower: int, life: int, asked: Position
+    ) -> tuple[int, Answer | None]:
+        served, answer = replica_steps.serve(self._replicas[leader], follower, life, asked)
+        return self._number(served), answer
+
+    def _follow(self, follower: int, asked: Position, answer: Answer) -> int:
+        return self._number(replica_steps.follow(self._replicas[follower], asked, answer))
+
+    def _fetch(self, follower: int, leader: int) -> tuple[int, int] | None:
+        """Both after a fetch that is answered at once; None: nothing changes."""
+        asked = self.position(follower)
+        if asked is None or not self._replicas[leader].up:
+            return None
+        r = self._replicas[follower]
+        served, answer = self.serve(leader, r.broker, r.life, asked)
+        told = follower if answer is None else self.follow(follower, asked, answer)
+        return None if (told, served) == (follower, leader) else (told, served)
+
+    def _append(self, replica: int, record: int) -> int:
+        return self._number(replica_steps.append(self._replicas[replica], record))
+
+    def _observe(self, replica: int, store: int) -> int:
+        value = self.world.stores.values[store].value
+        return self._number(replica_steps.observe(self._replicas[replica], value))
+
+    # -- commands --------------------------------------------------------------------------
+
+    def present_command(self, slot: int, store: int) -> Command | None:
+        """What the controller tells a registered broker now."""
+        held = self.world.stores.values[store]
+        registered = held.registered[slot - 1]
+        if registered is None:
+            return None
+        return Command("command", slot, registered.life, held.value, PRESENT, held.reign)
+
+    def _told(self, replica: int, store: int) -> int:
+        command = self.present_command(self._replicas[replica].broker, store)
+        return replica if command is None else self._told_late(replica, command)
+
+    def _told_late(self, replica: int, command: Command) -> int:
+        return self._number(replica_steps.take(self._replicas[replica], command))
+
+    # -- the ISR ---------------------------------------------------------------------------
+
+    def _proposals(self, replica: int, store: int) -> tuple[tuple[int, int], ...]:
+        """Who may be found to lag (0: nobody), and the leader after its proposal."""
+        r = self._replicas[replica]
+        assert r.value is not None
+        running = {
+            b: registered.life
+            for b, registered in zip(
+                BROKERS, self.world.stores.values[store].registered, strict=True
+            )
+            if registered is not None and registered.running
+        }
+        found = []
+        for lagging in (0, *(b for b, _ in r.value.isr if b != r.broker)):
+            proposing = replica_steps.propose(r, running, lagging)
+            if proposing is not None:
+                found.append((lagging, self._number(proposing)))
+        return tuple(found)
+
+    def _swap(self, replica: int, store: int) -> Swap:
+        r = self._replicas[replica]
+        held = self.world.stores.values[store]
+        assert r.value is not None
+        assert r.leading is not None
+        assert r.leading.proposed is not None
+        if r.revision != PRESENT:
+            return Swap(None, self.observe(replica, store), "the key has moved")
+        if not all_registered(held.registered, joiners_of(r.value, r.leading.proposed)):
+            refused = self._number(replica_steps.isr_refused(r))
+            return Swap(None, refused, "a joiner's registration has changed")
+        return Swap(r.leading.proposed, replica, "")
+
+    def _is_written(self, replica: int) -> int:
+        return self._number(replica_steps.isr_written(self._replicas[replica], PRESENT))
+
+    # -- processes and disks ---------------------------------------------------------------
+
+    def _ended(self, replica: int) -> int:
+        return self._number(replica_steps.ended(self._replicas[replica]))
+
+    def _started(self, replica: int) -> int:
+        return self._number(replica_steps.started(self._replicas[replica]))
+
+    def _rebooted(self, replica: int, kept: int) -> int:
+        dead = replica_steps.ended(self._replicas[replica])
+        return self._number(dead._replace(rebooted=True, log=dead.log[:kept]))
+
+    def _suspended(self, replica: int) -> int:
+        return self._number(replica_steps.suspended(self._replicas[replica]))
+
+    def _has_resigned(self, replica: int) -> int:
+        return self._number(self._replicas[replica]._replace(damaged=RESIGNED))
+
+    def _resumed(self, replica: int, kept: int) -> int:
+        return self._number(replica_steps.resumed(self._replicas[replica], kept))
+
+    def _joined(self, replica: int, life: int) -> int:
+        """The process after its registration."""
+        r = self._replicas[replica]
+        return self._number(r._replace(life=life, own=life, whole=r.whole or life))
+
+    # -- the store -------------------------------------------------------------------------
+
+    def _decide(self, store: int, r1: int, r2: int, r3: int) -> Value | None:
+        replicas = self._replicas
+        return self._controller.decide(
+            self.world.stores.values[store], (replicas[r1], replicas[r2], replicas[r3])
+        )
+
+    def _resigned(self, store: int, broker: int) -> Value | None:
+        """What a damaged replica writes; None: there is nothing to write."""
+        found = to_production(self.world.stores.values[store].value)
+        written = resignation(found, TOPIC_ID, broker)
+        return None if written is None else from_production(written)
+
+    def _registered(self, store: int, broker: int, registered: Registered | None) -> int:
+        held = self.world.stores.values[store]
+        slots = list(held.registered)
+        slots[broker - 1] = registered
+        return self.world.stores.number(held._replace(registered=(slots[0], slots[1], slots[2])))
+
+    def _valued(self, store: int, value: Value) -> int:
+        return self.world.stores.number(self.world.stores.values[store]._replace(value=value))
+
+    def write(self, state: State, value: Value) -> State:
+        """The state after the store has taken `value`, not canonical yet. Whatever named
+        the former revision in a compare-and-swap is void; whoever had taken it is
+        outdated."""
+        store = self.valued(state[STORE], value)
+        messages = self.voided(state[MESSAGES])
+        ghost = self.after_write(state[GHOST], state[STORE], store, state[1], state[2], state[3])
+        commands = tuple(m for m in self.world.messages.values[messages] if isinstance(m, Command))
+        if not commands:
+            aged = [self.outdated(state[slot]) for slot in BROKERS]
+        else:
+            replicas, messages = writes.aged(
+                [self._replicas[state[slot]] for slot in BROKERS],
+                self.world.messages.values[messages],
+                self.world.messages,
+            )
+            aged = [self._number(replica) for replica in replicas]
+        return (store, aged[0], aged[1], aged[2], messages, ghost, state[6])
+
+    def _outdated(self, replica: int) -> int:
+        r = self._replicas[replica]
+        return replica if r.revision == NEVER else self._number(r._replace(revision=1))
+
+    def _settled(self, replica: int, messages: int) -> int:
+        """Once no command is on its way to it, all outdated revisions are alike."""
+        r = self._replicas[replica]
+        if r.revision in (NEVER, 1, PRESENT):
+            return replica
+        for message in self.world.messages.values[messages]:
+            if isinstance(message, Command) and message.broker == r.broker:
+                return replica
+        return self._number(r._replace(revision=1))
+
+    # -- messages --------------------------------------------------------------------------
+
+    def _voided(self, messages: int) -> int:
+        kept = self.world.messages.values[messages]
+        return self.world.messages.number(tuple(m for m in kept if not writes.is_swap(m)))
+
+    def _without(self, messages: int, index: int) -> int:
+        kept = self.world.messages.values[messages]
+        return self.world.messages.number(kept[:index] + kept[index + 1 :])
+
+    def _without_answers(self, messages: int, broker: int) -> int:
+        """Answers end with the process that asked."""
+        kept = self.world.messages.values[messages]
+        return self.world.messages.number(
+            tuple(m for m in kept if not (isinstance(m, FetchResponse) and m.follower == broker))
+        )
+
+    # -- what nobody in the cluster knows --------------------------------------------------
+
+    def _sound(self, ghost: int, broker: int, life: int) -> int:
+        held = self.world.ghosts.values[ghost]
+        sound = list(held.sound)
+        sound[broker - 1] = life
+        return self.world.ghosts.number(held._replace(sound=(sound[0], sound[1], sound[2])))
+
+    def _note(self, ghost: int, before: int, after: int, store: int) -> tuple[int, str | None]:
+        noted, broken = invariants.noted(
+            self.world.ghosts.values[ghost],
+            self._replicas[before],
+            self._replicas[after],
+            self.world.stores.values[store],
+        )
+        return self.world.ghosts.number(noted), broken
+
+    def _after_write(self, ghost: int, old: int, new: int, r1: int, r2: int, r3: int) -> int:
+        stores = self.world.stores.values
+        replicas = self._replicas
+        return self.world.ghosts.number(
+            writes.after_write(
+                self.world.ghosts.values[ghost],
+                stores[old].value,
+                stores[new].value,
+                (replicas[r1], replicas[r2], replicas[r3]),
+            )
+        )
+
+
+def joiners_of(old: Value, new: Value) -> tuple[MemberKey, ...]:
+    present = {broker for broker, _ in old.isr}
+    return tuple(member for member in new.isr if member[0] not in present)
+
+
+def all_registered(
+    registered: tuple[Registered | None, ...], joiners: tuple[MemberKey, ...]
+) -> bool:
+    """The guard on joiners: the registration as it was read while running."""
+    for broker, life in joiners:
+        found = registered[broker - 1]
+        if found is None or found.life != life or not found.running:
+            return False
+    return True

@@ -1,0 +1,142 @@
+"""A violation as a story that a person can read: one line for each step, with what it
+changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidelog.model import NO_LEADER
+
+from . import invariants
+from .broker_actions import Label
+from .explore import Violation
+from .values import Entries, MemberKey, Replica, Value, epoch_of, record_name
+from .world import Expanded
+
+_SENTENCES = {
+    "fetches": "broker {0} fetches from broker {1}",
+    "sends a fetch": "broker {0} sends a fetch to broker {1}, which takes its time",
+    "a late fetch arrives": "the late fetch of broker {0} arrives at broker {1}",
+    "a late fetch arrives and is answered": (
+        "the late fetch of broker {0} arrives at broker {1}, whose answer takes its time"
+    ),
+    "a late answer arrives": "the late answer of broker {1} arrives at broker {0}",
+    "appends": "broker {0} appends a record",
+    "is told the present state": "the controller tells broker {0} the state of the key",
+    "a command is late": "the controller sends broker {0} the key, which takes its time",
+    "a late command arrives": "the late command arrives at broker {0}",
+    "reads the key": "broker {0} reads the key by itself",
+    "proposes": "broker {0} proposes another ISR",
+    "finds lagging": "broker {0} finds that broker {1} lags, and proposes an ISR without it",
+    "writes its ISR change": "broker {0} writes its ISR change",
+    "sends its ISR change": "broker {0} sends its ISR change to the store, and hears nothing",
+    "a late ISR change is taken": "the store takes the late ISR change of broker {0}",
+    "is refused its ISR change": "broker {0} is refused its ISR change: {1}",
+    "crashes": "broker {0} crashes",
+    "starts": "broker {0} starts again",
+    "reboots": "the machine of broker {0} reboots, and {1} record(s) of its log are left",
+    "finds damage": "broker {0} finds its replica damaged",
+    "resigns": "broker {0} resigns",
+    "is cut and repaired": "broker {0} cuts its damaged log to {1} record(s) and is back",
+    "registers": "broker {0} registers",
+    "former registration goes": "the registration of broker {0}'s former life goes",
+    "loses its lease": "broker {0} loses its lease, and does not know",
+    "is stopping": "broker {0} is stopping",
+    "has stopped": "broker {0} has stopped",
+    "another controller reigns": "another controller is elected",
+}
+_PREFIXED = {
+    "the controller writes": "the controller writes its decision",
+    "the controller sends": "the controller sends its decision to the store, and it takes its time",
+    "late, the store takes": "the store takes the controller's late decision",
+    "is lost": "lost on its way:",
+}
+
+_ENDINGS = {
+    invariants.COMMITTED_IN_ISR: "committed is {committed}, and not all of the ISR has it",
+    invariants.COMMITTED_AT_LEADER: (
+        "committed is {committed}, and broker {leader} leads epoch {epoch} with {log}"
+    ),
+    invariants.AGREE_BELOW_HW: "committed is {committed}, and a log says otherwise below its "
+    "high watermark",
+    invariants.ONE_LEADER: "a second time somebody begins to lead that epoch",
+    invariants.HEALS: "from here on nothing fails any more, and still nobody can write",
+}
+
+
+def lines(violation: Violation) -> list[str]:
+    """Numbered; the last one says which invariant is broken, and how it shows."""
+    steps = violation.path
+    told = []
+    before = steps[0][1]
+    told.append(f"0. Three brokers run. The key: {key_words(before.store.value)}.")
+    for number, (label, after) in enumerate(steps[1:], 1):
+        changes = "; ".join(changes_of(before, after))
+        told.append(f"{number}. {sentence(label)}{': ' + changes if changes else ''}.")
+        before = after
+    told.append(f"Violated: {violation.invariant}: {_ending(violation, before)}.")
+    return told
+
+
+def _ending(violation: Violation, last: Expanded) -> str:
+    value = last.store.value
+    leader = last.replicas[value.leader - 1] if value.leader != NO_LEADER else None
+    words = _ENDINGS.get(violation.invariant, "see the last step")
+    return words.format(
+        committed=log_words(last.ghost.committed),
+        leader=value.leader,
+        epoch=value.epoch,
+        log=log_words(leader.log) if leader else "",
+    )
+
+
+def sentence(label: Label) -> str:
+    kind, *rest = label
+    if kind in _PREFIXED:
+        detail = "" if kind != "is lost" else " " + " ".join(str(word) for word in rest)
+        return f"{_PREFIXED[str(kind)]}{detail}"
+    return _SENTENCES[str(kind)].format(*rest)
+
+
+def log_words(log: Entries) -> str:
+    """Records with the epochs that they were written in."""
+    return "[" + " ".join(f"{record_name(e)}@{epoch_of(e)}" for e in log) + "]"
+
+
+def _members(members: tuple[MemberKey, ...]) -> str:
+    return "{" + ", ".join(str(b) if life else f"{b} not whole" for b, life in members) + "}"
+
+
+def key_words(value: Value) -> str:
+    leader = "no leader" if value.leader == NO_LEADER else f"leader {value.leader}"
+    unclean = f", unclean since epoch {value.unclean}" if value.unclean >= 0 else ""
+    eligible = f", eligible {_members(value.eligible)}" if value.eligible else ""
+    return f"{leader} in epoch {value.epoch}, ISR {_members(value.isr)}{eligible}{unclean}"
+
+
+def changes_of(before: Expanded, after: Expanded) -> Iterator[str]:
+    if before.store.value != after.store.value:
+        yield f"the key is {key_words(after.store.value)}"
+    for old, new in zip(before.replicas, after.replicas, strict=True):
+        yield from _changes_of_replica(old, new)
+    if before.ghost.committed != after.ghost.committed:
+        yield f"committed is {log_words(after.ghost.committed)}"
+
+
+def _changes_of_replica(old: Replica, new: Replica) -> Iterator[str]:
+    who = f"broker {new.broker}"
+    if old.log != new.log:
+        cut = len(new.log) < len(old.log)
+        yield f"{who} {'truncates to' if cut else 'has'} {log_words(new.log)}"
+    if old.high_watermark != new.high_watermark and new.up:
+        yield f"{who}'s high watermark is {new.high_watermark}"
+    was = old.value.epoch if old.leading and old.value else None
+    leads = new.value.epoch if new.leading and new.value else None
+    if leads != was and leads is not None:
+        yield f"{who} leads epoch {leads}"
+    elif leads is None and was is not None and new.up:
+        yield f"{who} leads no more"
+    elif leads is None and new.value and new.up and new.value != old.value:
+        follows = new.value.leader not in (NO_LEADER, new.broker)
+        if follows:
+            yield f"{who} follows broker {new.value.leader} in epoch {new.value.epoch}"

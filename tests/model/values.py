@@ -1,0 +1,217 @@
+"""What a model state is made of: plain tuples of small integers.
+
+Brokers are 1, 2 and 3, in the order of preference. A *life* of a broker stands for its
+broker epoch, and is counted for each broker by itself: broker epochs of two brokers are
+never compared. 0 is no life (`NOT_WHOLE` in an entry of the ISR).
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import NamedTuple
+
+from tidelog.model import NO_EPOCH, NO_LEADER
+from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
+
+BROKERS = (1, 2, 3)
+MIN_ISR = 2
+TOPIC_ID = "model"
+
+# A revision of the partition's key, as one broker sees it: none yet, some that are
+# outdated (in their order, where late commands make it matter), or the present one.
+NEVER = 0
+PRESENT = 9
+
+# How far the repair of a damaged replica has come.
+SOUND, FOUND, RESIGNED = 0, 1, 2
+
+# In the ghost field `sound`: only what is admitted from now on has lost nothing.
+NEXT_LIFE = 14
+UNTIL_ADMITTED = 15
+
+RECORDS_PER_EPOCH = 8  # entry of a log: leader epoch * RECORDS_PER_EPOCH + record
+Entries = tuple[int, ...]
+MemberKey = tuple[int, int]  # broker, life
+
+
+class Value(NamedTuple):
+    """`LeaderAndIsr` without what never changes here."""
+
+    leader: int
+    epoch: int
+    isr: tuple[MemberKey, ...]
+    eligible: tuple[MemberKey, ...]
+    unclean: int
+
+
+UNLED = Value(NO_LEADER, NO_EPOCH, (), (), NO_EPOCH)
+
+
+class Registered(NamedTuple):
+    life: int
+    running: bool
+    whole: int  # effective `whole_since`
+
+
+class Store(NamedTuple):
+    """What etcd holds. `reign`: how often the controller has changed."""
+
+    value: Value
+    registered: tuple[Registered | None, Registered | None, Registered | None]
+    reign: int
+
+
+class Progress(NamedTuple):
+    """`FollowerProgress` without its times: whether a follower lags is nobody's to say."""
+
+    life: int
+    log_end: int
+
+
+class Leading(NamedTuple):
+    """`followers`: by broker id, this broker's own place is unused."""
+
+    epoch_start: int
+    followers: tuple[Progress, ...]
+    proposed: Value | None
+
+
+class Replica(NamedTuple):
+    """One broker: its process, its disk, its replica.
+
+    `life`: the newest broker epoch its process knows of. `own`: the one it registered
+    itself, 0: none yet. `whole`: `whole_since` on its disk, 0: since the registration
+    that comes next. `damaged`: SOUND, FOUND or RESIGNED. `value`: what it has taken;
+    ISR and eligible set only while it leads. `revision`: NEVER, outdated ones in order, PRESENT."""
+
+    broker: int
+    up: bool
+    rebooted: bool
+    damaged: int
+    life: int
+    own: int
+    whole: int
+    reign: int
+    high_watermark: int
+    log: Entries
+    value: Value | None
+    revision: int
+    leading: Leading | None
+
+
+class Position(NamedTuple):
+    """`FetchPosition`, of which the log start never changes here."""
+
+    leader: int
+    epoch: int
+    offset: int
+    last_epoch: int
+
+
+class Answer(NamedTuple):
+    """`FetchAnswer`, or a refusal because the offset is out of range."""
+
+    high_watermark: int
+    epoch: int
+    entries: Entries
+    diverging: tuple[int, int] | None
+    out_of_range: bool = False
+
+
+class FetchRequest(NamedTuple):
+    kind: str  # sorts messages of different kinds
+    follower: int
+    life: int
+    position: Position
+
+
+class FetchResponse(NamedTuple):
+    kind: str
+    follower: int
+    position: Position
+    answer: Answer
+
+
+class IsrWrite(NamedTuple):
+    """A leader's compare-and-swap whose answer never comes. It names the present
+    revision: once the key has moved it is void, and no longer kept."""
+
+    kind: str
+    value: Value
+    joiners: tuple[MemberKey, ...]
+
+
+class ElectionWrite(NamedTuple):
+    """A controller's transaction on its way; void once key or reign have moved."""
+
+    kind: str
+    value: Value
+
+
+class Command(NamedTuple):
+    kind: str
+    broker: int
+    life: int
+    value: Value
+    revision: int
+    reign: int
+
+
+Message = FetchRequest | FetchResponse | IsrWrite | ElectionWrite | Command
+
+
+class Ghost(NamedTuple):
+    """What no broker knows, and the invariants are about.
+
+    `committed`: the longest log below a leader's high watermark. `sound`: by broker, the
+    first life since which it has lost nothing, by what the model did to its disk. `led`:
+    the epochs in which a process began to lead, as bits."""
+
+    committed: Entries
+    sound: tuple[int, int, int]
+    led: int
+
+
+class Budget(NamedTuple):
+    """What is left."""
+
+    faults: int
+    records: int
+
+
+@cache
+def to_production(value: Value) -> LeaderAndIsr:
+    return LeaderAndIsr(
+        topic_id=TOPIC_ID,
+        replicas=BROKERS,
+        controller_epoch=0,
+        leader=value.leader,
+        leader_epoch=value.epoch,
+        isr=tuple(Member(b, e) for b, e in value.isr),
+        eligible=tuple(Member(b, e) for b, e in value.eligible),
+        min_isr=MIN_ISR,
+        unclean_leader_epoch=value.unclean,
+    )
+
+
+def from_production(state: LeaderAndIsr) -> Value:
+    return Value(
+        state.leader,
+        state.leader_epoch,
+        tuple((m.broker_id, m.broker_epoch) for m in state.isr),
+        tuple((m.broker_id, m.broker_epoch) for m in state.eligible),
+        state.unclean_leader_epoch,
+    )
+
+
+def entry(epoch: int, record: int) -> int:
+    return epoch * RECORDS_PER_EPOCH + record
+
+
+def epoch_of(logged: int) -> int:
+    return logged // RECORDS_PER_EPOCH
+
+
+def record_name(logged: int) -> str:
+    """Records are called a, b, c in the order in which they were produced."""
+    return "abcdefgh"[logged % RECORDS_PER_EPOCH]

@@ -1,0 +1,86 @@
+"""What a write of the partition's key does to everything else, and what it must keep."""
+
+from __future__ import annotations
+
+from tidelog.model import NO_EPOCH, NO_LEADER
+
+from .values import (
+    BROKERS,
+    MIN_ISR,
+    NEVER,
+    UNTIL_ADMITTED,
+    Command,
+    ElectionWrite,
+    Ghost,
+    IsrWrite,
+    Message,
+    Replica,
+    Store,
+    Value,
+)
+from .world import Parts
+
+
+def is_swap(message: Message) -> bool:
+    """Whether it names the key's present revision, and is void once that has moved."""
+    return isinstance(message, IsrWrite | ElectionWrite)
+
+
+def aged(
+    replicas: list[Replica], messages: tuple[Message, ...], numbers: Parts[tuple[Message, ...]]
+) -> tuple[list[Replica], int]:
+    """Once the key has moved: revisions that a broker has taken, or may still be told of,
+    by their order alone."""
+    kept: list[Message] = [m for m in messages if not isinstance(m, Command)]
+    older = []
+    for replica in replicas:
+        commands = [m for m in messages if isinstance(m, Command) and m.broker == replica.broker]
+        revisions = sorted({replica.revision, *(c.revision for c in commands)} - {NEVER})
+        rank = {revision: number for number, revision in enumerate(revisions, 1)}
+        kept += [c._replace(revision=rank[c.revision]) for c in commands]
+        older.append(replica._replace(revision=rank.get(replica.revision, NEVER)))
+    return older, numbers.number(tuple(sorted(kept, key=repr)))
+
+
+def after_write(
+    ghost: Ghost, old: Value, new: Value, replicas: tuple[Replica, Replica, Replica]
+) -> Ghost:
+    committed = ghost.committed
+    if new.unclean == new.epoch != old.epoch and new.leader != NO_LEADER:
+        # Marked: what the new leader lacks is lost, and clients are told so.
+        committed = common_prefix(committed, replicas[new.leader - 1].log)
+    before = {*old.isr, *old.eligible}
+    sound = list(ghost.sound)
+    for broker, life in (*new.isr, *new.eligible):
+        admitted = (broker, life) not in before and life > 0
+        if admitted and sound[broker - 1] == UNTIL_ADMITTED and replicas[broker - 1].own == life:
+            sound[broker - 1] = life
+    return ghost._replace(committed=committed, sound=(sound[0], sound[1], sound[2]))
+
+
+def common_prefix(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
+    length = 0
+    while length < min(len(a), len(b)) and a[length] == b[length]:
+        length += 1
+    return a[:length]
+
+
+def broken_by_write(store: Store, new: Value) -> str | None:
+    """The invariant of the key that a write would break."""
+    old = store.value
+    isr, eligible = dict(new.isr), dict(new.eligible)
+    if new.leader != NO_LEADER and new.leader not in isr:
+        return "the leader is in the ISR"
+    if set(isr) & set(eligible) or not {*isr, *eligible} <= set(BROKERS):
+        return "ISR and eligible set are apart and of assigned replicas"
+    if new.epoch < old.epoch or (new.epoch == old.epoch and new.leader != old.leader):
+        return "every election takes a new leader epoch"
+    if new.unclean not in (old.unclean, new.epoch) or (
+        new.unclean != old.unclean and new.unclean == NO_EPOCH
+    ):
+        return "the unclean mark names the epoch of its election"
+    if new.leader != NO_LEADER and eligible:
+        known = {b for b, _ in (*old.isr, *old.eligible)}
+        if len(isr) >= MIN_ISR or not set(eligible) <= known - set(isr):
+            return "the eligible set is what left a too small ISR"
+    return None
