@@ -1,0 +1,112 @@
+import doctest
+
+from tidelog.client import sequences
+from tidelog.client.sealed_batch import SealedBatch
+from tidelog.client.sequences import Fate, Identity, Numbering
+from tidelog.model import TopicPartition
+from tidelog.record_batch import encode_records
+
+ID, NEXT = Identity(7, 0), Identity(8, 0)
+
+
+def batches(count: int, records: int = 1) -> list[SealedBatch]:
+    encoded = encode_records([b"x"] * records, timestamps_ms=1)
+    return [
+        SealedBatch(TopicPartition("sea", 0), number, encoded, 1000, lambda _: None)
+        for number in range(count)
+    ]
+
+
+def numbered(count: int, *, named: bool = False) -> tuple[Numbering, list[SealedBatch]]:
+    numbering = Numbering(named)
+    numbering.adopt(ID)
+    if named:
+        numbering.positioned(0)
+    made = batches(count)
+    for batch in made:
+        numbering.number(batch)
+    return numbering, made
+
+
+def sequence_of(batch: SealedBatch) -> int | None:
+    return None if batch.batch is None else batch.batch.header.base_sequence
+
+
+def test_the_examples_hold() -> None:
+    assert doctest.testmod(sequences).failed == 0
+
+
+def test_after_the_last_sequence_comes_0() -> None:
+    numbering = Numbering(named=True)
+    numbering.adopt(ID)
+    numbering.positioned(2**31 - 2)
+    made = batches(2, records=2)
+    for batch in made:
+        numbering.number(batch)
+    assert list(map(sequence_of, made)) == [2**31 - 2, 0]
+
+
+def test_no_more_than_five_are_without_an_outcome() -> None:
+    numbering, made = numbered(5)
+    assert not numbering.may_number
+    numbering.settled(made[0], Fate.WRITTEN)
+    assert numbering.may_number
+
+
+def test_the_last_one_refused_gives_its_sequence_to_the_next() -> None:
+    numbering, made = numbered(2)
+    numbering.settled(made[1], Fate.NOT_WRITTEN)
+    assert numbering.next_sequence == 1
+
+
+def test_behind_a_refused_one_nothing_is_numbered_until_it_is_mended() -> None:
+    numbering, made = numbered(3)
+    numbering.settled(made[0], Fate.WRITTEN)
+    numbering.settled(made[1], Fate.NOT_WRITTEN)
+    assert not numbering.may_number
+    numbering.mend()
+    assert numbering.may_number
+    assert (numbering.identity, numbering.next_sequence) == (ID, 1)
+    assert sequence_of(made[2]) is None
+
+
+def test_a_doubt_behind_a_refused_one_costs_the_id() -> None:
+    numbering, made = numbered(2)
+    made[1].in_doubt = True
+    numbering.settled(made[0], Fate.NOT_WRITTEN)
+    numbering.mend()
+    assert sequence_of(made[1]) is None
+    assert not made[1].in_doubt
+    assert numbering.wants_identity(ID)
+    numbering.adopt(NEXT)
+    assert numbering.may_number
+
+
+def test_a_name_keeps_a_doubt_behind_a_refused_one_as_it_is() -> None:
+    """Its sequences will be used again, and then a late copy would fit."""
+    numbering, made = numbered(2, named=True)
+    made[1].in_doubt = True
+    numbering.settled(made[0], Fate.NOT_WRITTEN)
+    numbering.mend()
+    assert sequence_of(made[1]) == 1
+    assert not numbering.may_number
+
+
+def test_a_doubt_before_an_alien_leader_keeps_its_sequence() -> None:
+    numbering, made = numbered(3)
+    made[0].in_doubt = True
+    numbering.spoil()
+    numbering.mend()
+    assert list(map(sequence_of, made)) == [0, None, None]
+    assert not numbering.wants_identity(ID)
+    numbering.settled(made[0], Fate.UNKNOWN)
+    numbering.mend()
+    assert numbering.wants_identity(ID)
+
+
+def test_answers_may_come_in_any_order() -> None:
+    numbering, made = numbered(3)
+    numbering.settled(made[1], Fate.WRITTEN)
+    numbering.settled(made[0], Fate.WRITTEN)
+    numbering.settled(made[2], Fate.NOT_WRITTEN)
+    assert numbering.next_sequence == 2
