@@ -38,6 +38,9 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_OFFSET, TopicPartition
 from tidelog.record_batch import EncodedRecords
 
+# Of an idempotent producer's partition whose batches queue up, so many share a request.
+SHARED_BATCHES = 3
+
 
 class Idempotence(enum.Enum):
     """Whether batches carry a producer's sequences, and whose."""
@@ -151,7 +154,11 @@ class Accumulator:
         if not queue.waits_for_number:
             return True
         numbering.adopt(self._identity)
-        return numbering.may_number
+        if not numbering.may_number:
+            return False
+        # Each answer frees room for one batch: sent at once, they would never share a
+        # request again.
+        return not queue.in_flight or numbering.room >= min(len(queue.waiting), SHARED_BATCHES)
 
     def _request_for(
         self,

@@ -88,8 +88,13 @@ class Numbering:
             and self.next_sequence is not None
             and not self._spoilt
             and self._gap is None
-            and len(self.unsettled) < MAX_UNSETTLED_BATCHES
+            and self.room > 0
         )
+
+    @property
+    def room(self) -> int:
+        """How many more batches may be without an outcome."""
+        return MAX_UNSETTLED_BATCHES - len(self.unsettled)
 
     def number(self, batch: SealedBatch) -> None:
         """Asks for `may_number` first."""
