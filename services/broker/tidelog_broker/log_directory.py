@@ -17,6 +17,7 @@ from tidelog_broker.log.checkpoint import OffsetCheckpoint
 from tidelog_broker.log.config import LogConfig
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.errors import (
+    LogCorruptError,
     LogError,
     LogStorageError,
     OutOfServiceError,
@@ -361,6 +362,9 @@ class LogDirectory:
         reopening = self._reopening.pop(key)
         name, path, former = self._logs[key]
         if reopening.error is not None:
+            if isinstance(reopening.error, LogCorruptError):
+                # In what was taken for sound.
+                self._out[key] = self._out[key]._replace(check_all=True)
             raise reopening.error
         log = reopening.log
         assert log is not None

@@ -112,7 +112,8 @@ class Log:
         there, since the machine went on, so that a whole frame at the end that is wrong is
         damage and no torn tail. May run in a thread.
 
-        What was found after an unclean stop is in `recovery`. Raises `LogStorageError`."""
+        What was found after an unclean stop is in `recovery`. Raises `LogStorageError`, and
+        `LogCorruptError` for damage in what a stop left for sound."""
         if files is None:
             files = SegmentFiles(disk)
         epoch_file = EpochFile(disk, directory)

@@ -22,7 +22,7 @@ from tidelog.log_format import OFFSET_DIGITS
 from tidelog.model import Batch, BatchHeader
 from tidelog_broker.log.checked_file import DamagedFileError, read_checked, write_checked
 from tidelog_broker.log.disk import Disk
-from tidelog_broker.log.errors import LogCorruptError, LogStorageError
+from tidelog_broker.log.errors import LogStorageError
 from tidelog_broker.partition.producer_state import ProducerStates
 
 SNAPSHOT_SUFFIX = ".producers"
@@ -66,7 +66,8 @@ class ProducerHistory:
         self.lacking = False
 
     def load(self) -> None:
-        """At the log's opening, once it has its batches."""
+        """At the log's opening, once it has its batches. Raises `LogCorruptError` where one
+        that has to be read is damaged: whoever led by the rest would append twice."""
         start, end = self._log.log_start_offset, self._log.log_end_offset
         found = sorted(_offsets_in(self._disk.list_names(self._directory)))
         self._remove(offset for offset in found if not start <= offset <= end)
@@ -169,11 +170,8 @@ class ProducerHistory:
             if value is not None and not value["lacking"]:
                 position, states = known, ProducerStates.of_value(value["producers"])
                 break
-        try:
-            for header in self._log.headers(position, offset):
-                states.note(header)
-        except LogCorruptError as fault:
-            _log.warning("producer_states_incomplete", why=str(fault))
+        for header in self._log.headers(position, offset):
+            states.note(header)
         return states
 
     def _read(self, offset: int) -> Any:

@@ -1,0 +1,46 @@
+"""The logs of a broker in a directory, opened as a starting broker does."""
+
+from pathlib import Path
+
+from tidelog.model import TopicPartition
+from tidelog_broker.log.disk import OsDisk
+from tidelog_broker.log_directory import LogDirectory
+from tidelog_broker.transport import ReplicaKey
+from tidelog_runtime.topic_config import TopicConfig
+from unit.broker.broker_parts import KEY
+from unit.broker.fake_log import NAME, TOPIC_ID
+from unit.log.builders import FakeClock, batch_at
+
+CONFIG = TopicConfig()
+OTHER = ReplicaKey(TOPIC_ID, 1)
+OTHER_NAME = TopicPartition(NAME.topic, 1)
+
+
+class Stored:
+    """The logs of a broker in a directory, opened as a starting broker does."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.clock = FakeClock()
+        self.logs = LogDirectory(OsDisk(), path, self.clock)
+        self.damage = self.logs.open_all()
+
+    def in_use(self) -> list[str]:
+        return sorted(entry.name for entry in (self.path / "replicas").iterdir())
+
+    def strays(self) -> list[str]:
+        return sorted(entry.name for entry in (self.path / "strays").iterdir())
+
+    def sweep(self, kept_ms: int) -> None:
+        self.logs.delete_strays(self.logs.expired_strays(kept_ms))
+
+    def with_records(self, number: int = 3, name: TopicPartition = NAME) -> None:
+        key = ReplicaKey(TOPIC_ID, name.partition)
+        log = self.logs.open_replica(name, key, CONFIG)
+        log.append([batch_at(offset) for offset in range(number)])
+
+
+def end_of(stored: Stored, key: ReplicaKey = KEY) -> int:
+    log = stored.logs.log_of(key)
+    assert log is not None
+    return log.log_end_offset
