@@ -17,6 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 
 from simulation.coverage import RULES
@@ -27,6 +28,7 @@ from simulation.shrink import shrink
 DEFAULT_JOBS = 2
 # A worker's memory is given back after so many seeds.
 SEEDS_PER_WORKER = 50
+SEEDS_PER_COLLECTION = 10
 # Much longer than any seed takes; then it is an endless loop within one step.
 SEED_TIMEOUT_S = 120
 MIN_SEEDS_FOR_COVERAGE = 150
@@ -34,6 +36,8 @@ MAX_SHRUNK = 3
 MAX_SHRINK_RUNS = 40
 PROGRESS_INTERVAL_S = 5.0
 TRACE_LINES = 60
+
+_runs = count(1)
 
 
 class _TooLongError(BaseException):
@@ -94,6 +98,8 @@ def run_all(seeds: Sequence[int], jobs: int) -> Iterator[Result]:
 
 def run_bounded(seed: int, plan: Sequence[Fault] | None = None) -> Result:
     """One that does not end has failed."""
+    if next(_runs) % SEEDS_PER_COLLECTION == 0:
+        gc.collect()
     with _time_limit():
         try:
             return run_seed(seed, plan)
@@ -150,9 +156,9 @@ def tell(results: Sequence[Result], report: dict[str, object]) -> int:
         counts = report[what]
         assert isinstance(counts, dict)
         _say(f"\n{what}:")
-        for name, count in counts.items():
-            _say(f"  {count:9,} {name}")
-            if not count:
+        for name, times in counts.items():
+            _say(f"  {times:9,} {name}")
+            if not times:
                 missing.append(name)
     for result in failed[:MAX_SHRUNK]:
         _tell_failed(result)

@@ -68,6 +68,10 @@ class FaultInjector:
             "topic_recreated": self._topic_recreated,
         }
 
+    @property
+    def kinds(self) -> list[str]:
+        return list(self._begin)
+
     def flipped_bits_on(self, broker_id: int) -> bool:
         """Whether parts of what its disk holds may be unreadable."""
         return broker_id in self._flipped

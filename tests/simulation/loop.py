@@ -31,7 +31,20 @@ MAX_STEPS_AT_ONE_TIME = 50_000
 # How often a coroutine that is being closed may await something in its `finally`.
 MAX_CLOSING_ROUNDS = 20
 
-_serials = count()
+
+class _Serials:
+    """Numbers in the order in which tasks and futures are first hashed; from 0 for each loop,
+    so that nothing depends on what ran before in the same process."""
+
+    def __init__(self) -> None:
+        self.last = 0
+
+    def next(self) -> int:
+        self.last += 1
+        return self.last
+
+
+_serials = _Serials()
 
 
 class LivelockError(Exception):
@@ -74,7 +87,7 @@ class SimTask(asyncio.Task[Any]):
         try:
             return self.serial
         except AttributeError:
-            self.serial = next(_serials)
+            self.serial = _serials.next()
             return self.serial
 
 
@@ -87,7 +100,7 @@ class SimFuture(asyncio.Future[Any]):
         try:
             return self.serial
         except AttributeError:
-            self.serial = next(_serials)
+            self.serial = _serials.next()
             return self.serial
 
 
@@ -126,6 +139,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     """Also a `Clock`. `after_step` is called after every step of an observed process."""
 
     def __init__(self, *, wall_start_ms: int = 1_700_000_000_000) -> None:
+        _serials.last = 0
         self.now_us = 0
         self.steps = 0
         self.after_step: list[Callable[[], None]] = []

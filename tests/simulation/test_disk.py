@@ -1,0 +1,102 @@
+"""What a power failure leaves."""
+
+from __future__ import annotations
+
+import random
+from pathlib import PurePath
+
+import pytest
+
+from simulation.disk import SimDisk
+
+DIRECTORY = PurePath("/data/a")
+FILE = DIRECTORY / "log"
+
+
+@pytest.fixture
+def disk() -> SimDisk:
+    disk = SimDisk()
+    disk.make_directory(DIRECTORY)
+    return disk
+
+
+def write(disk: SimDisk, data: bytes, at: int = 0) -> None:
+    disk.open(FILE, create=True).write_at(at, [data])
+
+
+def left_by_failures(disk_of: list[SimDisk]) -> list[bytes | None]:
+    left: list[bytes | None] = []
+    for seed, disk in enumerate(disk_of):
+        disk.power_failure(random.Random(seed))
+        left.append(disk.read_file(FILE) if FILE in disk.paths() else None)
+    return left
+
+
+def synced(data: bytes) -> SimDisk:
+    disk = SimDisk()
+    disk.make_directory(DIRECTORY)
+    write(disk, data)
+    disk.open(FILE).sync()
+    disk.sync_directory(DIRECTORY)
+    return disk
+
+
+def test_what_was_synced_stays() -> None:
+    assert set(left_by_failures([synced(b"abc") for _ in range(50)])) == {b"abc"}
+
+
+def test_what_was_added_since_stays_is_gone_or_torn() -> None:
+    disks = [synced(b"abc") for _ in range(200)]
+    for disk in disks:
+        write(disk, b"defg", at=3)
+    left = set(left_by_failures(disks))
+    assert {b"abc", b"abcdefg"} < left
+    assert left <= {b"abc", b"abcd", b"abcde", b"abcdef", b"abcdefg"}
+
+
+def test_a_cut_that_was_not_synced_may_be_undone() -> None:
+    disks = [synced(b"abcdef") for _ in range(50)]
+    for disk in disks:
+        disk.open(FILE).truncate(2)
+        write(disk, b"XY", at=2)
+    assert set(left_by_failures(disks)) == {b"abcdef", b"abXY"}
+
+
+def test_a_name_that_was_not_synced_may_be_missing() -> None:
+    disks = [SimDisk() for _ in range(50)]
+    for disk in disks:
+        disk.make_directory(DIRECTORY)
+        write(disk, b"abc")
+        disk.open(FILE).sync()
+    assert set(left_by_failures(disks)) == {None, b"abc"}
+
+
+def test_a_whole_directory_is_renamed_and_removed(disk: SimDisk) -> None:
+    write(disk, b"abc")
+    disk.rename(DIRECTORY, PurePath("/data/strays/a"))
+    assert disk.list_names(PurePath("/data")) == ["strays"]
+    assert disk.read_file(PurePath("/data/strays/a/log")) == b"abc"
+    disk.remove_tree(PurePath("/data/strays/a"))
+    assert disk.paths() == []
+
+
+def test_a_full_disk_takes_what_still_fits(disk: SimDisk) -> None:
+    disk.space = 2
+    with pytest.raises(OSError, match="No space"):
+        write(disk, b"abc")
+    assert disk.read_file(FILE) == b"ab"
+
+
+def test_a_sync_fails_as_often_as_it_should(disk: SimDisk) -> None:
+    write(disk, b"abc")
+    disk.failing_syncs = 1
+    with pytest.raises(OSError, match="Input/output"):
+        disk.open(FILE).sync()
+    disk.open(FILE).sync()
+
+
+def test_a_flipped_bit_is_there_after_a_reboot() -> None:
+    disk = synced(b"abc")
+    disk.flip_bit(FILE, 1, 0)
+    disk.power_failure(random.Random(1))
+    assert disk.read_file(FILE) == b"acc"
