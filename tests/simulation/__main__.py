@@ -162,8 +162,6 @@ def tell(results: Sequence[Result], report: dict[str, object]) -> int:
                 missing.append(name)
     for result in failed[:MAX_SHRUNK]:
         _tell_failed(result)
-    for result in failed[MAX_SHRUNK:]:
-        _say(f"seed {result.seed}: {result.message}")
     _say(
         f"\n{report['seeds']} seeds in {report['seconds']} s ({report['cpu_seconds']} s of CPU "
         f"each), {report['virtual_seconds']:,} virtual seconds, {report['faults_in_all']:,} "
@@ -210,7 +208,10 @@ def _progress(results: Iterator[Result], count: int, *, quiet: bool) -> Iterator
     failed = 0
     for number, result in enumerate(results, 1):
         yield result
-        failed += result.violation is not None
+        if result.violation is not None:
+            failed += 1
+            if not quiet:
+                _say(f"seed {result.seed}: {result.message}")
         now = time.monotonic()
         if not quiet and (now - said >= PROGRESS_INTERVAL_S or number == count):
             said = now

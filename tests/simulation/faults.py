@@ -14,7 +14,7 @@ FIRST_FAULT_MS = 4_000
 LAST_FAULT_MS = 42_000
 LAST_END_MS = 50_000
 MIN_FAULTS = 6
-MAX_FAULTS = 14
+MAX_FAULTS = 12
 # Of the kinds, a seed uses this share: what is rare meets what is rare more often.
 USED_KINDS = 0.6
 # All machines at once: what is lost then is legitimately lost, and has to be marked.
@@ -152,6 +152,49 @@ class Size(Protocol):
     def controllers(self) -> int: ...
 
 
+def _stale_joiner(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """A follower is away until its lease has run out, and is back before the leader, which
+    watches nothing, has heard of it: it would join in a life that is over."""
+    away = rng.randint(1, cluster.brokers)
+    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 10_000)
+    others = [f"broker-{n}" for n in range(1, cluster.brokers + 1) if n != away]
+    return [
+        Fault(at_ms, "pause_broker", (f"broker-{away}",), rng.randint(3_200, 4_500)),
+        *(Fault(at_ms + 800, "watch_loss", (other,), 6_000) for other in others),
+    ]
+
+
+def _slow_hand_over(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """A broker is told to stop while the controllers hear little and late."""
+    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 10_000)
+    return [
+        Fault(at_ms - 200, "delay", (rng.randint(500, 3_000), "etcd"), 8_000),
+        Fault(at_ms, "shut_down", (cluster.broker(rng),), rng.randint(500, 6_000)),
+    ]
+
+
+def _bounced_leader(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """A broker restarts at once, and what the controllers told its former life comes late
+    and twice."""
+    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 10_000)
+    broker = cluster.broker(rng)
+    return [
+        Fault(at_ms - 1_000, "reorder", (50, broker), 6_000),
+        Fault(at_ms - 1_000, "repeat", (60, broker), 6_000),
+        Fault(at_ms, "crash_broker", (broker,), rng.randint(50, 400)),
+        Fault(at_ms + rng.randint(500, 3_000), "crash_broker", (broker,), rng.randint(50, 400)),
+    ]
+
+
+# Faults that are dangerous together, at times that chance would seldom find.
+STORIES: tuple[Callable[[random.Random, Cluster], list[Fault]], ...] = (
+    _stale_joiner,
+    _slow_hand_over,
+    _bounced_leader,
+)
+STORY_SHARE = 0.4
+
+
 def draw_plan(seed: int, size: Size) -> list[Fault]:
     """In the order in which they begin."""
     rng = random.Random(f"{seed}/plan")
@@ -163,6 +206,8 @@ def draw_plan(seed: int, size: Size) -> list[Fault]:
     if rng.random() < REBOOT_ALL_SHARE:
         chosen.append("reboot_all")
     plan = [draw_fault(name, rng, cluster) for name in chosen]
+    if rng.random() < STORY_SHARE:
+        plan += rng.choice(STORIES)(rng, cluster)
     return sorted(plan)
 
 

@@ -87,7 +87,6 @@ class FaultInjector:
         self._network.lift_all()
         world.etcd.come_back()
         world.etcd.elect_leader()
-        world.etcd.serve_watches()
         for service in world.services():
             service.resume()
             self._network.host(service.host).up = True
@@ -235,8 +234,9 @@ class FaultInjector:
         return self._disturb(lambda a, _: a == "etcd", Conditions(answer_loss=share))
 
     def _watch_loss(self, fault: Fault, _: random.Random) -> End:
-        self._world.etcd.refuse_watches(str(fault.args[0]))
-        return self._world.etcd.serve_watches
+        host = str(fault.args[0])
+        self._world.etcd.refuse_watches(host)
+        return lambda: self._world.etcd.serve_watches(host)
 
     def _compaction(self, _: Fault, __: random.Random) -> End:
         """While nobody watches, so that all who come back have to read anew."""
@@ -245,7 +245,7 @@ class FaultInjector:
 
         def compact() -> None:
             etcd.data.compact(etcd.data.revision)
-            etcd.serve_watches()
+            etcd.serve_watches("")
 
         return compact
 

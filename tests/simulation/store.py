@@ -80,8 +80,10 @@ class EtcdServer:
         for stream in [s for s in self._streams if s.process.host.startswith(host)]:
             self._break(stream)
 
-    def serve_watches(self) -> None:
-        self._refused.clear()
+    def serve_watches(self, host: str) -> None:
+        """Ends one `refuse_watches` of the same name."""
+        if host in self._refused:
+            self._refused.remove(host)
 
     def _break_watches(self) -> None:
         for stream in list(self._streams):
