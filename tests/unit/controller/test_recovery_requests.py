@@ -58,6 +58,20 @@ def test_consented_elections_of_many_partitions_fit_into_transactions() -> None:
     assert consents(driver) == []
 
 
+def test_consents_that_all_stand_at_once_fit_into_transactions_too() -> None:
+    driver = down(partitions=150)
+    topic_id = driver.state().topic_id
+    # The first partition needs none: one change goes before pairs.
+    for number in range(1, 150):
+        consent(driver, RecoveryConsent(topic_id, from_live_replicas=False), number)
+    driver.watch()
+    driver.transactions.clear()
+    reboot(driver, 1, 2, 3)
+    driver.watch()
+    assert [len(t.changes) for t in driver.transactions] == [119, 120, 60]
+    assert consents(driver) == []
+
+
 def test_a_consent_that_stands_is_finished_by_the_next_controller() -> None:
     driver = down(config=MANUAL)
     reboot(driver, 1, 2)
@@ -205,4 +219,5 @@ def test_a_consent_is_not_written_for_a_partition_that_was_elected_meanwhile() -
     driver.before_transaction = the_first_comes_back
     request = driver.recover()
     assert driver.replies[request].partitions == ((0, None),)
+    assert "transaction of 1 refused" in driver.transcript
     assert consents(driver) == []

@@ -103,6 +103,21 @@ def test_the_next_life_of_a_broker_is_asked_anew() -> None:
     assert leader(driver) == 2
 
 
+def test_what_a_former_life_told_of_its_log_does_not_count() -> None:
+    driver = down()
+    reboot(driver, 1, 2, 3)
+    driver.brokers[1].logs = {0: (9, ((0, 0),))}
+    driver.brokers[3].silent = True
+    driver.watch()
+    asked = driver.questions[-1]
+    reboot(driver, 1, end=2)
+    driver.brokers[1].silent = True
+    driver.watch()
+    answer = driver.brokers[3].describe(asked.command)
+    driver.feed(ReplicasDescribed(3, driver.brokers[3].broker_epoch, asked.id, answer))
+    assert leader(driver) == NO_LEADER
+
+
 def test_an_answer_to_a_question_from_before_a_change_does_not_count() -> None:
     driver = down()
     reboot(driver, 1, 2, 3)
