@@ -73,6 +73,7 @@ class Process:
                 data_dir=path,
                 replica_lag_time_max_ms=1000,
                 shutdown_timeout_ms=5000,
+                producer_id_expiration_ms=cluster.producer_id_expiration_ms,
             ),
             store=self.store,
             disk=self.disk,
@@ -140,6 +141,7 @@ class Cluster:
         self.path = path
         self.data = MemoryData()
         self.topic_config: dict[str, str] = {}
+        self.producer_id_expiration_ms = 60_000
         self.listening: dict[str, Process] = {}
 
     def put(self, key: str, value: bytes) -> int:

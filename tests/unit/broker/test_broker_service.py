@@ -7,7 +7,7 @@ import grpc.aio
 import pytest
 
 from tidelog import record_batch
-from tidelog.batch import producer_crc32c
+from tidelog.batch import is_fence, producer_crc32c
 from tidelog.errors import ErrorCode
 from tidelog.model import Batch
 from tidelog.rpc.wire import batch_from_wire, batch_to_wire
@@ -280,3 +280,82 @@ async def test_a_consumer_gets_no_more_than_it_may() -> None:
     edge = Edge()
     commit(await edge.replicas.lead(), bytes(600), bytes(600))
     assert len((await edge.fetch(max_bytes=700)).batches) == 1
+
+
+# -- producers ---------------------------------------------------------------------------
+
+
+async def init(edge: Edge, name: str = "") -> pb.InitProducerIdResponse:
+    return await edge.service.InitProducerId(pb.InitProducerIdRequest(producer_name=name), CONTEXT)
+
+
+async def describe(
+    edge: Edge, fence: pb.ProducerFence | None = None
+) -> pb.DescribeProducersPartitionResult:
+    partition = pb.DescribeProducersPartition(topic=NAME.topic)
+    request = pb.DescribeProducersRequest(partitions=[partition], fence=fence)
+    (result,) = (await edge.service.DescribeProducers(request, CONTEXT)).partitions
+    return result
+
+
+async def test_a_producer_gets_its_id_and_epoch() -> None:
+    edge = Edge()
+    unnamed, first, second = await init(edge), await init(edge, "sink"), await init(edge, "sink")
+    assert (unnamed.producer_id, unnamed.producer_epoch) == (1, 0)
+    assert first.producer_id == second.producer_id > 1 << 62
+    assert (first.producer_epoch, second.producer_epoch) == (0, 1)
+
+
+async def test_without_the_store_a_producer_is_told_to_ask_again() -> None:
+    edge = Edge()
+    edge.store.disconnect()
+    response = await init(edge)
+    assert code_of(response.error) is ErrorCode.METADATA_STORE_UNAVAILABLE
+    assert "ask again" in response.error.message
+
+
+async def test_what_is_no_producer_name_is_refused() -> None:
+    with pytest.raises(AbortedError, match="is no producer name") as refused:
+        await init(Edge(), "a b")
+    assert refused.value.code is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_producers_are_described() -> None:
+    edge = Edge()
+    await edge.replicas.lead(wanted=ALONE)
+    records = record_batch.encode_records([b"a", b"b"], timestamps_ms=10)
+    assert not (await edge.produce(records.to_batch(7, 0, 0))).HasField("error")
+    (told,) = (await describe(edge)).producers
+    assert (told.producer_id, told.producer_epoch, told.last_sequence) == (7, 0, 1)
+
+
+async def test_a_fence_is_checked_and_kept() -> None:
+    edge = Edge()
+    await edge.replicas.lead(wanted=ALONE)
+    given = await init(edge, "sink")
+    fence = pb.ProducerFence(producer_id=given.producer_id, producer_epoch=1, timeout_ms=100)
+    (told,) = (await describe(edge, fence)).producers
+    assert (told.producer_id, told.producer_epoch, told.last_sequence) == (given.producer_id, 1, -1)
+    records = record_batch.encode_records([b"late"], timestamps_ms=10)
+    late = await edge.produce(records.to_batch(given.producer_id, 0, 0))
+    assert code_of(late.error) is ErrorCode.FENCED_PRODUCER_EPOCH
+    fence.timeout_ms = 0
+    with pytest.raises(AbortedError, match="timeout_ms is 0"):
+        await describe(edge, fence)
+
+
+async def test_producers_of_a_partition_that_is_not_there_are_an_error() -> None:
+    result = await describe(Edge())
+    assert code_of(result.error) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_a_fence_is_a_batch_that_a_consumer_gets_and_its_client_skips() -> None:
+    edge = Edge()
+    await edge.replicas.lead(wanted=ALONE)
+    given = await init(edge, "sink")
+    await describe(
+        edge, pb.ProducerFence(producer_id=given.producer_id, producer_epoch=1, timeout_ms=100)
+    )
+    (batch,) = (await edge.fetch()).batches
+    assert is_fence(batch_from_wire(batch).header)
+    check(batch_from_wire(batch))

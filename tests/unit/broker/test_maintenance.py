@@ -7,6 +7,7 @@ from typing import Any
 
 from structlog.testing import capture_logs
 
+from tidelog.model import Acks
 from tidelog_broker.isr_updates import IsrUpdates
 from tidelog_broker.log.log import Log
 from tidelog_broker.log_directory import Stray
@@ -16,7 +17,7 @@ from tidelog_broker.transport import ReplicaKey
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.topic_config import TopicConfig
 from unit.broker.broker_parts import KEY, KEYS, Replicas, append, commit, on
-from unit.broker.fake_log import NAME, TOPIC_ID, state
+from unit.broker.fake_log import NAME, TOPIC_ID, epoch_of, sent_by, state
 from unit.broker.flaky_store import FlakyStore
 
 
@@ -223,6 +224,19 @@ async def test_what_is_deleted_while_a_sweep_is_under_way_waits_for_the_next() -
         await asyncio.sleep(1.1)
     assert [stray.key for stray in broker.replicas.logs.expired_strays(0)] == [KEY]
     assert Replicas(broker.replicas.disk).damaged == []
+
+
+async def test_silent_producers_are_forgotten_by_the_clock_also_where_nothing_is_led() -> None:
+    broker = Broker()
+    led, followed = await broker.replicas.take(numbers=(0, 1))
+    for partition in (led, followed):
+        partition.append([sent_by(7, 0)], Acks.LEADER, broker.replicas.clock.wall_ms())
+    followed.take(state(leader=2, epoch=6), 11, broker_epoch=epoch_of(1), now_ms=1)
+    async with running(broker.maintenance.expire_producers(1000, 5000)):
+        await asyncio.sleep(4.5)
+        assert [len(p.log.producers.states) for p in (led, followed)] == [1, 1]
+        await asyncio.sleep(2)
+    assert [len(p.log.producers.states) for p in (led, followed)] == [0, 0]
 
 
 async def test_a_stray_that_the_store_wants_here_stays() -> None:

@@ -1,0 +1,139 @@
+"""Whole brokers: who wrote is known also where what was written is gone."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import FIRST_NAMED_PRODUCER_ID, NO_EPOCH, Acks, Batch
+from tidelog_broker.describe_producers import DescribeEntry, Fence
+from tidelog_broker.partition.producer_state import CommittedProducer
+from tidelog_broker.produce import ProduceEntry, ProduceOutcome
+from tidelog_runtime.metadata.schema import LeaderAndIsr
+from unit.broker.broker_parts import until
+from unit.broker.fake_log import NAME, sent_by
+from unit.broker.test_broker_life import Cluster, Process
+
+# The smallest segments that a topic may have, and nothing is kept but the active one.
+SMALL = {"segment_bytes": str(1 << 20), "retention_bytes": "0", "min_insync_replicas": "1"}
+RECORDS = bytes(600 << 10)
+NAMED = FIRST_NAMED_PRODUCER_ID + 1
+
+
+async def put(process: Process, *batches: Batch) -> ProduceOutcome:
+    entry = ProduceEntry(NAME, "", batches)
+    (outcome,) = await process.broker.produce([entry], Acks.ALL, 1000)
+    return outcome
+
+
+def code_of(outcome: ProduceOutcome) -> ErrorCode:
+    assert outcome.error is not None
+    return outcome.error.code
+
+
+async def elected(cluster: Cluster, leader: Process, *others: Process, epoch: int) -> LeaderAndIsr:
+    wanted, revision = cluster.elect(leader, *others, epoch=epoch)
+    for process in (leader, *others):
+        await cluster.tell(process, wanted, revision)
+    return wanted
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    cluster = Cluster(tmp_path)
+    cluster.topic_config = SMALL
+    yield cluster
+    for process in list(cluster.listening.values()):
+        await process.stop()
+
+
+async def with_deleted_batches(cluster: Cluster) -> Process:
+    """Broker 1 leads alone; all batches of the named producer are gone."""
+    leader = await Process(cluster, 1).start()
+    await elected(cluster, leader, epoch=5)
+    for batch in (
+        sent_by(NAMED, 0, count=3, records=RECORDS),
+        sent_by(7, 0, records=RECORDS),
+        sent_by(7, 1, records=RECORDS),
+    ):
+        assert (await put(leader, batch)).appended is not None
+    log = leader.partition.log
+    await until(lambda: log.log_start_offset == 4)
+    return leader
+
+
+async def test_a_new_replica_learns_who_wrote_what_is_deleted(cluster: Cluster) -> None:
+    leader = await with_deleted_batches(cluster)
+    follower = await Process(cluster, 2).start()
+    wanted, revision = cluster.elect(leader, epoch=6)
+    for process in (leader, follower):
+        await cluster.tell(process, wanted, revision)
+    await until(lambda: follower.partition.log.log_end_offset == 5)
+    await until(lambda: cluster.isr() == {1, 2})
+    await elected(cluster, follower, leader, epoch=7)
+    again = await put(follower, sent_by(NAMED, 0, count=3, records=RECORDS))
+    assert again.appended is not None
+    assert (again.appended.base_offset, again.appended.leader_epoch) == (0, 5)
+    assert follower.partition.log.log_end_offset == 5
+
+
+async def test_a_new_replica_of_a_log_that_expired_whole_learns_it_too(cluster: Cluster) -> None:
+    """There is no batch with which it could come."""
+    cluster.topic_config = {**SMALL, "retention_ms": "1000"}
+    leader = await Process(cluster, 1).start()
+    await elected(cluster, leader, epoch=5)
+    assert (await put(leader, sent_by(NAMED, 0, count=3))).appended is not None
+    await until(lambda: leader.partition.log.log_start_offset == 3)
+    follower = await Process(cluster, 2).start()
+    wanted, revision = cluster.elect(leader, epoch=6)
+    for process in (leader, follower):
+        await cluster.tell(process, wanted, revision)
+    await until(lambda: cluster.isr() == {1, 2})
+    await elected(cluster, follower, leader, epoch=7)
+    again = await put(follower, sent_by(NAMED, 0, count=3))
+    assert again.appended is not None
+    assert follower.partition.log.log_end_offset == 3
+
+
+async def test_a_restart_keeps_who_wrote_what_is_deleted(cluster: Cluster) -> None:
+    leader = await with_deleted_batches(cluster)
+    await leader.stop()
+    again = await Process(cluster, 1).start()
+    await elected(cluster, again, epoch=6)
+    assert (await put(again, sent_by(NAMED, 0, count=3))).appended is not None
+    assert again.partition.log.log_end_offset == 5
+
+
+async def test_a_fence_holds_at_the_next_leader(cluster: Cluster) -> None:
+    leader, follower = await Process(cluster, 1).start(), await Process(cluster, 2).start()
+    await elected(cluster, leader, follower, epoch=5)
+    assert (await put(leader, sent_by(NAMED, 0, count=3))).appended is not None
+    (told,) = await leader.broker.describe_producers(
+        [DescribeEntry(NAME, "")], [], Fence(NAMED, 4, 1000)
+    )
+    assert not isinstance(told, TidelogError)
+    assert [p[:3] for p in told] == [(NAMED, 4, 2)]
+    await elected(cluster, follower, leader, epoch=6)
+    assert code_of(await put(follower, sent_by(NAMED, 3))) is ErrorCode.FENCED_PRODUCER_EPOCH
+    assert (await put(follower, sent_by(NAMED, 3, epoch=4))).appended is not None
+
+
+async def test_a_silent_producer_is_forgotten_and_one_with_a_name_is_not(cluster: Cluster) -> None:
+    cluster.producer_id_expiration_ms = 29_000
+    leader = await Process(cluster, 1).start()
+    await elected(cluster, leader, epoch=5)
+    for producer in (7, NAMED):
+        assert (await put(leader, sent_by(producer, 0))).appended is not None
+    await asyncio.sleep(29)
+    assert [p.producer_id for p in told(leader)] == [7, NAMED]
+    await asyncio.sleep(32)
+    assert [p.producer_id for p in told(leader)] == [NAMED]
+    assert code_of(await put(leader, sent_by(7, 1))) is ErrorCode.UNKNOWN_PRODUCER_ID
+    assert (await put(leader, sent_by(NAMED, 1))).appended is not None
+
+
+def told(process: Process) -> list[CommittedProducer]:
+    assert process.partition.leader_epoch != NO_EPOCH
+    return process.partition.committed_producers(())
