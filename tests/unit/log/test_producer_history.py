@@ -207,6 +207,7 @@ def test_a_long_segment_has_snapshots_on_its_way(
     disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(producer_history, "SNAPSHOT_INTERVAL_BYTES", 3 * FRAME)
+    monkeypatch.setattr(producer_history, "SNAPSHOT_INTERVAL_BYTES_PER_PRODUCER", 0)
     config = LogConfig(index_interval_bytes=100)
     log_of(disk, BATCHES, config)
     assert snapshots(disk) == [3, 6]
@@ -215,10 +216,21 @@ def test_a_long_segment_has_snapshots_on_its_way(
     assert known(log) == expected(BATCHES[:5])
 
 
+def test_many_producers_make_snapshots_on_the_way_rarer(
+    disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(producer_history, "SNAPSHOT_INTERVAL_BYTES", 1)
+    monkeypatch.setattr(producer_history, "SNAPSHOT_INTERVAL_BYTES_PER_PRODUCER", FRAME)
+    log_of(disk, BATCHES, LogConfig())
+    # One producer from offset 0 on, two from 1, three from 3.
+    assert snapshots(disk) == [1, 3, 6]
+
+
 def test_a_snapshot_that_finds_no_room_refuses_no_batch(
     disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(producer_history, "SNAPSHOT_INTERVAL_BYTES", FRAME)
+    monkeypatch.setattr(producer_history, "SNAPSHOT_INTERVAL_BYTES_PER_PRODUCER", 0)
     log = open_log(disk)
     log.append(BATCHES[:1])
     disk.space = FRAME

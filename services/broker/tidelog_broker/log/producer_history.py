@@ -27,6 +27,9 @@ from tidelog_broker.partition.producer_state import ProducerStates
 
 SNAPSHOT_SUFFIX = ".producers"
 SNAPSHOT_INTERVAL_BYTES = 16 << 20
+# One takes some 200 bytes for each producer, so that many producers make them rarer: they
+# come to no more than about a hundredth of what is appended.
+SNAPSHOT_INTERVAL_BYTES_PER_PRODUCER = 20 << 10
 _KIND = "producer-states"
 
 _log = structlog.get_logger()
@@ -86,7 +89,10 @@ class ProducerHistory:
             self.states.note(batch.header)
         self.lacking = False
         self._bytes_since_snapshot += size
-        if self._bytes_since_snapshot >= SNAPSHOT_INTERVAL_BYTES:
+        interval = max(
+            SNAPSHOT_INTERVAL_BYTES, len(self.states) * SNAPSHOT_INTERVAL_BYTES_PER_PRODUCER
+        )
+        if self._bytes_since_snapshot >= interval:
             self._bytes_since_snapshot = 0
             try:
                 self._write(self._log.log_end_offset, self.states)

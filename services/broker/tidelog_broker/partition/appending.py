@@ -53,7 +53,8 @@ def prepare(states: ProducerStates, batches: Sequence[Batch], end: LogEnd) -> Pr
             duplicates.append(duplicate)
             continue
         stamped.append(end.stamp(batch))
-        running.note(stamped[-1].header)
+        if len(batches) > 1:
+            running.note(stamped[-1].header)
         end = end.after(batch)
     if not duplicates:
         return Prepared(stamped, Appended(first, end.offset, end.leader_epoch, end.now_ms))
