@@ -36,7 +36,7 @@ from tidelog.model import NO_EPOCH, NO_OFFSET, Record, TopicPartition
 FIRST_FENCE_VALUE = 1 << 40
 UNCLEAN = "unclean election"
 # Brokers do not know producers yet.
-IS_IDEMPOTENT = False
+IS_IDEMPOTENT = True
 
 
 def value_of(record: Record) -> int:

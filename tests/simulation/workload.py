@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from simulation.history import Recorder
 from simulation.processes import ClientProcess
@@ -47,12 +47,19 @@ class TopicPlan:
 
 
 TOPICS = (
-    TopicPlan("sea", 3, 3, batches_per_second=2.0),
-    TopicPlan("lake", 1, 3, {"durability": "synced"}, batches_per_second=0.7),
-    TopicPlan("pond", 1, 2, {"min_insync_replicas": "1"}, batches_per_second=0.7),
-    TopicPlan("brook", 1, 3, {"min_insync_replicas": "1"}, Acks.LEADER, batches_per_second=0.5),
+    TopicPlan("sea", 3, 3, batches_per_second=1.3),
+    TopicPlan("lake", 1, 3, {"durability": "synced"}, batches_per_second=0.5),
+    TopicPlan("pond", 1, 2, {"min_insync_replicas": "1"}, batches_per_second=0.5),
+    TopicPlan("brook", 1, 3, {"min_insync_replicas": "1"}, Acks.LEADER, batches_per_second=0.3),
 )
-MAX_RECORDS_A_BATCH = 6
+MAX_RECORDS_A_BATCH = 10
+PRODUCER_NAME = "ship"
+MAX_HOLDERS = 12
+# How long a holder of the name is left alone, and how long it writes on beside the next.
+HOLDING_S = (5.0, 18.0)
+OVERLAP_S = 4.0
+# How many of them stop before the next one begins.
+QUIET_END = 0.3
 
 
 class Workload:
@@ -75,7 +82,10 @@ class Workload:
         for plan in self.topics:
             name = f"p-{plan.name}"
             producer = self._world.client(name)
-            self._producing.append(producer.spawn(self._produce(producer, name, plan)))
+            self._producing.append(
+                producer.spawn(self._produce(producer, name, plan, self._stopping))
+            )
+        self._producing.append(asyncio.create_task(self._hold_name(self.topics[0])))
         for number in (1, 2):
             name = f"c{number}"
             consumer = self._world.client(name)
@@ -97,27 +107,65 @@ class Workload:
 
     # -- producing -----------------------------------------------------------------------
 
-    async def _produce(self, client: ClientProcess, name: str, plan: TopicPlan) -> None:
+    async def _hold_name(self, plan: TopicPlan) -> None:
+        """Producers of one name, each taking over from the one before it, which often does
+        not know and writes on until it is fenced."""
+        rng = self._world.rng("workload/name")
+        plan = replace(plan, batches_per_second=plan.batches_per_second / 2)
+        holding: dict[asyncio.Task[None], None] = {}
+        for number in range(1, MAX_HOLDERS + 1):
+            name = f"named-{number}"
+            client = self._world.client(name)
+            over = asyncio.Event()
+            task = client.spawn(
+                self._produce(client, name, plan, over, producer_name=PRODUCER_NAME)
+            )
+            holding[task] = None
+            await _wait_for_any(self._stopping, task, rng.uniform(*HOLDING_S))
+            if rng.random() < QUIET_END or self._stopping.is_set():
+                over.set()
+            else:
+                asyncio.get_running_loop().call_later(OVERLAP_S, over.set)
+            if self._stopping.is_set():
+                break
+        await asyncio.gather(*holding)
+
+    async def _produce(
+        self,
+        client: ClientProcess,
+        name: str,
+        plan: TopicPlan,
+        over: asyncio.Event,
+        producer_name: str | None = None,
+    ) -> None:
+        """Until it is over, or, with a name, until the producer can go on no longer."""
         rng = self._world.rng(f"workload/{name}")
         producer = client.producer(
             acks=plan.acks,
             linger_ms=0,
-            max_in_flight_per_partition=1,
             request_timeout_ms=REQUEST_TIMEOUT_MS,
             delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
+            producer_name=producer_name,
         )
-        settling: dict[asyncio.Task[None], None] = {}
+        settling: dict[asyncio.Task[bool], None] = {}
+        refused = asyncio.Event()
+
+        def settled(task: asyncio.Task[bool]) -> None:
+            settling.pop(task, None)
+            if producer_name is not None and not task.result():
+                refused.set()
+
         async with producer:
-            while not self._stopping.is_set():
+            while not over.is_set() and not refused.is_set():
                 partition = rng.choice(plan.all_partitions)
                 values = [
                     self._recorder.new_value() for _ in range(rng.randint(1, MAX_RECORDS_A_BATCH))
                 ]
                 task = asyncio.create_task(self._send(producer, name, plan, partition, values))
                 settling[task] = None
-                task.add_done_callback(lambda done: settling.pop(done, None))
+                task.add_done_callback(settled)
                 pause = rng.expovariate(plan.batches_per_second)
-                await _wait(self._stopping, min(pause, 4 / plan.batches_per_second))
+                await _wait(over, min(pause, 4 / plan.batches_per_second))
             if settling:
                 await asyncio.gather(*settling)
 
@@ -128,7 +176,8 @@ class Workload:
         plan: TopicPlan,
         partition: TopicPartition,
         values: list[int],
-    ) -> None:
+    ) -> bool:
+        """False: it was refused at once, or the producer has been fenced."""
         recorder = self._recorder
         recorder.send_invoked(name, partition, values)
         report: BatchReport | None = None
@@ -139,14 +188,17 @@ class Workload:
         except TidelogError:
             # Nothing was taken: the topic is not known, or the producer has ended.
             recorder.send_ended(name, partition, values, None, outcome=Outcome.FAIL)
-            return
+            return False
+        fenced = False
         try:
             (report,) = await delivery
-        except TidelogError:
+        except TidelogError as error:
             outcome = Outcome.INFO
+            fenced = error.code is ErrorCode.FENCED_PRODUCER_EPOCH
         else:
             outcome = Outcome.OK if plan.acks is Acks.ALL else Outcome.INFO
         recorder.send_ended(name, partition, values, report, outcome=outcome)
+        return not fenced
 
     # -- reading -------------------------------------------------------------------------
 
@@ -241,6 +293,12 @@ async def drain(
         except TimeoutError:
             pass
     return reached
+
+
+async def _wait_for_any(event: asyncio.Event, task: asyncio.Task[None], seconds: float) -> None:
+    waiting = asyncio.create_task(event.wait())
+    await asyncio.wait([waiting, task], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
 
 
 async def _wait(event: asyncio.Event, seconds: float) -> None:

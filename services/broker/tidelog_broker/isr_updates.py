@@ -215,6 +215,7 @@ class IsrUpdates:
             if not all(_holds(guard, current) for guard in proposal.guards):
                 # A joiner's registration is not as the cache has it. Its next fetch, or
                 # the timer, judges again when the watch has caught up.
+                _log.debug("joiner_guard_failed", partition=str(partition.name))
                 return
         if partition.leading is not None:
             self.judge_soon(partition)

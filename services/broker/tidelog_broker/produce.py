@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import structlog
+
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_OFFSET, Acks, Batch, TopicPartition
 from tidelog_broker.commit_wait import CommitWait, require_timeout, settled
@@ -17,6 +19,8 @@ from tidelog_broker.partition.partition import Partition
 from tidelog_broker.purgatory import Purgatory
 from tidelog_broker.replica_manager import ReplicaManager
 from tidelog_runtime.clock import Clock
+
+_log = structlog.get_logger()
 
 # Raises TidelogError for a batch that is corrupt or not what its header says.
 CheckBatch = Callable[[Batch], None]
@@ -81,7 +85,10 @@ class Produce:
                         f"takes at most {limit} (max_batch_bytes)",
                     )
                 self._check(batch)
+            end = partition.log.log_end_offset
             appended = partition.append(entry.batches, acks, self._clock.wall_ms())
+            if appended.next_offset <= end:
+                _log.debug("duplicate_answered", partition=str(entry.name))
         except TidelogError as error:
             return ProduceOutcome(None, error, -1), None
         except LogError as error:

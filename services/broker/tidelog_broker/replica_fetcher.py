@@ -203,7 +203,8 @@ class ReplicaFetcher:
                 continue
             try:
                 if result.answer is not None:
-                    partition.follow(asked, result.answer)
+                    if not partition.follow(asked, result.answer):
+                        _log.debug("late_answer_dropped", partition=str(partition.name))
                     self._held_back.pop(result.replica, None)
                 elif result.error is not None:
                     self._refused(partition, asked, result)

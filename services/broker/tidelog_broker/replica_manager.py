@@ -239,6 +239,13 @@ class ReplicaManager:
                 self._stopped.stopped(key, wanted.revision)
             elif wanted.revision > partition.revision:
                 self._remove(partition, delete=wanted.delete)
+            else:
+                _log.debug(
+                    "stop_replica_without_effect",
+                    partition=str(wanted.partition),
+                    revision=wanted.revision,
+                    known=partition.revision,
+                )
                 self._stopped.stopped(key, wanted.revision)
         except LogError as error:
             failure = TidelogError(ErrorCode.STORAGE_ERROR, str(error))
