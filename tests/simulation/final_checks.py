@@ -3,7 +3,7 @@ high watermark, everything acknowledged is read, and the history shows no anomal
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from simulation.history import Recorder
 from simulation.invariants import Invariants
@@ -73,11 +73,14 @@ def _read(
     return batches
 
 
-def require_clean_history(recorder: Recorder, *, may_duplicate: bool) -> Report:
-    """Raises `Violation` named after the first anomaly that nothing excuses."""
-    report = recorder.report()
+def require_clean_history(
+    recorder: Recorder, topics: Collection[str], *, idempotent: bool
+) -> Report:
+    """Raises `Violation` named after the first anomaly that nothing excuses. Where
+    producers are not `idempotent`, a retry may write a batch twice."""
+    report = recorder.report(topics)
     for anomaly in Anomaly:
-        if anomaly is Anomaly.DUPLICATE and may_duplicate:
+        if anomaly is Anomaly.DUPLICATE and not idempotent:
             continue
         if report.findings.counts[anomaly]:
             finding = report.findings.of(anomaly)[0]

@@ -7,7 +7,7 @@ reader is given: it is written down as a record of its own, so that offsets stay
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import count
 
 from simulation.invariants import Invariants
@@ -35,8 +35,6 @@ from tidelog.model import NO_EPOCH, NO_OFFSET, Record, TopicPartition
 # Values of fences; producers count from 1.
 FIRST_FENCE_VALUE = 1 << 40
 UNCLEAN = "unclean election"
-# Brokers do not know producers yet.
-IS_IDEMPOTENT = True
 
 
 def value_of(record: Record) -> int:
@@ -54,8 +52,6 @@ class Recorder:
     ) -> None:
         self.operations: list[Operation] = []
         self.acknowledged = 0
-        # Whether producers are idempotent: else a retry may write a batch twice.
-        self.is_idempotent = IS_IDEMPOTENT
         self._invariants = invariants
         self._now_ms = now_ms
         self._judged = frozenset(judged)
@@ -232,12 +228,12 @@ class Recorder:
     def nemesis(self, event: str, detail: str) -> None:
         self.operations.append(Nemesis(self._now_ms(), event, detail))
 
-    def report(self) -> Report:
-        """The checker's verdict, with what unclean elections gave up as loss marks."""
+    def report(self, topics: Collection[str]) -> Report:
+        """The checker's verdict on these, with what unclean elections gave up as loss marks."""
         checker = HistoryChecker()
-        line = 0
         for line, operation in enumerate([*self.operations, *self._loss_marks()], 1):
-            checker.add(line, operation)
+            if isinstance(operation, Nemesis) or operation.topic in topics:
+                checker.add(line, operation)
         return checker.finish()
 
     def _loss_marks(self) -> list[LossMark]:

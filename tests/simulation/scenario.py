@@ -19,6 +19,7 @@ from simulation.liveness import require_healed, require_writable
 from simulation.violation import Violation
 from simulation.workload import TOPICS, Workload, drain
 from simulation.world import Settings, World
+from tidelog.model import Acks
 
 # A seed lasts at least this long before it heals.
 MIN_WORK_MS = 60_000
@@ -103,7 +104,9 @@ def _run(world: World, plan: Sequence[Fault], result: Result) -> None:
             world.run(_live(world, invariants, recorder, injector, plan))
             invariants.raise_found()
             require_equal_replicas(world, invariants, flipped.__contains__)
-            require_clean_history(recorder, may_duplicate=not recorder.is_idempotent)
+            for idempotent in (True, False):
+                topics = [t.name for t in TOPICS if (t.acks is Acks.ALL) is idempotent]
+                require_clean_history(recorder, topics, idempotent=idempotent)
     finally:
         result.acknowledged = recorder.acknowledged
         result.faults, result.rules = coverage.faults, coverage.rules
