@@ -239,6 +239,7 @@ class ReplicaManager:
                 self._stopped.stopped(key, wanted.revision)
             elif wanted.revision > partition.revision:
                 self._remove(partition, delete=wanted.delete)
+                self._stopped.stopped(key, wanted.revision)
             else:
                 _log.debug(
                     "stop_replica_without_effect",
@@ -246,7 +247,6 @@ class ReplicaManager:
                     revision=wanted.revision,
                     known=partition.revision,
                 )
-                self._stopped.stopped(key, wanted.revision)
         except LogError as error:
             failure = TidelogError(ErrorCode.STORAGE_ERROR, str(error))
             return PartitionResult(wanted.topic_id, wanted.partition.partition, 0, failure)
