@@ -1,9 +1,10 @@
 import random
 
-from tidelog.client.accumulator import Accumulator
+from tidelog.client.accumulator import Accumulator, Idempotence
 from tidelog.client.delivery import Appended, Outcome
 from tidelog.client.retry import Backoff, Leader
 from tidelog.client.sealed_batch import Group, Request
+from tidelog.client.sequences import Identity
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import TopicPartition
 from tidelog.record_batch import encode_records
@@ -16,12 +17,20 @@ FATAL = TidelogError(ErrorCode.INVALID_BATCH, "no batch")
 class Bench:
     """An accumulator whose leaders and outcomes are lists."""
 
-    def __init__(self, *, per_partition: int = 5, max_request_bytes: int = 10_000) -> None:
+    def __init__(
+        self,
+        *,
+        per_partition: int = 5,
+        per_broker: int = 2,
+        max_request_bytes: int = 10_000,
+        idempotence: Idempotence = Idempotence.OFF,
+    ) -> None:
         self.accumulator = Accumulator(
             Backoff(random.Random(1), 50, 50),
             max_request_bytes=max_request_bytes,
-            max_in_flight_per_broker=2,
+            max_in_flight_per_broker=per_broker,
             max_in_flight_per_partition=per_partition,
+            idempotence=idempotence,
         )
         self.leaders = {P0: Leader(1, 1, "one:1", "id"), P1: Leader(1, 1, "one:1", "id")}
         self.settled: list[tuple[bytes, Outcome]] = []
@@ -212,3 +221,28 @@ def test_fail_all_settles_what_waits() -> None:
     bench.accumulator.fail_all(FATAL)
     assert len(bench.settled) == 2
     assert bench.accumulator.waiting() == {}
+
+
+def test_batches_that_queue_up_behind_five_share_requests() -> None:
+    """Each answer makes room for one more batch; sent at once, it would go alone for ever."""
+    bench = Bench(per_broker=5, idempotence=Idempotence.UNNAMED)
+    bench.accumulator.identified(Identity(1, 0))
+    groups = []
+    for _ in range(5):
+        bench.seal(P0, b"a")
+        groups.append(bench.drain_group())
+    for _ in range(4):
+        bench.seal(P0, b"b")
+    for group in groups[:2]:
+        bench.accumulator.appended(group, Appended(0, 1, 1))
+        assert bench.drain() == []
+    bench.accumulator.appended(groups[2], Appended(0, 1, 1))
+    assert len(bench.drain_group().batches) == 3
+
+
+def test_a_batch_that_is_all_there_is_does_not_wait_for_company() -> None:
+    bench = Bench(per_broker=5, idempotence=Idempotence.UNNAMED)
+    bench.accumulator.identified(Identity(1, 0))
+    for _ in range(2):
+        bench.seal(P0, b"a")
+        assert len(bench.drain_group().batches) == 1

@@ -348,18 +348,3 @@ async def test_a_slow_leader_is_not_given_up_while_there_is_no_newer(world: Worl
 def test_settings_that_contradict_each_other_are_told(settings: dict[str, Any], told: str) -> None:
     with pytest.raises(ValueError, match=told):
         Producer("localhost:1", **settings)
-
-
-@story
-async def test_batches_that_queue_up_go_on_sharing_requests(world: World) -> None:
-    """Answers come one by one; each makes room for one more batch."""
-    async with world.producer() as producer:
-        await warm(producer)
-        world.script(*[Slow(ms) for ms in (10, 20, 30, 40, 50)])
-        deliveries = await send(producer, 5)
-        await milliseconds(5)
-        deliveries += await send(producer, 30, first=5)
-        await asyncio.gather(*deliveries)
-    requests = world.broker.seen["produce"][6:]
-    assert len(requests) <= 30 / 3 + 1
-    assert world.sea.values() == values(35)
