@@ -124,6 +124,8 @@ class Fetcher:
         Returns when to look again."""
         due: list[int] = []
         for task, pending in list(self._fetches.items()):
+            if task.done():  # answered a moment ago: its partitions have been told
+                continue
             late_ms = pending.sent_ms + self._max_wait_ms + UNANSWERED_MS
             if late_ms > now_ms:
                 due.append(late_ms)

@@ -159,6 +159,8 @@ class Sender:
         again."""
         due: list[int] = []
         for task, pending in list(self._requests.items()):
+            if task.done():  # answered a moment ago: its groups have been told
+                continue
             if pending.sent_ms + UNANSWERED_MS > now_ms:
                 due.append(pending.sent_ms + UNANSWERED_MS)
                 continue

@@ -9,6 +9,7 @@ import pytest
 from tidelog.client import Delivery, Producer
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_OFFSET, Acks
+from tidelog.v1 import broker_pb2
 from unit.client.fake_broker import Late, Slow
 from unit.client.idempotent_world import World, milliseconds, story, warm
 
@@ -323,6 +324,21 @@ async def test_a_leader_that_hangs_is_given_up_for_a_newer_one(world: World) -> 
         await milliseconds(100)
     assert world.sea.values() == values(4)
     assert world.sequences() == [(1, n) for n in range(4)]
+
+
+@story
+async def test_what_was_answered_a_moment_ago_is_not_given_up(world: World) -> None:
+    """The answer itself names the newer leader, for whose sake it would be given up."""
+    async with world.producer() as producer:
+        await warm(producer)
+        stale = world.broker.metadata(broker_pb2.MetadataRequest(topics=["sea", "bay"]))
+        for broker in world.cluster.brokers.values():
+            broker.metadata_of = lambda: stale
+        world.script(Slow(1500))
+        [delivery] = await send(producer, 1)
+        world.cluster.elect("sea", 0, leader=1)
+        assert await outcome(delivery) == 0
+    assert len(world.cluster.brokers[1].seen["produce"]) == 1
 
 
 @story
