@@ -11,6 +11,7 @@ import multiprocessing
 import os
 import sys
 import time
+import traceback
 from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -56,7 +57,14 @@ class Finding(NamedTuple):
 
 
 def explore(scenario: Scenario, max_seconds: float) -> Finding:
-    return _finding("", Exploration(scenario).run(max_states=MAX_STATES, max_seconds=max_seconds))
+    try:
+        outcome = Exploration(scenario).run(max_states=MAX_STATES, max_seconds=max_seconds)
+    except Exception as error:
+        # Changed production code is judged by this, too: whatever it raises is a finding.
+        broken = f"no step raises: {type(error).__name__}: {error}"
+        where = traceback.format_exc(limit=-3).splitlines()
+        return Finding("", scenario.name, scenario.budgets(), 0, 0, 0, 0.0, False, broken, where)
+    return _finding("", outcome)
 
 
 def explore_without(index: int, max_seconds: float) -> Finding:

@@ -53,7 +53,7 @@ _PREFIXED = {
 }
 
 _ENDINGS = {
-    invariants.COMMITTED_IN_ISR: "committed is {committed}, and not all of the ISR has it",
+    invariants.COMMITTED_IN_ISR: "committed is {committed}, and {lacking}",
     invariants.COMMITTED_AT_LEADER: (
         "committed is {committed}, and broker {leader} leads epoch {epoch} with {log}"
     ),
@@ -81,9 +81,16 @@ def lines(violation: Violation) -> list[str]:
 def _ending(violation: Violation, last: Expanded) -> str:
     value = last.store.value
     leader = last.replicas[value.leader - 1] if value.leader != NO_LEADER else None
+    members = {b for b, _ in (*value.isr, *value.eligible)}
+    lacking = [
+        f"broker {r.broker} has {log_words(r.log)}"
+        for r in last.replicas
+        if r.broker in members and not invariants.is_prefix(last.ghost.committed, r.log)
+    ]
     words = _ENDINGS.get(violation.invariant, "see the last step")
     return words.format(
         committed=log_words(last.ghost.committed),
+        lacking=", ".join(lacking),
         leader=value.leader,
         epoch=value.epoch,
         log=log_words(leader.log) if leader else "",
