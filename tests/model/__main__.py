@@ -11,87 +11,16 @@ import multiprocessing
 import os
 import sys
 import time
-import traceback
 from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from . import story
-from .explore import Exploration, Outcome
+from .findings import Finding, explore, explore_without
 from .profiles import FULL, QUICK
-from .rules import switched_off
 from .scenarios import REMOVALS, Scenario
 
-MAX_STATES = 5_000_000
 # Of processor time, and far above what a scenario takes: budgets are meant to be exhausted.
 MAX_SECONDS = {"quick": 60, "full": 400}
-
-
-class Finding(NamedTuple):
-    """What became of a scenario; `rule`: the one that was switched off, '': none."""
-
-    rule: str
-    scenario: str
-    budgets: dict[str, Any]
-    states: int
-    transitions: int
-    depth: int
-    seconds: float
-    complete: bool
-    invariant: str
-    story: list[str]
-
-    @property
-    def as_it_should_be(self) -> bool:
-        if self.rule:
-            return bool(self.invariant)
-        return self.complete and not self.invariant
-
-    @property
-    def verdict(self) -> str:
-        if self.invariant:
-            return "caught" if self.rule else "VIOLATED"
-        if self.rule:
-            return "NOT CAUGHT"
-        return "holds" if self.complete else "NOT EXHAUSTED"
-
-
-def explore(scenario: Scenario, max_seconds: float) -> Finding:
-    try:
-        outcome = Exploration(scenario).run(max_states=MAX_STATES, max_seconds=max_seconds)
-    except Exception as error:
-        # Changed production code is judged by this, too: whatever it raises is a finding.
-        broken = f"no step raises: {type(error).__name__}: {error}"
-        where = traceback.format_exc(limit=-3).splitlines()
-        return Finding("", scenario.name, scenario.budgets(), 0, 0, 0, 0.0, False, broken, where)
-    return _finding("", outcome)
-
-
-def explore_without(index: int, max_seconds: float) -> Finding:
-    """Safety alone: a rule whose removal merely makes the cluster stand still is shown
-    elsewhere."""
-    rule, scenario = REMOVALS[index]
-    with switched_off(rule):
-        outcome = Exploration(scenario, heals=False).run(
-            max_states=MAX_STATES, max_seconds=max_seconds
-        )
-    return _finding(rule.name, outcome)
-
-
-def _finding(rule: str, outcome: Outcome) -> Finding:
-    violation = outcome.violation
-    return Finding(
-        rule,
-        outcome.scenario.name,
-        outcome.scenario.budgets(),
-        outcome.states,
-        outcome.transitions,
-        outcome.depth,
-        round(outcome.seconds, 1),
-        outcome.complete,
-        violation.invariant if violation else "",
-        story.lines(violation) if violation else [],
-    )
 
 
 def main(arguments: list[str]) -> int:

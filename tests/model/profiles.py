@@ -4,32 +4,22 @@ from __future__ import annotations
 
 from .scenarios import Scenario, of
 
-CRASHES = Scenario("crashes", faults=2, records=1, epochs=3)
-MORE_RECORDS = Scenario("two records", faults=1, records=2, epochs=3)
-SHRINKS = Scenario("shrinking ISR", faults=2, records=1, epochs=2, kinds=of("crash", "lag"))
-LATE_DATA = Scenario("late fetches and answers", 1, 1, 2, 1, of("fetch", "answer"), of("crash"))
-LATE_ISR = Scenario("ISR changes without an answer", 2, 1, 2, 1, of("isr"), of("crash", "lag"))
-TWO_ISR_CHANGES = Scenario("two ISR changes under way", 1, 1, 2, 2, of("isr"), of("crash", "lag"))
-REBOOTS = Scenario("reboots and recovery", 1, 2, 4, kinds=of("reboot"))
-CONTROLLERS = Scenario(
-    "two controllers", 1, 1, 3, 1, of("election", "command"), of("reign", "crash")
-)
-ZOMBIES = Scenario("zombie leaders", 2, 1, 3, kinds=of("lease"))
-DAMAGE = Scenario("damage and resignation", 1, 1, 3, 1, of("isr"), of("damage"))
-STOPS = Scenario("controlled shutdown", 2, 1, 3, kinds=of("stop", "crash"))
-
 FULL = (
-    CRASHES,
-    STOPS,
-    ZOMBIES,
-    LATE_ISR,
-    DAMAGE,
-    CONTROLLERS,
-    REBOOTS,
-    SHRINKS,
-    LATE_DATA,
-    TWO_ISR_CHANGES,
-    MORE_RECORDS,
+    Scenario("late fetches and answers", 1, 2, 2, 1, of("fetch", "answer")),
+    Scenario("crashes", faults=2, records=2, epochs=2),
+    Scenario("zombie leaders", 2, 1, 3, kinds=of("lease")),
+    Scenario("reboots and recovery", 2, 1, 3, kinds=of("reboot", "crash")),
+    Scenario("ISR changes without an answer", 2, 1, 2, 1, of("isr"), of("crash", "lag")),
+    Scenario("zombie controllers", 2, 1, 2, 1, of("election", "command"), of("reign", "lease")),
+    Scenario("controlled shutdown", 2, 1, 3, kinds=of("stop", "crash")),
+    Scenario("crashes, more epochs", faults=2, records=1, epochs=3),
+    Scenario("shrinking ISR", 2, 1, 2, kinds=of("crash", "lag")),
+    Scenario("two controllers", 1, 1, 3, 1, of("election", "command"), of("reign", "crash")),
+    Scenario("two late fetches", 1, 1, 2, 2, of("fetch")),
+    Scenario("damage and resignation", 1, 1, 3, 1, of("fetch", "isr"), of("damage")),
+    Scenario("crashes, more records", faults=1, records=2, epochs=3),
+    Scenario("reboots, more records", 1, 2, 4, kinds=of("reboot")),
+    Scenario("two ISR changes under way", 1, 1, 2, 2, of("isr"), of("crash", "lag")),
 )
 QUICK = (
     Scenario("crashes", faults=1, records=1, epochs=2),
