@@ -210,16 +210,20 @@ class ClusterMetadata:
     async def _ask(self, request: broker_pb2.MetadataRequest) -> broker_pb2.MetadataResponse:
         candidates = self.candidates()
         failures: list[str] = []
-        asked: set[asyncio.Task[broker_pb2.MetadataResponse]] = set()
+        # In the order in which they were asked, which decides between answers that come at
+        # the same moment.
+        asked: list[asyncio.Task[broker_pb2.MetadataResponse]] = []
         try:
             while candidates or asked:
                 if candidates:
-                    asked.add(asyncio.create_task(self._ask_one(candidates.pop(0), request)))
-                done, asked = await asyncio.wait(
+                    asked.append(asyncio.create_task(self._ask_one(candidates.pop(0), request)))
+                await asyncio.wait(
                     asked,
                     timeout=HEDGE_MS / 1000 if candidates else None,
                     return_when=asyncio.FIRST_COMPLETED,
                 )
+                done = [task for task in asked if task.done()]
+                asked = [task for task in asked if not task.done()]
                 for task in done:
                     error = task.exception()
                     if error is None:
