@@ -65,6 +65,12 @@ class Replica:
 class Committed:
     log: ShadowLog = field(default_factory=ShadowLog)
     unclean_epoch: int = NO_EPOCH  # of the last unclean election that took effect
+    ends: dict[int, int] = field(default_factory=dict)  # that leaders have reached, by epoch
+
+    def end_before(self, leader_epoch: int) -> int:
+        """What a leader of this epoch has to have. One that was paused may hear of its
+        election after others have committed more in later epochs."""
+        return max((end for epoch, end in self.ends.items() if epoch < leader_epoch), default=0)
 
 
 class Loss(NamedTuple):
@@ -259,19 +265,21 @@ class ReplicaRules:
             return
         if state.unclean_leader_epoch > committed.unclean_epoch:
             self._take_loss(replica, state, committed)
-        if replica.log.end < committed.log.end:
+        needed = committed.end_before(state.leader_epoch)
+        if replica.log.end < needed:
             raise Violation(
                 "leader_lacks_committed",
-                f"its log ends at {replica.log.end}; up to {committed.log.end} was committed",
+                f"its log ends at {replica.log.end}; up to {needed} was committed",
                 **_where(replica),
             )
-        self._verify(replica, committed.log, committed.log.end)
+        self._verify(replica, committed.log, needed)
 
     def _take_loss(self, replica: Replica, state: LeaderAndIsr, committed: Committed) -> None:
         committed.unclean_epoch = state.unclean_leader_epoch
         kept = common_end(replica.log, committed.log)
         self._on_loss(Loss(replica.partition, state.unclean_leader_epoch, kept, committed.log.end))
         committed.log.cut(kept)
+        committed.ends = {epoch: min(end, kept) for epoch, end in committed.ends.items()}
         for other in self.replicas.values():
             if other.partition == replica.partition:
                 other.verified = min(other.verified, kept)
@@ -299,6 +307,7 @@ class ReplicaRules:
                 break
             committed.log.add(entry)
         replica.verified = committed.log.end
+        committed.ends[state.leader_epoch] = committed.log.end
 
     def _judge_member(self, leader: Replica, member: Member, high_watermark: int) -> None:
         if self._store.has_lost_data_since(member):
