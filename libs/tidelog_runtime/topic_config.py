@@ -73,7 +73,7 @@ class TopicConfig(BaseModel):
     )
 
     def min_isr(self, replication_factor: int) -> int:
-        """The min ISR in force for a topic of this replication factor (design section 3)."""
+        """Of a topic of this replication factor (section 3 of docs/protocol.md)."""
         if self.min_insync_replicas is None:
             return min(2, replication_factor)
         return self.min_insync_replicas

@@ -1,8 +1,7 @@
 """What no write of the metadata store may do, judged write by write, in their order.
 
-The rules are written anew from the design (section 2; rows 1 to 4 and 9 to 10 of the
-interleavings in known-gaps) and call none of the production's own functions of them: a
-mistake there must show here.
+The rules are written anew from docs/protocol.md (section 2, interleavings 1 to 4 and 9 to
+10) and call none of the production's own functions of them: a mistake there must show here.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Durability `synced`: a replica counts as far as its log is on the disk (interleaving 9
-of known-gaps)."""
+of docs/protocol.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Elections at the price of records (interleaving 11 of known-gaps)."""
+"""Elections at the price of records (interleaving 11 of docs/protocol.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What follows from every write of a partition's key (interleavings 3 and 9 of known-gaps)."""
+"""What follows from every write of a partition's key (interleavings 3 and 9 of
+docs/protocol.md)."""
 
 from __future__ import annotations
 

@@ -1,1 +1,2 @@
-"""A partition's log on disk (design section 6). Synchronous; all I/O goes through `Disk`."""
+"""A partition's log on disk (section 6 of docs/protocol.md). Synchronous; all I/O goes
+through `Disk`."""

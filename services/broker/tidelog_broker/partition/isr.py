@@ -1,4 +1,5 @@
-"""Who is in sync: the pure rules by which a leader changes its ISR (design section 3)."""
+"""Who is in sync: the pure rules by which a leader changes its ISR (section 3 of
+docs/protocol.md)."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ class FollowerProgress:
 
     `log_end_offset`, as far as it counts (`high_watermark.counted_end`), comes only from
     fetches in the leader's epoch and from one life of the follower's broker (interleaving
-    5 of known-gaps); NO_OFFSET: none yet."""
+    5 of docs/protocol.md); NO_OFFSET: none yet."""
 
     broker_epoch: int
     log_end_offset: int
