@@ -59,6 +59,13 @@ async def test_after_a_failover_a_reader_of_the_former_epoch_is_fenced(
     await cluster.kill(before.leader)
     after = await until_led_by_another(cluster, topic, before)
     async with WireClient(cluster.broker_address(after.leader)) as leader:
+
+        async def leads() -> bool:
+            """Metadata names it as soon as it is elected, and perhaps before it knows."""
+            answer = await leader.fetch(topic, 0, 0, known_epoch=after.leader_epoch)
+            return not answer.HasField("error")
+
+        await until(leads, f"broker {after.leader} leads {topic}")
         result = await leader.fetch(topic, 0, 0, known_epoch=before.leader_epoch)
     cluster.start_broker(before.leader)
     await until_in_sync(cluster, topic)

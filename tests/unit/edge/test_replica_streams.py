@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 from tidelog.rpc.channels import new_server
+from tidelog.v1 import replica_pb2 as pb
 from tidelog.v1 import replica_pb2_grpc
 from tidelog_broker.edge.replica_client import GrpcPeers
 from tidelog_broker.edge.replica_service import ReplicaService
@@ -73,6 +74,37 @@ async def test_a_fetch_that_waits_for_data_does_not_hold_up_the_end() -> None:
         await leader.came.acquire()
     with suppress(PeerUnreachableError):
         await asked
+
+
+async def test_a_stop_does_not_cut_short_the_writing_of_an_answer() -> None:
+    """gRPC would forget the call without ending it."""
+    stopped, written = asyncio.Event(), asyncio.Event()
+
+    async def answer(_: ReplicaFetchRequest) -> ReplicaFetchResponse:
+        return ReplicaFetchResponse(None, ())
+
+    async def requests() -> AsyncIterator[pb.ReplicaFetchRequest]:
+        yield pb.ReplicaFetchRequest()
+        await asyncio.Event().wait()
+
+    async def serve() -> list[pb.ReplicaFetchResponse]:
+        """What gRPC does, with a write that is done when the test says so."""
+        answers = []
+        async for response in service.ReplicaFetch(requests(), None):  # type: ignore[arg-type]
+            answers.append(response)
+            writing.set()
+            await written.wait()
+        return answers
+
+    service = ReplicaService(answer, stopped)  # type: ignore[arg-type]
+    writing = asyncio.Event()
+    serving = asyncio.create_task(serve())
+    await writing.wait()
+    stopped.set()
+    for _ in range(3):
+        await asyncio.sleep(0)
+    written.set()
+    assert len(await serving) == 1
 
 
 async def test_two_fetches_at_once_have_a_stream_each() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import grpc.aio
@@ -15,6 +16,15 @@ from tidelog_broker.edge import replica_codec
 from tidelog_broker.fetch import ReplicaFetch
 
 _Context: TypeAlias = "grpc.aio.ServicerContext[pb.ReplicaFetchRequest, pb.ReplicaFetchResponse]"
+
+
+@dataclass(slots=True)
+class _Turn:
+    """Of one stream. While gRPC writes an answer its task is not ours to cancel: it would
+    end without a status, and the call stay open until the server's grace is over."""
+
+    serving: asyncio.Task[object]
+    may_be_cut_short: bool = False
 
 
 class ReplicaService(replica_pb2_grpc.ReplicaServiceServicer):
@@ -31,10 +41,18 @@ class ReplicaService(replica_pb2_grpc.ReplicaServiceServicer):
         has nothing to ask for keeps its stream open."""
         serving = asyncio.current_task()
         assert serving is not None
-        ending = asyncio.create_task(self._end_when_stopped(serving))
+        turn = _Turn(serving)
+        ending = asyncio.create_task(self._end_when_stopped(turn))
+        requests = aiter(request_iterator)
         try:
-            async for request in request_iterator:
-                yield await self._answer(request)
+            while not self._stopped.is_set():
+                turn.may_be_cut_short = True
+                request = await anext(requests, None)
+                if request is None:
+                    return
+                response = await self._answer(request)
+                turn.may_be_cut_short = False
+                yield response
         except asyncio.CancelledError:
             if not self._stopped.is_set():
                 raise
@@ -42,9 +60,10 @@ class ReplicaService(replica_pb2_grpc.ReplicaServiceServicer):
         finally:
             ending.cancel()
 
-    async def _end_when_stopped(self, serving: asyncio.Task[object]) -> None:
+    async def _end_when_stopped(self, turn: _Turn) -> None:
         await self._stopped.wait()
-        serving.cancel()
+        if turn.may_be_cut_short:
+            turn.serving.cancel()
 
     async def _answer(self, request: pb.ReplicaFetchRequest) -> pb.ReplicaFetchResponse:
         response = await self._replica_fetch(replica_codec.request_from_wire(request))
