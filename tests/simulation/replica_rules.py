@@ -90,6 +90,7 @@ class ReplicaRules:
         self.committed: dict[PartitionId, Committed] = {}
         self.cuts = 0  # of records, by running brokers
         self._leaders: dict[tuple[PartitionId, int], str] = {}
+        store.on_joined = self._joined
 
     def of(self, broker_id: int, partition: PartitionId) -> Replica:
         key = (broker_id, partition)
@@ -172,6 +173,22 @@ class ReplicaRules:
                 "member_removed", "a member of the ISR was set aside or deleted", **_where(replica)
             )
 
+    def _joined(self, partition: PartitionId, member: Member) -> None:
+        """The store has taken a new member: it holds all that is committed."""
+        if self._store.has_lost_data_since(member):
+            return
+        committed = self.committed_of(partition).log
+        log = self.of(member.broker_id, partition).log
+        if common_end(log, committed) < committed.end:
+            raise Violation(
+                "joined_without_committed",
+                f"its log ends at {log.end}, and agrees up to {common_end(log, committed)} with "
+                f"what is committed up to {committed.end}",
+                broker=member.broker_id,
+                topic_id=partition.topic_id,
+                partition=partition.partition,
+            )
+
     def _is_member_now(self, replica: Replica) -> bool:
         """Whether the store has it in the ISR in its present life."""
         written = self._store.partitions.get(replica.partition)
@@ -194,6 +211,8 @@ class ReplicaRules:
         if now.leading is not None and state is not None:
             self._judge_leader(replica, now, state, committed)
         else:
+            if replica.leading is not None and state is not None:
+                self._judge_last_commit(replica, now, state, committed)
             replica.leading = None
         replica.high_watermark = now.high_watermark
         if state is None or state.leader_epoch < committed.unclean_epoch:
@@ -247,6 +266,16 @@ class ReplicaRules:
         replica.leading = now.leading
         # What is committed in an epoch before an unclean election was given up already.
         if is_news and state.leader_epoch >= committed.unclean_epoch:
+            self._judge_commit(replica, now, state, committed)
+
+    def _judge_last_commit(
+        self, replica: Replica, now: ReplicaState, state: LeaderAndIsr, committed: Committed
+    ) -> None:
+        """Of a leader that heard within one step of a smaller ISR, and that it was deposed."""
+        led = state.leader == replica.broker_id and state.leader_epoch >= committed.unclean_epoch
+        if led and now.high_watermark > replica.high_watermark:
+            if self._store.state_at(replica.partition, now.revision) != state:
+                return  # It follows already, and took the high watermark from its leader.
             self._judge_commit(replica, now, state, committed)
 
     def _judge_new_leader(

@@ -67,6 +67,7 @@ class StoreRules:
         self.topics: dict[str, TopicEntry] = {}
         self.deletions: set[str] = set()
         self.partitions: dict[PartitionId, Written] = {}
+        self.on_joined: Callable[[PartitionId, Member], None] = lambda *_: None
         self.seen: Counter[str] = Counter()  # what happened, for the coverage
         self._history: dict[PartitionId, dict[int, LeaderAndIsr]] = {}
         self._last_of_epoch: dict[tuple[PartitionId, int], LeaderAndIsr] = {}
@@ -227,6 +228,7 @@ class StoreRules:
                     old,
                     new,
                 )
+            self.on_joined(partition, Member(broker_id, broker_epoch))
 
     def _judge_election(self, partition: PartitionId, old: LeaderAndIsr, new: LeaderAndIsr) -> None:
         if new.controller_epoch != self._controller_epoch:

@@ -161,34 +161,48 @@ class Workload:
                 values = [
                     self._recorder.new_value() for _ in range(rng.randint(1, MAX_RECORDS_A_BATCH))
                 ]
-                task = asyncio.create_task(self._send(producer, name, plan, partition, values))
-                settling[task] = None
-                task.add_done_callback(settled)
+                delivery = await self._hand_over(producer, name, partition, values)
+                if delivery is not None:
+                    task = asyncio.create_task(
+                        self._settle(delivery, name, plan, partition, values)
+                    )
+                    settling[task] = None
+                    task.add_done_callback(settled)
+                elif producer_name is not None:
+                    break
                 pause = rng.expovariate(plan.batches_per_second)
                 await _wait(over, min(pause, 4 / plan.batches_per_second))
             if settling:
                 await asyncio.gather(*settling)
 
-    async def _send(
+    async def _hand_over(
         self,
         producer: Producer,
+        name: str,
+        partition: TopicPartition,
+        values: list[int],
+    ) -> BatchDelivery | None:
+        """None: it was refused at once. One after the other, for that is their order."""
+        self._recorder.send_invoked(name, partition, values)
+        try:
+            return await producer.send_many(
+                partition.topic, [b"%d" % value for value in values], partition=partition.partition
+            )
+        except TidelogError:
+            # Nothing was taken: the topic is not known, or the producer has ended.
+            self._recorder.send_ended(name, partition, values, None, outcome=Outcome.FAIL)
+            return None
+
+    async def _settle(
+        self,
+        delivery: BatchDelivery,
         name: str,
         plan: TopicPlan,
         partition: TopicPartition,
         values: list[int],
     ) -> bool:
-        """False: it was refused at once, or the producer has been fenced."""
-        recorder = self._recorder
-        recorder.send_invoked(name, partition, values)
+        """False: the producer has been fenced."""
         report: BatchReport | None = None
-        try:
-            delivery: BatchDelivery = await producer.send_many(
-                partition.topic, [b"%d" % value for value in values], partition=partition.partition
-            )
-        except TidelogError:
-            # Nothing was taken: the topic is not known, or the producer has ended.
-            recorder.send_ended(name, partition, values, None, outcome=Outcome.FAIL)
-            return False
         fenced = False
         try:
             (report,) = await delivery
@@ -197,7 +211,7 @@ class Workload:
             fenced = error.code is ErrorCode.FENCED_PRODUCER_EPOCH
         else:
             outcome = Outcome.OK if plan.acks is Acks.ALL else Outcome.INFO
-        recorder.send_ended(name, partition, values, report, outcome=outcome)
+        self._recorder.send_ended(name, partition, values, report, outcome=outcome)
         return not fenced
 
     # -- reading -------------------------------------------------------------------------

@@ -143,6 +143,25 @@ def test_a_former_life_in_the_isr_is_not_the_present_one(cluster: Cluster) -> No
     cluster.rules.before_cut(cluster.replicas[2], 2)
 
 
+def test_a_joiner_that_lacks_a_committed_record_is_found(cluster: Cluster) -> None:
+    cluster.lead(1, state(isr=(A, B)))
+    cluster.append(5, 1, 2)
+    cluster.move(1, 1)
+    with finds("joined_without_committed"):
+        cluster.store.write(state())
+
+
+def test_a_leader_that_is_deposed_in_the_step_of_its_last_commit_has_committed(
+    cluster: Cluster,
+) -> None:
+    cluster.lead(1, state(isr=(A, B)))
+    cluster.append(5, 1)
+    smaller = state(isr=(A,), min_isr=1)
+    revision = cluster.store.write(smaller)
+    cluster.show(1, Shown(smaller, revision, 1, leading=None))
+    assert cluster.rules.committed[PARTITION].log.end == 1
+
+
 def test_a_leader_that_cuts_its_log_is_found(cluster: Cluster) -> None:
     cluster.commit(3)
     with finds("leader_cut_its_log"):

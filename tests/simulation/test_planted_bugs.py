@@ -1,0 +1,144 @@
+"""The simulator finds bugs: each of these rules is broken on purpose, and the violation that
+a run then shows has a name that fits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from simulation.scenario import EXCEPTION, run_seed
+from tidelog_broker.partition import high_watermark as hw
+from tidelog_broker.partition import isr
+from tidelog_broker.partition.exchange import FetchAnswer
+from tidelog_broker.partition.partition import Partition
+from tidelog_broker.purgatory import Purgatory
+from tidelog_controller import leader_election, reconcile
+from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
+
+MAX_SEEDS = 40
+
+LOST = {
+    "committed_without_member",
+    "history: lost write",
+    "history: unseen",
+    "leader_lacks_committed",
+    "logs_differ_below_high_watermark",
+    "member_cut_committed",
+}
+
+
+def first_violation(seeds: Sequence[int] = range(1, MAX_SEEDS + 1)) -> str | None:
+    """The name of the first invariant that these seeds show to be violated."""
+    names = (run_seed(seed).violation for seed in seeds)
+    return next((name for name in names if name not in (None, EXCEPTION)), None)
+
+
+@pytest.mark.timeout(300)
+def test_a_follower_that_truncates_to_its_high_watermark_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    take = Partition.take
+
+    def truncating_take(
+        self: Partition, state: LeaderAndIsr, revision: int, *, broker_epoch: int, now_ms: int
+    ) -> bool:
+        epoch = self.leader_epoch
+        news = take(self, state, revision, broker_epoch=broker_epoch, now_ms=now_ms)
+        if news and self.leading is None and self.leader_epoch != epoch:
+            self.log.truncate_to(self.high_watermark)
+        return news
+
+    monkeypatch.setattr(Partition, "take", truncating_take)
+    assert first_violation() in LOST
+
+
+@pytest.mark.timeout(300)
+def test_a_joiner_that_lacks_committed_records_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(isr, "may_join", lambda progress, **_: progress.log_end_offset >= 0)
+    assert first_violation() == "joined_without_committed"
+
+
+@pytest.mark.timeout(300)
+def test_a_removal_that_counts_before_the_store_has_taken_it_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        isr,
+        "maximal",
+        lambda state, proposed: state.isr_ids if proposed is None else proposed.isr_ids,
+    )
+    assert first_violation() in LOST
+
+
+@pytest.mark.timeout(300)
+def test_a_high_watermark_that_does_not_wait_for_every_member_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    advanced = hw.advanced
+
+    def by_majority(
+        high_watermark: int,
+        end_offsets: Mapping[int, int],
+        *,
+        maximal_isr: Sequence[int],
+        **rest: Any,
+    ) -> int:
+        ends = sorted((end_offsets.get(b, -1) for b in maximal_isr), reverse=True)
+        members = [b for b in maximal_isr if end_offsets.get(b, -1) >= ends[len(ends) // 2]]
+        return advanced(high_watermark, end_offsets, maximal_isr=members, **rest)
+
+    monkeypatch.setattr(hw, "advanced", by_majority)
+    assert first_violation() == "committed_without_member"
+
+
+@pytest.mark.timeout(300)
+def test_an_answer_before_the_commit_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    committed = Purgatory.committed
+    monkeypatch.setattr(
+        Purgatory, "committed", lambda self, partition, _: committed(self, partition, 0)
+    )
+    assert first_violation() == "acknowledged_before_commit"
+
+
+@pytest.mark.timeout(300)
+def test_a_reader_that_is_given_what_is_not_committed_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def read_all(self: Partition, fetch_offset: int, _: int, max_bytes: int) -> FetchAnswer:
+        self.require_leading()
+        end = self.log.log_end_offset
+        batches = self.log.read(fetch_offset, max_bytes=max_bytes, up_to=end)
+        return FetchAnswer(
+            self.high_watermark, self.log.log_start_offset, self.leader_epoch, batches
+        )
+
+    monkeypatch.setattr(Partition, "read_for_consumer", read_all)
+    assert first_violation() in {"read_before_commit", "history: inconsistent offsets"}
+
+
+@pytest.mark.timeout(300)
+def test_a_leader_elected_without_a_look_at_what_it_lost_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    next_state = leader_election.next_state
+
+    def careless(state: LeaderAndIsr, live: Any, *rest: Any, **options: Any) -> Any:
+        whole = {broker_id: broker._replace(whole_since=0) for broker_id, broker in live.items()}
+        return next_state(state, whole, *rest, **options)
+
+    monkeypatch.setattr(reconcile, "next_state", careless)
+    assert first_violation() == "elected_not_whole"
+
+
+@pytest.mark.timeout(300)
+def test_an_eligible_set_that_forgets_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_isr = LeaderAndIsr.with_isr
+
+    def forgetful(self: LeaderAndIsr, members: Sequence[Member]) -> LeaderAndIsr:
+        return replace(with_isr(self, members), eligible=())
+
+    monkeypatch.setattr(LeaderAndIsr, "with_isr", forgetful)
+    assert first_violation() == "eligible_set"
