@@ -74,6 +74,24 @@ def test_a_new_leader_without_a_committed_record_is_found(cluster: Cluster) -> N
         cluster.lead(2, state(leader=2, epoch=6, isr=(B, C)))
 
 
+def test_what_is_committed_in_the_very_step_that_ends_an_epoch_counts(cluster: Cluster) -> None:
+    cluster.commit(2)
+    cluster.append(5, 1, 2)
+    smaller = state(isr=(A, B))
+    revision = cluster.store.write(smaller)
+    cluster.show(1, Shown(smaller, revision, 3, leading=None))
+    assert cluster.rules.committed[PARTITION].log.end == 3
+
+
+def test_what_is_committed_in_the_step_that_ends_an_epoch_needs_all_members_too(
+    cluster: Cluster,
+) -> None:
+    cluster.commit(2)
+    cluster.append(5, 1, 2)
+    with finds("committed_without_member"):
+        cluster.show(1, replace(cluster.shown[1], high_watermark=3, leading=None))
+
+
 def test_a_new_leader_with_another_record_than_the_committed_one_is_found(
     cluster: Cluster,
 ) -> None:
