@@ -21,7 +21,7 @@ from itertools import count
 from pathlib import Path
 
 from simulation.coverage import RULES
-from simulation.faults import KINDS, Fault
+from simulation.faults import KINDS, Fault, parse_fault
 from simulation.scenario import EXCEPTION, Result, run_seed
 from simulation.shrink import shrink
 
@@ -47,7 +47,7 @@ class _TooLongError(BaseException):
 def main(argv: Sequence[str] | None = None) -> int:
     options = _parse(argv)
     if options.seed is not None:
-        return show_one(options.seed)
+        return show_one(options.seed, options.plan)
     began = time.monotonic()
     seeds = range(options.first, options.first + options.seeds)
     results: list[Result] = []
@@ -71,6 +71,9 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=200, help="how many")
     parser.add_argument("--first", type=int, default=1, help="the first of them")
     parser.add_argument("--seed", type=int, help="this one alone, with its whole trace")
+    parser.add_argument(
+        "--plan", type=_read_plan, help="with --seed: a file of faults, as a failure lists them"
+    )
     parser.add_argument("--jobs", type=int, default=DEFAULT_JOBS, help="processes")
     parser.add_argument("--stop-at-first", action="store_true", help="failure, that is")
     parser.add_argument("--json", action="store_true", help="one line on stdout")
@@ -79,6 +82,14 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     if options.seeds < 1 or options.jobs < 1:
         parser.error("--seeds and --jobs are at least 1")
     return options
+
+
+def _read_plan(path: str) -> list[Fault]:
+    try:
+        lines = Path(path).read_text().splitlines()
+        return [parse_fault(line) for line in lines if line.strip()]
+    except (OSError, ValueError) as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 # -- running -------------------------------------------------------------------------------
@@ -189,8 +200,8 @@ def _tell_failed(result: Result) -> None:
     _say(f"again: make sim SEED={result.seed}")
 
 
-def show_one(seed: int) -> int:
-    result = run_seed(seed, keep_trace=True)
+def show_one(seed: int, plan: Sequence[Fault] | None = None) -> int:
+    result = run_seed(seed, plan, keep_trace=True)
     for fault in result.plan:
         _say(str(fault))
     for line in result.trace:

@@ -7,6 +7,7 @@ to what the design tolerates: one machine at most loses data, unless all reboot 
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -21,6 +22,9 @@ USED_KINDS = 0.6
 REBOOT_ALL_SHARE = 0.15
 
 Args: TypeAlias = "tuple[int | str, ...]"
+
+
+_FAULT = re.compile(r"(?P<at>\d+) ms: (?P<kind>\w+)\((?P<args>.*)\) for (?P<duration>\d+) ms")
 
 
 class Fault(NamedTuple):
@@ -56,6 +60,23 @@ class Cluster(NamedTuple):
 
     def host(self, rng: random.Random) -> str:
         return self.broker(rng) if rng.random() < 0.7 else self.controller(rng)
+
+
+def parse_fault(line: str) -> Fault:
+    """Reads what `str(fault)` writes. Raises ValueError."""
+    match = _FAULT.fullmatch(line.strip())
+    if match is None or match["kind"] not in KINDS:
+        raise ValueError(
+            f"{line.strip()!r} is no fault; one is written as '7684 ms: crash_broker(broker-1) "
+            f"for 500 ms', and its kind is one of {', '.join(KINDS)}"
+        )
+    args = [argument for argument in match["args"].split(", ") if argument]
+    return Fault(
+        int(match["at"]),
+        match["kind"],
+        tuple(int(a) if a.isdecimal() else a for a in args),
+        int(match["duration"]),
+    )
 
 
 Draw: TypeAlias = "Callable[[random.Random, Cluster], Args]"

@@ -11,38 +11,37 @@ import random
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-import grpc
 import structlog
 
 from simulation.disk import SimDisk
 from simulation.loop import SimProcess
-from simulation.network import CallFailedError, Serving
+from simulation.network import Serving
 from simulation.store import SimStore
+from simulation.transports import (
+    CONTEXT,
+    Refusal,
+    SimConnections,
+    SimDialer,
+    SimPeers,
+    SimReplicaControl,
+)
 from tidelog import record_batch
 from tidelog.client import Admin, Consumer, Producer
-from tidelog.client.connections import AdminApi, BrokerApi
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Batch
-from tidelog.rpc.status import UnreachableError, from_status
+from tidelog.rpc.status import from_status
 from tidelog_broker.broker import Broker
 from tidelog_broker.config import BrokerConfig
 from tidelog_broker.data_directory import DataDirectory, DataDirectoryError
 from tidelog_broker.edge.broker_service import BrokerService, client_service
 from tidelog_broker.life import live
-from tidelog_broker.transport import (
-    PeerUnreachableError,
-    ReplicaFetchRequest,
-    ReplicaFetchResponse,
-)
 from tidelog_controller.edge.admin import AdminServicer
 from tidelog_controller.event_loop import Environment
-from tidelog_controller.events import DialOutcome
 from tidelog_controller.service import ControllerService
 from tidelog_runtime.metadata.schema import ControllerEntry
 from tidelog_runtime.metadata.store import StoreError
-from tidelog_runtime.replica_control import BrokerUnreachableError, LeaderAndIsrCommand
 
 if TYPE_CHECKING:
     from simulation.world import World
@@ -50,8 +49,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MAX_DECOMPRESSED_BATCH_BYTES = 1 << 20
-PEER_ANSWER_TIMEOUT_MS = 5_000
-DIAL_TIMEOUT_MS = 200
 RESTART_DELAY_S = 1.0
 # Half of what blocking work takes at most, and how often it takes much longer.
 SYNC_S = 0.003
@@ -92,26 +89,6 @@ class Machine:
     @property
     def boot_id(self) -> str:
         return f"{self.name}-boot-{self.boots}"
-
-
-class _Refusal(Exception):  # noqa: N818 - as gRPC's own, it only carries a status
-    def __init__(self, code: grpc.StatusCode, details: str, metadata: Any) -> None:
-        super().__init__(details)
-        self.error = grpc.aio.AioRpcError(
-            code, grpc.aio.Metadata(), grpc.aio.Metadata(*metadata), details
-        )
-
-
-class _Context:
-    """As much of a servicer's context as the edge uses."""
-
-    async def abort(
-        self, code: grpc.StatusCode, details: str = "", trailing_metadata: Any = ()
-    ) -> NoReturn:
-        raise _Refusal(code, details, trailing_metadata)
-
-
-_CONTEXT = cast(Any, _Context())
 
 
 class Service:
@@ -237,7 +214,7 @@ class _Edge:
         answer: object
         try:
             answer = await self._answer(serving.call.kind, serving.call.request)
-        except _Refusal as refusal:
+        except Refusal as refusal:
             answer = from_status(refusal.error, serving.call.target)
         except asyncio.CancelledError:
             return
@@ -317,7 +294,7 @@ class BrokerProcess(Service):
                 boot_id=self.machine.boot_id,
                 rng=rng,
             ),
-            peers=_Peers(world),
+            peers=SimPeers(world),
             clock=world.loop,
             rng=rng,
             run_blocking=Blocking(world.rng(f"{process.name}/disk")),
@@ -337,7 +314,7 @@ class BrokerProcess(Service):
         command = getattr(broker.manager, kind, None)
         if command is not None:
             return await command(request)
-        return await getattr(service, _camel(kind))(request, _CONTEXT)
+        return await getattr(service, _camel(kind))(request, CONTEXT)
 
     async def _watch(self, broker: Broker, broker_epoch: int) -> object:
         """As `ReplicaControlService.Watch`."""
@@ -355,25 +332,6 @@ def _camel(kind: str) -> str:
     if name is None:
         name = _CAMEL[kind] = "".join(part.capitalize() for part in kind.split("_"))
     return name
-
-
-class _Peers:
-    def __init__(self, world: World) -> None:
-        self._network = world.network
-
-    async def replica_fetch(
-        self, address: str, request: ReplicaFetchRequest
-    ) -> ReplicaFetchResponse:
-        try:
-            answer = await self._network.call(
-                "replica_fetch", address, request, request.max_wait_ms + PEER_ANSWER_TIMEOUT_MS
-            )
-        except (CallFailedError, UnreachableError, TidelogError) as error:
-            raise PeerUnreachableError(str(error)) from None
-        return cast(ReplicaFetchResponse, answer)
-
-    async def close(self) -> None:
-        pass
 
 
 class ControllerProcess(Service):
@@ -396,8 +354,8 @@ class ControllerProcess(Service):
                 keys=world.keys,
                 clock=world.loop,
                 rng=world.rng(f"{process.name}/controller"),
-                connect=lambda address: cast(Any, _ReplicaControl(world, address, timeout_ms)),
-                dialer=_Dialer(world),
+                connect=lambda address: cast(Any, SimReplicaControl(world, address, timeout_ms)),
+                dialer=SimDialer(world),
                 log=log,
                 command_timeout_ms=timeout_ms,
             ),
@@ -408,7 +366,7 @@ class ControllerProcess(Service):
         admin = AdminServicer(service)
 
         async def answer(kind: str, request: Any) -> object:
-            return cast(object, await getattr(admin, _camel(kind))(request, _CONTEXT))
+            return cast(object, await getattr(admin, _camel(kind))(request, CONTEXT))
 
         world.network.listen(self.address, _Edge(world, process, answer))
         assert self.stop_requested is not None
@@ -426,83 +384,6 @@ class ControllerProcess(Service):
         if isinstance(outcome, BaseException) and not isinstance(outcome, asyncio.CancelledError):
             raise outcome
         return 0
-
-
-class _Dialer:
-    def __init__(self, world: World) -> None:
-        self._network = world.network
-
-    async def dial(self, address: str) -> DialOutcome:
-        accepted = await self._network.dial(address, DIAL_TIMEOUT_MS)
-        if accepted is None:
-            return DialOutcome.NO_ANSWER
-        return DialOutcome.ACCEPTED if accepted else DialOutcome.REFUSED
-
-
-class _ReplicaControl:
-    """`ReplicaControl`: what is not `watch` or `close` is a command of that name."""
-
-    def __init__(self, world: World, address: str, timeout_ms: int) -> None:
-        self._network = world.network
-        self._address = address
-        self._timeout_ms = timeout_ms
-
-    def __getattr__(self, kind: str) -> Callable[[Any], Coroutine[Any, Any, Any]]:
-        if kind.startswith("_"):
-            raise AttributeError(kind)
-        return partial(self._command, kind)
-
-    async def _command(self, kind: str, command: LeaderAndIsrCommand) -> object:
-        try:
-            return cast(
-                object, await self._network.call(kind, self._address, command, self._timeout_ms)
-            )
-        except CallFailedError as error:
-            raise BrokerUnreachableError(str(error)) from None
-
-    async def watch(self, controller_id: int, controller_epoch: int, broker_epoch: int) -> None:  # noqa: ARG002
-        try:
-            await self._network.call("watch", self._address, broker_epoch, None)
-        except (CallFailedError, TidelogError):
-            return
-
-    async def close(self) -> None:
-        pass
-
-
-class _ClientApi:
-    """`BrokerApi` or `AdminApi`: every call is one of that name."""
-
-    def __init__(self, world: World, address: str) -> None:
-        self._network = world.network
-        self._address = address
-
-    def __getattr__(self, kind: str) -> Callable[[Any, int], Coroutine[Any, Any, Any]]:
-        if kind.startswith("_"):
-            raise AttributeError(kind)
-        return partial(self._call, kind)
-
-    async def _call(self, kind: str, request: object, timeout_ms: int) -> Any:
-        try:
-            return await self._network.call(kind, self._address, request, timeout_ms)
-        except CallFailedError as error:
-            raise UnreachableError(self._address, str(error)) from None
-
-
-class _Connections:
-    """`Connections`. A process's calls end with it, not with the object that made them."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-
-    def broker(self, address: str) -> BrokerApi:
-        return cast(BrokerApi, _ClientApi(self._world, address))
-
-    def controller(self, address: str) -> AdminApi:
-        return cast(AdminApi, _ClientApi(self._world, address))
-
-    async def close(self) -> None:
-        pass
 
 
 class ClientProcess:
@@ -536,7 +417,7 @@ class ClientProcess:
     def _boundaries(self) -> dict[str, Any]:
         self._made += 1
         return {
-            "connections": _Connections(self._world),
+            "connections": SimConnections(self._world),
             "clock": self._world.loop,
             "rng": self._world.rng(f"{self.host}/{self._made}"),
         }

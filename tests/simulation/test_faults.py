@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 
-from simulation.faults import KINDS, LAST_END_MS, MIN_FAULTS, draw_plan, may_lose_acknowledged
+import pytest
+
+from simulation.faults import (
+    KINDS,
+    LAST_END_MS,
+    MIN_FAULTS,
+    draw_plan,
+    may_lose_acknowledged,
+    parse_fault,
+)
 from simulation.injector import FaultInjector
 from simulation.world import Settings, World
 
@@ -31,6 +40,13 @@ def test_only_one_machine_loses_data_unless_all_reboot() -> None:
     for plan in PLANS:
         assert len({fault.args[0] for fault in plan if fault.kind in losing}) <= 1
         assert may_lose_acknowledged(plan) == any(f.kind == "reboot_all" for f in plan)
+
+
+def test_a_fault_is_read_as_it_is_written() -> None:
+    for plan in PLANS:
+        assert [parse_fault(f"  {fault}") for fault in plan] == plan
+    with pytest.raises(ValueError, match="is no fault"):
+        parse_fault("7 ms: unknown() for 1 ms")
 
 
 def test_every_kind_can_be_applied() -> None:

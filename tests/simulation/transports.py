@@ -1,0 +1,147 @@
+"""How simulated processes reach each other: the production boundaries over `Network`.
+
+What a call of gRPC would raise is raised here: no answer is `UnreachableError`,
+`PeerUnreachableError` or `BrokerUnreachableError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn, cast
+
+import grpc
+
+from simulation.network import CallFailedError
+from tidelog.client.connections import AdminApi, BrokerApi
+from tidelog.errors import TidelogError
+from tidelog.rpc.status import UnreachableError
+from tidelog_broker.transport import (
+    PeerUnreachableError,
+    ReplicaFetchRequest,
+    ReplicaFetchResponse,
+)
+from tidelog_controller.events import DialOutcome
+from tidelog_runtime.replica_control import BrokerUnreachableError, LeaderAndIsrCommand
+
+if TYPE_CHECKING:
+    from simulation.world import World
+
+PEER_ANSWER_TIMEOUT_MS = 5_000
+DIAL_TIMEOUT_MS = 200
+
+
+class Refusal(Exception):  # noqa: N818 - as gRPC's own, it only carries a status
+    def __init__(self, code: grpc.StatusCode, details: str, metadata: Any) -> None:
+        super().__init__(details)
+        self.error = grpc.aio.AioRpcError(
+            code, grpc.aio.Metadata(), grpc.aio.Metadata(*metadata), details
+        )
+
+
+class _Context:
+    """As much of a servicer's context as the edge uses."""
+
+    async def abort(
+        self, code: grpc.StatusCode, details: str = "", trailing_metadata: Any = ()
+    ) -> NoReturn:
+        raise Refusal(code, details, trailing_metadata)
+
+
+CONTEXT = cast(Any, _Context())
+
+
+class SimPeers:
+    def __init__(self, world: World) -> None:
+        self._network = world.network
+
+    async def replica_fetch(
+        self, address: str, request: ReplicaFetchRequest
+    ) -> ReplicaFetchResponse:
+        try:
+            answer = await self._network.call(
+                "replica_fetch", address, request, request.max_wait_ms + PEER_ANSWER_TIMEOUT_MS
+            )
+        except (CallFailedError, UnreachableError, TidelogError) as error:
+            raise PeerUnreachableError(str(error)) from None
+        return cast(ReplicaFetchResponse, answer)
+
+    async def close(self) -> None:
+        pass
+
+
+class SimDialer:
+    def __init__(self, world: World) -> None:
+        self._network = world.network
+
+    async def dial(self, address: str) -> DialOutcome:
+        accepted = await self._network.dial(address, DIAL_TIMEOUT_MS)
+        if accepted is None:
+            return DialOutcome.NO_ANSWER
+        return DialOutcome.ACCEPTED if accepted else DialOutcome.REFUSED
+
+
+class SimReplicaControl:
+    """`ReplicaControl`: what is not `watch` or `close` is a command of that name."""
+
+    def __init__(self, world: World, address: str, timeout_ms: int) -> None:
+        self._network = world.network
+        self._address = address
+        self._timeout_ms = timeout_ms
+
+    def __getattr__(self, kind: str) -> Callable[[Any], Coroutine[Any, Any, Any]]:
+        if kind.startswith("_"):
+            raise AttributeError(kind)
+        return partial(self._command, kind)
+
+    async def _command(self, kind: str, command: LeaderAndIsrCommand) -> object:
+        try:
+            return cast(
+                object, await self._network.call(kind, self._address, command, self._timeout_ms)
+            )
+        except CallFailedError as error:
+            raise BrokerUnreachableError(str(error)) from None
+
+    async def watch(self, controller_id: int, controller_epoch: int, broker_epoch: int) -> None:  # noqa: ARG002
+        try:
+            await self._network.call("watch", self._address, broker_epoch, None)
+        except (CallFailedError, TidelogError):
+            return
+
+    async def close(self) -> None:
+        pass
+
+
+class _ClientApi:
+    """`BrokerApi` or `AdminApi`: every call is one of that name."""
+
+    def __init__(self, world: World, address: str) -> None:
+        self._network = world.network
+        self._address = address
+
+    def __getattr__(self, kind: str) -> Callable[[Any, int], Coroutine[Any, Any, Any]]:
+        if kind.startswith("_"):
+            raise AttributeError(kind)
+        return partial(self._call, kind)
+
+    async def _call(self, kind: str, request: object, timeout_ms: int) -> Any:
+        try:
+            return await self._network.call(kind, self._address, request, timeout_ms)
+        except CallFailedError as error:
+            raise UnreachableError(self._address, str(error)) from None
+
+
+class SimConnections:
+    """`Connections`. A process's calls end with it, not with the object that made them."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def broker(self, address: str) -> BrokerApi:
+        return cast(BrokerApi, _ClientApi(self._world, address))
+
+    def controller(self, address: str) -> AdminApi:
+        return cast(AdminApi, _ClientApi(self._world, address))
+
+    async def close(self) -> None:
+        pass
