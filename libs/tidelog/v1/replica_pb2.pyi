@@ -39,6 +39,7 @@ class ReplicaFetchRequest(_message.Message):
     MAX_BYTES_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
     FORGOTTEN_FIELD_NUMBER: _builtins.int
+    SYNCED_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
     """The follower."""
     broker_epoch: _builtins.int
@@ -50,11 +51,16 @@ class ReplicaFetchRequest(_message.Message):
     former life: STALE_BROKER_EPOCH for the whole request.
     """
     session_id: _builtins.int
-    """0: no session, the request names every partition. A session names those that
-    changed; it is bound to both broker epochs.
+    """0: the request names every partition and opens a session, which takes the place of the
+    one before. Else the session that the last response named: the request names the
+    partitions whose position has changed since it was told last; for all others that
+    still stands, as though it were told again. A session is bound to both broker epochs.
     """
     session_sequence: _builtins.int
-    """Counts the requests of a session; a gap ends it."""
+    """Counts the requests of a session from 1 on; a gap ends it. With session_id 0 it counts
+    the sessions that the follower has opened in its life. What is not higher than the
+    last one is late, and is not taken.
+    """
     max_wait_ms: _builtins.int
     """How long to wait for min_bytes, in milliseconds; 0: not at all. More than 60,000
     counts as 60,000.
@@ -64,6 +70,10 @@ class ReplicaFetchRequest(_message.Message):
     max_bytes: _builtins.int
     """At most about this many bytes in all; the first batch is always whole. More than
     16 MiB counts as 16 MiB.
+    """
+    synced: _builtins.bool
+    """Which of the follower's two calls this is: that of the topics with durability
+    `synced`, or that of all others. Each has a session of its own.
     """
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaFetchPartition]:
@@ -86,10 +96,11 @@ class ReplicaFetchRequest(_message.Message):
         max_bytes: _builtins.int = ...,
         partitions: _abc.Iterable[Global___ReplicaFetchPartition] | None = ...,
         forgotten: _abc.Iterable[Global___ForgottenPartition] | None = ...,
+        synced: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "forgotten", b"forgotten", "leader_broker_epoch", b"leader_broker_epoch", "max_bytes", b"max_bytes", "max_wait_ms", b"max_wait_ms", "min_bytes", b"min_bytes", "partitions", b"partitions", "session_id", b"session_id", "session_sequence", b"session_sequence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "forgotten", b"forgotten", "leader_broker_epoch", b"leader_broker_epoch", "max_bytes", b"max_bytes", "max_wait_ms", b"max_wait_ms", "min_bytes", b"min_bytes", "partitions", b"partitions", "session_id", b"session_id", "session_sequence", b"session_sequence", "synced", b"synced"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -193,8 +204,9 @@ class ReplicaFetchResponse(_message.Message):
     SESSION_ID_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
     session_id: _builtins.int
-    """The session to name in the next request; 0: there is none, and the next request
-    names every partition again.
+    """The session to name in the next request; 0: there is none (the request was late, or
+    is of a session that is not known any more), and the next request names every
+    partition again.
     """
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
@@ -202,8 +214,9 @@ class ReplicaFetchResponse(_message.Message):
 
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaFetchPartitionResult]:
-        """In any order. A partition of the request that is left out has nothing new: no batches,
-        no other high watermark than it was told, no error.
+        """In any order. A partition of the session that is left out has nothing new: no batches,
+        no other high watermark than it was told, no error. One that is answered with an error
+        or a divergence leaves the session until a request names it again.
         """
 
     def __init__(

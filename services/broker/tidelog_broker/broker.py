@@ -20,9 +20,9 @@ from tidelog.model import TopicPartition
 from tidelog_broker.background import Faults, first_of
 from tidelog_broker.cluster_watch import ClusterWatch
 from tidelog_broker.config import BrokerConfig
+from tidelog_broker.consumer_fetch import ConsumerFetch
 from tidelog_broker.data_directory import DataDirectory
 from tidelog_broker.describe_producers import DescribeProducers
-from tidelog_broker.fetch import ConsumerFetch, ReplicaFetch
 from tidelog_broker.fetchers import Fetchers
 from tidelog_broker.hand_over import is_awaited
 from tidelog_broker.isr_updates import IsrUpdates
@@ -38,6 +38,7 @@ from tidelog_broker.produce import CheckBatch, Produce
 from tidelog_broker.producer_ids import ProducerIds
 from tidelog_broker.purgatory import Purgatory
 from tidelog_broker.registration import Registration
+from tidelog_broker.replica_fetch import ReplicaFetch
 from tidelog_broker.replica_fetcher import FetchLimits
 from tidelog_broker.replica_manager import ReplicaManager
 from tidelog_broker.replica_repair import ReplicaRepair
@@ -66,6 +67,7 @@ class _Listener:
         self.high_watermark_moved = purgatory.high_watermark_moved
         self.isr_needs_judging = isr_updates.judge_soon
         self.leadership_ended = purgatory.leadership_ended
+        self.followers_forgotten = purgatory.followers_forgotten
 
 
 class Broker:

@@ -12,10 +12,12 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Iterable
+from itertools import count
 from typing import NamedTuple
 
 from tidelog.model import NO_LEADER
 from tidelog_broker.background import Faults
+from tidelog_broker.follower_session import FollowerSession
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.replica_fetcher import FetchLimits, FollowerContext, ReplicaFetcher
 from tidelog_broker.transport import Peers
@@ -45,6 +47,7 @@ class Fetchers:
         self._rng = rng
         self._faults = faults
         self._is_syncing = is_syncing
+        self._session_numbers = count(1)
         self._fetchers: dict[Lane, tuple[ReplicaFetcher, asyncio.Task[None]]] = {}
         self._following: dict[Partition, Lane] = {}
         # Cancelled, and not yet gone.
@@ -73,7 +76,7 @@ class Fetchers:
     def log_synced(self, partition: Partition) -> None:
         lane = self._following.get(partition)
         if lane in self._fetchers:
-            self._fetchers[lane][0].log_synced()
+            self._fetchers[lane][0].log_synced(partition)
 
     async def close(self) -> None:
         for lane in list(self._fetchers):
@@ -83,7 +86,13 @@ class Fetchers:
     def _fetcher(self, lane: Lane) -> ReplicaFetcher:
         if lane not in self._fetchers:
             fetcher = ReplicaFetcher(
-                lane.leader, self._context, self._peers, self._limits, self._rng, self._is_syncing
+                lane.leader,
+                self._context,
+                self._peers,
+                self._limits,
+                self._rng,
+                self._is_syncing,
+                FollowerSession(self._session_numbers, synced=lane.synced),
             )
             name = f"replica-fetcher-{lane.leader}" + ("-synced" if lane.synced else "")
             task = asyncio.create_task(fetcher.run(), name=name)

@@ -1,4 +1,5 @@
-"""Where requests wait: produces for the high watermark or the disk, fetches for data.
+"""Where requests wait: produces for the high watermark or the disk, consumers for data.
+The sessions of followers are told here, too.
 
 Everything is woken by the step that makes the wait pointless; nothing polls.
 """
@@ -14,7 +15,7 @@ from typing import TypeAlias
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Acks, TopicPartition
-from tidelog_broker.partition.partition import Partition
+from tidelog_broker.partition.partition import Partition, ReplicaWatch
 
 # None: committed, or synced; else why nobody knows whether it will be.
 Committed: TypeAlias = "asyncio.Future[TidelogError | None]"
@@ -65,7 +66,7 @@ class _WaitingProduces:
 
 class Purgatory:
     def __init__(self) -> None:
-        self._growth: dict[TopicPartition, dict[asyncio.Event, None]] = {}
+        self._watches: dict[Partition, dict[ReplicaWatch, None]] = {}
         self._commits: dict[TopicPartition, dict[asyncio.Event, None]] = {}
         # With acks=all they wait for the high watermark, with acks=1 for the leader's disk.
         self._produces: dict[tuple[TopicPartition, Acks], _WaitingProduces] = {}
@@ -73,15 +74,21 @@ class Purgatory:
     def __len__(self) -> int:
         """How much is kept for what waits; 0: nothing waits."""
         waiting = sum(len(produces) for produces in self._produces.values())
-        return waiting + len(self._growth) + len(self._commits)
+        return waiting + len(self._watches) + len(self._commits)
 
     # -- told by partitions --------------------------------------------------------
 
     def log_grew(self, partition: Partition) -> None:
-        for event in self._growth.get(partition.name, ()):
-            event.set()
+        for watch in self._watches.get(partition, ()):
+            watch.log_grew(partition)
+
+    def followers_forgotten(self, partition: Partition) -> None:
+        for watch in self._watches.get(partition, ()):
+            watch.followers_forgotten(partition)
 
     def high_watermark_moved(self, partition: Partition) -> None:
+        for watch in self._watches.get(partition, ()):
+            watch.high_watermark_moved(partition)
         for event in self._commits.get(partition.name, ()):
             event.set()
         self._reached(partition, Acks.ALL, partition.high_watermark)
@@ -98,8 +105,8 @@ class Purgatory:
     def leadership_ended(self, partition: Partition) -> None:
         """A produce that waits may or may not survive in the next epoch: its outcome is
         unknown, whatever the high watermark does later (interleaving 8)."""
-        for event in self._growth.get(partition.name, ()):
-            event.set()
+        for watch in self._watches.get(partition, ()):
+            watch.leadership_ended(partition)
         for event in self._commits.get(partition.name, ()):
             event.set()
         error = TidelogError(
@@ -114,11 +121,15 @@ class Purgatory:
 
     # -- waited for by requests ----------------------------------------------------
 
-    @contextmanager
-    def growth(self, names: Iterable[TopicPartition]) -> Iterator[asyncio.Event]:
-        """An event that is set when any of these logs grows or loses its leadership."""
-        with _registered(self._growth, names) as event:
-            yield event
+    def watch(self, partition: Partition, watch: ReplicaWatch) -> None:
+        """Told of this partition until `unwatch`."""
+        self._watches.setdefault(partition, {})[watch] = None
+
+    def unwatch(self, partition: Partition, watch: ReplicaWatch) -> None:
+        watches = self._watches.get(partition, {})
+        watches.pop(watch, None)
+        if not watches:
+            self._watches.pop(partition, None)
 
     @contextmanager
     def commits(self, names: Iterable[TopicPartition]) -> Iterator[asyncio.Event]:

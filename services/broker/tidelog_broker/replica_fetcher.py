@@ -1,5 +1,5 @@
 """Follows one leader: one long-polled fetch at a time carries every partition that this
-broker follows there (see `fetchers` for the exception)."""
+broker follows there (see `fetchers` for the exception), and names those that have news."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 import structlog
 
 from tidelog.errors import ErrorCode, TidelogError
+from tidelog_broker.follower_session import FollowerSession, Lives, Positions
 from tidelog_broker.log.errors import AppendOrderError, LogError
 from tidelog_broker.partition.exchange import FetchPosition
 from tidelog_broker.partition.partition import Partition
@@ -66,6 +67,10 @@ class FollowerContext(Protocol):
         """This replica's own log refused."""
 
 
+def _key(partition: Partition) -> ReplicaKey:
+    return ReplicaKey(partition.topic_id, partition.name.partition)
+
+
 def _is_being_cancelled() -> bool:
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
@@ -82,6 +87,7 @@ class ReplicaFetcher:
         limits: FetchLimits,
         rng: random.Random,
         is_syncing: Callable[[Partition], bool],
+        session: FollowerSession,
     ) -> None:
         self._leader = leader
         self._context = context
@@ -89,7 +95,10 @@ class ReplicaFetcher:
         self._limits = limits
         self._rng = rng
         self._is_syncing = is_syncing
+        self._session = session
         self._partitions: dict[ReplicaKey, Partition] = {}
+        # Whose position may be another than the session has told; all where none is open.
+        self._moved: dict[ReplicaKey, None] = {}
         self._held_back: dict[ReplicaKey, HeldBack] = {}
         self._changed = asyncio.Event()
         self._failures = 0
@@ -97,19 +106,23 @@ class ReplicaFetcher:
 
     def follow(self, partitions: Iterable[Partition]) -> None:
         for partition in partitions:
-            key = ReplicaKey(partition.topic_id, partition.name.partition)
+            key = _key(partition)
             self._partitions[key] = partition
             self._held_back.pop(key, None)
+            self._session.tell_again(key)
+            self._moved[key] = None
         self._ask_anew()
 
     def forget(self, partition: Partition) -> None:
-        key = ReplicaKey(partition.topic_id, partition.name.partition)
+        key = _key(partition)
         self._held_back.pop(key, None)
         if self._partitions.pop(key, None) is not None:
+            self._moved[key] = None
             self._ask_anew()
 
-    def log_synced(self) -> None:
-        """No sync is under way any more for one of these partitions."""
+    def log_synced(self, partition: Partition) -> None:
+        """No sync is under way for it any more."""
+        self._moved[_key(partition)] = None
         self._changed.set()
 
     def _ask_anew(self) -> None:
@@ -124,50 +137,68 @@ class ReplicaFetcher:
     async def run(self) -> None:
         while True:
             self._changed.clear()
-            if any(self._is_syncing(partition) for partition in self._followed()):
+            if any(self._is_syncing(partition) for partition in self._moved_and_followed()):
                 # The next fetch shall tell what is on the disk when these are done.
                 await self._changed.wait()
                 continue
             # One reading for both questions: a partition that is still held back by the
             # first and no longer by the second would be waited for without end.
             now = asyncio.get_running_loop().time()
+            target = self._context.address_of(self._leader)
+            if target is not None:
+                self._bind(Lives(self._context.broker_epoch, target[1]))
             positions = self._positions(now)
             release = self._next_release(now)
-            target = self._context.address_of(self._leader)
-            if not positions or target is None:
+            if target is None or not self._session.has_partitions(positions):
                 await self._wait_for_change(release)
                 continue
+            self._moved.clear()
             self._fetching = asyncio.create_task(
-                self._fetch(target[0], target[1], positions, self._max_wait_ms(release))
+                self._fetch(target[0], positions, self._max_wait_ms(release))
             )
+            answered = False
             try:
                 answered = await self._fetching
             except asyncio.CancelledError:
                 if _is_being_cancelled():
                     raise
-                continue  # given up by `follow` or `forget`, to be asked anew
+                # Given up by `follow` or `forget`, to be asked anew at once.
+                self._begin_anew()
+                continue
             if not answered:
+                self._begin_anew()
                 await self._wait_for_change(self._retry_delay())
 
-    async def _fetch(
-        self,
-        address: str,
-        broker_epoch: int,
-        positions: dict[ReplicaKey, FetchPosition],
-        max_wait_ms: int,
-    ) -> bool:
+    def _bind(self, lives: Lives) -> None:
+        was_open = self._session.is_open
+        self._session.bind(lives)
+        if was_open and not self._session.is_open:
+            self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self._session.reset()
+        self._moved = dict.fromkeys(self._partitions)
+
+    async def _fetch(self, address: str, positions: Positions, max_wait_ms: int) -> bool:
         """One round; returns whether the leader answered."""
+        was_open = self._session.is_open
+        asked = self._session.next(positions)
+        lives = self._session.lives
         request = ReplicaFetchRequest(
             broker_id=self._context.broker_id,
-            broker_epoch=self._context.broker_epoch,
-            leader_broker_epoch=broker_epoch,
+            broker_epoch=lives.follower,
+            leader_broker_epoch=lives.leader,
             max_wait_ms=max_wait_ms,
             min_bytes=1,
             max_bytes=self._limits.max_bytes,
             entries=[
                 ReplicaFetchEntry(key, position, self._limits.max_partition_bytes)
-                for key, position in positions.items()
+                for key, position in asked.named.items()
             ],
+            session_id=asked.session_id,
+            session_sequence=asked.session_sequence,
+            synced=self._session.synced,
+            forgotten=asked.forgotten,
         )
         try:
             response = await self._peers.replica_fetch(address, request)
@@ -181,26 +212,31 @@ class ReplicaFetcher:
                 _log.info("replica_fetch_refused", leader=self._leader, why=response.error.message)
             self._failures += 1
             return False
+        if not response.session_id and not response.results and not was_open:
+            # It took this for a late request, which it is not.
+            self._failures += 1
+            return False
         if self._failures:
             _log.info("leader_reached", leader=self._leader, failures=self._failures)
         self._failures = 0
-        self._take(positions, response.results)
+        self._take(response.results)
+        if not self._session.answered(response.session_id, response.results):
+            self._begin_anew()
         return True
 
-    def _take(
-        self,
-        positions: dict[ReplicaKey, FetchPosition],
-        results: Sequence[ReplicaFetchResult],
-    ) -> None:
+    def _take(self, results: Sequence[ReplicaFetchResult]) -> None:
         if self._held_back:
             # What an answer leaves out has nothing new, and so nothing wrong.
-            for replica in positions.keys() - {result.replica for result in results}:
-                self._held_back.pop(replica, None)
+            answered = {result.replica for result in results}
+            for replica in list(self._held_back):
+                if replica not in answered and self._session.told(replica) is not None:
+                    del self._held_back[replica]
         for result in results:
             partition = self._partitions.get(result.replica)
-            asked = positions.get(result.replica)
+            asked = self._session.told(result.replica)
             if partition is None or asked is None:
                 continue
+            self._moved[result.replica] = None
             try:
                 if result.answer is not None:
                     if not partition.follow(asked, result.answer):
@@ -241,16 +277,27 @@ class ReplicaFetcher:
         now = asyncio.get_running_loop().time()
         self._held_back[key] = HeldBack(now + retry_delay_s(failures), failures)
 
-    def _followed(self) -> Iterable[Partition]:
-        return (p for p in self._partitions.values() if p.leader_to_follow == self._leader)
+    def _moved_and_followed(self) -> Iterable[Partition]:
+        for key in self._moved:
+            partition = self._partitions.get(key)
+            if partition is not None and partition.leader_to_follow == self._leader:
+                yield partition
 
-    def _positions(self, now: float) -> dict[ReplicaKey, FetchPosition]:
-        waiting = {key for key, held in self._held_back.items() if held.release > now}
-        return {
-            key: partition.fetch_position()
-            for key, partition in self._partitions.items()
-            if key not in waiting and partition.leader_to_follow == self._leader
-        }
+    def _positions(self, now: float) -> dict[ReplicaKey, FetchPosition | None]:
+        """Of all that may have moved, and of those whose time is over."""
+        for key, held in self._held_back.items():
+            if held.release <= now:
+                self._moved[key] = None
+        return {key: self._position(key, now) for key in self._moved}
+
+    def _position(self, key: ReplicaKey, now: float) -> FetchPosition | None:
+        partition = self._partitions.get(key)
+        held = self._held_back.get(key)
+        if partition is None or partition.leader_to_follow != self._leader:
+            return None
+        if held is not None and held.release > now:
+            return None
+        return partition.fetch_position()
 
     def _next_release(self, now: float) -> float | None:
         """Seconds until a partition that is held back may be asked for again."""

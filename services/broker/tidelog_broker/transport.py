@@ -23,7 +23,16 @@ class ReplicaFetchEntry(NamedTuple):
     max_bytes: int
 
 
+# As `session_id`: of a request, that it names every partition and opens a session; of a
+# response, that there is none.
+NO_SESSION = 0
+
+
 class ReplicaFetchRequest(NamedTuple):
+    """`session_sequence`: which request of its session this is, from 1 on; with NO_SESSION
+    which session of the follower's life. `synced`: which of the follower's two fetches this
+    is (see `fetchers`). `forgotten`: partitions that leave the session."""
+
     broker_id: int
     broker_epoch: int
     leader_broker_epoch: int
@@ -31,6 +40,10 @@ class ReplicaFetchRequest(NamedTuple):
     min_bytes: int
     max_bytes: int
     entries: Sequence[ReplicaFetchEntry]
+    session_id: int = NO_SESSION
+    session_sequence: int = 0
+    synced: bool = False
+    forgotten: Sequence[ReplicaKey] = ()
 
 
 class ReplicaFetchResult(NamedTuple):
@@ -43,8 +56,11 @@ class ReplicaFetchResult(NamedTuple):
 
 
 class ReplicaFetchResponse(NamedTuple):
+    """`session_id`: to be named in the next request."""
+
     error: TidelogError | None
     results: Sequence[ReplicaFetchResult]
+    session_id: int = NO_SESSION
 
 
 class PeerUnreachableError(Exception):

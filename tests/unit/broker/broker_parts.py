@@ -83,6 +83,7 @@ class Listener:
         self.log_grew = purgatory.log_grew
         self.high_watermark_moved = purgatory.high_watermark_moved
         self.leadership_ended = purgatory.leadership_ended
+        self.followers_forgotten = purgatory.followers_forgotten
         self.to_judge: list[Partition] = []
         self.to_sync: list[Partition] = []
 

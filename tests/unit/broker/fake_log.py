@@ -165,6 +165,9 @@ class Notes:
     def leadership_ended(self, partition: Partition) -> None:  # noqa: ARG002
         self.said.append("leadership ended")
 
+    def followers_forgotten(self, partition: Partition) -> None:  # noqa: ARG002
+        self.said.append("followers forgotten")
+
     def isr_needs_judging(self, partition: Partition) -> None:  # noqa: ARG002
         self.said.append("judge")
 

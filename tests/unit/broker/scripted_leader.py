@@ -4,15 +4,17 @@ import asyncio
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from itertools import pairwise
+from itertools import count, pairwise
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import EpochEnd
+from tidelog_broker.follower_session import FollowerSession
 from tidelog_broker.log.errors import LogError
 from tidelog_broker.partition.exchange import FetchAnswer
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.replica_fetcher import FetchLimits, ReplicaFetcher
 from tidelog_broker.transport import (
+    NO_SESSION,
     PeerUnreachableError,
     ReplicaFetchEntry,
     ReplicaFetchRequest,
@@ -47,8 +49,8 @@ class Asked:
         (found,) = [e for e in self.request.entries if e.replica.partition == number]
         return found
 
-    def answer(self, *results: ReplicaFetchResult) -> None:
-        self._answer.set_result(ReplicaFetchResponse(None, results))
+    def answer(self, *results: ReplicaFetchResult, session_id: int = NO_SESSION) -> None:
+        self._answer.set_result(ReplicaFetchResponse(None, results, session_id))
 
     def refuse(self, error: TidelogError) -> None:
         self._answer.set_result(ReplicaFetchResponse(error, ()))
@@ -82,7 +84,7 @@ class Asked:
 class Follower:
     """Broker 2, its partitions, and all that it asked."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, synced: bool = False) -> None:
         self.broker_id = ME
         self.broker_epoch = epoch_of(ME)
         self.leader: tuple[str, int] | None = (address_of(LEADER), epoch_of(LEADER))
@@ -98,6 +100,7 @@ class Follower:
             FetchLimits(500, 4096, 1024),
             random.Random(1),
             lambda partition: partition in self.syncing,
+            FollowerSession(count(1), synced=synced),
         )
 
     # What a fetcher asks of its broker and of its peers.

@@ -13,9 +13,9 @@ from tidelog.model import Batch
 from tidelog.rpc.wire import batch_from_wire, batch_to_wire
 from tidelog.v1 import broker_pb2 as pb
 from tidelog.v1 import errors_pb2
+from tidelog_broker.consumer_fetch import ConsumerFetch
 from tidelog_broker.describe_producers import DescribeProducers
 from tidelog_broker.edge.broker_service import BrokerService
-from tidelog_broker.fetch import ConsumerFetch
 from tidelog_broker.list_offsets import ListOffsets
 from tidelog_broker.produce import Produce
 from tidelog_broker.producer_ids import ProducerIds

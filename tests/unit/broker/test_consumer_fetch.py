@@ -3,8 +3,8 @@ from collections.abc import Sequence
 
 from tidelog.errors import ErrorCode
 from tidelog.model import TopicPartition
-from tidelog_broker import fetch
-from tidelog_broker.fetch import ConsumerFetch, FetchEntry, FetchOutcome, FetchWait
+from tidelog_broker import fetch_wait
+from tidelog_broker.consumer_fetch import ConsumerFetch, FetchEntry, FetchOutcome, FetchWait
 from unit.broker.broker_parts import (
     KEY,
     Replicas,
@@ -90,7 +90,7 @@ async def test_nobody_waits_longer_than_the_bound() -> None:
     replicas = Replicas()
     await replicas.lead()
     await asking(replicas, max_wait_ms=10**9)
-    assert replicas.clock.monotonic_ms() == fetch.MAX_WAIT_MS
+    assert replicas.clock.monotonic_ms() == fetch_wait.MAX_WAIT_MS
 
 
 async def test_min_bytes_are_waited_for() -> None:

@@ -1,6 +1,8 @@
+from dataclasses import replace
+
 from tidelog.model import NO_OFFSET
 from tidelog_broker.partition import isr
-from tidelog_broker.partition.isr import FollowerProgress, IsrChange
+from tidelog_broker.partition.isr import FollowerProgress, IsrChange, SessionTime
 from tidelog_runtime.metadata.schema import Member
 from unit.broker.fake_log import epoch_of, state
 
@@ -140,3 +142,37 @@ def test_a_follower_that_lags_by_too_many_bytes_does_not_join() -> None:
 def test_a_follower_that_has_not_fetched_yet_has_no_lag_in_bytes() -> None:
     followers = {2: isr.granted(1000), 3: progress(7)}
     assert isr.lags_in_bytes(followers, lambda offset: 100 * (10 - offset)) == {3: 300}
+
+
+# -- partitions that a fetch session leaves out ------------------------------------------
+
+
+def in_session(end: int, asked_last_ms: int) -> FollowerProgress:
+    """Recorded at 100 ms, when the leader's log ended at 10."""
+    return FollowerProgress(103, end, 100, 100, 10, SessionTime(asked_last_ms))
+
+
+def test_a_follower_at_the_leaders_end_is_caught_up_as_long_as_its_session_asks() -> None:
+    after = isr.told_again(in_session(10, 700), leader_end=10)
+    assert (after.last_caught_up_ms, after.last_fetch_ms) == (700, 700)
+
+
+def test_a_follower_behind_the_leaders_end_is_not_caught_up_by_its_session() -> None:
+    assert isr.told_again(in_session(9, 700), leader_end=10).last_caught_up_ms == 100
+
+
+def test_a_grant_is_not_taken_back_by_a_session_that_has_ended() -> None:
+    granted = replace(in_session(10, 150), last_caught_up_ms=900)
+    assert isr.told_again(granted, leader_end=10).last_caught_up_ms == 900
+
+
+def test_what_leaves_its_session_was_caught_up_until_then() -> None:
+    progress = in_session(10, 700)
+    assert progress.session is not None
+    after = isr.left(progress, progress.session, leader_end=10)
+    assert (after.last_caught_up_ms, after.session) == (700, None)
+
+
+def test_a_former_session_does_not_take_out_what_a_newer_one_has_told() -> None:
+    progress = in_session(10, 700)
+    assert isr.left(progress, SessionTime(500), leader_end=10) is progress

@@ -2,7 +2,7 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Acks
 from tidelog_broker.purgatory import Purgatory
 from unit.broker.broker_parts import append, fetch_by
-from unit.broker.fake_log import NAME, FakeLog, epoch_of, leader, state
+from unit.broker.fake_log import NAME, FakeLog, Notes, epoch_of, leader, state
 
 GIVEN_UP = TidelogError(ErrorCode.REQUEST_TIMED_OUT, "waited for too long")
 
@@ -92,34 +92,48 @@ async def test_giving_up_what_is_over_does_nothing() -> None:
     assert waiting.result() is not GIVEN_UP
 
 
-async def test_growth_wakes_those_who_wait_for_growth_alone() -> None:
-    purgatory = Purgatory()
+async def test_growth_is_told_to_those_who_watch_and_wakes_no_consumer() -> None:
+    purgatory, notes = Purgatory(), Notes()
     partition = leader(FakeLog())
-    with purgatory.growth([NAME]) as grew, purgatory.commits([NAME]) as moved:
+    purgatory.watch(partition, notes)
+    with purgatory.commits([NAME]) as moved:
         purgatory.log_grew(partition)
-        assert (grew.is_set(), moved.is_set()) == (True, False)
+        assert (notes.said, moved.is_set()) == (["grew to 0"], False)
 
 
-async def test_a_moved_high_watermark_wakes_those_who_wait_for_commits_alone() -> None:
-    purgatory = Purgatory()
+async def test_a_moved_high_watermark_is_told_and_wakes_consumers() -> None:
+    purgatory, notes = Purgatory(), Notes()
     partition = leader(FakeLog())
-    with purgatory.growth([NAME]) as grew, purgatory.commits([NAME]) as moved:
+    purgatory.watch(partition, notes)
+    with purgatory.commits([NAME]) as moved:
         purgatory.high_watermark_moved(partition)
-        assert (grew.is_set(), moved.is_set()) == (False, True)
+        assert (notes.said, moved.is_set()) == (["committed 0"], True)
 
 
-async def test_the_end_of_a_leadership_wakes_everybody() -> None:
-    purgatory = Purgatory()
+async def test_the_end_of_a_leadership_is_told_to_everybody() -> None:
+    purgatory, notes = Purgatory(), Notes()
     partition = leader(FakeLog())
-    with purgatory.growth([NAME]) as grew, purgatory.commits([NAME]) as moved:
+    purgatory.watch(partition, notes)
+    with purgatory.commits([NAME]) as moved:
         purgatory.leadership_ended(partition)
-        assert (grew.is_set(), moved.is_set()) == (True, True)
+        assert (notes.said, moved.is_set()) == (["leadership ended"], True)
+
+
+async def test_a_watch_of_another_topic_with_the_same_name_is_not_told() -> None:
+    purgatory, notes = Purgatory(), Notes()
+    former, present = leader(FakeLog()), leader(FakeLog())
+    purgatory.watch(former, notes)
+    purgatory.log_grew(present)
+    assert notes.said == []
 
 
 async def test_nothing_is_kept_of_a_wait_that_is_over() -> None:
-    purgatory = Purgatory()
-    with purgatory.growth([NAME]), purgatory.commits([NAME]):
+    purgatory, notes = Purgatory(), Notes()
+    partition = leader(FakeLog())
+    purgatory.watch(partition, notes)
+    with purgatory.commits([NAME]):
         assert len(purgatory) == 2
+    purgatory.unwatch(partition, notes)
     assert len(purgatory) == 0
 
 

@@ -9,6 +9,7 @@ from tidelog_broker.edge.replica_codec import (
     request_from_wire,
     request_to_wire,
     response_from_wire,
+    response_to_wire,
     result_to_wire,
 )
 from tidelog_broker.partition.exchange import FetchAnswer, FetchPosition
@@ -16,6 +17,7 @@ from tidelog_broker.partition.producer_state import ProducerStates
 from tidelog_broker.transport import (
     ReplicaFetchEntry,
     ReplicaFetchRequest,
+    ReplicaFetchResponse,
     ReplicaFetchResult,
     ReplicaKey,
 )
@@ -40,13 +42,34 @@ def over_the_wire(result: ReplicaFetchResult) -> ReplicaFetchResult:
     return only
 
 
-@given(st.lists(entries, max_size=3), offsets, offsets)
+@given(st.lists(entries, max_size=3), offsets, offsets, offsets, st.booleans())
 def test_a_request_arrives_as_it_was_sent(
-    asked: list[ReplicaFetchEntry], follower_epoch: int, leader_epoch: int
+    asked: list[ReplicaFetchEntry],
+    follower_epoch: int,
+    leader_epoch: int,
+    session_id: int,
+    synced: bool,
 ) -> None:
-    request = ReplicaFetchRequest(2, follower_epoch, leader_epoch, 500, 1, 4096, asked)
+    request = ReplicaFetchRequest(
+        2,
+        follower_epoch,
+        leader_epoch,
+        500,
+        1,
+        4096,
+        asked,
+        session_id,
+        session_id + 1,
+        synced,
+        [entry.replica for entry in asked],
+    )
     wire = pb.ReplicaFetchRequest.FromString(request_to_wire(request).SerializeToString())
     assert request_from_wire(wire) == request
+
+
+def test_a_response_names_its_session() -> None:
+    wire = response_to_wire(ReplicaFetchResponse(None, [], 2**40))
+    assert response_from_wire(wire) == ReplicaFetchResponse(None, [], 2**40)
 
 
 def test_data_arrives_as_it_was_sent() -> None:

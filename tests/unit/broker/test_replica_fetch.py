@@ -1,12 +1,13 @@
 """The leader's side of replication."""
 
 import asyncio
+from itertools import count
 
 from tidelog.errors import ErrorCode
 from tidelog.model import EpochEnd
-from tidelog_broker.fetch import ReplicaFetch
 from tidelog_broker.partition.exchange import FetchPosition
 from tidelog_broker.partition.partition import Partition
+from tidelog_broker.replica_fetch import ReplicaFetch
 from tidelog_broker.transport import (
     ReplicaFetchEntry,
     ReplicaFetchRequest,
@@ -25,6 +26,9 @@ def ask_for(
     return ReplicaFetchEntry(key, position(partition, offset, epoch), max_bytes)
 
 
+_numbers = count(1)
+
+
 def request(
     *entries: ReplicaFetchEntry,
     follower: int = 2,
@@ -41,6 +45,7 @@ def request(
         min_bytes=min_bytes,
         max_bytes=max_bytes,
         entries=entries,
+        session_sequence=next(_numbers),
     )
 
 
@@ -243,36 +248,3 @@ async def test_a_fetch_that_is_given_up_leaves_nothing_behind() -> None:
     asked.cancel()
     await asyncio.wait([asked])
     assert len(leader.replicas.purgatory) == 0
-
-
-async def named_in_the_answer_after(leader: Leader, pause_s: float) -> list[int]:
-    """The partitions that an answer names once a busy partition and a quiet one have been
-    answered, and only the busy one has grown since."""
-    busy, quiet = await leader.replicas.take(numbers=(0, 1))
-    append(busy)
-    first = await leader.replica_fetch(request(ask_for(busy, 0), ask_for(quiet, 0)))
-    assert {result.replica.partition for result in first.results} == {0, 1}
-    append(busy)
-    await asyncio.sleep(pause_s)
-    second = await leader.replica_fetch(request(ask_for(busy, 1), ask_for(quiet, 0)))
-    return sorted(result.replica.partition for result in second.results)
-
-
-async def test_a_partition_without_news_is_left_out() -> None:
-    assert await named_in_the_answer_after(Leader(), 0) == [0]
-
-
-async def test_everything_is_told_again_after_a_while_because_an_answer_may_be_lost() -> None:
-    assert await named_in_the_answer_after(Leader(), 0.6) == [0, 1]
-
-
-async def test_a_moved_high_watermark_is_news() -> None:
-    leader = Leader()
-    busy, quiet = await leader.replicas.take(state(isr=(1, 2)), numbers=(0, 1))
-    append(quiet)
-    append(busy)
-    await leader.replica_fetch(request(ask_for(busy, 0), ask_for(quiet, 0)))
-    append(busy)
-    told = await leader.replica_fetch(request(ask_for(busy, 1), ask_for(quiet, 1)))
-    marks = {r.replica.partition: r.answer.high_watermark for r in told.results if r.answer}
-    assert marks == {0: 1, 1: 1}

@@ -6,7 +6,7 @@ from unit.broker.scripted_leader import ME, Follower, following, log_of
 
 
 async def test_the_next_fetch_waits_for_the_sync_of_what_the_last_one_brought() -> None:
-    follower = Follower()
+    follower = Follower(synced=True)
     partition = follower.follow()
     async with following(follower):
         first = await follower.next(0)
@@ -16,13 +16,13 @@ async def test_the_next_fetch_waits_for_the_sync_of_what_the_last_one_brought() 
         assert len(follower.asked) == 1
         follower.syncing.remove(partition)
         log_of(partition).synced_to = 2
-        follower.fetcher.log_synced()
+        follower.fetcher.log_synced(partition)
         second = await follower.next(1)
     assert second.entry().position.flushed_offset == 2
 
 
 async def test_it_waits_for_every_sync() -> None:
-    follower = Follower()
+    follower = Follower(synced=True)
     partitions = [follower.follow(0), follower.follow(1)]
     follower.syncing = list(partitions)
     async with following(follower):
@@ -30,13 +30,13 @@ async def test_it_waits_for_every_sync() -> None:
             await settled()
             assert follower.asked == []
             follower.syncing.remove(partition)
-            follower.fetcher.log_synced()
+            follower.fetcher.log_synced(partition)
         first = await follower.next(0)
     assert first.numbers == [0, 1]
 
 
 async def test_a_partition_that_is_forgotten_is_not_waited_for() -> None:
-    follower = Follower()
+    follower = Follower(synced=True)
     gone = follower.follow(0)
     follower.follow(1)
     follower.syncing.append(gone)
@@ -50,7 +50,7 @@ async def test_a_partition_that_is_forgotten_is_not_waited_for() -> None:
 
 async def test_a_partition_that_leads_by_now_is_not_waited_for() -> None:
     """Its appends may keep it syncing without end."""
-    follower = Follower()
+    follower = Follower(synced=True)
     leads = follower.follow(0)
     follower.follow(1)
     leads.take(state(leader=ME, epoch=6), 11, broker_epoch=follower.broker_epoch, now_ms=1)

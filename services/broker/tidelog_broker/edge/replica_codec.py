@@ -42,6 +42,13 @@ def request_to_wire(request: ReplicaFetchRequest) -> pb.ReplicaFetchRequest:
             )
             for replica, position, max_bytes in request.entries
         ],
+        session_id=request.session_id,
+        session_sequence=request.session_sequence,
+        synced=request.synced,
+        forgotten=[
+            pb.ForgottenPartition(topic_id=topic_id, partition=partition)
+            for topic_id, partition in request.forgotten
+        ],
     )
 
 
@@ -70,6 +77,10 @@ def request_from_wire(wire: pb.ReplicaFetchRequest) -> ReplicaFetchRequest:
             )
             for p in wire.partitions
         ],
+        session_id=wire.session_id,
+        session_sequence=wire.session_sequence,
+        synced=wire.synced,
+        forgotten=[ReplicaKey(p.topic_id, p.partition) for p in wire.forgotten],
     )
 
 
@@ -160,8 +171,17 @@ def _result_from_wire(wire: pb.ReplicaFetchPartitionResult) -> ReplicaFetchResul
     return ReplicaFetchResult(replica, answer, None, wire.log_start_offset)
 
 
+def response_to_wire(response: ReplicaFetchResponse) -> pb.ReplicaFetchResponse:
+    return pb.ReplicaFetchResponse(
+        error=None if response.error is None else error_to_wire(response.error),
+        partitions=[result_to_wire(result) for result in response.results],
+        session_id=response.session_id,
+    )
+
+
 def response_from_wire(wire: pb.ReplicaFetchResponse) -> ReplicaFetchResponse:
     return ReplicaFetchResponse(
         error_from_wire(wire.error) if wire.HasField("error") else None,
         [_result_from_wire(result) for result in wire.partitions],
+        wire.session_id,
     )

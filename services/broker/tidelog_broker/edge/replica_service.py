@@ -9,11 +9,10 @@ from typing import TypeAlias
 
 import grpc.aio
 
-from tidelog.rpc.wire import error_to_wire
 from tidelog.v1 import replica_pb2 as pb
 from tidelog.v1 import replica_pb2_grpc
 from tidelog_broker.edge import replica_codec
-from tidelog_broker.fetch import ReplicaFetch
+from tidelog_broker.replica_fetch import ReplicaFetch
 
 _Context: TypeAlias = "grpc.aio.ServicerContext[pb.ReplicaFetchRequest, pb.ReplicaFetchResponse]"
 
@@ -67,8 +66,4 @@ class ReplicaService(replica_pb2_grpc.ReplicaServiceServicer):
 
     async def _answer(self, request: pb.ReplicaFetchRequest) -> pb.ReplicaFetchResponse:
         response = await self._replica_fetch(replica_codec.request_from_wire(request))
-        if response.error is not None:
-            return pb.ReplicaFetchResponse(error=error_to_wire(response.error))
-        return pb.ReplicaFetchResponse(
-            partitions=[replica_codec.result_to_wire(result) for result in response.results]
-        )
+        return replica_codec.response_to_wire(response)

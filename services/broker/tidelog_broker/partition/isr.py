@@ -11,19 +11,32 @@ from tidelog.model import NO_OFFSET
 from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
 
 
+class SessionTime:
+    """When a follower's fetch session asked last; one for all of its partitions, so that
+    those that it leaves out cost nothing. A session that has ended asks no more."""
+
+    __slots__ = ("last_request_ms",)
+
+    def __init__(self, last_request_ms: int) -> None:
+        self.last_request_ms = last_request_ms
+
+
 @dataclass(frozen=True, slots=True)
 class FollowerProgress:
     """What a leader knows of a follower in its present epoch.
 
     `log_end_offset`, as far as it counts (`high_watermark.counted_end`), comes only from
     fetches in the leader's epoch and from one life of the follower's broker (interleaving
-    5 of docs/protocol.md); NO_OFFSET: none yet."""
+    5 of docs/protocol.md); NO_OFFSET: none yet.
+
+    `session`: the one that told this, for which it stands until it tells anything else."""
 
     broker_epoch: int
     log_end_offset: int
     last_caught_up_ms: int
     last_fetch_ms: int
     leader_end_at_last_fetch: int
+    session: SessionTime | None = None
 
 
 def granted(now_ms: int) -> FollowerProgress:
@@ -33,7 +46,9 @@ def granted(now_ms: int) -> FollowerProgress:
 
 def forgotten(progress: FollowerProgress) -> FollowerProgress:
     """Nothing known of its log any more; its lag time runs on."""
-    return replace(progress, log_end_offset=NO_OFFSET, leader_end_at_last_fetch=NO_OFFSET)
+    return replace(
+        progress, log_end_offset=NO_OFFSET, leader_end_at_last_fetch=NO_OFFSET, session=None
+    )
 
 
 def fetched(
@@ -43,6 +58,7 @@ def fetched(
     fetch_offset: int,
     leader_end: int,
     now_ms: int,
+    session: SessionTime | None = None,
 ) -> FollowerProgress:
     """After a fetch that agrees with the leader's log and epoch; `fetch_offset`: how far
     the follower counts.
@@ -57,7 +73,31 @@ def fetched(
         caught_up = now_ms
     elif NO_OFFSET < progress.leader_end_at_last_fetch <= fetch_offset:
         caught_up = max(caught_up, progress.last_fetch_ms)
-    return FollowerProgress(broker_epoch, fetch_offset, caught_up, now_ms, leader_end)
+    return FollowerProgress(broker_epoch, fetch_offset, caught_up, now_ms, leader_end, session)
+
+
+def told_again(progress: FollowerProgress, leader_end: int) -> FollowerProgress:
+    """With the requests of its session since that left the partition out, each of which
+    counts like a fetch at the position last told. To be taken before the leader's log
+    grows: a follower was caught up by them only where it was last recorded at the leader's
+    end, in the leader's present epoch (interleaving 15)."""
+    session = progress.session
+    if session is None or progress.log_end_offset < leader_end:
+        return progress
+    if session.last_request_ms <= progress.last_fetch_ms:
+        return progress
+    return replace(
+        progress,
+        last_caught_up_ms=max(progress.last_caught_up_ms, session.last_request_ms),
+        last_fetch_ms=session.last_request_ms,
+    )
+
+
+def left(progress: FollowerProgress, session: SessionTime, leader_end: int) -> FollowerProgress:
+    """What it told in this session stands for it no longer, from now on."""
+    if progress.session is not session:
+        return progress
+    return replace(told_again(progress, leader_end), session=None)
 
 
 def is_lagging(progress: FollowerProgress, *, now_ms: int, lag_time_max_ms: int) -> bool:

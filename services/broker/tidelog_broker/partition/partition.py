@@ -18,23 +18,28 @@ from tidelog_broker.partition import epochs, isr, refusals
 from tidelog_broker.partition import high_watermark as hw
 from tidelog_broker.partition.appending import LogEnd, prepare, prepare_fence
 from tidelog_broker.partition.exchange import Appended, FetchAnswer, FetchPosition
-from tidelog_broker.partition.isr import FollowerProgress
+from tidelog_broker.partition.isr import FollowerProgress, SessionTime
 from tidelog_broker.partition.producer_state import CommittedProducer
 from tidelog_broker.partition.replica_log import ReplicaLog
 from tidelog_runtime.metadata.schema import LeaderAndIsr
 
 
-class PartitionListener(Protocol):
+class ReplicaWatch(Protocol):
     """Called in the middle of a step: may only take note."""
 
     def log_grew(self, partition: Partition) -> None: ...
 
-    def sync_needed(self, partition: Partition) -> None:
-        """Its durability is `synced`, and its log holds what is not on the disk yet."""
-
     def high_watermark_moved(self, partition: Partition) -> None: ...
 
     def leadership_ended(self, partition: Partition) -> None: ...
+
+    def followers_forgotten(self, partition: Partition) -> None:
+        """What they told counts anew, by another durability."""
+
+
+class PartitionListener(ReplicaWatch, Protocol):
+    def sync_needed(self, partition: Partition) -> None:
+        """Its durability is `synced`, and its log holds what is not on the disk yet."""
 
     def isr_needs_judging(self, partition: Partition) -> None: ...
 
@@ -126,8 +131,10 @@ class Partition:
         if changed:
             self.synced = synced
             if self.leading is not None:
+                self._settle_followers()
                 followers = self.leading.followers
                 self.leading.followers = {b: isr.forgotten(p) for b, p in followers.items()}
+                self._listener.followers_forgotten(self)
         self._sync_if_behind()
         return changed
 
@@ -228,6 +235,7 @@ class Partition:
             raise refusals.not_enough_replicas(self.name, self.state)
 
     def _append(self, stamped: Sequence[Batch]) -> None:
+        self._settle_followers()
         self.log.append(stamped)
         self._listener.log_grew(self)
         self._sync_if_behind()
@@ -239,8 +247,10 @@ class Partition:
         follower_broker_epoch: int,
         position: FetchPosition,
         now_ms: int,
+        session: SessionTime | None = None,
     ) -> EpochEnd | None:
-        """Takes note of a follower's fetch; returns where its log parts from this one.
+        """Takes note of a follower's fetch; returns where its log parts from this one. In
+        a `session` it stands until `session_left`.
 
         Only a fetch in the leader's epoch, of the follower's latest life, that agrees
         with the leader's log moves the follower's end offset (interleaving 5)."""
@@ -275,6 +285,7 @@ class Partition:
             ),
             leader_end=self.log.log_end_offset,
             now_ms=now_ms,
+            session=session,
         )
         assert self.state is not None
         may_change = follower not in self.state.isr_ids or follower in self._too_far_behind()
@@ -282,6 +293,22 @@ class Partition:
             self._listener.isr_needs_judging(self)
         self._advance_high_watermark()
         return None
+
+    def session_left(self, follower: int, session: SessionTime) -> None:
+        """What the follower told in this session does not stand for it any more."""
+        if self.leading is not None and follower in self.leading.followers:
+            progress = self.leading.followers[follower]
+            self.leading.followers[follower] = isr.left(progress, session, self.log.log_end_offset)
+
+    def _settle_followers(self) -> None:
+        assert self.leading is not None
+        end, followers = self.log.log_end_offset, self.leading.followers
+        for broker_id, progress in followers.items():
+            if progress.session is not None:
+                followers[broker_id] = isr.told_again(progress, end)
+
+    def is_in_sync(self, broker_id: int) -> bool:
+        return self.state is not None and broker_id in self.state.isr_ids
 
     def has_news(self, position: FetchPosition, told_high_watermark: int) -> bool:
         """Whether an answer would say anything to a follower at this position: batches, a
@@ -390,6 +417,7 @@ class Partition:
         or a change is in flight already. From here on joiners hold the high watermark."""
         if self.leading is None or self.state is None or self.leading.proposed is not None:
             return None
+        self._settle_followers()
         change = isr.judge(
             self.state,
             self.leading.followers,

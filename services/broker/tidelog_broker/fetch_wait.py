@@ -1,0 +1,47 @@
+"""What consumers' and followers' fetches share: how long they wait, how much they carry,
+and whose turn it is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+from tidelog_broker.partition.exchange import FetchAnswer
+
+MAX_WAIT_MS = 60_000
+# What one answer carries at most, whatever the request allows: it bounds the memory of
+# the broker and stays below the largest gRPC message.
+MAX_RESPONSE_BYTES = 16 << 20
+
+
+def size_of(answer: FetchAnswer) -> int:
+    return sum(len(batch.records) for batch in answer.batches)
+
+
+def in_turn(count: int, turn: int) -> Iterator[int]:
+    """The positions 0 to `count` - 1, beginning with another one each turn, so that a busy
+    partition cannot starve those behind it."""
+    return ((turn + position) % count for position in range(count))
+
+
+def enough(min_bytes: int, max_bytes: int) -> int:
+    """More than an answer may carry is not worth waiting for."""
+    return min(min_bytes, max_bytes, MAX_RESPONSE_BYTES)
+
+
+class Deadline:
+    """Wakes a wait when its time has come, and remembers it: a loop's timers may fire a
+    moment before its clock says so."""
+
+    def __init__(self, max_wait_ms: int, event: asyncio.Event) -> None:
+        self.over = max_wait_ms <= 0
+        self._event = event
+        seconds = min(max_wait_ms, MAX_WAIT_MS) / 1000
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._pass)
+
+    def _pass(self) -> None:
+        self.over = True
+        self._event.set()
+
+    def cancel(self) -> None:
+        self._timer.cancel()
