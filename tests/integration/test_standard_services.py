@@ -25,7 +25,7 @@ BROKER_SERVICES = {
     "tidelog.v1.ReplicaService",
     "tidelog.v1.ReplicaControlService",
 }
-CONTROLLER_SERVICES = {"tidelog.v1.AdminService"}
+CONTROLLER_SERVICES = {"tidelog.v1.AdminService", "tidelog.v1.ControllerService"}
 TIMEOUT_SECONDS = 10.0
 
 

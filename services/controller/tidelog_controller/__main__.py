@@ -15,11 +15,13 @@ import structlog
 import uvloop
 
 from tidelog.rpc.channels import new_server
-from tidelog.v1 import admin_pb2
+from tidelog.v1 import admin_pb2, controller_pb2
 from tidelog.v1.admin_pb2_grpc import add_AdminServiceServicer_to_server
+from tidelog.v1.controller_pb2_grpc import add_ControllerServiceServicer_to_server
 from tidelog_controller.broker_channel import TcpDialer
 from tidelog_controller.config import ControllerConfig
 from tidelog_controller.edge.admin import AdminServicer
+from tidelog_controller.edge.controller import ControllerServicer
 from tidelog_controller.edge.replica_control_client import GrpcReplicaControl
 from tidelog_controller.edge.standard_services import add_standard_services
 from tidelog_controller.event_loop import Environment
@@ -84,9 +86,13 @@ async def _serve(config: ControllerConfig) -> int:
         lease_ttl_seconds=config.lease_ttl_seconds,
     )
     add_AdminServiceServicer_to_server(AdminServicer(service), server)
-    await add_standard_services(
-        server, [admin_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name]
-    )
+    add_ControllerServiceServicer_to_server(ControllerServicer(service), server)
+    names = [
+        service_descriptor.full_name
+        for module in (admin_pb2, controller_pb2)
+        for service_descriptor in module.DESCRIPTOR.services_by_name.values()
+    ]
+    await add_standard_services(server, names)
     await server.start()
     log.info("controller_started", address=address, cluster=config.cluster)
     try:

@@ -9,7 +9,7 @@ from tidelog.model import NO_LEADER
 from tidelog_controller.commands import Level, Log
 from tidelog_controller.transactions import PartitionWrite
 
-_UNWELCOME = frozenset({"left_without_leader", "elected_uncleanly"})
+_UNWELCOME = frozenset({"deposed", "left_without_leader", "elected_uncleanly"})
 
 
 def told(writes: Sequence[PartitionWrite], deletions: Container[str], revision: int) -> list[Log]:
@@ -20,6 +20,15 @@ def told(writes: Sequence[PartitionWrite], deletions: Container[str], revision: 
     level = Level.WARNING if counts.keys() & _UNWELCOME else Level.INFO
     span = {"first": str(writes[0].partition), "last": str(writes[-1].partition)}
     lines = [Log("partitions_changed", {**counts, **span, "revision": revision}, level)]
+    deposed = {
+        str(write.partition): (write.old.leader, write.new.leader)
+        for write, kind in zip(writes, kinds, strict=True)
+        if kind == "deposed" and write.old is not None and write.new is not None
+    }
+    if deposed:
+        # Each with the leader that its followers could not reach, and the new one.
+        fields = {"leaders": deposed, "revision": revision}
+        lines.append(Log("cut_off_leaders_deposed", fields, Level.WARNING))
     unclean = {
         str(write.partition): write.new.leader
         for write, kind in zip(writes, kinds, strict=True)
@@ -40,6 +49,8 @@ def _kind_of(write: PartitionWrite, deletions: Container[str]) -> str:
         return "isr_shrunk"
     if write.partition.topic in deletions:
         return "stopped"
+    if write.deposes:
+        return "deposed"
     if write.new.leader == NO_LEADER:
         return "left_without_leader"
     unclean = write.new.unclean_leader_epoch == write.new.leader_epoch

@@ -57,6 +57,7 @@ from tidelog_controller.events import (
     DeleteTopic,
     Event,
     KeysRead,
+    LeadersUnreachable,
     Loaded,
     OutcomeUnknown,
     RecoverPartitions,
@@ -74,6 +75,8 @@ from tidelog_controller.transactions import (
     Transactions,
     outcome,
 )
+from tidelog_controller.unreachable_leaders import UnreachableLeaders
+from tidelog_runtime.leader_reports import UnreachableLeadersReport
 from tidelog_runtime.metadata.schema import Keys
 from tidelog_runtime.metadata.store import (
     Changed,
@@ -108,10 +111,12 @@ class Controller:
         self._admin = TopicAdmin(self.context, self._transactions, self._controls, rng)
         self._recoveries = RecoveryAdmin(self.context, self._transactions)
         self._descriptions = Descriptions()
+        self._unreachable = UnreachableLeaders()
         self._dirty = DirtyPartitions(
             self.context,
             self._transactions,
             self._descriptions,
+            self._unreachable,
             self._is_acknowledged,
             identity.controller_epoch,
         )
@@ -129,6 +134,7 @@ class Controller:
             return []
         self._now_ms = now_ms
         self._out = []
+        self._dirty.touch(self._unreachable.advance(now_ms))
         self._take(event)
         if not self._deposed:
             self._out += self._admin.advance(now_ms)
@@ -144,6 +150,7 @@ class Controller:
             self._admin.wake_at_ms(),
             self._recoveries.wake_at_ms(),
             self._descriptions.wake_at_ms(),
+            self._unreachable.wake_at_ms(),
         ]
         for control in self._controls.values():
             times += [control.wake_at_ms(), control.overdue_at_ms(self._command_timeout_ms)]
@@ -167,6 +174,8 @@ class Controller:
                 self._end_command(event)
             case ConnectionEnded():
                 self._connection_ended(event)
+            case LeadersUnreachable(report):
+                self._leaders_unreachable(report)
             case CreateTopic() | DeleteTopic() | RecoverPartitions():
                 self._request(event)
             case Tick():
@@ -234,6 +243,7 @@ class Controller:
         if old is not None and (new is None or new.broker_epoch != old.broker_epoch):
             del self._controls[broker_id]
             self._descriptions.forget_broker(broker_id)
+            self._unreachable.forget_broker(broker_id)
             self._out.append(CloseChannel(broker_id, old.broker_epoch))
             self._log("broker_left", broker_id=broker_id, broker_epoch=old.broker_epoch)
         if new is not None and (old is None or new.broker_epoch != old.broker_epoch):
@@ -334,6 +344,10 @@ class Controller:
                 pass
 
     def _end_batch(self, writes: Iterable[PartitionWrite], result: TransactionResult) -> None:
+        for write in writes:
+            held = self.context.partition(write.partition)
+            if write.deposes and held is not None and held.state == write.new:
+                self._unreachable.deposed(write.partition)
         if result.succeeded:
             self._dirty.touch(write.partition for write in writes)
             self._log_batch(list(writes), result.revision)
@@ -408,6 +422,26 @@ class Controller:
                 broker_epoch=control.broker_epoch,
                 partitions=len(control),
                 command_timeout_ms=self._command_timeout_ms,
+            )
+
+    # Leaders that live.
+
+    def _leaders_unreachable(self, report: UnreachableLeadersReport) -> None:
+        """A change of the ISR is judged with the reports that stand when it comes; here a
+        new report is, with the ISR that stands."""
+        for leader in self._unreachable.reported(report, self.context.brokers):
+            self._log(
+                "leader_unreachable",
+                Level.WARNING,
+                leader=leader.broker_id,
+                broker_epoch=leader.broker_epoch,
+                follower=report.broker_id,
+                unanswered_ms=leader.unanswered_ms,
+            )
+            self._dirty.touch(
+                partition
+                for partition, held in self.context.replicas_on(leader.broker_id)
+                if held.state.leader == leader.broker_id and report.broker_id in held.state.replicas
             )
 
     # Crashes.

@@ -14,6 +14,7 @@ from tidelog_controller.transactions import (
     TopicGuard,
     Transactions,
 )
+from tidelog_controller.unreachable_leaders import UnreachableLeaders
 from tidelog_runtime.metadata.store import MAX_TRANSACTION_CHANGES
 
 # New partitions of many topics, which go into batches of their own, may be dirty at
@@ -29,12 +30,14 @@ class DirtyPartitions:
         context: Context,
         transactions: Transactions,
         descriptions: Descriptions,
+        unreachable: UnreachableLeaders,
         is_acknowledged: Callable[[TopicPartition], bool],
         controller_epoch: int,
     ) -> None:
         self._context = context
         self._transactions = transactions
         self._descriptions = descriptions
+        self._unreachable = unreachable
         self._is_acknowledged = is_acknowledged
         self._controller_epoch = controller_epoch
         # Insertion order, not that of a set: equal events give equal commands. The value
@@ -98,6 +101,7 @@ class DirtyPartitions:
             self._is_acknowledged,
             self._controller_epoch,
             self._descriptions.logs(partition, revision, self._context.live),
+            self._unreachable.reporters(partition, held.state) if held else (),
         )
 
     def _ask_for_logs(self, partition: TopicPartition) -> None:

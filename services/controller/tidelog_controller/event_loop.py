@@ -32,6 +32,7 @@ from tidelog_controller.events import (
     AdminRequest,
     Event,
     KeysRead,
+    LeadersUnreachable,
     Loaded,
     OutcomeUnknown,
     StoreChanged,
@@ -39,6 +40,7 @@ from tidelog_controller.events import (
     Transacted,
 )
 from tidelog_runtime.clock import Clock
+from tidelog_runtime.leader_reports import UnreachableLeadersReport
 from tidelog_runtime.metadata.schema import Keys
 from tidelog_runtime.metadata.store import (
     Lease,
@@ -122,6 +124,16 @@ class EventLoop:
             return await reply
         finally:
             del self._requests[request_id]
+
+    def report(self, report: UnreachableLeadersReport) -> TidelogError | None:
+        """Why it was not taken; None: it was."""
+        if self._over:
+            return _deposed()
+        try:
+            self._queue.put_nowait(LeadersUnreachable(report))
+        except asyncio.QueueFull:
+            return _busy()
+        return None
 
     async def _own(self, tasks: asyncio.TaskGroup) -> None:
         while True:

@@ -6,6 +6,7 @@ import enum
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from tidelog_runtime.leader_reports import UnreachableLeadersReport
 from tidelog_runtime.metadata.store import Changed, KeyValue, Snapshot, TransactionResult
 from tidelog_runtime.replica_control import CommandResult, DescribeReplicasResult
 
@@ -85,6 +86,12 @@ class ConnectionEnded(NamedTuple):
     detection_ms: int
 
 
+class LeadersUnreachable(NamedTuple):
+    """What one broker reports: all the leaders that it cannot reach now."""
+
+    report: UnreachableLeadersReport
+
+
 class CreateTopic(NamedTuple):
     request_id: int
     topic: str
@@ -128,6 +135,7 @@ Event = (
     | CommandLost
     | ReplicasDescribed
     | ConnectionEnded
+    | LeadersUnreachable
     | CreateTopic
     | DeleteTopic
     | RecoverPartitions

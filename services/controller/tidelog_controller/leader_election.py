@@ -7,11 +7,12 @@ A pure function of ids, sets and offsets.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
 from tidelog.model import NO_EPOCH, NO_LEADER
+from tidelog_controller.cut_off_leader import may_depose, successors
 from tidelog_controller.electability import (
     ElectionRules,
     LiveBroker,
@@ -32,10 +33,12 @@ def next_state(
     *,
     logs: Logs = _NO_LOGS,
     consent: RecoveryConsent | None = None,
+    reporters: Collection[int] = (),
 ) -> LeaderAndIsr | None:
     """The state that is to be written, or None where all is well or nothing can be done.
 
-    `logs`: what is known of replicas' logs as they are at the very revision of `state`."""
+    `logs`: what is known of replicas' logs as they are at the very revision of `state`.
+    `reporters`: the brokers that cannot reach the leader, where it may be deposed for that."""
     if state.leader_epoch == NO_EPOCH:
         return _first_election(state, live, controller_epoch)
     if leader_stands(state, live):
@@ -43,6 +46,11 @@ def next_state(
         if not is_running(state.leader, live):
             # Where nobody else can lead, a stopping leader leads until it is gone.
             handed_over = _clean_election(state, live, controller_epoch, rules)
+        elif may_depose(state, live, rules, reporters):
+            successor = _preferred(state, successors(state, live, rules, reporters))
+            assert successor is not None, "otherwise the leader would not be deposed"
+            # Whoever else was in sync is reachable for the old leader, and perhaps for it alone.
+            return _led_by(state, successor, [successor], controller_epoch)
         return handed_over or _without_departed(state, live)
     elected = _clean_election(state, live, controller_epoch, rules)
     if elected is not None:
@@ -67,6 +75,11 @@ def leader_stands(state: LeaderAndIsr, live: Mapping[int, LiveBroker]) -> bool:
     once it has resigned."""
     broker = live.get(state.leader)
     return broker is not None and broker.broker_epoch == state.leader_broker_epoch
+
+
+def leader_serves(state: LeaderAndIsr, live: Mapping[int, LiveBroker]) -> bool:
+    """It stands, and is not about to stop."""
+    return leader_stands(state, live) and is_running(state.leader, live)
 
 
 def _without_departed(state: LeaderAndIsr, live: Mapping[int, LiveBroker]) -> LeaderAndIsr | None:

@@ -7,12 +7,12 @@ leaders; a topic with one gets its partitions stopped, then their keys deleted.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog_controller.context import Context, Partition, Topic
-from tidelog_controller.leader_election import next_state
+from tidelog_controller.leader_election import leader_serves, next_state
 from tidelog_controller.placement import place, start_of
 from tidelog_controller.recovery import Logs, needs_descriptions
 from tidelog_controller.transactions import PartitionWrite
@@ -25,10 +25,12 @@ def next_write(
     is_acknowledged: Callable[[TopicPartition], bool],
     controller_epoch: int,
     logs: Logs,
+    reporters: Collection[int],
 ) -> PartitionWrite | None:
     """`is_acknowledged`: whether every live broker with a replica has carried out what
     the partition's present state asks of it. `logs`: what is known of the replicas' logs
-    as they are at the partition's present revision."""
+    as they are at the partition's present revision. `reporters`: the brokers that cannot
+    reach its leader, where it may be deposed for that."""
     topic = context.topics.get(partition.topic)
     if topic is None or partition.partition >= topic.entry.partitions:
         return None
@@ -44,14 +46,21 @@ def next_write(
     consent = context.consents.get(partition)
     entry = consent.entry if consent else None
     new = next_state(
-        held.state, context.live, controller_epoch, topic.rules, logs=logs, consent=entry
+        held.state,
+        context.live,
+        controller_epoch,
+        topic.rules,
+        logs=logs,
+        consent=entry,
+        reporters=reporters,
     )
     if new is None:
         return None
     # A consent is good for one election, whichever it turns out to be.
     elected = new.leader_epoch > held.state.leader_epoch and new.leader != NO_LEADER
     consumed = consent.revision if consent and elected else 0
-    return PartitionWrite(partition, held.state, new, held.revision, consumed)
+    deposes = elected and leader_serves(held.state, context.live)
+    return PartitionWrite(partition, held.state, new, held.revision, consumed, deposes)
 
 
 def logs_needed(context: Context, partition: TopicPartition) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ from tidelog_controller.commands import AdminReply
 from tidelog_controller.controller_election import ControllerElection, Leadership
 from tidelog_controller.event_loop import Environment, EventLoop
 from tidelog_controller.events import AdminRequest
+from tidelog_runtime.leader_reports import UnreachableLeadersReport
 from tidelog_runtime.metadata.cluster_id import UnknownFormatError, ensure_cluster
 from tidelog_runtime.metadata.schema import ControllerEntry
 from tidelog_runtime.metadata.store import (
@@ -61,6 +62,10 @@ class ControllerService:
         if self._reign is None:
             return AdminReply(self._not_controller())
         return await self._reign.submit(request)
+
+    def report(self, report: UnreachableLeadersReport) -> TidelogError | None:
+        """Why it was not taken; None: it was."""
+        return self._not_controller() if self._reign is None else self._reign.report(report)
 
     async def _reach_store(self) -> None:
         environment = self._environment

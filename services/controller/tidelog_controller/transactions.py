@@ -47,13 +47,16 @@ MAX_READ_DELAY_MS = 2_000
 
 class PartitionWrite(NamedTuple):
     """`new` None: the key is deleted. `expected`: its modification revision; 0: absent.
-    `consent_revision`: of a consent to recovery that this election uses up; 0: of none."""
+    `consent_revision`: of a consent to recovery that this election uses up; 0: of none.
+    `deposes`: the leader until now could go on, but for its followers, which cannot reach
+    it."""
 
     partition: TopicPartition
     old: LeaderAndIsr | None
     new: LeaderAndIsr | None
     expected: int
     consent_revision: int = 0
+    deposes: bool = False
 
     @property
     def changes(self) -> int:
@@ -243,7 +246,7 @@ class Transactions:
         if topic_guard is not None:
             key = self._keys.topic(topic_guard.topic)
             guards.append(CreateRevision(key, topic_guard.create_revision))
-        for partition, _, new, expected, consent_revision in writes:
+        for partition, _, new, expected, consent_revision, _ in writes:
             key = self._keys.leader_and_isr(partition)
             guards.append(ModRevision(key, expected))
             changes.append(Delete(key) if new is None else Put(key, encode_leader_and_isr(new)))

@@ -36,6 +36,7 @@ from tidelog_controller.events import (
     DialOutcome,
     Event,
     KeysRead,
+    LeadersUnreachable,
     Loaded,
     OutcomeUnknown,
     RecoverPartitions,
@@ -44,6 +45,7 @@ from tidelog_controller.events import (
     Tick,
     Transacted,
 )
+from tidelog_runtime.leader_reports import UnreachableLeader, UnreachableLeadersReport
 from tidelog_runtime.metadata.schema import (
     BrokerRegistration,
     ControllerEntry,
@@ -271,6 +273,14 @@ class Driver:
             RecoverPartitions(self._last_request, topic, partitions, from_live_replicas, timeout_ms)
         )
         return self._last_request
+
+    # Reports.
+
+    def report(self, reporter: int, *leaders: int) -> None:
+        """The leaders that a broker cannot reach, as it says, in their present lives."""
+        lives = {b: broker.broker_epoch for b, broker in self.brokers.items()}
+        named = tuple(UnreachableLeader(b, lives[b], 2_500) for b in leaders)
+        self.feed(LeadersUnreachable(UnreachableLeadersReport(reporter, lives[reporter], named)))
 
     # What the store holds.
 

@@ -1,0 +1,41 @@
+"""ControllerService: what brokers tell the active controller."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import grpc.aio
+
+from tidelog.errors import TidelogError
+from tidelog.rpc.wire import error_to_wire
+from tidelog.v1 import controller_pb2 as pb
+from tidelog.v1.controller_pb2_grpc import ControllerServiceServicer
+from tidelog_runtime.leader_reports import UnreachableLeader, UnreachableLeadersReport
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class Reports(Protocol):
+    def report(self, report: UnreachableLeadersReport) -> TidelogError | None: ...
+
+
+class ControllerServicer(ControllerServiceServicer):
+    def __init__(self, reports: Reports) -> None:
+        self._reports = reports
+
+    async def ReportUnreachableLeaders(  # noqa: N802 - the generated name
+        self,
+        request: pb.ReportUnreachableLeadersRequest,
+        context: Context,  # noqa: ARG002
+    ) -> pb.ReportUnreachableLeadersResponse:
+        error = self._reports.report(
+            UnreachableLeadersReport(
+                request.broker_id,
+                request.broker_epoch,
+                tuple(
+                    UnreachableLeader(leader.broker_id, leader.broker_epoch, leader.unanswered_ms)
+                    for leader in request.leaders
+                ),
+            )
+        )
+        return pb.ReportUnreachableLeadersResponse(error=error_to_wire(error) if error else None)
