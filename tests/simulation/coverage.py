@@ -32,6 +32,7 @@ LOGGED = {
     "broker_was_stalled": "stalled leader's grant",
     "command_not_acknowledged": "command overdue",
     "controller_stepped_down": "controller deposed",
+    "cut_off_leaders_deposed": "leader deposed on reports",
     "duplicate_answered": "duplicate batch answered like its original",
     "isr_changes_wait_for_store": "ISR change without answer",
     "joiner_guard_failed": "joiner's guard failed",

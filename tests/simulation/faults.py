@@ -125,6 +125,13 @@ def _pair(rng: random.Random, cluster: Cluster) -> Args:
     return tuple(pair)
 
 
+def _half_cut(rng: random.Random, cluster: Cluster) -> Args:
+    """A host, whom it is cut from, and whether nothing comes in or nothing goes out."""
+    far = rng.choice(("etcd", "etcd", "controllers", "brokers"))
+    host = cluster.host(rng) if far == "etcd" else cluster.broker(rng)
+    return host, far, rng.choice(("in", "out"))
+
+
 KINDS: dict[str, Kind] = {
     # The network: of a host's links, or of all.
     "loss": Kind(lambda r, c: (r.randint(2, 30), _scope(r, c)), (500, 8_000)),
@@ -136,6 +143,11 @@ KINDS: dict[str, Kind] = {
     "cut_from_etcd": Kind(_one_host, (500, 9_000), 1.5),
     "cut_from_controllers": Kind(_one_broker, (500, 9_000)),
     "cut_from_brokers": Kind(_one_broker, (500, 9_000), 1.5),
+    "half_cut": Kind(_half_cut, (500, 9_000), 1.5),
+    # Whoever leads most then, from all other brokers: in and out, or one of them.
+    "cut_leader": Kind(
+        lambda r, _: (r.choice(("both", "both", "in", "out")),), (5_000, 14_000), 1.5
+    ),
     "cut_off": Kind(_one_host, (500, 9_000)),
     # Processes. A short one restarts within its lease.
     "crash_broker": Kind(_one_broker, (50, 6_000), 2.0),

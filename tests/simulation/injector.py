@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
@@ -12,7 +13,8 @@ from simulation.faults import Fault
 from simulation.network import Concerns, Conditions
 from simulation.processes import BrokerProcess, Service
 from tidelog.errors import TidelogError
-from tidelog_runtime.metadata.schema import decode_controller
+from tidelog.model import NO_LEADER
+from tidelog_runtime.metadata.schema import PartitionKey, decode_controller, decode_leader_and_isr
 
 if TYPE_CHECKING:
     from simulation.world import World
@@ -47,6 +49,8 @@ class FaultInjector:
                 _is(f.args[0]), _begins("controller-")
             ),
             "cut_from_brokers": lambda f, _: self._cut_between(_is(f.args[0]), _begins("broker-")),
+            "half_cut": self._half_cut,
+            "cut_leader": self._cut_leader,
             "cut_off": lambda f, _: self._cut_between(_is(f.args[0]), _begins("")),
             "crash_broker": self._crash,
             "crash_controller": self._crash,
@@ -135,6 +139,35 @@ class FaultInjector:
 
     def _cut_one_way(self, fault: Fault, _: random.Random) -> End:
         return self._disturb(lambda a, b: (a, b) == fault.args, Conditions(cut=True))
+
+    def _half_cut(self, fault: Fault, _: random.Random) -> End:
+        host, far, direction = map(str, fault.args)
+        there = _is("etcd") if far == "etcd" else _begins(far.removesuffix("s") + "-")
+        return self._cut_direction(host, there, direction)
+
+    def _cut_leader(self, fault: Fault, _: random.Random) -> End:
+        """From its followers alone: etcd and the controllers reach it."""
+        world = self._world
+        led = Counter(
+            decode_leader_and_isr(item.value).leader
+            for item in world.store_data.snapshot(world.keys.topics).items.values()
+            if isinstance(world.keys.parse(item.key), PartitionKey)
+        )
+        del led[NO_LEADER]
+        if not led:
+            return _none
+        leader = min(led, key=lambda broker_id: (-led[broker_id], broker_id))
+        return self._cut_direction(f"broker-{leader}", _begins("broker-"), str(fault.args[0]))
+
+    def _cut_direction(self, host: str, there: Callable[[str], bool], direction: str) -> End:
+        """What comes "in" to a host, goes "out" of it, or "both"."""
+        goes_out, comes_in = direction != "in", direction != "out"
+        return self._disturb(
+            lambda a, b: (
+                (goes_out and a == host and there(b)) or (comes_in and b == host and there(a))
+            ),
+            Conditions(cut=True),
+        )
 
     # -- processes ---------------------------------------------------------------------------
 

@@ -21,8 +21,10 @@ from simulation.network import Serving
 from simulation.store import SimStore
 from simulation.transports import (
     CONTEXT,
+    REPORT_UNREACHABLE_LEADERS,
     Refusal,
     SimConnections,
+    SimControllers,
     SimDialer,
     SimPeers,
     SimReplicaControl,
@@ -295,6 +297,7 @@ class BrokerProcess(Service):
                 rng=rng,
             ),
             peers=SimPeers(world),
+            controllers=SimControllers(world),
             clock=world.loop,
             rng=rng,
             run_blocking=Blocking(world.rng(f"{process.name}/disk")),
@@ -366,6 +369,8 @@ class ControllerProcess(Service):
         admin = AdminServicer(service)
 
         async def answer(kind: str, request: Any) -> object:
+            if kind == REPORT_UNREACHABLE_LEADERS:
+                return service.report(request)
             return cast(object, await getattr(admin, _camel(kind))(request, CONTEXT))
 
         world.network.listen(self.address, _Edge(world, process, answer))

@@ -17,17 +17,21 @@ from tidelog.client.connections import AdminApi, BrokerApi
 from tidelog.errors import TidelogError
 from tidelog.rpc.status import UnreachableError
 from tidelog_broker.transport import (
+    ANSWER_TIMEOUT_MS,
+    ControllerUnreachableError,
     PeerUnreachableError,
     ReplicaFetchRequest,
     ReplicaFetchResponse,
 )
 from tidelog_controller.events import DialOutcome
+from tidelog_runtime.leader_reports import UnreachableLeadersReport
 from tidelog_runtime.replica_control import BrokerUnreachableError, LeaderAndIsrCommand
 
 if TYPE_CHECKING:
     from simulation.world import World
 
-PEER_ANSWER_TIMEOUT_MS = 5_000
+REPORT_UNREACHABLE_LEADERS = "report_unreachable_leaders"
+REPORT_TIMEOUT_MS = 2_000
 DIAL_TIMEOUT_MS = 200
 
 
@@ -51,6 +55,25 @@ class _Context:
 CONTEXT = cast(Any, _Context())
 
 
+class SimControllers:
+    def __init__(self, world: World) -> None:
+        self._network = world.network
+
+    async def report_unreachable_leaders(
+        self, address: str, report: UnreachableLeadersReport
+    ) -> TidelogError | None:
+        try:
+            await self._network.call(REPORT_UNREACHABLE_LEADERS, address, report, REPORT_TIMEOUT_MS)
+        except TidelogError as refusal:
+            return refusal
+        except (CallFailedError, UnreachableError) as error:
+            raise ControllerUnreachableError(str(error)) from None
+        return None
+
+    async def close(self) -> None:
+        pass
+
+
 class SimPeers:
     def __init__(self, world: World) -> None:
         self._network = world.network
@@ -60,7 +83,7 @@ class SimPeers:
     ) -> ReplicaFetchResponse:
         try:
             answer = await self._network.call(
-                "replica_fetch", address, request, request.max_wait_ms + PEER_ANSWER_TIMEOUT_MS
+                "replica_fetch", address, request, request.max_wait_ms + ANSWER_TIMEOUT_MS
             )
         except (CallFailedError, UnreachableError, TidelogError) as error:
             raise PeerUnreachableError(str(error)) from None

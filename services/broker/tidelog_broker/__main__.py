@@ -38,6 +38,7 @@ from tidelog_broker.broker import Broker
 from tidelog_broker.config import BrokerConfig
 from tidelog_broker.data_directory import DataDirectory, DataDirectoryError
 from tidelog_broker.edge.broker_service import client_service
+from tidelog_broker.edge.controller_client import GrpcControllers
 from tidelog_broker.edge.replica_client import GrpcPeers
 from tidelog_broker.edge.replica_control_service import ReplicaControlService
 from tidelog_broker.edge.replica_service import ReplicaService
@@ -106,6 +107,7 @@ def new_broker(config: BrokerConfig) -> Broker:
             rng=rng,
         ),
         peers=GrpcPeers(),
+        controllers=GrpcControllers(),
         clock=clock,
         rng=rng,
         run_blocking=run_in_thread,

@@ -44,7 +44,8 @@ from tidelog_broker.replica_manager import ReplicaManager
 from tidelog_broker.replica_repair import ReplicaRepair
 from tidelog_broker.resignations import Resignations
 from tidelog_broker.stray_check import StrayCheck
-from tidelog_broker.transport import Peers
+from tidelog_broker.transport import Controllers, Peers
+from tidelog_broker.unreachable_leaders import LeaderReports
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.metadata.cluster_id import ensure_cluster
 from tidelog_runtime.metadata.schema import RUNNING, BrokerRegistration, Keys
@@ -79,6 +80,7 @@ class Broker:
         disk: Disk,
         data_directory: DataDirectory,
         peers: Peers,
+        controllers: Controllers,
         clock: Clock,
         rng: random.Random,
         run_blocking: RunBlocking,
@@ -88,6 +90,7 @@ class Broker:
         self._config = config
         self._store = store
         self._peers = peers
+        self._controllers = controllers
         self._rng = rng
         self._run_blocking = run_blocking
         self._data_directory = data_directory
@@ -245,6 +248,14 @@ class Broker:
             ),
         )
         self._start("resignations", self._repair.resign_failed())
+        reports = LeaderReports(
+            self.manager,
+            self._fetchers,
+            self.cache,
+            self._controllers,
+            config.replica_fetch_max_wait_ms,
+        )
+        self._start("leader-reports", reports.run())
         self._start("repairs", self._repair.repair_resigned())
         self._registering = self._start("registration", registration.run())
 
@@ -341,6 +352,7 @@ class Broker:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._close_logs()
         await self._peers.close()
+        await self._controllers.close()
         await self._store.close()
 
     async def _close_logs(self) -> None:

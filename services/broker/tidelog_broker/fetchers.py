@@ -19,7 +19,12 @@ from tidelog.model import NO_LEADER
 from tidelog_broker.background import Faults
 from tidelog_broker.follower_session import FollowerSession
 from tidelog_broker.partition.partition import Partition
-from tidelog_broker.replica_fetcher import FetchLimits, FollowerContext, ReplicaFetcher
+from tidelog_broker.replica_fetcher import (
+    FetchLimits,
+    FollowerContext,
+    ReplicaFetcher,
+    Unanswered,
+)
 from tidelog_broker.transport import Peers
 
 
@@ -77,6 +82,15 @@ class Fetchers:
         lane = self._following.get(partition)
         if lane in self._fetchers:
             self._fetchers[lane][0].log_synced(partition)
+
+    def unanswered(self) -> dict[int, Unanswered]:
+        """By leader, where none of this broker's fetchers has an answer: since when the last
+        of them has not."""
+        found: dict[int, Unanswered | None] = {}
+        for lane, (fetcher, _) in self._fetchers.items():
+            latest, this = found.get(lane.leader, fetcher.unanswered), fetcher.unanswered
+            found[lane.leader] = max(latest, this) if latest and this else None
+        return {leader: entry for leader, entry in found.items() if entry is not None}
 
     async def close(self) -> None:
         for lane in list(self._fetchers):

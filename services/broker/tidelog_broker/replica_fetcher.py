@@ -44,6 +44,14 @@ class HeldBack(NamedTuple):
     failures: int
 
 
+class Unanswered(NamedTuple):
+    """A fetch that one life of a leader has not answered, or the first of several in a row;
+    `since`: when it was sent (loop time)."""
+
+    broker_epoch: int
+    since: float
+
+
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
     max_wait_ms: int
@@ -103,6 +111,7 @@ class ReplicaFetcher:
         self._changed = asyncio.Event()
         self._failures = 0
         self._fetching: asyncio.Task[bool] | None = None
+        self.unanswered: Unanswered | None = None
 
     def follow(self, partitions: Iterable[Partition]) -> None:
         for partition in partitions:
@@ -150,9 +159,12 @@ class ReplicaFetcher:
             positions = self._positions(now)
             release = self._next_release(now)
             if target is None or not self._session.has_partitions(positions):
+                self.unanswered = None
                 await self._wait_for_change(release)
                 continue
             self._moved.clear()
+            if self.unanswered is None or self.unanswered.broker_epoch != target[1]:
+                self.unanswered = Unanswered(target[1], now)
             self._fetching = asyncio.create_task(
                 self._fetch(target[0], positions, self._max_wait_ms(release))
             )
@@ -207,6 +219,7 @@ class ReplicaFetcher:
                 _log.info("leader_unreachable", leader=self._leader, why=str(error))
             self._failures += 1
             return False
+        self.unanswered = None
         if response.error is not None:
             if self._failures == 0:
                 _log.info("replica_fetch_refused", leader=self._leader, why=response.error.message)

@@ -1,5 +1,5 @@
-"""How a broker reaches other brokers. `edge/replica_client.py` is the real one; the
-simulator has its own."""
+"""How a broker reaches other brokers and the controller. `edge/replica_client.py` and
+`edge/controller_client.py` are the real ones; the simulator has its own."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from typing import NamedTuple, Protocol
 
 from tidelog.errors import TidelogError
 from tidelog_broker.partition.exchange import FetchAnswer, FetchPosition
+from tidelog_runtime.leader_reports import UnreachableLeadersReport
+
+# Beyond the long poll itself: how long an answer to a fetch may take.
+ANSWER_TIMEOUT_MS = 5_000
 
 
 class ReplicaKey(NamedTuple):
@@ -73,5 +77,20 @@ class Peers(Protocol):
     async def replica_fetch(
         self, address: str, request: ReplicaFetchRequest
     ) -> ReplicaFetchResponse: ...
+
+    async def close(self) -> None: ...
+
+
+class ControllerUnreachableError(Exception):
+    """No answer from the controller; what it was told may have reached it."""
+
+
+class Controllers(Protocol):
+    """Whoever is the active controller, by address. Raises `ControllerUnreachableError`."""
+
+    async def report_unreachable_leaders(
+        self, address: str, report: UnreachableLeadersReport
+    ) -> TidelogError | None:
+        """Why the report was not taken; None: it was."""
 
     async def close(self) -> None: ...

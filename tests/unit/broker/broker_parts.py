@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import PurePath
 
+from tidelog.errors import TidelogError
 from tidelog.model import Acks, TopicPartition
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.errors import LogError
@@ -17,6 +18,7 @@ from tidelog_broker.partition.partition import Partition
 from tidelog_broker.purgatory import Purgatory
 from tidelog_broker.replica_manager import ReplicaManager
 from tidelog_broker.transport import ReplicaKey
+from tidelog_runtime.leader_reports import UnreachableLeadersReport
 from tidelog_runtime.metadata.schema import (
     RUNNING,
     BrokerRegistration,
@@ -62,6 +64,18 @@ async def until(condition: Callable[[], bool]) -> None:
 async def settled() -> None:
     """Whatever can happen without time passing has happened."""
     await asyncio.sleep(0.000_001)
+
+
+class NoController:
+    """`Controllers`, where none is registered."""
+
+    async def report_unreachable_leaders(
+        self, address: str, report: UnreachableLeadersReport
+    ) -> TidelogError | None:
+        raise AssertionError(f"{report} to {address}")
+
+    async def close(self) -> None:
+        pass
 
 
 class NotedFollowers:

@@ -38,7 +38,7 @@ from tidelog_runtime.metadata.schema import (
 )
 from tidelog_runtime.metadata.store import Put, Transaction
 from tidelog_runtime.replica_control import LeaderAddress, LeaderAndIsrCommand, PartitionCommand
-from unit.broker.broker_parts import KEYS, address_of, until
+from unit.broker.broker_parts import KEYS, NoController, address_of, until
 from unit.broker.fake_log import NAME, TOPIC_ID, sent
 from unit.metadata.virtual_time import virtual_clock
 
@@ -79,6 +79,7 @@ class Process:
             disk=self.disk,
             data_directory=self.data_directory,
             peers=self,
+            controllers=NoController(),
             clock=virtual_clock(),
             rng=rng,
             run_blocking=in_place,

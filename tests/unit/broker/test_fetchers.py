@@ -90,6 +90,20 @@ async def test_synced_partitions_are_asked_for_by_themselves() -> None:
     await broker.fetchers.close()
 
 
+async def test_of_two_fetches_at_a_leader_the_later_says_how_long_it_is_silent() -> None:
+    broker = Broker()
+    broker.synced = [on(1)]
+    broker.new_partition(0, state(leader=1))
+    await asyncio.sleep(1)
+    broker.new_partition(1, state(leader=1))
+    broker.new_partition(2, state(leader=2))
+    await settled()
+    silent = broker.fetchers.unanswered()
+    assert sorted(silent) == [1, 2]
+    assert silent[1].since == silent[2].since
+    await broker.fetchers.close()
+
+
 async def test_a_partition_that_becomes_synced_moves_to_the_other_fetch() -> None:
     broker = Broker()
     partition = broker.new_partition(0, state(leader=1))

@@ -183,6 +183,69 @@ async def test_a_leader_without_an_address_is_looked_up_again() -> None:
         await follower.next(0)
 
 
+async def test_a_fetch_is_unanswered_from_when_it_was_sent_until_its_answer() -> None:
+    follower = Follower()
+    follower.follow()
+    async with following(follower):
+        first = await follower.next(0)
+        assert follower.fetcher.unanswered == (epoch_of(LEADER), first.at)
+        await asyncio.sleep(1)
+        first.answer()
+        second = await follower.next(1)
+        assert follower.fetcher.unanswered == (epoch_of(LEADER), second.at)
+
+
+async def test_fetches_that_fail_in_a_row_are_unanswered_from_the_first_on() -> None:
+    follower = Follower()
+    follower.follow()
+    follower.unreachable = True
+    async with following(follower):
+        await asyncio.sleep(5)
+        assert follower.fetcher.unanswered == (epoch_of(LEADER), follower.asked[0].at)
+
+
+async def test_a_fetch_that_is_asked_anew_is_unanswered_since_the_first() -> None:
+    follower = Follower()
+    follower.follow()
+    async with following(follower):
+        first = await follower.next(0)
+        await asyncio.sleep(1)
+        follower.follow(1)
+        await follower.next(1)
+        assert follower.fetcher.unanswered == (epoch_of(LEADER), first.at)
+
+
+async def test_a_refusal_is_an_answer() -> None:
+    follower = Follower()
+    follower.follow()
+    async with following(follower):
+        (await follower.next(0)).refuse(TidelogError(ErrorCode.STALE_BROKER_EPOCH, "no longer"))
+        await settled()
+        assert follower.fetcher.unanswered is None
+
+
+async def test_another_life_of_a_leader_has_left_nothing_unanswered_yet() -> None:
+    follower = Follower()
+    follower.follow()
+    follower.unreachable = True
+    async with following(follower):
+        await asyncio.sleep(5)
+        follower.leader = (address_of(LEADER), 900)
+        position = len(follower.asked)
+        again = await follower.next(position)
+        assert follower.fetcher.unanswered == (900, again.at)
+
+
+async def test_whoever_follows_nothing_waits_for_no_answer() -> None:
+    follower = Follower()
+    partition = follower.follow()
+    async with following(follower):
+        await follower.next(0)
+        follower.fetcher.forget(partition)
+        await settled()
+        assert follower.fetcher.unanswered is None
+
+
 # -- partitions that fail on their own ---------------------------------------------------
 
 

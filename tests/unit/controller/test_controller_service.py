@@ -12,6 +12,7 @@ from tidelog_controller import service as service_module
 from tidelog_controller.commands import AdminReply
 from tidelog_controller.events import CreateTopic, DeleteTopic
 from tidelog_runtime.clock import SystemClock
+from tidelog_runtime.leader_reports import UnreachableLeader, UnreachableLeadersReport
 from tidelog_runtime.metadata.memory import MemoryStore
 from tidelog_runtime.metadata.schema import (
     LeaderAndIsr,
@@ -238,3 +239,27 @@ async def test_a_store_that_fell_back_ends_the_controller(world: World) -> None:
     controller = world.start_controller(1)
     with pytest.raises(StoreRolledBackError, match="has fallen"):
         await asyncio.wait_for(controller.task, 5)
+
+
+async def test_reports_reach_the_active_controller_and_no_other() -> None:
+    store, network = MemoryStore(SystemClock()), FakeNetwork()
+    await register(store, 1, 2)
+    first = ControllerProcess(1, store, network)
+    await until(lambda: first.service.is_active and bool(first.logs.named("controller_loaded")))
+    second = ControllerProcess(2, store, network)
+    epochs = {
+        broker_id: item.create_revision
+        for broker_id in (1, 2)
+        if (item := await store.get(KEYS.broker(broker_id))) is not None
+    }
+    report = UnreachableLeadersReport(2, epochs[2], (UnreachableLeader(1, epochs[1], 2_500),))
+
+    assert first.service.report(report) is None
+    refusal = second.service.report(report)
+
+    assert refusal is not None
+    assert refusal.code is ErrorCode.NOT_CONTROLLER
+    await until(lambda: bool(first.logs.named("leader_unreachable")))
+    await second.stop()
+    await first.stop()
+    await store.close()

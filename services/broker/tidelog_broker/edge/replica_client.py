@@ -13,13 +13,11 @@ from tidelog.v1 import replica_pb2 as pb
 from tidelog.v1 import replica_pb2_grpc
 from tidelog_broker.edge import replica_codec
 from tidelog_broker.transport import (
+    ANSWER_TIMEOUT_MS,
     PeerUnreachableError,
     ReplicaFetchRequest,
     ReplicaFetchResponse,
 )
-
-# Beyond the long poll itself: how long an answer may take.
-ANSWER_TIMEOUT_S = 5.0
 
 _Stream: TypeAlias = "grpc.aio.StreamStreamCall[pb.ReplicaFetchRequest, pb.ReplicaFetchResponse]"
 
@@ -83,7 +81,7 @@ class GrpcPeers:
             peer = self._peers[address] = _Peer(address)
         answer = await peer.ask(
             replica_codec.request_to_wire(request),
-            request.max_wait_ms / 1000 + ANSWER_TIMEOUT_S,
+            (request.max_wait_ms + ANSWER_TIMEOUT_MS) / 1000,
         )
         return replica_codec.response_from_wire(answer)
 

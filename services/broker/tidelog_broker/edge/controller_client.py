@@ -1,0 +1,60 @@
+"""The active controller over gRPC."""
+
+from __future__ import annotations
+
+import grpc.aio
+
+from tidelog.errors import TidelogError
+from tidelog.rpc.channels import open_channel
+from tidelog.rpc.wire import error_from_wire
+from tidelog.v1 import controller_pb2 as pb
+from tidelog.v1 import controller_pb2_grpc
+from tidelog_broker.transport import ControllerUnreachableError
+from tidelog_runtime.leader_reports import UnreachableLeadersReport
+
+REPORT_TIMEOUT_S = 2.0
+
+
+class GrpcControllers:
+    """A connection to the controller that was told last, and to no other."""
+
+    def __init__(self) -> None:
+        self._address = ""
+        self._channel: grpc.aio.Channel | None = None
+
+    async def report_unreachable_leaders(
+        self, address: str, report: UnreachableLeadersReport
+    ) -> TidelogError | None:
+        request = pb.ReportUnreachableLeadersRequest(
+            broker_id=report.broker_id,
+            broker_epoch=report.broker_epoch,
+            leaders=[
+                pb.UnreachableLeader(
+                    broker_id=leader.broker_id,
+                    broker_epoch=leader.broker_epoch,
+                    unanswered_ms=leader.unanswered_ms,
+                )
+                for leader in report.leaders
+            ],
+        )
+        channel = await self._channel_to(address)
+        stub: controller_pb2_grpc.ControllerServiceAsyncStub
+        stub = controller_pb2_grpc.ControllerServiceStub(channel)
+        try:
+            answer = await stub.ReportUnreachableLeaders(request, timeout=REPORT_TIMEOUT_S)
+        except grpc.aio.AioRpcError as error:
+            raise ControllerUnreachableError(
+                f"{address}: {error.code().name}: {error.details()}"
+            ) from error
+        return error_from_wire(answer.error) if answer.HasField("error") else None
+
+    async def close(self) -> None:
+        channel, self._channel, self._address = self._channel, None, ""
+        if channel is not None:
+            await channel.close()
+
+    async def _channel_to(self, address: str) -> grpc.aio.Channel:
+        if self._channel is None or address != self._address:
+            await self.close()
+            self._channel, self._address = open_channel(address), address
+        return self._channel
