@@ -59,7 +59,7 @@ def test_a_request_arrives_as_it_was_sent(
         4096,
         asked,
         session_id,
-        session_id + 1,
+        2**63 - 1 - session_id,
         synced,
         [entry.replica for entry in asked],
     )
