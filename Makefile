@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PROTOS := $(wildcard proto/tidelog/v1/*.proto)
 
-.PHONY: help demo up test sim model lint bench proto lock system-deps clean
+.PHONY: help demo up test sim model mutants lint bench proto lock system-deps clean
 
 help:
 	@echo "make demo         show the main job: produce, kill a leader and a controller, lose nothing"
@@ -15,6 +15,7 @@ help:
 	@echo "make test         run all test suites"
 	@echo "make sim SEEDS=n  run n seeds of the simulator; SEED=s one of them, with its trace"
 	@echo "make model        explore every interleaving of a small cluster; at most 5 minutes"
+	@echo "make mutants      plant bugs in the rules; each must be found, by name; about 15 minutes"
 	@echo "make lint         style, types, dependencies between modules, generated code"
 	@echo "make bench        measure throughput and latency against gRPC's own"
 	@echo "make proto        generate the code of proto/ anew"
@@ -37,6 +38,9 @@ sim: $(STAMP)
 
 model: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python -m model --output out/model.json
+
+mutants: $(STAMP)
+	PYTHONPATH=tests $(BIN)/python -m mutants $(if $(ONLY),--only $(ONLY))
 
 lint: $(STAMP)
 	$(BIN)/ruff check

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
-from simulation.observation import observed, read_entries
+from simulation.observation import ControlCommand, observed, read_entries
 from simulation.replica_rules import Loss, Replica, ReplicaRules
 from simulation.store_rules import PartitionId, StoreRules
 from simulation.violation import Violation
@@ -20,8 +20,10 @@ from tidelog_broker.broker import Broker
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.log import Log
 from tidelog_broker.partition.partition import Partition
+from tidelog_broker.replica_manager import ReplicaManager
 from tidelog_runtime.metadata.memory_data import MemoryData
-from tidelog_runtime.metadata.schema import Keys
+from tidelog_runtime.metadata.schema import BrokerKey, Keys
+from tidelog_runtime.metadata.store import KeyValue, Transaction
 
 _REPLICA_DIRECTORY = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)\.(?P<topic_id>.{22})")
 
@@ -103,6 +105,8 @@ class Invariants:
         self._failed: dict[Replica, None] = {}
         self._violation: Violation | None = None
         self._revision = 0
+        # Newest controller epoch and broker epoch that each process has obeyed.
+        self._obeyed: dict[ReplicaManager, tuple[int, int]] = {}
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -207,3 +211,46 @@ class Invariants:
 
     def log_removed(self, log: Log) -> None:
         self._noting(lambda: self.replicas.removed(self._replica_of[log]))
+
+    # -- commands ------------------------------------------------------------------------
+
+    def command_obeyed(self, manager: ReplicaManager, command: ControlCommand) -> None:
+        controller_epoch, broker_epoch = self._obeyed.get(manager, (0, 0))
+        self._obeyed[manager] = (
+            max(controller_epoch, command.controller_epoch),
+            max(broker_epoch, command.broker_epoch),
+        )
+        if command.controller_epoch < controller_epoch:
+            self._found(
+                "obeyed_deposed_controller",
+                f"a command of controller epoch {command.controller_epoch} was carried out after "
+                f"one of {controller_epoch}",
+                broker=manager.broker_id,
+            )
+        if command.broker_epoch < broker_epoch:
+            self._found(
+                "obeyed_for_former_life",
+                f"a command for broker epoch {command.broker_epoch} was carried out after one for "
+                f"{broker_epoch}",
+                broker=manager.broker_id,
+            )
+
+    def key_deleted(self, transaction: Transaction, former: KeyValue) -> None:
+        """A controller takes nobody for dead who serves."""
+        key = self._world.keys.parse(former.key)
+        guarded = {guard.key for guard in transaction.guards}
+        if not isinstance(key, BrokerKey) or self._world.keys.controller not in guarded:
+            return
+        broker = self._world.brokers[key.broker_id].broker
+        if broker is None or broker.stopped.is_set():
+            return
+        if broker.manager.broker_epoch == former.create_revision:
+            self._found(
+                "live_registration_removed",
+                f"the controller removed life {former.create_revision}, whose process serves",
+                broker=key.broker_id,
+            )
+
+    def _found(self, name: str, message: str, **fields: object) -> None:
+        """Raised after the step."""
+        self._violation = self._violation or Violation(name, message, **fields)

@@ -7,9 +7,9 @@ judge is set. Nothing is polled, because a world takes a hundred thousand steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from simulation.shadow_logs import Entry
 from tidelog.model import Batch
@@ -18,6 +18,22 @@ from tidelog_broker.log.errors import LogError
 from tidelog_broker.log.log import Log
 from tidelog_broker.log_directory import LogDirectory
 from tidelog_broker.partition.partition import Partition
+from tidelog_broker.replica_manager import ReplicaManager
+from tidelog_runtime.metadata.memory_data import MemoryData
+from tidelog_runtime.metadata.store import Delete, KeyValue, Transaction, TransactionResult
+from tidelog_runtime.replica_control import (
+    CommandResult,
+    DescribeReplicasCommand,
+    DescribeReplicasResult,
+    LeaderAndIsrCommand,
+    StopReplicaCommand,
+)
+
+ControlCommand: TypeAlias = LeaderAndIsrCommand | StopReplicaCommand | DescribeReplicasCommand
+_CarryOut: TypeAlias = (
+    "Callable[[ReplicaManager, Any], Awaitable[CommandResult | DescribeReplicasResult]]"
+)
+_Transact: TypeAlias = Callable[[MemoryData, Transaction], TransactionResult]
 
 WATCHED_FIELDS = frozenset({"high_watermark", "leading", "revision", "state"})
 READ_BYTES = 1 << 20
@@ -42,6 +58,12 @@ class Observer(Protocol):
     def log_removed(self, log: Log) -> None:
         """Its directory was set aside or is to be deleted."""
 
+    def command_obeyed(self, manager: ReplicaManager, command: ControlCommand) -> None:
+        """A broker has carried it out. In the order in which that broker did."""
+
+    def key_deleted(self, transaction: Transaction, former: KeyValue) -> None:
+        """By a transaction, and not by the end of a lease."""
+
 
 @contextmanager
 def observed(observer: Observer, changed: dict[Partition, None]) -> Iterator[None]:
@@ -53,6 +75,10 @@ def observed(observer: Observer, changed: dict[Partition, None]) -> Iterator[Non
             _patched(Log, "reset_to", lambda reset: _resetting(reset, observer)),
             _patched(Log, "delete_old_segments", lambda delete: _deleting(delete, observer)),
             _patched(LogDirectory, "_move_away", lambda move: _moving(move, observer)),
+            _patched(ReplicaManager, "leader_and_isr", lambda take: _obeying(take, observer)),
+            _patched(ReplicaManager, "stop_replica", lambda stop: _obeying(stop, observer)),
+            _patched(ReplicaManager, "describe_replicas", lambda tell: _obeying(tell, observer)),
+            _patched(MemoryData, "transact", lambda transact: _transacting(transact, observer)),
             _patched(Partition, "__setattr__", lambda set_: _setting(set_, changed)),
         ):
             yield
@@ -134,6 +160,31 @@ def _moving(original: Callable[..., None], observer: Observer) -> Callable[..., 
             observer.log_removed(log)
 
     return move_away
+
+
+def _obeying(original: _CarryOut, observer: Observer) -> _CarryOut:
+    async def carry_out(
+        manager: ReplicaManager, command: ControlCommand
+    ) -> CommandResult | DescribeReplicasResult:
+        result = await original(manager, command)
+        if result.error is None:
+            observer.command_obeyed(manager, command)
+        return result
+
+    return carry_out
+
+
+def _transacting(original: _Transact, observer: Observer) -> _Transact:
+    def transact(data: MemoryData, transaction: Transaction) -> TransactionResult:
+        deleted = [c.key for c in transaction.changes if isinstance(c, Delete)]
+        former = [item for key in deleted if (item := data.get(key)) is not None]
+        result = original(data, transaction)
+        if result.succeeded:
+            for item in former:
+                observer.key_deleted(transaction, item)
+        return result
+
+    return transact
 
 
 def _setting(original: Callable[..., None], changed: dict[Partition, None]) -> Callable[..., None]:

@@ -1,0 +1,160 @@
+"""`python -m mutants`: plants every bug, and shows by which invariant or anomaly each is found.
+
+Exit status 0: each was found by a name within MAX_SEEDS seeds, or by the model, and nothing
+is found where no bug is planted; 1 otherwise. README.md beside this file says what is written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from typing import NamedTuple
+
+from mutants.checks import EXCEPTION, MAX_SEEDS, Verdict, explore, simulate
+from mutants.planted import Mutant, PatchError, all_mutants
+from mutants.tree import ROOT, planted
+
+DEFAULT_JOBS = 2
+BASELINE_SEEDS = 60
+
+
+class Outcome(NamedTuple):
+    mutant: Mutant
+    verdict: Verdict
+    seconds: float
+
+    @property
+    def is_found(self) -> bool:
+        return bool(self.verdict.found_by) and self.verdict.found_by != EXCEPTION
+
+    @property
+    def told(self) -> str:
+        found_by, seeds, exceptions = self.verdict
+        if not self.is_found:
+            left = f" ({exceptions} by exceptions, which find nothing)" if exceptions else ""
+            found_by = f"SURVIVES{left}"
+        how = "the model" if self.mutant.model else f"{seeds} seed(s)"
+        return f"{self.mutant.name:34} {found_by:52} {how:12} {self.seconds:6.1f} s"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    options = _parse(argv)
+    try:
+        mutants = _chosen(all_mutants(), options.only)
+    except PatchError as error:
+        _say(str(error))
+        return 1
+    began = time.monotonic()
+    baseline = "" if options.no_baseline else _baseline(mutants, options.jobs)
+    if baseline:
+        _say(f"without any bug: {baseline}; what is found below shows nothing")
+        return 1
+    with ThreadPoolExecutor(options.jobs) as pool:
+        judged = [pool.submit(_judge, mutant, options.seeds) for mutant in mutants]
+        for future in as_completed(judged):
+            _say(future.result().told)
+        outcomes = [future.result() for future in judged]
+    late = [] if options.no_baseline else _also_without(outcomes)
+    seconds = time.monotonic() - began
+    survivors = [outcome for outcome in outcomes if not outcome.is_found]
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(json.dumps(report(outcomes, seconds), indent=2) + "\n")
+    for seed, name in late:
+        _say(f"without any bug, seed {seed} shows {name}: what it found above shows nothing")
+    _say(f"{len(outcomes) - len(survivors)} of {len(outcomes)} found in {seconds:.0f} s")
+    return 1 if survivors or late else 0
+
+
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m mutants", description=__doc__)
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="these alone")
+    parser.add_argument("--seeds", type=int, default=MAX_SEEDS, help="of the simulation, at most")
+    parser.add_argument("--jobs", type=int, default=DEFAULT_JOBS, help="mutants at a time")
+    parser.add_argument("--no-baseline", action="store_true", help="do not run the real rules")
+    parser.add_argument("--out", type=Path, default=Path("out/mutants.json"))
+    return parser.parse_args(argv)
+
+
+def _chosen(mutants: list[Mutant], names: Sequence[str] | None) -> list[Mutant]:
+    """Raises `PatchError` for a name that there is not."""
+    unknown = sorted(set(names or ()) - {mutant.name for mutant in mutants})
+    if unknown:
+        known = ", ".join(mutant.name for mutant in mutants)
+        raise PatchError(f"there is no mutant named {', '.join(unknown)}; there are {known}")
+    return [mutant for mutant in mutants if not names or mutant.name in names]
+
+
+def _judge(mutant: Mutant, seeds: int) -> Outcome:
+    began = time.monotonic()
+    try:
+        with planted(mutant) as tree:
+            model = mutant.model
+            verdict = explore(tree, model) if model else simulate(tree, seeds=seeds)
+    except PatchError as error:
+        _say(str(error))
+        verdict = Verdict("")
+    return Outcome(mutant, verdict, time.monotonic() - began)
+
+
+def _baseline(mutants: Sequence[Mutant], jobs: int) -> str:
+    """What is found where no bug is planted; '': nothing, as it should be."""
+    began = time.monotonic()
+    found = simulate(ROOT, seeds=BASELINE_SEEDS, jobs=jobs)
+    if found.found_by or found.exceptions:
+        return f"seed {found.seeds} shows {found.found_by or EXCEPTION}"
+    scenarios = list(dict.fromkeys(mutant.model for mutant in mutants if mutant.model))
+    with ThreadPoolExecutor(jobs) as pool:
+        verdicts = list(pool.map(lambda scenario: explore(ROOT, scenario), scenarios))
+    for scenario, verdict in zip(scenarios, verdicts, strict=True):
+        if verdict.found_by:
+            return f"the model with {scenario} shows {verdict.found_by}"
+    _say(
+        f"without any bug: nothing is found in {BASELINE_SEEDS} seeds and {len(scenarios)} "
+        f"scenarios of the model, {time.monotonic() - began:.0f} s"
+    )
+    return ""
+
+
+def _also_without(outcomes: Sequence[Outcome]) -> list[tuple[int, str]]:
+    """Seeds beyond the baseline that found a bug, and show something without it, too."""
+    seeds = sorted({o.verdict.seeds for o in outcomes if o.is_found})
+    found = []
+    for seed in seeds:
+        if seed > BASELINE_SEEDS:
+            verdict = simulate(ROOT, first=seed, seeds=1)
+            if verdict.found_by or verdict.exceptions:
+                found.append((seed, verdict.found_by or EXCEPTION))
+    return found
+
+
+def report(outcomes: Sequence[Outcome], seconds: float) -> dict[str, object]:
+    return {
+        "mutants": [
+            {
+                "name": outcome.mutant.name,
+                "rule": outcome.mutant.rule,
+                "found_by": outcome.verdict.found_by or None,
+                "checker": "model" if outcome.mutant.model else "simulation",
+                "seeds": outcome.verdict.seeds,
+                "exceptions": outcome.verdict.exceptions,
+                "seconds": round(outcome.seconds, 1),
+            }
+            for outcome in outcomes
+        ],
+        "survivors": [o.mutant.name for o in outcomes if not o.is_found],
+        "seconds": round(seconds, 1),
+    }
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,74 @@
+"""Looks for the bug of a tree, in processes of their own, and tells by what name it was found."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from mutants.tree import environment
+
+MAX_SEEDS = 500
+# Exceptions find nothing: the search goes on behind them, but not for ever.
+MAX_EXCEPTIONS = 20
+EXCEPTION = "exception"
+TIMEOUT_S = 1_800
+
+
+class Verdict(NamedTuple):
+    """`found_by`: name of the invariant or anomaly; '': nothing was found. `seeds`: how many
+    were run; 0: the model found it. `exceptions`: seeds that ended by one, and so by nothing."""
+
+    found_by: str
+    seeds: int = 0
+    exceptions: int = 0
+
+
+def simulate(tree: Path, *, seeds: int = MAX_SEEDS, first: int = 1, jobs: int = 1) -> Verdict:
+    """The seeds from `first` on, until a named violation is found."""
+    run = exceptions = 0
+    while run < seeds and exceptions <= MAX_EXCEPTIONS:
+        found = _run(
+            tree,
+            "simulation",
+            "--stop-at-first",
+            "--json",
+            f"--first={first + run}",
+            f"--seeds={seeds - run}",
+            f"--jobs={jobs}",
+            f"--out={os.devnull}",
+        )
+        if found["name"] is None:
+            return Verdict("", seeds, exceptions)
+        if found["name"] != EXCEPTION:
+            return Verdict(found["name"], found["seed"] - first + 1, exceptions)
+        exceptions += 1
+        run = found["seed"] - first + 1
+    return Verdict("", run, exceptions)
+
+
+def explore(tree: Path, scenario: str) -> Verdict:
+    found = _run(tree, "mutants.explore", *scenario.split())
+    return Verdict(found["name"] or "")
+
+
+def _run(tree: Path, module: str, *arguments: str) -> dict[str, Any]:
+    command: Sequence[str] = [sys.executable, "-m", module, *arguments]
+    result = subprocess.run(
+        command,
+        cwd=tree,
+        env=environment(tree),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    try:
+        found: dict[str, Any] = json.loads(result.stdout.splitlines()[-1])
+    except (IndexError, ValueError):
+        return {"name": EXCEPTION, "seed": sys.maxsize, "why": result.stderr[-2_000:]}
+    return found

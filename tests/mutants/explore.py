@@ -1,0 +1,46 @@
+"""`python -m mutants.explore faults=1 records=1 epochs=2 kinds=crash,reboot`: what the model
+finds in one scenario, as a line of JSON: `name` of the invariant, or null."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from model.explore import Exploration
+from model.scenarios import KINDS, LATE, Scenario, of
+
+MAX_STATES = 3_000_000
+MAX_SECONDS = 240
+NUMBERS = ("faults", "records", "epochs", "in_flight")
+NAMES = {"late": LATE, "kinds": KINDS}
+
+
+def scenario(words: Sequence[str]) -> Scenario:
+    """Raises ValueError for what no scenario has."""
+    values: dict[str, Any] = {}
+    for word in words:
+        key, _, value = word.partition("=")
+        if key in NUMBERS:
+            values[key] = int(value)
+        elif key in NAMES and set(value.split(",")) <= NAMES[key].keys():
+            values[key] = of(*value.split(","))
+        else:
+            known = ", ".join([*NUMBERS, *(f"{k} (of {', '.join(v)})" for k, v in NAMES.items())])
+            raise ValueError(f"{word!r} is nothing that a scenario has: {known}")
+    return Scenario("planted", **values)
+
+
+def main(words: Sequence[str]) -> int:
+    """Safety alone: that a cluster stands still is found by the simulation."""
+    outcome = Exploration(scenario(words), heals=False).run(
+        max_states=MAX_STATES, max_seconds=MAX_SECONDS
+    )
+    name = outcome.violation.invariant if outcome.violation else None
+    sys.stdout.write(json.dumps({"name": name, "states": outcome.states}) + "\n")
+    return 1 if name else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

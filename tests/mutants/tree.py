@@ -1,0 +1,58 @@
+"""A copy of what a check needs, with one bug planted in it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from mutants.planted import Mutant, PatchError
+
+ROOT = Path(__file__).resolve().parents[2]
+COPIED = ("libs", "services", "tests", "pyproject.toml")
+IMPORTED_FROM = ("libs", "services/broker", "services/controller", "tests")
+
+
+@contextmanager
+def planted(mutant: Mutant) -> Iterator[Path]:
+    """Raises `PatchError` where the patch does not apply any more."""
+    with tempfile.TemporaryDirectory(prefix=f"mutant-{mutant.name}-") as name:
+        tree = Path(name)
+        for part in COPIED:
+            copy(ROOT / part, tree / part)
+        apply(mutant, tree)
+        yield tree
+
+
+def copy(source: Path, target: Path) -> None:
+    """Compiled code comes along: it is valid for every file that is not changed."""
+    if source.is_dir():
+        shutil.copytree(source, target)
+    else:
+        shutil.copy2(source, target)
+
+
+def apply(mutant: Mutant, tree: Path) -> None:
+    result = subprocess.run(
+        ["git", "apply", "--whitespace=nowarn", str(mutant.path)],
+        cwd=tree,
+        env={**os.environ, "GIT_CEILING_DIRECTORIES": str(tree.parent)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if result.returncode:
+        raise PatchError(
+            f"{mutant.path.name} does not apply any more: {result.stderr.strip()}; plant the "
+            "same bug in the code as it is now, and make the patch anew"
+        )
+
+
+def environment(tree: Path) -> dict[str, str]:
+    """For a process that imports from this tree alone."""
+    path = os.pathsep.join(str(tree / part) for part in IMPORTED_FROM)
+    return {**os.environ, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"}

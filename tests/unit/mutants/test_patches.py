@@ -1,0 +1,79 @@
+"""The planted bugs still fit the code, and each says what it breaks. Whether they are found is
+for `make mutants`."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from mutants.explore import scenario
+from mutants.planted import Mutant, PatchError, all_mutants, read
+from mutants.tree import ROOT, apply
+
+MUTANTS = all_mutants()
+MIN_MUTANTS = 25
+
+
+def test_there_are_enough_of_them() -> None:
+    assert len(MUTANTS) >= MIN_MUTANTS
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_patch_applies_to_the_present_code_and_leaves_python(
+    mutant: Mutant, tmp_path: Path
+) -> None:
+    for name in mutant.files:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    apply(mutant, tmp_path)
+    for name in mutant.files:
+        changed = (tmp_path / name).read_text()
+        compile(changed, name, "exec")
+        assert changed != (ROOT / name).read_text()
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_patch_names_its_rule_and_a_scenario_that_there_is(mutant: Mutant) -> None:
+    assert len(mutant.rule) > 20
+    assert mutant.story.endswith(".")
+    scenario(mutant.model.split() or ["faults=1", "records=1", "epochs=1"])
+
+
+def test_two_patches_never_break_a_rule_in_the_same_way() -> None:
+    diffs = [mutant.path.read_text().partition("\n--- ")[2] for mutant in MUTANTS]
+    assert len(set(diffs)) == len(diffs)
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def test_a_patch_without_a_rule_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.patch", "Story: It breaks.\n\n--- a/libs/x.py\n+++ b/libs/x.py\n")
+    with pytest.raises(PatchError, match="no line 'Rule"):
+        read(path)
+
+
+def test_a_patch_of_a_check_is_refused(tmp_path: Path) -> None:
+    text = "Rule: a rule\nStory: It breaks.\n\n--- a/tests/x.py\n+++ b/tests/x.py\n"
+    with pytest.raises(PatchError, match=r"changes tests/x\.py"):
+        read(write(tmp_path / "a.patch", text))
+
+
+def test_a_patch_that_no_longer_applies_says_so(tmp_path: Path) -> None:
+    text = (
+        "Rule: a rule\nStory: It breaks.\n\n--- a/libs/x.py\n+++ b/libs/x.py\n@@ -1 +1 @@\n-a\n+b\n"
+    )
+    mutant = read(write(tmp_path / "a.patch", text))
+    (tmp_path / "libs").mkdir()
+    (tmp_path / "libs" / "x.py").write_text("something else\n")
+    with pytest.raises(PatchError, match="does not apply any more"):
+        apply(mutant, tmp_path)
+
+
+def test_a_scenario_that_there_cannot_be_is_refused() -> None:
+    with pytest.raises(ValueError, match="nothing that a scenario has"):
+        scenario(["kinds=flood"])
