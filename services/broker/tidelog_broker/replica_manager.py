@@ -409,11 +409,13 @@ class ReplicaManager:
             partition.suspend()
             self._followers.forget(partition)
 
-    def resume(self, key: ReplicaKey, log: Log) -> None:
+    def resume(self, key: ReplicaKey, log: Log, resigned_at: int) -> None:
         partition = self._by_key.get(key)
         if partition is not None:
-            partition.resume(log)
+            partition.resume(log, resigned_at=resigned_at)
             self._followers.update([partition])
+        else:
+            self._stopped.stopped(key, resigned_at - 1)
 
     def observed(self, names: Iterable[TopicPartition]) -> None:
         """The watch brought news of these partitions."""

@@ -44,7 +44,8 @@ class Replicas(Protocol):
     def suspend(self, key: ReplicaKey) -> None:
         """At once: it neither leads nor follows until it is resumed."""
 
-    def resume(self, key: ReplicaKey, log: Log) -> None: ...
+    def resume(self, key: ReplicaKey, log: Log, resigned_at: int) -> None:
+        """What was decided before that revision of its key has no effect any more."""
 
 
 @dataclass(slots=True)
@@ -52,6 +53,7 @@ class _Repair:
     failures: int = 0
     failed_at_ms: int = 0
     due_s: float = 0.0  # time of the loop
+    resigned_at: int = 0  # revision of the partition's key
 
 
 class ReplicaRepair:
@@ -109,7 +111,7 @@ class ReplicaRepair:
                 topic_id=replica.key.topic_id,
                 why=replica.reason,
             )
-        await self._resignations.resign((replica.key, replica.name) for replica in damaged)
+        resigned_at = await self._resignations.resign((r.key, r.name) for r in damaged)
         for replica in damaged:
             missing = self._logs.name_of(replica.key) is None
             if missing or self._logs.log_of(replica.key) is not None:
@@ -117,7 +119,7 @@ class ReplicaRepair:
                 self._logs.back(replica.key)
                 self._logs.unmark(replica.key)
             else:
-                self._schedule(replica.key)
+                self._schedule(replica.key, resigned_at.get(replica.key, 0))
 
     # -- resigned -------------------------------------------------------------------------
 
@@ -132,11 +134,13 @@ class ReplicaRepair:
                     self._logs.mark(key, reason)
 
             await self._run_blocking(mark)
-            await self._resignations.resign((key, self._logs.name_of(key)) for key in batch)
+            resigned_at = await self._resignations.resign(
+                (key, self._logs.name_of(key)) for key in batch
+            )
             for key in batch:
-                self._schedule(key)
+                self._schedule(key, resigned_at.get(key, 0))
 
-    def _schedule(self, key: ReplicaKey) -> None:
+    def _schedule(self, key: ReplicaKey, resigned_at: int) -> None:
         """After another failure."""
         now_ms = self._clock.monotonic_ms()
         repair = self._history.setdefault(key, _Repair())
@@ -144,6 +148,7 @@ class ReplicaRepair:
             repair.failures = 0
         repair.failures += 1
         repair.failed_at_ms = now_ms
+        repair.resigned_at = max(repair.resigned_at, resigned_at)
         delay = repair_delay_s(repair.failures) * self._rng.uniform(0.5, 1.0)
         repair.due_s = asyncio.get_running_loop().time() + delay
         self._resigned[key] = repair
@@ -171,7 +176,7 @@ class ReplicaRepair:
             pass
 
     async def _repair(self, key: ReplicaKey) -> None:
-        del self._resigned[key]
+        repair = self._resigned.pop(key)
         reopening = self._logs.begin_repair(key)
         if reopening is None:
             # Set aside or deleted meanwhile.
@@ -187,10 +192,10 @@ class ReplicaRepair:
                 why=str(error),
                 fix="check the disk, and move the replica to another broker if it is failing",
             )
-            self._schedule(key)
+            self._schedule(key, repair.resigned_at)
             return
         self._logs.back(key)
-        self._replicas.resume(key, log)
+        self._replicas.resume(key, log, repair.resigned_at)
         # The checkpoints name no offset beyond the cut before the mark goes: a crash in
         # between would only let it resign once more. From here on the store alone keeps
         # that it was not whole: it is in no ISR, or stands there in no life.

@@ -79,12 +79,16 @@ class Resignations:
         self._broker_id = broker_id
         self._rng = rng
 
-    async def resign(self, replicas: Iterable[tuple[ReplicaKey, TopicPartition | None]]) -> None:
+    async def resign(
+        self, replicas: Iterable[tuple[ReplicaKey, TopicPartition | None]]
+    ) -> dict[ReplicaKey, int]:
         """Returns when the store has it of all that they are not whole, or that nobody
-        relies on them; until then it tries, also while the store is away. A name that is
-        not given is looked up in the metadata, which must have been read.
+        relies on them; until then it tries, also while the store is away. The revision
+        from which on that holds comes with each; older decisions rely on what is cut now.
+        A name that is not given is looked up in the metadata, which must have been read.
 
         Raises `StoreRolledBackError`."""
+        resigned_at: dict[ReplicaKey, int] = {}
         waiting: dict[ReplicaKey, TopicPartition] = {}
         for key, name in replicas:
             name = name or self._cache.name_of(key.topic_id, key.partition)
@@ -100,7 +104,7 @@ class Resignations:
             for name in batch:
                 found.setdefault(name, self._cached(name))
             try:
-                succeeded = await self._write(batch, found, attempted)
+                revisions = await self._write(batch, found, attempted)
                 said_unavailable = False
             except StoreUnavailableError as error:
                 # If it was applied all the same, the next attempt finds that out.
@@ -109,13 +113,15 @@ class Resignations:
                     _log.warning("resignation_waits_for_store", why=str(error))
                 await self._pause()
                 continue
-            if not succeeded:
+            if revisions is None:
                 continue  # judged anew, by what the refusal told
             for name, key in batch.items():
                 if not found[name].malformed:
                     del waiting[key]
+                    resigned_at[key] = revisions[name]
             if any(found[name].malformed for name in batch):
                 await self._pause()
+        return resigned_at
 
     async def _pause(self) -> None:
         await asyncio.sleep(RETRY_DELAY_S * self._rng.uniform(0.5, 1.5))
@@ -141,10 +147,11 @@ class Resignations:
         batch: Mapping[TopicPartition, ReplicaKey],
         found: dict[TopicPartition, _Found],
         attempted: dict[TopicPartition, LeaderAndIsr],
-    ) -> bool:
-        """One transaction; also where there is nothing to write its guards say so. After a
-        refusal `found` is what the store has. `attempted`: what was written before,
-        perhaps without an answer; what is found like that has resigned already."""
+    ) -> dict[TopicPartition, int] | None:
+        """One transaction; also where there is nothing to write its guards say so. Returns
+        the revisions of the keys as they are then; None: it was refused, and `found` is
+        what the store has. `attempted`: what was written before, perhaps without an
+        answer; what is found like that has resigned already."""
         changes = []
         resigning = []
         for name, key in batch.items():
@@ -164,10 +171,11 @@ class Resignations:
                     revision=result.revision,
                     partitions=len(resigning),
                 )
-            return True
+            revisions = {name: found[name].revision for name in batch}
+            return revisions | dict.fromkeys(resigning, result.revision)
         for name in batch:
             found[name] = _parse(result.current.get(self._keys.leader_and_isr(name)))
-        return False
+        return None
 
 
 def _parse(item: KeyValue | None) -> _Found:

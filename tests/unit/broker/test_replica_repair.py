@@ -110,6 +110,12 @@ async def three_records(broker: Broker, wanted: LeaderAndIsr | None = None) -> P
     return partition
 
 
+async def three_records_stored() -> Broker:
+    broker = Broker()
+    await three_records(broker)
+    return broker
+
+
 def flip(broker: Broker, position: int = -1) -> None:
     broker.disk.names[SEGMENT].data[position] ^= 1
 
@@ -165,6 +171,48 @@ async def test_a_follower_that_is_damaged_leaves_the_isr() -> None:
     await asyncio.sleep(1)
     assert broker.stored().isr_ids == {2, 3}
     assert partition.leader_to_follow == 2
+    await broker.stop()
+
+
+async def test_an_election_from_before_the_resignation_comes_too_late() -> None:
+    """Its command was on the way while the log was cut: in that epoch another counts on
+    what this replica held."""
+    broker = Broker()
+    await three_records(broker)
+    partition = await broker.has(state(leader=2, epoch=6))
+    elected = state(leader=1, epoch=7)
+    revision = broker.holds(elected)
+    flip(broker)
+    broker.read(partition)
+    await asyncio.sleep(1)
+    assert (partition.in_service, partition.log.log_end_offset) == (True, 2)
+    await broker.replicas.take(elected, revision=revision)
+    assert partition.leading is None
+    await broker.stop()
+
+
+async def test_so_does_one_to_a_replica_that_no_command_had_named_yet() -> None:
+    broker = await (await three_records_stored()).restart()
+    elected = state(leader=1, epoch=7)
+    revision = broker.holds(elected)
+    error = LogStorageError(SEGMENT, 5, "append to")
+    broker.replicas.manager.log_failed(KEY, error)
+    await asyncio.sleep(1)
+    result = await broker.replicas.manager.leader_and_isr(command(elected, revision))
+    assert (result.partitions[0].error, list(broker.replicas.manager.all())) == (None, [])
+    await broker.stop()
+
+
+async def test_a_new_epoch_of_the_leader_that_it_resigned_to_is_taken() -> None:
+    broker = Broker()
+    await three_records(broker)
+    partition = await broker.has(state(leader=2, epoch=6))
+    flip(broker)
+    broker.read(partition)
+    await asyncio.sleep(1)
+    revision = broker.store.item(KEYS.leader_and_isr(NAME)).mod_revision
+    await broker.replicas.take(broker.stored(), revision=revision)
+    assert (partition.leader_to_follow, partition.leader_epoch) == (2, 7)
     await broker.stop()
 
 

@@ -153,6 +153,17 @@ async def test_an_answer_that_was_lost_is_found_out() -> None:
     assert store.partition().leader_epoch == state().leader_epoch + 1
 
 
+async def test_it_is_told_from_which_revision_on_nobody_relies_on_the_replica() -> None:
+    store = Store()
+    store.holds(state(leader=2))
+    store.holds(state(leader=1).resigned(1), on(1))
+    await store.is_known()
+    keys = [ReplicaKey(TOPIC_ID, number) for number in (0, 1, 2)]
+    told = await store.resignations.resign([(key, on(key.partition)) for key in keys])
+    stored = [store.item(KEYS.leader_and_isr(on(number))).mod_revision for number in (0, 1)]
+    assert [told[key] for key in keys] == [*stored, 0]
+
+
 async def test_a_partition_that_is_gone_needs_no_resignation() -> None:
     store = Store()
     await store.resign()

@@ -167,9 +167,11 @@ class Partition:
         self.in_service = False
         self.stop_leading()
 
-    def resume(self, log: ReplicaLog) -> None:
+    def resume(self, log: ReplicaLog, *, resigned_at: int = 0) -> None:
         """With its log opened anew, which may have been cut. It leads again only in an
-        epoch that it is given from now on."""
+        epoch that it is given from the revision of its resignation on: a command from
+        before, however late it comes, counts on what the log held."""
+        self.revision = max(self.revision, resigned_at - 1)
         self.log = log
         self.high_watermark = max(
             log.log_start_offset, min(self.high_watermark, log.log_end_offset)
