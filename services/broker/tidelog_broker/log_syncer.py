@@ -98,6 +98,11 @@ class LogSyncer:
         ticket = log.begin_flush()
         if ticket is not None:
             await self._run_blocking(ticket.run)
-            log.finish_flush(ticket)
+            try:
+                log.finish_flush(ticket)
+            except LogError:
+                if log is partition.log:
+                    raise
+                return  # what failed is repaired: the log was opened anew meanwhile
         if log.flushed_offset < log.log_end_offset and not log.closed:
             self.note(partition)

@@ -32,6 +32,24 @@ def test_a_flush_moves_the_flushed_offset_to_where_it_began(disk: MemoryDisk) ->
     assert log.flushed_offset == 3
 
 
+def test_a_sync_beside_one_that_failed_tells_nothing_of_what_is_on_the_disk(
+    disk: MemoryDisk,
+) -> None:
+    """The kernel reports what it could not write once, and takes it for written then."""
+    log = log_of(disk, batches_from(0, 3))
+    failing, other = log.begin_flush(), log.begin_flush()
+    assert failing is not None
+    assert other is not None
+    disk.fail_sync = True
+    failing.run()
+    disk.fail_sync = False
+    other.run()
+    for ticket in (failing, other):
+        with pytest.raises(LogFailedError):
+            log.finish_flush(ticket)
+    assert log.flushed_offset == 0
+
+
 def test_nothing_new_needs_no_flush(disk: MemoryDisk) -> None:
     log = log_of(disk, batches_from(0, 3))
     log.flush()

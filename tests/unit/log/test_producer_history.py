@@ -320,6 +320,23 @@ def test_a_clean_stop_does_not_hide_what_a_log_lacks(disk: MemoryDisk) -> None:
     assert reopen(disk).producers.lacking
 
 
+@pytest.mark.parametrize("damage", ["removed", "a bit flipped"])
+def test_an_empty_log_whose_only_snapshot_is_lost_lacks_its_producers(
+    disk: MemoryDisk, damage: str
+) -> None:
+    """As though nobody had written below, it would else count as a replica that may lead."""
+    log = open_log(disk)
+    log.reset_to(40)
+    log.producers.learn(states_of(BATCHES))
+    path = DIRECTORY / snapshot_name(40)
+    if damage == "removed":
+        disk.remove(path)
+    else:
+        disk.names[path].data[-3] ^= 1
+    reopen(disk).close(clean=True)
+    assert reopen(disk).producers.lacking
+
+
 def test_a_log_that_begins_at_0_lacks_nothing(disk: MemoryDisk) -> None:
     log = open_log(disk)
     log.reset_to(40)

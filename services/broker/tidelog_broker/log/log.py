@@ -457,6 +457,9 @@ class Log:
             raise ValueError("a flush is finished after its ticket has run")
         if ticket.error is not None:
             raise self._fail(ticket.error, self.directory, "sync the log in")
+        if self.failed is not None:
+            # A sync after one that failed succeeds, whatever the kernel has given up.
+            raise self.failed
         cuts, epochs, names = ticket.state
         self._names_synced = max(self._names_synced, names)
         self._name_synced = True

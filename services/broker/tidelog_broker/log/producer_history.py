@@ -57,8 +57,9 @@ class ProducerHistory:
     """`states` are those at the log's end. For what the log itself calls `OSError` passes
     through.
 
-    `lacking`: the log was emptied to begin anew above offset 0, and nobody has told yet
-    who wrote below. It outlives a restart."""
+    `lacking`: the log is empty and begins above offset 0, because it was emptied to begin
+    anew there, and nobody has told yet who wrote below; or that was told, and the file is
+    damaged. It outlives a restart."""
 
     def __init__(self, disk: Disk, directory: PurePath, log: HeaderSource) -> None:
         self._disk = disk
@@ -79,8 +80,10 @@ class ProducerHistory:
             # Otherwise it might come back above batches that are appended now.
             self._disk.sync_directory(self._directory)
         self._offsets = [offset for offset in found if start <= offset <= end]
-        value = self._read(start) if start == end else None
-        self.lacking = value is not None and value["lacking"]
+        if 0 < start == end:
+            value = self._read(start)
+            # Nothing else would tell who wrote below.
+            self.lacking = value is None or value["lacking"]
         self.states = self._states_at(end)
 
     def appended(self, batches: Sequence[Batch], size: int) -> None:
@@ -166,7 +169,7 @@ class ProducerHistory:
 
     def _keep_end(self) -> None:
         """One that is there says the same, and may be the synced one of the log's start."""
-        if self._log.log_end_offset not in self._offsets:
+        if self._log.log_end_offset not in self._offsets and not self.lacking:
             self._write(self._log.log_end_offset, self.states)
 
     def _states_at(self, offset: int) -> ProducerStates:
