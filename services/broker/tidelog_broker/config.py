@@ -22,7 +22,10 @@ class BrokerConfig(ServiceConfig):
         description="Names the present boot of the machine: after a reboot, unsynced data may be "
         "lost. A file that is not there counts as a reboot at every start.",
     )
-    rack: str = Field(default="", description="Where the machine stands; replicas keep apart.")
+    rack: str = Field(
+        default="",
+        description="Where the machine stands; shown, and not used to place replicas yet.",
+    )
     replica_lag_time_max_ms: int = Field(
         default=10_000,
         ge=200,

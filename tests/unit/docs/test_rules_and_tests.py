@@ -1,0 +1,147 @@
+"""`docs/rules-and-tests.md` names modules and tests that exist, and `docs/protocol.md` has
+every rule that the code cites."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+PACKAGES = (
+    "services/broker/tidelog_broker",
+    "services/controller/tidelog_controller",
+    "libs/tidelog_runtime",
+    "libs/tidelog",
+)
+PROTOCOL = (ROOT / "docs" / "protocol.md").read_text()
+TABLES = (ROOT / "docs" / "rules-and-tests.md").read_text()
+HEADER = ["rule", "module", "test"]
+NOT_BUILT = "not built"
+
+
+class Row(NamedTuple):
+    rule: str
+    modules: list[str]
+    tests: list[str]
+    says_not_built: bool
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip().strip("|").split("|")]
+
+
+def rows(text: str) -> Iterator[Row]:
+    """Of every table; raises ValueError for one of another shape."""
+    for line in text.splitlines():
+        if not line.startswith("|") or set(line) <= set("|- "):
+            continue
+        row = cells(line)
+        if len(row) != len(HEADER):
+            raise ValueError(f"{len(row)} cells where {HEADER} are expected: {line}")
+        if row == HEADER:
+            continue
+        rule, modules, tests = row
+        yield Row(rule, quoted(modules), quoted(tests), tests.startswith(NOT_BUILT))
+
+
+def quoted(cell: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", cell)
+
+
+def places_of(module: str) -> list[Path]:
+    return [place for package in PACKAGES if (place := ROOT / package / module).is_file()]
+
+
+@cache
+def names_in(path: Path) -> frozenset[str]:
+    if not path.is_file():
+        return frozenset()
+    return frozenset(
+        node.name.removeprefix("test_")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.name.startswith("test_")
+    )
+
+
+def faults(row: Row) -> list[str]:
+    if row.says_not_built:
+        return [f"{row.rule}: not built, and names {row.modules}"] if row.modules else []
+    found = [] if row.modules and row.tests else [f"{row.rule}: names no module or no test"]
+    places = {module: places_of(module) for module in row.modules}
+    found += [f"{row.rule}: {module} is at {at}" for module, at in places.items() if len(at) != 1]
+    found += [f"{row.rule}: there is no {test}" for test in row.tests if not is_there(test)]
+    return found
+
+
+def is_there(test: str) -> bool:
+    path, _, name = test.partition("::")
+    return name in names_in(ROOT / "tests" / path)
+
+
+def numbers(pattern: str, text: str) -> list[int]:
+    return [int(number) for number in re.findall(pattern, text, re.MULTILINE)]
+
+
+def sources() -> Iterator[tuple[Path, str]]:
+    for folder in ("libs", "services", "tests", "proto"):
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.suffix in (".py", ".proto", ".md") and "_pb2" not in path.name:
+                yield path.relative_to(ROOT), path.read_text()
+
+
+ROWS = list(rows(TABLES))
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.rule[:60])
+def test_every_module_and_test_of_the_tables_is_there(row: Row) -> None:
+    assert faults(row) == []
+
+
+def test_every_numbered_rule_has_a_row() -> None:
+    named = [row.rule for row in ROWS]
+    interleavings = numbers(r"^(\d+)\. \*\*", PROTOCOL)
+    assert interleavings == list(range(1, 19))
+    wanted = [
+        f"{prefix}{n}" for prefix in "RG" for n in numbers(rf"\b{prefix}(\d+)[.*]* ", PROTOCOL)
+    ]
+    assert {"R4", "G21"} <= set(wanted)
+    for rule in wanted:
+        assert any(name.startswith(f"{rule}:") for name in named), rule
+    section = TABLES.partition("## Interleavings")[2].partition("\n## ")[0]
+    assert [int(row.rule.partition(":")[0]) for row in rows(section)] == interleavings
+
+
+def test_every_rule_that_the_code_cites_is_on_the_page_of_the_protocol() -> None:
+    sections = numbers(r"^## (\d+)\. ", PROTOCOL)
+    for path, text in sources():
+        for number in numbers(r"[Ii]nterleavings? (\d+)", text):
+            assert 1 <= number <= 18, f"{path}: interleaving {number}"
+        for number in numbers(r"section (\d+)\s+of\s+docs/protocol.md", text):
+            assert number in sections, f"{path}: section {number}"
+        for proposal in re.findall(r"\b(?:KIP|KAFKA)-\d+", text):
+            assert re.search(rf"\b{proposal}\b", PROTOCOL), f"{path}: {proposal}"
+
+
+def test_what_is_not_there_is_found() -> None:
+    planted = """
+| rule | module | test |
+| --- | --- | --- |
+| 1: right | `partition/isr.py` | `unit/broker/test_isr.py::granted_progress_knows_no_offset` |
+| 2: module | `partition/quorum.py` | `unit/broker/test_isr.py::granted_progress_knows_no_offset` |
+| 3: no test | `partition/isr.py` | `unit/broker/test_isr.py::a_quorum_commits` |
+| 4: no file | `partition/isr.py` | `unit/broker/test_quorum.py::a_quorum_commits` |
+| 5: nothing | | |
+| 6: twice | `config.py` | `unit/broker/test_isr.py::granted_progress_knows_no_offset` |
+| 7: built | `partition/isr.py` | not built |
+| 8: later | | not built: comes with reassignment |
+"""
+    assert [bool(faults(row)) for row in rows(planted)] == [False, *[True] * 6, False]
+    with pytest.raises(ValueError, match="2 cells"):
+        list(rows("| rule | module |"))
