@@ -1,3 +1,5 @@
+from itertools import takewhile
+
 from tidelog.errors import ErrorCode
 from tidelog.model import NO_EPOCH, EpochEnd
 from tidelog_broker.partition.epochs import divergence, fence, truncation_point
@@ -78,9 +80,14 @@ def begin_alike(one: list[int], other: list[int]) -> bool:
     )
 
 
+def shared(one: list[int], other: list[int]) -> list[int]:
+    alike = takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))
+    return [epoch for epoch, _ in alike]
+
+
 def test_every_small_pair_of_logs_ends_in_agreement() -> None:
-    """All pairs of histories over three epochs: the follower ends with a prefix of the
-    leader's log."""
+    """All pairs of histories over three epochs: the follower keeps what both have, and no
+    more."""
     counts = range(4)
     histories = [[0] * a + [1] * b + [2] * c for a in counts for b in counts for c in counts]
     pairs = [(one, other) for one in histories for other in histories if begin_alike(one, other)]
@@ -88,7 +95,7 @@ def test_every_small_pair_of_logs_ends_in_agreement() -> None:
     for leader_epochs, follower_epochs in pairs:
         follower = FakeLog(follower_epochs)
         reconcile(follower, FakeLog(leader_epochs))
-        assert follower.epochs == leader_epochs[: len(follower.epochs)]
+        assert follower.epochs == shared(leader_epochs, follower_epochs)
 
 
 def test_nothing_shared_cuts_everything_below_the_followers_start() -> None:

@@ -84,9 +84,9 @@ def test_whoever_reaches_the_end_of_its_former_fetch_was_caught_up_then() -> Non
 
 
 def test_another_life_of_the_follower_inherits_nothing() -> None:
-    former = FollowerProgress(103, 10, 500, 500, leader_end_at_last_fetch=10)
+    former = FollowerProgress(103, 10, 400, 500, leader_end_at_last_fetch=10)
     after = isr.fetched(former, broker_epoch=104, fetch_offset=10, leader_end=20, now_ms=600)
-    assert (after.broker_epoch, after.last_caught_up_ms) == (104, 500)
+    assert (after.broker_epoch, after.last_caught_up_ms) == (104, 400)
 
 
 def test_the_maximal_isr_holds_joiners_from_their_proposal_on_and_leavers_to_the_end() -> None:

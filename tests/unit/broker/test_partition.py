@@ -1,7 +1,7 @@
 import pytest
 
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.model import NO_LEADER, Acks, EpochEnd
+from tidelog.model import NO_LEADER, Acks, Batch, EpochEnd
 from tidelog_broker.partition.exchange import FetchAnswer, FetchPosition
 from tidelog_broker.partition.partition import Partition
 from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
@@ -176,6 +176,7 @@ def test_a_leaver_holds_the_high_watermark_until_the_store_has_taken_its_removal
     proposed = propose(partition, now_ms=1600)
     assert proposed is not None
     assert proposed.isr_ids == {1, 2}
+    fetch(partition, 2, 1, now_ms=1700)
     assert partition.high_watermark == 0
     partition.isr_written(proposed, 11)
     assert partition.high_watermark == 1
@@ -356,11 +357,18 @@ def test_a_repeated_answer_does_not_cut_what_came_after_the_cut() -> None:
     assert log.log_end_offset == 1
 
 
-def test_a_batch_that_was_damaged_on_the_way_is_not_appended() -> None:
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        stamped(0, 5)._replace(records=b"x"),
+        # Of the leader's own fields (interleaving 17).
+        stamped(0, 5)._replace(header=stamped(0, 5).header._replace(append_time_ms=7)),
+    ],
+    ids=["records", "header"],
+)
+def test_a_batch_that_was_damaged_on_the_way_is_not_appended(damaged: Batch) -> None:
     log = FakeLog()
     partition = follower(log)
-    batch = stamped(0, 5)
-    damaged = batch._replace(records=b"x")
     answer = FetchAnswer(1, 0, 5, [damaged])
     assert code_of(lambda: partition.follow(partition.fetch_position(), answer)) is (
         ErrorCode.CORRUPT_BATCH
