@@ -38,7 +38,7 @@ from tidelog_runtime.metadata.schema import (
 )
 from tidelog_runtime.metadata.store import Put, Transaction
 from tidelog_runtime.replica_control import LeaderAddress, LeaderAndIsrCommand, PartitionCommand
-from unit.broker.broker_parts import KEYS, NoController, address_of, until
+from unit.broker.broker_parts import KEYS, NoController, address_of, settled, until
 from unit.broker.fake_log import NAME, TOPIC_ID, sent
 from unit.metadata.virtual_time import virtual_clock
 
@@ -385,6 +385,7 @@ async def test_whoever_hands_over_is_stopping_and_waits_until_it_is_in_no_isr(
     wanted, revision = cluster.elect(follower, leader, epoch=6)
     await cluster.tell(leader, wanted, revision)
     await until(lambda: leader.broker.cache.revision >= revision)
+    await settled()
     assert not handing_over.done()
     cluster.elect(follower, epoch=6)
     await asyncio.wait_for(handing_over, 1)
