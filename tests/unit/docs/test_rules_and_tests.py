@@ -126,7 +126,9 @@ def test_every_rule_that_the_code_cites_is_on_the_page_of_the_protocol() -> None
         for number in numbers(r"section (\d+)\s+of\s+docs/protocol.md", text):
             assert number in sections, f"{path}: section {number}"
         for proposal in re.findall(r"\b(?:KIP|KAFKA)-\d+", text):
-            assert re.search(rf"\b{proposal}\b", PROTOCOL), f"{path}: {proposal}"
+            assert re.search(rf"\b{proposal}\b", PROTOCOL), (
+                f"{path}: {proposal} is not in docs/protocol.md"
+            )
 
 
 def test_what_is_not_there_is_found() -> None:
