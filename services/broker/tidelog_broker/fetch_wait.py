@@ -12,10 +12,13 @@ MAX_WAIT_MS = 60_000
 # What one answer carries at most, whatever the request allows: it bounds the memory of
 # the broker and stays below the largest gRPC message.
 MAX_RESPONSE_BYTES = 16 << 20
+# What a follower that begins anew is told of one producer, generously.
+PRODUCER_BYTES = 256
 
 
 def size_of(answer: FetchAnswer) -> int:
-    return sum(len(batch.records) for batch in answer.batches)
+    size = sum(len(batch.records) for batch in answer.batches)
+    return size if answer.producers is None else size + PRODUCER_BYTES * len(answer.producers) + 1
 
 
 def in_turn(count: int, turn: int) -> Iterator[int]:

@@ -132,6 +132,9 @@ class ReplicaFetch:
             replica = replicas[turn]
             told = session.partitions[replica]
             position, max_partition_bytes = told.entry.position, told.entry.max_bytes
+            if position.needs_producers and size >= budget:
+                # They come whole or not at all: with the next answer.
+                continue
             log_start = NO_OFFSET
             try:
                 partition = self._manager.replica(replica)

@@ -5,8 +5,10 @@ from itertools import count
 
 from tidelog.errors import ErrorCode
 from tidelog.model import EpochEnd
+from tidelog_broker.fetch_wait import PRODUCER_BYTES
 from tidelog_broker.partition.exchange import FetchPosition
 from tidelog_broker.partition.partition import Partition
+from tidelog_broker.partition.producer_state import ProducerStates
 from tidelog_broker.replica_fetch import ReplicaFetch
 from tidelog_broker.transport import (
     ReplicaFetchEntry,
@@ -16,7 +18,7 @@ from tidelog_broker.transport import (
     ReplicaKey,
 )
 from unit.broker.broker_parts import Replicas, append, position, settled
-from unit.broker.fake_log import TOPIC_ID, epoch_of, state
+from unit.broker.fake_log import TOPIC_ID, epoch_of, sent_by, state
 
 
 def ask_for(
@@ -248,3 +250,42 @@ async def test_a_fetch_that_is_given_up_leaves_nothing_behind() -> None:
     asked.cancel()
     await asyncio.wait([asked])
     assert len(leader.replicas.purgatory) == 0
+
+
+# -- followers that begin anew ---------------------------------------------------------------
+
+
+async def beginning_anew(leader: Leader, count: int) -> list[ReplicaFetchEntry]:
+    """Partitions that are empty and begin at 7, each with one producer below."""
+    entries = []
+    for number in range(count):
+        partition = await leader.replicas.lead(number)
+        states = ProducerStates()
+        states.note(sent_by(5, 0).header)
+        partition.log.reset_to(7)
+        partition.log.producers.learn(states)
+        entry = ask_for(partition, 7)
+        asked = entry.position._replace(last_fetched_epoch=-1, needs_producers=True)
+        entries.append(entry._replace(position=asked))
+    return entries
+
+
+async def test_who_wrote_below_is_told_at_once() -> None:
+    leader = Leader()
+    result = await leader.one(request(*await beginning_anew(leader, 1)))
+    assert result.answer is not None
+    assert result.answer.producers is not None
+    assert (len(result.answer.producers), leader.now_ms) == (1, 0)
+
+
+async def test_an_answer_carries_no_more_producers_than_fit() -> None:
+    """One that is larger than a message may be would be asked for again for ever."""
+    leader = Leader()
+    entries = await beginning_anew(leader, 5)
+    told = []
+    while entries:
+        response = await leader.replica_fetch(request(*entries, max_bytes=2 * PRODUCER_BYTES))
+        answered = {result.replica for result in response.results}
+        entries = [entry for entry in entries if entry.replica not in answered]
+        told.append(len(answered))
+    assert told == [2, 2, 1]
