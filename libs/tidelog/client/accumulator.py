@@ -265,9 +265,8 @@ class Accumulator:
 
     def _give_up(self, group: Group, error: TidelogError, maybe: bool) -> list[SealedBatch]:
         for batch in group.batches:
-            outcome = doubtful(batch, error)
             batch.in_doubt = batch.in_doubt or maybe
-            self._settle(batch, outcome)
+            self._settle(batch, doubtful(batch, error))
         return list(group.batches)
 
     def wants_identity(self) -> bool:

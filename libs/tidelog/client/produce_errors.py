@@ -28,12 +28,12 @@ def not_in_time(batch: SealedBatch, failures: int, last: TidelogError | None) ->
 
 
 def doubtful(batch: SealedBatch, error: TidelogError) -> TidelogError:
-    """The error of a batch that is given up, when an earlier try may have appended it."""
+    """The error of a batch that is given up, when a try may have appended it."""
     if not batch.in_doubt or error.outcome_unknown:
         return error
     return TidelogError(
         ErrorCode.REQUEST_TIMED_OUT,
-        f"{error.message}; an earlier try of this batch had no answer, so whether it was "
+        f"{error.message}; a try of this batch ended without a refusal, so whether it was "
         "appended is not known",
     )
 

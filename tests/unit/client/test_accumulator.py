@@ -214,6 +214,34 @@ def test_a_batch_that_was_never_sent_expires_as_not_appended() -> None:
     assert "known: it was not" in outcome.message
 
 
+def test_a_fault_of_the_broker_may_have_come_after_the_append() -> None:
+    bench = Bench()
+    bench.seal(P0, b"a")
+    bench.fail(bench.drain_group(), TidelogError(ErrorCode.INTERNAL, "a fault"))
+    [(_, error)] = bench.settled
+    assert isinstance(error, TidelogError)
+    assert error.outcome_unknown
+
+
+def test_what_had_no_answer_when_its_producer_was_fenced_may_have_been_appended() -> None:
+    bench = Bench(idempotence=Idempotence.NAMED)
+    bench.accumulator.identified(Identity(7, 0))
+    bench.seal(P0, b"a")
+    bench.seal(P1, b"b")
+    assert bench.drain() == []
+    for partition, _ in bench.accumulator.take_positions_wanted(0, bench.leaders.get):
+        bench.accumulator.positioned(partition, 0)
+    [request] = bench.drain()
+    fenced, unanswered = request.groups
+    bench.fail(fenced, TidelogError(ErrorCode.FENCED_PRODUCER_EPOCH, "fenced"))
+    bench.fail(unanswered, TidelogError(ErrorCode.REQUEST_TIMED_OUT, "no answer"))
+    told = {value: error for value, error in bench.settled if isinstance(error, TidelogError)}
+    assert {value: error.outcome_unknown for value, error in told.items()} == {
+        b"a": False,
+        b"b": True,
+    }
+
+
 def test_fail_all_settles_what_waits() -> None:
     bench = Bench()
     bench.seal(P0, b"a")

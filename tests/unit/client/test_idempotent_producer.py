@@ -305,7 +305,7 @@ async def test_a_doubtful_batch_that_is_refused_may_have_been_written(world: Wor
         error = await outcome(doubtful)
         assert isinstance(error, TidelogError)
         assert error.outcome_unknown
-        assert "the limit was lowered; an earlier try" in error.message
+        assert "the limit was lowered; a try" in error.message
 
 
 @story
