@@ -171,6 +171,7 @@ KINDS: dict[str, Kind] = {
     "disk_full": Kind(lambda r, c: (c.broker(r), r.randint(0, 2_000)), (500, 6_000)),
     "bit_flip": Kind(_the_loser, (0, 0)),
     # Metadata.
+    "topic_deleted": Kind(lambda r, _: (r.randint(1, 3),), (500, 6_000)),
     "topic_recreated": Kind(lambda r, _: (r.randint(1, 3),), (500, 6_000), 1.5),
 }
 
@@ -219,13 +220,86 @@ def _bounced_leader(rng: random.Random, cluster: Cluster) -> list[Fault]:
     ]
 
 
+def _late_deletion(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """A topic goes while the controllers' commands come late and twice; the controller that
+    deletes it may go as well."""
+    del cluster
+    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 12_000)
+    lasting_ms = rng.randint(800, 3_000)
+    kind = rng.choice(("topic_deleted", "topic_recreated"))
+    story = [
+        Fault(at_ms, "repeat", (60, "all"), 10_000),
+        Fault(at_ms, "reorder", (30, "all"), 7_000),
+        Fault(at_ms + 500, kind, (rng.randint(1, 3),), lasting_ms),
+    ]
+    if rng.random() < 0.6:
+        crash_ms = at_ms + 500 + lasting_ms + rng.randint(0, 400)
+        story.append(Fault(crash_ms, "crash_active_controller", (), rng.randint(500, 4_000)))
+    return story
+
+
+def _restarted_twice(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """While no controller runs, a machine reboots and its broker restarts once more."""
+    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 8_000)
+    loser = f"broker-{cluster.loser}"
+    return [
+        *(
+            Fault(at_ms, "crash_controller", (f"controller-{n}",), 6_000)
+            for n in range(1, cluster.controllers + 1)
+        ),
+        Fault(at_ms + 200, "reboot", (loser,), rng.randint(300, 800)),
+        Fault(at_ms + rng.randint(2_500, 4_500), "crash_broker", (loser,), rng.randint(50, 400)),
+    ]
+
+
+def _emptied_follower(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """A broker is back with an empty disk, and fetches slowly, while fetches of its former
+    life still arrive."""
+    at_ms = rng.randint(FIRST_FAULT_MS + 2_000, LAST_FAULT_MS - 8_000)
+    loser = f"broker-{cluster.loser}"
+    return [
+        Fault(at_ms - 2_000, "repeat", (60, loser), 6_000),
+        Fault(at_ms, "empty_disk", (loser,), rng.randint(300, 900)),
+        Fault(at_ms + 100, "delay", (rng.randint(500, 1_500), loser), 6_000),
+    ]
+
+
+def _late_removal(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """A broker restarts while whatever the controllers do comes late."""
+    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 8_000)
+    return [
+        *(
+            Fault(at_ms - 500, "delay", (rng.randint(500, 3_000), f"controller-{n}"), 8_000)
+            for n in range(1, cluster.controllers + 1)
+        ),
+        Fault(at_ms, "crash_broker", (cluster.broker(rng),), rng.randint(200, 1_500)),
+    ]
+
+
+def _deposed_and_back(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """A leader that cannot reach its followers is deposed, and leads again at once."""
+    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 8_000)
+    loser = f"broker-{cluster.loser}"
+    other = f"broker-{cluster.loser % cluster.brokers + 1}"
+    return [
+        Fault(at_ms, "cut_from_brokers", (loser,), rng.randint(400, 900)),
+        Fault(at_ms + 200, "failed_fsync", (loser, 2), 1_000),
+        Fault(at_ms + rng.randint(1_200, 2_500), "crash_broker", (other,), rng.randint(300, 1_000)),
+    ]
+
+
 # Faults that are dangerous together, at times that chance would seldom find.
 STORIES: tuple[Callable[[random.Random, Cluster], list[Fault]], ...] = (
     _stale_joiner,
     _slow_hand_over,
     _bounced_leader,
+    _late_deletion,
+    _restarted_twice,
+    _emptied_follower,
+    _late_removal,
+    _deposed_and_back,
 )
-STORY_SHARE = 0.4
+STORY_SHARE = 0.5
 
 
 def draw_plan(seed: int, size: Size) -> list[Fault]:

@@ -15,6 +15,7 @@ from simulation.replica_rules import Loss
 from simulation.store_rules import PartitionId
 from simulation.violation import Violation
 from tidelog.client.delivery import BatchReport
+from tidelog.errors import ErrorCode
 from tidelog.history import (
     UNREADABLE_VALUE,
     HighWatermarkEnded,
@@ -31,6 +32,7 @@ from tidelog.history import (
     SendInvoked,
 )
 from tidelog.model import NO_EPOCH, NO_OFFSET, Record, TopicPartition
+from tidelog.v1 import broker_pb2
 
 # Values of fences; producers count from 1.
 FIRST_FENCE_VALUE = 1 << 40
@@ -188,6 +190,26 @@ class Recorder:
                 final=final,
             )
         )
+
+    def answered(self, kind: str, _source: str, _target: str, answer: object) -> None:
+        """Brokers tell no consumer that its offset is beyond the log unless something was
+        given up."""
+        if kind != "fetch" or not isinstance(answer, broker_pb2.FetchResponse):
+            return
+        for told in answer.partitions:
+            code = ErrorCode(told.error.code) if told.HasField("error") else None
+            if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                self._judge_sent_back(
+                    TopicPartition(told.topic, told.partition), told.error.message
+                )
+
+    def _judge_sent_back(self, partition: TopicPartition, why: str) -> None:
+        topic = self._invariants.store.topics.get(partition.topic)
+        if topic is None or partition.topic not in self._judged:
+            return
+        place = PartitionId(topic.topic_id, partition.partition)
+        if all(loss.partition != place for loss in self._invariants.losses):
+            self._invariants.found("sent_back_without_loss", why, partition=str(partition))
 
     def _judge_read(self, client: str, partition: TopicPartition, record: Record) -> None:
         self._judge_committed(

@@ -69,6 +69,7 @@ class FaultInjector:
             "failed_fsync": self._failed_fsync,
             "disk_full": self._disk_full,
             "bit_flip": self._bit_flip,
+            "topic_deleted": self._topic_deleted,
             "topic_recreated": self._topic_recreated,
         }
 
@@ -322,6 +323,24 @@ class FaultInjector:
         return _none
 
     # -- metadata ----------------------------------------------------------------------------
+
+    def _topic_deleted(self, fault: Fault, _: random.Random) -> End:
+        """Created at the begin, deleted at the end."""
+        client = self._world.client("chaos")
+        topic = f"gone-{fault.args[0]}"
+
+        async def create() -> None:
+            async with client.admin() as admin:
+                with suppress(TidelogError):
+                    await admin.create_topic(topic, 2, 3, timeout_ms=RECREATED_TOPIC_TIMEOUT_MS)
+
+        async def delete() -> None:
+            async with client.admin() as admin:
+                with suppress(TidelogError):
+                    await admin.delete_topic(topic, timeout_ms=RECREATED_TOPIC_TIMEOUT_MS)
+
+        client.spawn(create())
+        return lambda: _forget(client.spawn(delete()))
 
     def _topic_recreated(self, fault: Fault, _: random.Random) -> End:
         """Created at the begin; deleted and created again, under the same name, at the end."""

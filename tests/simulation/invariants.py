@@ -167,6 +167,7 @@ class Invariants:
         self._names[partition] = TopicPartition(match["topic"], partition.partition)
         replica = self.replicas.of(broker.broker_id, partition)
         self._replica_of[log] = replica
+        replica.open_with(log)
         end = log.log_end_offset
         if end < replica.log.end and broker.broker_id in self._flipped:
             self._damage_found[broker.broker_id] += 1
@@ -199,6 +200,19 @@ class Invariants:
 
     def log_cut(self, log: Log, offset: int) -> None:
         self.replicas.cut(self._replica_of[log], offset)
+        for producer_id, entry in log.producers.states.entries:
+            if entry.end_offset > log.log_end_offset:
+                self.found(
+                    "producer_known_beyond_log",
+                    f"the log is cut to {log.log_end_offset}, and producer {producer_id} is known "
+                    f"to have written up to {entry.end_offset}",
+                    log=str(log.directory),
+                )
+
+    def end_told(self, partition: Partition, end: int) -> None:
+        replica = self._replica_of.get(partition.log)  # type: ignore[call-overload]
+        if replica is not None:
+            self._noting(lambda: self.replicas.judge_end(replica, partition.leader_epoch, end))
 
     def log_reset(self, log: Log, offset: int) -> None:
         self.replicas.reset(self._replica_of[log], offset)
@@ -221,14 +235,14 @@ class Invariants:
             max(broker_epoch, command.broker_epoch),
         )
         if command.controller_epoch < controller_epoch:
-            self._found(
+            self.found(
                 "obeyed_deposed_controller",
                 f"a command of controller epoch {command.controller_epoch} was carried out after "
                 f"one of {controller_epoch}",
                 broker=manager.broker_id,
             )
         if command.broker_epoch < broker_epoch:
-            self._found(
+            self.found(
                 "obeyed_for_former_life",
                 f"a command for broker epoch {command.broker_epoch} was carried out after one for "
                 f"{broker_epoch}",
@@ -245,12 +259,12 @@ class Invariants:
         if broker is None or broker.stopped.is_set():
             return
         if broker.manager.broker_epoch == former.create_revision:
-            self._found(
+            self.found(
                 "live_registration_removed",
                 f"the controller removed life {former.create_revision}, whose process serves",
                 broker=key.broker_id,
             )
 
-    def _found(self, name: str, message: str, **fields: object) -> None:
+    def found(self, name: str, message: str, **fields: object) -> None:
         """Raised after the step."""
         self._violation = self._violation or Violation(name, message, **fields)

@@ -58,6 +58,9 @@ class Observer(Protocol):
     def log_removed(self, log: Log) -> None:
         """Its directory was set aside or is to be deleted."""
 
+    def end_told(self, partition: Partition, end: int) -> None:
+        """A leader has told the committed end."""
+
     def command_obeyed(self, manager: ReplicaManager, command: ControlCommand) -> None:
         """A broker has carried it out. In the order in which that broker did."""
 
@@ -78,6 +81,7 @@ def observed(observer: Observer, changed: dict[Partition, None]) -> Iterator[Non
             _patched(ReplicaManager, "leader_and_isr", lambda take: _obeying(take, observer)),
             _patched(ReplicaManager, "stop_replica", lambda stop: _obeying(stop, observer)),
             _patched(ReplicaManager, "describe_replicas", lambda tell: _obeying(tell, observer)),
+            _patched(Partition, "committed_end", lambda tell: _telling(tell, observer)),
             _patched(MemoryData, "transact", lambda transact: _transacting(transact, observer)),
             _patched(Partition, "__setattr__", lambda set_: _setting(set_, changed)),
         ):
@@ -160,6 +164,15 @@ def _moving(original: Callable[..., None], observer: Observer) -> Callable[..., 
             observer.log_removed(log)
 
     return move_away
+
+
+def _telling(original: Callable[..., int], observer: Observer) -> Callable[..., int]:
+    def committed_end(partition: Partition, known_epoch: int) -> int:
+        end = original(partition, known_epoch)
+        observer.end_told(partition, end)
+        return end
+
+    return committed_end
 
 
 def _obeying(original: _CarryOut, observer: Observer) -> _CarryOut:

@@ -45,6 +45,13 @@ class Owner(Protocol):
         """As far as it knows; 0: not yet."""
 
 
+class DiskLog(Protocol):
+    """What a production `Log` shows of itself."""
+
+    @property
+    def flushed_offset(self) -> int: ...
+
+
 @dataclass(slots=True, eq=False)
 class Replica:
     """One replica on one machine, over all its lives."""
@@ -59,6 +66,17 @@ class Replica:
     suspect: bool = False
     leading: object | None = None  # in the epoch in which it was last seen leading
     high_watermark: int = -1
+    disk_log: DiskLog | None = None  # as last opened
+    synced: int = 0  # known to be on the disk when it was opened before
+
+    @property
+    def synced_end(self) -> int:
+        flushed = self.disk_log.flushed_offset if self.disk_log else 0
+        return min(self.log.end, max(self.synced, flushed))
+
+    def open_with(self, log: DiskLog) -> None:
+        self.synced = self.synced_end
+        self.disk_log = log
 
 
 @dataclass(slots=True)
@@ -131,6 +149,7 @@ class ReplicaRules:
                 "lost nothing",
                 **_where(replica),
             )
+        replica.synced = min(replica.synced, end)
         if isinstance(found, int):
             replica.log.cut(found)
             replica.log.forget_below(start)
@@ -159,11 +178,12 @@ class ReplicaRules:
     def cut(self, replica: Replica, offset: int) -> None:
         self.cuts += offset < replica.log.end
         replica.log.cut(offset)
+        replica.synced = min(replica.synced, offset)
         replica.verified = min(replica.verified, offset)
 
     def reset(self, replica: Replica, offset: int) -> None:
         replica.log.reset(offset)
-        replica.verified = offset
+        replica.synced = replica.verified = offset
 
     def removed(self, replica: Replica) -> None:
         """Its directory was set aside or deleted by a running broker."""
@@ -306,6 +326,7 @@ class ReplicaRules:
     def _take_loss(self, replica: Replica, state: LeaderAndIsr, committed: Committed) -> None:
         committed.unclean_epoch = state.unclean_leader_epoch
         kept = common_end(replica.log, committed.log)
+        self._judge_kept(replica, state, committed, kept)
         self._on_loss(Loss(replica.partition, state.unclean_leader_epoch, kept, committed.log.end))
         committed.log.cut(kept)
         committed.ends = {epoch: min(end, kept) for epoch, end in committed.ends.items()}
@@ -313,6 +334,23 @@ class ReplicaRules:
             if other.partition == replica.partition:
                 other.verified = min(other.verified, kept)
                 other.suspect = other is not replica
+
+    def _judge_kept(
+        self, replica: Replica, state: LeaderAndIsr, committed: Committed, kept: int
+    ) -> None:
+        """An unclean election keeps as much as any member that was last known has."""
+        before = self._store.before_unclean.get((replica.partition, state.leader_epoch))
+        if before is None or self._store.permits_loss(replica.partition):
+            return
+        for member in (*before.isr, *before.eligible):
+            other = self.replicas.get((member.broker_id, replica.partition))
+            if other is not None and common_end(other.log, committed.log) > kept:
+                raise Violation(
+                    "recovery_gave_up_too_much",
+                    f"it keeps what was committed up to {kept}, broker {member.broker_id} has it "
+                    f"up to {common_end(other.log, committed.log)}",
+                    **_where(replica),
+                )
 
     def _judge_commit(
         self, replica: Replica, now: ReplicaState, state: LeaderAndIsr, committed: Committed
@@ -349,6 +387,28 @@ class ReplicaRules:
                 f"up to {high_watermark}; broker {member.broker_id} is in the ISR and ends at "
                 f"{end}",
                 **_where(leader),
+            )
+        synced_end = other.synced_end if other is not None else 0
+        if synced_end < high_watermark and self._store.is_synced(leader.partition):
+            raise Violation(
+                "committed_unsynced",
+                f"up to {high_watermark}; broker {member.broker_id} is in the ISR and has synced "
+                f"up to {synced_end}",
+                **_where(leader),
+            )
+
+    # -- what brokers tell -------------------------------------------------------------------
+
+    def judge_end(self, replica: Replica, leader_epoch: int, end: int) -> None:
+        """A leader tells the committed end."""
+        committed = self.committed_of(replica.partition)
+        needed = committed.end_before(leader_epoch)
+        if leader_epoch >= committed.unclean_epoch and end < needed:
+            raise Violation(
+                "end_went_back",
+                f"it tells {end} as the committed end, and up to {needed} was committed before its "
+                f"epoch {leader_epoch}",
+                **_where(replica),
             )
 
     # -- what clients were told --------------------------------------------------------------

@@ -97,6 +97,7 @@ def _run(world: World, plan: Sequence[Fault], result: Result) -> None:
     invariants = Invariants(world, flipped)
     recorder = Recorder(invariants, lambda: world.now_ms, [topic.name for topic in TOPICS])
     coverage = Coverage(world, invariants)
+    world.on_answer(recorder.answered)
     injector = FaultInjector(world)
     world.on_fault(lambda fault, phase: recorder.nemesis(f"{phase} {fault.kind}", str(fault.args)))
     try:

@@ -7,7 +7,7 @@ The rules are written anew from docs/protocol.md (section 2, interleavings 1 to 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
@@ -68,6 +68,8 @@ class StoreRules:
         self.deletions: set[str] = set()
         self.partitions: dict[PartitionId, Written] = {}
         self.on_joined: Callable[[PartitionId, Member], None] = lambda *_: None
+        # What an unclean election found, by its leader epoch.
+        self.before_unclean: dict[tuple[PartitionId, int], LeaderAndIsr] = {}
         self.seen: Counter[str] = Counter()  # what happened, for the coverage
         self._history: dict[PartitionId, dict[int, LeaderAndIsr]] = {}
         self._last_of_epoch: dict[tuple[PartitionId, int], LeaderAndIsr] = {}
@@ -243,6 +245,7 @@ class StoreRules:
             self.seen["left without a leader"] += 1
         elif new.unclean_leader_epoch == new.leader_epoch:
             self.seen["elected after loss"] += 1
+            self.before_unclean[partition, new.leader_epoch] = old
             self._judge_unclean(partition, old, new)
         elif old.leader_epoch != NO_EPOCH:
             from_isr = any(member.broker_id == new.leader for member in old.isr)
@@ -270,14 +273,21 @@ class StoreRules:
         if registration is None:
             return False
         claims = [registration.whole_since]
-        if self._is_synced(partition):
+        if self.is_synced(partition):
             claims.append(registration.synced_whole_since)
         return any((claim or life.broker_epoch) <= admitted for claim in claims)
 
-    def _is_synced(self, partition: PartitionId) -> bool:
+    def is_synced(self, partition: PartitionId) -> bool:
+        return self._config(partition).get("durability") == SYNCED
+
+    def permits_loss(self, partition: PartitionId) -> bool:
+        """Whether its topic has any live replica elected rather than none."""
+        return self._config(partition).get("unclean_leader_election") == "true"
+
+    def _config(self, partition: PartitionId) -> Mapping[str, str]:
         written = self.partitions.get(partition)
         topic = self.topics.get(written.name.topic) if written else None
-        return topic is not None and topic.config.get("durability") == SYNCED
+        return topic.config if topic is not None else {}
 
     def _judge_unclean(self, partition: PartitionId, old: LeaderAndIsr, new: LeaderAndIsr) -> None:
         """Only where nobody could have been elected as clean. Whoever registers while the

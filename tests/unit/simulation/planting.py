@@ -70,6 +70,10 @@ class Store:
         item = KeyValue(key, value, create_revision or self.revision, self.revision)
         self.rules.absorb([Changed(key, item, self.revision)])
 
+    def configure(self, **config: str) -> None:
+        """The topic."""
+        self.put(KEYS.topic(NAME.topic), encode(TopicEntry(TOPIC_ID, 1, 3, config)))
+
     def delete(self, key: str) -> None:
         self.revision += 1
         self.rules.absorb([Changed(key, None, self.revision)])

@@ -1,4 +1,4 @@
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -207,10 +207,57 @@ def test_a_log_may_shrink_where_its_machine_lost_data(cluster: Cluster) -> None:
 def test_a_marked_unclean_leader_gives_up_what_it_lacks_and_says_so(cluster: Cluster) -> None:
     cluster.commit(3)
     cluster.rules.cut(cluster.replicas[2], 1)
+    cluster.store.configure(unclean_leader_election="true")
     cluster.lead(2, state(leader=2, epoch=6, isr=(cluster.lose_all(),), unclean=6, min_isr=1))
     assert [(loss.leader_epoch, loss.first_offset, loss.end_offset) for loss in cluster.losses] == [
         (6, 1, 3)
     ]
+
+
+def test_a_recovery_that_elects_not_the_longest_log_is_found(cluster: Cluster) -> None:
+    cluster.commit(3)
+    cluster.rules.cut(cluster.replicas[2], 1)
+    with finds("recovery_gave_up_too_much"):
+        cluster.lead(2, state(leader=2, epoch=6, isr=(cluster.lose_all(),), unclean=6, min_isr=1))
+
+
+@dataclass
+class Flushed:
+    flushed_offset: int
+
+
+def test_what_a_member_of_a_synced_partition_has_not_synced_is_not_committed(
+    cluster: Cluster,
+) -> None:
+    cluster.store.configure(durability="synced")
+    for broker_id, flushed in ((1, 2), (2, 2), (3, 1)):
+        cluster.replicas[broker_id].open_with(Flushed(flushed))
+    cluster.lead(1, state())
+    cluster.append(5, 1, 2, 3)
+    cluster.append(5, 1, 2, 3)
+    cluster.move(1, 1)
+    with finds("committed_unsynced"):
+        cluster.move(1, 2)
+
+
+def test_what_was_synced_in_a_former_life_counts(cluster: Cluster) -> None:
+    replica = cluster.replicas[3]
+    cluster.append(5, 3)
+    replica.open_with(Flushed(1))
+    replica.open_with(Flushed(0))
+    assert replica.synced_end == 1
+    cluster.rules.cut(replica, 0)
+    assert replica.synced_end == 0
+
+
+def test_a_new_leader_that_tells_an_end_below_what_was_committed_before_is_found(
+    cluster: Cluster,
+) -> None:
+    cluster.commit(3)
+    cluster.lead(2, state(leader=2, epoch=6), high_watermark=1)
+    cluster.rules.judge_end(cluster.replicas[2], 6, 3)
+    with finds("end_went_back"):
+        cluster.rules.judge_end(cluster.replicas[2], 6, 1)
 
 
 def test_after_an_unclean_election_other_replicas_are_not_judged_by_what_was_given_up(
@@ -219,6 +266,7 @@ def test_after_an_unclean_election_other_replicas_are_not_judged_by_what_was_giv
     cluster.commit(3)
     cluster.follow(3, state(), high_watermark=3)
     cluster.rules.cut(cluster.replicas[2], 1)
+    cluster.store.configure(unclean_leader_election="true")
     unclean = state(leader=2, epoch=6, isr=(cluster.lose_all(),), unclean=6, min_isr=1)
     cluster.lead(2, unclean)
     cluster.follow(3, unclean, high_watermark=3)
