@@ -25,7 +25,7 @@ from tidelog_runtime.metadata.etcd_messages import (
     store_error,
 )
 from tidelog_runtime.metadata.store import Changed, Snapshot, StoreUnavailableError
-from tidelog_runtime.metadata.watch_view import WatchView
+from tidelog_runtime.metadata.watch_view import SilenceBound, WatchView
 
 ReadSnapshot = Callable[[str], Awaitable[Snapshot]]
 
@@ -33,6 +33,10 @@ ReadSnapshot = Callable[[str], Awaitable[Snapshot]]
 FAILURES_UNTIL_LOST = 2
 
 _log = structlog.get_logger()
+
+
+class _SilentWatchError(Exception):
+    """The stream stands, and has not brought what the store has told elsewhere."""
 
 
 class EtcdWatch:
@@ -54,6 +58,8 @@ class EtcdWatch:
         # Without a message in between; for the pause before the next attempt.
         self._failures = 0
         self._has_to_reread = False
+        self._silence = SilenceBound()
+        self._is_silent = False
         self._said_lost = False
 
     async def run(self) -> AsyncIterator[Sequence[Changed]]:
@@ -63,6 +69,7 @@ class EtcdWatch:
                 if self._has_to_reread:
                     differences = view.catch_up(await self._read_snapshot(view.prefix))
                     self._has_to_reread = False
+                    self._judge_silence(differences)
                     if differences:
                         yield differences
                 async with self._stream() as stream:
@@ -74,11 +81,32 @@ class EtcdWatch:
                             yield group
             except CompactedError:
                 self._has_to_reread = True
+            except _SilentWatchError:
+                self._has_to_reread = self._is_silent = True
             except StoreUnavailableError as error:
                 view.lose_stream()
                 self._failures += 1
                 self._say_lost(error)
                 await asyncio.sleep(self._endpoints.pause_ms(self._failures) / 1000)
+
+    def _judge_silence(self, differences: Sequence[Changed]) -> None:
+        if not self._is_silent:
+            return
+        self._is_silent = False
+        if differences:
+            _log.warning("etcd_watch_was_silent", ms=self._silence.ms, missed=len(differences))
+        self._silence.read_anew(has_differences=bool(differences))
+
+    async def _notice_silence(self, stream: _Stream) -> None:
+        """Keep-alives of leases alone tell several times in that time how far the store is.
+        Without a word from a stream whose connection lives, this process would never learn
+        what concerns it, its own registration's end for one."""
+        while True:
+            owed, had = self._endpoints.seen.highest, self._view.revision
+            await asyncio.sleep(self._silence.ms / 1000)
+            if self._view.revision == had < owed:
+                stream.end_silent()
+                return
 
     def _say_lost(self, error: StoreUnavailableError) -> None:
         """Once, however long it lasts: whoever has a watch keeps working with what it
@@ -119,7 +147,11 @@ class EtcdWatch:
             header = created.header
             if endpoints.seen.is_behind(header.revision, header.cluster_id):
                 await self._confirm()
-            yield stream
+            listening = asyncio.create_task(self._notice_silence(stream))
+            try:
+                yield stream
+            finally:
+                listening.cancel()
         except StoreUnavailableError:
             endpoints.rotate(endpoint)
             raise
@@ -135,6 +167,7 @@ class _Stream:
         self._endpoint = endpoint
         self._call = endpoint.watch.Watch(metadata=HAS_LEADER)
         self._abandoned = False
+        self._was_silent = False
         endpoint.streams.add(self._abandon)
 
     async def open(self, view: WatchView) -> Any:
@@ -181,6 +214,11 @@ class _Stream:
         self._endpoint.streams.discard(self._abandon)
         self._call.cancel()
 
+    def end_silent(self) -> None:
+        """Whoever reads gets `_SilentWatchError`."""
+        self._was_silent = True
+        self._call.cancel()
+
     def _abandon(self) -> None:
         self._abandoned = True
         self._call.cancel()
@@ -189,6 +227,8 @@ class _Stream:
         """Where gRPC reports an ended stream as a cancellation: says what it was, unless
         the task itself is being cancelled."""
         self._endpoints.raise_if_closed()
+        if self._was_silent and not is_being_cancelled():
+            raise _SilentWatchError from None
         if self._abandoned and not is_being_cancelled():
             raise StoreUnavailableError(
                 f"etcd at {self._endpoint.address} has stopped answering other requests"

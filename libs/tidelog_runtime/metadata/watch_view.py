@@ -7,6 +7,23 @@ from itertools import groupby
 
 from tidelog_runtime.metadata.store import Changed, Snapshot
 
+# How long a watch may be behind what the store's other answers tell and bring nothing.
+FIRST_SILENCE_MS = 10_000
+MAX_SILENCE_MS = 640_000
+
+
+class SilenceBound:
+    """A watch that is silent for longer than `ms` is not believed, and all is read anew.
+
+    Where that shows nothing new, the store's revisions are other people's, outside the
+    watch's prefix: then it is done less and less often."""
+
+    def __init__(self) -> None:
+        self.ms = FIRST_SILENCE_MS
+
+    def read_anew(self, *, has_differences: bool) -> None:
+        self.ms = FIRST_SILENCE_MS if has_differences else min(2 * self.ms, MAX_SILENCE_MS)
+
 
 class WatchView:
     """`revision`: all changes up to it have been handed out, and none after it."""

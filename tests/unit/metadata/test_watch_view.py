@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from tidelog_runtime.metadata.store import Changed, KeyValue, Snapshot
-from tidelog_runtime.metadata.watch_view import WatchView
+from tidelog_runtime.metadata.watch_view import (
+    FIRST_SILENCE_MS,
+    MAX_SILENCE_MS,
+    SilenceBound,
+    WatchView,
+)
 
 
 def item(key: str, revision: int, created: int | None = None) -> KeyValue:
@@ -75,3 +80,20 @@ def test_a_deletion_is_noticed_at_the_revision_of_the_later_snapshot() -> None:
     view = WatchView(snapshot(5, item("/gone", 2)))
     assert view.catch_up(snapshot(20)) == (Changed("/gone", None, 20),)
     assert view.catch_up(snapshot(21)) == ()
+
+
+def test_a_silence_in_which_nothing_was_missed_is_borne_twice_as_long_up_to_a_bound() -> None:
+    silence = SilenceBound()
+    borne = []
+    for _ in range(9):
+        borne.append(silence.ms)
+        silence.read_anew(has_differences=False)
+    assert borne[:3] == [FIRST_SILENCE_MS, 2 * FIRST_SILENCE_MS, 4 * FIRST_SILENCE_MS]
+    assert borne[-2:] == [MAX_SILENCE_MS, MAX_SILENCE_MS]
+
+
+def test_after_a_silence_in_which_something_was_missed_the_bound_is_short_again() -> None:
+    silence = SilenceBound()
+    silence.read_anew(has_differences=False)
+    silence.read_anew(has_differences=True)
+    assert silence.ms == FIRST_SILENCE_MS
