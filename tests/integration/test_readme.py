@@ -20,9 +20,11 @@ def blocks(language: str) -> list[str]:
 
 
 def tour() -> list[str]:
-    """The commands of the tour that need nothing but a cluster, without their comments."""
+    """The commands of the tour that need nothing but a cluster, without their comments; what
+    would ask is told, because nobody can be asked here."""
     lines = [line[2:] for block in blocks("console") for line in block.splitlines()]
     commands = [re.sub(r"\s+#.*", "", line) for line in lines]
+    commands = [c + " --yes" if "recover" in c else c for c in commands]
     return [c for c in commands if "tidelog " in c and "dump-log" not in c]
 
 
@@ -43,10 +45,11 @@ async def run(cluster: LocalCluster, command: str) -> str:
 
 async def test_the_tour_writes_and_reads(cluster: LocalCluster) -> None:
     commands = tour()
-    assert len(commands) == 8
+    assert len(commands) == 10
     outputs = [await run(cluster, command) for command in commands]
     assert sorted(outputs[3].split()) == ["north:calm", "north:swell", "south:storm"]
-    assert '"still"' in outputs[-1]
+    assert '"still"' in outputs[7]
+    assert outputs[9] == "Every partition of topic sea has a leader.\n"
 
 
 async def test_the_python_example_reads_what_it_wrote(cluster: LocalCluster) -> None:

@@ -92,7 +92,7 @@ def numbers(pattern: str, text: str) -> list[int]:
 def sources() -> Iterator[tuple[Path, str]]:
     for folder in ("libs", "services", "tests", "proto"):
         for path in sorted((ROOT / folder).rglob("*")):
-            if path.suffix in (".py", ".proto", ".md") and "_pb2" not in path.name:
+            if path.suffix in (".py", ".proto", ".md", ".patch") and "_pb2" not in path.name:
                 yield path.relative_to(ROOT), path.read_text()
 
 
@@ -124,6 +124,8 @@ def test_every_rule_that_the_code_cites_is_on_the_page_of_the_protocol() -> None
         for number in numbers(r"[Ii]nterleavings? (\d+)", text):
             assert 1 <= number <= 18, f"{path}: interleaving {number}"
         for number in numbers(r"section (\d+)\s+of\s+docs/protocol.md", text):
+            assert number in sections, f"{path}: section {number}"
+        for number in numbers(r"docs/protocol.md,\s+section (\d+)", text):
             assert number in sections, f"{path}: section {number}"
         for proposal in re.findall(r"\b(?:KIP|KAFKA)-\d+", text):
             assert re.search(rf"\b{proposal}\b", PROTOCOL), (
