@@ -51,6 +51,7 @@ SUITES = (
     Suite("unit", budget_seconds=180),
     Suite("model", budget_seconds=120),
     Suite("contract", budget_seconds=120),
+    Suite("simulation", budget_seconds=600),
     Suite("integration", budget_seconds=600),
 )
 

@@ -2,7 +2,7 @@
 rules were exercised, and writes `out/sim.json`.
 
 Exit status 0: nothing was violated, and with MIN_SEEDS_FOR_COVERAGE seeds or more every
-rule and every kind of fault was met; 1 otherwise.
+rule and every kind of fault was met (`coverage` says which may be missing); 1 otherwise.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
-from simulation.coverage import RULES
+from simulation.coverage import RULES, never_met
 from simulation.faults import KINDS, Fault, parse_fault
 from simulation.scenario import EXCEPTION, Result, run_seed
 from simulation.shrink import shrink
@@ -169,8 +169,7 @@ def tell(results: Sequence[Result], report: dict[str, object]) -> int:
         _say(f"\n{what}:")
         for name, times in counts.items():
             _say(f"  {times:9,} {name}")
-            if not times:
-                missing.append(name)
+        missing += never_met(len(results), counts)
     for result in failed[:MAX_SHRUNK]:
         _tell_failed(result)
     _say(

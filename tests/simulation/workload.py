@@ -40,6 +40,8 @@ class TopicPlan:
     config: Mapping[str, str] = field(default_factory=dict)
     acks: Acks = Acks.ALL
     batches_per_second: float = 1.0
+    # Whether its records stay, so that clients' histories can be judged by them.
+    keeps_all: bool = True
 
     @property
     def all_partitions(self) -> list[TopicPartition]:
@@ -51,6 +53,15 @@ TOPICS = (
     TopicPlan("lake", 1, 3, {"durability": "synced"}, batches_per_second=0.5),
     TopicPlan("pond", 1, 2, {"min_insync_replicas": "1"}, batches_per_second=0.5),
     TopicPlan("brook", 1, 3, {"min_insync_replicas": "1"}, Acks.LEADER, batches_per_second=0.3),
+)
+# Retention passes by followers that were away.
+CREEK = TopicPlan(
+    "creek",
+    1,
+    3,
+    {"segment_ms": "1500", "retention_ms": "3000"},
+    batches_per_second=0.4,
+    keeps_all=False,
 )
 MAX_RECORDS_A_BATCH = 10
 PRODUCER_NAME = "ship"
@@ -67,7 +78,7 @@ class Workload:
     they have on the way; `end` ends the rest."""
 
     def __init__(
-        self, world: World, recorder: Recorder, topics: Sequence[TopicPlan] = TOPICS
+        self, world: World, recorder: Recorder, topics: Sequence[TopicPlan] = (*TOPICS, CREEK)
     ) -> None:
         self._world = world
         self._recorder = recorder
@@ -223,7 +234,7 @@ class Workload:
                 p
                 for plan in self.topics
                 for p in plan.all_partitions
-                if number == 1 or plan.name == "sea"
+                if plan.keeps_all and (number == 1 or plan.name == "sea")
             ]
             consumer.assign(wanted)
             repositioned: frozenset[TopicPartition] = frozenset()

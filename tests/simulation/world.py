@@ -38,7 +38,7 @@ class Settings:
             "replica_fetch_max_wait_ms": 500,
             "checkpoint_interval_ms": 3_000,
             "flush_interval_ms": 5_000,
-            "retention_check_interval_ms": 15_000,
+            "retention_check_interval_ms": 4_000,
             "stray_retention_ms": 60_000,
             "shutdown_timeout_ms": 5_000,
         }

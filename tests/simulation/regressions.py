@@ -1,0 +1,18 @@
+"""Seeds that failed once, with a word on each: they are run on every occasion.
+
+What a seed draws changes with the kinds of fault and with the workload; it stays here all
+the same, for the neighbourhood of an old bug is a good place to look.
+"""
+
+REGRESSIONS: dict[int, str] = {
+    2: "a restarted broker led by commands for its former life",
+    9: "two leaders in one epoch, for the same reason",
+    12: "a request that was answered a moment ago was given up: its batches went out twice",
+    41: "the end of a watch was lost, and the watch waited for ever (the simulator's mistake)",
+    45: "a deposed leader's last commit in the step in which it was deposed (likewise)",
+    98: "sends of one producer that were not handed over in their order (likewise)",
+    100: "a flipped bit in the number of records: readers were given nothing, for ever",
+    210: "the same on a leader: a partition could not be read, and nobody noticed",
+    211: "damage that is found at a later start than the first (the simulator's mistake)",
+    257: "the same bit on a follower: equal in length, different in content",
+}

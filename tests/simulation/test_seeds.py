@@ -1,0 +1,32 @@
+"""Many seeds, over as many processes as there are cores: nothing is violated, and together
+they exercise every rule and every kind of fault."""
+
+from __future__ import annotations
+
+import pytest
+
+from simulation.__main__ import DEFAULT_JOBS, MIN_SEEDS_FOR_COVERAGE, run_all, summary
+from simulation.coverage import never_met
+from simulation.regressions import REGRESSIONS
+
+MIN_ACKNOWLEDGED = 500
+MIN_FAULTS = 5
+MIN_VIRTUAL_MS = 60_000
+
+
+@pytest.mark.timeout(900)
+def test_no_seed_violates_anything_and_together_they_exercise_every_rule() -> None:
+    first = range(1, MIN_SEEDS_FOR_COVERAGE + 1)
+    seeds = [*first, *(seed for seed in REGRESSIONS if seed not in first)]
+    results = list(run_all(seeds, DEFAULT_JOBS))
+    failed = [f"seed {r.seed}: {r.message}" for r in results if r.violation]
+    assert not failed, "\n".join([*failed, "again: make sim SEED=n"])
+    report = summary(results, seconds=0)
+    for what in ("faults", "rules"):
+        counts = report[what]
+        assert isinstance(counts, dict)
+        assert never_met(len(results), counts) == [], f"{what} that no seed has met"
+    assert min(result.virtual_ms for result in results) >= MIN_VIRTUAL_MS
+    assert min(len(result.plan) for result in results) >= MIN_FAULTS
+    thin = [r.seed for r in results if r.acknowledged < MIN_ACKNOWLEDGED]
+    assert thin == [], "these seeds acknowledged too few records to show anything"
