@@ -1,5 +1,5 @@
-"""`python -m bench`: throughput in pairs with the ceiling, latency, memory, start, rolling
-restart. `python -m bench rolling`: the last alone."""
+"""`python -m bench`: throughput in pairs with the ceiling, latency, memory, start, an idle
+cluster, rolling restart. `python -m bench idle` or `rolling`: that alone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import uvloop
 from rich.console import Console
 
-from bench import memory, produce, report, restart, rolling
+from bench import idle, memory, produce, report, restart, rolling
 from bench.noop import ceiling_mb_per_second, noop_server
 from bench.report import Measured
 from tidelog_runtime.local.cluster import LocalCluster
@@ -126,11 +126,28 @@ def most_memory(cluster: LocalCluster) -> Measured:
     )
 
 
+async def idle_cluster(directory: Path) -> list[Measured]:
+    one = await idle.cpu_percent(directory / "idle-one", 1)
+    many = await idle.cpu_percent(directory / "idle-many", MANY_PARTITIONS)
+    return [
+        Measured("idle broker, 1 partition, factor 3: processor", round(one, 2), "% of a core"),
+        Measured(
+            f"idle broker, {MANY_PARTITIONS:,} partitions, factor 3: processor",
+            round(many, 2),
+            "% of a core",
+        ),
+    ]
+
+
 async def run(arguments: argparse.Namespace, directory: Path, console: Console) -> list[Measured]:
     results: list[Measured] = []
     if arguments.what == "all":
         results += await figures(arguments, directory, console)
-    return results + await rolling_restarts(directory, console)
+    if arguments.what in ("all", "idle"):
+        results += await idle_cluster(directory)
+    if arguments.what in ("all", "rolling"):
+        results += await rolling_restarts(directory, console)
+    return results
 
 
 async def figures(
@@ -169,7 +186,7 @@ async def figures(
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("what", nargs="?", choices=("all", "rolling"), default="all")
+    parser.add_argument("what", nargs="?", choices=("all", "idle", "rolling"), default="all")
     parser.add_argument("--pairs", type=int, default=5, help="pairs of ceiling and Tidelog")
     parser.add_argument("--seconds", type=float, default=4.0, help="length of one measurement")
     arguments = parser.parse_args()
