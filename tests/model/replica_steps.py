@@ -13,7 +13,7 @@ from tidelog_broker.command_fencing import fence_command
 from tidelog_broker.data_directory import Identity, new_life
 from tidelog_broker.partition.exchange import FetchAnswer, FetchPosition
 from tidelog_broker.partition.isr import FollowerProgress
-from tidelog_broker.partition.partition import Leading as LeadingNow
+from tidelog_broker.partition.leading import Leading as LeadingNow
 from tidelog_broker.partition.partition import Partition
 
 from .model_log import NOW_MS, ModelLog, produced, stored

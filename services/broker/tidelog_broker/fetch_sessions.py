@@ -15,7 +15,8 @@ from typing import NamedTuple, Protocol
 
 from tidelog.model import NO_OFFSET
 from tidelog_broker.partition.isr import SessionTime
-from tidelog_broker.partition.partition import Partition, ReplicaWatch
+from tidelog_broker.partition.listener import ReplicaWatch
+from tidelog_broker.partition.partition import Partition
 from tidelog_broker.transport import (
     NO_SESSION,
     ReplicaFetchEntry,

@@ -15,7 +15,8 @@ from typing import TypeAlias
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Acks, TopicPartition
-from tidelog_broker.partition.partition import Partition, ReplicaWatch
+from tidelog_broker.partition.listener import ReplicaWatch
+from tidelog_broker.partition.partition import Partition
 
 # None: committed, or synced; else why nobody knows whether it will be.
 Committed: TypeAlias = "asyncio.Future[TidelogError | None]"

@@ -20,7 +20,8 @@ from tidelog_broker.log.errors import LogError, OutOfServiceError
 from tidelog_broker.log.log import Log
 from tidelog_broker.log_directory import LogDirectory
 from tidelog_broker.metadata_cache import MetadataCache
-from tidelog_broker.partition.partition import Partition, PartitionListener
+from tidelog_broker.partition.listener import PartitionListener
+from tidelog_broker.partition.partition import Partition
 from tidelog_broker.stopped_replicas import StoppedReplicas
 from tidelog_broker.transport import ReplicaKey
 from tidelog_runtime.clock import Clock

@@ -5,7 +5,8 @@ import pytest
 from tidelog_broker import fetch_sessions
 from tidelog_broker.fetch_sessions import FetchSession, FetchSessions
 from tidelog_broker.partition.exchange import FetchPosition
-from tidelog_broker.partition.partition import Partition, ReplicaWatch
+from tidelog_broker.partition.listener import ReplicaWatch
+from tidelog_broker.partition.partition import Partition
 from tidelog_broker.transport import ReplicaFetchEntry, ReplicaFetchRequest, ReplicaKey
 from unit.broker.fake_log import NAME, TOPIC_ID, FakeLog, leader
 

@@ -8,8 +8,7 @@ watermark, a lost leadership) is told to a `PartitionListener`.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Protocol
+from dataclasses import replace
 
 from tidelog.batch import is_intact
 from tidelog.errors import ErrorCode, TidelogError
@@ -18,40 +17,12 @@ from tidelog_broker.partition import epochs, isr, refusals
 from tidelog_broker.partition import high_watermark as hw
 from tidelog_broker.partition.appending import LogEnd, prepare, prepare_fence
 from tidelog_broker.partition.exchange import Appended, FetchAnswer, FetchPosition
-from tidelog_broker.partition.isr import FollowerProgress, SessionTime
+from tidelog_broker.partition.isr import SessionTime
+from tidelog_broker.partition.leading import Leading
+from tidelog_broker.partition.listener import PartitionListener
 from tidelog_broker.partition.producer_state import CommittedProducer
 from tidelog_broker.partition.replica_log import ReplicaLog
 from tidelog_runtime.metadata.schema import LeaderAndIsr
-
-
-class ReplicaWatch(Protocol):
-    """Called in the middle of a step: may only take note."""
-
-    def log_grew(self, partition: Partition) -> None: ...
-
-    def high_watermark_moved(self, partition: Partition) -> None: ...
-
-    def leadership_ended(self, partition: Partition) -> None: ...
-
-    def followers_forgotten(self, partition: Partition) -> None:
-        """What they told counts anew, by another durability."""
-
-
-class PartitionListener(ReplicaWatch, Protocol):
-    def sync_needed(self, partition: Partition) -> None:
-        """Its durability is `synced`, and its log holds what is not on the disk yet."""
-
-    def isr_needs_judging(self, partition: Partition) -> None: ...
-
-
-@dataclass(slots=True)
-class Leading:
-    """A leader's view of its epoch. `proposed` is the ISR change in flight: from its
-    sending until the key's modification revision is known to have moved."""
-
-    epoch_start: int
-    followers: dict[int, FollowerProgress] = field(default_factory=dict)
-    proposed: LeaderAndIsr | None = None
 
 
 class Partition:
@@ -131,7 +102,7 @@ class Partition:
         if changed:
             self.synced = synced
             if self.leading is not None:
-                self._settle_followers()
+                self.leading.settle(self.log.log_end_offset)
                 followers = self.leading.followers
                 self.leading.followers = {b: isr.forgotten(p) for b, p in followers.items()}
                 self._listener.followers_forgotten(self)
@@ -237,7 +208,7 @@ class Partition:
             raise refusals.not_enough_replicas(self.name, self.state)
 
     def _append(self, stamped: Sequence[Batch]) -> None:
-        self._settle_followers()
+        self.require_leading().settle(self.log.log_end_offset)
         self.log.append(stamped)
         self._listener.log_grew(self)
         self._sync_if_behind()
@@ -298,16 +269,8 @@ class Partition:
 
     def session_left(self, follower: int, session: SessionTime) -> None:
         """What the follower told in this session does not stand for it any more."""
-        if self.leading is not None and follower in self.leading.followers:
-            progress = self.leading.followers[follower]
-            self.leading.followers[follower] = isr.left(progress, session, self.log.log_end_offset)
-
-    def _settle_followers(self) -> None:
-        assert self.leading is not None
-        end, followers = self.log.log_end_offset, self.leading.followers
-        for broker_id, progress in followers.items():
-            if progress.session is not None:
-                followers[broker_id] = isr.told_again(progress, end)
+        if self.leading is not None:
+            self.leading.session_left(follower, session, self.log.log_end_offset)
 
     def is_in_sync(self, broker_id: int) -> bool:
         return self.state is not None and broker_id in self.state.isr_ids
@@ -419,7 +382,7 @@ class Partition:
         or a change is in flight already. From here on joiners hold the high watermark."""
         if self.leading is None or self.state is None or self.leading.proposed is not None:
             return None
-        self._settle_followers()
+        self.leading.settle(self.log.log_end_offset)
         change = isr.judge(
             self.state,
             self.leading.followers,

@@ -1,0 +1,31 @@
+"""What a leader keeps of its epoch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tidelog_broker.partition import isr
+from tidelog_broker.partition.isr import FollowerProgress, SessionTime
+from tidelog_runtime.metadata.schema import LeaderAndIsr
+
+
+@dataclass(slots=True)
+class Leading:
+    """A leader's view of its epoch. `proposed` is the ISR change in flight: from its
+    sending until the key's modification revision is known to have moved."""
+
+    epoch_start: int
+    followers: dict[int, FollowerProgress] = field(default_factory=dict)
+    proposed: LeaderAndIsr | None = None
+
+    def settle(self, log_end: int) -> None:
+        """What followers told by leaving the partition out, up to now: before the log's end
+        moves on, and before they are judged."""
+        for broker_id, progress in self.followers.items():
+            if progress.session is not None:
+                self.followers[broker_id] = isr.told_again(progress, log_end)
+
+    def session_left(self, follower: int, session: SessionTime, log_end: int) -> None:
+        progress = self.followers.get(follower)
+        if progress is not None:
+            self.followers[follower] = isr.left(progress, session, log_end)
