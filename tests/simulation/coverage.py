@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.errors import ErrorCode
 from tidelog.v1 import broker_pb2
-from tidelog_broker.transport import ReplicaFetchResponse
+from tidelog_broker.transport import NO_SESSION, ReplicaFetchResponse
 from tidelog_runtime.metadata.store import TransactionResult
 from tidelog_runtime.replica_control import CommandResult
 
@@ -72,6 +72,7 @@ REFUSED_WHOLE = {
     ("replica_fetch", ErrorCode.STALE_BROKER_EPOCH): "fetch from a former life of the leader",
 }
 ANSWERED_DIVERGENCE = "divergence answered"
+NO_SUCH_SESSION = "late fetch, or of a session that is over"
 CUT = "divergent records cut"
 ISR_CONFLICT = "ISR change lost its comparison"
 CONTROLLER_CONFLICT = "controller's write lost its comparison"
@@ -87,6 +88,7 @@ RULES = (
     *REFUSED.values(),
     *REFUSED_WHOLE.values(),
     ANSWERED_DIVERGENCE,
+    NO_SUCH_SESSION,
     CUT,
     ISR_CONFLICT,
     CONTROLLER_CONFLICT,
@@ -153,6 +155,8 @@ class Coverage:
     def _replica_fetched(self, answer: ReplicaFetchResponse) -> None:
         if answer.error is not None:
             self._refused_whole("replica_fetch", answer.error.code)
+        elif answer.session_id == NO_SESSION and not answer.results:
+            self._rules[NO_SUCH_SESSION] += 1
         for result in answer.results:
             if result.error is not None:
                 self._refused("replica_fetch", result.error.code)

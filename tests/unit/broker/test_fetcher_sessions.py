@@ -164,6 +164,24 @@ async def test_a_partition_that_goes_between_two_requests_is_forgotten() -> None
     assert (second.numbers, numbers_forgotten(second)) == ([0], [1])
 
 
+async def test_a_partition_that_comes_back_is_named_though_it_stands_where_it_stood() -> None:
+    """It may not know the high watermark that its predecessor was told."""
+    follower = Follower(synced=True)
+    syncing, gone = follower.follow(0), follower.follow(1)
+    async with following(follower):
+        first = await follower.next(0)
+        follower.syncing.append(syncing)
+        first.answer(first.data(0), session_id=SESSION)
+        await settled()
+        follower.fetcher.forget(gone)
+        follower.follow(1)
+        follower.syncing.clear()
+        follower.fetcher.log_synced(syncing)
+        second = await follower.next(1)
+    assert (second.request.session_id, second.numbers) == (SESSION, [0, 1])
+    assert numbers_forgotten(second) == []
+
+
 async def test_a_partition_that_fails_alone_is_forgotten_until_it_is_asked_for_again() -> None:
     """Left out it would be sent again at once, and the long poll be a busy loop."""
     follower = Follower()

@@ -3,6 +3,7 @@ that a request leaves out (interleaving 15 of docs/protocol.md)."""
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tidelog.errors import ErrorCode
 from tidelog_broker.partition.isr import FollowerProgress, is_lagging
@@ -293,6 +294,17 @@ async def test_a_position_in_an_epoch_that_the_leader_does_not_know_ends_the_one
     assert follower.lags(partition)
 
 
+async def test_such_a_position_says_nothing_of_the_moment_in_which_it_is_told() -> None:
+    follower = Follower()
+    (partition,) = await follower.replicas.take()
+    await follower.ask((partition, 0))
+    await follower.ask()
+    left_out_last_ms = follower.now_ms
+    await asyncio.sleep(0.3)
+    await follower.ask((partition, 0), epoch=6)
+    assert follower.progress(partition).last_caught_up_ms == left_out_last_ms
+
+
 async def test_a_forgotten_partition_is_not_caught_up_by_its_former_session() -> None:
     follower = Follower()
     kept, gone = await follower.replicas.take(numbers=(0, 1))
@@ -313,10 +325,20 @@ async def test_another_durability_counts_what_was_told_anew() -> None:
     assert follower.progress(partition).log_end_offset == 0  # of which nothing is on disk
 
 
+async def test_another_durability_after_a_long_silence_does_not_make_a_follower_lag() -> None:
+    follower = Follower()
+    (partition,) = await follower.replicas.take()
+    await follower.ask((partition, 0))
+    await idle(follower, 5 * LAG_TIME_MAX_MS)
+    partition.set_synced(True)
+    assert not follower.lags(partition)
+
+
 async def test_a_follower_outside_the_isr_is_judged_with_every_request() -> None:
     follower = Follower()
     (partition,) = await follower.replicas.take(state(isr=(1, 3)))
     await follower.ask((partition, 0))
+    await idle(follower, 1000)
     to_judge = follower.replicas.listener.to_judge
     to_judge.clear()
     await follower.ask()
@@ -380,3 +402,18 @@ async def test_a_newer_session_ends_the_wait_of_the_one_before() -> None:
     await follower.ask((partition, 0))
     assert (await waiting).session_id == NO_SESSION
     assert follower.now_ms == 0
+
+
+async def test_a_topic_that_was_created_again_under_its_name_wakes_the_session() -> None:
+    """Also while the partition of the former topic has not left it yet."""
+    follower = Follower()
+    (former,) = await follower.replicas.take()
+    await follower.ask((former, 0))
+    again = replace(state(epoch=6), topic_id="created-again-00000001")
+    (present,) = await follower.replicas.take(again, revision=12)
+    await follower.ask((present, 0))
+    asked = asyncio.create_task(follower.ask(wait_ms=500))
+    await settled()
+    append(present)
+    (result,) = (await asked).results
+    assert result.replica == key_of(present)
