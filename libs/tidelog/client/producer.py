@@ -20,6 +20,7 @@ import asyncio
 import logging
 import random
 import re
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
@@ -160,6 +161,9 @@ class Producer:
             identity=identity,
             on_unclean_election=self._unclean_election,
         )
+        # Whoever calls first is first in the log, however long each has to wait for metadata
+        # or for room; a topic that cannot be found holds up nobody else's.
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._unsettled: set[asyncio.Future[BatchReport]] = set()
         self._started = False
         self._closed = False
@@ -199,31 +203,32 @@ class Producer:
             timestamp_ms = self._clock.wall_ms()
         else:
             check_timestamps((timestamp_ms,))
-        known = await self._known_topic(topic, partition)
         size = record_bytes(key, value, headers)
-        self._check_size(size)
-        if not self._budget.try_take(size):
-            await self._budget.take(size)
-            if self._closed:
-                self._budget.give_back(size)
-                self._check_not_closed()
-        to = TopicPartition(topic, self._choose(topic, known, key, partition))
-        if self._open.would_fill(to, size):
-            self._seal_open(to)
+        delivery: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
+        async with self._turns[topic]:
+            known = await self._known_topic(topic, partition)
+            self._check_size(size)
+            if not self._budget.try_take(size):
+                await self._budget.take(size)
+                if self._closed:
+                    self._budget.give_back(size)
+                    self._check_not_closed()
             to = TopicPartition(topic, self._choose(topic, known, key, partition))
             if self._open.would_fill(to, size):
                 self._seal_open(to)
-        delivery: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
-        full = self._open.add(
-            to,
-            self._clock.monotonic_ms(),
-            size,
-            key=key,
-            value=value,
-            headers=headers,
-            timestamp_ms=timestamp_ms,
-            waiter=delivery,
-        )
+                to = TopicPartition(topic, self._choose(topic, known, key, partition))
+                if self._open.would_fill(to, size):
+                    self._seal_open(to)
+            full = self._open.add(
+                to,
+                self._clock.monotonic_ms(),
+                size,
+                key=key,
+                value=value,
+                headers=headers,
+                timestamp_ms=timestamp_ms,
+                waiter=delivery,
+            )
         if full:
             self._seal_open(to)
             # Lets the batch go before the next is filled.
@@ -248,6 +253,14 @@ class Producer:
             values, keys, self._clock.wall_ms() if timestamps_ms is None else timestamps_ms
         )
         columns.check()
+        async with self._turns[topic]:
+            batches = await self._send_columns(topic, columns, partition)
+        await asyncio.sleep(0)
+        return BatchDelivery(batches)
+
+    async def _send_columns(
+        self, topic: str, columns: RecordColumns, partition: int | None
+    ) -> list[asyncio.Future[BatchReport]]:
         known = await self._known_topic(topic, partition)
         sizes = columns.sizes()
         self._check_size(max(sizes, default=0))
@@ -283,8 +296,7 @@ class Producer:
                     # A request is full: lets it go before the next is made.
                     unsent_bytes = 0
                     await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        return BatchDelivery(batches)
+        return batches
 
     async def flush(self) -> None:
         """Sends what lingers, and returns when all that was taken before is settled,

@@ -9,9 +9,11 @@ import pytest
 from tidelog.client import Delivery, Producer
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_OFFSET, Acks
+from tidelog.record_batch import decode
 from tidelog.v1 import broker_pb2
 from unit.client.fake_broker import Late, Slow
 from unit.client.idempotent_world import World, milliseconds, story, warm
+from unit.client.memory_connections import LATENCY_MS
 
 TOO_FEW = TidelogError(ErrorCode.NOT_ENOUGH_REPLICAS, "too few")
 LATE = TidelogError(ErrorCode.REQUEST_TIMED_OUT, "too late")
@@ -364,3 +366,21 @@ async def test_a_slow_leader_is_not_given_up_while_there_is_no_newer(world: Worl
 def test_settings_that_contradict_each_other_are_told(settings: dict[str, Any], told: str) -> None:
     with pytest.raises(ValueError, match=told):
         Producer("localhost:1", **settings)
+
+
+@story
+async def test_whoever_calls_first_is_first_in_the_log(world: World) -> None:
+    """Also where the first callers wait for the topic's metadata, and later ones find it."""
+    async with world.producer() as producer:
+        calls = [asyncio.create_task(producer.send_many("sea", [b"0"]))]
+        await asyncio.sleep(0)
+        for _ in range(2):  # requests until the topic is known
+            await milliseconds(LATENCY_MS)
+        for number in range(1, 50):  # one in each turn of the loop in which the answer comes
+            calls.append(asyncio.create_task(producer.send_many("sea", [b"%d" % number])))
+            await asyncio.sleep(0)
+        for call in calls:
+            await (await call)
+    assert [decode(batch)[1] for batch in world.sea.batches] == [
+        [b"%d" % number] for number in range(50)
+    ]
