@@ -95,12 +95,50 @@ def run_through(
         world.close()
 
 
-def test_writes_go_on_while_a_leader_is_cut_off_from_all_its_followers() -> None:
-    def cut(state: LeaderAndIsr) -> Callable[[str, str], bool]:
-        leader = f"broker-{state.leader}"
-        return lambda a, b: leader in (a, b) and a.startswith("broker-") and b.startswith("broker-")
+def from_leader(far: str, state: LeaderAndIsr) -> Callable[[str, str], bool]:
+    leader = f"broker-{state.leader}"
+    return lambda a, b: a == leader and b.startswith(far)
 
-    longest_ms, before, after = run_through(cut)
+
+def to_leader(far: str, state: LeaderAndIsr) -> Callable[[str, str], bool]:
+    leader = f"broker-{state.leader}"
+    return lambda a, b: b == leader and a.startswith(far)
+
+
+def both_ways(far: str, state: LeaderAndIsr) -> Callable[[str, str], bool]:
+    there, back = from_leader(far, state), to_leader(far, state)
+    return lambda a, b: there(a, b) or back(a, b)
+
+
+@pytest.mark.parametrize("cut", [from_leader, both_ways])
+def test_writes_go_on_under_another_leader_where_one_cannot_keep_its_lease(
+    cut: Callable[[str, LeaderAndIsr], Callable[[str, str], bool]],
+) -> None:
+    longest_ms, before, after = run_through(lambda state: cut("etcd", state))
+    assert after.leader != before.leader
+    assert longest_ms < CUT_MS
+
+
+def test_a_leader_that_hears_nothing_from_etcd_goes_on() -> None:
+    longest_ms, before, after = run_through(lambda state: to_leader("etcd", state))
+    assert (after.leader, after.leader_epoch) == (before.leader, before.leader_epoch)
+    assert longest_ms < CUT_MS
+
+
+@pytest.mark.parametrize("cut", [from_leader, to_leader, both_ways])
+def test_a_leader_that_no_controller_reaches_goes_on(
+    cut: Callable[[str, LeaderAndIsr], Callable[[str, str], bool]],
+) -> None:
+    longest_ms, before, after = run_through(lambda state: cut("controller-", state))
+    assert (after.leader, after.leader_epoch) == (before.leader, before.leader_epoch)
+    assert longest_ms < CUT_MS
+
+
+@pytest.mark.parametrize("cut", [from_leader, to_leader, both_ways])
+def test_writes_go_on_while_a_leader_is_cut_off_from_all_its_followers(
+    cut: Callable[[str, LeaderAndIsr], Callable[[str, str], bool]],
+) -> None:
+    longest_ms, before, after = run_through(lambda state: cut("broker-", state))
     assert after.leader != before.leader
     assert len(after.isr) >= after.min_isr
     assert longest_ms < CUT_MS
