@@ -8,6 +8,7 @@ REGRESSIONS: dict[int, str] = {
     2: "a restarted broker led by commands for its former life",
     9: "two leaders in one epoch, for the same reason",
     12: "a request that was answered a moment ago was given up: its batches went out twice",
+    30: "a log whose start was lost with its segments (the simulator's mistake)",
     41: "the end of a watch was lost, and the watch waited for ever (the simulator's mistake)",
     45: "a deposed leader's last commit in the step in which it was deposed (likewise)",
     98: "sends of one producer that were not handed over in their order (likewise)",

@@ -57,12 +57,13 @@ class ShadowLog:
         self._bases.append(entry.base_offset)
 
     def cut(self, offset: int) -> None:
-        """The batch that holds `offset` goes, and all after it."""
+        """The batch that holds `offset` goes, and all after it; the log may begin lower then."""
         keep = bisect_right(self._bases, offset)
         while keep and self.entries[keep - 1].next_offset > offset:
             keep -= 1
         del self.entries[keep:]
         del self._bases[keep:]
+        self.start = min(self.start, offset)
 
     def reset(self, offset: int) -> None:
         self.entries.clear()

@@ -204,6 +204,14 @@ def test_a_log_may_shrink_where_its_machine_lost_data(cluster: Cluster) -> None:
     assert cluster.replicas[2].log.end == 2
 
 
+def test_a_log_whose_start_was_lost_too_begins_lower(cluster: Cluster) -> None:
+    cluster.commit(3)
+    cluster.replicas[2].log.forget_below(3)
+    cluster.open(2, "broker-2/2", 40, 0, lost=True)
+    cluster.open(2, "broker-2/3", 41, 0)
+    assert cluster.replicas[2].log.end == 0
+
+
 def test_a_marked_unclean_leader_gives_up_what_it_lacks_and_says_so(cluster: Cluster) -> None:
     cluster.commit(3)
     cluster.rules.cut(cluster.replicas[2], 1)
