@@ -133,6 +133,12 @@ def test_every_rule_that_the_code_cites_is_on_the_page_of_the_protocol() -> None
             )
 
 
+def test_no_source_cites_a_page_that_is_not_here() -> None:
+    """Rules are cited as "section 3 of docs/protocol.md", or by interleaving or proposal."""
+    elsewhere = re.compile(r"known[-]gaps|design('s)?,?\s+section\s+\d")
+    assert [str(path) for path, text in sources() if elsewhere.search(text)] == []
+
+
 def test_what_is_not_there_is_found() -> None:
     planted = """
 | rule | module | test |
