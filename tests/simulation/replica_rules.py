@@ -344,7 +344,9 @@ class ReplicaRules:
             return
         for member in (*before.isr, *before.eligible):
             other = self.replicas.get((member.broker_id, replica.partition))
-            if other is not None and common_end(other.log, committed.log) > kept:
+            if other is None or not other.log.entries:
+                continue  # Retention has emptied it: there is nothing that it could keep.
+            if common_end(other.log, committed.log) > kept:
                 raise Violation(
                     "recovery_gave_up_too_much",
                     f"it keeps what was committed up to {kept}, broker {member.broker_id} has it "
