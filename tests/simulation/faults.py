@@ -133,7 +133,7 @@ def _half_cut(rng: random.Random, cluster: Cluster) -> Args:
 
 
 KINDS: dict[str, Kind] = {
-    # The network: of a host's links, or of all.
+    # The network: of a host's links, or of all; in stories also of one direction ("a>b").
     "loss": Kind(lambda r, c: (r.randint(2, 30), _scope(r, c)), (500, 8_000)),
     "delay": Kind(lambda r, c: (r.randint(20, 1_500), _scope(r, c)), (500, 8_000)),
     "repeat": Kind(lambda r, c: (r.randint(10, 60), _scope(r, c)), (2_000, 12_000), 1.5),
@@ -253,23 +253,26 @@ def _restarted_twice(rng: random.Random, cluster: Cluster) -> list[Fault]:
 
 
 def _emptied_follower(rng: random.Random, cluster: Cluster) -> list[Fault]:
-    """A broker is back with an empty disk, and fetches slowly, while fetches of its former
-    life still arrive."""
+    """A broker is back without its data, and fetches slowly, while fetches of its former life
+    still arrive."""
     at_ms = rng.randint(FIRST_FAULT_MS + 2_000, LAST_FAULT_MS - 8_000)
     loser = f"broker-{cluster.loser}"
     return [
         Fault(at_ms - 2_000, "repeat", (60, loser), 6_000),
-        Fault(at_ms, "empty_disk", (loser,), rng.randint(300, 900)),
-        Fault(at_ms + 100, "delay", (rng.randint(500, 1_500), loser), 6_000),
+        Fault(at_ms, rng.choice(("empty_disk", "reboot")), (loser,), rng.randint(300, 900)),
+        *(
+            Fault(at_ms + 100, "delay", (rng.randint(500, 2_500), f"broker-{n}>{loser}"), 8_000)
+            for n in range(1, cluster.brokers + 1)
+        ),
     ]
 
 
 def _late_removal(rng: random.Random, cluster: Cluster) -> list[Fault]:
-    """A broker restarts while whatever the controllers do comes late."""
+    """A broker restarts while whatever the controllers write comes late."""
     at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 8_000)
     return [
         *(
-            Fault(at_ms - 500, "delay", (rng.randint(500, 3_000), f"controller-{n}"), 8_000)
+            Fault(at_ms - 200, "delay", (rng.randint(500, 3_000), f"controller-{n}>etcd"), 8_000)
             for n in range(1, cluster.controllers + 1)
         ),
         Fault(at_ms, "crash_broker", (cluster.broker(rng),), rng.randint(200, 1_500)),
@@ -288,6 +291,34 @@ def _deposed_and_back(rng: random.Random, cluster: Cluster) -> list[Fault]:
     ]
 
 
+def _zombie_leader(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """A leader that has lost etcd goes on to tell that it leads, while clients look for
+    another because those fail."""
+    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 10_000)
+    zombie = rng.randint(1, cluster.brokers)
+    others = [n for n in range(1, cluster.brokers + 1) if n != zombie]
+    return [
+        Fault(at_ms, "cut_from_etcd", (f"broker-{zombie}",), 9_000),
+        *(
+            Fault(at_ms + 4_800 + 1_500 * i, "crash_broker", (f"broker-{n}",), rng.randint(50, 900))
+            for i, n in enumerate(others)
+        ),
+    ]
+
+
+def _unanswered_change(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """A follower joins again while leaders hear nothing of what the store has taken."""
+    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 10_000)
+    return [
+        Fault(at_ms, "crash_broker", (cluster.broker(rng),), rng.randint(200, 1_500)),
+        Fault(at_ms + 500, "lost_answers", (70,), 8_000),
+        *(
+            Fault(at_ms + 700, "watch_loss", (f"broker-{n}",), 8_000)
+            for n in range(1, cluster.brokers + 1)
+        ),
+    ]
+
+
 # Faults that are dangerous together, at times that chance would seldom find.
 STORIES: tuple[Callable[[random.Random, Cluster], list[Fault]], ...] = (
     _stale_joiner,
@@ -298,6 +329,8 @@ STORIES: tuple[Callable[[random.Random, Cluster], list[Fault]], ...] = (
     _emptied_follower,
     _late_removal,
     _deposed_and_back,
+    _zombie_leader,
+    _unanswered_change,
 )
 STORY_SHARE = 0.5
 

@@ -128,7 +128,7 @@ class FaultInjector:
             "repeat": Conditions(repeat=amount / 100),
             "reorder": Conditions(reorder=amount / 100),
         }[fault.kind]
-        return self._disturb(lambda a, b: scope == "all" or scope in (a, b), conditions)
+        return self._disturb(lambda a, b: scope == "all" or scope in (a, b, f"{a}>{b}"), conditions)
 
     def _cut_between(self, one: Callable[[str], bool], other: Callable[[str], bool]) -> End:
         return self._disturb(

@@ -5,11 +5,12 @@ What they say is in `store_rules` and `replica_rules`.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
 from simulation.observation import ControlCommand, observed, read_entries
 from simulation.replica_rules import Loss, Replica, ReplicaRules
@@ -105,6 +106,7 @@ class Invariants:
         self._failed: dict[Replica, None] = {}
         self._violation: Violation | None = None
         self._revision = 0
+        self._waits: dict[Partition, list[tuple[object, asyncio.Future[Any]]]] = {}
         # Newest controller epoch and broker epoch that each process has obeyed.
         self._obeyed: dict[ReplicaManager, tuple[int, int]] = {}
 
@@ -154,6 +156,7 @@ class Invariants:
         if not self._changed:
             return
         for partition in self._changed:
+            self._judge_waits(partition)
             replica = self._replica_of.get(partition.log)  # type: ignore[call-overload]
             if replica is not None:
                 self.replicas.judge(replica, partition)
@@ -208,6 +211,22 @@ class Invariants:
                     f"to have written up to {entry.end_offset}",
                     log=str(log.directory),
                 )
+
+    def wait_began(self, partition: Partition, future: asyncio.Future[Any]) -> None:
+        self._waits.setdefault(partition, []).append((partition.leading, future))
+
+    def _judge_waits(self, partition: Partition) -> None:
+        """What waits for the high watermark of an epoch ends with it."""
+        waits = self._waits.get(partition)
+        if not waits:
+            return
+        waits[:] = [wait for wait in waits if not wait[1].done()]
+        if any(leading is not partition.leading for leading, _ in waits):
+            raise Violation(
+                "wait_outlived_epoch",
+                "a produce waits on for the high watermark of an epoch that is over",
+                partition=str(partition.name),
+            )
 
     def end_told(self, partition: Partition, end: int) -> None:
         replica = self._replica_of.get(partition.log)  # type: ignore[call-overload]

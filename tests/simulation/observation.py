@@ -7,6 +7,7 @@ judge is set. Nothing is polled, because a world takes a hundred thousand steps.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeAlias
@@ -18,6 +19,7 @@ from tidelog_broker.log.errors import LogError
 from tidelog_broker.log.log import Log
 from tidelog_broker.log_directory import LogDirectory
 from tidelog_broker.partition.partition import Partition
+from tidelog_broker.purgatory import Purgatory
 from tidelog_broker.replica_manager import ReplicaManager
 from tidelog_runtime.metadata.memory_data import MemoryData
 from tidelog_runtime.metadata.store import Delete, KeyValue, Transaction, TransactionResult
@@ -58,6 +60,9 @@ class Observer(Protocol):
     def log_removed(self, log: Log) -> None:
         """Its directory was set aside or is to be deleted."""
 
+    def wait_began(self, partition: Partition, future: asyncio.Future[Any]) -> None:
+        """A produce waits for the high watermark."""
+
     def end_told(self, partition: Partition, end: int) -> None:
         """A leader has told the committed end."""
 
@@ -82,6 +87,7 @@ def observed(observer: Observer, changed: dict[Partition, None]) -> Iterator[Non
             _patched(ReplicaManager, "stop_replica", lambda stop: _obeying(stop, observer)),
             _patched(ReplicaManager, "describe_replicas", lambda tell: _obeying(tell, observer)),
             _patched(Partition, "committed_end", lambda tell: _telling(tell, observer)),
+            _patched(Purgatory, "committed", lambda wait: _waiting(wait, observer)),
             _patched(MemoryData, "transact", lambda transact: _transacting(transact, observer)),
             _patched(Partition, "__setattr__", lambda set_: _setting(set_, changed)),
         ):
@@ -173,6 +179,20 @@ def _telling(original: Callable[..., int], observer: Observer) -> Callable[..., 
         return end
 
     return committed_end
+
+
+def _waiting(
+    original: Callable[..., asyncio.Future[Any]], observer: Observer
+) -> Callable[..., asyncio.Future[Any]]:
+    def committed(
+        purgatory: Purgatory, partition: Partition, next_offset: int
+    ) -> asyncio.Future[Any]:
+        future = original(purgatory, partition, next_offset)
+        if not future.done():
+            observer.wait_began(partition, future)
+        return future
+
+    return committed
 
 
 def _obeying(original: _CarryOut, observer: Observer) -> _CarryOut:
