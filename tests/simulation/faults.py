@@ -311,7 +311,7 @@ def _unanswered_change(rng: random.Random, cluster: Cluster) -> list[Fault]:
     at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 10_000)
     return [
         Fault(at_ms, "crash_broker", (cluster.broker(rng),), rng.randint(200, 1_500)),
-        Fault(at_ms + 500, "lost_answers", (70,), 8_000),
+        Fault(at_ms + 500, "lost_answers", (95,), 7_000),
         *(
             Fault(at_ms + 700, "watch_loss", (f"broker-{n}",), 8_000)
             for n in range(1, cluster.brokers + 1)
@@ -332,7 +332,7 @@ STORIES: tuple[Callable[[random.Random, Cluster], list[Fault]], ...] = (
     _zombie_leader,
     _unanswered_change,
 )
-STORY_SHARE = 0.5
+STORY_SHARE = 0.6
 
 
 def draw_plan(seed: int, size: Size) -> list[Fault]:
