@@ -111,7 +111,7 @@ BAD_TOPICS = {
     "unknown key, nearly right": bad_config(
         {"retention_mss": "1"}, "'retention_mss' does not exist", "did you mean retention_ms?"
     ),
-    "unknown key": bad_config({"tide": "1"}, "'tide' does not exist", "known keys: max_batch_"),
+    "unknown key": bad_config({"tide": "1"}, "'tide' does not exist", "known keys: durability, "),
     "value below its range": bad_config(
         {"segment_bytes": "1"}, "segment_bytes='1' is not valid", "greater than or equal to 65536"
     ),

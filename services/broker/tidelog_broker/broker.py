@@ -256,6 +256,7 @@ class Broker:
             config.replica_fetch_max_wait_ms,
         )
         self._start("leader-reports", reports.run())
+        self._start("producer-ids", self.producer_ids.keep_stocked(self._rng))
         self._start("repairs", self._repair.repair_resigned())
         self._registering = self._start("registration", registration.run())
 

@@ -1,13 +1,16 @@
 """Ids of idempotent producers, out of the metadata store (section 2 of docs/protocol.md).
 
 Nobody is ever given what somebody else was: a write whose answer is lost may have been
-applied, or may still be, so what it would have brought is given to nobody.
+applied, or may still be, so what it would have brought is given to nobody. A broker keeps
+ids in stock, so that producers without a name can begin while the store is away.
 """
 
 from __future__ import annotations
 
 import asyncio
+import random
 import re
+from collections import deque
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -27,12 +30,16 @@ from tidelog_runtime.metadata.store import (
     ModRevision,
     Put,
     StoreError,
+    StoreUnavailableError,
     Transaction,
 )
 
 FIRST_PRODUCER_ID = 1
 # Taken from the store at once, and given away one by one.
 BLOCK_SIZE = 1_000
+# With fewer left the next block is taken.
+LOW_STOCK = BLOCK_SIZE // 2
+RETRY_DELAY_S = 0.3
 # Each failure of a compare-and-swap means that another broker got on.
 MAX_ATTEMPTS = 10
 MAX_PRODUCER_EPOCH = 2**31 - 1
@@ -44,9 +51,10 @@ class ProducerIds:
     def __init__(self, store: MetadataStore, keys: Keys) -> None:
         self._store = store
         self._keys = keys
-        self._next = 0
-        self._end = 0
+        self._stock: deque[range] = deque()
         self._taking = asyncio.Lock()
+        self._is_low = asyncio.Event()
+        self._is_low.set()
 
     async def __call__(self, name: str) -> NamedProducer:
         """A new id in epoch 0; with a name the id of that name, in its next epoch.
@@ -69,17 +77,40 @@ class ProducerIds:
                 f"no producer id can be had from the metadata store now ({error}); ask again",
             ) from error
 
+    async def keep_stocked(self, rng: random.Random) -> None:
+        """Takes blocks ahead of those who will ask; runs as long as the broker does."""
+        while True:
+            await self._is_low.wait()
+            try:
+                async with self._taking:
+                    await self._take_block()
+            except (StoreUnavailableError, TidelogError):
+                await asyncio.sleep(RETRY_DELAY_S * rng.uniform(0.5, 1.5))
+
     async def _new_id(self) -> int:
-        async with self._taking:
-            if self._next == self._end:
-                key = self._keys.producer_ids
-                found = await self._store.get(key)
-                block = await self._swap(key, found, _after_next_block, decode_next_producer_id)
-                self._end = block.next_producer_id
-                self._next = self._end - BLOCK_SIZE
-            taken = self._next
-            self._next += 1
-            return taken
+        if not self._stock:
+            async with self._taking:
+                if not self._stock:
+                    await self._take_block()
+        block = self._stock.popleft()
+        if len(block) > 1:
+            self._stock.appendleft(block[1:])
+        self._judge_stock()
+        return block[0]
+
+    async def _take_block(self) -> None:
+        key = self._keys.producer_ids
+        found = await self._store.get(key)
+        block = await self._swap(key, found, _after_next_block, decode_next_producer_id)
+        end = block.next_producer_id
+        self._stock.append(range(end - BLOCK_SIZE, end))
+        self._judge_stock()
+
+    def _judge_stock(self) -> None:
+        if sum(map(len, self._stock)) < LOW_STOCK:
+            self._is_low.set()
+        else:
+            self._is_low.clear()
 
     async def _next_holder(self, name: str) -> NamedProducer:
         key = self._keys.producer(name)

@@ -1,6 +1,7 @@
 """Ids of idempotent producers: nobody is given what somebody else was."""
 
 import asyncio
+import random
 
 import pytest
 
@@ -20,7 +21,7 @@ from tidelog_runtime.metadata.schema import (
     encode,
 )
 from tidelog_runtime.metadata.store import Transaction, TransactionResult
-from unit.broker.broker_parts import KEYS
+from unit.broker.broker_parts import KEYS, settled, until
 from unit.broker.flaky_store import FlakyStore
 from unit.metadata.virtual_time import virtual_clock
 
@@ -51,6 +52,20 @@ async def test_a_block_of_ids_costs_one_write(store: FlakyStore) -> None:
     given = [(await ids("")).producer_id for _ in range(BLOCK_SIZE + 1)]
     assert given == list(range(1, BLOCK_SIZE + 2))
     assert len(store.sent) == 2
+
+
+async def test_ids_in_stock_are_given_while_the_store_is_away(store: FlakyStore) -> None:
+    ids = ProducerIds(store, KEYS)
+    stocking = asyncio.create_task(ids.keep_stocked(random.Random(1)))
+    await settled()
+    store.disconnect()
+    given = [(await ids("")).producer_id for _ in range(BLOCK_SIZE)]
+    assert given == list(range(1, BLOCK_SIZE + 1))
+    store.reconnect()
+    await until(lambda: len(store.sent) == 2)
+    store.disconnect()
+    assert (await ids("")).producer_id == BLOCK_SIZE + 1
+    stocking.cancel()
 
 
 async def test_two_brokers_give_different_ids(store: FlakyStore) -> None:
