@@ -24,6 +24,7 @@ from tidelog_broker.maintenance import RunBlocking
 from tidelog_broker.resignations import Resignations
 from tidelog_broker.transport import ReplicaKey
 from tidelog_runtime.clock import Clock
+from tidelog_runtime.metadata.store import StoreRolledBackError
 
 FIRST_RETRY_DELAY_S = 1.0
 MAX_RETRY_DELAY_S = 60.0
@@ -111,7 +112,10 @@ class ReplicaRepair:
                 topic_id=replica.key.topic_id,
                 why=replica.reason,
             )
-        resigned_at = await self._resignations.resign((r.key, r.name) for r in damaged)
+        resigned_at: dict[ReplicaKey, int] = {}
+        await self._resignations.resign(
+            ((replica.key, replica.name) for replica in damaged), resigned_at.__setitem__
+        )
         for replica in damaged:
             missing = self._logs.name_of(replica.key) is None
             if missing or self._logs.log_of(replica.key) is not None:
@@ -119,26 +123,33 @@ class ReplicaRepair:
                 self._logs.back(replica.key)
                 self._logs.unmark(replica.key)
             else:
-                self._schedule(replica.key, resigned_at.get(replica.key, 0))
+                self._schedule(replica.key, resigned_at[replica.key])
 
     # -- resigned -------------------------------------------------------------------------
 
     async def resign_failed(self) -> None:
-        while True:
-            await self._found.wait()
-            self._found.clear()
-            batch, self._failed = self._failed, {}
+        """What is found at once resigns together, and waits for none that was found before:
+        a value that cannot be read may hold that one up for ever."""
+        async with asyncio.TaskGroup() as resigning:
+            while True:
+                await self._found.wait()
+                self._found.clear()
+                batch, self._failed = self._failed, {}
+                resigning.create_task(self._mark_and_resign(batch))
 
-            def mark(batch: dict[ReplicaKey, str] = batch) -> None:
-                for key, reason in batch.items():
-                    self._logs.mark(key, reason)
+    async def _mark_and_resign(self, batch: dict[ReplicaKey, str]) -> None:
+        def mark() -> None:
+            for key, reason in batch.items():
+                self._logs.mark(key, reason)
 
-            await self._run_blocking(mark)
-            resigned_at = await self._resignations.resign(
-                (key, self._logs.name_of(key)) for key in batch
+        await self._run_blocking(mark)
+        try:
+            await self._resignations.resign(
+                [(key, self._logs.name_of(key)) for key in batch], self._schedule
             )
-            for key in batch:
-                self._schedule(key, resigned_at.get(key, 0))
+        except StoreRolledBackError as error:
+            # They stay out of service; the other replicas need no store.
+            _log.critical("resignation_ended", replicas=len(batch), why=str(error))
 
     def _schedule(self, key: ReplicaKey, resigned_at: int) -> None:
         """After another failure."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 import structlog
@@ -80,22 +80,18 @@ class Resignations:
         self._rng = rng
 
     async def resign(
-        self, replicas: Iterable[tuple[ReplicaKey, TopicPartition | None]]
-    ) -> dict[ReplicaKey, int]:
-        """Returns when the store has it of all that they are not whole, or that nobody
-        relies on them; until then it tries, also while the store is away. The revision
-        from which on that holds comes with each; older decisions rely on what is cut now.
-        A name that is not given is looked up in the metadata, which must have been read.
+        self,
+        replicas: Iterable[tuple[ReplicaKey, TopicPartition | None]],
+        on_resigned: Callable[[ReplicaKey, int], None],
+    ) -> None:
+        """Tells of each, as soon as the store has it that it is not whole, or that nobody
+        relies on it, and returns after the last; until then it tries, also while the store
+        is away. The revision from which on that holds comes with each; older decisions rely
+        on what is cut now. A name that is not given is looked up in the metadata, which
+        must have been read.
 
         Raises `StoreRolledBackError`."""
-        resigned_at: dict[ReplicaKey, int] = {}
-        waiting: dict[ReplicaKey, TopicPartition] = {}
-        for key, name in replicas:
-            name = name or self._cache.name_of(key.topic_id, key.partition)
-            if name is None:
-                _log.info("resignation_void", topic_id=key.topic_id, why="the topic is gone")
-            else:
-                waiting[key] = name
+        waiting = self._named(replicas, on_resigned)
         said_unavailable = False
         found: dict[TopicPartition, _Found] = {}
         attempted: dict[TopicPartition, LeaderAndIsr] = {}
@@ -115,13 +111,32 @@ class Resignations:
                 continue
             if revisions is None:
                 continue  # judged anew, by what the refusal told
+            unreadable = {}
             for name, key in batch.items():
-                if not found[name].malformed:
-                    del waiting[key]
-                    resigned_at[key] = revisions[name]
-            if any(found[name].malformed for name in batch):
+                del waiting[key]
+                if found[name].malformed:
+                    unreadable[key] = name
+                else:
+                    on_resigned(key, revisions[name])
+            if unreadable:
                 await self._pause()
-        return resigned_at
+                # Behind the others: of these there may be more than a transaction takes.
+                waiting.update(unreadable)
+
+    def _named(
+        self,
+        replicas: Iterable[tuple[ReplicaKey, TopicPartition | None]],
+        on_resigned: Callable[[ReplicaKey, int], None],
+    ) -> dict[ReplicaKey, TopicPartition]:
+        named: dict[ReplicaKey, TopicPartition] = {}
+        for key, name in replicas:
+            name = name or self._cache.name_of(key.topic_id, key.partition)
+            if name is None:
+                _log.info("resignation_void", topic_id=key.topic_id, why="the topic is gone")
+                on_resigned(key, 0)
+            else:
+                named[key] = name
+        return named
 
     async def _pause(self) -> None:
         await asyncio.sleep(RETRY_DELAY_S * self._rng.uniform(0.5, 1.5))

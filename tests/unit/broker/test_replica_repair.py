@@ -313,6 +313,25 @@ async def test_the_other_replicas_of_the_broker_go_on() -> None:
     await broker.stop()
 
 
+async def test_a_value_that_cannot_be_read_holds_up_no_other_replica() -> None:
+    """Neither one that is found damaged together with it, nor a later one."""
+    broker = Broker()
+    await three_records(broker)
+    (_, together, later) = await broker.replicas.take(numbers=(0, 1, 2), revision=500)
+    broker.store.put(KEYS.leader_and_isr(NAME), b"not JSON")
+    for partition in (together, later):
+        broker.holds(state(), partition.name)
+    error = LogStorageError(SEGMENT, 5, "append to")
+    for key in (KEY, ReplicaKey(TOPIC_ID, 1)):
+        broker.replicas.manager.log_failed(key, error)
+    await asyncio.sleep(10)
+    broker.replicas.manager.log_failed(ReplicaKey(TOPIC_ID, 2), error)
+    await asyncio.sleep(10)
+    assert (together.in_service, later.in_service) == (True, True)
+    assert broker.replicas.logs.is_out(KEY)
+    await broker.stop()
+
+
 async def resigned_at_start(broker: Broker) -> list[ReplicaKey]:
     damaged = broker.replicas.damaged
     await broker.repair.resign_found(damaged)

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
@@ -17,6 +18,7 @@ from tidelog_runtime.metadata.schema import (
     decode_leader_and_isr,
     encode_leader_and_isr,
 )
+from tidelog_runtime.metadata.store import MAX_TRANSACTION_CHANGES
 from unit.broker.broker_parts import KEY, KEYS, on
 from unit.broker.fake_log import NAME, TOPIC_ID, epoch_of, state
 from unit.broker.flaky_store import FlakyStore
@@ -82,6 +84,7 @@ class Store(FlakyStore):
     def __init__(self) -> None:
         super().__init__(virtual_clock())
         self.cache = MetadataCache(KEYS)
+        self.told: dict[ReplicaKey, int] = {}
         self.resignations = Resignations(self, KEYS, self.cache, 1, random.Random(1))
 
     def holds(self, wanted: LeaderAndIsr, name: TopicPartition = NAME) -> None:
@@ -94,7 +97,12 @@ class Store(FlakyStore):
         return decode_leader_and_isr(self.item(KEYS.leader_and_isr(name)).value)
 
     async def resign(self, key: ReplicaKey = KEY, name: TopicPartition | None = NAME) -> None:
-        await self.resignations.resign([(key, name)])
+        await self.resign_all([(key, name)])
+
+    async def resign_all(
+        self, replicas: Iterable[tuple[ReplicaKey, TopicPartition | None]]
+    ) -> None:
+        await self.resignations.resign(replicas, self.told.__setitem__)
 
 
 async def test_a_state_that_is_known_takes_one_transaction() -> None:
@@ -159,9 +167,9 @@ async def test_it_is_told_from_which_revision_on_nobody_relies_on_the_replica() 
     store.holds(state(leader=1).resigned(1), on(1))
     await store.is_known()
     keys = [ReplicaKey(TOPIC_ID, number) for number in (0, 1, 2)]
-    told = await store.resignations.resign([(key, on(key.partition)) for key in keys])
+    await store.resign_all([(key, on(key.partition)) for key in keys])
     stored = [store.item(KEYS.leader_and_isr(on(number))).mod_revision for number in (0, 1)]
-    assert [told[key] for key in keys] == [*stored, 0]
+    assert [store.told[key] for key in keys] == [*stored, 0]
 
 
 async def test_a_partition_that_is_gone_needs_no_resignation() -> None:
@@ -190,7 +198,7 @@ async def test_both_replicas_of_a_name_are_settled() -> None:
     store = Store()
     store.holds(state(leader=2))
     await store.is_known()
-    await store.resignations.resign([(ReplicaKey(OTHER_ID, 0), NAME), (KEY, NAME)])
+    await store.resign_all([(ReplicaKey(OTHER_ID, 0), NAME), (KEY, NAME)])
     assert store.partition().isr_ids == {2, 3}
 
 
@@ -200,9 +208,34 @@ async def test_many_resign_in_few_transactions() -> None:
     for number in numbers:
         store.holds(state(leader=2), on(number))
     await store.is_known()
-    await store.resignations.resign([(ReplicaKey(TOPIC_ID, n), on(n)) for n in numbers])
+    await store.resign_all([(ReplicaKey(TOPIC_ID, n), on(n)) for n in numbers])
     assert all(store.partition(on(number)).isr_ids == {2, 3} for number in numbers)
     assert len(store.sent) == 3
+
+
+async def test_each_is_told_when_it_has_resigned_and_none_that_waits() -> None:
+    store = Store()
+    store.put(KEYS.leader_and_isr(NAME), b"not JSON")
+    store.holds(state(leader=2), on(1))
+    resigning = asyncio.create_task(
+        store.resign_all([(KEY, NAME), (ReplicaKey(TOPIC_ID, 1), on(1))])
+    )
+    await asyncio.sleep(10)
+    assert list(store.told) == [ReplicaKey(TOPIC_ID, 1)]
+    resigning.cancel()
+
+
+async def test_more_unreadable_values_than_a_transaction_takes_hold_up_no_other() -> None:
+    store = Store()
+    for number in range(MAX_TRANSACTION_CHANGES):
+        store.put(KEYS.leader_and_isr(on(number)), b"not JSON")
+    last = ReplicaKey(TOPIC_ID, MAX_TRANSACTION_CHANGES)
+    store.holds(state(leader=2), on(last.partition))
+    keys = [ReplicaKey(TOPIC_ID, number) for number in range(last.partition + 1)]
+    resigning = asyncio.create_task(store.resign_all([(key, on(key.partition)) for key in keys]))
+    await asyncio.sleep(10)
+    assert list(store.told) == [last]
+    resigning.cancel()
 
 
 async def test_a_value_that_cannot_be_read_holds_up_no_other_and_is_waited_for() -> None:
@@ -211,7 +244,7 @@ async def test_a_value_that_cannot_be_read_holds_up_no_other_and_is_waited_for()
     store.holds(state(leader=2), on(1))
     await store.is_known()
     resigning = asyncio.create_task(
-        store.resignations.resign([(KEY, NAME), (ReplicaKey(TOPIC_ID, 1), on(1))])
+        store.resign_all([(KEY, NAME), (ReplicaKey(TOPIC_ID, 1), on(1))])
     )
     await asyncio.sleep(10)
     assert store.partition(on(1)).isr_ids == {2, 3}
