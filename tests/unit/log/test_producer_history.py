@@ -15,7 +15,7 @@ from tidelog.batch import is_fence, new_fence, stamp
 from tidelog.model import FIRST_NAMED_PRODUCER_ID, Batch
 from tidelog_broker.log import producer_history
 from tidelog_broker.log.config import LogConfig
-from tidelog_broker.log.errors import LogStorageError
+from tidelog_broker.log.errors import LogCorruptError, LogStorageError
 from tidelog_broker.log.log import Log
 from tidelog_broker.log.producer_history import SNAPSHOT_SUFFIX, snapshot_name
 from tidelog_broker.log.recovery import LOG_START_NAME
@@ -124,6 +124,28 @@ def test_a_cut_makes_the_states_what_they_were_there(disk: MemoryDisk, offset: i
     assert known(log) == expected(BATCHES[:offset])
     assert known(reopen(disk)) == expected(BATCHES[:offset])
     assert all(snapshot <= offset for snapshot in snapshots(disk))
+
+
+def flip_sequence(disk: MemoryDisk, batch: Batch) -> None:
+    """The bits of a batch in its segment that only the checksum of its records covers."""
+    flipped = batch._replace(header=batch.header._replace(base_sequence=77))
+    (segment,) = [inode for path, inode in disk.names.items() if encode_frame(batch) in inode.data]
+    segment.data[:] = segment.data.replace(encode_frame(batch), encode_frame(flipped))
+
+
+def test_a_flipped_sequence_below_a_cut_is_damage_and_no_state(disk: MemoryDisk) -> None:
+    log = log_of(disk, BATCHES)
+    flip_sequence(disk, BATCHES[2])
+    with pytest.raises(LogCorruptError):
+        log.truncate_to(4)
+
+
+def test_a_flipped_sequence_that_a_start_reads_is_damage_and_no_state(disk: MemoryDisk) -> None:
+    log_of(disk, BATCHES).close(clean=True)
+    disk.remove(DIRECTORY / snapshot_name(7))
+    flip_sequence(disk, BATCHES[2])
+    with pytest.raises(LogCorruptError):
+        open_log(disk)
 
 
 def write_back(disk: MemoryDisk, suffix: str) -> None:

@@ -207,11 +207,12 @@ class Segment:
 
     def headers(self, start: int, end: int) -> Iterator[BatchHeader]:
         """Of its batches between two offsets; by a file of its own, as a log that is being
-        opened in a thread needs it."""
+        opened in a thread needs it. Both checksums hold: producer and sequence lie under
+        that of the records."""
         position = self._indexes.position_below(start) if self._indexes is not None else 0
         file = self._files.disk.open(self.path)
         try:
-            for info in walk_frames(file.read_at, self.size, start=position, verify=False):
+            for info in walk_frames(file.read_at, self.size, start=position, verify=True):
                 if info.fault is not None or info.header is None:
                     raise LogCorruptError(self.path, info.position, info.fault or "no header")
                 if info.header.base_offset >= end:
