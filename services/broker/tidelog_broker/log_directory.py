@@ -247,19 +247,24 @@ class LogDirectory:
     def _move_away(self, key: ReplicaKey, since_ms: int) -> None:
         open_log = self._logs.get(key)
         if open_log is None:
+            self._forget_out(key)
             return
         if key in self._reopening:
             raise LogStorageError(open_log.path, errnos.EBUSY, "move away, while it is repaired,")
-        del self._logs[key]
-        if open_log.log is not None:
-            open_log.log.close(clean=False)
         target = self._strays / f"{open_log.path.name}@{since_ms}"
         try:
             self._disk.remove_tree(target)
             self._disk.rename(open_log.path, target)
         except OSError as error:
+            # It is still open and known here: whoever repeats the command tries it again.
             raise LogStorageError.of(error, open_log.path, "move away") from error
-        # Whoever is not assigned here is in no ISR: there is nothing to resign from.
+        del self._logs[key]
+        if open_log.log is not None:
+            open_log.log.close(clean=False)
+        self._forget_out(key)
+
+    def _forget_out(self, key: ReplicaKey) -> None:
+        """Whoever is not assigned here is in no ISR: there is nothing to resign from."""
         if self._out.pop(key, None) is not None:
             self.unmark(key)
 

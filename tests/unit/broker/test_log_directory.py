@@ -185,6 +185,41 @@ def test_a_move_that_fails_is_an_error_of_the_log(tmp_path: Path) -> None:
         stored.logs.set_aside(KEY)
 
 
+def test_a_move_that_failed_is_made_when_it_is_asked_for_again(tmp_path: Path) -> None:
+    """Whoever asks would else be told that the replica is gone, while its files stay."""
+    stored = Stored(tmp_path)
+    stored.with_records()
+    stored.logs.take_out(KEY, "damaged")
+    (tmp_path / "strays").rmdir()
+    with pytest.raises(LogStorageError):
+        stored.logs.delete(KEY)
+    assert (stored.in_use(), stored.logs.is_out(KEY)) == ([f"orders-0.{TOPIC_ID}"], True)
+    (tmp_path / "strays").mkdir()
+    stored.logs.delete(KEY)
+    assert stored.in_use() == []
+    assert stored.logs.open_replica(NAME, KEY, CONFIG).log_end_offset == 0
+
+
+def test_a_replica_that_is_assigned_again_after_a_failed_move_goes_on(tmp_path: Path) -> None:
+    stored = Stored(tmp_path)
+    stored.with_records()
+    (tmp_path / "strays").rmdir()
+    with pytest.raises(LogStorageError):
+        stored.logs.set_aside(KEY)
+    log = stored.logs.open_replica(NAME, KEY, CONFIG)
+    log.append([batch_at(3)])
+    assert log.log_end_offset == 4
+
+
+def test_a_replica_that_is_out_without_a_directory_may_come_back_once_it_is_deleted(
+    tmp_path: Path,
+) -> None:
+    stored = Stored(tmp_path)
+    stored.logs.take_out(KEY, "its directory is missing")
+    stored.logs.delete(KEY)
+    assert stored.logs.open_replica(NAME, KEY, CONFIG).log_end_offset == 0
+
+
 # -- logs that come and go ---------------------------------------------------------------
 
 
