@@ -57,10 +57,14 @@ class Fetchers:
         self._following: dict[Partition, Lane] = {}
         # Cancelled, and not yet gone.
         self._ending: set[asyncio.Task[None]] = set()
+        self._closed = False
 
     def update(self, partitions: Iterable[Partition]) -> None:
         """Each of these may have a new leader, or none to follow any more. A new epoch of
-        the same leader counts: the fetch that waits there is asked anew."""
+        the same leader counts: the fetch that waits there is asked anew. After `close`
+        nobody is followed, also not by a replica whose repair ends only then."""
+        if self._closed:
+            return
         arrivals: dict[Lane, list[Partition]] = {}
         for partition in partitions:
             lane = Lane(partition.leader_to_follow, partition.synced)
@@ -93,6 +97,7 @@ class Fetchers:
         return {leader: entry for leader, entry in found.items() if entry is not None}
 
     async def close(self) -> None:
+        self._closed = True
         for lane in list(self._fetchers):
             self._stop(lane)
         await asyncio.gather(*self._ending, return_exceptions=True)

@@ -187,3 +187,13 @@ async def test_a_fault_in_a_fetcher_is_seen() -> None:
     (line,) = [line for line in lines if line["log_level"] == "critical"]
     assert (line["event"], line["task"]) == ("task_failed", "replica-fetcher-1")
     await broker.fetchers.close()
+
+
+async def test_once_closed_nobody_is_followed_any_more() -> None:
+    """A replica whose repair ends while the broker stops would append to closed logs."""
+    broker = Broker()
+    await broker.fetchers.close()
+    broker.new_partition(0, state(leader=1))
+    await settled()
+    assert broker.waiting == {}
+    await broker.fetchers.close()
