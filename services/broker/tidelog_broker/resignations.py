@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import structlog
@@ -44,15 +45,49 @@ _log = structlog.get_logger()
 
 def resignation(found: LeaderAndIsr | None, topic_id: str, broker_id: int) -> LeaderAndIsr | None:
     """What a damaged replica writes over what it found; None: nobody can elect it as clean
-    or count what it held before, so that there is nothing to write."""
+    or count what it held before, so that there is nothing to write.
+
+    Where nobody leads there always is, perhaps the same again: it may have been described
+    for a recovery (interleaving 11), which holds for one revision of the key."""
     if found is None or found.topic_id != topic_id:
         return None
+    if found.leader == NO_LEADER and broker_id in found.replicas:
+        return found.resigned(broker_id)
     relied_on = any(
         member.broker_id == broker_id and member.broker_epoch != NOT_WHOLE
         for member in (*found.isr, *found.eligible)
     )
     known_to_leader = found.leader not in (broker_id, NO_LEADER)
     return found.resigned(broker_id) if relied_on or known_to_leader else None
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of one partition while its replica resigns. `told_at`: the first
+    revision of its key that the store itself told meanwhile, if it did. `written`: what was
+    written last, perhaps without an answer."""
+
+    found: _Found
+    told_at: int | None = None
+    written: LeaderAndIsr | None = None
+
+    def told(self, found: _Found) -> None:
+        self.found = found
+        if self.told_at is None:
+            self.told_at = found.revision
+
+    def to_write(self, topic_id: str, broker_id: int) -> LeaderAndIsr | None:
+        """None: it has resigned, or there is nothing to resign from."""
+        present = self.found.state
+        state = resignation(present, topic_id, broker_id)
+        if present is None or state is None:
+            return None
+        if present.leader != NO_LEADER:
+            # What was written without an answer has been applied.
+            return None if present == self.written else state
+        # By whom does not matter: since the replica is out of service nobody describes it.
+        moved = self.told_at is not None and self.found.revision > self.told_at
+        return None if moved and present == state else state
 
 
 class _Found(NamedTuple):
@@ -93,14 +128,13 @@ class Resignations:
         Raises `StoreRolledBackError`."""
         waiting = self._named(replicas, on_resigned)
         said_unavailable = False
-        found: dict[TopicPartition, _Found] = {}
-        attempted: dict[TopicPartition, LeaderAndIsr] = {}
+        known: dict[TopicPartition, _Known] = {}
         while waiting:
             batch = self._next_batch(waiting)
             for name in batch:
-                found.setdefault(name, self._cached(name))
+                known.setdefault(name, _Known(self._cached(name)))
             try:
-                revisions = await self._write(batch, found, attempted)
+                revisions = await self._write(batch, known)
                 said_unavailable = False
             except StoreUnavailableError as error:
                 # If it was applied all the same, the next attempt finds that out.
@@ -114,7 +148,7 @@ class Resignations:
             unreadable = {}
             for name, key in batch.items():
                 del waiting[key]
-                if found[name].malformed:
+                if known[name].found.malformed:
                     unreadable[key] = name
                 else:
                     on_resigned(key, revisions[name])
@@ -160,23 +194,20 @@ class Resignations:
     async def _write(
         self,
         batch: Mapping[TopicPartition, ReplicaKey],
-        found: dict[TopicPartition, _Found],
-        attempted: dict[TopicPartition, LeaderAndIsr],
+        known: Mapping[TopicPartition, _Known],
     ) -> dict[TopicPartition, int] | None:
         """One transaction; also where there is nothing to write its guards say so. Returns
-        the revisions of the keys as they are then; None: it was refused, and `found` is
-        what the store has. `attempted`: what was written before, perhaps without an
-        answer; what is found like that has resigned already."""
+        the revisions of the keys as they are then; None: it was refused, and `known` is
+        what the store has."""
         changes = []
         resigning = []
         for name, key in batch.items():
-            present = found[name].state
-            state = resignation(present, key.topic_id, self._broker_id)
-            if state is not None and present != attempted.get(name):
-                attempted[name] = state
+            state = known[name].to_write(key.topic_id, self._broker_id)
+            if state is not None:
+                known[name].written = state
                 changes.append(Put(self._keys.leader_and_isr(name), encode_leader_and_isr(state)))
                 resigning.append(name)
-        guards = [ModRevision(self._keys.leader_and_isr(n), found[n].revision) for n in batch]
+        guards = [ModRevision(self._keys.leader_and_isr(n), known[n].found.revision) for n in batch]
         result = await self._store.transact(Transaction(guards, changes))
         if result.succeeded:
             for name in resigning[:MAX_LOGGED]:
@@ -186,10 +217,10 @@ class Resignations:
                     revision=result.revision,
                     partitions=len(resigning),
                 )
-            revisions = {name: found[name].revision for name in batch}
+            revisions = {name: known[name].found.revision for name in batch}
             return revisions | dict.fromkeys(resigning, result.revision)
         for name in batch:
-            found[name] = _parse(result.current.get(self._keys.leader_and_isr(name)))
+            known[name].told(_parse(result.current.get(self._keys.leader_and_isr(name))))
         return None
 
 

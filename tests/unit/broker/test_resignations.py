@@ -18,7 +18,7 @@ from tidelog_runtime.metadata.schema import (
     decode_leader_and_isr,
     encode_leader_and_isr,
 )
-from tidelog_runtime.metadata.store import MAX_TRANSACTION_CHANGES
+from tidelog_runtime.metadata.store import MAX_TRANSACTION_CHANGES, StoreUnavailableError
 from unit.broker.broker_parts import KEY, KEYS, on
 from unit.broker.fake_log import NAME, TOPIC_ID, epoch_of, state
 from unit.broker.flaky_store import FlakyStore
@@ -57,6 +57,16 @@ def test_a_member_without_a_leader_stays_as_one_that_is_not_whole() -> None:
     assert written.isr == (Member(1, NOT_WHOLE),)
 
 
+@pytest.mark.parametrize(
+    "found",
+    [state(leader=NO_LEADER).resigned(1), state(leader=NO_LEADER, isr=(2, 3))],
+    ids=["resigned already", "no member"],
+)
+def test_without_a_leader_the_same_is_written_again(found: LeaderAndIsr) -> None:
+    """What it described for a recovery, before it was cut, no longer holds then."""
+    assert resignation(found, TOPIC_ID, 1) == found
+
+
 def test_an_eligible_replica_is_no_longer_elected_as_clean() -> None:
     written = resignation(state(leader=2, isr=(2,), eligible=(1,)), TOPIC_ID, 1)
     assert written is not None
@@ -67,11 +77,11 @@ def test_an_eligible_replica_is_no_longer_elected_as_clean() -> None:
     "found",
     [
         None,
-        state(leader=NO_LEADER, isr=(2, 3)),
+        state(leader=NO_LEADER, isr=(2, 3), replicas=(2, 3)),
         state(leader=1).resigned(1),
         replace(state(leader=1), topic_id=OTHER_ID),
     ],
-    ids=["no partition", "no member", "resigned already", "another topic of that name"],
+    ids=["no partition", "no replica", "resigned already", "another topic of that name"],
 )
 def test_who_is_not_relied_on_has_nothing_to_write(found: LeaderAndIsr | None) -> None:
     assert resignation(found, TOPIC_ID, 1) is None
@@ -133,6 +143,53 @@ async def test_one_that_was_let_in_unseen_resigns() -> None:
     store.holds(state(leader=2, isr=(1, 2, 3)))
     await store.resign()
     assert store.partition().isr_ids == {2, 3}
+
+
+def in_recovery() -> LeaderAndIsr:
+    """Every member has lost data, and nobody leads."""
+    return state(leader=NO_LEADER, isr=(1, 2)).resigned(1).resigned(2)
+
+
+async def test_without_a_leader_a_replica_that_is_damaged_again_moves_the_revision() -> None:
+    """Interleaving 11: it would be elected for what it held when it was described."""
+    store = Store()
+    store.holds(in_recovery())
+    await store.is_known()
+    described_at = store.item(KEYS.leader_and_isr(NAME)).mod_revision
+    await store.resign()
+    assert store.told[KEY] == store.item(KEYS.leader_and_isr(NAME)).mod_revision > described_at
+    assert (store.partition(), len(store.sent)) == (in_recovery(), 1)
+
+
+async def test_what_another_wrote_unseen_before_is_not_taken_for_its_own_resignation() -> None:
+    """It may have been described since."""
+    store = Store()
+    store.holds(in_recovery())
+    await store.is_known()
+    store.holds(in_recovery())
+    described_at = store.item(KEYS.leader_and_isr(NAME)).mod_revision
+    await store.resign()
+    assert store.told[KEY] > described_at
+
+
+async def test_without_a_leader_a_write_whose_answer_is_lost_is_made_twice_and_not_for_ever() -> (
+    None
+):
+    store = Store()
+    store.holds(in_recovery())
+    await store.is_known()
+    written = [store.item(KEYS.leader_and_isr(NAME)).mod_revision]
+
+    def lose_what_was_applied() -> None:
+        revision = store.item(KEYS.leader_and_isr(NAME)).mod_revision
+        if revision != written[-1]:
+            written.append(revision)
+            raise StoreUnavailableError("the answer was lost")
+
+    store.before_answer = lose_what_was_applied
+    await store.resign()
+    assert len(written) == 3
+    assert store.told[KEY] == written[-1]
 
 
 async def test_a_store_that_is_away_is_asked_until_it_is_back() -> None:
