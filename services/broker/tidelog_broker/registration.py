@@ -105,14 +105,18 @@ class Registration:
     async def stopping(self) -> None:
         """Rewrites the registration, so that nobody elects or admits this broker any more
         (interleaving 10), and registers like that should it have to again. The broker
-        epoch stays. Raises `StoreError`."""
+        epoch stays. While it registers, `run` writes it. Raises `StoreError`."""
         self._wanted = replace(self._wanted, state=STOPPING)
         if self._lease is None:
             return
+        await self._rewrite(self.broker_epoch, self._lease)
+
+    async def _rewrite(self, broker_epoch: int, lease: Lease) -> None:
+        """Without effect where another registration stands."""
         await self._store.transact(
             Transaction(
-                guards=[CreateRevision(self._key, self.broker_epoch)],
-                changes=[Put(self._key, encode(self._wanted), self._lease.id)],
+                guards=[CreateRevision(self._key, broker_epoch)],
+                changes=[Put(self._key, encode(self._wanted), lease.id)],
             )
         )
 
@@ -125,6 +129,9 @@ class Registration:
         lease = await self._store.grant_lease(self._ttl)
         try:
             broker_epoch = await self._create(lease)
+            if self._wanted.state == STOPPING:
+                # Perhaps only since it was written, which `stopping` could not rewrite yet.
+                await self._rewrite(broker_epoch, lease)
         except StoreError:
             # The next attempt has a lease of its own; this one must not live for ever.
             await lease.revoke()

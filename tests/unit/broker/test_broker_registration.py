@@ -3,6 +3,7 @@ import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
 from structlog.testing import capture_logs
 
 from tidelog_broker.registration import TAKEN_LOG_INTERVAL_S, Registration
@@ -13,13 +14,22 @@ from tidelog_runtime.metadata.schema import (
     decode_broker,
     encode,
 )
-from tidelog_runtime.metadata.store import Delete, Put
+from tidelog_runtime.metadata.store import Delete, Put, Transaction, TransactionResult
 from unit.broker.broker_parts import KEYS, registration, until
 from unit.broker.flaky_store import FlakyStore
 from unit.metadata.virtual_time import virtual_clock
 
 KEY = KEYS.broker(1)
 TTL_SECONDS = 3
+
+
+class SlowStore(FlakyStore):
+    """What it has applied it answers a second later."""
+
+    async def transact(self, transaction: Transaction) -> TransactionResult:
+        result = await super().transact(transaction)
+        await asyncio.sleep(1)
+        return result
 
 
 class Broker:
@@ -304,6 +314,24 @@ async def test_a_stop_does_not_mark_the_next_life_of_the_broker() -> None:
         broker.store.put(KEY, encode(registration(1)))
         await broker.registration.stopping()
     assert broker.stored.state == RUNNING
+
+
+@pytest.mark.parametrize("before", [False, True], ids=["the first time", "again"])
+async def test_a_stop_while_it_registers_leaves_no_running_registration_behind(
+    before: bool,
+) -> None:
+    """The hand-over would wait for a controller that sees nothing to move."""
+    broker = Broker(SlowStore(virtual_clock()))
+    async with running(broker):
+        if before:
+            await broker.registered()
+            broker.store.expire_lease(1)
+        await until(lambda: broker.store.data.get(KEY) is not None)
+        assert broker.stored.state == RUNNING
+        await broker.registration.stopping()
+        epoch = await broker.registered(1 + before)
+    assert broker.stored.state == STOPPING
+    assert broker.store.item(KEY).create_revision == epoch
 
 
 async def test_withdrawing_ends_the_registration_at_once() -> None:
