@@ -1003,14 +1003,15 @@ class DescribeProducersPartitionResult(_message.Message):
     partition: _builtins.int
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
-        """OFFSET_NOT_AVAILABLE: a new leader does not know the committed end yet, or not how
-        much of a producer's latest batches is committed.
+        """OFFSET_NOT_AVAILABLE: a new leader does not know the committed end yet, or the leader
+        not how much of the latest batches of a producer in producer_ids is committed.
         """
 
     @_builtins.property
     def producers(self) -> _containers.RepeatedCompositeFieldContainer[Global___ProducerState]:
         """Ordered by id. One that never wrote to the partition is missing, and one that has not
-        for the broker's producer_id_expiration_ms, unless it has a name.
+        for the broker's producer_id_expiration_ms, unless it has a name. Where all are asked
+        for, so is one with so many batches under way that none before them is remembered.
         """
 
     def __init__(

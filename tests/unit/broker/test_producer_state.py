@@ -280,8 +280,15 @@ def test_only_what_is_below_the_high_watermark_is_told(leader: Leader) -> None:
 def test_it_is_not_told_where_none_of_the_remembered_batches_is_committed(leader: Leader) -> None:
     for sequence in range(6):
         leader.append(sequence)
-    assert code_of(lambda: leader.committed(0)) is ErrorCode.OFFSET_NOT_AVAILABLE
-    assert leader.committed(2) == [(ID, 0, 1)]
+    assert code_of(lambda: leader.committed(0, ID)) is ErrorCode.OFFSET_NOT_AVAILABLE
+    assert leader.committed(2, ID) == [(ID, 0, 1)]
+
+
+def test_one_that_cannot_be_told_spoils_no_answer_about_all(leader: Leader) -> None:
+    leader.append(0, producer=ID + 1)
+    for sequence in range(6):
+        leader.append(sequence)
+    assert leader.committed(1) == [(ID + 1, 0, 0)]
 
 
 def test_producers_are_told_by_id_and_only_those_that_are_asked_for(leader: Leader) -> None:

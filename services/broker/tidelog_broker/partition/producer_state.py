@@ -276,8 +276,9 @@ class ProducerStates:
     def committed(
         self, producer_ids: Collection[int], high_watermark: int
     ) -> list[CommittedProducer]:
-        """Ordered by id; no ids: all. Raises OFFSET_NOT_AVAILABLE where all batches that
-        are remembered lie above the high watermark: those before may or may not."""
+        """Ordered by id. Where all batches of a producer that are remembered lie above the
+        high watermark, those before may or may not: raises OFFSET_NOT_AVAILABLE if it is
+        asked for. Without ids it is left out, and all others are told."""
         wanted = producer_ids or self._entries
         found = []
         for producer_id in sorted(set(wanted)):
@@ -285,6 +286,8 @@ class ProducerStates:
             if entry is None:
                 continue
             sequence = _committed_sequence(entry, high_watermark)
+            if sequence is None and not producer_ids:
+                continue
             if sequence is None:
                 raise TidelogError(
                     ErrorCode.OFFSET_NOT_AVAILABLE,
