@@ -64,7 +64,8 @@ class BrokerConfig(ServiceConfig):
         default=7 * 24 * 3_600_000,
         ge=1_000,
         description="A partition forgets an idempotent producer that has written nothing to it for "
-        "so long, unless the producer has a name; a batch that it sends again later is refused.",
+        "so long and 10 minutes more, unless the producer has a name; a batch that it sends again "
+        "later is refused.",
     )
     shutdown_timeout_ms: int = Field(
         default=10_000,

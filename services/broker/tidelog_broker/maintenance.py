@@ -122,7 +122,9 @@ class Maintenance:
                 if position % PARTITIONS_PER_TURN == 0:
                     await asyncio.sleep(0)
                 states = partition.log.producers.states
-                expired += states.expire(self._clock.wall_ms(), expiration_ms)
+                expired += states.expire(
+                    self._clock.wall_ms(), expiration_ms, monotonic_ms=self._clock.monotonic_ms()
+                )
             if expired:
                 _log.info("producers_expired", producers=expired)
 

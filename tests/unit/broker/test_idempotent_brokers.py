@@ -9,7 +9,7 @@ import pytest
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import FIRST_NAMED_PRODUCER_ID, NO_EPOCH, Acks, Batch
 from tidelog_broker.describe_producers import DescribeEntry, Fence
-from tidelog_broker.partition.producer_state import CommittedProducer
+from tidelog_broker.partition.producer_state import LONGEST_DELIVERY_MS, CommittedProducer
 from tidelog_broker.produce import ProduceEntry, ProduceOutcome
 from tidelog_runtime.metadata.schema import LeaderAndIsr
 from unit.broker.broker_parts import until
@@ -126,7 +126,7 @@ async def test_a_silent_producer_is_forgotten_and_one_with_a_name_is_not(cluster
     await elected(cluster, leader, epoch=5)
     for producer in (7, NAMED):
         assert (await put(leader, sent_by(producer, 0))).appended is not None
-    await asyncio.sleep(29)
+    await asyncio.sleep(29 + LONGEST_DELIVERY_MS / 1000)
     assert [p.producer_id for p in told(leader)] == [7, NAMED]
     await asyncio.sleep(32)
     assert [p.producer_id for p in told(leader)] == [NAMED]

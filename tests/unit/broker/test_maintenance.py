@@ -13,6 +13,7 @@ from tidelog_broker.log.log import Log
 from tidelog_broker.log_directory import Stray
 from tidelog_broker.maintenance import ConfirmStrays, Maintenance, RunBlocking
 from tidelog_broker.partition.partition import Partition
+from tidelog_broker.partition.producer_state import LONGEST_DELIVERY_MS
 from tidelog_broker.transport import ReplicaKey
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.topic_config import TopicConfig
@@ -233,9 +234,9 @@ async def test_silent_producers_are_forgotten_by_the_clock_also_where_nothing_is
         partition.append([sent_by(7, 0)], Acks.LEADER, broker.replicas.clock.wall_ms())
     followed.take(state(leader=2, epoch=6), 11, broker_epoch=epoch_of(1), now_ms=1)
     async with running(broker.maintenance.expire_producers(1000, 5000)):
-        await asyncio.sleep(4.5)
+        await asyncio.sleep(4.5 + LONGEST_DELIVERY_MS / 1000)
         assert [len(p.log.producers.states) for p in (led, followed)] == [1, 1]
-        await asyncio.sleep(2)
+        await asyncio.sleep(2.5)
     assert [len(p.log.producers.states) for p in (led, followed)] == [0, 0]
 
 

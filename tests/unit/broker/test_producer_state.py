@@ -10,6 +10,7 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import FIRST_NAMED_PRODUCER_ID, NO_PRODUCER_ID, BatchHeader, Codec
 from tidelog_broker.partition import producer_state
 from tidelog_broker.partition.producer_state import (
+    LONGEST_DELIVERY_MS,
     MAX_SEQUENCE,
     CommittedProducer,
     Duplicate,
@@ -306,31 +307,104 @@ def test_a_fence_alone_has_no_sequence(leader: Leader) -> None:
 # -- expiry ------------------------------------------------------------------------------
 
 
+def expire(leader: Leader, now_ms: int, *, at_ms: int) -> int:
+    """What has been silent for more than 400 ms."""
+    return leader.states.expire(now_ms, 400, monotonic_ms=at_ms)
+
+
 def test_a_silent_producer_is_forgotten_after_its_time(leader: Leader) -> None:
     leader.append(0)
     leader.now_ms = 1500
     leader.append(0, producer=8)
-    assert leader.states.expire(1400, 400) == 0
-    assert leader.states.expire(1401, 400) == 1
+    assert [expire(leader, 1400, at_ms=at_ms) for at_ms in (0, LONGEST_DELIVERY_MS)] == [0, 0]
+    assert [expire(leader, 1401, at_ms=at_ms) for at_ms in (0, LONGEST_DELIVERY_MS)] == [0, 1]
     assert leader.refusal(1) is ErrorCode.UNKNOWN_PRODUCER_ID
     assert leader.append(1, producer=8) is None
 
 
+def test_a_clock_that_jumps_makes_nobody_forgotten_who_may_send_a_batch_again(
+    leader: Leader,
+) -> None:
+    """The first batch of one that is not known is appended, and so it would be twice."""
+    leader.append(0)
+    assert expire(leader, 1 << 40, at_ms=5) == 0
+    assert expire(leader, 1 << 40, at_ms=5 + LONGEST_DELIVERY_MS - 1) == 0
+    again = leader.append(0)
+    assert again is not None
+
+
+@pytest.mark.parametrize("meanwhile", ["the clock is put right", "it writes"])
+def test_one_that_is_no_longer_found_silent_has_all_its_time_again(
+    leader: Leader, meanwhile: str
+) -> None:
+    leader.append(0)
+    assert expire(leader, 1401, at_ms=0) == 0
+    if meanwhile == "it writes":
+        leader.append(1)
+    else:
+        assert expire(leader, 1400, at_ms=1) == 0
+    assert expire(leader, 1401, at_ms=LONGEST_DELIVERY_MS) == 0
+    assert expire(leader, 1401, at_ms=2 * LONGEST_DELIVERY_MS) == 1
+
+
 def test_a_named_producer_is_never_forgotten(leader: Leader) -> None:
     leader.append(0, producer=NAMED)
-    assert leader.states.expire(1 << 60, 1) == 0
+    for at_ms in (0, LONGEST_DELIVERY_MS):
+        assert expire(leader, 1 << 60, at_ms=at_ms) == 0
+
+
+def with_bounds(monkeypatch: pytest.MonkeyPatch, silent: int, recent: int) -> None:
+    monkeypatch.setattr(producer_state, "MAX_UNNAMED_PRODUCERS", silent)
+    monkeypatch.setattr(producer_state, "MAX_RECENT_UNNAMED_PRODUCERS", recent)
+
+
+def known(leader: Leader) -> list[int]:
+    return [producer for producer, _ in leader.states.entries]
 
 
 def test_beyond_a_number_the_one_that_is_silent_longest_is_forgotten(
     leader: Leader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(producer_state, "MAX_UNNAMED_PRODUCERS", 2)
+    with_bounds(monkeypatch, silent=2, recent=4)
     leader.append(0, producer=NAMED)
     for producer in (1, 2):
         leader.append(0, producer=producer)
     leader.append(1, producer=1)
+    leader.now_ms += LONGEST_DELIVERY_MS + 1
     leader.append(0, producer=3)
-    assert [producer for producer, _ in leader.states.entries] == [NAMED, 1, 3]
+    assert known(leader) == [NAMED, 1, 3]
+
+
+def test_beyond_that_number_nobody_is_forgotten_who_may_send_a_batch_again(
+    leader: Leader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_bounds(monkeypatch, silent=2, recent=4)
+    for producer in (1, 2, 3):
+        leader.append(0, producer=producer)
+    leader.now_ms += LONGEST_DELIVERY_MS
+    leader.append(0, producer=4)
+    assert known(leader) == [1, 2, 3, 4]
+
+
+def test_beyond_a_larger_number_so_is_whoever_wrote_lately(
+    leader: Leader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_bounds(monkeypatch, silent=2, recent=4)
+    for producer in range(1, 6):
+        leader.append(0, producer=producer)
+    assert known(leader) == [2, 3, 4, 5]
+
+
+def test_once_they_are_silent_they_become_as_few_again(
+    leader: Leader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_bounds(monkeypatch, silent=2, recent=4)
+    for producer in range(1, 5):
+        leader.append(0, producer=producer)
+    for producer in (5, 6):
+        leader.now_ms += LONGEST_DELIVERY_MS + 1
+        leader.append(0, producer=producer)
+    assert known(leader) == [5, 6]
 
 
 # -- as a value --------------------------------------------------------------------------

@@ -14,6 +14,7 @@ on from one to the next, so that what one holder wrote is a duplicate for all.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from itertools import islice
 from typing import Any, NamedTuple
 
 from tidelog.batch import NO_SEQUENCE, is_fence
@@ -24,8 +25,15 @@ from tidelog.model import FIRST_NAMED_PRODUCER_ID, NO_PRODUCER_ID, BatchHeader
 REMEMBERED_BATCHES = 5
 MAX_SEQUENCE = 2**31 - 1
 _SEQUENCES = MAX_SEQUENCE + 1
-# Beyond so many the one without a name that has been silent longest is forgotten.
+# Longer than a client tries to deliver a batch. Whoever wrote within it may send its first
+# batch again, which would be appended twice if nothing were known of it.
+LONGEST_DELIVERY_MS = 10 * 60_000
+# Beyond so many the ones without a name that have been silent longest are forgotten, unless
+# they wrote within LONGEST_DELIVERY_MS; beyond so many at most (about 100 MB), those too.
 MAX_UNNAMED_PRODUCERS = 20_000
+MAX_RECENT_UNNAMED_PRODUCERS = 100_000
+# For each that is new: more than one, so that they become fewer again.
+MAX_FORGOTTEN_AT_ONCE = 2
 
 
 class RememberedBatch(NamedTuple):
@@ -228,6 +236,9 @@ class ProducerStates:
         # Ordered by last batch, the oldest first.
         self._entries = dict(entries)
         self._unnamed = sum(1 for producer_id in self._entries if not is_named(producer_id))
+        # When those were first found to have been silent for too long, on a clock that does
+        # not jump.
+        self._expired_at: dict[int, int] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -258,10 +269,11 @@ class ProducerStates:
             return
         before = self._entries.pop(producer_id, None)
         self._entries[producer_id] = _after(producer_id, before, header)
+        self._expired_at.pop(producer_id, None)
         if before is None and not is_named(producer_id):
             self._unnamed += 1
             if self._unnamed > MAX_UNNAMED_PRODUCERS:
-                self._forget(next(p for p in self._entries if not is_named(p)))
+                self._forget_silent(header.append_time_ms)
 
     def needs_fence(self, producer_id: int, producer_epoch: int) -> bool:
         """Whether an older epoch could still write. Raises FENCED_PRODUCER_EPOCH for one
@@ -302,21 +314,39 @@ class ProducerStates:
             )
         return found
 
-    def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forgets who has written nothing for so long, and returns how many. A producer
-        with a name is kept as long as the partition: a former holder may come back at any
-        time, and names are few."""
-        expired = [
+    def expire(self, now_ms: int, expiration_ms: int, *, monotonic_ms: int) -> int:
+        """Forgets who has written nothing for so long, and returns how many. Nobody goes
+        before LONGEST_DELIVERY_MS have passed since that was first found: the wall clock,
+        by which it is found, may have jumped since they wrote. A producer with a name is
+        kept as long as the partition: a former holder may come back at any time, and names
+        are few."""
+        silent = [
             producer_id
             for producer_id, entry in self._entries.items()
             if not is_named(producer_id) and now_ms - entry.last_append_time_ms > expiration_ms
         ]
-        for producer_id in expired:
+        # Whoever is not found so any more begins anew: the clock has been put right.
+        since = self._expired_at
+        self._expired_at = {p: since.get(p, monotonic_ms) for p in silent}
+        gone = [p for p in silent if monotonic_ms - self._expired_at[p] >= LONGEST_DELIVERY_MS]
+        for producer_id in gone:
             self._forget(producer_id)
-        return len(expired)
+        return len(gone)
+
+    def _forget_silent(self, now_ms: int) -> None:
+        """By the time of the batch that is new, so that all replicas forget the same."""
+        unnamed = (p for p in self._entries if not is_named(p))
+        for producer_id in list(islice(unnamed, MAX_FORGOTTEN_AT_ONCE)):
+            silent_ms = now_ms - self._entries[producer_id].last_append_time_ms
+            recent = silent_ms <= LONGEST_DELIVERY_MS
+            most = MAX_RECENT_UNNAMED_PRODUCERS if recent else MAX_UNNAMED_PRODUCERS
+            if self._unnamed <= most:
+                return
+            self._forget(producer_id)
 
     def _forget(self, producer_id: int) -> None:
         del self._entries[producer_id]
+        self._expired_at.pop(producer_id, None)
         self._unnamed -= 1
 
     def to_value(self) -> list[Any]:
