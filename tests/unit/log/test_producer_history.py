@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 
 import pytest
 from hypothesis import settings
@@ -11,15 +10,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from structlog.testing import capture_logs
 
-from tidelog.batch import is_fence, new_fence, stamp
-from tidelog.model import FIRST_NAMED_PRODUCER_ID, Batch
+from tidelog.batch import is_fence
+from tidelog.model import Batch
 from tidelog_broker.log import producer_history
 from tidelog_broker.log.config import LogConfig
 from tidelog_broker.log.errors import LogCorruptError, LogStorageError
-from tidelog_broker.log.log import Log
-from tidelog_broker.log.producer_history import SNAPSHOT_SUFFIX, snapshot_name
+from tidelog_broker.log.producer_history import COPY_SUFFIX, SNAPSHOT_SUFFIX, snapshot_name
 from tidelog_broker.log.recovery import LOG_START_NAME
-from tidelog_broker.partition.producer_state import ProducerStates
 from unit.log.builders import (
     DIRECTORY,
     START_MS,
@@ -31,63 +28,29 @@ from unit.log.builders import (
     open_log,
 )
 from unit.log.memory_disk import MemoryDisk
-
-A, B, NAMED = 1, 2, FIRST_NAMED_PRODUCER_ID + 1
-FRAME = len(encode_frame(batch_at(0)))
-# Two batches each.
-SMALL_SEGMENTS = LogConfig(segment_bytes=2 * FRAME, index_interval_bytes=100)
+from unit.log.producer_logs import (
+    BATCHES,
+    FRAME,
+    NAMED,
+    SMALL_SEGMENTS,
+    A,
+    B,
+    expected,
+    expired,
+    fence_at,
+    known,
+    reopen,
+    segments_read,
+    snapshots,
+    spoil,
+    states_of,
+    written,
+)
 
 
 @pytest.fixture
 def disk() -> MemoryDisk:
     return MemoryDisk()
-
-
-def written(*producers: int, start: int = 0) -> list[Batch]:
-    """A batch of one record by each in turn."""
-    sequences: dict[int, int] = {}
-    batches = []
-    for offset, producer in enumerate(producers, start):
-        sequence = sequences.get(producer, 0)
-        sequences[producer] = sequence + 1
-        batches.append(batch_at(offset, producer=Producer(producer, 0, sequence)))
-    return batches
-
-
-def fence_at(offset: int, epoch: int) -> Batch:
-    fence = new_fence(NAMED, epoch, START_MS)
-    return stamp(fence, base_offset=offset, leader_epoch=1, append_time_ms=START_MS)
-
-
-def states_of(batches: Sequence[Batch]) -> ProducerStates:
-    states = ProducerStates()
-    for batch in batches:
-        states.note(batch.header)
-    return states
-
-
-def known(log: Log) -> object:
-    return log.producers.states.entries
-
-
-def expected(batches: Sequence[Batch]) -> object:
-    return states_of(batches).entries
-
-
-def snapshots(disk: MemoryDisk) -> list[int]:
-    names = [path.name for path in disk.names if path.suffix == SNAPSHOT_SUFFIX]
-    return sorted(int(name.removesuffix(SNAPSHOT_SUFFIX)) for name in names)
-
-
-def segments_read(disk: MemoryDisk) -> set[int]:
-    return {int(path.stem) for path, _ in disk.reads if path.suffix == ".log"}
-
-
-def reopen(disk: MemoryDisk, recovery_point: int = 0) -> Log:
-    return open_log(disk, config=SMALL_SEGMENTS, recovery_point=recovery_point)
-
-
-BATCHES = written(A, B, A, NAMED, A, B, A)
 
 
 def test_after_a_clean_stop_producers_are_known_without_a_look_at_the_data(
@@ -274,13 +237,6 @@ def test_a_batch_that_was_not_written_is_not_known(disk: MemoryDisk) -> None:
 # -- retention ---------------------------------------------------------------------------
 
 
-def expired(disk: MemoryDisk, batches: Sequence[Batch], up_to: int) -> Log:
-    config = LogConfig(segment_bytes=2 * FRAME, index_interval_bytes=100, retention_bytes=0)
-    log = log_of(disk, batches, config)
-    log.delete_old_segments(START_MS, up_to)
-    return log
-
-
 def test_a_producer_is_known_when_its_batches_are_deleted(disk: MemoryDisk) -> None:
     log = expired(disk, BATCHES, up_to=6)
     assert (log.log_start_offset, known(log)) == (6, expected(BATCHES))
@@ -350,11 +306,8 @@ def test_an_empty_log_whose_only_snapshot_is_lost_lacks_its_producers(
     log = open_log(disk)
     log.reset_to(40)
     log.producers.learn(states_of(BATCHES))
-    path = DIRECTORY / snapshot_name(40)
-    if damage == "removed":
-        disk.remove(path)
-    else:
-        disk.names[path].data[-3] ^= 1
+    for suffix in (SNAPSHOT_SUFFIX, COPY_SUFFIX):
+        spoil(disk, 40, suffix, damage)
     reopen(disk).close(clean=True)
     assert reopen(disk).producers.lacking
 
@@ -381,7 +334,7 @@ def test_a_reset_that_was_interrupted_is_finished_by_the_next_start(disk: Memory
     log.flush()
     files = dict(disk.names)
     log.reset_to(40)
-    told = (LOG_START_NAME, snapshot_name(40))
+    told = (LOG_START_NAME, snapshot_name(40), snapshot_name(40, COPY_SUFFIX))
     disk.names = {**files, **{DIRECTORY / name: disk.names[DIRECTORY / name] for name in told}}
     again = reopen(disk)
     assert (again.log_start_offset, again.producers.lacking, known(again)) == (40, True, ())

@@ -5,8 +5,9 @@ A snapshot `<offset>.producers` holds the states as all batches below the offset
 those after it are read from the headers of the batches. There is one at the start of each
 segment and one for each SNAPSHOT_INTERVAL_BYTES of the active one, so that neither a start
 nor a cut reads more than that; a clean stop leaves one at the log's end. The one at the
-log's start is synced, because the batches that would tell the same are gone: it is what
-producers with a name are known by for ever. A cut first removes, durably, what lies above
+log's start is synced, and written twice (`<offset>.producers-copy`), because the batches
+that would tell the same are gone: it is what producers with a name are known by for ever.
+Each start looks at both and mends one by the other. A cut first removes, durably, what lies above
 it; hence every snapshot is one of the batches that are below it now.
 """
 
@@ -27,6 +28,7 @@ from tidelog_broker.log.errors import LogStorageError
 from tidelog_broker.partition.producer_state import ProducerStates
 
 SNAPSHOT_SUFFIX = ".producers"
+COPY_SUFFIX = ".producers-copy"
 SNAPSHOT_INTERVAL_BYTES = 16 << 20
 # One takes some 200 bytes for each producer, so that many producers make them rarer: they
 # come to no more than about a hundredth of what is appended.
@@ -49,8 +51,8 @@ class HeaderSource(Protocol):
         """Of all batches between two offsets. Raises `LogCorruptError` and `OSError`."""
 
 
-def snapshot_name(offset: int) -> str:
-    return f"{offset:0{OFFSET_DIGITS}d}{SNAPSHOT_SUFFIX}"
+def snapshot_name(offset: int, suffix: str = SNAPSHOT_SUFFIX) -> str:
+    return f"{offset:0{OFFSET_DIGITS}d}{suffix}"
 
 
 class ProducerHistory:
@@ -74,12 +76,14 @@ class ProducerHistory:
         """At the log's opening, once it has its batches. Raises `LogCorruptError` where one
         that has to be read is damaged: whoever led by the rest would append twice."""
         start, end = self._log.log_start_offset, self._log.log_end_offset
-        found = sorted(_offsets_in(self._disk.list_names(self._directory)))
+        found = sorted(set(_offsets_in(self._disk.list_names(self._directory))))
         self._remove(offset for offset in found if not start <= offset <= end)
         if found and found[-1] > end:
             # Otherwise it might come back above batches that are appended now.
             self._disk.sync_directory(self._directory)
         self._offsets = [offset for offset in found if start <= offset <= end]
+        if start > 0:
+            self._mend_start(start)
         if 0 < start == end:
             value = self._read(start)
             # Nothing else would tell who wrote below.
@@ -122,13 +126,7 @@ class ProducerHistory:
         """Before the log is emptied to begin at the offset. On the disk on return; without
         effect where the log is not emptied after all."""
         if offset > 0:
-            write_checked(
-                self._disk,
-                self._path(offset),
-                _KIND,
-                {"lacking": True, "producers": []},
-                sync=True,
-            )
+            self._write_twice(offset, {"lacking": True, "producers": []})
 
     def finish_reset(self, offset: int) -> None:
         """Once the log is known to begin there, and before its directory is synced."""
@@ -139,7 +137,7 @@ class ProducerHistory:
 
     def begin_deletion(self, start: int) -> None:
         """Before the batches below the offset are deleted. On the disk on return."""
-        self._write(start, self._states_at(start), sync=True)
+        self._write_synced(start, self._states_at(start))
 
     def finish_deletion(self) -> None:
         start = self._log.log_start_offset
@@ -161,7 +159,7 @@ class ProducerHistory:
         """Who wrote below the start of a log that is `lacking` and empty. On the disk on
         return. Raises `LogStorageError`."""
         try:
-            self._write(self._log.log_end_offset, states, sync=True)
+            self._write_synced(self._log.log_end_offset, states)
         except OSError as error:
             raise LogStorageError.of(error, self._directory, "write a snapshot in") from error
         self.states = states
@@ -184,17 +182,57 @@ class ProducerHistory:
             states.note(header)
         return states
 
+    def _mend_start(self, start: int) -> None:
+        """Of the two at the log's start. Says so where neither is sound: then this log takes
+        those who wrote below, and nothing since, for new."""
+        paths = self._both_paths(start)
+        values = [self._read_file(path) for path in paths]
+        sound = [value for value in values if value is not None]
+        if not sound:
+            _log.error(
+                "producers_below_start_lost",
+                log=str(self._directory),
+                log_start_offset=start,
+                why="neither of the two files that say who wrote below is there and sound",
+                fix="where other replicas are sound, delete this one's directory while its broker "
+                "is stopped, so that it is copied anew; check the disk",
+            )
+        elif len(sound) < len(values):
+            bad = paths[values.index(None)]
+            try:
+                write_checked(self._disk, bad, _KIND, sound[0], sync=True)
+            except OSError as error:
+                _log.warning("producer_snapshot_not_mended", path=str(bad), why=str(error))
+
     def _read(self, offset: int) -> Any:
         """None: there is none, or none that was written whole."""
+        for path in self._both_paths(offset):
+            value = self._read_file(path)
+            if value is not None:
+                return value
+        return None
+
+    def _read_file(self, path: PurePath) -> Any:
         try:
-            return read_checked(self._disk, self._path(offset), _KIND)
+            return read_checked(self._disk, path, _KIND)
         except DamagedFileError as damage:
             _log.warning("producer_snapshot_damaged", why=str(damage))
             return None
 
-    def _write(self, offset: int, states: ProducerStates, *, sync: bool = False) -> None:
-        value = {"lacking": False, "producers": states.to_value()}
-        write_checked(self._disk, self._path(offset), _KIND, value, sync=sync)
+    def _write(self, offset: int, states: ProducerStates) -> None:
+        write_checked(self._disk, self._path(offset), _KIND, _value(states), sync=False)
+        self._note(offset)
+
+    def _write_synced(self, offset: int, states: ProducerStates) -> None:
+        """For what no batch could tell: on the disk, twice, on return."""
+        self._write_twice(offset, _value(states))
+        self._note(offset)
+
+    def _write_twice(self, offset: int, value: Any) -> None:
+        for path in self._both_paths(offset):
+            write_checked(self._disk, path, _KIND, value, sync=True)
+
+    def _note(self, offset: int) -> None:
         if offset not in self._offsets:
             bisect.insort(self._offsets, offset)
 
@@ -205,14 +243,22 @@ class ProducerHistory:
 
     def _remove(self, offsets: Iterable[int]) -> None:
         for offset in offsets:
-            self._disk.remove(self._path(offset))
+            for path in self._both_paths(offset):
+                self._disk.remove(path)
 
     def _path(self, offset: int) -> PurePath:
         return self._directory / snapshot_name(offset)
 
+    def _both_paths(self, offset: int) -> list[PurePath]:
+        return [self._path(offset), self._directory / snapshot_name(offset, COPY_SUFFIX)]
+
+
+def _value(states: ProducerStates) -> Any:
+    return {"lacking": False, "producers": states.to_value()}
+
 
 def _offsets_in(names: Iterable[str]) -> Iterator[int]:
     for name in names:
-        digits = name.removesuffix(SNAPSHOT_SUFFIX)
+        digits = name.removesuffix(SNAPSHOT_SUFFIX).removesuffix(COPY_SUFFIX)
         if digits != name and digits.isdecimal():
             yield int(digits)
