@@ -19,6 +19,7 @@ class NoProducers:
     """No record of the model has a producer id."""
 
     lacking = False
+    lost = False
 
     def __init__(self) -> None:
         self.states = ProducerStates()

@@ -48,7 +48,7 @@ from tidelog_broker.transport import Controllers, Peers
 from tidelog_broker.unreachable_leaders import LeaderReports
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.metadata.cluster_id import ensure_cluster
-from tidelog_runtime.metadata.schema import RUNNING, BrokerRegistration, Keys
+from tidelog_runtime.metadata.schema import NOT_WHOLE, RUNNING, BrokerRegistration, Keys
 from tidelog_runtime.metadata.store import MetadataStore, StoreError, StoreUnavailableError
 
 STORE_RETRY_DELAY_S = 0.3
@@ -266,7 +266,8 @@ class Broker:
         damaged = [
             replica
             for replica in self._damaged
-            if not replica.if_synced or self._is_synced(replica.name)
+            if (not replica.if_synced or self._is_synced(replica.name))
+            and (not replica.if_others or self._others_stand_for(replica.name))
         ]
         await self._repair.resign_found(damaged)
         self._damaged.clear()
@@ -275,6 +276,14 @@ class Broker:
     def _is_synced(self, name: TopicPartition | None) -> bool:
         topic = self.cache.topics.get(name.topic) if name is not None else None
         return topic is not None and topic.config.get("durability") == "synced"
+
+    def _others_stand_for(self, name: TopicPartition | None) -> bool:
+        """Whether the ISR has another whole member: a sole replica goes on with what it has."""
+        known = self.cache.state_of(name) if name is not None else None
+        return known is not None and any(
+            member.broker_id != self._config.broker_id and member.broker_epoch != NOT_WHOLE
+            for member in known.state.isr
+        )
 
     def _registered(self, broker_epoch: int) -> None:
         self.manager.broker_epoch = max(self.manager.broker_epoch, broker_epoch)

@@ -58,12 +58,14 @@ class OpenLog(NamedTuple):
 class DamagedReplica(NamedTuple):
     """A replica that is known to have lost data. `name`: None where nothing but its id is
     known here. `if_synced`: it has only if its topic is `synced`; a crash of the machine
-    may have shortened any other."""
+    may have shortened any other. `if_others`: all records are there, but not who wrote
+    below the log's start, so that it steps back if others can tell."""
 
     key: ReplicaKey
     name: TopicPartition | None
     reason: str
     if_synced: bool = False
+    if_others: bool = False
 
 
 class _OutOfService(NamedTuple):
@@ -105,7 +107,8 @@ class LogDirectory:
         as the machine is concerned.
 
         Returns what is damaged, beyond the torn tail that a crash may leave; all but what
-        counts only `if_synced` is marked before any of it is cut, and out of service."""
+        counts only `if_synced` or `if_others` is marked before any of it is cut, and out of
+        service."""
         self._disk.make_directory(self._replicas)
         self._disk.make_directory(self._strays)
         self._marks.prepare()  # syncs the names of the directories
@@ -128,7 +131,7 @@ class LogDirectory:
             if key not in self._logs:
                 damaged[key] = DamagedReplica(key, None, reason)
         for replica in damaged.values():
-            if not replica.if_synced:
+            if not (replica.if_synced or replica.if_others):
                 if replica.key not in self._marked:
                     self.mark(replica.key, replica.reason)
                 self.take_out(replica.key, replica.reason)
@@ -160,6 +163,9 @@ class LogDirectory:
             # However sound it looks.
             reason = f"it ends at offset {log.log_end_offset}, and was committed to {committed}"
             return DamagedReplica(key, name, reason, if_synced=not whole)
+        if log.producers.lost:
+            reason = f"who wrote below offset {log.log_start_offset} is not known any more"
+            return DamagedReplica(key, name, reason, if_others=True)
         return None
 
     def _mark_before_cut(self, key: ReplicaKey) -> None:

@@ -18,6 +18,7 @@ class FakeProducers:
     def __init__(self) -> None:
         self.states = ProducerStates()
         self.lacking = False
+        self.lost = False
         self.below = ProducerStates()
 
     def below_start(self) -> ProducerStates:

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import FIRST_NAMED_PRODUCER_ID, NO_EPOCH, Acks, Batch
@@ -103,6 +104,47 @@ async def test_a_restart_keeps_who_wrote_what_is_deleted(cluster: Cluster) -> No
     again = await Process(cluster, 1).start()
     await elected(cluster, again, epoch=6)
     assert (await put(again, sent_by(NAMED, 0, count=3))).appended is not None
+    assert again.partition.log.log_end_offset == 5
+
+
+def spoil_producers_below_start(cluster: Cluster, broker_id: int) -> None:
+    spoilt = list(cluster.path.glob(f"{broker_id}/replicas/*/{4:020d}.producers*"))
+    assert len(spoilt) == 2
+    for path in spoilt:
+        path.write_bytes(b"nonsense")
+
+
+async def test_a_replica_that_lost_who_wrote_what_is_deleted_resigns_and_learns_it_anew(
+    cluster: Cluster,
+) -> None:
+    leader = await with_deleted_batches(cluster)
+    follower = await Process(cluster, 2).start()
+    await elected(cluster, leader, follower, epoch=6)
+    await until(lambda: follower.partition.log.log_end_offset == 5)
+    await follower.stop()
+    spoil_producers_below_start(cluster, 2)
+    again = await Process(cluster, 2).start()
+    assert cluster.isr() == {1}
+    state, revision = cluster.elect(leader, epoch=8)
+    for process in (leader, again):
+        await cluster.tell(process, state, revision)
+    await until(lambda: cluster.isr() == {1, 2})
+    states = again.partition.log.producers.states
+    assert states.entries == leader.partition.log.producers.states.entries
+    assert states.entry(NAMED) is not None
+
+
+async def test_a_sole_replica_that_lost_who_wrote_what_is_deleted_says_so_and_goes_on(
+    cluster: Cluster,
+) -> None:
+    leader = await with_deleted_batches(cluster)
+    await leader.stop()
+    spoil_producers_below_start(cluster, 1)
+    with capture_logs() as lines:
+        again = await Process(cluster, 1).start()
+    assert "producers_below_start_lost" in [line["event"] for line in lines]
+    assert "replica_resigned" not in [line["event"] for line in lines]
+    await elected(cluster, again, epoch=6)
     assert again.partition.log.log_end_offset == 5
 
 

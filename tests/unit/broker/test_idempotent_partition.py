@@ -10,6 +10,7 @@ from tidelog.model import FIRST_NAMED_PRODUCER_ID, NO_OFFSET, Acks, Batch, Epoch
 from tidelog_broker.partition.exchange import Appended, FetchAnswer
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.producer_state import ProducerStates
+from tidelog_runtime.metadata.schema import LeaderAndIsr
 from unit.broker.broker_parts import fetch_by, position
 from unit.broker.fake_log import (
     FakeLog,
@@ -201,6 +202,26 @@ def test_an_answer_from_before_it_began_anew_is_dropped() -> None:
     asked = partition.fetch_position()
     log.reset_to(40)
     assert not partition.follow(asked, FetchAnswer(0, 0, 5, [stamped_by(0, 40)]))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "copied_anew"),
+    [
+        (state(leader=2, isr=(2, 3)), True),
+        (state(leader=2), False),
+        (state(leader=2, isr=(2,), eligible=(1,)), False),
+        (state(leader=2, isr=(2,), eligible=(1,)).resigned(1), True),
+    ],
+    ids=["outside", "in the ISR", "eligible", "resigned"],
+)
+def test_a_replica_that_lost_them_is_copied_anew_where_nobody_counts_on_it(
+    wanted: LeaderAndIsr, copied_anew: bool
+) -> None:
+    log = FakeLog([5, 5], start=40)
+    log.producers.lost = True
+    partition = new_partition(log)
+    partition.take(wanted, 10, broker_epoch=epoch_of(1), now_ms=1)
+    assert partition.fetch_position().needs_producers is copied_anew
 
 
 def expired(log: FakeLog, states: ProducerStates) -> Partition:

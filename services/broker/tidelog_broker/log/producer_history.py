@@ -61,7 +61,9 @@ class ProducerHistory:
 
     `lacking`: the log is empty and begins above offset 0, because it was emptied to begin
     anew there, and nobody has told yet who wrote below; or that was told, and the file is
-    damaged. It outlives a restart."""
+    damaged. It outlives a restart.
+
+    `lost`: the log has batches, and who wrote below its start is not known any more."""
 
     def __init__(self, disk: Disk, directory: PurePath, log: HeaderSource) -> None:
         self._disk = disk
@@ -71,6 +73,7 @@ class ProducerHistory:
         self._bytes_since_snapshot = 0
         self.states = ProducerStates()
         self.lacking = False
+        self.lost = False
 
     def load(self) -> None:
         """At the log's opening, once it has its batches. Raises `LogCorruptError` where one
@@ -83,7 +86,7 @@ class ProducerHistory:
             self._disk.sync_directory(self._directory)
         self._offsets = [offset for offset in found if start <= offset <= end]
         if start > 0:
-            self._mend_start(start)
+            self.lost = not self._mend_start(start) and start < end
         if 0 < start == end:
             value = self._read(start)
             # Nothing else would tell who wrote below.
@@ -133,7 +136,7 @@ class ProducerHistory:
         self._remove(one for one in self._offsets if one != offset)
         self._offsets = [offset] if offset > 0 else []
         self.states = ProducerStates()
-        self.lacking = offset > 0
+        self.lacking, self.lost = offset > 0, False
 
     def begin_deletion(self, start: int) -> None:
         """Before the batches below the offset are deleted. On the disk on return."""
@@ -142,6 +145,7 @@ class ProducerHistory:
     def finish_deletion(self) -> None:
         start = self._log.log_start_offset
         self._forget(offset for offset in self._offsets if offset < start)
+        self.lost = False  # as far as it will ever be known
 
     def close(self) -> None:
         """For a clean stop: the next start reads no batch."""
@@ -163,7 +167,7 @@ class ProducerHistory:
         except OSError as error:
             raise LogStorageError.of(error, self._directory, "write a snapshot in") from error
         self.states = states
-        self.lacking = False
+        self.lacking = self.lost = False
 
     def _keep_end(self) -> None:
         """One that is there says the same, and may be the synced one of the log's start."""
@@ -182,9 +186,9 @@ class ProducerHistory:
             states.note(header)
         return states
 
-    def _mend_start(self, start: int) -> None:
-        """Of the two at the log's start. Says so where neither is sound: then this log takes
-        those who wrote below, and nothing since, for new."""
+    def _mend_start(self, start: int) -> bool:
+        """Of the two at the log's start. False, which is said, where neither is sound: then
+        this log takes those who wrote below, and nothing since, for new."""
         paths = self._both_paths(start)
         values = [self._read_file(path) for path in paths]
         sound = [value for value in values if value is not None]
@@ -194,8 +198,7 @@ class ProducerHistory:
                 log=str(self._directory),
                 log_start_offset=start,
                 why="neither of the two files that say who wrote below is there and sound",
-                fix="where other replicas are sound, delete this one's directory while its broker "
-                "is stopped, so that it is copied anew; check the disk",
+                fix="check the disk; the replica is copied anew if others have it",
             )
         elif len(sound) < len(values):
             bad = paths[values.index(None)]
@@ -203,6 +206,7 @@ class ProducerHistory:
                 write_checked(self._disk, bad, _KIND, sound[0], sync=True)
             except OSError as error:
                 _log.warning("producer_snapshot_not_mended", path=str(bad), why=str(error))
+        return bool(sound)
 
     def _read(self, offset: int) -> Any:
         """None: there is none, or none that was written whole."""

@@ -22,7 +22,7 @@ from tidelog_broker.partition.leading import Leading
 from tidelog_broker.partition.listener import PartitionListener
 from tidelog_broker.partition.producer_state import CommittedProducer
 from tidelog_broker.partition.replica_log import ReplicaLog
-from tidelog_runtime.metadata.schema import LeaderAndIsr
+from tidelog_runtime.metadata.schema import NOT_WHOLE, LeaderAndIsr
 
 
 class Partition:
@@ -457,8 +457,19 @@ class Partition:
             last_fetched_epoch=log.latest_epoch,
             flushed_offset=log.flushed_offset,
             log_start_offset=log.log_start_offset,
-            needs_producers=(log.producers.lacking and log.log_start_offset == log.log_end_offset),
+            needs_producers=self._needs_producers(),
         )
+
+    def _needs_producers(self) -> bool:
+        """Where it has lost them it is sent back to the leader's start, to copy all anew;
+        but not where it counts with what it has, and did not resign."""
+        log, state = self.log, self.state
+        if log.producers.lost and state is not None:
+            return not any(
+                member.broker_id == self._broker_id and member.broker_epoch != NOT_WHOLE
+                for member in (*state.isr, *state.eligible)
+            )
+        return log.producers.lacking and log.log_start_offset == log.log_end_offset
 
     def follow(self, asked: FetchPosition, answer: FetchAnswer) -> bool:
         """Takes a leader's answer: truncates, or appends and moves the high watermark.

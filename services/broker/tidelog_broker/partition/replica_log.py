@@ -20,6 +20,10 @@ class ReplicaProducers(Protocol):
     def lacking(self) -> bool:
         """The log was emptied to begin above offset 0, and who wrote below is not known."""
 
+    @property
+    def lost(self) -> bool:
+        """The log has batches, and who wrote below its start is not known any more."""
+
     def below_start(self) -> ProducerStates:
         """Those who wrote below the log's start."""
 
