@@ -307,14 +307,20 @@ def _zombie_leader(rng: random.Random, cluster: Cluster) -> list[Fault]:
 
 
 def _unanswered_change(rng: random.Random, cluster: Cluster) -> list[Fault]:
-    """A follower joins again while leaders hear nothing of what the store has taken."""
+    """A follower that was cut off joins again while leaders hear nothing of what the store
+    has taken, not from the controllers either."""
     at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 10_000)
+    away_ms = rng.randint(3_000, 3_800)
+    deaf_ms = at_ms + away_ms - rng.randint(100, 300)
+    brokers = range(1, cluster.brokers + 1)
     return [
-        Fault(at_ms, "crash_broker", (cluster.broker(rng),), rng.randint(200, 1_500)),
-        Fault(at_ms + 500, "lost_answers", (95,), 7_000),
+        Fault(at_ms, "cut_from_brokers", (cluster.broker(rng),), away_ms),
+        Fault(deaf_ms, "lost_answers", (95,), 6_000),
+        *(Fault(deaf_ms, "watch_loss", (f"broker-{n}",), 6_000) for n in brokers),
         *(
-            Fault(at_ms + 700, "watch_loss", (f"broker-{n}",), 8_000)
-            for n in range(1, cluster.brokers + 1)
+            Fault(deaf_ms, "cut_one_way", (f"controller-{c}", f"broker-{n}"), 6_000)
+            for c in range(1, cluster.controllers + 1)
+            for n in brokers
         ),
     ]
 
