@@ -230,9 +230,11 @@ class Accumulator:
         returns those. `stale`: fresh metadata may name another leader."""
         in_doubt = any(batch.in_doubt for batch in group.batches)
         if error.code is ErrorCode.DUPLICATE_SEQUENCE:
-            if in_doubt or self._idempotence is not Idempotence.NAMED:
+            if self._idempotence is not Idempotence.NAMED:
                 # An earlier try was appended; where is no longer known.
                 return self.appended(group, Appended(NO_OFFSET, group.leader.leader_epoch, -1))
+            # Were it an earlier try of its own, it would be remembered: no more than that
+            # many are ever without an outcome.
             error = foreign_sequence(group.partition)
             self._end(error)
         elif error.code is ErrorCode.FENCED_PRODUCER_EPOCH:

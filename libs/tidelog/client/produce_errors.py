@@ -49,7 +49,7 @@ def name_in_doubt(partition: TopicPartition, error: TidelogError) -> TidelogErro
 
 
 def foreign_sequence(partition: TopicPartition) -> TidelogError:
-    """A sequence was there before its batch was ever sent."""
+    """A sequence is there, and not by any try of its batch."""
     return TidelogError(
         ErrorCode.FENCED_PRODUCER_EPOCH,
         f"another producer of the same name has written to {partition} meanwhile; only one "

@@ -72,8 +72,9 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     last one that was appended; nothing was appended.
     """
     ERROR_CODE_DUPLICATE_SEQUENCE: _ErrorCode.ValueType  # 34
-    """Not retriable, and no fault: the batch is in the log, where is not known. A producer
-    takes it as a success with an unknown offset.
+    """Not retriable, and no fault: the sequences are in the log, where is not known. A producer
+    takes it as a success with an unknown offset; one with a name, only if what it sends is
+    what a former holder sent with these sequences.
     """
     ERROR_CODE_FENCED_PRODUCER_EPOCH: _ErrorCode.ValueType  # 35
     """Not retriable. A newer producer with the same id has taken over."""
@@ -168,8 +169,9 @@ ERROR_CODE_OUT_OF_ORDER_SEQUENCE: ErrorCode.ValueType  # 33
 last one that was appended; nothing was appended.
 """
 ERROR_CODE_DUPLICATE_SEQUENCE: ErrorCode.ValueType  # 34
-"""Not retriable, and no fault: the batch is in the log, where is not known. A producer
-takes it as a success with an unknown offset.
+"""Not retriable, and no fault: the sequences are in the log, where is not known. A producer
+takes it as a success with an unknown offset; one with a name, only if what it sends is
+what a former holder sent with these sequences.
 """
 ERROR_CODE_FENCED_PRODUCER_EPOCH: ErrorCode.ValueType  # 35
 """Not retriable. A newer producer with the same id has taken over."""

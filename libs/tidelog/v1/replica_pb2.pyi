@@ -378,6 +378,7 @@ class RememberedBatch(_message.Message):
     BASE_OFFSET_FIELD_NUMBER: _builtins.int
     LEADER_EPOCH_FIELD_NUMBER: _builtins.int
     APPEND_TIME_MS_FIELD_NUMBER: _builtins.int
+    PRODUCER_EPOCH_FIELD_NUMBER: _builtins.int
     base_sequence: _builtins.int
     """Sequence of its first record."""
     record_count: _builtins.int
@@ -387,6 +388,10 @@ class RememberedBatch(_message.Message):
     """Leader epoch in which it was appended."""
     append_time_ms: _builtins.int
     """When it was appended, in milliseconds since 1970 (UTC)."""
+    producer_epoch: _builtins.int
+    """The epoch in which its producer wrote it: of a producer with a name, perhaps that of a
+    former holder.
+    """
     def __init__(
         self,
         *,
@@ -395,10 +400,11 @@ class RememberedBatch(_message.Message):
         base_offset: _builtins.int = ...,
         leader_epoch: _builtins.int = ...,
         append_time_ms: _builtins.int = ...,
+        producer_epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["append_time_ms", b"append_time_ms", "base_offset", b"base_offset", "base_sequence", b"base_sequence", "leader_epoch", b"leader_epoch", "record_count", b"record_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["append_time_ms", b"append_time_ms", "base_offset", b"base_offset", "base_sequence", b"base_sequence", "leader_epoch", b"leader_epoch", "producer_epoch", b"producer_epoch", "record_count", b"record_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -98,7 +98,9 @@ def test_a_batch_without_a_producer_id_is_always_appended(leader: Leader) -> Non
 def test_a_batch_that_is_sent_again_is_answered_with_its_first_append(leader: Leader) -> None:
     leader.append(0, 10)
     leader.append(10, 5)
-    original = RememberedBatch(10, 5, base_offset=10, leader_epoch=4, append_time_ms=1000)
+    original = RememberedBatch(
+        10, 5, base_offset=10, leader_epoch=4, append_time_ms=1000, producer_epoch=0
+    )
     assert leader.append(10, 5) == Duplicate(original, 15)
     assert leader.end == 15
 
@@ -218,10 +220,12 @@ def test_a_named_producer_goes_on_in_a_newer_epoch(leader: Leader) -> None:
 def test_what_a_former_holder_wrote_is_a_duplicate_for_the_next(leader: Leader) -> None:
     for sequence in range(7):
         leader.append(sequence, producer=NAMED)
-    recent = leader.append(6, producer=NAMED, epoch=1)
-    assert recent is not None
-    assert recent.original is not None
     assert leader.append(0, producer=NAMED, epoch=1) == Duplicate(None, 2)
+
+
+def test_a_former_holders_batch_is_not_taken_for_the_original_of_the_next(leader: Leader) -> None:
+    leader.append(0, producer=NAMED)
+    assert leader.append(0, producer=NAMED, epoch=1) == Duplicate(None, 1)
 
 
 def test_a_fence_keeps_older_epochs_out_and_the_sequences_as_they_are(leader: Leader) -> None:

@@ -129,6 +129,21 @@ async def test_a_sequence_that_was_there_before_its_batch_is_somebody_elses(worl
 
 
 @story
+async def test_a_sequence_that_somebody_else_wrote_while_its_batch_was_in_doubt_is_no_success(
+    world: World,
+) -> None:
+    """After an unclean election has lost the fence, a former holder may write again."""
+    async with world.producer(producer_name="tide") as producer:
+        await asyncio.gather(*await send(producer, 1))
+        late = TidelogError(ErrorCode.REQUEST_TIMED_OUT, "too late")
+        world.script(late, TidelogError(ErrorCode.DUPLICATE_SEQUENCE, "long ago"))
+        error = await outcome((await send(producer, 1, first=1))[0])
+        assert isinstance(error, TidelogError)
+        assert "another producer of the same name has written" in error.message
+        assert error.outcome_unknown
+
+
+@story
 async def test_what_an_unclean_election_took_back_is_found_out_by_asking(world: World) -> None:
     async with world.producer(producer_name="tide") as producer:
         await asyncio.gather(*await send(producer, 3))

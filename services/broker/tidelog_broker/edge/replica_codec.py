@@ -144,6 +144,7 @@ def _producers_from_wire(wire: pb.ProducersBelow) -> ProducerStates:
                         b.base_offset,
                         b.leader_epoch,
                         b.append_time_ms,
+                        b.producer_epoch,
                     )
                     for b in p.batches
                 ),

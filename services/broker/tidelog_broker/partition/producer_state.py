@@ -42,6 +42,7 @@ class RememberedBatch(NamedTuple):
     base_offset: int
     leader_epoch: int
     append_time_ms: int
+    producer_epoch: int
 
     @property
     def next_offset(self) -> int:
@@ -68,7 +69,8 @@ class ProducerEntry(NamedTuple):
 
 
 class Duplicate(NamedTuple):
-    """A batch that is in the log. `original` is None where that is no longer remembered.
+    """Sequences that are in the log. `original` is None where their batch is no longer
+    remembered, or is of another holder of the producer's name.
     All of it is committed once the high watermark has reached `next_offset`."""
 
     original: RememberedBatch | None
@@ -103,6 +105,7 @@ def _after(producer_id: int, entry: ProducerEntry | None, header: BatchHeader) -
             header.base_offset,
             header.leader_epoch,
             header.append_time_ms,
+            header.producer_epoch,
         )
         before: tuple[RememberedBatch, ...] = ()
         if entry and (is_named(producer_id) or entry.producer_epoch == header.producer_epoch):
@@ -146,7 +149,9 @@ def _check(entry: ProducerEntry | None, header: BatchHeader) -> Duplicate | None
         )
     for batch in entry.batches:
         if (batch.base_sequence, batch.record_count) == (sequence, header.record_count):
-            return Duplicate(batch, batch.next_offset)
+            # What another holder of the name wrote may be something else.
+            original = batch if batch.producer_epoch == epoch else None
+            return Duplicate(original, batch.next_offset)
     return Duplicate(None, _end_of_forgotten(entry, header))
 
 
