@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     seconds = time.monotonic() - began
     survivors = [outcome for outcome in outcomes if not outcome.is_found]
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(report(outcomes, seconds), indent=2) + "\n")
+    options.out.write_text(json.dumps(report(outcomes), indent=2) + "\n")
     for seed, name in late:
         _say(f"without any bug, seed {seed} shows {name}: what it found above shows nothing")
     _say(f"{len(outcomes) - len(survivors)} of {len(outcomes)} found in {seconds:.0f} s")
@@ -132,23 +132,19 @@ def _also_without(outcomes: Sequence[Outcome]) -> list[tuple[int, str]]:
     return found
 
 
-def report(outcomes: Sequence[Outcome], seconds: float) -> dict[str, object]:
-    return {
-        "mutants": [
-            {
-                "name": outcome.mutant.name,
-                "rule": outcome.mutant.rule,
-                "found_by": outcome.verdict.found_by or None,
-                "checker": "model" if outcome.mutant.model else "simulation",
-                "seeds": outcome.verdict.seeds,
-                "exceptions": outcome.verdict.exceptions,
-                "seconds": round(outcome.seconds, 1),
-            }
-            for outcome in outcomes
-        ],
-        "survivors": [o.mutant.name for o in outcomes if not o.is_found],
-        "seconds": round(seconds, 1),
-    }
+def report(outcomes: Sequence[Outcome]) -> list[dict[str, object]]:
+    return [
+        {
+            "name": outcome.mutant.name,
+            "rule": outcome.mutant.rule,
+            "found_by": outcome.verdict.found_by or None,
+            "checker": "model" if outcome.mutant.model else "simulation",
+            "seeds": outcome.verdict.seeds,
+            "exceptions": outcome.verdict.exceptions,
+            "seconds": round(outcome.seconds, 1),
+        }
+        for outcome in outcomes
+    ]
 
 
 def _say(line: str) -> None:

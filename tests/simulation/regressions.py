@@ -16,4 +16,5 @@ REGRESSIONS: dict[int, str] = {
     210: "the same on a leader: a partition could not be read, and nobody noticed",
     211: "damage that is found at a later start than the first (the simulator's mistake)",
     257: "the same bit on a follower: equal in length, different in content",
+    20580: "after the loss of a fence a former holder wrote what the next took for its own",
 }
