@@ -17,4 +17,5 @@ REGRESSIONS: dict[int, str] = {
     211: "damage that is found at a later start than the first (the simulator's mistake)",
     257: "the same bit on a follower: equal in length, different in content",
     20580: "after the loss of a fence a former holder wrote what the next took for its own",
+    20807: "a member went below what is committed on its way to where the leader's log begins",
 }

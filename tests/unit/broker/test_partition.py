@@ -391,6 +391,14 @@ def test_a_follower_that_is_too_far_behind_starts_anew_at_the_leaders_start() ->
     assert (log.log_start_offset, log.log_end_offset, partition.high_watermark) == (40, 40, 40)
 
 
+def test_a_follower_goes_in_one_step_to_where_a_log_begins_that_has_nothing_so_old() -> None:
+    """A member of the ISR holds what is committed throughout, as far as that is kept."""
+    log = FakeLog([1, 1, 1])
+    partition = follower(log, high_watermark=3)
+    partition.follow(partition.fetch_position(), FetchAnswer(3, 3, 5, (), EpochEnd(-1, 3)))
+    assert (log.log_start_offset, log.log_end_offset, partition.high_watermark) == (3, 3, 3)
+
+
 def test_members_are_named_in_the_life_in_which_they_fetched() -> None:
     partition = leader(FakeLog(), state(isr=(1, 2)))
     fetch(partition, 3, 0, life=203)

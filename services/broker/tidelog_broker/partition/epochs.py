@@ -41,6 +41,13 @@ def divergence(
     return None
 
 
+def starts_anew(diverging: EpochEnd) -> bool:
+    """Whether all that the follower has ended before the leader's log begins, at
+    `diverging.end_offset`: it goes there in one step. Cut to its own start first, a member
+    of the ISR would for a while hold less than is committed."""
+    return diverging.leader_epoch == NO_EPOCH
+
+
 def truncation_point(
     diverging: EpochEnd, *, log_start: int, log_end: int, epoch_end: Callable[[int], EpochEnd]
 ) -> int:

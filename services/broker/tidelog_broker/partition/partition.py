@@ -478,6 +478,8 @@ class Partition:
         if not self._still_asks(asked):
             return False
         if answer.diverging is not None:
+            if epochs.starts_anew(answer.diverging):
+                return self.restart_at(asked, answer.diverging.end_offset)
             cut = epochs.truncation_point(
                 answer.diverging,
                 log_start=self.log.log_start_offset,
