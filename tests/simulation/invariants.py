@@ -201,6 +201,9 @@ class Invariants:
     def log_before_cut(self, log: Log, offset: int) -> None:
         self._noting(lambda: self.replicas.before_cut(self._replica_of[log], offset))
 
+    def log_before_reset(self, log: Log, offset: int) -> None:
+        self._noting(lambda: self.replicas.before_reset(self._replica_of[log], offset))
+
     def log_cut(self, log: Log, offset: int) -> None:
         self.replicas.cut(self._replica_of[log], offset)
         for producer_id, entry in log.producers.states.entries:

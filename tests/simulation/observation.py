@@ -48,6 +48,8 @@ class Observer(Protocol):
 
     def log_before_cut(self, log: Log, offset: int) -> None: ...
 
+    def log_before_reset(self, log: Log, offset: int) -> None: ...
+
     def log_cut(self, log: Log, offset: int) -> None: ...
 
     def log_reset(self, log: Log, offset: int) -> None: ...
@@ -141,7 +143,7 @@ def _cutting(original: Callable[..., None], observer: Observer) -> Callable[...,
 def _resetting(original: Callable[..., None], observer: Observer) -> Callable[..., None]:
     def reset_to(log: Log, offset: int) -> None:
         if log.failed is None:
-            observer.log_before_cut(log, min(offset, log.log_start_offset))
+            observer.log_before_reset(log, offset)
         try:
             original(log, offset)
         except LogError:

@@ -161,7 +161,7 @@ class ReplicaRules:
             replica.verified = start
 
     def before_cut(self, replica: Replica, offset: int) -> None:
-        """A running broker is about to cut its log to `offset`, or to empty it."""
+        """A running broker is about to cut its log to `offset`."""
         if replica.leading is not None:
             raise Violation(
                 "leader_cut_its_log", f"it leads and cuts to {offset}", **_where(replica)
@@ -174,6 +174,13 @@ class ReplicaRules:
                 f"a member of the ISR cuts to {offset}; {agreed} is committed and in its log",
                 **_where(replica),
             )
+
+    def before_reset(self, replica: Replica, offset: int) -> None:
+        """It is about to empty its log and to begin anew at `offset`. What others have
+        deleted as too old is no loss."""
+        starts = (o.log.start for (_, p), o in self.replicas.items() if p == replica.partition)
+        is_old = offset <= max(starts)
+        self.before_cut(replica, offset if is_old else min(offset, replica.log.start))
 
     def cut(self, replica: Replica, offset: int) -> None:
         self.cuts += offset < replica.log.end

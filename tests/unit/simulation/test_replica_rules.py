@@ -149,6 +149,16 @@ def test_a_member_that_cuts_committed_records_is_found(cluster: Cluster) -> None
         cluster.rules.before_cut(cluster.replicas[2], 2)
 
 
+def test_a_member_that_begins_anew_above_what_others_have_deleted_is_found(
+    cluster: Cluster,
+) -> None:
+    cluster.commit(3)
+    with finds("member_cut_committed"):
+        cluster.rules.before_reset(cluster.replicas[2], 3)
+    cluster.replicas[1].log.forget_below(3)
+    cluster.rules.before_reset(cluster.replicas[2], 3)
+
+
 def test_whoever_has_left_the_isr_may_cut(cluster: Cluster) -> None:
     cluster.commit(3)
     cluster.store.write(state(isr=(A, C)))
