@@ -100,6 +100,7 @@ SEEDS_FOR_RARE = 1_000
 RARE = {
     "consumer ahead of a deposed leader": "the broker itself has to be elected again",
     "fast removals used up": "three crashes of one broker within a minute",
+    "id taken by another node": "a broker comes back with an empty disk within its lease",
     "joiner's guard failed": "a broker dies in the moment in which it joins",
     "late fetch answer dropped": "a command is half carried out when the answer comes",
     "replica fetch of an unknown epoch": "a follower hears of an epoch before its leader",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -21,6 +22,8 @@ def quiet_run(seed: int) -> tuple[list[int], list[bytes | None], str]:
     async def produce() -> None:
         client = world.client("producer")
         async with client.admin() as admin:
+            while len((await admin.describe_cluster()).brokers) < 3:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
             await admin.create_topic("sea", partitions=2, replication_factor=3)
         async with client.producer() as producer:
             for number in range(40):
