@@ -10,7 +10,7 @@ import pytest
 from integration.clusters import QUICK_BROKERS
 from integration.load import load
 from integration.logs import LogSince
-from integration.topics import create_topic, new_name, read, until_in_sync
+from integration.topics import create_once_registered, create_topic, new_name, read, until_in_sync
 from integration.waiting import until_true
 from integration.wire_client import WireClient, assert_refused
 from tidelog.client import Consumer
@@ -71,7 +71,7 @@ async def test_without_etcd_writes_and_reads_go_on_and_all_recovers(
             await bring_back(etcd_of(cluster))
     await cluster.ready()
     after = await until_in_sync(cluster, topic)
-    later = await create_topic(cluster, new_name("sea"))
+    later = await create_once_registered(cluster, new_name("sea"))
 
     assert seen > 0
     assert [cluster.broker_process(b).pid for b in cluster.broker_ids] == pids
@@ -98,7 +98,7 @@ async def test_without_etcd_a_topic_cannot_be_created_and_the_answer_says_why(
             await start_again(etcd_of(cluster))
     await cluster.ready()
     later = new_name("sea")
-    await create_topic(cluster, later)
+    await create_once_registered(cluster, later)
 
     assert_refused(
         answer.error,

@@ -58,4 +58,5 @@ async def test_the_python_example_reads_what_it_wrote(cluster: LocalCluster) -> 
     program = example.replace("127.0.0.1:7501", cluster.bootstrap).replace('"sea"', '"example"')
     program = program.replace("poll()", "poll(max_records=3)")
     output = await run(cluster, f"{sys.executable} - <<'PROGRAM'\n{program}PROGRAM")
-    assert "b'calm'" in output
+    # One poll, which may bring one partition alone: the first's record or the other two.
+    assert "b'calm'" in output or "b'flow'" in output

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from integration.waiting import TIMEOUT_SECONDS, until
 from tidelog.client import Admin, Consumer, Producer
 from tidelog.client.descriptions import PartitionDescription, TopicDescription
-from tidelog.errors import TidelogError
+from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Record, TopicPartition
 from tidelog_runtime.local.cluster import LocalCluster
 
@@ -42,6 +42,23 @@ async def create_topic(
     async with Admin(cluster.bootstrap) as admin:
         await admin.create_topic(topic, partitions, replication_factor, config)
     return await until_in_sync(cluster, topic)
+
+
+async def create_once_registered(cluster: LocalCluster, topic: str) -> TopicDescription:
+    """As `create_topic`, when the brokers' leases may be about to end: etcd finds that only
+    some time after it is back, and then they register anew."""
+
+    async def create() -> TopicDescription | None:
+        try:
+            return await create_topic(cluster, topic)
+        except TidelogError as error:
+            if error.code is not ErrorCode.INVALID_REPLICATION_FACTOR:
+                raise
+            return None
+
+    created = await until(create, f"{topic} is created")
+    assert created is not None
+    return created
 
 
 async def until_in_sync(
