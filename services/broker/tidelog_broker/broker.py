@@ -274,8 +274,7 @@ class Broker:
         self._maintenance.checkpoint()
 
     def _is_synced(self, name: TopicPartition | None) -> bool:
-        topic = self.cache.topics.get(name.topic) if name is not None else None
-        return topic is not None and topic.config.get("durability") == "synced"
+        return name is not None and self.cache.is_synced(name.topic)
 
     def _others_stand_for(self, name: TopicPartition | None) -> bool:
         """Whether the ISR has another whole member: a sole replica goes on with what it has."""
@@ -329,8 +328,7 @@ class Broker:
             known = cache.state_of(partition.name)
             if known is None or known.state.topic_id != partition.topic_id:
                 continue
-            topic = cache.topics.get(partition.name.topic)
-            synced = topic is not None and topic.config.get("durability") == "synced"
+            synced = cache.is_synced(partition.name.topic)
             count += is_awaited(self._config.broker_id, known.state, cache.brokers, synced=synced)
         return count
 

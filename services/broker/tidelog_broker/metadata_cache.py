@@ -129,6 +129,11 @@ class MetadataCache:
                 return TopicPartition(topic, partition)
         return None
 
+    def is_synced(self, topic: str) -> bool:
+        """Whether the topic's durability is `synced`; a topic that is not known is not."""
+        entry = self.topics.get(topic)
+        return entry is not None and entry.config.get("durability") == "synced"
+
     def leader_hint(self, partition: TopicPartition) -> LeaderHint | None:
         """Where the leader is, if there is one and it is registered."""
         versioned = self.state_of(partition)

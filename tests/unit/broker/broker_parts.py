@@ -4,8 +4,10 @@ its tests are made of. Broker 1 is the one that is tested."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import PurePath
+from typing import Any
 
 from tidelog.errors import TidelogError
 from tidelog.model import Acks, TopicPartition
@@ -76,6 +78,18 @@ class NoController:
 
     async def close(self) -> None:
         pass
+
+
+@asynccontextmanager
+async def at_work(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Runs what has no end of its own; that it has ended all the same is a failure."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+        assert not task.done(), task
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
 
 
 class NotedFollowers:

@@ -2,8 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from itertools import count, pairwise
 
 from tidelog.errors import ErrorCode, TidelogError
@@ -21,7 +20,7 @@ from tidelog_broker.transport import (
     ReplicaFetchResponse,
     ReplicaFetchResult,
 )
-from unit.broker.broker_parts import PATIENCE_SECONDS, address_of, on
+from unit.broker.broker_parts import PATIENCE_SECONDS, address_of, at_work, on
 from unit.broker.fake_log import TOPIC_ID, FakeLog, Notes, epoch_of, stamped, state
 from unit.metadata.virtual_time import virtual_clock
 
@@ -153,15 +152,8 @@ class Follower:
         return self.asked[position]
 
 
-@asynccontextmanager
-async def following(follower: Follower) -> AsyncIterator[None]:
-    task = asyncio.create_task(follower.fetcher.run())
-    try:
-        yield
-        assert not task.done(), task
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
+def following(follower: Follower) -> AbstractAsyncContextManager[None]:
+    return at_work(follower.fetcher.run())
 
 
 def log_of(partition: Partition) -> FakeLog:

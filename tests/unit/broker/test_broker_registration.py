@@ -1,7 +1,6 @@
 import asyncio
 import random
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 
 import pytest
 from structlog.testing import capture_logs
@@ -15,7 +14,7 @@ from tidelog_runtime.metadata.schema import (
     encode,
 )
 from tidelog_runtime.metadata.store import Delete, Put, Transaction, TransactionResult
-from unit.broker.broker_parts import KEYS, registration, until
+from unit.broker.broker_parts import KEYS, at_work, registration, until
 from unit.broker.flaky_store import FlakyStore
 from unit.metadata.virtual_time import virtual_clock
 
@@ -59,15 +58,8 @@ class Broker:
         return self.epochs[times - 1]
 
 
-@asynccontextmanager
-async def running(broker: Broker) -> AsyncIterator[None]:
-    task = asyncio.create_task(broker.registration.run())
-    try:
-        yield
-        assert not task.done(), task
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
+def running(broker: Broker) -> AbstractAsyncContextManager[None]:
+    return at_work(broker.registration.run())
 
 
 def registered_by_another_node(store: FlakyStore) -> None:

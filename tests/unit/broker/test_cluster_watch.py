@@ -1,14 +1,13 @@
 import asyncio
 import random
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 
 from structlog.testing import capture_logs
 
 from tidelog_broker.cluster_watch import ClusterWatch
 from tidelog_broker.registration import Registration
 from tidelog_runtime.metadata.schema import encode, encode_leader_and_isr
-from unit.broker.broker_parts import KEYS, Replicas, registration, settled, until
+from unit.broker.broker_parts import KEYS, Replicas, at_work, registration, settled, until
 from unit.broker.fake_log import NAME, epoch_of, state
 from unit.broker.flaky_store import FlakyStore
 from unit.metadata.virtual_time import virtual_clock
@@ -44,15 +43,8 @@ class Broker:
         return self.store.put(KEYS.leader_and_isr(NAME), value)
 
 
-@asynccontextmanager
-async def watching(broker: Broker) -> AsyncIterator[None]:
-    task = asyncio.create_task(broker.watch.run())
-    try:
-        yield
-        assert not task.done(), task
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
+def watching(broker: Broker) -> AbstractAsyncContextManager[None]:
+    return at_work(broker.watch.run())
 
 
 async def test_it_is_ready_when_all_was_read() -> None:

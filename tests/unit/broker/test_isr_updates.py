@@ -1,8 +1,8 @@
 """How a leader's ISR changes reach the metadata store."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
 from structlog.testing import capture_logs
@@ -25,7 +25,7 @@ from tidelog_runtime.metadata.store import (
     ModRevision,
     Put,
 )
-from unit.broker.broker_parts import KEYS, fetch_by, on, registration, settled, until
+from unit.broker.broker_parts import KEYS, at_work, fetch_by, on, registration, settled, until
 from unit.broker.fake_log import TOPIC_ID, FakeLog, Notes, epoch_of, sent, state
 from unit.broker.flaky_store import FlakyStore
 from unit.metadata.virtual_time import virtual_clock
@@ -87,15 +87,8 @@ class Leader:
         await settled()
 
 
-@asynccontextmanager
-async def running(leader: Leader) -> AsyncIterator[None]:
-    task = asyncio.create_task(leader.updates.run())
-    try:
-        yield
-        assert not task.done(), task
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
+def running(leader: Leader) -> AbstractAsyncContextManager[None]:
+    return at_work(leader.updates.run())
 
 
 def in_flight(partition: Partition) -> Sequence[int]:

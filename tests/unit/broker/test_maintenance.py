@@ -1,9 +1,7 @@
 """What a broker does by the clock."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
-from typing import Any
+from collections.abc import Callable
 
 from structlog.testing import capture_logs
 
@@ -17,7 +15,7 @@ from tidelog_broker.partition.producer_state import LONGEST_DELIVERY_MS
 from tidelog_broker.transport import ReplicaKey
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.topic_config import TopicConfig
-from unit.broker.broker_parts import KEY, KEYS, Replicas, append, commit, on
+from unit.broker.broker_parts import KEY, KEYS, Replicas, append, at_work, commit, on
 from unit.broker.fake_log import NAME, TOPIC_ID, epoch_of, sent_by, state
 from unit.broker.flaky_store import FlakyStore
 
@@ -59,17 +57,6 @@ class Broker:
         return log
 
 
-@asynccontextmanager
-async def running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    task = asyncio.create_task(work)
-    try:
-        yield
-        assert not task.done(), task
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
-
-
 def not_synced(log: Log) -> int:
     return log.log_end_offset - log.flushed_offset
 
@@ -78,7 +65,7 @@ async def test_logs_are_synced_by_the_clock() -> None:
     broker = Broker()
     for partition in await broker.replicas.take(numbers=range(20)):
         append(partition)
-    async with running(broker.maintenance.flush(1000)):
+    async with at_work(broker.maintenance.flush(1000)):
         await asyncio.sleep(0.9)
         assert sum(not_synced(broker.log(number)) for number in range(20)) == 20
         await asyncio.sleep(0.2)
@@ -91,7 +78,7 @@ async def test_a_log_that_cannot_be_synced_is_said_once_and_the_others_are_synce
     await broker.maintenance.flush_once()
     append(failing)
     with capture_logs() as lines:
-        async with running(broker.maintenance.flush(1000)):
+        async with at_work(broker.maintenance.flush(1000)):
             broker.replicas.memory.fail_sync = True
             await asyncio.sleep(1.1)
             broker.replicas.memory.fail_sync = False
@@ -113,7 +100,7 @@ async def test_a_log_that_is_deleted_during_a_round_does_not_end_the_rounds() ->
         await at_once(work)
 
     broker.maintenance = broker.with_blocking(delete_the_others)
-    async with running(broker.maintenance.flush(1000)):
+    async with at_work(broker.maintenance.flush(1000)):
         await asyncio.sleep(5)
     assert not_synced(broker.log(0)) == 0
 
@@ -121,7 +108,7 @@ async def test_a_log_that_is_deleted_during_a_round_does_not_end_the_rounds() ->
 async def test_high_watermarks_are_written_by_the_clock() -> None:
     broker = Broker()
     commit(await broker.replicas.lead())
-    async with running(broker.maintenance.write_checkpoints(1000)):
+    async with at_work(broker.maintenance.write_checkpoints(1000)):
         await asyncio.sleep(1.1)
     again = Replicas(broker.replicas.disk)
     assert again.logs.high_watermark(KEY) == 1
@@ -132,7 +119,7 @@ async def test_a_checkpoint_that_fails_is_said_and_the_next_one_comes() -> None:
     commit(await broker.replicas.lead())
     broker.replicas.memory.space = 0
     with capture_logs() as lines:
-        async with running(broker.maintenance.write_checkpoints(1000)):
+        async with at_work(broker.maintenance.write_checkpoints(1000)):
             await asyncio.sleep(1.1)
             broker.replicas.memory.space = None
             await asyncio.sleep(1)
@@ -157,7 +144,7 @@ async def test_old_segments_are_deleted_up_to_the_high_watermark() -> None:
     (partition,) = await broker.replicas.take(config=OLD)
     await segments_of(broker, partition)
     append(partition, b"not committed")
-    async with running(broker.maintenance.delete_old(1000, 0)):
+    async with at_work(broker.maintenance.delete_old(1000, 0)):
         await asyncio.sleep(10)
     assert (partition.log.log_start_offset, partition.log.log_end_offset) == (2, 3)
 
@@ -166,7 +153,7 @@ async def test_retention_goes_on_when_a_partition_is_removed_during_its_round() 
     broker = Broker()
     partitions = await broker.replicas.take(numbers=range(40), config=OLD)
     await segments_of(broker, partitions[0])
-    async with running(broker.maintenance.delete_old(1000, 0)):
+    async with at_work(broker.maintenance.delete_old(1000, 0)):
         # The round is at its first pause.
         await asyncio.sleep(1)
         for number in range(1, 40):
@@ -183,8 +170,8 @@ async def test_a_log_that_failed_is_not_said_again_in_every_round() -> None:
     await broker.maintenance.flush_once()
     with capture_logs() as lines:
         async with (
-            running(broker.maintenance.flush(1000)),
-            running(broker.maintenance.delete_old(1000, 0)),
+            at_work(broker.maintenance.flush(1000)),
+            at_work(broker.maintenance.delete_old(1000, 0)),
         ):
             await asyncio.sleep(5)
     assert lines == []
@@ -197,7 +184,7 @@ async def test_a_stray_goes_when_the_store_has_said_so_and_no_checkpoint_names_i
     commit(partition)
     broker.maintenance.checkpoint()
     broker.replicas.logs.set_aside(KEY)
-    async with running(broker.maintenance.delete_old(1000, 0)):
+    async with at_work(broker.maintenance.delete_old(1000, 0)):
         await asyncio.sleep(1.1)
     assert broker.replicas.logs.expired_strays(0) == []
     broker.replicas.memory.power_failure()
@@ -221,7 +208,7 @@ async def test_what_is_deleted_while_a_sweep_is_under_way_waits_for_the_next() -
         work()
 
     maintenance = broker.with_blocking(meanwhile)
-    async with running(maintenance.delete_old(1000, 0)):
+    async with at_work(maintenance.delete_old(1000, 0)):
         await asyncio.sleep(1.1)
     assert [stray.key for stray in broker.replicas.logs.expired_strays(0)] == [KEY]
     assert Replicas(broker.replicas.disk).damaged == []
@@ -233,7 +220,7 @@ async def test_silent_producers_are_forgotten_by_the_clock_also_where_nothing_is
     for partition in (led, followed):
         partition.append([sent_by(7, 0)], Acks.LEADER, broker.replicas.clock.wall_ms())
     followed.take(state(leader=2, epoch=6), 11, broker_epoch=epoch_of(1), now_ms=1)
-    async with running(broker.maintenance.expire_producers(1000, 5000)):
+    async with at_work(broker.maintenance.expire_producers(1000, 5000)):
         await asyncio.sleep(4.5 + LONGEST_DELIVERY_MS / 1000)
         assert [len(p.log.producers.states) for p in (led, followed)] == [1, 1]
         await asyncio.sleep(2.5)
@@ -249,7 +236,7 @@ async def test_a_stray_that_the_store_wants_here_stays() -> None:
     broker.maintenance = broker.with_blocking(at_once, none_of_them)
     await broker.replicas.lead()
     broker.replicas.logs.set_aside(KEY)
-    async with running(broker.maintenance.delete_old(1000, 0)):
+    async with at_work(broker.maintenance.delete_old(1000, 0)):
         await asyncio.sleep(10)
     assert [stray.key for stray in broker.replicas.logs.expired_strays(0)] == [KEY]
 
@@ -258,7 +245,7 @@ async def test_the_isr_is_judged_by_the_clock_too() -> None:
     """A follower that never fetches makes no fetch on which to judge it."""
     broker = Broker()
     await broker.replicas.lead(wanted=state(isr=(1, 2, 3)))
-    async with running(broker.maintenance.judge_isrs(100)):
+    async with at_work(broker.maintenance.judge_isrs(100)):
         await asyncio.sleep(0.11)
     assert list(broker.isr_updates._dirty) == [NAME]
 
@@ -292,7 +279,7 @@ async def oldest_catch_up_ms(stalled_ms: int) -> int:
         confirm_strays=all_of_them,
         note_revision=lambda: None,
     )
-    async with running(maintenance.judge_isrs(100)):
+    async with at_work(maintenance.judge_isrs(100)):
         await asyncio.sleep(0.05)
         clock.stalled_ms = stalled_ms
         await asyncio.sleep(0.06)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 
 from structlog.testing import capture_logs
 
@@ -19,7 +18,7 @@ from tidelog_broker.unreachable_leaders import (
 )
 from tidelog_runtime.leader_reports import UnreachableLeader, UnreachableLeadersReport
 from tidelog_runtime.metadata.schema import ControllerEntry
-from unit.broker.broker_parts import KEYS
+from unit.broker.broker_parts import KEYS, at_work
 from unit.broker.fake_log import epoch_of
 from unit.metadata.virtual_time import virtual_clock
 
@@ -65,15 +64,8 @@ class Follower:
         return [[leader.broker_id for leader in report.leaders] for _, report in self.told]
 
 
-@asynccontextmanager
-async def reporting(follower: Follower) -> AsyncIterator[None]:
-    task = asyncio.create_task(follower.reports.run())
-    try:
-        yield
-        assert not task.done(), task
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
+def reporting(follower: Follower) -> AbstractAsyncContextManager[None]:
+    return at_work(follower.reports.run())
 
 
 async def intervals(number: int) -> None:
