@@ -18,4 +18,5 @@ REGRESSIONS: dict[int, str] = {
     257: "the same bit on a follower: equal in length, different in content",
     20580: "after the loss of a fence a former holder wrote what the next took for its own",
     20807: "a member went below what is committed on its way to where the leader's log begins",
+    30293: "a stopping broker that had to register again wrote its registration twice",
 }

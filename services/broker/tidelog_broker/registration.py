@@ -128,9 +128,10 @@ class Registration:
     async def _register(self) -> None:
         lease = await self._store.grant_lease(self._ttl)
         try:
-            broker_epoch = await self._create(lease)
-            if self._wanted.state == STOPPING:
-                # Perhaps only since it was written, which `stopping` could not rewrite yet.
+            broker_epoch, created = await self._create(lease)
+            if self._wanted.state != created.state:
+                # Only since it was written is this broker stopping, and `stopping` knew no
+                # lease to rewrite it under.
                 await self._rewrite(broker_epoch, lease)
         except StoreError:
             # The next attempt has a lease of its own; this one must not live for ever.
@@ -143,8 +144,8 @@ class Registration:
         _log.info("broker_registered", broker_epoch=broker_epoch)
         self._on_registered(broker_epoch)
 
-    async def _create(self, lease: Lease) -> int:
-        """Creates the key, once it is free; returns the broker epoch."""
+    async def _create(self, lease: Lease) -> tuple[int, BrokerRegistration]:
+        """Creates the key, once it is free; returns the broker epoch, and what it created."""
         said_at = -TAKEN_LOG_INTERVAL_S
         loop = asyncio.get_running_loop()
         while True:
@@ -165,12 +166,13 @@ class Registration:
                         by=decode_broker(present.value).address,
                         fix="give each broker its own broker_id and data_dir",
                     )
+            created = self._wanted
             result = await self._store.transact(
                 Transaction(
                     guards=[ModRevision(self._key, 0)],
-                    changes=[Put(self._key, encode(self._wanted), lease.id)],
+                    changes=[Put(self._key, encode(created), lease.id)],
                 )
             )
             if result.succeeded:
-                return result.revision
+                return result.revision, created
             await asyncio.sleep(RETRY_DELAY_S * self._rng.uniform(0.5, 1.5))

@@ -290,6 +290,9 @@ async def test_a_broker_that_has_to_register_again_while_it_stops_is_not_taken_f
         broker.store.expire_lease(1)
         await broker.registered(2)
     assert broker.stored.state == STOPPING
+    # Created as stopping: there is nothing to rewrite.
+    item = broker.store.item(KEY)
+    assert item.mod_revision == item.create_revision
 
 
 async def test_stopping_before_it_ever_registered_writes_nothing() -> None:
