@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 
-from tidelog_controller.electability import ElectionRules, LiveBroker
-from tidelog_controller.leader_election import next_state
-from tidelog_controller.recovery import needs_descriptions
+from tidelog_controller.policies.electability import ElectionRules, LiveBroker
+from tidelog_controller.policies.leader_election import next_state
+from tidelog_controller.policies.recovery import needs_descriptions
 from tidelog_runtime.replica_control import ReplicaSummary
 
 from .model_log import ModelLog

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_EPOCH, NO_OFFSET, Acks, EpochEnd, TopicPartition
-from tidelog_broker.command_fencing import fence_command
-from tidelog_broker.data_directory import Identity, new_life
 from tidelog_broker.partition.exchange import FetchAnswer, FetchPosition
 from tidelog_broker.partition.isr import FollowerProgress
 from tidelog_broker.partition.leading import Leading as LeadingNow
 from tidelog_broker.partition.partition import Partition
+from tidelog_broker.replicas.command_fencing import fence_command
+from tidelog_broker.storage.data_directory import Identity, new_life
 
 from .model_log import NOW_MS, ModelLog, produced, stored
 from .values import (

@@ -17,7 +17,7 @@ from tidelog_broker.partition import epochs, high_watermark, isr
 from tidelog_broker.partition.exchange import FetchAnswer, FetchPosition
 from tidelog_broker.partition.isr import FollowerProgress
 from tidelog_broker.partition.partition import Partition
-from tidelog_controller import electability
+from tidelog_controller.policies import electability
 from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
 
 from . import replica_steps

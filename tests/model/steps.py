@@ -6,7 +6,7 @@ from __future__ import annotations
 from functools import cache
 from typing import NamedTuple
 
-from tidelog_broker.resignations import resignation
+from tidelog_broker.damage.resignations import resignation
 
 from . import invariants, replica_steps, writes
 from .controller_steps import Controller

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.errors import ErrorCode
 from tidelog.v1 import broker_pb2
-from tidelog_broker.transport import NO_SESSION, ReplicaFetchResponse
+from tidelog_broker.replication.transport import NO_SESSION, ReplicaFetchResponse
 from tidelog_runtime.metadata.store import TransactionResult
 from tidelog_runtime.replica_control import CommandResult
 

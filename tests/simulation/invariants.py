@@ -21,7 +21,7 @@ from tidelog_broker.broker import Broker
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.log import Log
 from tidelog_broker.partition.partition import Partition
-from tidelog_broker.replica_manager import ReplicaManager
+from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_runtime.metadata.memory_data import MemoryData
 from tidelog_runtime.metadata.schema import BrokerKey, Keys
 from tidelog_runtime.metadata.store import KeyValue, Transaction

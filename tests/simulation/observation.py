@@ -17,10 +17,10 @@ from tidelog.model import Batch
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.errors import LogError
 from tidelog_broker.log.log import Log
-from tidelog_broker.log_directory import LogDirectory
 from tidelog_broker.partition.partition import Partition
-from tidelog_broker.purgatory import Purgatory
-from tidelog_broker.replica_manager import ReplicaManager
+from tidelog_broker.replicas.replica_manager import ReplicaManager
+from tidelog_broker.requests.purgatory import Purgatory
+from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_runtime.metadata.memory_data import MemoryData
 from tidelog_runtime.metadata.store import Delete, KeyValue, Transaction, TransactionResult
 from tidelog_runtime.replica_control import (

@@ -36,12 +36,12 @@ from tidelog.model import Batch
 from tidelog.rpc.status import from_status
 from tidelog_broker.broker import Broker
 from tidelog_broker.config import BrokerConfig
-from tidelog_broker.data_directory import DataDirectory, DataDirectoryError
 from tidelog_broker.edge.broker_service import BrokerService, client_service
 from tidelog_broker.life import live
+from tidelog_broker.storage.data_directory import DataDirectory, DataDirectoryError
 from tidelog_controller.edge.admin import AdminServicer
-from tidelog_controller.event_loop import Environment
-from tidelog_controller.service import ControllerService
+from tidelog_controller.shell.event_loop import Environment
+from tidelog_controller.shell.service import ControllerService
 from tidelog_runtime.metadata.schema import ControllerEntry
 from tidelog_runtime.metadata.store import StoreError
 

@@ -14,8 +14,9 @@ from tidelog_broker.partition import high_watermark as hw
 from tidelog_broker.partition import isr
 from tidelog_broker.partition.exchange import FetchAnswer
 from tidelog_broker.partition.partition import Partition
-from tidelog_broker.purgatory import Purgatory
-from tidelog_controller import leader_election, reconcile
+from tidelog_broker.requests.purgatory import Purgatory
+from tidelog_controller.core import reconcile
+from tidelog_controller.policies import leader_election
 from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
 
 MAX_SEEDS = 40

@@ -16,14 +16,14 @@ from simulation.network import CallFailedError
 from tidelog.client.connections import AdminApi, BrokerApi
 from tidelog.errors import TidelogError
 from tidelog.rpc.status import UnreachableError
-from tidelog_broker.transport import (
+from tidelog_broker.replication.transport import (
     ANSWER_TIMEOUT_MS,
     ControllerUnreachableError,
     PeerUnreachableError,
     ReplicaFetchRequest,
     ReplicaFetchResponse,
 )
-from tidelog_controller.events import DialOutcome
+from tidelog_controller.state.events import DialOutcome
 from tidelog_runtime.leader_reports import UnreachableLeadersReport
 from tidelog_runtime.replica_control import BrokerUnreachableError, LeaderAndIsrCommand
 

@@ -36,7 +36,6 @@ from tidelog.v1 import (
 )
 from tidelog_broker.broker import Broker
 from tidelog_broker.config import BrokerConfig
-from tidelog_broker.data_directory import DataDirectory, DataDirectoryError
 from tidelog_broker.edge.broker_service import client_service
 from tidelog_broker.edge.controller_client import GrpcControllers
 from tidelog_broker.edge.replica_client import GrpcPeers
@@ -44,6 +43,7 @@ from tidelog_broker.edge.replica_control_service import ReplicaControlService
 from tidelog_broker.edge.replica_service import ReplicaService
 from tidelog_broker.life import live
 from tidelog_broker.log.disk import OsDisk
+from tidelog_broker.storage.data_directory import DataDirectory, DataDirectoryError
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.config import load
 from tidelog_runtime.metadata.etcd import EtcdStore

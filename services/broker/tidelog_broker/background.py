@@ -1,9 +1,9 @@
-"""Tasks that run as long as the broker does."""
+"""Tasks that run as long as the broker does, and what they may not do on the event loop."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import structlog
@@ -11,6 +11,9 @@ import structlog
 from tidelog_runtime.metadata.store import StoreRolledBackError
 
 _log = structlog.get_logger()
+
+# Runs a blocking function off the loop; the simulator runs it in place.
+RunBlocking = Callable[[Callable[[], None]], Awaitable[None]]
 
 
 class Faults:

@@ -17,35 +17,35 @@ from typing import Any
 import structlog
 
 from tidelog.model import TopicPartition
-from tidelog_broker.background import Faults, first_of
-from tidelog_broker.cluster_watch import ClusterWatch
+from tidelog_broker.background import Faults, RunBlocking, first_of
 from tidelog_broker.config import BrokerConfig
-from tidelog_broker.consumer_fetch import ConsumerFetch
-from tidelog_broker.data_directory import DataDirectory
-from tidelog_broker.describe_producers import DescribeProducers
-from tidelog_broker.fetchers import Fetchers
-from tidelog_broker.hand_over import is_awaited
-from tidelog_broker.isr_updates import IsrUpdates
-from tidelog_broker.list_offsets import ListOffsets, TimestampsOf
+from tidelog_broker.damage.replica_repair import ReplicaRepair
+from tidelog_broker.damage.resignations import Resignations
+from tidelog_broker.damage.stray_check import StrayCheck
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.errors import LogError
-from tidelog_broker.log_directory import DamagedReplica, LogDirectory
-from tidelog_broker.log_syncer import LogSyncer
-from tidelog_broker.maintenance import Maintenance, RunBlocking
-from tidelog_broker.metadata_cache import MetadataCache
+from tidelog_broker.maintenance import Maintenance
+from tidelog_broker.membership.cluster_watch import ClusterWatch
+from tidelog_broker.membership.hand_over import is_awaited
+from tidelog_broker.membership.metadata_cache import MetadataCache
+from tidelog_broker.membership.registration import Registration
 from tidelog_broker.partition.partition import Partition
-from tidelog_broker.produce import CheckBatch, Produce
-from tidelog_broker.producer_ids import ProducerIds
-from tidelog_broker.purgatory import Purgatory
-from tidelog_broker.registration import Registration
-from tidelog_broker.replica_fetch import ReplicaFetch
-from tidelog_broker.replica_fetcher import FetchLimits
-from tidelog_broker.replica_manager import ReplicaManager
-from tidelog_broker.replica_repair import ReplicaRepair
-from tidelog_broker.resignations import Resignations
-from tidelog_broker.stray_check import StrayCheck
-from tidelog_broker.transport import Controllers, Peers
-from tidelog_broker.unreachable_leaders import LeaderReports
+from tidelog_broker.replicas.replica_manager import ReplicaManager
+from tidelog_broker.replication.fetchers import Fetchers
+from tidelog_broker.replication.isr_updates import IsrUpdates
+from tidelog_broker.replication.replica_fetcher import FetchLimits
+from tidelog_broker.replication.transport import Controllers, Peers
+from tidelog_broker.replication.unreachable_leaders import LeaderReports
+from tidelog_broker.requests.consumer_fetch import ConsumerFetch
+from tidelog_broker.requests.describe_producers import DescribeProducers
+from tidelog_broker.requests.list_offsets import ListOffsets, TimestampsOf
+from tidelog_broker.requests.produce import CheckBatch, Produce
+from tidelog_broker.requests.producer_ids import ProducerIds
+from tidelog_broker.requests.purgatory import Purgatory
+from tidelog_broker.requests.replica_fetch import ReplicaFetch
+from tidelog_broker.storage.data_directory import DataDirectory
+from tidelog_broker.storage.log_directory import DamagedReplica, LogDirectory
+from tidelog_broker.storage.log_syncer import LogSyncer
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.metadata.cluster_id import ensure_cluster
 from tidelog_runtime.metadata.schema import NOT_WHOLE, RUNNING, BrokerRegistration, Keys

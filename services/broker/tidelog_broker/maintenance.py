@@ -8,12 +8,13 @@ from collections.abc import Awaitable, Callable, Iterable
 
 import structlog
 
-from tidelog_broker.isr_updates import IsrUpdates
+from tidelog_broker.background import RunBlocking
 from tidelog_broker.log.errors import LogError
-from tidelog_broker.log_directory import LogDirectory, Stray
 from tidelog_broker.partition.partition import Partition
-from tidelog_broker.replica_manager import ReplicaManager
-from tidelog_broker.transport import ReplicaKey
+from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_broker.replicas.replica_manager import ReplicaManager
+from tidelog_broker.replication.isr_updates import IsrUpdates
+from tidelog_broker.storage.log_directory import LogDirectory, Stray
 from tidelog_runtime.clock import Clock
 
 # Between two partitions of a long round the loop gets its turn.
@@ -22,8 +23,6 @@ FLUSHES_AT_ONCE = 8
 
 _log = structlog.get_logger()
 
-# Runs a blocking function off the loop; the simulator runs it in place.
-RunBlocking = Callable[[Callable[[], None]], Awaitable[None]]
 # Those of the strays that may be deleted.
 ConfirmStrays = Callable[[list[Stray]], Awaitable[list[Stray]]]
 

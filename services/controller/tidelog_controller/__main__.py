@@ -18,14 +18,14 @@ from tidelog.rpc.channels import new_server
 from tidelog.v1 import admin_pb2, controller_pb2
 from tidelog.v1.admin_pb2_grpc import add_AdminServiceServicer_to_server
 from tidelog.v1.controller_pb2_grpc import add_ControllerServiceServicer_to_server
-from tidelog_controller.broker_channel import TcpDialer
 from tidelog_controller.config import ControllerConfig
 from tidelog_controller.edge.admin import AdminServicer
 from tidelog_controller.edge.controller import ControllerServicer
 from tidelog_controller.edge.replica_control_client import GrpcReplicaControl
 from tidelog_controller.edge.standard_services import add_standard_services
-from tidelog_controller.event_loop import Environment
-from tidelog_controller.service import ControllerService
+from tidelog_controller.shell.broker_channel import TcpDialer
+from tidelog_controller.shell.event_loop import Environment
+from tidelog_controller.shell.service import ControllerService
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.config import load
 from tidelog_runtime.metadata.etcd import EtcdStore

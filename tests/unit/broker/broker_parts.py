@@ -13,13 +13,13 @@ from tidelog.errors import TidelogError
 from tidelog.model import Acks, TopicPartition
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.errors import LogError
-from tidelog_broker.log_directory import LogDirectory
-from tidelog_broker.metadata_cache import MetadataCache
+from tidelog_broker.membership.metadata_cache import MetadataCache
 from tidelog_broker.partition.exchange import Appended, FetchPosition
 from tidelog_broker.partition.partition import Partition
-from tidelog_broker.purgatory import Purgatory
-from tidelog_broker.replica_manager import ReplicaManager
-from tidelog_broker.transport import ReplicaKey
+from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_broker.replicas.replica_manager import ReplicaManager
+from tidelog_broker.requests.purgatory import Purgatory
+from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_runtime.leader_reports import UnreachableLeadersReport
 from tidelog_runtime.metadata.schema import (
     RUNNING,
@@ -40,7 +40,7 @@ from tidelog_runtime.replica_control import (
     StopReplicaCommand,
 )
 from unit.broker.fake_log import NAME, TOPIC_ID, epoch_of, sent, state
-from unit.log.memory_disk import MemoryDisk
+from unit.broker.log.memory_disk import MemoryDisk
 from unit.metadata.virtual_time import virtual_clock
 
 KEYS = Keys("test")

@@ -7,12 +7,12 @@ from itertools import count, pairwise
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import EpochEnd
-from tidelog_broker.follower_session import FollowerSession
 from tidelog_broker.log.errors import LogError
 from tidelog_broker.partition.exchange import FetchAnswer
 from tidelog_broker.partition.partition import Partition
-from tidelog_broker.replica_fetcher import FetchLimits, ReplicaFetcher
-from tidelog_broker.transport import (
+from tidelog_broker.replication.follower_session import FollowerSession
+from tidelog_broker.replication.replica_fetcher import FetchLimits, ReplicaFetcher
+from tidelog_broker.replication.transport import (
     NO_SESSION,
     PeerUnreachableError,
     ReplicaFetchEntry,

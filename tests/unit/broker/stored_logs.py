@@ -4,12 +4,12 @@ from pathlib import Path
 
 from tidelog.model import TopicPartition
 from tidelog_broker.log.disk import OsDisk
-from tidelog_broker.log_directory import LogDirectory
-from tidelog_broker.transport import ReplicaKey
+from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_runtime.topic_config import TopicConfig
 from unit.broker.broker_parts import KEY
 from unit.broker.fake_log import NAME, TOPIC_ID
-from unit.log.builders import FakeClock, batch_at
+from unit.broker.log.builders import FakeClock, batch_at
 
 CONFIG = TopicConfig()
 OTHER = ReplicaKey(TOPIC_ID, 1)

@@ -12,15 +12,15 @@ from structlog.testing import capture_logs
 from tidelog.model import Acks
 from tidelog_broker.broker import Broker
 from tidelog_broker.config import BrokerConfig
-from tidelog_broker.data_directory import DataDirectory, DataDirectoryError
 from tidelog_broker.log.disk import Disk, OsDisk
 from tidelog_broker.partition.partition import Partition
-from tidelog_broker.produce import ProduceEntry, ProduceOutcome
-from tidelog_broker.transport import (
+from tidelog_broker.replication.transport import (
     PeerUnreachableError,
     ReplicaFetchRequest,
     ReplicaFetchResponse,
 )
+from tidelog_broker.requests.produce import ProduceEntry, ProduceOutcome
+from tidelog_broker.storage.data_directory import DataDirectory, DataDirectoryError
 from tidelog_runtime.metadata.memory import MemoryStore
 from tidelog_runtime.metadata.memory_data import MemoryData
 from tidelog_runtime.metadata.schema import (

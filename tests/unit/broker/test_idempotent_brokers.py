@@ -9,9 +9,9 @@ from structlog.testing import capture_logs
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import FIRST_NAMED_PRODUCER_ID, NO_EPOCH, Acks, Batch
-from tidelog_broker.describe_producers import DescribeEntry, Fence
 from tidelog_broker.partition.producer_state import LONGEST_DELIVERY_MS, CommittedProducer
-from tidelog_broker.produce import ProduceEntry, ProduceOutcome
+from tidelog_broker.requests.describe_producers import DescribeEntry, Fence
+from tidelog_broker.requests.produce import ProduceEntry, ProduceOutcome
 from tidelog_runtime.metadata.schema import LeaderAndIsr
 from unit.broker.broker_parts import until
 from unit.broker.fake_log import NAME, sent_by

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from structlog.testing import capture_logs
 
 from tidelog.model import Acks
-from tidelog_broker.isr_updates import IsrUpdates
+from tidelog_broker.background import RunBlocking
 from tidelog_broker.log.log import Log
-from tidelog_broker.log_directory import Stray
-from tidelog_broker.maintenance import ConfirmStrays, Maintenance, RunBlocking
+from tidelog_broker.maintenance import ConfirmStrays, Maintenance
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.producer_state import LONGEST_DELIVERY_MS
-from tidelog_broker.transport import ReplicaKey
+from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_broker.replication.isr_updates import IsrUpdates
+from tidelog_broker.storage.log_directory import Stray
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.topic_config import TopicConfig
 from unit.broker.broker_parts import KEY, KEYS, Replicas, append, at_work, commit, on

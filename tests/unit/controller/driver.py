@@ -11,7 +11,8 @@ from typing import Any
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import TopicPartition
-from tidelog_controller.commands import (
+from tidelog_controller.core.controller import Controller
+from tidelog_controller.state.commands import (
     AdminReply,
     CloseChannel,
     Command,
@@ -25,9 +26,8 @@ from tidelog_controller.commands import (
     StepDown,
     Transact,
 )
-from tidelog_controller.context import ControllerIdentity
-from tidelog_controller.controller import Controller
-from tidelog_controller.events import (
+from tidelog_controller.state.context import ControllerIdentity
+from tidelog_controller.state.events import (
     CommandAnswered,
     CommandLost,
     ConnectionEnded,

@@ -12,9 +12,9 @@ import structlog
 from structlog.testing import LogCapture
 from structlog.typing import FilteringBoundLogger
 
-from tidelog_controller.event_loop import Environment
-from tidelog_controller.events import DialOutcome
-from tidelog_controller.service import ControllerService
+from tidelog_controller.shell.event_loop import Environment
+from tidelog_controller.shell.service import ControllerService
+from tidelog_controller.state.events import DialOutcome
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.metadata.schema import BrokerRegistration, ControllerEntry, Keys, encode
 from tidelog_runtime.metadata.store import MetadataStore, Put, Transaction

@@ -143,12 +143,12 @@ def test_what_is_not_there_is_found() -> None:
     planted = """
 | rule | module | test |
 | --- | --- | --- |
-| 1: right | `partition/isr.py` | `unit/broker/test_isr.py::granted_progress_knows_no_offset` |
-| 2: module | `partition/quorum.py` | `unit/broker/test_isr.py::granted_progress_knows_no_offset` |
-| 3: no test | `partition/isr.py` | `unit/broker/test_isr.py::a_quorum_commits` |
+| 1: right | `partition/isr.py` | `unit/broker/partition/test_high_watermark.py::it_never_falls` |
+| 2: module | `partition/vote.py` | `unit/broker/partition/test_high_watermark.py::it_never_falls` |
+| 3: no test | `partition/isr.py` | `unit/broker/partition/test_isr.py::a_quorum_commits` |
 | 4: no file | `partition/isr.py` | `unit/broker/test_quorum.py::a_quorum_commits` |
 | 5: nothing | | |
-| 6: twice | `config.py` | `unit/broker/test_isr.py::granted_progress_knows_no_offset` |
+| 6: twice | `config.py` | `unit/broker/partition/test_high_watermark.py::it_never_falls` |
 | 7: built | `partition/isr.py` | not built |
 | 8: later | | not built: comes with reassignment |
 """

@@ -13,7 +13,7 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.rpc.channels import new_server
 from tidelog.v1.controller_pb2_grpc import add_ControllerServiceServicer_to_server
 from tidelog_broker.edge.controller_client import GrpcControllers
-from tidelog_broker.transport import ControllerUnreachableError
+from tidelog_broker.replication.transport import ControllerUnreachableError
 from tidelog_controller.edge.controller import ControllerServicer
 from tidelog_runtime.leader_reports import UnreachableLeader, UnreachableLeadersReport
 

@@ -9,7 +9,7 @@ from tidelog.v1 import replica_pb2 as pb
 from tidelog.v1 import replica_pb2_grpc
 from tidelog_broker.edge.replica_client import GrpcPeers
 from tidelog_broker.edge.replica_service import ReplicaService
-from tidelog_broker.transport import (
+from tidelog_broker.replication.transport import (
     PeerUnreachableError,
     ReplicaFetchRequest,
     ReplicaFetchResponse,

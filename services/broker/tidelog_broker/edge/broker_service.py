@@ -14,17 +14,22 @@ from tidelog.rpc.wire import batch_from_wire, batch_to_wire, error_to_wire
 from tidelog.v1 import broker_pb2 as pb
 from tidelog.v1 import broker_pb2_grpc
 from tidelog_broker.broker import Broker
-from tidelog_broker.consumer_fetch import ConsumerFetch, FetchEntry, FetchOutcome, FetchWait
-from tidelog_broker.describe_producers import (
+from tidelog_broker.membership.metadata_cache import MetadataCache
+from tidelog_broker.requests.consumer_fetch import (
+    ConsumerFetch,
+    FetchEntry,
+    FetchOutcome,
+    FetchWait,
+)
+from tidelog_broker.requests.describe_producers import (
     DescribeEntry,
     DescribeOutcome,
     DescribeProducers,
     Fence,
 )
-from tidelog_broker.list_offsets import ListOffsets, ListOffsetsEntry
-from tidelog_broker.metadata_cache import MetadataCache
-from tidelog_broker.produce import Produce, ProduceEntry, ProduceOutcome
-from tidelog_broker.producer_ids import ProducerIds
+from tidelog_broker.requests.list_offsets import ListOffsets, ListOffsetsEntry
+from tidelog_broker.requests.produce import Produce, ProduceEntry, ProduceOutcome
+from tidelog_broker.requests.producer_ids import ProducerIds
 
 _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 

@@ -9,7 +9,7 @@ from tidelog.rpc.channels import open_channel
 from tidelog.rpc.wire import error_from_wire
 from tidelog.v1 import controller_pb2 as pb
 from tidelog.v1 import controller_pb2_grpc
-from tidelog_broker.transport import ControllerUnreachableError
+from tidelog_broker.replication.transport import ControllerUnreachableError
 from tidelog_runtime.leader_reports import UnreachableLeadersReport
 
 REPORT_TIMEOUT_S = 2.0

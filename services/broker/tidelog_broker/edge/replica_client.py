@@ -12,7 +12,7 @@ from tidelog.rpc.channels import open_channel
 from tidelog.v1 import replica_pb2 as pb
 from tidelog.v1 import replica_pb2_grpc
 from tidelog_broker.edge import replica_codec
-from tidelog_broker.transport import (
+from tidelog_broker.replication.transport import (
     ANSWER_TIMEOUT_MS,
     PeerUnreachableError,
     ReplicaFetchRequest,

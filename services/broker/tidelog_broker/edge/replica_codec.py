@@ -11,12 +11,12 @@ from tidelog_broker.partition.producer_state import (
     ProducerStates,
     RememberedBatch,
 )
-from tidelog_broker.transport import (
+from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_broker.replication.transport import (
     ReplicaFetchEntry,
     ReplicaFetchRequest,
     ReplicaFetchResponse,
     ReplicaFetchResult,
-    ReplicaKey,
 )
 
 

@@ -12,7 +12,7 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.rpc.abort import abort
 from tidelog.v1 import replica_control_pb2 as pb
 from tidelog.v1 import replica_control_pb2_grpc
-from tidelog_broker.replica_manager import ReplicaManager
+from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_runtime import replica_control_codec as codec
 
 _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"

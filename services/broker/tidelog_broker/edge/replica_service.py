@@ -12,7 +12,7 @@ import grpc.aio
 from tidelog.v1 import replica_pb2 as pb
 from tidelog.v1 import replica_pb2_grpc
 from tidelog_broker.edge import replica_codec
-from tidelog_broker.replica_fetch import ReplicaFetch
+from tidelog_broker.requests.replica_fetch import ReplicaFetch
 
 _Context: TypeAlias = "grpc.aio.ServicerContext[pb.ReplicaFetchRequest, pb.ReplicaFetchResponse]"
 

@@ -10,8 +10,8 @@ import grpc.aio
 from tidelog.rpc.wire import error_to_wire
 from tidelog.v1 import admin_pb2 as pb
 from tidelog.v1.admin_pb2_grpc import AdminServiceServicer
-from tidelog_controller.commands import AdminReply
-from tidelog_controller.events import (
+from tidelog_controller.state.commands import AdminReply
+from tidelog_controller.state.events import (
     AdminRequest,
     CreateTopic,
     DeleteTopic,

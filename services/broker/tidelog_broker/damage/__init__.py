@@ -1,0 +1,1 @@
+"""What a broker does about data that is damaged, or nobody's."""

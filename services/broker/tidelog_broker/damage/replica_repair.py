@@ -1,0 +1,221 @@
+"""Takes a damaged replica out of service, lets it resign, checks and cuts its log, and
+puts it back: its leader then repairs it (interleaving 9 of docs/protocol.md).
+
+In this order, because nothing may be cut before the store has it that this replica is not
+whole: found → out of service → marked on disk → resigned → cut → back, as a follower that
+is in no ISR. Where nobody else can lead it stays without a leader until a recovery elects
+it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import structlog
+
+from tidelog_broker.background import RunBlocking
+from tidelog_broker.damage.resignations import Resignations
+from tidelog_broker.log.errors import LogCorruptError, LogError, LogFailedError
+from tidelog_broker.log.log import Log
+from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_broker.storage.log_directory import DamagedReplica, LogDirectory
+from tidelog_runtime.clock import Clock
+from tidelog_runtime.metadata.store import StoreRolledBackError
+
+FIRST_RETRY_DELAY_S = 1.0
+MAX_RETRY_DELAY_S = 60.0
+# A replica that fails again within this time is put back only after a pause.
+STEADY_MS = 10 * 60_000
+
+_log = structlog.get_logger()
+
+
+def repair_delay_s(failures: int) -> float:
+    """None after the first failure; then from a second on twice as long each time."""
+    if failures <= 1:
+        return 0.0
+    return min(MAX_RETRY_DELAY_S, FIRST_RETRY_DELAY_S * 2.0 ** min(failures - 2, 10))
+
+
+class Replicas(Protocol):
+    def suspend(self, key: ReplicaKey) -> None:
+        """At once: it neither leads nor follows until it is resumed."""
+
+    def resume(self, key: ReplicaKey, log: Log, resigned_at: int) -> None:
+        """What was decided before that revision of its key has no effect any more."""
+
+
+@dataclass(slots=True)
+class _Repair:
+    failures: int = 0
+    failed_at_ms: int = 0
+    due_s: float = 0.0  # time of the loop
+    resigned_at: int = 0  # revision of the partition's key
+
+
+class ReplicaRepair:
+    """`failed` takes note; `resign_failed` and `repair_resigned` run as long as the broker
+    does."""
+
+    def __init__(
+        self,
+        logs: LogDirectory,
+        replicas: Replicas,
+        resignations: Resignations,
+        clock: Clock,
+        rng: random.Random,
+        run_blocking: RunBlocking,
+        checkpoint: Callable[[], object],
+    ) -> None:
+        self._logs = logs
+        self._replicas = replicas
+        self._resignations = resignations
+        self._clock = clock
+        self._rng = rng
+        self._run_blocking = run_blocking
+        self._checkpoint = checkpoint
+        # All bounded by the number of replicas.
+        self._failed: dict[ReplicaKey, str] = {}
+        self._resigned: dict[ReplicaKey, _Repair] = {}
+        self._history: dict[ReplicaKey, _Repair] = {}
+        self._found = asyncio.Event()
+        self._due = asyncio.Event()
+
+    # -- found ----------------------------------------------------------------------------
+
+    def failed(self, key: ReplicaKey, error: LogError) -> None:
+        """A replica's log has failed, or what it holds is damaged."""
+        if self._logs.is_out(key) or self._logs.log_of(key) is None:
+            return
+        self._replicas.suspend(key)
+        self._logs.take_out(key, str(error), check_all=not isinstance(error, LogFailedError))
+        self._failed[key] = str(error)
+        self._found.set()
+        _log.error(
+            "replica_failed",
+            partition=str(self._logs.name_of(key)),
+            damaged=isinstance(error, LogCorruptError),
+            why=str(error),
+        )
+
+    async def resign_found(self, damaged: Sequence[DamagedReplica]) -> None:
+        """What the start has found, before the broker registers: from then on it might be
+        elected. Raises `StoreRolledBackError`."""
+        for replica in damaged:
+            _log.error(
+                "replica_damaged",
+                partition=str(replica.name) if replica.name else None,
+                topic_id=replica.key.topic_id,
+                why=replica.reason,
+            )
+        resigned_at: dict[ReplicaKey, int] = {}
+        await self._resignations.resign(
+            ((replica.key, replica.name) for replica in damaged), resigned_at.__setitem__
+        )
+        for replica in damaged:
+            missing = self._logs.name_of(replica.key) is None
+            if missing or self._logs.log_of(replica.key) is not None:
+                # Checked and cut when it was opened, or to be created empty.
+                self._logs.back(replica.key)
+                self._logs.unmark(replica.key)
+            else:
+                self._schedule(replica.key, resigned_at[replica.key])
+
+    # -- resigned -------------------------------------------------------------------------
+
+    async def resign_failed(self) -> None:
+        """What is found at once resigns together, and waits for none that was found before:
+        a value that cannot be read may hold that one up for ever."""
+        async with asyncio.TaskGroup() as resigning:
+            while True:
+                await self._found.wait()
+                self._found.clear()
+                batch, self._failed = self._failed, {}
+                resigning.create_task(self._mark_and_resign(batch))
+
+    async def _mark_and_resign(self, batch: dict[ReplicaKey, str]) -> None:
+        def mark() -> None:
+            for key, reason in batch.items():
+                self._logs.mark(key, reason)
+
+        await self._run_blocking(mark)
+        try:
+            await self._resignations.resign(
+                [(key, self._logs.name_of(key)) for key in batch], self._schedule
+            )
+        except StoreRolledBackError as error:
+            # They stay out of service; the other replicas need no store.
+            _log.critical("resignation_ended", replicas=len(batch), why=str(error))
+
+    def _schedule(self, key: ReplicaKey, resigned_at: int) -> None:
+        """After another failure."""
+        now_ms = self._clock.monotonic_ms()
+        repair = self._history.setdefault(key, _Repair())
+        if now_ms - repair.failed_at_ms > STEADY_MS:
+            repair.failures = 0
+        repair.failures += 1
+        repair.failed_at_ms = now_ms
+        repair.resigned_at = max(repair.resigned_at, resigned_at)
+        delay = repair_delay_s(repair.failures) * self._rng.uniform(0.5, 1.0)
+        repair.due_s = asyncio.get_running_loop().time() + delay
+        self._resigned[key] = repair
+        self._due.set()
+
+    # -- repaired -------------------------------------------------------------------------
+
+    async def repair_resigned(self) -> None:
+        """One after another: a disk that fails is not read by many at once."""
+        while True:
+            self._due.clear()
+            now = asyncio.get_running_loop().time()
+            due = [key for key, repair in self._resigned.items() if repair.due_s <= now]
+            for key in due:
+                await self._repair(key)
+            if not due:
+                await self._wait_for_due(now)
+
+    async def _wait_for_due(self, now: float) -> None:
+        coming = min((repair.due_s - now for repair in self._resigned.values()), default=None)
+        try:
+            async with asyncio.timeout(coming):
+                await self._due.wait()
+        except TimeoutError:
+            pass
+
+    async def _repair(self, key: ReplicaKey) -> None:
+        repair = self._resigned.pop(key)
+        reopening = self._logs.begin_repair(key)
+        if reopening is None:
+            # Set aside or deleted meanwhile.
+            self._history.pop(key, None)
+            return
+        await self._run_blocking(reopening.run)
+        try:
+            log = self._logs.end_repair(key)
+        except LogError as error:
+            _log.error(
+                "repair_failed",
+                partition=str(self._logs.name_of(key)),
+                why=str(error),
+                fix="check the disk, and move the replica to another broker if it is failing",
+            )
+            self._schedule(key, repair.resigned_at)
+            return
+        self._logs.back(key)
+        self._replicas.resume(key, log, repair.resigned_at)
+        # The checkpoints name no offset beyond the cut before the mark goes: a crash in
+        # between would only let it resign once more. From here on the store alone keeps
+        # that it was not whole: it is in no ISR, or stands there in no life.
+        self._checkpoint()
+        self._logs.unmark(key)
+        _log.warning(
+            "replica_repaired",
+            partition=str(self._logs.name_of(key)),
+            log_start_offset=log.log_start_offset,
+            log_end_offset=log.log_end_offset,
+            **({} if log.recovery is None else log.recovery.as_event()),
+        )

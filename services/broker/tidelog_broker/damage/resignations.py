@@ -1,0 +1,239 @@
+"""A damaged replica resigns: its broker itself takes it out of ISR and eligible set, or
+where it leads, or nobody does, notes there that it is not whole (interleaving 9 of
+docs/protocol.md).
+
+A compare-and-swap on the partition's key needs no controller, is durable before anything
+is cut, and the controller's watch sees it and elects another leader.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import structlog
+
+from tidelog.model import NO_LEADER, TopicPartition
+from tidelog_broker.membership.metadata_cache import MetadataCache, VersionedState
+from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_runtime.metadata.schema import (
+    NOT_WHOLE,
+    Keys,
+    LeaderAndIsr,
+    decode_leader_and_isr,
+    encode_leader_and_isr,
+)
+from tidelog_runtime.metadata.store import (
+    MAX_TRANSACTION_CHANGES,
+    KeyValue,
+    MetadataStore,
+    ModRevision,
+    Put,
+    StoreUnavailableError,
+    Transaction,
+)
+
+RETRY_DELAY_S = 0.3
+# A disk that fails makes thousands resign: the log names the first of each transaction.
+MAX_LOGGED = 4
+
+_log = structlog.get_logger()
+
+
+def resignation(found: LeaderAndIsr | None, topic_id: str, broker_id: int) -> LeaderAndIsr | None:
+    """What a damaged replica writes over what it found; None: nobody can elect it as clean
+    or count what it held before, so that there is nothing to write.
+
+    Where nobody leads there always is, perhaps the same again: it may have been described
+    for a recovery (interleaving 11), which holds for one revision of the key."""
+    if found is None or found.topic_id != topic_id:
+        return None
+    if found.leader == NO_LEADER and broker_id in found.replicas:
+        return found.resigned(broker_id)
+    relied_on = any(
+        member.broker_id == broker_id and member.broker_epoch != NOT_WHOLE
+        for member in (*found.isr, *found.eligible)
+    )
+    known_to_leader = found.leader not in (broker_id, NO_LEADER)
+    return found.resigned(broker_id) if relied_on or known_to_leader else None
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of one partition while its replica resigns. `told_at`: the first
+    revision of its key that the store itself told meanwhile, if it did. `written`: what was
+    written last, perhaps without an answer."""
+
+    found: _Found
+    told_at: int | None = None
+    written: LeaderAndIsr | None = None
+
+    def told(self, found: _Found) -> None:
+        self.found = found
+        if self.told_at is None:
+            self.told_at = found.revision
+
+    def to_write(self, topic_id: str, broker_id: int) -> LeaderAndIsr | None:
+        """None: it has resigned, or there is nothing to resign from."""
+        present = self.found.state
+        state = resignation(present, topic_id, broker_id)
+        if present is None or state is None:
+            return None
+        if present.leader != NO_LEADER:
+            # What was written without an answer has been applied.
+            return None if present == self.written else state
+        # By whom does not matter: since the replica is out of service nobody describes it.
+        moved = self.told_at is not None and self.found.revision > self.told_at
+        return None if moved and present == state else state
+
+
+class _Found(NamedTuple):
+    """A partition's key; revision 0: absent. `state` is None too where the value cannot be
+    read."""
+
+    state: LeaderAndIsr | None
+    revision: int
+    malformed: bool = False
+
+
+class Resignations:
+    def __init__(
+        self,
+        store: MetadataStore,
+        keys: Keys,
+        cache: MetadataCache,
+        broker_id: int,
+        rng: random.Random,
+    ) -> None:
+        self._store = store
+        self._keys = keys
+        self._cache = cache
+        self._broker_id = broker_id
+        self._rng = rng
+
+    async def resign(
+        self,
+        replicas: Iterable[tuple[ReplicaKey, TopicPartition | None]],
+        on_resigned: Callable[[ReplicaKey, int], None],
+    ) -> None:
+        """Tells of each, as soon as the store has it that it is not whole, or that nobody
+        relies on it, and returns after the last; until then it tries, also while the store
+        is away. The revision from which on that holds comes with each; older decisions rely
+        on what is cut now. A name that is not given is looked up in the metadata, which
+        must have been read.
+
+        Raises `StoreRolledBackError`."""
+        waiting = self._named(replicas, on_resigned)
+        said_unavailable = False
+        known: dict[TopicPartition, _Known] = {}
+        while waiting:
+            batch = self._next_batch(waiting)
+            for name in batch:
+                known.setdefault(name, _Known(self._cached(name)))
+            try:
+                revisions = await self._write(batch, known)
+                said_unavailable = False
+            except StoreUnavailableError as error:
+                # If it was applied all the same, the next attempt finds that out.
+                if not said_unavailable:
+                    said_unavailable = True
+                    _log.warning("resignation_waits_for_store", why=str(error))
+                await self._pause()
+                continue
+            if revisions is None:
+                continue  # judged anew, by what the refusal told
+            unreadable = {}
+            for name, key in batch.items():
+                del waiting[key]
+                if known[name].found.malformed:
+                    unreadable[key] = name
+                else:
+                    on_resigned(key, revisions[name])
+            if unreadable:
+                await self._pause()
+                # Behind the others: of these there may be more than a transaction takes.
+                waiting.update(unreadable)
+
+    def _named(
+        self,
+        replicas: Iterable[tuple[ReplicaKey, TopicPartition | None]],
+        on_resigned: Callable[[ReplicaKey, int], None],
+    ) -> dict[ReplicaKey, TopicPartition]:
+        named: dict[ReplicaKey, TopicPartition] = {}
+        for key, name in replicas:
+            name = name or self._cache.name_of(key.topic_id, key.partition)
+            if name is None:
+                _log.info("resignation_void", topic_id=key.topic_id, why="the topic is gone")
+                on_resigned(key, 0)
+            else:
+                named[key] = name
+        return named
+
+    async def _pause(self) -> None:
+        await asyncio.sleep(RETRY_DELAY_S * self._rng.uniform(0.5, 1.5))
+
+    def _next_batch(
+        self, waiting: Mapping[ReplicaKey, TopicPartition]
+    ) -> dict[TopicPartition, ReplicaKey]:
+        """One replica for each name: of a topic that was created again there may be two."""
+        batch: dict[TopicPartition, ReplicaKey] = {}
+        for key, name in waiting.items():
+            batch.setdefault(name, key)
+            if len(batch) == MAX_TRANSACTION_CHANGES:
+                break
+        return batch
+
+    def _cached(self, name: TopicPartition) -> _Found:
+        """May be old, which the guard finds out."""
+        versioned: VersionedState | None = self._cache.state_of(name)
+        return _Found(*versioned) if versioned is not None else _Found(None, 0)
+
+    async def _write(
+        self,
+        batch: Mapping[TopicPartition, ReplicaKey],
+        known: Mapping[TopicPartition, _Known],
+    ) -> dict[TopicPartition, int] | None:
+        """One transaction; also where there is nothing to write its guards say so. Returns
+        the revisions of the keys as they are then; None: it was refused, and `known` is
+        what the store has."""
+        changes = []
+        resigning = []
+        for name, key in batch.items():
+            state = known[name].to_write(key.topic_id, self._broker_id)
+            if state is not None:
+                known[name].written = state
+                changes.append(Put(self._keys.leader_and_isr(name), encode_leader_and_isr(state)))
+                resigning.append(name)
+        guards = [ModRevision(self._keys.leader_and_isr(n), known[n].found.revision) for n in batch]
+        result = await self._store.transact(Transaction(guards, changes))
+        if result.succeeded:
+            for name in resigning[:MAX_LOGGED]:
+                _log.warning(
+                    "replica_resigned",
+                    partition=str(name),
+                    revision=result.revision,
+                    partitions=len(resigning),
+                )
+            revisions = {name: known[name].found.revision for name in batch}
+            return revisions | dict.fromkeys(resigning, result.revision)
+        for name in batch:
+            known[name].told(_parse(result.current.get(self._keys.leader_and_isr(name))))
+        return None
+
+
+def _parse(item: KeyValue | None) -> _Found:
+    if item is None:
+        return _Found(None, 0)
+    try:
+        return _Found(decode_leader_and_isr(item.value), item.mod_revision)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        _log.error(
+            "metadata_malformed",
+            key=item.key,
+            why=f"{type(error).__name__}: {error}",
+            fix="correct the value, or delete the key; a damaged replica waits to resign from it",
+        )
+        return _Found(None, item.mod_revision, malformed=True)

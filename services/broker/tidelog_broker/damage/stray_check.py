@@ -1,0 +1,101 @@
+"""Whether what was set aside may be deleted: the last look at the metadata store before
+data goes for ever (interleaving 18 of docs/protocol.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import structlog
+
+from tidelog_broker.storage.log_directory import Stray
+from tidelog_runtime.metadata.schema import (
+    Keys,
+    LeaderAndIsr,
+    decode_cluster,
+    decode_leader_and_isr,
+)
+from tidelog_runtime.metadata.store import (
+    KeyValue,
+    MetadataStore,
+    ModRevision,
+    StoreError,
+    Transaction,
+)
+
+# Each is a guard of one transaction, beside that of the cluster's key.
+MAX_CHECKED_AT_ONCE = 100
+
+_log = structlog.get_logger()
+
+
+def may_delete(found: LeaderAndIsr | None, topic_id: str, broker_id: int) -> bool:
+    """Not while the partition is assigned here, unless another copy of it is in the ISR
+    here: what was set aside and assigned again starts empty, and until it has caught up
+    somebody may want the former copy."""
+    if found is None or found.topic_id != topic_id or broker_id not in found.replicas:
+        return True
+    return broker_id in found.isr_ids
+
+
+class StrayCheck:
+    """`cluster_id`, `seen_revision`: what this broker knows of the store; one with another
+    id, or an older one, is not believed."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        keys: Keys,
+        broker_id: int,
+        cluster_id: Callable[[], str],
+        seen_revision: Callable[[], int],
+    ) -> None:
+        self._store = store
+        self._keys = keys
+        self._broker_id = broker_id
+        self._cluster_id = cluster_id
+        self._seen_revision = seen_revision
+
+    async def __call__(self, strays: Sequence[Stray]) -> list[Stray]:
+        """Those that may be deleted; none where the store cannot be asked. The rest is asked
+        about again next time."""
+        checked = strays[:MAX_CHECKED_AT_ONCE]
+        keys = dict.fromkeys(self._keys.leader_and_isr(stray.name) for stray in checked)
+        seen = self._seen_revision()
+        try:
+            # A comparison that fails, as that of the cluster's key must, tells every key
+            # that was compared, as it is at one revision: a linearizable read of them all.
+            result = await self._store.transact(
+                Transaction([ModRevision(key, 0) for key in (self._keys.cluster, *keys)], [])
+            )
+        except StoreError as error:
+            _log.warning("strays_kept", strays=len(strays), why=str(error))
+            return []
+        problem = self._distrust(result.current.get(self._keys.cluster), result.revision, seen)
+        if problem is not None:
+            _log.critical("strays_kept", strays=len(strays), why=problem)
+            return []
+        return [stray for stray in checked if self._is_stray(stray, result.current)]
+
+    def _distrust(self, cluster: KeyValue | None, revision: int, seen: int) -> str | None:
+        if cluster is None:
+            return "the metadata store holds no cluster: it was wiped"
+        cluster_id = decode_cluster(cluster.value).cluster_id
+        if cluster_id != self._cluster_id():
+            return f"the metadata store is that of cluster {cluster_id}, not {self._cluster_id()}"
+        if revision < seen:
+            return (
+                f"the metadata store is at revision {revision}, this broker has followed it to "
+                f"{seen} already: it was restored from an old backup"
+            )
+        return None
+
+    def _is_stray(self, stray: Stray, current: Mapping[str, KeyValue | None]) -> bool:
+        item = current.get(self._keys.leader_and_isr(stray.name))
+        try:
+            found = decode_leader_and_isr(item.value) if item is not None else None
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return False
+        if may_delete(found, stray.key.topic_id, self._broker_id):
+            return True
+        _log.info("stray_still_assigned", name=stray.directory)
+        return False

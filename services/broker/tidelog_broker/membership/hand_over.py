@@ -1,0 +1,37 @@
+"""What a stopping broker still waits for (controlled shutdown, section 4 of
+docs/protocol.md). Pure.
+
+By what the store says, and not by what was commanded: the broker stops when every
+decision that keeps its end from holding others up is durable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tidelog_broker.membership.metadata_cache import LiveBroker
+from tidelog_runtime.metadata.schema import NOT_WHOLE, RUNNING, LeaderAndIsr, Member
+
+
+def is_awaited(
+    broker_id: int, state: LeaderAndIsr, brokers: Mapping[int, LiveBroker], *, synced: bool
+) -> bool:
+    """Whether the controller has yet to move this partition away from a stopping broker:
+    to elect another who can lead it without loss, or to take it out of another's ISR.
+    `synced`: by the topic's durability."""
+    if state.leader == broker_id:
+        others = (*state.isr, *state.eligible)
+        return any(
+            member.broker_id != broker_id and _can_lead(member, brokers, synced=synced)
+            for member in others
+        )
+    return state.leader in brokers and broker_id in state.isr_ids
+
+
+def _can_lead(member: Member, brokers: Mapping[int, LiveBroker], *, synced: bool) -> bool:
+    live = brokers.get(member.broker_id)
+    if live is None or live.registration.state != RUNNING or member.broker_epoch == NOT_WHOLE:
+        return False
+    registration = live.registration
+    since = registration.synced_whole_since if synced else registration.whole_since
+    return (since or live.broker_epoch) <= member.broker_epoch

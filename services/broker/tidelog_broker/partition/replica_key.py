@@ -1,0 +1,12 @@
+"""What names a replica on its broker."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class ReplicaKey(NamedTuple):
+    """A partition of one very topic, also after its name is used again (KIP-516)."""
+
+    topic_id: str
+    partition: int

@@ -1,0 +1,1 @@
+"""The replicas that the controller gave to this broker."""

@@ -1,0 +1,228 @@
+"""The leader's side of fetch sessions (section 3 and interleaving 15 of docs/protocol.md;
+KIP-227): what each follower told last, and of which partitions it may have to be told.
+Pure.
+
+A partition that a request leaves out counts as though it were told again. For one that
+stands still at the leader's end that needs no work: its `FollowerProgress` refers to the
+session, whose time stands for it. All others are in `news` or `recount`, which the
+partitions themselves fill as they change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from tidelog.model import NO_OFFSET
+from tidelog_broker.partition.isr import SessionTime
+from tidelog_broker.partition.listener import ReplicaWatch
+from tidelog_broker.partition.partition import Partition
+from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_broker.replication.transport import (
+    NO_SESSION,
+    ReplicaFetchEntry,
+    ReplicaFetchRequest,
+    ReplicaFetchResult,
+)
+
+# Two for each follower; beyond that the one that has not asked for longest goes.
+MAX_SESSIONS = 2_000
+
+
+class Watches(Protocol):
+    """Who is told of a partition."""
+
+    def watch(self, partition: Partition, watch: ReplicaWatch) -> None: ...
+
+    def unwatch(self, partition: Partition, watch: ReplicaWatch) -> None: ...
+
+
+class Told:
+    """A partition of a session: what the follower told last, and the high watermark that it
+    has been told since; NO_OFFSET: none."""
+
+    __slots__ = ("entry", "high_watermark", "partition")
+
+    def __init__(self, entry: ReplicaFetchEntry, partition: Partition) -> None:
+        self.entry = entry
+        self.partition = partition
+        self.high_watermark = NO_OFFSET
+
+
+class FollowerLane(NamedTuple):
+    """Of one follower. A leader has a session for each."""
+
+    broker_id: int
+    synced: bool
+
+
+class FetchSession:
+    """Invariant: what is in none of `news` and `recount` stands at the leader's end, in the
+    leader's epoch, and has been told the high watermark.
+
+    `news`: partitions that may have something to tell. `recount`: those whose position
+    counts anew with the next request, among them those that may join the ISR. Both in the
+    order in which they came."""
+
+    def __init__(
+        self, session_id: int, opened_by: ReplicaFetchRequest, watches: Watches, now_ms: int
+    ) -> None:
+        self.id = session_id
+        self.follower = opened_by.broker_id
+        self.broker_epoch = opened_by.broker_epoch
+        self.leader_broker_epoch = opened_by.leader_broker_epoch
+        self.number = opened_by.session_sequence
+        self.sequence = 0
+        self.serving = True
+        self.ended = False
+        self.time = SessionTime(now_ms)
+        self.partitions: dict[ReplicaKey, Told] = {}
+        self.news: dict[ReplicaKey, None] = {}
+        self.recount: dict[ReplicaKey, None] = {}
+        self.wake: Callable[[], None] = _nobody_waits
+        self._watches = watches
+
+    # -- told by partitions --------------------------------------------------------
+
+    def log_grew(self, partition: Partition) -> None:
+        self._note(partition)
+        self.wake()
+
+    def leadership_ended(self, partition: Partition) -> None:
+        self._note(partition)
+        self.wake()
+
+    def high_watermark_moved(self, partition: Partition) -> None:
+        """Goes with the next answer; nobody has to be woken for it."""
+        self._note(partition)
+
+    def followers_forgotten(self, partition: Partition) -> None:
+        self.recount[_key(partition)] = None
+
+    def _note(self, partition: Partition) -> None:
+        self.news[_key(partition)] = None
+
+    # -- told by requests ----------------------------------------------------------
+
+    def superseded(self, keys: list[ReplicaKey]) -> None:
+        """What was told of these partitions stands no longer; they stay in the session if
+        `record` follows."""
+        for key in keys:
+            told = self.partitions.get(key)
+            if told is not None:
+                told.partition.session_left(self.follower, self.time)
+
+    def to_recount(self, named: set[ReplicaKey]) -> list[ReplicaFetchEntry]:
+        """What this request leaves out, and has to be counted as though it were told."""
+        keys = dict.fromkeys((*self.recount, *self.news))
+        return [self.partitions[key].entry for key in keys if key not in named]
+
+    def record(self, entry: ReplicaFetchEntry, partition: Partition) -> None:
+        """A position that has been counted."""
+        key = entry.replica
+        told = self.partitions.get(key)
+        if told is None or told.partition is not partition:
+            self.drop(key)
+            self._watches.watch(partition, self)
+            self.partitions[key] = Told(entry, partition)
+            self.news[key] = None
+        elif told.entry is not entry:
+            # It may not have taken the high watermark that it was told: its epoch was
+            # another by then, or its disk was behind.
+            told.entry, told.high_watermark = entry, NO_OFFSET
+            self.news[key] = None
+        if partition.is_in_sync(self.follower):
+            self.recount.pop(key, None)
+        else:
+            self.recount[key] = None
+
+    def drop(self, key: ReplicaKey) -> None:
+        self.news.pop(key, None)
+        self.recount.pop(key, None)
+        told = self.partitions.pop(key, None)
+        if told is not None:
+            told.partition.session_left(self.follower, self.time)
+            self._watches.unwatch(told.partition, self)
+
+    def answered(self, results: list[ReplicaFetchResult]) -> None:
+        """Both ends do the same: what is answered with an error or a divergence has to be
+        named again."""
+        for result in results:
+            if result.answer is None or result.answer.diverging is not None:
+                self.drop(result.replica)
+            elif (told := self.partitions.get(result.replica)) is not None:
+                told.high_watermark = result.answer.high_watermark
+
+    def end(self) -> None:
+        self.ended = True
+        for key in list(self.partitions):
+            self.drop(key)
+        self.wake()
+
+
+class FetchSessions:
+    """At most MAX_SESSIONS; one for each lane of a follower, of its newest life."""
+
+    def __init__(self, watches: Watches) -> None:
+        self._watches = watches
+        # The one that has asked last is last. Those that have ended stay: what is older
+        # than they are is late all the same.
+        self._sessions: dict[FollowerLane, FetchSession] = {}
+        self._last_id = NO_SESSION
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def of(self, request: ReplicaFetchRequest, now_ms: int) -> FetchSession | None:
+        """The session of this request, which has it served from now on; None: the request
+        is late, or there is no such session any more."""
+        if request.session_id == NO_SESSION:
+            return self._open(request, now_ms)
+        return self._resume(request)
+
+    def _open(self, request: ReplicaFetchRequest, now_ms: int) -> FetchSession | None:
+        lane = FollowerLane(request.broker_id, request.synced)
+        present = self._sessions.get(lane)
+        if present is not None:
+            if request.broker_epoch < present.broker_epoch:
+                # Of a former life: each partition says so, and nothing is kept.
+                return FetchSession(NO_SESSION, request, self._watches, now_ms)
+            same_life = request.broker_epoch == present.broker_epoch
+            if same_life and request.session_sequence <= present.number:
+                return None
+            self._remove(lane)
+        while len(self._sessions) >= MAX_SESSIONS:
+            self._remove(next(iter(self._sessions)))
+        self._last_id += 1
+        session = FetchSession(self._last_id, request, self._watches, now_ms)
+        self._sessions[lane] = session
+        return session
+
+    def _resume(self, request: ReplicaFetchRequest) -> FetchSession | None:
+        lane = FollowerLane(request.broker_id, request.synced)
+        session = self._sessions.get(lane)
+        if session is None or session.ended or session.id != request.session_id:
+            return None
+        lives = request.broker_epoch, request.leader_broker_epoch
+        if lives != (session.broker_epoch, session.leader_broker_epoch):
+            return None
+        if request.session_sequence <= session.sequence:
+            return None  # sent twice, or held up: it says nothing of the present
+        if session.serving or request.session_sequence != session.sequence + 1:
+            session.end()
+            return None
+        session.sequence = request.session_sequence
+        session.serving = True
+        self._sessions[lane] = self._sessions.pop(lane)
+        return session
+
+    def _remove(self, lane: FollowerLane) -> None:
+        self._sessions.pop(lane).end()
+
+
+def _key(partition: Partition) -> ReplicaKey:
+    return ReplicaKey(partition.topic_id, partition.name.partition)
+
+
+def _nobody_waits() -> None:
+    pass

@@ -1,0 +1,130 @@
+"""One replica fetcher for each leader that this broker follows, and another one for the
+partitions there whose topics are `synced`.
+
+A fetch of synced partitions waits until what the one before brought is on the disk, so
+that it can say so. In a fetch of their own they do that without holding up the others,
+which would wait for a disk that nobody asked them to wait for. The price is a second
+stream between brokers that share partitions of both kinds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable
+from itertools import count
+from typing import NamedTuple
+
+from tidelog.model import NO_LEADER
+from tidelog_broker.background import Faults
+from tidelog_broker.partition.partition import Partition
+from tidelog_broker.replication.follower_session import FollowerSession
+from tidelog_broker.replication.replica_fetcher import (
+    FetchLimits,
+    FollowerContext,
+    ReplicaFetcher,
+    Unanswered,
+)
+from tidelog_broker.replication.transport import Peers
+
+
+class Lane(NamedTuple):
+    leader: int
+    synced: bool
+
+
+class Fetchers:
+    """`is_syncing`: whether a partition's log is being synced, or is about to be; whoever
+    says so calls `log_synced` when that is over."""
+
+    def __init__(
+        self,
+        context: FollowerContext,
+        peers: Peers,
+        limits: FetchLimits,
+        rng: random.Random,
+        faults: Faults,
+        is_syncing: Callable[[Partition], bool],
+    ) -> None:
+        self._context = context
+        self._peers = peers
+        self._limits = limits
+        self._rng = rng
+        self._faults = faults
+        self._is_syncing = is_syncing
+        self._session_numbers = count(1)
+        self._fetchers: dict[Lane, tuple[ReplicaFetcher, asyncio.Task[None]]] = {}
+        self._following: dict[Partition, Lane] = {}
+        # Cancelled, and not yet gone.
+        self._ending: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    def update(self, partitions: Iterable[Partition]) -> None:
+        """Each of these may have a new leader, or none to follow any more. A new epoch of
+        the same leader counts: the fetch that waits there is asked anew. After `close`
+        nobody is followed, also not by a replica whose repair ends only then."""
+        if self._closed:
+            return
+        arrivals: dict[Lane, list[Partition]] = {}
+        for partition in partitions:
+            lane = Lane(partition.leader_to_follow, partition.synced)
+            if self._following.get(partition, lane) != lane:
+                self.forget(partition)
+            if lane.leader != NO_LEADER:
+                self._following[partition] = lane
+                arrivals.setdefault(lane, []).append(partition)
+        for lane, followed in arrivals.items():
+            self._fetcher(lane).follow(followed)
+        self._stop_idle()
+
+    def forget(self, partition: Partition) -> None:
+        lane = self._following.pop(partition, None)
+        if lane in self._fetchers:
+            self._fetchers[lane][0].forget(partition)
+
+    def log_synced(self, partition: Partition) -> None:
+        lane = self._following.get(partition)
+        if lane in self._fetchers:
+            self._fetchers[lane][0].log_synced(partition)
+
+    def unanswered(self) -> dict[int, Unanswered]:
+        """By leader, where none of this broker's fetchers has an answer: since when the last
+        of them has not."""
+        found: dict[int, Unanswered | None] = {}
+        for lane, (fetcher, _) in self._fetchers.items():
+            latest, this = found.get(lane.leader, fetcher.unanswered), fetcher.unanswered
+            found[lane.leader] = max(latest, this) if latest and this else None
+        return {leader: entry for leader, entry in found.items() if entry is not None}
+
+    async def close(self) -> None:
+        self._closed = True
+        for lane in list(self._fetchers):
+            self._stop(lane)
+        await asyncio.gather(*self._ending, return_exceptions=True)
+
+    def _fetcher(self, lane: Lane) -> ReplicaFetcher:
+        if lane not in self._fetchers:
+            fetcher = ReplicaFetcher(
+                lane.leader,
+                self._context,
+                self._peers,
+                self._limits,
+                self._rng,
+                self._is_syncing,
+                FollowerSession(self._session_numbers, synced=lane.synced),
+            )
+            name = f"replica-fetcher-{lane.leader}" + ("-synced" if lane.synced else "")
+            task = asyncio.create_task(fetcher.run(), name=name)
+            task.add_done_callback(self._faults.on_end)
+            self._fetchers[lane] = (fetcher, task)
+        return self._fetchers[lane][0]
+
+    def _stop_idle(self) -> None:
+        for lane in [at for at, (fetcher, _) in self._fetchers.items() if fetcher.is_idle]:
+            self._stop(lane)
+
+    def _stop(self, lane: Lane) -> None:
+        task = self._fetchers.pop(lane)[1]
+        task.cancel()
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)

@@ -1,0 +1,114 @@
+"""The follower's side of a fetch session (section 3 and interleaving 15 of docs/protocol.md;
+KIP-227): what it has told one leader, and so what the next request may leave out. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from tidelog_broker.partition.exchange import FetchPosition
+from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_broker.replication.transport import NO_SESSION, ReplicaFetchResult
+
+Positions = Mapping[ReplicaKey, FetchPosition | None]
+
+
+class Lives(NamedTuple):
+    """Broker epochs of both ends, to which a session is bound."""
+
+    follower: int
+    leader: int
+
+
+class SessionRequest(NamedTuple):
+    session_id: int
+    session_sequence: int
+    named: Mapping[ReplicaKey, FetchPosition]
+    forgotten: Sequence[ReplicaKey]
+
+
+class FollowerSession:
+    """What one fetcher tells its leader. One request at a time: `next`, then `answered`; or
+    `reset` where no answer came, which leaves open what the leader knows and what it told.
+
+    `numbers` counts the sessions of this life of the broker, over all leaders. `synced`: a
+    position tells how far the disk is, and a change of that alone is told, too."""
+
+    def __init__(self, numbers: Iterator[int], *, synced: bool) -> None:
+        self.synced = synced
+        self._numbers = numbers
+        self.lives = Lives(0, 0)
+        self._id = NO_SESSION
+        self._sequence = 0
+        # None: known to the leader, and to be named again in any case.
+        self._told: dict[ReplicaKey, FetchPosition | None] = {}
+
+    @property
+    def is_open(self) -> bool:
+        """While it is not, the next request needs every position."""
+        return self._id != NO_SESSION
+
+    def bind(self, lives: Lives) -> None:
+        """Ends the session if it was another life's."""
+        if lives != self.lives:
+            self.reset()
+            self.lives = lives
+
+    def reset(self) -> None:
+        self._id = NO_SESSION
+        self._sequence = 0
+        self._told = {}
+
+    def tell_again(self, replica: ReplicaKey) -> None:
+        """Whatever was told of it was another's: it has come anew."""
+        if replica in self._told:
+            self._told[replica] = None
+
+    def has_partitions(self, positions: Positions) -> bool:
+        """Whether any is left after a request with these."""
+        leaving = sum(1 for at, p in positions.items() if p is None and at in self._told)
+        return len(self._told) > leaving or any(p is not None for p in positions.values())
+
+    def next(self, positions: Positions) -> SessionRequest:
+        """`positions`: of all that may have changed since the last request, and of every
+        partition where no session is open; None: not to be asked for."""
+        if self._id == NO_SESSION:
+            named = {replica: p for replica, p in positions.items() if p is not None}
+            self._told = dict(named)
+            return SessionRequest(NO_SESSION, next(self._numbers), named, ())
+        self._sequence += 1
+        named = {}
+        forgotten = []
+        for replica, position in positions.items():
+            if position is None:
+                if replica in self._told:
+                    del self._told[replica]
+                    forgotten.append(replica)
+            elif self._differs(position, self._told.get(replica)):
+                self._told[replica] = named[replica] = position
+        return SessionRequest(self._id, self._sequence, named, forgotten)
+
+    def _differs(self, position: FetchPosition, told: FetchPosition | None) -> bool:
+        if told is None:
+            return True
+        # Where the log starts is nothing that a leader acts on.
+        same = told._replace(log_start_offset=position.log_start_offset)
+        if not self.synced:
+            same = same._replace(flushed_offset=position.flushed_offset)
+        return position != same
+
+    def told(self, replica: ReplicaKey) -> FetchPosition | None:
+        """What the last request said of it, named or left out."""
+        return self._told.get(replica)
+
+    def answered(self, session_id: int, results: Sequence[ReplicaFetchResult]) -> bool:
+        """Both ends do the same: what is answered with an error or a divergence has to be
+        named again. Returns whether the session goes on."""
+        if session_id == NO_SESSION or self._id not in (NO_SESSION, session_id):
+            self.reset()
+            return False
+        self._id = session_id
+        for result in results:
+            if result.answer is None or result.answer.diverging is not None:
+                self._told.pop(result.replica, None)
+        return True

@@ -1,0 +1,234 @@
+"""Writes the ISR changes that leaders propose: many partitions in one guarded
+transaction, one transaction at a time.
+
+A change without an answer stays pending in its partition and is written again until the
+key is known to have moved (interleaving 4 of docs/protocol.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, Protocol
+
+import structlog
+
+from tidelog.model import TopicPartition
+from tidelog_broker.membership.metadata_cache import MetadataCache
+from tidelog_broker.partition.partition import Partition
+from tidelog_runtime.clock import Clock
+from tidelog_runtime.metadata.schema import (
+    Keys,
+    LeaderAndIsr,
+    decode_leader_and_isr,
+    encode_leader_and_isr,
+)
+from tidelog_runtime.metadata.store import (
+    MAX_TRANSACTION_CHANGES,
+    MAX_TRANSACTION_GUARDS,
+    CreateRevision,
+    Guard,
+    KeyValue,
+    MetadataStore,
+    ModRevision,
+    Put,
+    StoreRolledBackError,
+    StoreUnavailableError,
+    Transaction,
+)
+
+# Between two rounds of so many partitions the loop gets its turn.
+MAX_JUDGED_PER_TURN = 256
+# A broker that comes back changes thousands of ISRs: the log names the first of each
+# transaction, and how many there are.
+MAX_LOGGED_CHANGES = 4
+RETRY_DELAY_S = 0.2
+
+_log = structlog.get_logger()
+
+
+class _Proposal(NamedTuple):
+    partition: Partition
+    state: LeaderAndIsr
+    revision: int
+    guards: tuple[Guard, ...]
+
+
+class PartitionSource(Protocol):
+    def led(self) -> Iterable[Partition]:
+        """Every partition that this broker leads."""
+
+
+class IsrUpdates:
+    """`judge_soon` and `judge_all` take note; `run` does the writing."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        keys: Keys,
+        cache: MetadataCache,
+        clock: Clock,
+        lag_time_max_ms: int,
+    ) -> None:
+        self._store = store
+        self._keys = keys
+        self._cache = cache
+        self._clock = clock
+        self._lag_time_max_ms = lag_time_max_ms
+        self._dirty: dict[TopicPartition, Partition] = {}
+        self._unanswered: list[_Proposal] = []
+        self._wake = asyncio.Event()
+
+    def judge_soon(self, partition: Partition) -> None:
+        self._dirty[partition.name] = partition
+        self._wake.set()
+
+    def judge_all(self, source: PartitionSource) -> None:
+        for partition in source.led():
+            self._dirty[partition.name] = partition
+        if self._dirty:
+            self._wake.set()
+
+    async def run(self) -> None:
+        said_unavailable = False
+        while True:
+            # Those whose key has moved meanwhile are decided, and would only make the
+            # guards of the others fail.
+            proposals = [p for p in self._unanswered if self._is_pending(p)]
+            self._unanswered = []
+            if not proposals:
+                await self._wake.wait()
+                self._wake.clear()
+                proposals = self._propose()
+            if not proposals:
+                await asyncio.sleep(0)
+                continue
+            try:
+                await self._write(proposals)
+            except StoreUnavailableError as error:
+                # Nobody knows whether it was applied; the proposals stay pending.
+                if not said_unavailable:
+                    said_unavailable = True
+                    _log.warning("isr_changes_wait_for_store", why=str(error))
+                self._unanswered = proposals
+                await asyncio.sleep(RETRY_DELAY_S)
+            except StoreRolledBackError as error:
+                # What is pending stays so: the maximal ISR holds the high watermark.
+                _log.critical("isr_changes_ended", why=str(error))
+                return
+            else:
+                said_unavailable = False
+
+    def _is_pending(self, proposal: _Proposal) -> bool:
+        leading = proposal.partition.leading
+        return leading is not None and leading.proposed is proposal.state
+
+    def _propose(self) -> list[_Proposal]:
+        """Takes up to one transaction's worth of partitions and lets each propose."""
+        proposals: list[_Proposal] = []
+        guards: set[Guard] = set()
+        running = self._cache.running_brokers()
+        now_ms = self._clock.monotonic_ms()
+        for name in list(itertools.islice(self._dirty, MAX_JUDGED_PER_TURN)):
+            before = self._dirty[name].state
+            room = MAX_TRANSACTION_GUARDS - len(guards)
+            if len(proposals) == MAX_TRANSACTION_CHANGES or _most_guards(before) > room:
+                break
+            partition = self._dirty.pop(name)
+            state = partition.propose_isr(
+                running, now_ms=now_ms, lag_time_max_ms=self._lag_time_max_ms
+            )
+            if state is None or before is None:
+                continue
+            proposal = _Proposal(
+                partition,
+                state,
+                partition.revision,
+                self._guards(partition, state.isr_ids - before.isr_ids),
+            )
+            guards.update(proposal.guards)
+            proposals.append(proposal)
+        if self._dirty:
+            self._wake.set()
+        return proposals
+
+    def _guards(self, partition: Partition, joiners: Iterable[int]) -> tuple[Guard, ...]:
+        """The partition's version, and each joiner's registration as read while running,
+        in the very life in which it fetched (KIP-841, KIP-903; interleaving 10)."""
+        guards: list[Guard] = [
+            ModRevision(self._keys.leader_and_isr(partition.name), partition.revision)
+        ]
+        for broker_id in sorted(joiners):
+            key = self._keys.broker(broker_id)
+            live = self._cache.brokers[broker_id]
+            guards.append(CreateRevision(key, live.broker_epoch))
+            guards.append(ModRevision(key, live.mod_revision))
+        return tuple(guards)
+
+    async def _write(self, proposals: list[_Proposal]) -> None:
+        for proposal in proposals[:MAX_LOGGED_CHANGES]:
+            _log.info(
+                "isr_change_requested",
+                partition=str(proposal.partition.name),
+                leader_epoch=proposal.state.leader_epoch,
+                isr=sorted(proposal.state.isr_ids),
+                partitions=len(proposals),
+            )
+        result = await self._store.transact(
+            Transaction(
+                guards=list(dict.fromkeys(guard for p in proposals for guard in p.guards)),
+                changes=[
+                    Put(self._keys.leader_and_isr(p.partition.name), encode_leader_and_isr(p.state))
+                    for p in proposals
+                ],
+            )
+        )
+        if result.succeeded:
+            for proposal in proposals:
+                proposal.partition.isr_written(proposal.state, result.revision)
+            _log.info(
+                "isr_changed",
+                partitions=len(proposals),
+                revision=result.revision,
+                first=str(proposals[0].partition.name),
+            )
+            return
+        for proposal in proposals:
+            self._refused(proposal, result.current)
+
+    def _refused(self, proposal: _Proposal, current: Mapping[str, KeyValue | None]) -> None:
+        """Nothing of the transaction was applied, nor can an earlier attempt at it still be:
+        that one had the same guards or more, and what failed now fails for ever, because
+        revisions only grow. Each partition reads what the store has for it and judges
+        again (KAFKA-2729)."""
+        partition = proposal.partition
+        found = current.get(self._keys.leader_and_isr(partition.name))
+        if found is None:
+            partition.observed(None, partition.revision + 1)
+        elif found.mod_revision != proposal.revision:
+            state = decode_leader_and_isr(found.value)
+            same_topic = state.topic_id == partition.topic_id
+            partition.observed(state if same_topic else None, found.mod_revision)
+        else:
+            partition.isr_refused(proposal.state)
+            if not all(_holds(guard, current) for guard in proposal.guards):
+                # A joiner's registration is not as the cache has it. Its next fetch, or
+                # the timer, judges again when the watch has caught up.
+                _log.debug("joiner_guard_failed", partition=str(partition.name))
+                return
+        if partition.leading is not None:
+            self.judge_soon(partition)
+
+
+def _most_guards(state: LeaderAndIsr | None) -> int:
+    """For the partition itself, and for all who are not in its ISR if they should join."""
+    return 1 if state is None else 1 + 2 * (len(state.replicas) - len(state.isr))
+
+
+def _holds(guard: Guard, current: Mapping[str, KeyValue | None]) -> bool:
+    found = current.get(guard.key)
+    if found is None:
+        return guard.revision == 0
+    revision = found.create_revision if isinstance(guard, CreateRevision) else found.mod_revision
+    return revision == guard.revision

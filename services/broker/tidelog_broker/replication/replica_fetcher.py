@@ -1,0 +1,336 @@
+"""Follows one leader: one long-polled fetch at a time carries every partition that this
+broker follows there (see `fetchers` for the exception), and names those that have news."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import structlog
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog_broker.log.errors import AppendOrderError, LogError
+from tidelog_broker.partition.exchange import FetchPosition
+from tidelog_broker.partition.partition import Partition
+from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_broker.replication.follower_session import FollowerSession, Lives, Positions
+from tidelog_broker.replication.transport import (
+    Peers,
+    PeerUnreachableError,
+    ReplicaFetchEntry,
+    ReplicaFetchRequest,
+    ReplicaFetchResult,
+)
+
+FIRST_RETRY_DELAY_S = 0.02
+MAX_RETRY_DELAY_S = 0.5
+
+_log = structlog.get_logger()
+
+
+def retry_delay_s(failures: int) -> float:
+    """After the first failure 20 ms, then twice as long each time, up to a bound."""
+    return min(MAX_RETRY_DELAY_S, FIRST_RETRY_DELAY_S * 2.0 ** min(failures - 1, 10))
+
+
+class HeldBack(NamedTuple):
+    """A partition that fails on its own is left out until `release` (loop time), so that
+    it does not turn the long poll of all others into a busy loop."""
+
+    release: float
+    failures: int
+
+
+class Unanswered(NamedTuple):
+    """A fetch that one life of a leader has not answered, or the first of several in a row;
+    `since`: when it was sent (loop time)."""
+
+    broker_epoch: int
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class FetchLimits:
+    max_wait_ms: int
+    max_bytes: int
+    max_partition_bytes: int
+
+
+class FollowerContext(Protocol):
+    """What a fetcher asks of the broker it runs in."""
+
+    @property
+    def broker_id(self) -> int: ...
+
+    @property
+    def broker_epoch(self) -> int: ...
+
+    def address_of(self, broker_id: int) -> tuple[str, int] | None:
+        """Address and broker epoch of a live broker."""
+
+    def replica_failed(self, partition: Partition, error: LogError) -> object:
+        """This replica's own log refused."""
+
+
+def _key(partition: Partition) -> ReplicaKey:
+    return ReplicaKey(partition.topic_id, partition.name.partition)
+
+
+def _is_being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+class ReplicaFetcher:
+    """`follow` and `forget` take effect at once: a fetch that waits is asked anew."""
+
+    def __init__(
+        self,
+        leader: int,
+        context: FollowerContext,
+        peers: Peers,
+        limits: FetchLimits,
+        rng: random.Random,
+        is_syncing: Callable[[Partition], bool],
+        session: FollowerSession,
+    ) -> None:
+        self._leader = leader
+        self._context = context
+        self._peers = peers
+        self._limits = limits
+        self._rng = rng
+        self._is_syncing = is_syncing
+        self._session = session
+        self._partitions: dict[ReplicaKey, Partition] = {}
+        # Whose position may be another than the session has told; all where none is open.
+        self._moved: dict[ReplicaKey, None] = {}
+        self._held_back: dict[ReplicaKey, HeldBack] = {}
+        self._changed = asyncio.Event()
+        self._failures = 0
+        self._fetching: asyncio.Task[bool] | None = None
+        self.unanswered: Unanswered | None = None
+
+    def follow(self, partitions: Iterable[Partition]) -> None:
+        for partition in partitions:
+            key = _key(partition)
+            self._partitions[key] = partition
+            self._held_back.pop(key, None)
+            self._session.tell_again(key)
+            self._moved[key] = None
+        self._ask_anew()
+
+    def forget(self, partition: Partition) -> None:
+        key = _key(partition)
+        self._held_back.pop(key, None)
+        if self._partitions.pop(key, None) is not None:
+            self._moved[key] = None
+            self._ask_anew()
+
+    def log_synced(self, partition: Partition) -> None:
+        """No sync is under way for it any more."""
+        self._moved[_key(partition)] = None
+        self._changed.set()
+
+    def _ask_anew(self) -> None:
+        self._changed.set()
+        if self._fetching is not None:
+            self._fetching.cancel()
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._partitions
+
+    async def run(self) -> None:
+        while True:
+            self._changed.clear()
+            if any(self._is_syncing(partition) for partition in self._moved_and_followed()):
+                # The next fetch shall tell what is on the disk when these are done.
+                await self._changed.wait()
+                continue
+            # One reading for both questions: a partition that is still held back by the
+            # first and no longer by the second would be waited for without end.
+            now = asyncio.get_running_loop().time()
+            target = self._context.address_of(self._leader)
+            if target is not None:
+                self._bind(Lives(self._context.broker_epoch, target[1]))
+            positions = self._positions(now)
+            release = self._next_release(now)
+            if target is None or not self._session.has_partitions(positions):
+                self.unanswered = None
+                await self._wait_for_change(release)
+                continue
+            self._moved.clear()
+            if self.unanswered is None or self.unanswered.broker_epoch != target[1]:
+                self.unanswered = Unanswered(target[1], now)
+            self._fetching = asyncio.create_task(
+                self._fetch(target[0], positions, self._max_wait_ms(release))
+            )
+            answered = False
+            try:
+                answered = await self._fetching
+            except asyncio.CancelledError:
+                if _is_being_cancelled():
+                    raise
+                # Given up by `follow` or `forget`, to be asked anew at once.
+                self._begin_anew()
+                continue
+            if not answered:
+                self._begin_anew()
+                await self._wait_for_change(self._retry_delay())
+
+    def _bind(self, lives: Lives) -> None:
+        was_open = self._session.is_open
+        self._session.bind(lives)
+        if was_open and not self._session.is_open:
+            self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self._session.reset()
+        self._moved = dict.fromkeys(self._partitions)
+
+    async def _fetch(self, address: str, positions: Positions, max_wait_ms: int) -> bool:
+        """One round; returns whether the leader answered."""
+        was_open = self._session.is_open
+        asked = self._session.next(positions)
+        lives = self._session.lives
+        request = ReplicaFetchRequest(
+            broker_id=self._context.broker_id,
+            broker_epoch=lives.follower,
+            leader_broker_epoch=lives.leader,
+            max_wait_ms=max_wait_ms,
+            min_bytes=1,
+            max_bytes=self._limits.max_bytes,
+            entries=[
+                ReplicaFetchEntry(key, position, self._limits.max_partition_bytes)
+                for key, position in asked.named.items()
+            ],
+            session_id=asked.session_id,
+            session_sequence=asked.session_sequence,
+            synced=self._session.synced,
+            forgotten=asked.forgotten,
+        )
+        try:
+            response = await self._peers.replica_fetch(address, request)
+        except PeerUnreachableError as error:
+            if self._failures == 0:
+                _log.info("leader_unreachable", leader=self._leader, why=str(error))
+            self._failures += 1
+            return False
+        self.unanswered = None
+        if response.error is not None:
+            if self._failures == 0:
+                _log.info("replica_fetch_refused", leader=self._leader, why=response.error.message)
+            self._failures += 1
+            return False
+        if not response.session_id and not response.results and not was_open:
+            # It took this for a late request, which it is not.
+            self._failures += 1
+            return False
+        if self._failures:
+            _log.info("leader_reached", leader=self._leader, failures=self._failures)
+        self._failures = 0
+        self._take(response.results)
+        if not self._session.answered(response.session_id, response.results):
+            self._begin_anew()
+        return True
+
+    def _take(self, results: Sequence[ReplicaFetchResult]) -> None:
+        if self._held_back:
+            # What an answer leaves out has nothing new, and so nothing wrong.
+            answered = {result.replica for result in results}
+            for replica in list(self._held_back):
+                if replica not in answered and self._session.told(replica) is not None:
+                    del self._held_back[replica]
+        for result in results:
+            partition = self._partitions.get(result.replica)
+            asked = self._session.told(result.replica)
+            if partition is None or asked is None:
+                continue
+            self._moved[result.replica] = None
+            try:
+                if result.answer is not None:
+                    if not partition.follow(asked, result.answer):
+                        _log.debug("late_answer_dropped", partition=str(partition.name))
+                    self._held_back.pop(result.replica, None)
+                elif result.error is not None:
+                    self._refused(partition, asked, result)
+            except (TidelogError, AppendOrderError) as error:
+                # The leader's answer is not what its log can hold.
+                _log.warning("replica_fetch_failed", partition=str(partition.name), why=str(error))
+                self._hold_back(result.replica)
+            except LogError as error:
+                self._context.replica_failed(partition, error)
+                self._hold_back(result.replica)
+
+    def _refused(
+        self, partition: Partition, asked: FetchPosition, result: ReplicaFetchResult
+    ) -> None:
+        error = result.error
+        assert error is not None
+        if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            if partition.restart_at(asked, result.log_start_offset):
+                _log.warning(
+                    "replica_restarted",
+                    partition=str(partition.name),
+                    at=result.log_start_offset,
+                    why=error.message,
+                )
+            return
+        # Fenced, not the leader, not known there yet: either the controller's command is
+        # on its way here, or to the leader.
+        _log.debug("replica_fetch_refused", partition=str(partition.name), why=error.message)
+        self._hold_back(result.replica)
+
+    def _hold_back(self, key: ReplicaKey) -> None:
+        before = self._held_back.get(key)
+        failures = before.failures + 1 if before else 1
+        now = asyncio.get_running_loop().time()
+        self._held_back[key] = HeldBack(now + retry_delay_s(failures), failures)
+
+    def _moved_and_followed(self) -> Iterable[Partition]:
+        for key in self._moved:
+            partition = self._partitions.get(key)
+            if partition is not None and partition.leader_to_follow == self._leader:
+                yield partition
+
+    def _positions(self, now: float) -> dict[ReplicaKey, FetchPosition | None]:
+        """Of all that may have moved, and of those whose time is over."""
+        for key, held in self._held_back.items():
+            if held.release <= now:
+                self._moved[key] = None
+        return {key: self._position(key, now) for key in self._moved}
+
+    def _position(self, key: ReplicaKey, now: float) -> FetchPosition | None:
+        partition = self._partitions.get(key)
+        held = self._held_back.get(key)
+        if partition is None or partition.leader_to_follow != self._leader:
+            return None
+        if held is not None and held.release > now:
+            return None
+        return partition.fetch_position()
+
+    def _next_release(self, now: float) -> float | None:
+        """Seconds until a partition that is held back may be asked for again."""
+        if self._partitions and self._context.address_of(self._leader) is None:
+            return MAX_RETRY_DELAY_S
+        releases = [h.release - now for k, h in self._held_back.items() if k in self._partitions]
+        coming = [seconds for seconds in releases if seconds > 0]
+        return min(coming) if coming else None
+
+    def _max_wait_ms(self, release: float | None) -> int:
+        if release is None:
+            return self._limits.max_wait_ms
+        return min(self._limits.max_wait_ms, int(release * 1000) + 1)
+
+    def _retry_delay(self) -> float:
+        return retry_delay_s(self._failures) * self._rng.uniform(0.5, 1.0)
+
+    async def _wait_for_change(self, seconds: float | None) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+        except TimeoutError:
+            pass

@@ -1,0 +1,90 @@
+"""How a broker reaches other brokers and the controller. `edge/replica_client.py` and
+`edge/controller_client.py` are the real ones; the simulator has its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from tidelog.errors import TidelogError
+from tidelog_broker.partition.exchange import FetchAnswer, FetchPosition
+from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_runtime.leader_reports import UnreachableLeadersReport
+
+# Beyond the long poll itself: how long an answer to a fetch may take.
+ANSWER_TIMEOUT_MS = 5_000
+
+
+class ReplicaFetchEntry(NamedTuple):
+    replica: ReplicaKey
+    position: FetchPosition
+    max_bytes: int
+
+
+# As `session_id`: of a request, that it names every partition and opens a session; of a
+# response, that there is none.
+NO_SESSION = 0
+
+
+class ReplicaFetchRequest(NamedTuple):
+    """`session_sequence`: which request of its session this is, from 1 on; with NO_SESSION
+    which session of the follower's life. `synced`: which of the follower's two fetches this
+    is (see `fetchers`). `forgotten`: partitions that leave the session."""
+
+    broker_id: int
+    broker_epoch: int
+    leader_broker_epoch: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    entries: Sequence[ReplicaFetchEntry]
+    session_id: int = NO_SESSION
+    session_sequence: int = 0
+    synced: bool = False
+    forgotten: Sequence[ReplicaKey] = ()
+
+
+class ReplicaFetchResult(NamedTuple):
+    """One of `answer` and `error` is set."""
+
+    replica: ReplicaKey
+    answer: FetchAnswer | None
+    error: TidelogError | None
+    log_start_offset: int
+
+
+class ReplicaFetchResponse(NamedTuple):
+    """`session_id`: to be named in the next request."""
+
+    error: TidelogError | None
+    results: Sequence[ReplicaFetchResult]
+    session_id: int = NO_SESSION
+
+
+class PeerUnreachableError(Exception):
+    """No answer from the other broker."""
+
+
+class Peers(Protocol):
+    """Every other broker, by address. Raises `PeerUnreachableError`."""
+
+    async def replica_fetch(
+        self, address: str, request: ReplicaFetchRequest
+    ) -> ReplicaFetchResponse: ...
+
+    async def close(self) -> None: ...
+
+
+class ControllerUnreachableError(Exception):
+    """No answer from the controller; what it was told may have reached it."""
+
+
+class Controllers(Protocol):
+    """Whoever is the active controller, by address. Raises `ControllerUnreachableError`."""
+
+    async def report_unreachable_leaders(
+        self, address: str, report: UnreachableLeadersReport
+    ) -> TidelogError | None:
+        """Why the report was not taken; None: it was."""
+
+    async def close(self) -> None: ...

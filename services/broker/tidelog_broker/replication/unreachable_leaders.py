@@ -1,0 +1,102 @@
+"""Tells the controller which leaders do not answer this broker's fetches (section 4 of
+docs/protocol.md)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Protocol
+
+import structlog
+
+from tidelog_broker.membership.metadata_cache import MetadataCache
+from tidelog_broker.replication.replica_fetcher import Unanswered
+from tidelog_broker.replication.transport import (
+    ANSWER_TIMEOUT_MS,
+    Controllers,
+    ControllerUnreachableError,
+)
+from tidelog_runtime.leader_reports import UnreachableLeader, UnreachableLeadersReport
+
+# So often it is looked at, and reported as long as it lasts. The controller believes a report
+# for several times as long.
+REPORT_INTERVAL_MS = 1_000
+
+_log = structlog.get_logger()
+
+
+def unreachable(
+    unanswered: Mapping[int, Unanswered], now: float, after_ms: int
+) -> tuple[UnreachableLeader, ...]:
+    """The leaders that have left fetches without an answer for so long, by broker id."""
+    silent_ms = {leader: int((now - entry.since) * 1000) for leader, entry in unanswered.items()}
+    return tuple(
+        UnreachableLeader(leader, unanswered[leader].broker_epoch, silent_ms[leader])
+        for leader in sorted(unanswered)
+        if silent_ms[leader] >= after_ms
+    )
+
+
+class Reporter(Protocol):
+    """The broker in whose name reports are made."""
+
+    @property
+    def broker_id(self) -> int: ...
+
+    @property
+    def broker_epoch(self) -> int: ...
+
+
+class Fetching(Protocol):
+    def unanswered(self) -> Mapping[int, Unanswered]: ...
+
+
+class LeaderReports:
+    """`fetch_max_wait_ms`: how long a leader may hold a fetch back."""
+
+    def __init__(
+        self,
+        reporter: Reporter,
+        fetching: Fetching,
+        cache: MetadataCache,
+        controllers: Controllers,
+        fetch_max_wait_ms: int,
+    ) -> None:
+        self._reporter = reporter
+        self._fetching = fetching
+        self._cache = cache
+        self._controllers = controllers
+        # A slow answer is one all the same: only what no answer can follow counts.
+        self._after_ms = fetch_max_wait_ms + ANSWER_TIMEOUT_MS
+        self._reported: tuple[int, ...] = ()
+        self._said_untaken = False
+
+    async def run(self) -> None:
+        """One report at a time. What the controller does not hear of it forgets by itself,
+        a withdrawal that got lost too."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(REPORT_INTERVAL_MS / 1000)
+            leaders = unreachable(self._fetching.unanswered(), loop.time(), self._after_ms)
+            if leaders or self._reported:
+                await self._report(leaders)
+
+    async def _report(self, leaders: tuple[UnreachableLeader, ...]) -> None:
+        named = tuple(leader.broker_id for leader in leaders)
+        if named != self._reported:
+            _log.warning("unreachable_leaders", leaders=named, before=self._reported)
+            self._reported = named
+        controller = self._cache.controller
+        if controller is None:
+            return
+        report = UnreachableLeadersReport(
+            self._reporter.broker_id, self._reporter.broker_epoch, leaders
+        )
+        try:
+            refusal = await self._controllers.report_unreachable_leaders(controller.address, report)
+            why = refusal.message if refusal is not None else ""
+        except ControllerUnreachableError as error:
+            why = str(error)
+        if why and not self._said_untaken:
+            _log.info("unreachable_leaders_not_reported", why=why)
+        self._said_untaken = bool(why)

@@ -1,0 +1,135 @@
+"""Produce: check, append, and wait for the replicas where the client asks for it.
+
+`synced` holds for whatever is acknowledged: with acks=1 the answer waits for the leader's
+own disk, with acks=all the high watermark does for every replica's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import structlog
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import NO_OFFSET, Acks, Batch, TopicPartition
+from tidelog_broker.log.errors import LogError, LogFailedError
+from tidelog_broker.partition.exchange import Appended
+from tidelog_broker.partition.partition import Partition
+from tidelog_broker.replicas.replica_manager import ReplicaManager
+from tidelog_broker.requests.commit_wait import CommitWait, require_timeout, settled
+from tidelog_broker.requests.purgatory import Purgatory
+from tidelog_runtime.clock import Clock
+
+_log = structlog.get_logger()
+
+# Raises TidelogError for a batch that is corrupt or not what its header says.
+CheckBatch = Callable[[Batch], None]
+
+
+class ProduceEntry(NamedTuple):
+    name: TopicPartition
+    topic_id: str
+    batches: Sequence[Batch]
+
+
+class ProduceOutcome(NamedTuple):
+    """One of `appended` and `error` is set."""
+
+    appended: Appended | None
+    error: TidelogError | None
+    log_start_offset: int
+
+
+class Produce:
+    def __init__(
+        self, manager: ReplicaManager, purgatory: Purgatory, clock: Clock, check: CheckBatch
+    ) -> None:
+        self._manager = manager
+        self._purgatory = purgatory
+        self._clock = clock
+        self._check = check
+
+    async def __call__(
+        self, entries: Sequence[ProduceEntry], acks: Acks, timeout_ms: int
+    ) -> list[ProduceOutcome]:
+        """One outcome for each entry, in order. Raises INVALID_REQUEST for the whole."""
+        _require_valid(entries, timeout_ms)
+        outcomes: list[ProduceOutcome] = []
+        waits: dict[int, CommitWait] = {}
+        for position, entry in enumerate(entries):
+            outcome, partition = self._append(entry, acks)
+            outcomes.append(outcome)
+            if partition is None or outcome.appended is None:
+                continue
+            end = outcome.appended.next_offset
+            if acks is Acks.ALL:
+                waits[position] = CommitWait(entry.name, self._purgatory.committed(partition, end))
+            elif acks is Acks.LEADER and partition.synced:
+                waits[position] = CommitWait(entry.name, self._purgatory.synced(partition, end))
+        if waits:
+            errors = await settled(self._purgatory, waits, acks, timeout_ms)
+            for position, error in errors.items():
+                outcomes[position] = ProduceOutcome(None, error, -1)
+        return [_told(entry, outcome) for entry, outcome in zip(entries, outcomes, strict=True)]
+
+    def _append(self, entry: ProduceEntry, acks: Acks) -> tuple[ProduceOutcome, Partition | None]:
+        partition = None
+        try:
+            partition = self._manager.partition(entry.name, entry.topic_id)
+            limit = self._manager.max_batch_bytes(partition)
+            for batch in entry.batches:
+                if len(batch.records) > limit:
+                    raise TidelogError(
+                        ErrorCode.BATCH_TOO_LARGE,
+                        f"a batch for {entry.name} has {len(batch.records)} bytes; the topic "
+                        f"takes at most {limit} (max_batch_bytes)",
+                    )
+                self._check(batch)
+            end = partition.log.log_end_offset
+            appended = partition.append(entry.batches, acks, self._clock.wall_ms())
+            if appended.next_offset <= end:
+                _log.debug("duplicate_answered", partition=str(entry.name))
+        except TidelogError as error:
+            return ProduceOutcome(None, error, -1), None
+        except LogError as error:
+            assert partition is not None
+            refused = append_refused(self._manager, partition, error)
+            return ProduceOutcome(None, refused, -1), None
+        return ProduceOutcome(appended, None, partition.log.log_start_offset), partition
+
+
+def append_refused(manager: ReplicaManager, partition: Partition, error: LogError) -> TidelogError:
+    """What a client is told of an append that the log refused."""
+    refused = manager.replica_failed(partition, error, "written")
+    if isinstance(error, LogFailedError):
+        return TidelogError(
+            ErrorCode.LEADER_CHANGED,
+            f"{partition.name}: the leader's disk failed in the middle of the append; whether it "
+            "was kept is not known",
+        )
+    return refused
+
+
+def _told(entry: ProduceEntry, outcome: ProduceOutcome) -> ProduceOutcome:
+    if outcome.appended is None or outcome.appended.base_offset != NO_OFFSET:
+        return outcome
+    error = TidelogError(
+        ErrorCode.DUPLICATE_SEQUENCE,
+        f"all batches for {entry.name} are in the log, some since an earlier attempt; their "
+        "offsets are not remembered, or not in one stretch",
+    )
+    return ProduceOutcome(None, error, -1)
+
+
+def _require_valid(entries: Sequence[ProduceEntry], timeout_ms: int) -> None:
+    if len({entry.name for entry in entries}) < len(entries):
+        raise TidelogError(
+            ErrorCode.INVALID_REQUEST,
+            "a partition appears twice in one Produce request; put its batches into one entry",
+        )
+    require_timeout(timeout_ms)
+    for entry in entries:
+        if not entry.batches:
+            raise TidelogError(
+                ErrorCode.INVALID_REQUEST, f"no batch for {entry.name}; leave the partition out"
+            )

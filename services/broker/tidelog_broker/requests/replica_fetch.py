@@ -1,0 +1,162 @@
+"""Fetch for followers: take note of how far they are, collect what is news to them, or
+wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import NO_OFFSET
+from tidelog_broker.log.errors import LogError
+from tidelog_broker.partition.exchange import FetchAnswer
+from tidelog_broker.replicas.replica_manager import ReplicaManager
+from tidelog_broker.replication.fetch_sessions import FetchSession, FetchSessions
+from tidelog_broker.replication.transport import (
+    NO_SESSION,
+    ReplicaFetchEntry,
+    ReplicaFetchRequest,
+    ReplicaFetchResponse,
+    ReplicaFetchResult,
+)
+from tidelog_broker.requests.fetch_wait import (
+    MAX_RESPONSE_BYTES,
+    Deadline,
+    enough,
+    in_turn,
+    size_of,
+)
+from tidelog_broker.requests.purgatory import Purgatory
+from tidelog_runtime.clock import Clock
+
+
+class ReplicaFetch:
+    """Serves the followers of the partitions that this broker leads."""
+
+    def __init__(self, manager: ReplicaManager, purgatory: Purgatory, clock: Clock) -> None:
+        self._manager = manager
+        self._clock = clock
+        self._sessions = FetchSessions(purgatory)
+        # By follower: two that ask by turns must not always begin with the same partition.
+        self._turns: Counter[int] = Counter()
+
+    async def __call__(self, request: ReplicaFetchRequest) -> ReplicaFetchResponse:
+        """Answers what is news to the follower; neither questions nor answers grow with the
+        partitions that stand still."""
+        if request.leader_broker_epoch < self._manager.broker_epoch:
+            return ReplicaFetchResponse(
+                TidelogError(
+                    ErrorCode.STALE_BROKER_EPOCH,
+                    f"broker {self._manager.broker_id} lives in broker epoch "
+                    f"{self._manager.broker_epoch}; the fetch is for its former life "
+                    f"{request.leader_broker_epoch}",
+                ),
+                (),
+            )
+        session = self._sessions.of(request, self._clock.monotonic_ms())
+        if session is None:
+            return ReplicaFetchResponse(None, (), NO_SESSION)
+        results = None
+        try:
+            results = await self._serve(session, request)
+        finally:
+            session.serving = False
+            if results is None or session.id == NO_SESSION:
+                # Nobody waits for the answer any more, so nobody knows what was told.
+                session.end()
+        session.answered(results)
+        return ReplicaFetchResponse(None, results, NO_SESSION if session.ended else session.id)
+
+    async def _serve(
+        self, session: FetchSession, request: ReplicaFetchRequest
+    ) -> list[ReplicaFetchResult]:
+        wanted = enough(request.min_bytes, request.max_bytes)
+        urgent = self._note_positions(session, request)
+        woken = asyncio.Event()
+        session.wake = woken.set
+        deadline = Deadline(request.max_wait_ms, woken)
+        try:
+            while True:
+                woken.clear()
+                over = deadline.over or session.ended
+                found, size = self._collect(session, request.max_bytes)
+                failed = any(result.error for result in found)
+                if urgent or failed or size >= wanted or over:
+                    return [*urgent, *found]
+                await woken.wait()
+        finally:
+            deadline.cancel()
+
+    def _note_positions(
+        self, session: FetchSession, request: ReplicaFetchRequest
+    ) -> list[ReplicaFetchResult]:
+        """Tells partitions how far the follower is; returns what must be answered without
+        waiting: refusals and divergences, whose partitions leave the session."""
+        named = {entry.replica for entry in request.entries}
+        # As of the last request: by this one they are not left out.
+        session.superseded([entry.replica for entry in request.entries])
+        for replica in request.forgotten:
+            session.drop(replica)
+        now_ms = session.time.last_request_ms = self._clock.monotonic_ms()
+        urgent = []
+        for entry in [*session.to_recount(named), *request.entries]:
+            result = self._note(session, entry, now_ms)
+            if result is not None:
+                session.drop(entry.replica)
+                urgent.append(result)
+        return urgent
+
+    def _note(
+        self, session: FetchSession, entry: ReplicaFetchEntry, now_ms: int
+    ) -> ReplicaFetchResult | None:
+        log_start = NO_OFFSET
+        try:
+            partition = self._manager.replica(entry.replica)
+            log_start = partition.log.log_start_offset
+            diverging = partition.replica_fetch(
+                session.follower, session.broker_epoch, entry.position, now_ms, session.time
+            )
+        except TidelogError as error:
+            return ReplicaFetchResult(entry.replica, None, error, log_start)
+        if diverging is None:
+            session.record(entry, partition)
+            return None
+        answer = FetchAnswer(
+            partition.high_watermark, log_start, partition.leader_epoch, (), diverging
+        )
+        return ReplicaFetchResult(entry.replica, answer, None, log_start)
+
+    def _collect(
+        self, session: FetchSession, max_bytes: int
+    ) -> tuple[list[ReplicaFetchResult], int]:
+        replicas = list(session.news)
+        self._turns[session.follower] += 1
+        budget = min(max_bytes, MAX_RESPONSE_BYTES)
+        size = 0
+        results = []
+        for turn in in_turn(len(replicas), self._turns[session.follower]):
+            replica = replicas[turn]
+            told = session.partitions[replica]
+            position, max_partition_bytes = told.entry.position, told.entry.max_bytes
+            if position.needs_producers and size >= budget:
+                # They come whole or not at all: with the next answer.
+                continue
+            log_start = NO_OFFSET
+            try:
+                partition = self._manager.replica(replica)
+                if not partition.has_news(position, told.high_watermark):
+                    del session.news[replica]
+                    continue
+                log_start = partition.log.log_start_offset
+                answer = partition.read_for_follower(
+                    position, min(max_partition_bytes, budget - size)
+                )
+            except TidelogError as error:
+                results.append(ReplicaFetchResult(replica, None, error, log_start))
+            except LogError as error:
+                refused = self._manager.replica_failed(partition, error, "read")
+                results.append(ReplicaFetchResult(replica, None, refused, log_start))
+            else:
+                size += size_of(answer)
+                results.append(ReplicaFetchResult(replica, answer, None, log_start))
+        return results, size

@@ -1,0 +1,1 @@
+"""The data directory: whose it is, its logs, and their syncs."""

@@ -1,0 +1,413 @@
+"""All logs of a broker: where they lie, how they are opened, set aside and deleted, and
+which of them are out of service because they are damaged (section 3 of docs/protocol.md)."""
+
+from __future__ import annotations
+
+import errno as errnos
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import PurePath
+from typing import NamedTuple
+
+import structlog
+
+from tidelog.model import TopicPartition
+from tidelog_broker.log.checkpoint import OffsetCheckpoint
+from tidelog_broker.log.config import LogConfig
+from tidelog_broker.log.disk import Disk
+from tidelog_broker.log.errors import (
+    LogCorruptError,
+    LogError,
+    LogStorageError,
+    OutOfServiceError,
+)
+from tidelog_broker.log.log import Log
+from tidelog_broker.log.recovery import BeforeLoss
+from tidelog_broker.log.reopening import Reopening, distrust_marker
+from tidelog_broker.log.segment_files import SegmentFiles
+from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_broker.storage.damage_marks import DamageMarks
+from tidelog_runtime.clock import Clock
+from tidelog_runtime.topic_config import TopicConfig
+
+_REPLICA_NAME = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)\.(?P<topic_id>[A-Za-z0-9_-]{22})")
+_STRAY_NAME = re.compile(_REPLICA_NAME.pattern + r"@(?P<since_ms>\d+)")
+
+_log = structlog.get_logger()
+
+
+def directory_name(name: TopicPartition, topic_id: str) -> str:
+    return f"{name.topic}-{name.partition}.{topic_id}"
+
+
+def _read(file: OffsetCheckpoint) -> Mapping[tuple[str, int], int]:
+    content = file.read()
+    if content.damage is not None:
+        _log.warning("checkpoint_damaged", why=content.damage)
+    return content.offsets
+
+
+class OpenLog(NamedTuple):
+    """`log` is None where it could not be opened."""
+
+    name: TopicPartition
+    path: PurePath
+    log: Log | None
+
+
+class DamagedReplica(NamedTuple):
+    """A replica that is known to have lost data. `name`: None where nothing but its id is
+    known here. `if_synced`: it has only if its topic is `synced`; a crash of the machine
+    may have shortened any other. `if_others`: all records are there, but not who wrote
+    below the log's start, so that it steps back if others can tell."""
+
+    key: ReplicaKey
+    name: TopicPartition | None
+    reason: str
+    if_synced: bool = False
+    if_others: bool = False
+
+
+class _OutOfService(NamedTuple):
+    reason: str
+    check_all: bool
+
+
+class Stray(NamedTuple):
+    key: ReplicaKey
+    name: TopicPartition
+    directory: str
+
+
+class LogDirectory:
+    """`replicas/` holds the logs, `strays/` what is to be deleted later: for a name there
+    `@` and the time in milliseconds since 1970 from which it waits.
+
+    A log that is out of service is not handed out before it is back."""
+
+    def __init__(self, disk: Disk, path: PurePath, clock: Clock) -> None:
+        self._disk = disk
+        self._files = SegmentFiles(disk)
+        self._replicas = path / "replicas"
+        self._strays = path / "strays"
+        self._clock = clock
+        self._high_watermark_file = OffsetCheckpoint(disk, path / "high-watermarks")
+        self._recovery_point_file = OffsetCheckpoint(disk, path / "recovery-points")
+        self._high_watermarks: Mapping[tuple[str, int], int] = {}
+        self._recovery_points: dict[tuple[str, int], int] = {}
+        self._marks = DamageMarks(disk, path)
+        self._logs: dict[ReplicaKey, OpenLog] = {}
+        self._marked: set[ReplicaKey] = set()
+        self._out: dict[ReplicaKey, _OutOfService] = {}
+        self._reopening: dict[ReplicaKey, Reopening] = {}
+
+    def open_all(self, *, whole: bool = True) -> list[DamagedReplica]:
+        """Opens, and where need be recovers, every log. Blocks: to be run in a thread,
+        before anything is served. `whole`: what the former life wrote is all there, as far
+        as the machine is concerned.
+
+        Returns what is damaged, beyond the torn tail that a crash may leave; all but what
+        counts only `if_synced` or `if_others` is marked before any of it is cut, and out of
+        service."""
+        self._disk.make_directory(self._replicas)
+        self._disk.make_directory(self._strays)
+        self._marks.prepare()  # syncs the names of the directories
+        marked = self._marks.read()
+        self._marked.update(marked)
+        self._high_watermarks = _read(self._high_watermark_file)
+        self._recovery_points = dict(_read(self._recovery_point_file))
+        damaged: dict[ReplicaKey, DamagedReplica] = {}
+        for directory in sorted(self._disk.list_names(self._replicas)):
+            match = _REPLICA_NAME.fullmatch(directory)
+            if match is None:
+                _log.warning("unknown_directory", name=directory)
+                continue
+            name = TopicPartition(match["topic"], int(match["partition"]))
+            key = ReplicaKey(match["topic_id"], name.partition)
+            found = self._open_found(name, key, marked.get(key), whole=whole)
+            if found is not None:
+                damaged[key] = found
+        for key, reason in (marked | self._missing()).items():
+            if key not in self._logs:
+                damaged[key] = DamagedReplica(key, None, reason)
+        for replica in damaged.values():
+            if not (replica.if_synced or replica.if_others):
+                if replica.key not in self._marked:
+                    self.mark(replica.key, replica.reason)
+                self.take_out(replica.key, replica.reason)
+        return list(damaged.values())
+
+    def _open_found(
+        self, name: TopicPartition, key: ReplicaKey, mark: str | None, *, whole: bool
+    ) -> DamagedReplica | None:
+        """One whose damage is marked already is checked from its beginning."""
+        path = self._path_of(name, key)
+        try:
+            if mark is not None:
+                distrust_marker(self._disk, path)
+                self._recovery_points.pop(key, None)
+            log = self._open(
+                name, key, LogConfig(), lambda: self._mark_before_cut(key), writes_kept=whole
+            )
+        except (LogError, OSError) as error:
+            self._logs[key] = OpenLog(name, path, None)
+            return DamagedReplica(key, name, str(error))
+        if log.recovery is not None:
+            _log.info("log_recovered", partition=str(name), **log.recovery.as_event())
+        if mark is not None:
+            return DamagedReplica(key, name, mark)
+        if log.recovery is not None and log.recovery.lost_data:
+            return DamagedReplica(key, name, str(log.recovery.reason))
+        committed = self.high_watermark(key)
+        if log.log_end_offset < committed:
+            # However sound it looks.
+            reason = f"it ends at offset {log.log_end_offset}, and was committed to {committed}"
+            return DamagedReplica(key, name, reason, if_synced=not whole)
+        if log.producers.lost:
+            reason = f"who wrote below offset {log.log_start_offset} is not known any more"
+            return DamagedReplica(key, name, reason, if_others=True)
+        return None
+
+    def _mark_before_cut(self, key: ReplicaKey) -> None:
+        self._marks.write(key, "the check at a start found damage")
+        self._marked.add(key)
+
+    def _missing(self) -> dict[ReplicaKey, str]:
+        """Replicas that a checkpoint names and that are neither here nor set aside."""
+        moved = map(_REPLICA_NAME.match, self._disk.list_names(self._strays))
+        strays = {(m["topic_id"], int(m["partition"])) for m in moved if m is not None}
+        known = {
+            key: max(self._recovery_points.get(key, 0), self._high_watermarks.get(key, 0))
+            for key in self._recovery_points.keys() | self._high_watermarks.keys()
+        }
+        return {
+            ReplicaKey(*key): f"its directory is missing, and held records up to offset {offset}"
+            for key, offset in sorted(known.items())
+            if offset > 0 and ReplicaKey(*key) not in self._logs and key not in strays
+        }
+
+    def _open(
+        self,
+        name: TopicPartition,
+        key: ReplicaKey,
+        config: LogConfig,
+        before_loss: BeforeLoss = lambda: None,
+        *,
+        writes_kept: bool = False,
+    ) -> Log:
+        path = self._path_of(name, key)
+        log = Log.open(
+            self._disk,
+            path,
+            config,
+            clock=self._clock,
+            recovery_point=self._recovery_points.get(key, 0),
+            files=self._files,
+            before_loss=before_loss,
+            writes_kept=writes_kept,
+        )
+        self._logs[key] = OpenLog(name, path, log)
+        return log
+
+    def _path_of(self, name: TopicPartition, key: ReplicaKey) -> PurePath:
+        return self._replicas / directory_name(name, key.topic_id)
+
+    def open_replica(self, name: TopicPartition, key: ReplicaKey, config: TopicConfig) -> Log:
+        """The log of a replica, created where it is not there. Raises `OutOfServiceError`."""
+        if key in self._out:
+            raise OutOfServiceError(self._path_of(name, key), self._out[key].reason)
+        present = self._logs.get(key)
+        if present is None or present.log is None:
+            return self._open(name, key, LogConfig.of_topic(config))
+        present.log.update_config(LogConfig.of_topic(config))
+        return present.log
+
+    def high_watermark(self, key: ReplicaKey) -> int:
+        """As last checkpointed; 0: never."""
+        return self._high_watermarks.get(key, 0)
+
+    def keys(self) -> Iterable[ReplicaKey]:
+        return self._logs.keys()
+
+    def logs(self) -> Iterator[Log]:
+        """Logs may come and go between two steps: each is open at the moment when it comes
+        up."""
+        for key in list(self._logs):
+            log = self.log_of(key)
+            if log is not None:
+                yield log
+
+    def log_of(self, key: ReplicaKey) -> Log | None:
+        """None where there is none, or none that can be opened."""
+        open_log = self._logs.get(key)
+        return open_log.log if open_log is not None else None
+
+    def delete(self, key: ReplicaKey) -> None:
+        """Does nothing where there is no such log. The files go with the next sweep."""
+        self._move_away(key, since_ms=0)
+
+    def set_aside(self, key: ReplicaKey) -> None:
+        """Out of the way, and kept for a while: whoever assigned it away may be wrong."""
+        self._move_away(key, since_ms=self._clock.wall_ms())
+
+    def _move_away(self, key: ReplicaKey, since_ms: int) -> None:
+        open_log = self._logs.get(key)
+        if open_log is None:
+            self._forget_out(key)
+            return
+        if key in self._reopening:
+            raise LogStorageError(open_log.path, errnos.EBUSY, "move away, while it is repaired,")
+        target = self._strays / f"{open_log.path.name}@{since_ms}"
+        try:
+            self._disk.remove_tree(target)
+            self._disk.rename(open_log.path, target)
+        except OSError as error:
+            # It is still open and known here: whoever repeats the command tries it again.
+            raise LogStorageError.of(error, open_log.path, "move away") from error
+        del self._logs[key]
+        if open_log.log is not None:
+            open_log.log.close(clean=False)
+        self._forget_out(key)
+
+    def _forget_out(self, key: ReplicaKey) -> None:
+        """Whoever is not assigned here is in no ISR: there is nothing to resign from."""
+        if self._out.pop(key, None) is not None:
+            self.unmark(key)
+
+    def expired_strays(self, kept_ms: int) -> list[Stray]:
+        """What has been set aside for `kept_ms`. Blocks; raises OSError."""
+        now_ms = self._clock.wall_ms()
+        strays = []
+        for directory in sorted(self._disk.list_names(self._strays)):
+            match = _STRAY_NAME.fullmatch(directory)
+            if match is not None and int(match["since_ms"]) + kept_ms <= now_ms:
+                name = TopicPartition(match["topic"], int(match["partition"]))
+                key = ReplicaKey(match["topic_id"], name.partition)
+                strays.append(Stray(key, name, directory))
+        return strays
+
+    def delete_strays(self, strays: Iterable[Stray]) -> None:
+        """Blocks; raises OSError."""
+        for stray in strays:
+            self._disk.remove_tree(self._strays / stray.directory)
+            _log.info("stray_deleted", name=stray.directory)
+
+    def checkpoint(self, high_watermarks: Mapping[ReplicaKey, int], *, sync: bool = False) -> None:
+        """Writes high watermarks and recovery points; a log that nobody has claimed yet
+        keeps the high watermark that it had. Raises OSError."""
+        known: dict[ReplicaKey, int] = {}
+        points: dict[ReplicaKey, int] = {}
+        for key, (_, _, log) in self._logs.items():
+            known[key] = high_watermarks.get(key, self.high_watermark(key))
+            if log is None:
+                points[key] = self._recovery_points.get(key, 0)
+            else:
+                known[key] = min(known[key], log.log_end_offset)
+                points[key] = log.flushed_offset
+        self._high_watermark_file.write(known, sync=sync)
+        self._recovery_point_file.write(points, sync=sync)
+
+    # Out of service.
+
+    def mark(self, key: ReplicaKey, reason: str) -> None:
+        """On disk, where the disk takes it. Blocks."""
+        try:
+            self._marks.write(key, reason)
+            self._marked.add(key)
+        except OSError as error:
+            # Nothing is cut before the store has it that the replica is not whole.
+            _log.error("damage_not_marked", topic_id=key.topic_id, why=str(error))
+
+    def unmark(self, key: ReplicaKey) -> None:
+        self._marked.discard(key)
+        try:
+            self._marks.remove(key)
+        except OSError as error:
+            _log.error("damage_mark_stays", topic_id=key.topic_id, why=str(error))
+
+    def take_out(self, key: ReplicaKey, reason: str, *, check_all: bool = True) -> None:
+        """Until `back`. Whoever uses the log already has to stop by himself. `check_all`:
+        also what was synced may be damaged."""
+        self._out.setdefault(key, _OutOfService(reason, check_all))
+
+    def is_out(self, key: ReplicaKey) -> bool:
+        return key in self._out
+
+    def back(self, key: ReplicaKey) -> None:
+        self._out.pop(key, None)
+
+    def name_of(self, key: ReplicaKey) -> TopicPartition | None:
+        open_log = self._logs.get(key)
+        return open_log.name if open_log is not None else None
+
+    def begin_repair(self, key: ReplicaKey) -> Reopening | None:
+        """Closes a log that is out of service. The caller runs what is returned, in a
+        thread, and hands it to `end_repair`. None: there is no such replica any more, or
+        none that is out of service."""
+        present = self._logs.get(key)
+        if present is None or key not in self._out:
+            return None
+        config, check_from, rewrite_from = LogConfig(), 0, None
+        log = present.log
+        if log is not None:
+            config = log.config
+            if log.failed is not None:
+                rewrite_from = log.flushed_offset
+            if not self._out[key].check_all:
+                check_from = log.flushed_offset
+            if not log.closed:
+                log.close(clean=False)
+        reopening = Reopening(
+            self._disk,
+            present.path,
+            config,
+            self._clock,
+            check_from=check_from,
+            rewrite_from=rewrite_from,
+        )
+        self._reopening[key] = reopening
+        return reopening
+
+    def end_repair(self, key: ReplicaKey) -> Log:
+        """Raises `LogError` where the log could not be opened or cut: it stays out."""
+        reopening = self._reopening.pop(key)
+        name, path, former = self._logs[key]
+        if reopening.error is not None:
+            if isinstance(reopening.error, LogCorruptError):
+                # In what was taken for sound.
+                self._out[key] = self._out[key]._replace(check_all=True)
+            raise reopening.error
+        log = reopening.log
+        assert log is not None
+        log.share_files(self._files)
+        if former is not None and log.log_end_offset > former.log_end_offset:
+            # A part of an append that was refused.
+            try:
+                log.truncate_to(former.log_end_offset)
+            except LogError:
+                log.close(clean=False)
+                raise
+        self._logs[key] = OpenLog(name, path, log)
+        return log
+
+    def close(self) -> list[str]:
+        """Closes all cleanly. Blocks: to be run in a thread, after everything else has
+        stopped. Returns what could not be: the data on disk cannot be relied on then."""
+        unclean = []
+        for key, (name, _, log) in self._logs.items():
+            if log is None or key in self._out:
+                if log is not None:
+                    log.close(clean=False)
+                # Otherwise the mark says that nobody may rely on it.
+                if key not in self._marked:
+                    unclean.append(f"{name}: {self._out[key].reason}")
+                continue
+            try:
+                log.close(clean=True)
+            except LogError as error:
+                unclean.append(f"{name}: {error}")
+            else:
+                if log.failed is not None:
+                    unclean.append(f"{name}: {log.failed}")
+        self._logs.clear()
+        return unclean

@@ -1,0 +1,1 @@
+"""What brokers have yet to be told, and to tell."""

@@ -1,0 +1,145 @@
+"""The commands to one broker, built from what is known at the moment of sending."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tidelog.model import TopicPartition
+from tidelog_controller.control.broker_control import BrokerControl
+from tidelog_controller.control.descriptions import Descriptions
+from tidelog_controller.state.commands import (
+    SendDescribeReplicas,
+    SendLeaderAndIsr,
+    SendStopReplica,
+)
+from tidelog_controller.state.context import Context, ControllerIdentity
+from tidelog_runtime.replica_control import (
+    DescribeReplicasCommand,
+    LeaderAddress,
+    LeaderAndIsrCommand,
+    PartitionCommand,
+    StopPartition,
+    StopReplicaCommand,
+)
+
+
+def full_state_command(
+    context: Context,
+    identity: ControllerIdentity,
+    control: BrokerControl,
+    command_id: int,
+) -> SendLeaderAndIsr | None:
+    """Names every replica of the broker but those that are to be stopped, which follow
+    in commands of their own."""
+    partitions = [
+        partition
+        for partition, _ in context.replicas_on(control.broker_id)
+        if not context.is_stopped(partition)
+    ]
+    return _leader_and_isr(context, identity, control, command_id, partitions, full_state=True)
+
+
+def next_command(
+    context: Context,
+    identity: ControllerIdentity,
+    control: BrokerControl,
+    command_id: int,
+    now_ms: int,
+) -> SendLeaderAndIsr | SendStopReplica | None:
+    stops, partitions = control.due(context.is_stopped, now_ms)
+    if not partitions:
+        return None
+    if stops:
+        return _stop_replica(context, identity, control, command_id, partitions)
+    return _leader_and_isr(context, identity, control, command_id, partitions, full_state=False)
+
+
+def description_command(
+    identity: ControllerIdentity,
+    control: BrokerControl,
+    descriptions: Descriptions,
+    command_id: int,
+    now_ms: int,
+) -> SendDescribeReplicas | None:
+    """What has yet to be asked about the logs of the broker's replicas."""
+    partitions = descriptions.due(control, now_ms)
+    if not partitions:
+        return None
+    descriptions.asked(control, command_id, partitions)
+    command = DescribeReplicasCommand(
+        controller_id=identity.controller_id,
+        controller_epoch=identity.controller_epoch,
+        broker_epoch=control.broker_epoch,
+        partitions=partitions,
+    )
+    return SendDescribeReplicas(control.broker_id, command_id, command)
+
+
+def _leader_and_isr(
+    context: Context,
+    identity: ControllerIdentity,
+    control: BrokerControl,
+    command_id: int,
+    partitions: Iterable[TopicPartition],
+    *,
+    full_state: bool,
+) -> SendLeaderAndIsr | None:
+    commands: list[PartitionCommand] = []
+    leaders: dict[int, LeaderAddress] = {}
+    for partition in partitions:
+        held = context.partition(partition)
+        topic = context.topics.get(partition.topic)
+        if held is None or topic is None or held.state.topic_id != topic.entry.topic_id:
+            # Left over from a topic that is no more: there is nothing to ask of a broker.
+            control.forget(partition)
+            continue
+        state = held.state
+        commands.append(PartitionCommand(partition, state, held.revision, topic.entry.config))
+        leader = context.brokers.get(state.leader)
+        if leader is not None:
+            leaders[state.leader] = LeaderAddress(leader.registration.address, leader.broker_epoch)
+    if not commands and not full_state:
+        return None
+    named = {(c.state.topic_id, c.partition.partition): c.partition for c in commands}
+    control.sent(command_id, named, stops=False, full_state=full_state)
+    command = LeaderAndIsrCommand(
+        controller_id=identity.controller_id,
+        controller_epoch=identity.controller_epoch,
+        broker_epoch=control.broker_epoch,
+        full_state=full_state,
+        partitions=commands,
+        leaders=leaders,
+        store_revision=context.revision,
+    )
+    return SendLeaderAndIsr(control.broker_id, command_id, command)
+
+
+def _stop_replica(
+    context: Context,
+    identity: ControllerIdentity,
+    control: BrokerControl,
+    command_id: int,
+    partitions: Iterable[TopicPartition],
+) -> SendStopReplica:
+    stops: list[StopPartition] = []
+    for partition in partitions:
+        held = context.partition(partition)
+        if held is not None:
+            stops.append(
+                StopPartition(
+                    partition,
+                    held.state.topic_id,
+                    held.state.leader_epoch,
+                    held.revision,
+                    delete=True,
+                )
+            )
+    named = {(s.topic_id, s.partition.partition): s.partition for s in stops}
+    control.sent(command_id, named, stops=True)
+    command = StopReplicaCommand(
+        controller_id=identity.controller_id,
+        controller_epoch=identity.controller_epoch,
+        broker_epoch=control.broker_epoch,
+        partitions=stops,
+    )
+    return SendStopReplica(control.broker_id, command_id, command)

@@ -1,0 +1,190 @@
+"""How far replicas' logs reach, asked of their brokers before an unclean election.
+
+Level-triggered like all control: kept is which replicas have yet to be described, and at
+which revision; what is lost is asked again after a pause. One question is in flight to
+each broker, and none before the broker has taken the partition's newest state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from tidelog.model import TopicPartition
+from tidelog_controller.control.broker_control import BrokerControl, retry_delay_ms
+from tidelog_controller.policies.electability import LiveBroker
+from tidelog_controller.policies.recovery import Logs
+from tidelog_runtime.replica_control import DescribeReplicasResult, ReplicaSummary
+
+MAX_PARTITIONS_PER_QUESTION = 2_000
+
+_NOTHING: Logs = {}
+
+
+class _Wanted(NamedTuple):
+    topic_id: str
+    revision: int
+
+
+class _Known(NamedTuple):
+    """A description holds for one life of the broker and one revision of the key."""
+
+    broker_epoch: int
+    revision: int
+    log: ReplicaSummary | None
+
+
+class _Question(NamedTuple):
+    id: int
+    broker_epoch: int
+    partitions: Mapping[tuple[str, int], tuple[TopicPartition, _Wanted]]
+
+
+class Descriptions:
+    def __init__(self) -> None:
+        # What each broker has yet to be asked.
+        self._wanted: dict[int, dict[TopicPartition, _Wanted]] = {}
+        # Kept only as long as the partition waits for its election.
+        self._known: dict[TopicPartition, dict[int, _Known]] = {}
+        self._asked_of: dict[TopicPartition, tuple[int, ...]] = {}
+        self._in_flight: dict[int, _Question] = {}
+        self._retry_at_ms: dict[int, int] = {}
+        self._failures: dict[int, int] = {}
+
+    def want(
+        self,
+        partition: TopicPartition,
+        topic_id: str,
+        revision: int,
+        broker_ids: tuple[int, ...],
+        live: Mapping[int, LiveBroker],
+    ) -> None:
+        """From now on these replicas are to be described, and no others; without any, what
+        was known is forgotten."""
+        for broker_id in self._asked_of.pop(partition, ()):
+            self._drop(broker_id, partition)
+        if not broker_ids:
+            self._known.pop(partition, None)
+            return
+        self._asked_of[partition] = broker_ids
+        known = self.logs(partition, revision, live)
+        for broker_id in broker_ids:
+            if known.get(broker_id) is None:
+                asked = self._wanted.setdefault(broker_id, {})
+                asked[partition] = _Wanted(topic_id, revision)
+
+    def logs(
+        self, partition: TopicPartition, revision: int, live: Mapping[int, LiveBroker]
+    ) -> Logs:
+        """What is known of the logs as they are at this revision of the partition's key."""
+        known = self._known.get(partition)
+        if known is None:
+            return _NOTHING
+        return {
+            broker_id: description.log
+            for broker_id, description in known.items()
+            if description.revision == revision
+            and broker_id in live
+            and live[broker_id].broker_epoch == description.broker_epoch
+        }
+
+    def due(self, control: BrokerControl, now_ms: int) -> list[tuple[str, int]]:
+        """What the broker is to be asked now, by topic id and number."""
+        broker_id = control.broker_id
+        wanted = self._wanted.get(broker_id)
+        if not wanted or broker_id in self._in_flight:
+            return []
+        if now_ms < self._retry_at_ms.get(broker_id, 0):
+            return []
+        # Whatever is not asked now waits for an acknowledgement, and not for time to pass.
+        self._retry_at_ms.pop(broker_id, None)
+        partitions: list[tuple[str, int]] = []
+        for partition, (topic_id, _) in wanted.items():
+            if control.has_answered(partition):
+                partitions.append((topic_id, partition.partition))
+            if len(partitions) == MAX_PARTITIONS_PER_QUESTION:
+                break
+        return partitions
+
+    def asked(
+        self, control: BrokerControl, question_id: int, asked: Iterable[tuple[str, int]]
+    ) -> None:
+        names = {
+            (wanted.topic_id, partition.partition): (partition, wanted)
+            for partition, wanted in self._wanted[control.broker_id].items()
+        }
+        self._in_flight[control.broker_id] = _Question(
+            question_id, control.broker_epoch, {key: names[key] for key in asked}
+        )
+
+    def answered(
+        self, broker_id: int, question_id: int, result: DescribeReplicasResult, now_ms: int
+    ) -> list[TopicPartition]:
+        """The partitions of which more is known than before. A replica that is not there may
+        be under repair, and one that has yet to take the newest state is described too
+        early: both are asked about again."""
+        question = self._end(broker_id, question_id)
+        if question is None:
+            return []
+        if result.error is not None:
+            self._pause(broker_id, now_ms)
+            return []
+        found = {(log.topic_id, log.partition): log for log in result.replicas}
+        described = []
+        again = False
+        for key, (partition, wanted) in question.partitions.items():
+            log = found.get(key)
+            if self._wanted.get(broker_id, {}).get(partition) != wanted:
+                continue  # The state has moved on, or nobody asks any more.
+            again = again or log is None or log.revision != wanted.revision
+            if log is not None and log.revision != wanted.revision:
+                continue
+            known = _Known(question.broker_epoch, wanted.revision, log)
+            self._known.setdefault(partition, {})[broker_id] = known
+            if log is not None:
+                self._drop(broker_id, partition)
+            described.append(partition)
+        if again:
+            self._pause(broker_id, now_ms)
+        else:
+            self._failures.pop(broker_id, None)
+        return described
+
+    def lost(self, broker_id: int, question_id: int, now_ms: int) -> None:
+        if self._end(broker_id, question_id) is not None:
+            self._pause(broker_id, now_ms)
+
+    def forget_broker(self, broker_id: int) -> None:
+        """This life of it is over. The partitions that wait for it are judged anew."""
+        self._wanted.pop(broker_id, None)
+        self._in_flight.pop(broker_id, None)
+        self._retry_at_ms.pop(broker_id, None)
+        self._failures.pop(broker_id, None)
+
+    def wake_at_ms(self) -> int | None:
+        """When there is something to ask again; None: nothing waits for time to pass."""
+        times = (
+            at_ms
+            for broker_id, at_ms in self._retry_at_ms.items()
+            if broker_id in self._wanted and broker_id not in self._in_flight
+        )
+        return min(times, default=None)
+
+    def _end(self, broker_id: int, question_id: int) -> _Question | None:
+        question = self._in_flight.get(broker_id)
+        if question is None or question.id != question_id:
+            return None
+        del self._in_flight[broker_id]
+        return question
+
+    def _pause(self, broker_id: int, now_ms: int) -> None:
+        failures = self._failures.get(broker_id, 0)
+        self._failures[broker_id] = failures + 1
+        self._retry_at_ms[broker_id] = now_ms + retry_delay_ms(failures)
+
+    def _drop(self, broker_id: int, partition: TopicPartition) -> None:
+        wanted = self._wanted.get(broker_id)
+        if wanted is not None:
+            wanted.pop(partition, None)
+            if not wanted:
+                del self._wanted[broker_id]

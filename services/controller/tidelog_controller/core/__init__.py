@@ -1,0 +1,1 @@
+"""Event in, commands out: decides, without I/O."""

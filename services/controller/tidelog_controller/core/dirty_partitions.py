@@ -1,0 +1,117 @@
+"""Partitions that an event touched, until they are judged and their writes on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from tidelog.model import TopicPartition
+from tidelog_controller.control.descriptions import Descriptions
+from tidelog_controller.core.reconcile import logs_needed, next_write
+from tidelog_controller.state.context import Context
+from tidelog_controller.state.transactions import (
+    PartitionBatch,
+    PartitionWrite,
+    TopicGuard,
+    Transactions,
+)
+from tidelog_controller.state.unreachable_leaders import UnreachableLeaders
+from tidelog_runtime.metadata.store import MAX_TRANSACTION_CHANGES
+
+# New partitions of many topics, which go into batches of their own, may be dirty at
+# once; so many are passed over in search of more for the present batch.
+MAX_PASSED_OVER = 1_000
+
+
+class DirtyPartitions:
+    """What is in flight stays dirty, and is judged when its outcome is known."""
+
+    def __init__(
+        self,
+        context: Context,
+        transactions: Transactions,
+        descriptions: Descriptions,
+        unreachable: UnreachableLeaders,
+        is_acknowledged: Callable[[TopicPartition], bool],
+        controller_epoch: int,
+    ) -> None:
+        self._context = context
+        self._transactions = transactions
+        self._descriptions = descriptions
+        self._unreachable = unreachable
+        self._is_acknowledged = is_acknowledged
+        self._controller_epoch = controller_epoch
+        # Insertion order, not that of a set: equal events give equal commands. The value
+        # says whether the last write met a change by another.
+        self._dirty: dict[TopicPartition, bool] = {}
+
+    def touch(self, partitions: Iterable[TopicPartition]) -> None:
+        for partition in partitions:
+            self._dirty.setdefault(partition, False)
+
+    def refused(self, writes: Iterable[PartitionWrite]) -> None:
+        """A refused batch is judged again whole; those that had changed, by themselves."""
+        for write in writes:
+            held = self._context.partition(write.partition)
+            self._dirty[write.partition] = (held.revision if held else 0) != write.expected
+
+    def next_batch(self) -> PartitionBatch | None:
+        """Judges as many as one transaction takes; None: there is nothing to write now.
+
+        One batch holds partitions that conflicted before, or others, but not both: one
+        conflict does not hold up the rest. New partitions share one topic."""
+        writes: list[PartitionWrite] = []
+        settled: list[TopicPartition] = []
+        kind: tuple[bool, str | None] | None = None
+        size = passed_over = 0
+        for partition, contended in self._dirty.items():
+            if self._transactions.writes(partition):
+                continue
+            write = self._next_write(partition)
+            if write is None:
+                settled.append(partition)
+                self._ask_for_logs(partition)
+                continue
+            this_kind = (contended, partition.topic if write.old is None else None)
+            kind = kind or this_kind
+            if size + write.changes > MAX_TRANSACTION_CHANGES:
+                break
+            if kind == this_kind:
+                size += write.changes
+                settled.append(partition)
+                writes.append(write)
+            else:
+                passed_over += 1
+            if size == MAX_TRANSACTION_CHANGES or passed_over == MAX_PASSED_OVER:
+                break
+        for partition in settled:
+            del self._dirty[partition]
+        if kind is None:
+            return None
+        guard = None
+        if kind[1] is not None:
+            guard = TopicGuard(kind[1], self._context.topics[kind[1]].create_revision)
+        return PartitionBatch(tuple(writes), guard)
+
+    def _next_write(self, partition: TopicPartition) -> PartitionWrite | None:
+        held = self._context.partition(partition)
+        revision = held.revision if held else 0
+        return next_write(
+            self._context,
+            partition,
+            self._is_acknowledged,
+            self._controller_epoch,
+            self._descriptions.logs(partition, revision, self._context.live),
+            self._unreachable.reporters(partition, held.state) if held else (),
+        )
+
+    def _ask_for_logs(self, partition: TopicPartition) -> None:
+        """Where nobody can be elected before more is known of the replicas' logs."""
+        held = self._context.partition(partition)
+        topic_id, revision = (held.state.topic_id, held.revision) if held else ("", 0)
+        self._descriptions.want(
+            partition,
+            topic_id,
+            revision,
+            logs_needed(self._context, partition),
+            self._context.live,
+        )

@@ -1,0 +1,121 @@
+"""What is to be written next of one partition. Pure: reads the context, changes nothing.
+
+Everything an intent needs follows from what the store holds, so that another controller
+can go on at any point: a topic without a deletion gets its missing partitions and good
+leaders; a topic with one gets its partitions stopped, then their keys deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+
+from tidelog.model import NO_LEADER, TopicPartition
+from tidelog_controller.policies.leader_election import leader_serves, next_state
+from tidelog_controller.policies.placement import place, start_of
+from tidelog_controller.policies.recovery import Logs, needs_descriptions
+from tidelog_controller.state.context import Context, Partition, Topic
+from tidelog_controller.state.transactions import PartitionWrite
+from tidelog_runtime.metadata.schema import unassigned
+
+
+def next_write(
+    context: Context,
+    partition: TopicPartition,
+    is_acknowledged: Callable[[TopicPartition], bool],
+    controller_epoch: int,
+    logs: Logs,
+    reporters: Collection[int],
+) -> PartitionWrite | None:
+    """`is_acknowledged`: whether every live broker with a replica has carried out what
+    the partition's present state asks of it. `logs`: what is known of the replicas' logs
+    as they are at the partition's present revision. `reporters`: the brokers that cannot
+    reach its leader, where it may be deposed for that."""
+    topic = context.topics.get(partition.topic)
+    if topic is None or partition.partition >= topic.entry.partitions:
+        return None
+    if context.keys.leader_and_isr(partition) in context.malformed:
+        return None
+    held = context.partition(partition)
+    if partition.topic in context.deletions:
+        if held is None:
+            return None
+        return _deletion_step(context, partition, held, is_acknowledged, controller_epoch)
+    if held is None or held.state.topic_id != topic.entry.topic_id:
+        return _first_write(context, partition, topic, held, controller_epoch)
+    consent = context.consents.get(partition)
+    entry = consent.entry if consent else None
+    new = next_state(
+        held.state,
+        context.live,
+        controller_epoch,
+        topic.rules,
+        logs=logs,
+        consent=entry,
+        reporters=reporters,
+    )
+    if new is None:
+        return None
+    # A consent is good for one election, whichever it turns out to be.
+    elected = new.leader_epoch > held.state.leader_epoch and new.leader != NO_LEADER
+    consumed = consent.revision if consent and elected else 0
+    deposes = elected and leader_serves(held.state, context.live)
+    return PartitionWrite(partition, held.state, new, held.revision, consumed, deposes)
+
+
+def logs_needed(context: Context, partition: TopicPartition) -> tuple[int, ...]:
+    """The brokers that are to be asked about their logs before the partition can be
+    decided."""
+    topic = context.topics.get(partition.topic)
+    held = context.partition(partition)
+    if topic is None or held is None or partition.topic in context.deletions:
+        return ()
+    if held.state.topic_id != topic.entry.topic_id:
+        return ()
+    consent = context.consents.get(partition)
+    entry = consent.entry if consent else None
+    return needs_descriptions(held.state, context.live, topic.rules, entry)
+
+
+def _first_write(
+    context: Context,
+    partition: TopicPartition,
+    topic: Topic,
+    held: Partition | None,
+    controller_epoch: int,
+) -> PartitionWrite | None:
+    """Waits for more brokers (None) where some have gone since the topic was created."""
+    brokers = context.running_brokers()
+    factor = topic.entry.replication_factor
+    if len(brokers) < factor:
+        return None
+    start = start_of(topic.entry.topic_id)
+    replicas = place(partition.partition, factor, brokers, start)
+    state = unassigned(topic.entry, replicas, topic.min_isr)
+    new = next_state(state, context.live, controller_epoch, topic.rules)
+    if new is None:
+        return None
+    return PartitionWrite(partition, None, new, held.revision if held else 0)
+
+
+def _deletion_step(
+    context: Context,
+    partition: TopicPartition,
+    held: Partition,
+    is_acknowledged: Callable[[TopicPartition], bool],
+    controller_epoch: int,
+) -> PartitionWrite | None:
+    if not context.is_stopped(partition):
+        # The revision of this write is what StopReplica is ordered by.
+        stopped = replace(
+            held.state,
+            leader=NO_LEADER,
+            leader_epoch=held.state.leader_epoch + 1,
+            controller_epoch=controller_epoch,
+            isr=(),
+            eligible=(),
+        )
+        return PartitionWrite(partition, held.state, stopped, held.revision)
+    if is_acknowledged(partition):
+        return PartitionWrite(partition, held.state, None, held.revision)
+    return None

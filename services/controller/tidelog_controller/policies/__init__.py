@@ -1,0 +1,1 @@
+"""Who leads, who is elected after a loss, where replicas lie. Pure functions."""

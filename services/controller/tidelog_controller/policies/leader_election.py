@@ -1,0 +1,145 @@
+"""Who leads a partition, and who is in sync, given the brokers that are live.
+
+The only place of this logic: the controller calls `next_state` for every partition
+that an event touched, and the model checker calls it in every state that it reaches.
+A pure function of ids, sets and offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from tidelog.model import NO_EPOCH, NO_LEADER
+from tidelog_controller.policies.cut_off_leader import may_depose, successors
+from tidelog_controller.policies.electability import (
+    ElectionRules,
+    LiveBroker,
+    candidates,
+    is_running,
+)
+from tidelog_controller.policies.recovery import Logs, unclean_leader
+from tidelog_runtime.metadata.schema import LeaderAndIsr, Member, RecoveryConsent
+
+_NO_LOGS: Logs = MappingProxyType({})
+
+
+def next_state(
+    state: LeaderAndIsr,
+    live: Mapping[int, LiveBroker],
+    controller_epoch: int,
+    rules: ElectionRules,
+    *,
+    logs: Logs = _NO_LOGS,
+    consent: RecoveryConsent | None = None,
+    reporters: Collection[int] = (),
+) -> LeaderAndIsr | None:
+    """The state that is to be written, or None where all is well or nothing can be done.
+
+    `logs`: what is known of replicas' logs as they are at the very revision of `state`.
+    `reporters`: the brokers that cannot reach the leader, where it may be deposed for that."""
+    if state.leader_epoch == NO_EPOCH:
+        return _first_election(state, live, controller_epoch)
+    if leader_stands(state, live):
+        handed_over = None
+        if not is_running(state.leader, live):
+            # Where nobody else can lead, a stopping leader leads until it is gone.
+            handed_over = _clean_election(state, live, controller_epoch, rules)
+        elif may_depose(state, live, rules, reporters):
+            successor = _preferred(state, successors(state, live, rules, reporters))
+            assert successor is not None, "otherwise the leader would not be deposed"
+            # Whoever else was in sync is reachable for the old leader, and perhaps for it alone.
+            return _led_by(state, successor, [successor], controller_epoch)
+        return handed_over or _without_departed(state, live)
+    elected = _clean_election(state, live, controller_epoch, rules)
+    if elected is not None:
+        return elected
+    if state.leader != NO_LEADER:
+        # The ISR stays as the last-known members in their former lives: whoever of them
+        # comes back whole is elected.
+        return replace(
+            state,
+            leader=NO_LEADER,
+            leader_epoch=state.leader_epoch + 1,
+            controller_epoch=controller_epoch,
+        )
+    leader = unclean_leader(state, live, rules, consent, logs)
+    if leader is None:
+        return None
+    return _led_uncleanly_by(state, Member(leader, live[leader].broker_epoch), controller_epoch)
+
+
+def leader_stands(state: LeaderAndIsr, live: Mapping[int, LiveBroker]) -> bool:
+    """A broker leads only in epochs that were given to its present life, and no longer
+    once it has resigned."""
+    broker = live.get(state.leader)
+    return broker is not None and broker.broker_epoch == state.leader_broker_epoch
+
+
+def leader_serves(state: LeaderAndIsr, live: Mapping[int, LiveBroker]) -> bool:
+    """It stands, and is not about to stop."""
+    return leader_stands(state, live) and is_running(state.leader, live)
+
+
+def _without_departed(state: LeaderAndIsr, live: Mapping[int, LiveBroker]) -> LeaderAndIsr | None:
+    """A member that restarted has left as well: its leader lets it join again. One that is
+    stopping leaves while it still runs, so that its end stalls no write."""
+    staying = [
+        member
+        for member in state.isr
+        if member.broker_id in live
+        and live[member.broker_id].broker_epoch == member.broker_epoch
+        and (live[member.broker_id].running or member.broker_id == state.leader)
+    ]
+    return None if len(staying) == len(state.isr) else state.with_isr(staying)
+
+
+def _first_election(
+    state: LeaderAndIsr, live: Mapping[int, LiveBroker], controller_epoch: int
+) -> LeaderAndIsr | None:
+    """All replicas of a partition that was never led are empty, and so all are whole."""
+    members = [Member(b, live[b].broker_epoch) for b in state.replicas if is_running(b, live)]
+    if not members:
+        return None
+    return _led_by(state, members[0], members, controller_epoch)
+
+
+def _clean_election(
+    state: LeaderAndIsr,
+    live: Mapping[int, LiveBroker],
+    controller_epoch: int,
+    rules: ElectionRules,
+) -> LeaderAndIsr | None:
+    """From the ISR, else from the eligible set; None: nobody can lead without loss."""
+    in_sync = candidates(state.isr, live, rules)
+    leader = _preferred(state, in_sync)
+    if leader is not None:
+        return _led_by(state, leader, in_sync, controller_epoch)
+    leader = _preferred(state, candidates(state.eligible, live, rules))
+    if leader is not None:
+        return _led_by(state, leader, [leader], controller_epoch)
+    return None
+
+
+def _preferred(state: LeaderAndIsr, members: Iterable[Member]) -> Member | None:
+    """The one that comes first in the order of preference."""
+    by_id = {member.broker_id: member for member in members}
+    return next((by_id[b] for b in state.replicas if b in by_id), None)
+
+
+def _led_by(
+    state: LeaderAndIsr, leader: Member, isr: Iterable[Member], controller_epoch: int
+) -> LeaderAndIsr:
+    return replace(
+        state.with_isr(isr),
+        leader=leader.broker_id,
+        leader_epoch=state.leader_epoch + 1,
+        controller_epoch=controller_epoch,
+    )
+
+
+def _led_uncleanly_by(state: LeaderAndIsr, leader: Member, controller_epoch: int) -> LeaderAndIsr:
+    """Nobody else holds what the new leader's log says, and the mark tells of it (KIP-704)."""
+    led = _led_by(state, leader, [leader], controller_epoch)
+    return replace(led, eligible=(), unclean_leader_epoch=led.leader_epoch)

@@ -1,0 +1,119 @@
+"""Who leads a partition when nobody can lead it without loss (interleaving 11 of
+docs/protocol.md). Pure.
+
+Only a partition that has no leader is recovered: then no replica appends or follows, and
+what was asked about a log at the key's revision still holds when the election is written
+at that revision.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping
+
+from tidelog.model import NO_EPOCH, NO_LEADER
+from tidelog_controller.policies.electability import (
+    ElectionRules,
+    LiveBroker,
+    has_clean_candidate,
+    is_running,
+    last_known,
+)
+from tidelog_runtime.metadata.schema import LeaderAndIsr, RecoveryConsent
+from tidelog_runtime.replica_control import ReplicaSummary
+
+# By broker: how far its log reaches; None: it answered that it has none.
+Logs = Mapping[int, ReplicaSummary | None]
+
+
+class _Among(enum.Enum):
+    """Whose logs are compared."""
+
+    LAST_KNOWN = enum.auto()  # and those that extend the best of theirs
+    LIVE = enum.auto()
+
+
+def needs_descriptions(
+    state: LeaderAndIsr,
+    live: Mapping[int, LiveBroker],
+    rules: ElectionRules,
+    consent: RecoveryConsent | None,
+) -> tuple[int, ...]:
+    """The brokers whose logs have to be known before an unclean election; empty: there is
+    none to be held now. Every running replica is asked: also one outside the last-known
+    members may extend the best of their logs."""
+    if _among(state, live, rules, consent) is None:
+        return ()
+    return tuple(broker_id for broker_id in state.replicas if is_running(broker_id, live))
+
+
+def unclean_leader(
+    state: LeaderAndIsr,
+    live: Mapping[int, LiveBroker],
+    rules: ElectionRules,
+    consent: RecoveryConsent | None,
+    logs: Logs,
+) -> int | None:
+    """Who is to be elected at the price of records; None: nobody, or not yet."""
+    asked = needs_descriptions(state, live, rules, consent)
+    if not asked or any(broker_id not in logs for broker_id in asked):
+        return None
+    described = {b: log for b in asked if (log := logs[b]) is not None}
+    if _among(state, live, rules, consent) is _Among.LIVE:
+        return _best(described, described)
+    members = last_known(state)
+    if any(broker_id not in described for broker_id in members):
+        # The one whose log cannot be read may hold the most: somebody has to consent.
+        return None
+    best = _best(members, described)
+    if best is None:
+        return None
+    outside = [b for b in described if b not in members and _extends(described[b], described[best])]
+    return _best([best, *outside], described)
+
+
+def _among(
+    state: LeaderAndIsr,
+    live: Mapping[int, LiveBroker],
+    rules: ElectionRules,
+    consent: RecoveryConsent | None,
+) -> _Among | None:
+    if state.leader != NO_LEADER or state.leader_epoch == NO_EPOCH:
+        return None
+    members = last_known(state)
+    if not members:
+        return None
+    if has_clean_candidate(state, live, rules):
+        return None
+    if consent is not None and consent.topic_id != state.topic_id:
+        consent = None
+    if rules.unclean_leader_election or (consent is not None and consent.from_live_replicas):
+        return _Among.LIVE
+    if not all(is_running(broker_id, live) for broker_id in members):
+        return None
+    if rules.recovery == "manual" and consent is None:
+        return None
+    return _Among.LAST_KNOWN
+
+
+def _best(broker_ids: Iterable[int], logs: Mapping[int, ReplicaSummary]) -> int | None:
+    """The longest log in the newest epoch; of equals the first."""
+    return max(
+        broker_ids, key=lambda b: (_last_epoch(logs[b]), logs[b].log_end_offset), default=None
+    )
+
+
+def _last_epoch(log: ReplicaSummary) -> int:
+    return log.epochs[-1][0] if log.epochs else NO_EPOCH
+
+
+def _extends(log: ReplicaSummary, member: ReplicaSummary) -> bool:
+    """Whether a log agrees with a member's at that one's last offset and epoch, and so
+    holds all that it holds: within an epoch all logs are the same."""
+    epoch = _last_epoch(member)
+    if epoch == NO_EPOCH:
+        return True
+    later = [start for e, start in log.epochs if e > epoch]
+    knows_epoch = any(e == epoch for e, _ in log.epochs)
+    end = later[0] if later else log.log_end_offset
+    return knows_epoch and log.log_start_offset <= member.log_end_offset <= end

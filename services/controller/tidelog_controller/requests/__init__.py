@@ -1,0 +1,1 @@
+"""What administrators ask of the controller."""

@@ -1,0 +1,206 @@
+"""Admin requests for recovery, from their check to their reply (interleaving 11 of
+docs/protocol.md).
+
+A request writes durable consents, one for each partition without a leader; elections use
+them up, in the same transaction, whichever controller holds them. Here it is seen when
+all have a leader, or when the request's time is up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import NO_LEADER, TopicPartition
+from tidelog_controller.policies.electability import is_running, last_known
+from tidelog_controller.policies.leader_election import leader_stands
+from tidelog_controller.requests.topic_admin import being_deleted, request_timeout_ms, unknown_topic
+from tidelog_controller.state.commands import AdminReply, Command, Reply
+from tidelog_controller.state.context import Consent, Context, Partition, Topic
+from tidelog_controller.state.events import RecoverPartitions
+from tidelog_controller.state.transactions import ConsentRemoval, RecoveryIntent, Transactions
+from tidelog_runtime.metadata.schema import RecoveryConsent
+
+# Each consent takes two guards of a transaction's 128, and its removal one.
+MAX_CONSENTS_PER_INTENT = 60
+MAX_CONSENTS_PER_REMOVAL = 100
+
+
+@dataclass(slots=True)
+class _Recovery:
+    request_id: int
+    topic: str
+    consent: RecoveryConsent
+    partitions: tuple[int, ...]
+    deadline_ms: int
+    intent: RecoveryIntent | None = None  # the last one written
+
+
+class RecoveryAdmin:
+    def __init__(self, context: Context, transactions: Transactions) -> None:
+        self._context = context
+        self._transactions = transactions
+        self._recoveries: dict[int, _Recovery] = {}
+        self._removal: ConsentRemoval | None = None
+
+    def recover(self, request: RecoverPartitions, now_ms: int) -> list[Command]:
+        """Refuses what cannot be, or begins; `advance` does the rest."""
+        try:
+            topic = self._check(request)
+        except TidelogError as error:
+            return [Reply(request.request_id, AdminReply(error))]
+        asked = request.partitions or range(topic.entry.partitions)
+        partitions = sorted(
+            {p for p in asked if request.partitions or not self._is_led(request.topic, p)}
+        )
+        self._recoveries[request.request_id] = _Recovery(
+            request.request_id,
+            request.topic,
+            RecoveryConsent(topic.entry.topic_id, request.from_live_replicas),
+            tuple(partitions),
+            now_ms + request_timeout_ms(request.timeout_ms),
+        )
+        return []
+
+    def advance(self, now_ms: int) -> list[Command]:
+        """What the waiting requests need, and what has become of standing consents."""
+        commands: list[Command] = []
+        for recovery in list(self._recoveries.values()):
+            commands += self._advance(recovery, now_ms)
+        commands += self._remove_spent()
+        return commands
+
+    def wake_at_ms(self) -> int | None:
+        return min((r.deadline_ms for r in self._recoveries.values()), default=None)
+
+    def _check(self, request: RecoverPartitions) -> Topic:
+        topic = self._context.topics.get(request.topic)
+        if topic is None:
+            raise unknown_topic(request.topic)
+        if request.topic in self._context.deletions:
+            raise being_deleted(request.topic)
+        count = topic.entry.partitions
+        wrong = [p for p in request.partitions if not 0 <= p < count]
+        if wrong:
+            raise TidelogError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"topic {request.topic} has partitions 0 to {count - 1}, not {wrong[0]}",
+            )
+        return topic
+
+    def _advance(self, recovery: _Recovery, now_ms: int) -> list[Command]:
+        topic = self._context.topics.get(recovery.topic)
+        if topic is None or topic.entry.topic_id != recovery.consent.topic_id:
+            return self._reply(recovery, AdminReply(unknown_topic(recovery.topic)))
+        if recovery.topic in self._context.deletions:
+            return self._reply(recovery, AdminReply(being_deleted(recovery.topic)))
+        waiting = {p for p in recovery.partitions if not self._is_led(recovery.topic, p)}
+        if not waiting or now_ms >= recovery.deadline_ms:
+            results = tuple(
+                (p, self._not_yet(recovery, p) if p in waiting else None)
+                for p in recovery.partitions
+            )
+            return self._reply(recovery, AdminReply(None, partitions=results))
+        if recovery.intent is not None and self._transactions.is_in_flight(recovery.intent):
+            return []
+        missing = self._without_consent(recovery, sorted(waiting))
+        if not missing:
+            return []
+        recovery.intent = RecoveryIntent(
+            recovery.topic, topic.revision, recovery.consent, tuple(missing)
+        )
+        return [self._transactions.begin(recovery.intent)]
+
+    def _reply(self, recovery: _Recovery, reply: AdminReply) -> list[Command]:
+        del self._recoveries[recovery.request_id]
+        return [Reply(recovery.request_id, reply)]
+
+    def _without_consent(
+        self, recovery: _Recovery, waiting: Iterable[int]
+    ) -> list[tuple[TopicPartition, int, int]]:
+        """Of partitions that are known to have no leader: a consent speaks of what was
+        seen, and not of what may come."""
+        missing: list[tuple[TopicPartition, int, int]] = []
+        for number in waiting:
+            partition = TopicPartition(recovery.topic, number)
+            held = self._context.partition(partition)
+            if held is None or held.state.leader != NO_LEADER:
+                continue
+            if self._transactions.writes(partition) or self._is_malformed(partition):
+                continue
+            standing = self._context.consents.get(partition)
+            if standing is None or not _covers(standing.entry, recovery.consent):
+                consent_revision = standing.revision if standing else 0
+                missing.append((partition, held.revision, consent_revision))
+            if len(missing) == MAX_CONSENTS_PER_INTENT:
+                break
+        return missing
+
+    def _is_led(self, topic: str, number: int) -> bool:
+        held = self._context.partition(TopicPartition(topic, number))
+        return held is not None and leader_stands(held.state, self._context.live)
+
+    def _is_malformed(self, partition: TopicPartition) -> bool:
+        keys = self._context.keys
+        malformed = self._context.malformed
+        return keys.recovery(partition) in malformed or keys.leader_and_isr(partition) in malformed
+
+    # Consents that are good for nothing any more.
+
+    def _remove_spent(self) -> list[Command]:
+        if self._removal is not None and self._transactions.is_in_flight(self._removal):
+            return []
+        spent = [
+            (partition, consent.revision)
+            for partition, consent in self._context.consents.items()
+            if self._is_spent(partition, consent)
+        ]
+        if not spent:
+            return []
+        self._removal = ConsentRemoval(tuple(spent[:MAX_CONSENTS_PER_REMOVAL]))
+        return [self._transactions.begin(self._removal)]
+
+    def _is_spent(self, partition: TopicPartition, consent: Consent) -> bool:
+        """Whether its topic is no more, or somebody leads without having needed it."""
+        topic = self._context.topics.get(partition.topic)
+        if topic is None or topic.entry.topic_id != consent.entry.topic_id:
+            return self._context.keys.topic(partition.topic) not in self._context.malformed
+        if partition.partition >= topic.entry.partitions:
+            return True
+        return not self._transactions.writes(partition) and self._is_led(*partition)
+
+    # What a partition waits for.
+
+    def _not_yet(self, recovery: _Recovery, number: int) -> TidelogError:
+        partition = TopicPartition(recovery.topic, number)
+        waits_for = self._waits_for(recovery, partition, self._context.partition(partition))
+        return TidelogError(
+            ErrorCode.REQUEST_TIMED_OUT, f"{partition} has no leader yet; it waits for {waits_for}"
+        )
+
+    def _waits_for(
+        self, recovery: _Recovery, partition: TopicPartition, held: Partition | None
+    ) -> str:
+        live = self._context.live
+        if held is None:
+            return "enough running brokers to have replicas at all"
+        if self._is_malformed(partition):
+            return f"its metadata to be mended: {self._context.keys.recovery(partition)}"
+        running = [b for b in held.state.replicas if is_running(b, live)]
+        if not running:
+            return f"any of its replicas {list(held.state.replicas)} to come back"
+        away = [b for b in last_known(held.state) if b not in running]
+        if away and not recovery.consent.from_live_replicas:
+            return (
+                f"the replicas {away}, last known to be in sync; where they are lost for good, "
+                "consent to a recovery from live replicas"
+            )
+        return f"its replicas {running} to tell how far their logs reach"
+
+
+def _covers(standing: RecoveryConsent, wanted: RecoveryConsent) -> bool:
+    """A consent to less never replaces one to more."""
+    return standing.topic_id == wanted.topic_id and (
+        standing.from_live_replicas or not wanted.from_live_replicas
+    )

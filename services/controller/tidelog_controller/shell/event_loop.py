@@ -1,0 +1,245 @@
+"""One reign of the active controller: a queue of events, one task that owns the core,
+and tasks that carry out its commands and enqueue what came of them."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import random
+from collections.abc import Callable
+
+from structlog.typing import FilteringBoundLogger
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog_controller.core.controller import Controller
+from tidelog_controller.shell.broker_channel import BrokerChannel, Dialer
+from tidelog_controller.shell.controller_election import Leadership
+from tidelog_controller.state.commands import (
+    AdminReply,
+    CloseChannel,
+    Command,
+    Log,
+    OpenChannel,
+    ReadKeys,
+    Reply,
+    SendDescribeReplicas,
+    SendLeaderAndIsr,
+    SendStopReplica,
+    StepDown,
+    Transact,
+)
+from tidelog_controller.state.events import (
+    AdminRequest,
+    Event,
+    KeysRead,
+    LeadersUnreachable,
+    Loaded,
+    OutcomeUnknown,
+    StoreChanged,
+    Tick,
+    Transacted,
+)
+from tidelog_runtime.clock import Clock
+from tidelog_runtime.leader_reports import UnreachableLeadersReport
+from tidelog_runtime.metadata.schema import Keys
+from tidelog_runtime.metadata.store import (
+    Lease,
+    MetadataStore,
+    ModRevision,
+    StoreUnavailableError,
+    Transaction,
+)
+from tidelog_runtime.replica_control import ReplicaControl
+
+# Whoever enqueues waits while the queue is full; the owner only takes from it.
+MAX_QUEUED_EVENTS = 10_000
+
+# No key was ever written at this revision: a guard on it always fails.
+_NEVER = -1
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Environment:
+    """Everything outside the core that a controller needs; the simulator has its own."""
+
+    store: MetadataStore
+    keys: Keys
+    clock: Clock
+    rng: random.Random
+    connect: Callable[[str], ReplicaControl]
+    dialer: Dialer
+    log: FilteringBoundLogger
+    command_timeout_ms: int
+
+
+class _ReignOverError(Exception):
+    """Ends the task group; the message says why."""
+
+
+class EventLoop:
+    def __init__(self, environment: Environment, leadership: Leadership) -> None:
+        self._environment = environment
+        self._identity = leadership.identity
+        self._lease: Lease = leadership.lease
+        self._log = environment.log
+        self._controller = Controller(
+            environment.keys,
+            leadership.identity,
+            environment.rng,
+            command_timeout_ms=environment.command_timeout_ms,
+        )
+        self._queue: asyncio.Queue[Event] = asyncio.Queue(MAX_QUEUED_EVENTS)
+        self._channels: dict[int, BrokerChannel] = {}
+        self._requests: dict[int, asyncio.Future[AdminReply]] = {}
+        self._last_request_id = 0
+        self._over = False
+
+    async def run(self) -> str:
+        """Returns why the reign is over. Other errors come as an exception group."""
+        reasons: list[str] = []
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._watch_lease())
+                tasks.create_task(self._watch_store())
+                await self._own(tasks)
+        except* _ReignOverError as over:
+            reasons += [str(error) for error in over.exceptions]
+        finally:
+            await self._let_go()
+        return "; ".join(reasons)
+
+    async def submit(self, request: AdminRequest) -> AdminReply:
+        """Waits for the reply, which comes at the request's own timeout at the latest."""
+        if self._over:
+            return AdminReply(_deposed())
+        self._last_request_id += 1
+        request_id = self._last_request_id
+        reply: asyncio.Future[AdminReply] = asyncio.get_running_loop().create_future()
+        try:
+            self._queue.put_nowait(request._replace(request_id=request_id))
+        except asyncio.QueueFull:
+            return AdminReply(_busy())
+        self._requests[request_id] = reply
+        try:
+            return await reply
+        finally:
+            del self._requests[request_id]
+
+    def report(self, report: UnreachableLeadersReport) -> TidelogError | None:
+        """Why it was not taken; None: it was."""
+        if self._over:
+            return _deposed()
+        try:
+            self._queue.put_nowait(LeadersUnreachable(report))
+        except asyncio.QueueFull:
+            return _busy()
+        return None
+
+    async def _own(self, tasks: asyncio.TaskGroup) -> None:
+        while True:
+            event = await self._next_event()
+            now_ms = self._environment.clock.monotonic_ms()
+            for command in self._controller.handle(event, now_ms):
+                self._carry_out(command, tasks)
+
+    async def _next_event(self) -> Event:
+        if not self._queue.empty():
+            return self._queue.get_nowait()
+        wake_at_ms = self._controller.wake_at_ms()
+        if wake_at_ms is None:
+            return await self._queue.get()
+        wait_ms = max(wake_at_ms - self._environment.clock.monotonic_ms(), 0)
+        try:
+            async with asyncio.timeout(wait_ms / 1000):
+                return await self._queue.get()
+        except TimeoutError:
+            return Tick()
+
+    def _carry_out(self, command: Command, tasks: asyncio.TaskGroup) -> None:
+        match command:
+            case Transact():
+                tasks.create_task(self._transact(command))
+            case ReadKeys():
+                tasks.create_task(self._read(command))
+            case SendLeaderAndIsr() | SendStopReplica() | SendDescribeReplicas():
+                tasks.create_task(self._channels[command.broker_id].send(command))
+            case OpenChannel():
+                self._open_channel(command, tasks)
+            case CloseChannel(broker_id, _):
+                tasks.create_task(self._channels.pop(broker_id).close())
+            case Reply(request_id, reply):
+                waiting = self._requests.get(request_id)
+                if waiting is not None and not waiting.done():
+                    waiting.set_result(reply)
+            case Log(event, fields, level):
+                getattr(self._log, level.value)(event, **fields)
+            case StepDown(reason):
+                raise _ReignOverError(reason)
+
+    def _open_channel(self, command: OpenChannel, tasks: asyncio.TaskGroup) -> None:
+        channel = BrokerChannel(
+            command.broker_id,
+            command.broker_epoch,
+            command.address,
+            identity=self._identity,
+            control=self._environment.connect(command.address),
+            dialer=self._environment.dialer,
+            clock=self._environment.clock,
+            emit=self._queue.put,
+        )
+        self._channels[command.broker_id] = channel
+        channel.start(tasks)
+
+    async def _transact(self, command: Transact) -> None:
+        try:
+            result = await self._environment.store.transact(command.transaction)
+        except StoreUnavailableError:
+            await self._queue.put(OutcomeUnknown(command.id))
+            return
+        await self._queue.put(Transacted(command.id, result))
+
+    async def _read(self, command: ReadKeys) -> None:
+        """A transaction that cannot hold is answered with all its keys at one revision."""
+        await asyncio.sleep(command.delay_ms / 1000)
+        guards = [ModRevision(key, _NEVER) for key in command.keys]
+        try:
+            result = await self._environment.store.transact(Transaction(guards, []))
+        except StoreUnavailableError:
+            await self._queue.put(OutcomeUnknown(command.id))
+            return
+        await self._queue.put(KeysRead(command.id, result.revision, result.current))
+
+    async def _watch_store(self) -> None:
+        store = self._environment.store
+        snapshot = await store.snapshot(self._environment.keys.root)
+        await self._queue.put(Loaded(snapshot))
+        async for changes in store.watch(snapshot):
+            await self._queue.put(StoreChanged(changes))
+
+    async def _watch_lease(self) -> None:
+        await self._lease.wait_lost()
+        raise _ReignOverError("the lease was lost")
+
+    async def _let_go(self) -> None:
+        self._over = True
+        for reply in self._requests.values():
+            if not reply.done():
+                reply.set_result(AdminReply(_deposed()))
+        channels = list(self._channels.values())
+        self._channels.clear()
+        await asyncio.gather(*(channel.close() for channel in channels))
+
+
+def _deposed() -> TidelogError:
+    return TidelogError(
+        ErrorCode.NOT_CONTROLLER,
+        "this controller stopped being the active one before the request was done; what was "
+        "begun is finished by the next: ask the active one how far it is",
+    )
+
+
+def _busy() -> TidelogError:
+    return TidelogError(
+        ErrorCode.REQUEST_TIMED_OUT,
+        f"{MAX_QUEUED_EVENTS} events wait for the controller; nothing was begun, try again later",
+    )

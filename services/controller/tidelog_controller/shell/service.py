@@ -1,0 +1,130 @@
+"""A controller as a whole: stands for election, reigns, stands again."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog_controller.shell.controller_election import ControllerElection, Leadership
+from tidelog_controller.shell.event_loop import Environment, EventLoop
+from tidelog_controller.state.commands import AdminReply
+from tidelog_controller.state.events import AdminRequest
+from tidelog_runtime.leader_reports import UnreachableLeadersReport
+from tidelog_runtime.metadata.cluster_id import UnknownFormatError, ensure_cluster
+from tidelog_runtime.metadata.schema import ControllerEntry
+from tidelog_runtime.metadata.store import (
+    StoreError,
+    StoreRolledBackError,
+    StoreUnavailableError,
+)
+
+STORE_RETRY_SECONDS = 0.5
+# After a fault of its own a controller leaves the others time to take over.
+FAULT_PAUSE_SECONDS = 5.0
+REVOKE_TIMEOUT_SECONDS = 2.0
+
+
+class ControllerService:
+    def __init__(
+        self, environment: Environment, entry: ControllerEntry, *, lease_ttl_seconds: int
+    ) -> None:
+        self._environment = environment
+        self._log = environment.log
+        self._election = ControllerElection(
+            environment.store, environment.keys, entry, lease_ttl_seconds
+        )
+        self._reign: EventLoop | None = None
+        self._store_lost = False
+
+    @property
+    def is_active(self) -> bool:
+        return self._reign is not None
+
+    async def run(self) -> None:
+        """Goes on until cancelled, and then gives the lease up, so that another takes
+        over at once. Raises `StoreRolledBackError` and `UnknownFormatError`: a person
+        has to look before anything is written."""
+        while True:
+            try:
+                await self._reach_store()
+                await self._rule(await self._election.stand())
+            except StoreUnavailableError as error:
+                self._tell_store_lost(error)
+                await asyncio.sleep(STORE_RETRY_SECONDS)
+            except (StoreRolledBackError, UnknownFormatError):
+                raise
+            except Exception:
+                self._log.exception("controller_fault", remedy="standing for election again")
+                await asyncio.sleep(FAULT_PAUSE_SECONDS)
+
+    async def submit(self, request: AdminRequest) -> AdminReply:
+        """The reply, or NOT_CONTROLLER with the address of the active one."""
+        if self._reign is None:
+            return AdminReply(self._not_controller())
+        return await self._reign.submit(request)
+
+    def report(self, report: UnreachableLeadersReport) -> TidelogError | None:
+        """Why it was not taken; None: it was."""
+        return self._not_controller() if self._reign is None else self._reign.report(report)
+
+    async def _reach_store(self) -> None:
+        environment = self._environment
+        await ensure_cluster(environment.store, environment.keys, environment.rng)
+        if self._store_lost:
+            self._store_lost = False
+            self._log.info("metadata_store_back")
+
+    def _tell_store_lost(self, error: StoreUnavailableError) -> None:
+        """Once, however long it lasts."""
+        if not self._store_lost:
+            self._store_lost = True
+            self._log.warning(
+                "metadata_store_unreachable",
+                problem=str(error),
+                remedy="check that etcd runs at the configured etcd_endpoints; trying on",
+            )
+
+    async def _rule(self, leadership: Leadership) -> None:
+        identity = leadership.identity
+        self._log.info(
+            "controller_elected",
+            controller_epoch=identity.controller_epoch,
+            revision=identity.key_revision,
+        )
+        self._reign = EventLoop(self._environment, leadership)
+        try:
+            reason = await self._reign.run()
+            self._log.warning(
+                "controller_stepped_down",
+                controller_epoch=identity.controller_epoch,
+                reason=reason,
+            )
+        except ExceptionGroup as group:
+            raise _cause(group) from group
+        finally:
+            self._reign = None
+            self._election.active = None
+            await self._give_up(leadership)
+
+    async def _give_up(self, leadership: Leadership) -> None:
+        try:
+            async with asyncio.timeout(REVOKE_TIMEOUT_SECONDS):
+                await leadership.lease.revoke()
+        except (StoreError, TimeoutError):
+            self._log.warning("controller_lease_left", remedy="it ends by itself")
+
+    def _not_controller(self) -> TidelogError:
+        active = self._election.active
+        where = (
+            f"the active one is controller {active.controller_id} at {active.address}"
+            if active
+            else "none is known to be active now; try again in a moment"
+        )
+        return TidelogError(ErrorCode.NOT_CONTROLLER, f"this controller is not active; {where}")
+
+
+def _cause(group: ExceptionGroup[Exception]) -> Exception:
+    """What ended a reign's tasks: a store that has fallen back outweighs all else."""
+    rolled_back = group.subgroup(StoreRolledBackError)
+    first: Exception = (rolled_back or group).exceptions[0]
+    return _cause(first) if isinstance(first, ExceptionGroup) else first

@@ -1,0 +1,1 @@
+"""What the controller knows, and the values that come into its core and go out."""

@@ -1,0 +1,289 @@
+"""What the controller knows of the store: brokers, topics, partitions and intents.
+
+All knowledge comes in through `absorb`, whether it was read, watched, written or found
+in a failed comparison. Each key only ever moves forward, by its revision: what the
+controller wrote is known before the watch delivers it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tidelog.errors import TidelogError
+from tidelog.model import NO_LEADER, TopicPartition
+from tidelog_controller.policies.electability import ElectionRules, LiveBroker
+from tidelog_runtime.metadata.schema import (
+    RUNNING,
+    BrokerKey,
+    BrokerRegistration,
+    Keys,
+    LeaderAndIsr,
+    PartitionKey,
+    RecoveryConsent,
+    RecoveryKey,
+    TopicDeletionKey,
+    TopicEntry,
+    TopicKey,
+    decode_broker,
+    decode_leader_and_isr,
+    decode_recovery_consent,
+    decode_topic,
+    decode_topic_deletion,
+)
+from tidelog_runtime.metadata.store import Changed, KeyValue
+from tidelog_runtime.topic_config import TopicConfig
+
+
+class Broker(NamedTuple):
+    broker_id: int
+    registration: BrokerRegistration
+    broker_epoch: int
+
+    @property
+    def running(self) -> bool:
+        return self.registration.state == RUNNING
+
+
+class Topic(NamedTuple):
+    """`revision`: modification revision. `min_isr`, `rules`: what its configuration asks
+    for."""
+
+    entry: TopicEntry
+    create_revision: int
+    revision: int
+    min_isr: int
+    rules: ElectionRules
+
+
+class Partition(NamedTuple):
+    """`revision`: modification revision, the version that a write names."""
+
+    state: LeaderAndIsr
+    revision: int
+
+
+class Deletion(NamedTuple):
+    topic_id: str
+    revision: int
+
+
+class Consent(NamedTuple):
+    """`revision`: modification revision."""
+
+    entry: RecoveryConsent
+    revision: int
+
+
+class BrokerChanged(NamedTuple):
+    broker_id: int
+    old: Broker | None
+    new: Broker | None
+
+
+class TopicChanged(NamedTuple):
+    topic: str
+    old: Topic | None
+    new: Topic | None
+
+
+class PartitionChanged(NamedTuple):
+    partition: TopicPartition
+    old: Partition | None
+    new: Partition | None
+
+
+class DeletionChanged(NamedTuple):
+    topic: str
+    new: Deletion | None
+
+
+class ConsentChanged(NamedTuple):
+    partition: TopicPartition
+    new: Consent | None
+
+
+class Malformed(NamedTuple):
+    """A value that is not what its key asks for. What was known of the key stands, and
+    the controller leaves it alone until it is mended."""
+
+    key: str
+    problem: str
+
+
+Absorbed = (
+    BrokerChanged | TopicChanged | PartitionChanged | DeletionChanged | ConsentChanged | Malformed
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerIdentity:
+    """One reign. `key_revision`: creation revision of the `controller` key."""
+
+    controller_id: int
+    controller_epoch: int
+    key_revision: int
+
+
+class Context:
+    def __init__(self, keys: Keys) -> None:
+        self.keys = keys
+        self.brokers: dict[int, Broker] = {}
+        self.live: dict[int, LiveBroker] = {}
+        self.topics: dict[str, Topic] = {}
+        self.deletions: dict[str, Deletion] = {}
+        self.consents: dict[TopicPartition, Consent] = {}
+        self.malformed: set[str] = set()  # keys
+        # All is known up to here, because the watch has delivered it.
+        self.revision = 0
+        self._partitions: dict[str, dict[int, Partition]] = {}
+        self._by_broker: dict[int, dict[TopicPartition, None]] = {}
+        self._ahead: dict[str, int] = {}  # keys known beyond `revision`, and up to where
+
+    def partition(self, partition: TopicPartition) -> Partition | None:
+        return self._partitions.get(partition.topic, {}).get(partition.partition)
+
+    def partitions_of(self, topic: str) -> list[TopicPartition]:
+        return [TopicPartition(topic, p) for p in sorted(self._partitions.get(topic, ()))]
+
+    def replicas_on(self, broker_id: int) -> Iterator[tuple[TopicPartition, Partition]]:
+        for partition in self._by_broker.get(broker_id, ()):
+            yield partition, self._partitions[partition.topic][partition.partition]
+
+    def unplaced(self, topic: str) -> list[TopicPartition]:
+        """Partitions of a topic that have no replicas yet."""
+        entry = self.topics[topic].entry
+        placed = self._partitions.get(topic, {})
+        return [
+            TopicPartition(topic, p)
+            for p in range(entry.partitions)
+            if p not in placed or placed[p].state.topic_id != entry.topic_id
+        ]
+
+    def running_brokers(self) -> list[int]:
+        return sorted(b for b, broker in self.brokers.items() if broker.running)
+
+    def is_stopped(self, partition: TopicPartition) -> bool:
+        """Whether the partition was stopped for its topic's deletion. Nothing else
+        leaves both ISR and eligible set empty."""
+        deletion = self.deletions.get(partition.topic)
+        held = self.partition(partition)
+        if deletion is None or held is None or held.revision < deletion.revision:
+            return False
+        state = held.state
+        return state.leader == NO_LEADER and not state.isr and not state.eligible
+
+    def watched_to(self, revision: int) -> None:
+        """The watch will deliver nothing up to this revision any more."""
+        self.revision = max(self.revision, revision)
+        for key in [k for k, known in self._ahead.items() if known <= self.revision]:
+            del self._ahead[key]
+
+    def absorb(self, change: Changed) -> Absorbed | None:
+        """Takes one key's state as of a revision. None: it was known, or is of no concern."""
+        key, value, revision = change
+        if revision <= max(self.revision, self._ahead.get(key, 0)):
+            return None
+        self._ahead[key] = revision
+        try:
+            absorbed = self._absorb(key, value)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            self.malformed.add(key)
+            return Malformed(key, f"{type(error).__name__}: {error}")
+        self.malformed.discard(key)
+        return absorbed
+
+    def _absorb(self, key: str, value: KeyValue | None) -> Absorbed | None:
+        match self.keys.parse(key):
+            case BrokerKey(broker_id):
+                return self._absorb_broker(broker_id, value)
+            case TopicKey(topic):
+                return self._absorb_topic(topic, value)
+            case PartitionKey(partition):
+                return self._absorb_partition(partition, value)
+            case TopicDeletionKey(topic):
+                return self._absorb_deletion(topic, value)
+            case RecoveryKey(partition):
+                return self._absorb_consent(partition, value)
+            case _:
+                return None
+
+    def _absorb_broker(self, broker_id: int, value: KeyValue | None) -> BrokerChanged:
+        new = None
+        if value is not None:
+            new = Broker(broker_id, decode_broker(value.value), value.create_revision)
+        old = self.brokers.pop(broker_id, None)
+        self.live.pop(broker_id, None)
+        if new is not None:
+            self.brokers[broker_id] = new
+            self.live[broker_id] = LiveBroker(
+                new.broker_epoch,
+                new.running,
+                new.registration.whole_since or new.broker_epoch,
+                new.registration.synced_whole_since or new.broker_epoch,
+            )
+        return BrokerChanged(broker_id, old, new)
+
+    def _absorb_topic(self, topic: str, value: KeyValue | None) -> TopicChanged:
+        new = None
+        if value is not None:
+            entry = decode_topic(value.value)
+            new = _topic(entry, value)
+        old = self.topics.pop(topic, None)
+        if new is not None:
+            self.topics[topic] = new
+        return TopicChanged(topic, old, new)
+
+    def _absorb_partition(
+        self, partition: TopicPartition, value: KeyValue | None
+    ) -> PartitionChanged:
+        new = None
+        if value is not None:
+            new = Partition(decode_leader_and_isr(value.value), value.mod_revision)
+        siblings = self._partitions.setdefault(partition.topic, {})
+        old = siblings.pop(partition.partition, None)
+        if old is not None:
+            for broker_id in old.state.replicas:
+                self._by_broker[broker_id].pop(partition, None)
+        if new is not None:
+            siblings[partition.partition] = new
+            for broker_id in new.state.replicas:
+                self._by_broker.setdefault(broker_id, {})[partition] = None
+        if not siblings:
+            del self._partitions[partition.topic]
+        return PartitionChanged(partition, old, new)
+
+    def _absorb_deletion(self, topic: str, value: KeyValue | None) -> DeletionChanged:
+        self.deletions.pop(topic, None)
+        if value is None:
+            return DeletionChanged(topic, None)
+        new = Deletion(decode_topic_deletion(value.value).topic_id, value.mod_revision)
+        self.deletions[topic] = new
+        return DeletionChanged(topic, new)
+
+    def _absorb_consent(self, partition: TopicPartition, value: KeyValue | None) -> ConsentChanged:
+        self.consents.pop(partition, None)
+        if value is None:
+            return ConsentChanged(partition, None)
+        new = Consent(decode_recovery_consent(value.value), value.mod_revision)
+        self.consents[partition] = new
+        return ConsentChanged(partition, new)
+
+
+def _topic(entry: TopicEntry, value: KeyValue) -> Topic:
+    try:
+        config = TopicConfig.parse(entry.config)
+    except TidelogError as error:
+        raise ValueError(error.message) from error
+    return Topic(
+        entry,
+        value.create_revision,
+        value.mod_revision,
+        config.min_isr(entry.replication_factor),
+        ElectionRules(
+            synced=config.durability == "synced",
+            recovery=config.recovery,
+            unclean_leader_election=config.unclean_leader_election,
+        ),
+    )

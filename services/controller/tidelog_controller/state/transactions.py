@@ -1,0 +1,275 @@
+"""The controller's transactions: what each is for, its guards, and which are in flight.
+
+Every transaction compares the creation revision of the `controller` key, so that a
+deposed controller writes nothing, and the modification revision of every key that it
+changes. What comes of one is not looked up here: outcomes are absorbed by the context,
+and whoever began the transaction judges again by what then holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tidelog.model import TopicPartition
+from tidelog_controller.state.commands import ReadKeys, Transact
+from tidelog_controller.state.context import ControllerIdentity
+from tidelog_runtime.metadata.schema import (
+    Keys,
+    LeaderAndIsr,
+    RecoveryConsent,
+    TopicDeletion,
+    TopicEntry,
+    encode,
+    encode_leader_and_isr,
+)
+from tidelog_runtime.metadata.store import (
+    Change,
+    Changed,
+    CreateRevision,
+    Delete,
+    Guard,
+    KeyValue,
+    ModRevision,
+    Put,
+    Transaction,
+    TransactionResult,
+)
+
+# Batches of partitions in flight at once: enough to hide the store's latency.
+MAX_BATCHES_IN_FLIGHT = 8
+
+# How long to wait before a transaction without an answer is looked up; doubles.
+FIRST_READ_DELAY_MS = 50
+MAX_READ_DELAY_MS = 2_000
+
+
+class PartitionWrite(NamedTuple):
+    """`new` None: the key is deleted. `expected`: its modification revision; 0: absent.
+    `consent_revision`: of a consent to recovery that this election uses up; 0: of none.
+    `deposes`: the leader until now could go on, but for its followers, which cannot reach
+    it."""
+
+    partition: TopicPartition
+    old: LeaderAndIsr | None
+    new: LeaderAndIsr | None
+    expected: int
+    consent_revision: int = 0
+    deposes: bool = False
+
+    @property
+    def changes(self) -> int:
+        return 2 if self.consent_revision else 1
+
+
+class TopicGuard(NamedTuple):
+    """Partitions come into being only as long as this very topic exists."""
+
+    topic: str
+    create_revision: int
+
+
+class PartitionBatch(NamedTuple):
+    writes: tuple[PartitionWrite, ...]
+    topic_guard: TopicGuard | None
+
+
+class TopicCreation(NamedTuple):
+    topic: str
+    entry: TopicEntry
+
+
+class DeletionIntent(NamedTuple):
+    topic: str
+    topic_id: str
+    topic_revision: int
+
+
+class TopicRemoval(NamedTuple):
+    """The end of a deletion. `topic_revision` 0: the topic is gone, the intent alone is
+    left."""
+
+    topic: str
+    topic_revision: int
+    intent_revision: int
+
+
+class RecoveryIntent(NamedTuple):
+    """Consents for partitions that have no leader. `partitions`: each with the revisions
+    of its key and of the consent that stands; 0: of none."""
+
+    topic: str
+    topic_revision: int
+    consent: RecoveryConsent
+    partitions: tuple[tuple[TopicPartition, int, int], ...]
+
+
+class ConsentRemoval(NamedTuple):
+    """Consents that are good for nothing any more, with their revisions."""
+
+    consents: tuple[tuple[TopicPartition, int], ...]
+
+
+class RegistrationRemoval(NamedTuple):
+    broker_id: int
+    broker_epoch: int
+
+
+Purpose = (
+    PartitionBatch
+    | TopicCreation
+    | DeletionIntent
+    | TopicRemoval
+    | RecoveryIntent
+    | ConsentRemoval
+    | RegistrationRemoval
+)
+
+
+@dataclass(slots=True)
+class _InFlight:
+    purpose: Purpose
+    transaction: Transaction
+    reads: int = 0
+
+
+class Transactions:
+    """Those whose outcome has not come back."""
+
+    def __init__(self, keys: Keys, identity: ControllerIdentity) -> None:
+        self._keys = keys
+        self._identity = identity
+        self._in_flight: dict[int, _InFlight] = {}
+        self._last_id = 0
+        self._partitions: set[TopicPartition] = set()
+        self._batches = 0
+
+    @property
+    def room_for_batch(self) -> bool:
+        return self._batches < MAX_BATCHES_IN_FLIGHT
+
+    def writes(self, partition: TopicPartition) -> bool:
+        return partition in self._partitions
+
+    def writes_topic(self, topic: str) -> bool:
+        return any(partition.topic == topic for partition in self._partitions)
+
+    def is_in_flight(self, purpose: Purpose) -> bool:
+        return any(entry.purpose == purpose for entry in self._others())
+
+    def _others(self) -> Iterator[_InFlight]:
+        """Those that are no batches; a batch is long to compare."""
+        return (e for e in self._in_flight.values() if not isinstance(e.purpose, PartitionBatch))
+
+    def begin(self, purpose: Purpose) -> Transact:
+        guards, changes = self._parts(purpose)
+        guards.append(CreateRevision(self._keys.controller, self._identity.key_revision))
+        transaction = Transaction(guards, changes)
+        self._last_id += 1
+        self._in_flight[self._last_id] = _InFlight(purpose, transaction)
+        if isinstance(purpose, PartitionBatch):
+            self._batches += 1
+            self._partitions.update(write.partition for write in purpose.writes)
+        return Transact(self._last_id, transaction)
+
+    def outcome_unknown(self, transaction_id: int) -> ReadKeys:
+        """It may be applied, or may yet be: it stays in flight until its keys are read."""
+        entry = self._in_flight[transaction_id]
+        delay_ms = min(FIRST_READ_DELAY_MS << entry.reads, MAX_READ_DELAY_MS)
+        entry.reads = min(entry.reads + 1, MAX_READ_DELAY_MS.bit_length())
+        keys = tuple(guard.key for guard in entry.transaction.guards)
+        return ReadKeys(transaction_id, keys, delay_ms)
+
+    def end(self, transaction_id: int) -> tuple[Purpose, Transaction]:
+        entry = self._in_flight.pop(transaction_id)
+        if isinstance(entry.purpose, PartitionBatch):
+            self._batches -= 1
+            self._partitions.difference_update(w.partition for w in entry.purpose.writes)
+        return entry.purpose, entry.transaction
+
+    def _parts(self, purpose: Purpose) -> tuple[list[Guard], list[Change]]:
+        keys = self._keys
+        match purpose:
+            case PartitionBatch(writes, topic_guard):
+                return self._batch_parts(writes, topic_guard)
+            case TopicCreation(topic, entry):
+                return (
+                    [
+                        CreateRevision(keys.topic(topic), 0),
+                        CreateRevision(keys.topic_deletion(topic), 0),
+                    ],
+                    [Put(keys.topic(topic), encode(entry))],
+                )
+            case DeletionIntent(topic, topic_id, topic_revision):
+                intent = keys.topic_deletion(topic)
+                return (
+                    [ModRevision(keys.topic(topic), topic_revision), CreateRevision(intent, 0)],
+                    [Put(intent, encode(TopicDeletion(topic_id)))],
+                )
+            case TopicRemoval(topic, topic_revision, intent_revision):
+                intent, entry_key = keys.topic_deletion(topic), keys.topic(topic)
+                guards: list[Guard] = [
+                    ModRevision(intent, intent_revision),
+                    ModRevision(entry_key, topic_revision),
+                ]
+                gone: list[Change] = [Delete(entry_key)] if topic_revision else []
+                return guards, [*gone, Delete(intent)]
+            case RecoveryIntent():
+                return self._intent_parts(purpose)
+            case ConsentRemoval(consents):
+                revisions = {keys.recovery(partition): revision for partition, revision in consents}
+                return (
+                    [ModRevision(key, revision) for key, revision in revisions.items()],
+                    [Delete(key) for key in revisions],
+                )
+            case RegistrationRemoval(broker_id, broker_epoch):
+                key = keys.broker(broker_id)
+                return [CreateRevision(key, broker_epoch)], [Delete(key)]
+
+    def _intent_parts(self, intent: RecoveryIntent) -> tuple[list[Guard], list[Change]]:
+        keys = self._keys
+        guards: list[Guard] = [ModRevision(keys.topic(intent.topic), intent.topic_revision)]
+        changes: list[Change] = []
+        for partition, revision, consent_revision in intent.partitions:
+            key = keys.recovery(partition)
+            guards.append(ModRevision(keys.leader_and_isr(partition), revision))
+            guards.append(ModRevision(key, consent_revision))
+            changes.append(Put(key, encode(intent.consent)))
+        return guards, changes
+
+    def _batch_parts(
+        self, writes: Iterable[PartitionWrite], topic_guard: TopicGuard | None
+    ) -> tuple[list[Guard], list[Change]]:
+        guards: list[Guard] = []
+        changes: list[Change] = []
+        if topic_guard is not None:
+            key = self._keys.topic(topic_guard.topic)
+            guards.append(CreateRevision(key, topic_guard.create_revision))
+        for partition, _, new, expected, consent_revision, _ in writes:
+            key = self._keys.leader_and_isr(partition)
+            guards.append(ModRevision(key, expected))
+            changes.append(Delete(key) if new is None else Put(key, encode_leader_and_isr(new)))
+            if consent_revision:
+                consent = self._keys.recovery(partition)
+                guards.append(ModRevision(consent, consent_revision))
+                changes.append(Delete(consent))
+        return guards, changes
+
+
+def outcome(transaction: Transaction, result: TransactionResult) -> list[Changed]:
+    """What is known of the store after a transaction, as though it had been watched."""
+    if result.succeeded:
+        return [_applied(change, result.revision) for change in transaction.changes]
+    return [
+        Changed(key, value, result.revision if value is None else value.mod_revision)
+        for key, value in result.current.items()
+    ]
+
+
+def _applied(change: Change, revision: int) -> Changed:
+    if isinstance(change, Delete):
+        return Changed(change.key, None, revision)
+    # The creation revision is that of a new key. Of the keys that are overwritten
+    # (leaderAndISR alone) nobody asks for it.
+    return Changed(change.key, KeyValue(change.key, change.value, revision, revision), revision)

@@ -1,0 +1,98 @@
+"""Which brokers say that they cannot reach which leaders: soft state of one reign, which
+ends by itself. Pure; time is what `advance` was last told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tidelog.model import TopicPartition
+from tidelog_controller.state.context import Broker
+from tidelog_runtime.leader_reports import UnreachableLeader, UnreachableLeadersReport
+from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
+
+# Brokers report every second; several reports in a row may be lost or late.
+REPORT_EXPIRY_MS = 5_000
+# Where nobody reaches anybody, each new leader is reported like the one before: so often at
+# most one is deposed for it.
+DEPOSITION_INTERVAL_MS = 30_000
+
+
+class UnreachableLeaders:
+    """A leader, here as in its partitions' keys, is a `Member`: a broker in one life."""
+
+    def __init__(self) -> None:
+        self._now_ms = 0
+        # By leader: each reporter, and until when it is believed.
+        self._reports: dict[Member, dict[int, int]] = {}
+        # When the leader of a partition may be deposed again.
+        self._deposed: dict[TopicPartition, int] = {}
+
+    def advance(self, now_ms: int) -> list[TopicPartition]:
+        """Forgets what is over; returns the partitions whose leaders may be deposed again."""
+        self._now_ms = now_ms
+        for leader in list(self._reports):
+            reports = self._reports[leader]
+            self._keep(leader, {b: until for b, until in reports.items() if until > now_ms})
+        over = [p for p, until in self._deposed.items() if until <= now_ms]
+        for partition in over:
+            del self._deposed[partition]
+        return over
+
+    def reported(
+        self, report: UnreachableLeadersReport, brokers: Mapping[int, Broker]
+    ) -> list[UnreachableLeader]:
+        """Takes a report, which replaces the reporter's last; returns what is new in it.
+        `brokers`: those that are registered; of and by other lives nothing is taken."""
+        reporter = report.broker_id
+        if not _is_registered(Member(reporter, report.broker_epoch), brokers):
+            return []
+        named = {
+            leader: entry
+            for entry in report.leaders
+            if _is_registered(leader := Member(entry.broker_id, entry.broker_epoch), brokers)
+        }
+        news = [named[leader] for leader in named if reporter not in self._reports.get(leader, ())]
+        for leader in list(self._reports):
+            if leader not in named:
+                self._withdraw(reporter, leader)
+        for leader in named:
+            self._reports.setdefault(leader, {})[reporter] = self._now_ms + REPORT_EXPIRY_MS
+        return news
+
+    def forget_broker(self, broker_id: int) -> None:
+        """Its life is over: what it reported, and what was reported of it."""
+        for leader in list(self._reports):
+            if leader.broker_id == broker_id:
+                del self._reports[leader]
+            else:
+                self._withdraw(broker_id, leader)
+
+    def reporters(self, partition: TopicPartition, state: LeaderAndIsr) -> tuple[int, ...]:
+        """The brokers that cannot reach the partition's leader; empty where the last one was
+        deposed only lately."""
+        if not self._reports or partition in self._deposed:
+            return ()
+        leader = Member(state.leader, state.leader_broker_epoch)
+        return tuple(sorted(self._reports.get(leader, ())))
+
+    def deposed(self, partition: TopicPartition) -> None:
+        self._deposed[partition] = self._now_ms + DEPOSITION_INTERVAL_MS
+
+    def wake_at_ms(self) -> int | None:
+        """A report that ends changes no decision."""
+        return min(self._deposed.values(), default=None)
+
+    def _withdraw(self, reporter: int, leader: Member) -> None:
+        reports = self._reports[leader]
+        self._keep(leader, {b: until for b, until in reports.items() if b != reporter})
+
+    def _keep(self, leader: Member, reports: dict[int, int]) -> None:
+        if reports:
+            self._reports[leader] = reports
+        else:
+            del self._reports[leader]
+
+
+def _is_registered(member: Member, brokers: Mapping[int, Broker]) -> bool:
+    broker = brokers.get(member.broker_id)
+    return broker is not None and broker.broker_epoch == member.broker_epoch

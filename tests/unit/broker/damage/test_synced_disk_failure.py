@@ -1,0 +1,76 @@
+"""Whole brokers with a `synced` topic, one of whose disks fails to sync (interleaving 9 of
+docs/protocol.md)."""
+
+from pathlib import Path
+
+from tidelog.errors import ErrorCode
+from tidelog_runtime.metadata.schema import NOT_WHOLE, LeaderAndIsr, Member, decode_leader_and_isr
+from unit.broker.broker_parts import KEYS, until
+from unit.broker.fake_log import NAME
+from unit.broker.log.memory_disk import MemoryDisk
+from unit.broker.test_broker_life import Cluster, Process
+
+
+class Pair:
+    """Broker 1 leads, broker 2 follows."""
+
+    def __init__(self, path: Path) -> None:
+        self.cluster = Cluster(path)
+        self.cluster.topic_config = {"durability": "synced"}
+        self.disks = [MemoryDisk(), MemoryDisk()]
+
+    def stored(self) -> tuple[LeaderAndIsr, int]:
+        item = self.cluster.data.get(KEYS.leader_and_isr(NAME))
+        assert item is not None
+        return decode_leader_and_isr(item.value), item.mod_revision
+
+    async def start(self) -> tuple[Process, Process]:
+        leader, follower = [
+            await Process(self.cluster, number, disk=disk).start()
+            for number, disk in enumerate(self.disks, start=1)
+        ]
+        wanted, revision = self.cluster.elect(leader, follower)
+        for process in (leader, follower):
+            await self.cluster.tell(process, wanted, revision)
+        assert (await leader.produce()).appended is not None
+        return leader, follower
+
+
+async def test_a_follower_whose_sync_fails_is_counted_no_more_and_comes_back(
+    tmp_path: Path,
+) -> None:
+    pair = Pair(tmp_path)
+    leader, follower = await pair.start()
+    pair.disks[1].fail_sync = True
+    outcome = await leader.produce(timeout_ms=30_000)
+    assert outcome.error is not None
+    assert outcome.error.code is ErrorCode.LEADER_CHANGED
+    assert leader.partition.high_watermark == 1
+    # It has resigned, which gives its leader a new epoch; the controller tells them.
+    resigned, revision = pair.stored()
+    assert [member.broker_id for member in resigned.isr] == [1]
+    await pair.cluster.tell(leader, resigned, revision)
+    assert leader.partition.high_watermark == 2
+    pair.disks[1].fail_sync = False
+    await until(lambda: follower.partition.in_service)
+    await pair.cluster.tell(follower, resigned, revision)
+    await until(lambda: pair.cluster.isr() == {1, 2})
+    assert follower.partition.log.flushed_offset == 2
+    for process in (leader, follower):
+        await process.stop()
+
+
+async def test_a_leader_whose_sync_fails_resigns_and_acknowledges_nothing(tmp_path: Path) -> None:
+    pair = Pair(tmp_path)
+    leader, follower = await pair.start()
+    pair.disks[0].fail_sync = True
+    outcome = await leader.produce(timeout_ms=30_000)
+    assert outcome.error is not None
+    assert outcome.error.code is ErrorCode.LEADER_CHANGED
+    assert outcome.error.outcome_unknown
+    assert leader.partition.high_watermark == 1
+    members = (Member(1, NOT_WHOLE), Member(2, follower.epoch))
+    await until(lambda: pair.stored()[0].isr == members)
+    pair.disks[0].fail_sync = False
+    for process in (leader, follower):
+        await process.stop()

@@ -1,0 +1,321 @@
+"""Opening a log again: after a clean stop, after a crash, after damage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tidelog_broker.log.clean_shutdown import MARKER_NAME
+from tidelog_broker.log.config import LogConfig
+from tidelog_broker.log.disk import OsDisk
+from tidelog_broker.log.epoch_file import EPOCHS_NAME
+from tidelog_broker.log.errors import LogFailedError
+from tidelog_broker.log.log import Log
+from tidelog_broker.log.producer_history import snapshot_name
+from tidelog_broker.log.recovery import LOG_START_NAME
+from tidelog_broker.log.segment_files import SegmentFiles
+from unit.broker.log.builders import (
+    DIRECTORY,
+    START_MS,
+    FakeClock,
+    batch_at,
+    batches_from,
+    encode_frame,
+    log_of,
+    open_log,
+    read_all,
+)
+from unit.broker.log.memory_disk import MemoryDisk
+
+SMALL_SEGMENTS = LogConfig(segment_bytes=500, index_interval_bytes=200)
+FIRST_SEGMENT = DIRECTORY / "00000000000000000000.log"
+FRAME = len(encode_frame(batch_at(0)))
+BATCHES = [*batches_from(0, 6, epoch=1), *batches_from(6, 4, epoch=3)]
+
+
+@pytest.fixture
+def disk() -> MemoryDisk:
+    return MemoryDisk()
+
+
+def reopen(disk: MemoryDisk, recovery_point: int = 0) -> Log:
+    return open_log(disk, config=SMALL_SEGMENTS, recovery_point=recovery_point)
+
+
+def test_a_start_after_a_clean_stop_reads_no_data(disk: MemoryDisk) -> None:
+    log_of(disk, BATCHES, SMALL_SEGMENTS).close(clean=True)
+    disk.reads.clear()
+    log = reopen(disk)
+    assert {path.name for path, _ in disk.reads} == {
+        MARKER_NAME,
+        EPOCHS_NAME,
+        snapshot_name(10),
+    }
+    assert disk.open_files == 0
+    assert log.recovery is None
+    assert (log.log_end_offset, log.flushed_offset, log.latest_epoch) == (10, 10, 3)
+    assert read_all(log) == BATCHES
+
+
+def test_a_log_goes_on_after_a_clean_stop(disk: MemoryDisk) -> None:
+    log_of(disk, BATCHES, SMALL_SEGMENTS).close(clean=True)
+    log = reopen(disk)
+    log.append([batch_at(10, epoch=4)])
+    assert DIRECTORY / MARKER_NAME not in disk.names
+    assert read_all(log) == [*BATCHES, batch_at(10, epoch=4)]
+    assert [entry.start_offset for entry in log.leader_epochs] == [0, 6, 10]
+
+
+def test_a_clean_stop_without_changes_writes_nothing(disk: MemoryDisk) -> None:
+    log_of(disk, BATCHES, SMALL_SEGMENTS).close(clean=True)
+    log = reopen(disk)
+    disk.space = 0
+    log.close(clean=True)
+    assert reopen(disk).recovery is None
+
+
+def test_the_age_of_the_active_segment_outlives_a_restart(disk: MemoryDisk) -> None:
+    clock = FakeClock()
+    config = LogConfig(segment_ms=1000)
+    log_of(disk, [batch_at(0)], config).close(clean=True)
+    log = open_log(disk, config=config, clock=clock)
+    clock.now_ms = START_MS + 1001
+    log.append([batch_at(1)])
+    assert log.segment_count == 2
+
+
+def test_a_log_is_whole_after_a_crash_between_writes(disk: MemoryDisk) -> None:
+    log_of(disk, BATCHES, SMALL_SEGMENTS)
+    log = reopen(disk)
+    assert log.recovery is not None
+    assert log.recovery.batches_checked == 10
+    assert (log.recovery.truncated_from, log.recovery.lost_data) == (None, False)
+    assert read_all(log) == BATCHES
+    assert [entry.start_offset for entry in log.leader_epochs] == [0, 6]
+
+
+def test_a_stale_marker_is_no_marker(disk: MemoryDisk) -> None:
+    log_of(disk, BATCHES, SMALL_SEGMENTS).close(clean=True)
+    marker = disk.names[DIRECTORY / MARKER_NAME]
+    log = reopen(disk)
+    log.append([batch_at(10, epoch=3)])
+    disk.names[DIRECTORY / MARKER_NAME] = marker
+    again = reopen(disk)
+    assert again.recovery is not None
+    assert again.log_end_offset == 11
+    assert DIRECTORY / MARKER_NAME not in disk.names
+
+
+def test_a_torn_marker_is_no_marker(disk: MemoryDisk) -> None:
+    log_of(disk, BATCHES, SMALL_SEGMENTS).close(clean=True)
+    del disk.names[DIRECTORY / MARKER_NAME].data[-3:]
+    assert reopen(disk).recovery is not None
+
+
+def test_only_segments_from_the_recovery_point_on_are_checked(disk: MemoryDisk) -> None:
+    log_of(disk, BATCHES, SMALL_SEGMENTS)
+    disk.reads.clear()
+    log = reopen(disk, recovery_point=7)
+    assert log.recovery is not None
+    assert log.recovery.batches_checked == 4
+    data = {path.name for path, _ in disk.reads if path.suffix == ".log"}
+    assert data == {"00000000000000000006.log", "00000000000000000008.log"}
+    assert log.flushed_offset == 7
+    assert read_all(log) == BATCHES
+
+
+def test_a_segment_below_the_recovery_point_without_index_is_checked(disk: MemoryDisk) -> None:
+    log_of(disk, BATCHES, SMALL_SEGMENTS)
+    disk.remove(DIRECTORY / "00000000000000000002.index")
+    log = reopen(disk, recovery_point=10)
+    assert log.recovery is not None
+    assert log.recovery.batches_checked == 8
+    assert log.recovery.reason is None
+
+
+def test_a_torn_tail_is_cut_at_whatever_byte() -> None:
+    for cut in range(1, FRAME):
+        disk = MemoryDisk()
+        log_of(disk, batches_from(0, 3))
+        del disk.names[FIRST_SEGMENT].data[-cut:]
+        log = open_log(disk, recovery_point=2)
+        report = log.recovery
+        assert report is not None
+        assert (report.truncated_from, report.bytes_cut) == (2, FRAME - cut)
+        assert not report.lost_data
+        assert len(disk.names[FIRST_SEGMENT].data) == 2 * FRAME
+        log.append([batch_at(2, epoch=2)])
+        assert read_all(log) == [*batches_from(0, 2), batch_at(2, epoch=2)]
+
+
+def test_a_tail_of_zeros_is_cut(disk: MemoryDisk) -> None:
+    log_of(disk, batches_from(0, 3))
+    disk.names[FIRST_SEGMENT].data[-FRAME:] = bytes(FRAME)
+    log = open_log(disk)
+    assert log.recovery is not None
+    assert (log.log_end_offset, log.recovery.lost_data) == (2, False)
+
+
+def test_a_torn_tail_takes_its_epoch_with_it(disk: MemoryDisk) -> None:
+    log_of(disk, [batch_at(0, epoch=1), batch_at(1, epoch=2)])
+    del disk.names[FIRST_SEGMENT].data[-1:]
+    log = open_log(disk)
+    assert log.latest_epoch == 1
+
+
+def test_damage_with_sound_frames_behind_it_is_lost_data(disk: MemoryDisk) -> None:
+    log_of(disk, batches_from(0, 5))
+    disk.names[FIRST_SEGMENT].data[2 * FRAME - 1] ^= 1
+    log = open_log(disk)
+    assert log.recovery is not None
+    assert (log.recovery.truncated_from, log.recovery.lost_data) == (1, True)
+    assert log.recovery.bytes_cut == 4 * FRAME
+    assert "CRC32C of the batch" in str(log.recovery.reason)
+    assert read_all(log) == batches_from(0, 1)
+
+
+def test_damage_with_segments_behind_it_is_lost_data(disk: MemoryDisk) -> None:
+    log_of(disk, BATCHES, SMALL_SEGMENTS)
+    del disk.names[DIRECTORY / "00000000000000000004.log"].data[-1:]
+    log = reopen(disk)
+    assert log.recovery is not None
+    assert (log.recovery.truncated_from, log.recovery.lost_data) == (5, True)
+    assert log.recovery.bytes_cut == 5 * FRAME - 1
+    assert read_all(log) == BATCHES[:5]
+    assert log.latest_epoch == 1
+    assert len([path for path in disk.names if path.suffix == ".log"]) == 3
+
+
+def test_a_cut_below_the_recovery_point_is_lost_data(disk: MemoryDisk) -> None:
+    log_of(disk, batches_from(0, 3))
+    del disk.names[FIRST_SEGMENT].data[-1:]
+    log = open_log(disk, recovery_point=3)
+    assert log.recovery is not None
+    assert log.recovery.lost_data
+    assert "synced up to 3" in str(log.recovery.reason)
+
+
+def test_a_log_that_ends_early_without_a_trace_is_lost_data(disk: MemoryDisk) -> None:
+    log_of(disk, batches_from(0, 3))
+    del disk.names[FIRST_SEGMENT].data[-FRAME:]
+    log = open_log(disk, recovery_point=3)
+    assert log.recovery is not None
+    assert (log.recovery.lost_data, log.recovery.truncated_from) == (True, 2)
+
+
+def test_a_missing_directory_is_lost_data(disk: MemoryDisk) -> None:
+    log = open_log(disk, recovery_point=3)
+    assert log.recovery is not None
+    assert log.recovery.lost_data
+    assert log.log_end_offset == 0
+
+
+def test_a_missing_segment_in_the_middle_is_lost_data(disk: MemoryDisk) -> None:
+    log_of(disk, BATCHES, SMALL_SEGMENTS)
+    disk.remove(DIRECTORY / "00000000000000000004.log")
+    log = reopen(disk)
+    assert log.recovery is not None
+    assert (log.log_end_offset, log.recovery.lost_data) == (4, True)
+    assert "the next segment begins at 6" in str(log.recovery.reason)
+
+
+def test_a_missing_first_segment_empties_the_log(disk: MemoryDisk) -> None:
+    """Otherwise it would seem to hold all below the offset at which it begins."""
+    log_of(disk, BATCHES, SMALL_SEGMENTS)
+    disk.remove(FIRST_SEGMENT)
+    log = reopen(disk)
+    assert log.recovery is not None
+    assert (log.log_start_offset, log.log_end_offset) == (0, 0)
+    assert log.recovery.lost_data
+    assert "its first segment at 2" in str(log.recovery.reason)
+
+
+def test_a_damaged_log_start_is_told_by_the_first_segment(disk: MemoryDisk) -> None:
+    log = open_log(disk)
+    log.reset_to(50)
+    log.append(batches_from(50, 3))
+    disk.names[DIRECTORY / LOG_START_NAME].data[-2] ^= 1
+    assert read_all(open_log(disk)) == batches_from(50, 3)
+
+
+def test_every_flipped_bit_is_cut_by_recovery() -> None:
+    for bit in range(FRAME * 8):
+        disk = MemoryDisk()
+        log_of(disk, batches_from(0, 3))
+        disk.names[FIRST_SEGMENT].data[FRAME + bit // 8] ^= 1 << bit % 8
+        log = open_log(disk)
+        assert log.log_end_offset == 1, f"bit {bit} was flipped unseen"
+        assert log.recovery is not None
+        assert log.recovery.lost_data
+
+
+def test_an_epoch_that_goes_back_is_cut(disk: MemoryDisk) -> None:
+    log_of(disk, [batch_at(0, epoch=5)])
+    disk.names[FIRST_SEGMENT].data += encode_frame(batch_at(1, epoch=4))
+    log = open_log(disk)
+    assert log.recovery is not None
+    assert log.log_end_offset == 1
+    assert "leader epoch 4 after 5" in str(log.recovery.reason)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_lost_epochs_are_read_from_the_batches(disk: MemoryDisk, clean: bool) -> None:
+    log_of(disk, BATCHES, SMALL_SEGMENTS).close(clean=clean)
+    disk.remove(DIRECTORY / EPOCHS_NAME)
+    log = reopen(disk, recovery_point=8)
+    assert [entry.start_offset for entry in log.leader_epochs] == [0, 6]
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_a_damaged_index_is_rebuilt(disk: MemoryDisk, suffix: str) -> None:
+    batches = batches_from(0, 20)
+    log_of(disk, batches, LogConfig(index_interval_bytes=200)).close(clean=True)
+    disk.names[FIRST_SEGMENT.with_suffix(suffix)].data[-1] ^= 1
+    log = open_log(disk)
+    assert log.read(17, max_bytes=1, up_to=20) == batches[17:18]
+    assert log.offset_for_timestamp(START_MS, up_to=20) == batches[0]
+
+
+def test_half_written_files_are_removed(disk: MemoryDisk) -> None:
+    disk.write_atomically(DIRECTORY / "leader-epochs.tmp", b"half", sync=False)
+    open_log(disk)
+    assert disk.list_names(DIRECTORY) == [FIRST_SEGMENT.name]
+
+
+def test_a_failed_log_leaves_no_marker(disk: MemoryDisk) -> None:
+    log = log_of(disk, batches_from(0, 3))
+    disk.space, disk.fail_truncate = 10, True
+    with pytest.raises(LogFailedError, match="take back"):
+        log.append([batch_at(3)])
+    disk.space, disk.fail_truncate = None, False
+    log.close(clean=True)
+    assert DIRECTORY / MARKER_NAME not in disk.names
+    assert read_all(open_log(disk)) == batches_from(0, 3)
+
+
+def test_a_closed_log_refuses_appends(disk: MemoryDisk) -> None:
+    log = open_log(disk)
+    log.close(clean=True)
+    with pytest.raises(ValueError, match="is closed; open it anew"):
+        log.append([batch_at(0)])
+
+
+def test_a_deleted_log_leaves_nothing(disk: MemoryDisk) -> None:
+    log_of(disk, BATCHES, SMALL_SEGMENTS).delete()
+    assert disk.names == {}
+    assert disk.open_files == 0
+
+
+def test_many_logs_open_on_the_real_disk_without_an_open_file(tmp_path: Path) -> None:
+    disk = OsDisk()
+    files = SegmentFiles(disk)
+    for i in range(50):
+        log = open_log(disk, directory=tmp_path / str(i), files=files)
+        log.append(batches_from(0, 2))
+        log.close(clean=True)
+    logs = [open_log(disk, directory=tmp_path / str(i), files=files) for i in range(50)]
+    assert len(files) == 0
+    assert all(read_all(log) == batches_from(0, 2) for log in logs)
+    for log in logs:
+        log.close(clean=False)

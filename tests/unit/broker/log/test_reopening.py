@@ -1,0 +1,120 @@
+"""A log whose disk or content failed is checked, and cut, before it is used again."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidelog_broker.log.config import LogConfig
+from tidelog_broker.log.errors import LogError, LogFailedError
+from tidelog_broker.log.log import Log
+from tidelog_broker.log.reopening import Reopening
+from tidelog_broker.log.segment import segment_path
+from unit.broker.log.builders import (
+    DIRECTORY,
+    FakeClock,
+    batch_at,
+    batches_from,
+    encode_frame,
+    log_of,
+    read_all,
+)
+from unit.broker.log.memory_disk import MemoryDisk
+
+SMALL_SEGMENTS = LogConfig(segment_bytes=1000)
+FRAME_BYTES = len(encode_frame(batch_at(0)))
+
+
+@pytest.fixture
+def disk() -> MemoryDisk:
+    return MemoryDisk()
+
+
+def reopen(disk: MemoryDisk, *, check_from: int = 0, rewrite_from: int | None = None) -> Log:
+    reopening = Reopening(
+        disk,
+        DIRECTORY,
+        LogConfig(),
+        FakeClock(),
+        check_from=check_from,
+        rewrite_from=rewrite_from,
+    )
+    reopening.run()
+    if reopening.error is not None:
+        raise reopening.error
+    assert reopening.log is not None
+    return reopening.log
+
+
+def flip(disk: MemoryDisk, base_offset: int, position: int) -> None:
+    disk.names[segment_path(DIRECTORY, base_offset)].data[position] ^= 1
+
+
+def offsets(log: Log) -> list[int]:
+    return [batch.header.base_offset for batch in read_all(log)]
+
+
+def test_damage_in_what_was_synced_long_ago_is_cut_with_all_after_it(disk: MemoryDisk) -> None:
+    log = log_of(disk, batches_from(0, 20), SMALL_SEGMENTS)
+    log.flush()
+    log.close(clean=False)
+    flip(disk, 0, FRAME_BYTES + 80)
+    assert offsets(reopen(disk)) == [0]
+
+
+def test_the_marker_of_a_clean_stop_hides_no_damage(disk: MemoryDisk) -> None:
+    log_of(disk, batches_from(0, 3)).close(clean=True)
+    flip(disk, 0, FRAME_BYTES + 80)
+    assert offsets(reopen(disk)) == [0]
+
+
+def failed_in_a_sync(disk: MemoryDisk) -> Log:
+    """What lies below offset 3 was synced; what follows failed to be."""
+    log = log_of(disk, batches_from(0, 3), SMALL_SEGMENTS)
+    log.flush()
+    for batch in batches_from(3, 10):
+        log.append([batch])
+    disk.fail_sync = True
+    with pytest.raises(LogFailedError):
+        log.flush()
+    disk.fail_sync = False
+    log.close(clean=False)
+    return log
+
+
+def test_what_a_failed_sync_left_in_memory_is_on_the_disk_before_it_is_used_again(
+    disk: MemoryDisk,
+) -> None:
+    """A second fsync of the same files would succeed, and tell a lie."""
+    failed_in_a_sync(disk)
+    log = reopen(disk, check_from=3, rewrite_from=3)
+    end = log.log_end_offset
+    disk.power_failure()
+    again = reopen(disk)
+    assert (end, again.log_end_offset) == (13, 13)
+    assert offsets(again) == list(range(13))
+
+
+def test_segments_that_were_synced_are_not_written_again(disk: MemoryDisk) -> None:
+    log = log_of(disk, batches_from(0, 20), SMALL_SEGMENTS)
+    log.flush()
+    log.close(clean=False)
+    before = dict(disk.names)
+    reopen(disk, check_from=20, rewrite_from=20)
+    rewritten = [p.name for p in before if p.suffix == ".log" and disk.names[p] is not before[p]]
+    assert rewritten == [max(p.name for p in before if p.suffix == ".log")]
+
+
+def test_a_disk_that_still_fails_is_an_error_and_costs_nothing(disk: MemoryDisk) -> None:
+    failed_in_a_sync(disk)
+    disk.fail_sync = True
+    with pytest.raises(LogError, match="cannot repair the log"):
+        reopen(disk, check_from=3, rewrite_from=3)
+    disk.fail_sync = False
+    assert offsets(reopen(disk, check_from=3, rewrite_from=3)) == list(range(13))
+
+
+def test_all_files_are_closed_again(disk: MemoryDisk) -> None:
+    failed_in_a_sync(disk)
+    before = disk.open_files
+    reopen(disk, check_from=3, rewrite_from=3)
+    assert disk.open_files == before

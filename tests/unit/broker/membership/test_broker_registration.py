@@ -1,0 +1,347 @@
+import asyncio
+import random
+from contextlib import AbstractAsyncContextManager
+
+import pytest
+from structlog.testing import capture_logs
+
+from tidelog_broker.membership.registration import TAKEN_LOG_INTERVAL_S, Registration
+from tidelog_runtime.metadata.schema import (
+    RUNNING,
+    STOPPING,
+    BrokerRegistration,
+    decode_broker,
+    encode,
+)
+from tidelog_runtime.metadata.store import Delete, Put, Transaction, TransactionResult
+from unit.broker.broker_parts import KEYS, at_work, registration, until
+from unit.broker.flaky_store import FlakyStore
+from unit.metadata.virtual_time import virtual_clock
+
+KEY = KEYS.broker(1)
+TTL_SECONDS = 3
+
+
+class SlowStore(FlakyStore):
+    """What it has applied it answers a second later."""
+
+    async def transact(self, transaction: Transaction) -> TransactionResult:
+        result = await super().transact(transaction)
+        await asyncio.sleep(1)
+        return result
+
+
+class Broker:
+    def __init__(self, store: FlakyStore | None = None) -> None:
+        self.store = store or FlakyStore(virtual_clock())
+        self.epochs: list[int] = []
+        self.registration = Registration(
+            self.store,
+            KEYS,
+            1,
+            registration(1),
+            TTL_SECONDS,
+            random.Random(1),
+            self.epochs.append,
+        )
+
+    @property
+    def stored(self) -> BrokerRegistration:
+        return decode_broker(self.store.item(KEY).value)
+
+    @property
+    def leases(self) -> int:
+        return len(self.store.data._lease_keys)
+
+    async def registered(self, times: int = 1) -> int:
+        await until(lambda: len(self.epochs) >= times)
+        return self.epochs[times - 1]
+
+
+def running(broker: Broker) -> AbstractAsyncContextManager[None]:
+    return at_work(broker.registration.run())
+
+
+def registered_by_another_node(store: FlakyStore) -> None:
+    store.put(KEY, encode(registration(1, node_uuid="another", address="10.9.9.9:7500")))
+
+
+# -- registering -------------------------------------------------------------------------
+
+
+async def test_the_broker_epoch_is_the_creation_revision() -> None:
+    broker = Broker()
+    async with running(broker):
+        epoch = await broker.registered()
+    assert epoch == broker.registration.broker_epoch == broker.store.item(KEY).create_revision
+    assert broker.stored == registration(1)
+
+
+async def test_the_registration_ends_with_its_lease() -> None:
+    broker = Broker()
+    async with running(broker):
+        await broker.registered()
+        broker.store.disconnect()
+        await asyncio.sleep(TTL_SECONDS + 1)
+        assert broker.store.data.get(KEY) is None
+
+
+async def test_a_new_life_deletes_its_predecessor_and_creates_anew() -> None:
+    """Interleaving 1: a put over it would keep the creation revision."""
+    broker = Broker()
+    former = broker.store.put(KEY, encode(registration(1)))
+    async with running(broker):
+        epoch = await broker.registered()
+    assert epoch > former
+    assert epoch == broker.store.item(KEY).create_revision
+    deleting, creating = broker.store.sent
+    assert deleting.changes == [Delete(KEY)]
+    assert isinstance(creating.changes[0], Put)
+
+
+async def test_another_nodes_registration_is_waited_for_and_never_deleted() -> None:
+    broker = Broker()
+    registered_by_another_node(broker.store)
+    async with running(broker):
+        await asyncio.sleep(5)
+        assert broker.epochs == []
+        assert broker.stored.node_uuid == "another"
+        broker.store.delete(KEY)
+        await broker.registered()
+    assert broker.stored.node_uuid == "uuid-1"
+
+
+async def test_an_id_that_is_taken_is_said_now_and_then_with_who_has_it() -> None:
+    broker = Broker()
+    registered_by_another_node(broker.store)
+    with capture_logs() as lines:
+        async with running(broker):
+            await asyncio.sleep(2.5 * TAKEN_LOG_INTERVAL_S)
+    said = [line for line in lines if line["event"] == "broker_id_taken"]
+    assert [line["by"] for line in said] == ["10.9.9.9:7500"] * 3
+
+
+# -- registering again -------------------------------------------------------------------
+
+
+async def test_it_registers_again_when_its_key_vanishes() -> None:
+    """Interleaving 12: the controller took a broken connection for a crash."""
+    broker = Broker()
+    async with running(broker):
+        first = await broker.registered()
+        broker.registration.observed_gone(broker.store.delete(KEY))
+        second = await broker.registered(2)
+    assert second > first
+    assert broker.store.item(KEY).create_revision == second
+    assert broker.leases == 1
+
+
+async def test_it_registers_again_when_its_lease_is_lost() -> None:
+    broker = Broker()
+    async with running(broker):
+        first = await broker.registered()
+        broker.store.expire_lease(1)
+        second = await broker.registered(2)
+    assert second > first
+
+
+async def test_deletions_that_are_older_than_the_registration_are_the_predecessors() -> None:
+    broker = Broker()
+    async with running(broker):
+        epoch = await broker.registered()
+        broker.registration.observed_gone(epoch - 1)
+        broker.registration.observed_gone(epoch)
+        await asyncio.sleep(5)
+    assert broker.epochs == [epoch]
+
+
+async def test_that_the_key_was_missing_before_it_was_created_is_no_reason_to_do_so_again() -> None:
+    broker = Broker()
+    async with running(broker):
+        await broker.registered()
+        gone = broker.store.delete(KEY)
+        # While it registers again, the watch tells of other changes, and the key is absent.
+        broker.store.before_answer = lambda: broker.registration.observed_gone(gone)
+        broker.registration.observed_gone(gone)
+        await broker.registered(2)
+        await asyncio.sleep(5)
+    assert len(broker.epochs) == 2
+
+
+async def test_a_deletion_that_is_told_before_the_answer_to_registering_is_not_missed() -> None:
+    broker = Broker()
+
+    def delete_at_once() -> None:
+        broker.store.before_answer = lambda: None
+        broker.registration.observed_gone(broker.store.delete(KEY))
+
+    broker.store.before_answer = delete_at_once
+    async with running(broker):
+        await broker.registered(2)
+    assert broker.store.item(KEY).create_revision == broker.epochs[1]
+
+
+async def test_what_is_whole_since_is_told_at_the_next_registration() -> None:
+    broker = Broker()
+    async with running(broker):
+        epoch = await broker.registered()
+        broker.registration.set_whole_since(epoch, epoch)
+        assert broker.stored.whole_since == 0
+        broker.store.expire_lease(1)
+        await broker.registered(2)
+    assert (broker.stored.whole_since, broker.stored.synced_whole_since) == (epoch, epoch)
+
+
+# -- a store that is away ----------------------------------------------------------------
+
+
+async def test_a_store_that_is_away_at_the_start_is_tried_again_and_said_once() -> None:
+    broker = Broker()
+    broker.store.disconnect()
+    with capture_logs() as lines:
+        async with running(broker):
+            await asyncio.sleep(5)
+            assert broker.epochs == []
+            broker.store.reconnect()
+            await broker.registered()
+    events = [line["event"] for line in lines]
+    assert events.count("registration_waits_for_store") == 1
+
+
+async def test_a_store_that_is_away_for_less_than_the_lease_changes_nothing() -> None:
+    broker = Broker()
+    async with running(broker):
+        epoch = await broker.registered()
+        broker.store.disconnect()
+        await asyncio.sleep(1)
+        broker.store.reconnect()
+        await asyncio.sleep(10)
+    assert broker.epochs == [epoch]
+
+
+async def test_a_registration_without_an_answer_is_replaced() -> None:
+    """It was applied, under a revision that nobody told."""
+    broker = Broker()
+    lost: list[int] = []
+    broker.store.before_answer = lambda: lost.append(broker.store.item(KEY).create_revision)
+    broker.store.loses_answers = True
+    async with running(broker):
+        await until(lambda: len(lost) == 1)
+        broker.store.before_answer = lambda: None
+        broker.store.loses_answers = False
+        epoch = await broker.registered()
+    assert epoch > lost[0]
+    assert broker.store.item(KEY).create_revision == epoch
+
+
+async def test_attempts_that_fail_leave_no_lease_behind() -> None:
+    broker = Broker()
+    broker.store.loses_answers = True
+    async with running(broker):
+        await asyncio.sleep(5)
+        broker.store.loses_answers = False
+        await broker.registered()
+    assert broker.leases == 1
+
+
+async def test_a_store_that_fell_back_is_not_registered_with() -> None:
+    broker = Broker()
+    with capture_logs() as lines:
+        task = asyncio.create_task(broker.registration.run())
+        await broker.registered()
+        broker.store.data.wipe()
+        await task
+    assert lines[-1]["event"] == "registration_ended"
+    assert lines[-1]["log_level"] == "critical"
+
+
+# -- stopping ----------------------------------------------------------------------------
+
+
+async def test_a_stopping_broker_says_so_and_keeps_its_epoch() -> None:
+    broker = Broker()
+    async with running(broker):
+        epoch = await broker.registered()
+        await broker.registration.stopping()
+        await asyncio.sleep(5)
+    item = broker.store.item(KEY)
+    assert broker.stored.state == STOPPING
+    assert item.create_revision == epoch
+    assert item.mod_revision > epoch
+
+
+async def test_a_stopping_registration_still_ends_with_its_lease() -> None:
+    broker = Broker()
+    async with running(broker):
+        await broker.registered()
+        await broker.registration.stopping()
+        await broker.registration.withdraw()
+        assert broker.store.data.get(KEY) is None
+
+
+async def test_a_broker_that_has_to_register_again_while_it_stops_is_not_taken_for_running() -> (
+    None
+):
+    """Interleaving 10: it would be elected, or let into an ISR, and then stop."""
+    broker = Broker()
+    async with running(broker):
+        await broker.registered()
+        await broker.registration.stopping()
+        broker.store.expire_lease(1)
+        await broker.registered(2)
+    assert broker.stored.state == STOPPING
+    # Created as stopping: there is nothing to rewrite.
+    item = broker.store.item(KEY)
+    assert item.mod_revision == item.create_revision
+
+
+async def test_stopping_before_it_ever_registered_writes_nothing() -> None:
+    broker = Broker()
+    await broker.registration.stopping()
+    assert broker.store.data.get(KEY) is None
+
+
+async def test_a_stop_does_not_mark_the_next_life_of_the_broker() -> None:
+    broker = Broker()
+    async with running(broker):
+        await broker.registered()
+        broker.store.delete(KEY)
+        broker.store.put(KEY, encode(registration(1)))
+        await broker.registration.stopping()
+    assert broker.stored.state == RUNNING
+
+
+@pytest.mark.parametrize("before", [False, True], ids=["the first time", "again"])
+async def test_a_stop_while_it_registers_leaves_no_running_registration_behind(
+    before: bool,
+) -> None:
+    """The hand-over would wait for a controller that sees nothing to move."""
+    broker = Broker(SlowStore(virtual_clock()))
+    async with running(broker):
+        if before:
+            await broker.registered()
+            broker.store.expire_lease(1)
+        await until(lambda: broker.store.data.get(KEY) is not None)
+        assert broker.stored.state == RUNNING
+        await broker.registration.stopping()
+        epoch = await broker.registered(1 + before)
+    assert broker.stored.state == STOPPING
+    assert broker.store.item(KEY).create_revision == epoch
+
+
+async def test_withdrawing_ends_the_registration_at_once() -> None:
+    broker = Broker()
+    task = asyncio.create_task(broker.registration.run())
+    await broker.registered()
+    task.cancel()
+    await asyncio.wait([task])
+    await broker.registration.withdraw()
+    assert broker.store.data.get(KEY) is None
+
+
+async def test_nothing_goes_on_after_it_was_cancelled() -> None:
+    broker = Broker()
+    before = asyncio.all_tasks()
+    async with running(broker):
+        await broker.registered()
+    assert asyncio.all_tasks() == before

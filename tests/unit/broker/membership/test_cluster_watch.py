@@ -1,0 +1,158 @@
+import asyncio
+import random
+from contextlib import AbstractAsyncContextManager
+
+from structlog.testing import capture_logs
+
+from tidelog_broker.membership.cluster_watch import ClusterWatch
+from tidelog_broker.membership.registration import Registration
+from tidelog_runtime.metadata.schema import encode, encode_leader_and_isr
+from unit.broker.broker_parts import KEYS, Replicas, at_work, registration, settled, until
+from unit.broker.fake_log import NAME, epoch_of, state
+from unit.broker.flaky_store import FlakyStore
+from unit.metadata.virtual_time import virtual_clock
+
+OWN_KEY = KEYS.broker(1)
+
+
+class Broker:
+    """Broker 1 with its registration and its watch."""
+
+    def __init__(self) -> None:
+        self.store = FlakyStore(virtual_clock())
+        self.store.advance_to_broker_epochs(KEYS)
+        self.replicas = Replicas()
+        self.epochs: list[int] = []
+        self.registration = Registration(
+            self.store, KEYS, 1, registration(1), 3, random.Random(1), self.epochs.append
+        )
+        self.watch = ClusterWatch(
+            self.store,
+            KEYS,
+            self.replicas.cache,
+            self.replicas.manager,
+            self.registration,
+            random.Random(1),
+        )
+
+    def register(self, broker_id: int) -> int:
+        return self.store.put(KEYS.broker(broker_id), encode(registration(broker_id)))
+
+    def write_partition(self, leader: int, epoch: int) -> int:
+        value = encode_leader_and_isr(state(leader=leader, epoch=epoch))
+        return self.store.put(KEYS.leader_and_isr(NAME), value)
+
+
+def watching(broker: Broker) -> AbstractAsyncContextManager[None]:
+    return at_work(broker.watch.run())
+
+
+async def test_it_is_ready_when_all_was_read() -> None:
+    broker = Broker()
+    broker.register(1)
+    async with watching(broker):
+        await broker.watch.ready.wait()
+    assert set(broker.replicas.cache.brokers) == {1}
+
+
+async def test_what_changes_reaches_the_cache() -> None:
+    broker = Broker()
+    async with watching(broker):
+        await broker.watch.ready.wait()
+        broker.register(1)
+        await settled()
+        assert broker.replicas.cache.running_brokers() == {1: epoch_of(1)}
+        broker.store.delete(OWN_KEY)
+        await settled()
+    assert broker.replicas.cache.brokers == {}
+
+
+async def test_a_leader_hears_that_it_was_superseded() -> None:
+    broker = Broker()
+    partition = await broker.replicas.lead()
+    async with watching(broker):
+        await broker.watch.ready.wait()
+        broker.write_partition(leader=2, epoch=6)
+        await settled()
+    assert partition.leading is None
+
+
+async def test_a_broker_whose_key_is_deleted_registers_again() -> None:
+    broker = Broker()
+    registering = asyncio.create_task(broker.registration.run())
+    async with watching(broker):
+        await until(lambda: len(broker.epochs) == 1)
+        broker.store.delete(OWN_KEY)
+        await until(lambda: len(broker.epochs) == 2)
+    registering.cancel()
+    await asyncio.wait([registering])
+    assert broker.store.item(OWN_KEY).create_revision == broker.epochs[1]
+
+
+async def test_the_end_of_its_former_life_is_not_its_own() -> None:
+    """Its lease, or its successor, deleted it: the watch delivers that late."""
+    broker = Broker()
+    broker.register(1)
+    async with watching(broker):
+        await broker.watch.ready.wait()
+        registering = asyncio.create_task(broker.registration.run())
+        await until(lambda: len(broker.epochs) == 1)
+        await asyncio.sleep(5)
+        registering.cancel()
+        await asyncio.wait([registering])
+    assert len(broker.epochs) == 1
+
+
+async def test_a_key_that_went_while_the_watch_was_behind_is_noticed() -> None:
+    broker = Broker()
+    registering = asyncio.create_task(broker.registration.run())
+    async with watching(broker):
+        await until(lambda: len(broker.epochs) == 1)
+        broker.store.disconnect()
+        broker.store.delete(OWN_KEY)
+        broker.store.compact()
+        broker.store.reconnect()
+        await until(lambda: len(broker.epochs) == 2)
+    registering.cancel()
+    await asyncio.wait([registering])
+
+
+async def test_a_store_that_is_away_at_the_start_is_read_when_it_comes() -> None:
+    broker = Broker()
+    broker.register(1)
+    broker.store.disconnect()
+    async with watching(broker):
+        await asyncio.sleep(5)
+        assert not broker.watch.ready.is_set()
+        broker.store.reconnect()
+        async with asyncio.timeout(5):
+            await broker.watch.ready.wait()
+    assert set(broker.replicas.cache.brokers) == {1}
+
+
+async def test_while_the_store_is_away_all_stays_as_it_was() -> None:
+    broker = Broker()
+    partition = await broker.replicas.lead()
+    broker.register(1)
+    async with watching(broker):
+        await broker.watch.ready.wait()
+        broker.store.disconnect()
+        await asyncio.sleep(30)
+    assert partition.leading
+    assert set(broker.replicas.cache.brokers) == {1}
+
+
+async def test_a_store_that_fell_back_is_said_and_not_followed() -> None:
+    """Interleaving 18."""
+    broker = Broker()
+    partition = await broker.replicas.lead()
+    broker.register(1)
+    with capture_logs() as lines:
+        watching = asyncio.create_task(broker.watch.run())
+        await broker.watch.ready.wait()
+        broker.store.data.wipe()
+        await watching
+    assert partition.leading
+    (line,) = [line for line in lines if line["event"] == "metadata_rolled_back"]
+    assert line["log_level"] == "critical"
+    assert "backup" in line["fix"]

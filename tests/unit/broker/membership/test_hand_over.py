@@ -1,0 +1,55 @@
+"""What a stopping broker waits for. Broker 1 is the one that stops."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tidelog.model import NO_LEADER
+from tidelog_broker.membership.hand_over import is_awaited
+from tidelog_broker.membership.metadata_cache import LiveBroker
+from tidelog_runtime.metadata.schema import NOT_WHOLE, STOPPING, LeaderAndIsr, Member
+from unit.broker.broker_parts import registration
+from unit.broker.fake_log import epoch_of, state
+
+
+def registered(*broker_ids: int, **changes: object) -> dict[int, LiveBroker]:
+    return {b: LiveBroker(registration(b, **changes), epoch_of(b), 1) for b in broker_ids}
+
+
+def awaited(of: LeaderAndIsr, brokers: dict[int, LiveBroker], *, synced: bool = False) -> bool:
+    return is_awaited(1, of, registered(1, state=STOPPING) | brokers, synced=synced)
+
+
+def test_a_leadership_that_another_in_sync_can_take() -> None:
+    assert awaited(state(), registered(2))
+
+
+def test_a_leadership_that_an_eligible_replica_can_take() -> None:
+    assert awaited(state(isr=(1,), eligible=(3,)), registered(3))
+
+
+def test_no_leadership_that_nobody_can_take() -> None:
+    assert not awaited(state(isr=(1,)), registered(2, 3))
+    assert not awaited(state(isr=(1, 2)), registered(3))
+    assert not awaited(state(isr=(1, 2)), registered(2, state=STOPPING))
+
+
+def test_no_leadership_for_a_member_that_lost_data_since_it_was_admitted() -> None:
+    lossy = registered(2, whole_since=epoch_of(2) + 1, synced_whole_since=5)
+    assert not awaited(state(isr=(1, 2)), lossy)
+    assert awaited(state(isr=(1, 2)), lossy, synced=True)
+
+
+def test_no_leadership_for_a_member_that_resigned() -> None:
+    resigned = replace(state(isr=(1,)), eligible=(Member(2, NOT_WHOLE),))
+    assert not awaited(resigned, registered(2))
+
+
+def test_a_place_in_the_isr_of_another_leader() -> None:
+    assert awaited(state(leader=2), registered(2))
+    assert not awaited(state(leader=2, isr=(2, 3)), registered(2))
+
+
+def test_no_place_in_an_isr_that_nobody_leads() -> None:
+    assert not awaited(state(leader=2), registered(3))
+    assert not awaited(state(leader=NO_LEADER), registered(2, 3))

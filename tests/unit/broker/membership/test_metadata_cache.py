@@ -1,0 +1,102 @@
+from structlog.testing import capture_logs
+
+from tidelog.model import NO_LEADER
+from tidelog_broker.membership.metadata_cache import MetadataCache
+from tidelog_runtime.metadata.schema import (
+    STOPPING,
+    BrokerKey,
+    ClusterEntry,
+    ControllerEntry,
+    PartitionKey,
+    encode,
+)
+from tidelog_runtime.metadata.store import Changed, KeyValue, Snapshot
+from unit.broker.broker_parts import KEYS, broker_change, on, partition_change, topic_change
+from unit.broker.fake_log import NAME, epoch_of, state
+
+
+def cache_of(*changes: Changed) -> MetadataCache:
+    cache = MetadataCache(KEYS)
+    cache.apply(changes)
+    return cache
+
+
+def written(key: str, value: bytes, revision: int = 5) -> Changed:
+    return Changed(key, KeyValue(key, value, revision, revision), revision)
+
+
+def test_it_says_what_changed_and_keeps_the_revision() -> None:
+    cache = MetadataCache(KEYS)
+    changed = cache.apply([broker_change(2), partition_change(state(), 120)])
+    assert changed == [BrokerKey(2), PartitionKey(NAME)]
+    assert cache.revision == 120
+
+
+def test_keys_that_this_version_does_not_know_are_left_alone() -> None:
+    assert MetadataCache(KEYS).apply([written(KEYS.root + "admin/throttles", b"{}")]) == []
+
+
+def test_a_snapshot_replaces_everything() -> None:
+    cache = cache_of(broker_change(2), partition_change(state(), 120), topic_change())
+    item = broker_change(3).value
+    assert item is not None
+    assert cache.load(Snapshot(KEYS.root, 130, {item.key: item})) == [BrokerKey(3)]
+    assert (set(cache.brokers), cache.topics, cache.partitions) == ({3}, {}, {})
+    assert cache.revision == 130
+
+
+def test_what_is_deleted_is_gone() -> None:
+    cache = cache_of(broker_change(2), partition_change(state(), 120), topic_change())
+    cache.apply(
+        Changed(key, None, 130)
+        for key in (KEYS.broker(2), KEYS.leader_and_isr(NAME), KEYS.topic(NAME.topic))
+    )
+    assert (cache.brokers, cache.topics, cache.partitions) == ({}, {}, {})
+
+
+def test_the_controller_and_the_cluster_are_known() -> None:
+    cache = cache_of(
+        written(KEYS.controller, encode(ControllerEntry(2, "10.0.0.9:7400"))),
+        written(KEYS.controller_epoch, b"7"),
+        written(KEYS.cluster, encode(ClusterEntry("the-cluster"))),
+    )
+    assert cache.controller == ControllerEntry(2, "10.0.0.9:7400")
+    assert (cache.controller_epoch, cache.cluster_id) == (7, "the-cluster")
+    cache.apply([Changed(KEYS.controller, None, 9)])
+    assert cache.controller is None
+
+
+def test_a_hint_names_the_leader_where_it_is_registered() -> None:
+    cache = cache_of(broker_change(2), partition_change(state(leader=2), 120))
+    assert cache.leader_hint(NAME) == (2, 5, "10.0.0.2:7500")
+
+
+def test_there_is_no_hint_without_a_leader_or_without_its_broker() -> None:
+    cache = cache_of(partition_change(state(leader=2), 120))
+    assert cache.leader_hint(NAME) is None
+    cache.apply([broker_change(2), partition_change(state(leader=NO_LEADER), 121)])
+    assert cache.leader_hint(NAME) is None
+    assert cache.leader_hint(on(7)) is None
+
+
+def test_a_stopping_broker_is_live_and_not_running() -> None:
+    cache = cache_of(broker_change(2), broker_change(3, 150, state=STOPPING))
+    assert set(cache.brokers) == {2, 3}
+    assert cache.running_brokers() == {2: epoch_of(2)}
+    assert (cache.brokers[3].broker_epoch, cache.brokers[3].mod_revision) == (epoch_of(3), 150)
+
+
+def test_a_malformed_value_leaves_what_was_known_and_is_said() -> None:
+    cache = cache_of(broker_change(2))
+    with capture_logs() as lines:
+        changed = cache.apply(
+            [
+                written(KEYS.broker(2), b"not JSON", 130),
+                written(KEYS.brokers + "two", b"{}", 131),
+                broker_change(3, 132),
+            ]
+        )
+    assert changed == [BrokerKey(3)]
+    assert set(cache.brokers) == {2, 3}
+    assert cache.revision == 132
+    assert [line["key"] for line in lines] == [KEYS.broker(2), KEYS.brokers + "two"]

@@ -1,0 +1,368 @@
+"""The controller's commands, as a broker carries them out."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import PurePath
+
+from tidelog.errors import ErrorCode
+from tidelog.model import NO_LEADER
+from tidelog_broker.log.disk import OsDisk
+from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_runtime.replica_control import (
+    CommandResult,
+    DescribeReplicasCommand,
+    DescribeReplicasResult,
+)
+from tidelog_runtime.topic_config import TopicConfig
+from unit.broker.broker_parts import (
+    KEY,
+    Replicas,
+    append,
+    command,
+    commit,
+    on,
+    revision_of,
+    stop_command,
+)
+from unit.broker.fake_log import NAME, TOPIC_ID, epoch_of, state
+
+OTHER_ID = "other-id-other-id-othe"
+
+
+def refusal(result: CommandResult) -> ErrorCode:
+    assert result.error is not None
+    assert result.partitions == ()
+    return result.error.code
+
+
+def failure(result: CommandResult) -> ErrorCode:
+    (only,) = result.partitions
+    assert only.error is not None
+    return only.error.code
+
+
+def names_in(path: PurePath, directory: str) -> list[str]:
+    return sorted(OsDisk().list_names(path / directory))
+
+
+# -- whose command counts ----------------------------------------------------------------
+
+
+async def test_an_older_controller_epoch_is_refused() -> None:
+    replicas = Replicas()
+    await replicas.manager.leader_and_isr(command(state(), controller_epoch=3))
+    older = command(state(leader=2, epoch=6), 20, controller_epoch=2)
+    assert refusal(await replicas.manager.leader_and_isr(older)) is (
+        ErrorCode.STALE_CONTROLLER_EPOCH
+    )
+    stop = stop_command(20, controller_epoch=2)
+    assert refusal(await replicas.manager.stop_replica(stop)) is ErrorCode.STALE_CONTROLLER_EPOCH
+    assert replicas.manager.partition(NAME).leading
+
+
+async def test_an_older_broker_epoch_is_refused() -> None:
+    """The command was meant for this broker's former life (KIP-380)."""
+    replicas = Replicas()
+    former = command(state(), broker_epoch=epoch_of(1) - 1)
+    assert refusal(await replicas.manager.leader_and_isr(former)) is ErrorCode.STALE_BROKER_EPOCH
+    stop = stop_command(20, broker_epoch=epoch_of(1) - 1)
+    assert refusal(await replicas.manager.stop_replica(stop)) is ErrorCode.STALE_BROKER_EPOCH
+    assert list(replicas.manager.all()) == []
+
+
+async def test_a_newer_broker_epoch_is_taken() -> None:
+    """The controller may know of a registration before the broker does (KAFKA-9839)."""
+    replicas = Replicas()
+    replicas.manager.broker_epoch = epoch_of(1) - 1
+    assert revision_of(await replicas.manager.leader_and_isr(command(state()))) == 10
+    assert replicas.manager.broker_epoch == epoch_of(1)
+    assert replicas.manager.partition(NAME).leading
+
+
+async def test_before_it_knows_its_predecessors_a_broker_takes_no_command() -> None:
+    """By one for its predecessor's life it would lead that one's epoch a second time."""
+    replicas = Replicas()
+    replicas.manager.broker_epoch = 0
+    assert refusal(await replicas.manager.leader_and_isr(command(state()))) is (
+        ErrorCode.STALE_BROKER_EPOCH
+    )
+    assert list(replicas.manager.all()) == []
+
+
+async def test_nobody_leads_by_a_decision_about_a_former_life() -> None:
+    replicas = Replicas()
+    newer_life = command(state(), broker_epoch=epoch_of(1) + 50)
+    assert revision_of(await replicas.manager.leader_and_isr(newer_life)) == 10
+    assert [p.leading for p in replicas.manager.all()] == [None]
+
+
+# -- order by revision -------------------------------------------------------------------
+
+
+async def test_what_is_not_newer_is_acknowledged_and_has_no_effect() -> None:
+    replicas = Replicas()
+    await replicas.lead()
+    late = command(state(leader=2, epoch=4), 9)
+    assert revision_of(await replicas.manager.leader_and_isr(late)) == 10
+    assert replicas.manager.partition(NAME).leading
+    assert len(replicas.followers.updated) == 1
+
+
+async def test_a_repeated_command_is_acknowledged_with_what_was_taken() -> None:
+    replicas = Replicas()
+    await replicas.lead()
+    assert revision_of(await replicas.manager.leader_and_isr(command(state()))) == 10
+
+
+async def test_a_failed_transition_is_not_recorded_so_that_its_repeat_counts() -> None:
+    """KAFKA-9307."""
+    replicas = Replicas()
+    replicas.memory.space = 0
+    assert failure(await replicas.manager.leader_and_isr(command(state()))) is (
+        ErrorCode.STORAGE_ERROR
+    )
+    replicas.memory.space = None
+    assert revision_of(await replicas.manager.leader_and_isr(command(state()))) == 10
+    assert replicas.manager.partition(NAME).leading
+
+
+async def test_one_partition_that_fails_does_not_hold_up_the_others() -> None:
+    replicas = Replicas()
+    good = command(state(), numbers=[1])
+    bad = command(state(), config={"no_such_key": "1"})
+    both = replace(good, partitions=[*bad.partitions, *good.partitions])
+    result = await replicas.manager.leader_and_isr(both)
+    assert [r.error and r.error.code for r in result.partitions] == [ErrorCode.INVALID_CONFIG, None]
+    assert replicas.manager.partition(on(1)).leading
+
+
+async def test_what_was_taken_of_a_command_that_was_cancelled_half_way_is_followed() -> None:
+    """Its repeat is no news to the replicas that took it."""
+    replicas = Replicas()
+    wanted = command(state(leader=2), numbers=range(5))
+    taking = asyncio.create_task(replicas.manager.leader_and_isr(wanted))
+    await asyncio.sleep(0)
+    taking.cancel()
+    await asyncio.wait([taking])
+    taken = list(replicas.manager.all())
+    assert 0 < len(taken) < 5
+    assert replicas.followers.updated == taken
+    await replicas.manager.leader_and_isr(wanted)
+    assert len(replicas.followers.updated) == 5
+
+
+async def test_commands_are_taken_one_at_a_time() -> None:
+    replicas = Replicas()
+    first = replicas.manager.leader_and_isr(command(state(), 10, numbers=range(3)))
+    second = replicas.manager.leader_and_isr(
+        command(state(leader=2, epoch=6), 11, numbers=range(3))
+    )
+    await asyncio.gather(first, second)
+    assert [p.leader_epoch for p in replicas.followers.updated] == [6] * 6
+    assert [p.leader_to_follow for p in replicas.manager.all()] == [2] * 3
+
+
+# -- a topic that was created again ------------------------------------------------------
+
+
+async def test_another_topic_under_the_same_name_sets_the_old_replica_aside(
+    tmp_path: PurePath,
+) -> None:
+    replicas = Replicas(OsDisk(), tmp_path)
+    append(await replicas.lead())
+    await asyncio.sleep(7)
+    (new,) = await replicas.take(replace(state(epoch=0), topic_id=OTHER_ID), revision=20)
+    assert (new.topic_id, new.log.log_end_offset) == (OTHER_ID, 0)
+    assert names_in(tmp_path, "replicas") == [f"orders-0.{OTHER_ID}"]
+    assert names_in(tmp_path, "strays") == [f"orders-0.{TOPIC_ID}@7000"]
+
+
+async def test_the_former_topic_does_not_come_back_by_a_late_command() -> None:
+    replicas = Replicas()
+    await replicas.take(replace(state(), topic_id=OTHER_ID), revision=20)
+    assert revision_of(await replicas.manager.leader_and_isr(command(state(), 10))) == 10
+    assert [p.topic_id for p in replicas.manager.all()] == [OTHER_ID]
+
+
+# -- stopping ----------------------------------------------------------------------------
+
+
+async def test_a_stop_deletes_the_replica() -> None:
+    replicas = Replicas()
+    partition = await replicas.lead()
+    assert revision_of(await replicas.manager.stop_replica(stop_command(11))) == 11
+    assert list(replicas.manager.all()) == []
+    assert list(replicas.logs.keys()) == []
+    assert replicas.followers.forgotten == [partition]
+    assert partition.leading is None
+
+
+async def test_a_stop_of_an_older_decision_is_acknowledged_and_has_no_effect() -> None:
+    """Interleaving 7: moved away and back within one epoch."""
+    replicas = Replicas()
+    await replicas.lead()
+    assert revision_of(await replicas.manager.stop_replica(stop_command(10))) == 10
+    assert replicas.manager.partition(NAME).leading
+
+
+async def test_a_stop_of_another_topic_under_the_same_name_has_no_effect() -> None:
+    """KIP-570."""
+    replicas = Replicas()
+    await replicas.lead()
+    replicas.manager.has_full_state.set()
+    result = await replicas.manager.stop_replica(stop_command(20, topic_id=OTHER_ID))
+    assert revision_of(result) == 20
+    assert replicas.manager.partition(NAME).leading
+
+
+async def test_a_stop_of_what_is_not_here_is_done() -> None:
+    replicas = Replicas()
+    replicas.manager.has_full_state.set()
+    assert revision_of(await replicas.manager.stop_replica(stop_command(20))) == 20
+
+
+async def test_nothing_is_stopped_before_the_full_state_is_known() -> None:
+    """A late stop would delete a replica that was assigned again since."""
+    replicas = Replicas()
+    replicas.logs.open_replica(NAME, KEY, TopicConfig())
+    assert failure(await replicas.manager.stop_replica(stop_command(20))) is (
+        ErrorCode.INVALID_REQUEST
+    )
+    assert list(replicas.logs.keys()) == [KEY]
+
+
+async def test_a_stop_without_delete_sets_the_replica_aside(tmp_path: PurePath) -> None:
+    replicas = Replicas(OsDisk(), tmp_path)
+    await replicas.lead()
+    await asyncio.sleep(7)
+    await replicas.manager.stop_replica(stop_command(11, delete=False))
+    assert names_in(tmp_path, "strays") == [f"orders-0.{TOPIC_ID}@7000"]
+
+
+# -- the full state ----------------------------------------------------------------------
+
+
+async def test_a_full_state_sets_strays_aside_and_keeps_what_it_names(tmp_path: PurePath) -> None:
+    replicas = Replicas(OsDisk(), tmp_path)
+    await replicas.take(numbers=(0, 1))
+    await asyncio.sleep(7)
+    result = await replicas.manager.leader_and_isr(
+        command(state(), 20, numbers=[1], full_state=True)
+    )
+    assert revision_of(result) == 20
+    assert [p.name for p in replicas.manager.all()] == [on(1)]
+    assert names_in(tmp_path, "replicas") == [f"orders-1.{TOPIC_ID}"]
+    assert names_in(tmp_path, "strays") == [f"orders-0.{TOPIC_ID}@7000"]
+    assert replicas.manager.has_full_state.is_set()
+
+
+async def test_logs_on_disk_that_no_command_names_are_strays(tmp_path: PurePath) -> None:
+    former = Replicas(OsDisk(), tmp_path)
+    await former.take(numbers=(0, 1))
+    former.logs.close()
+    replicas = Replicas(OsDisk(), tmp_path)
+    assert set(replicas.logs.keys()) == {ReplicaKey(TOPIC_ID, 0), ReplicaKey(TOPIC_ID, 1)}
+    await replicas.manager.leader_and_isr(command(state(), numbers=[0], full_state=True))
+    assert names_in(tmp_path, "replicas") == [f"orders-0.{TOPIC_ID}"]
+
+
+async def test_a_full_state_that_is_older_than_a_replica_does_not_make_it_a_stray() -> None:
+    replicas = Replicas()
+    await replicas.take(revision=30)
+    await replicas.manager.leader_and_isr(
+        command(state(), numbers=[], full_state=True, store_revision=29)
+    )
+    assert replicas.manager.partition(NAME).leading
+
+
+async def test_a_stray_that_cannot_be_moved_does_not_keep_the_others_from_serving() -> None:
+    replicas = Replicas()
+    await replicas.take(numbers=(0, 1))
+
+    def refuse(*_: PurePath) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    replicas.memory.rename = refuse  # type: ignore[method-assign,assignment]
+    result = await replicas.manager.leader_and_isr(
+        command(state(), 20, numbers=[1], full_state=True)
+    )
+    assert revision_of(result) == 20
+    assert replicas.manager.has_full_state.is_set()
+
+
+async def test_a_command_that_is_not_the_full_state_makes_no_strays() -> None:
+    replicas = Replicas()
+    await replicas.take(numbers=(0, 1))
+    await replicas.take(revision=20, numbers=[1])
+    assert len(list(replicas.manager.all())) == 2
+    assert not replicas.manager.has_full_state.is_set()
+
+
+# -- roles and what is kept over a restart -----------------------------------------------
+
+
+async def test_whoever_follows_is_named_to_the_fetchers() -> None:
+    replicas = Replicas()
+    (partition,) = await replicas.take(state(leader=2))
+    assert replicas.followers.updated == [partition]
+    assert replicas.manager.leaders_followed() == {2: 1}
+
+
+async def test_a_partition_without_a_leader_follows_nobody() -> None:
+    replicas = Replicas()
+    await replicas.take(state(leader=NO_LEADER))
+    assert replicas.manager.leaders_followed() == {}
+
+
+async def test_a_replica_comes_back_with_its_log_and_its_high_watermark(tmp_path: PurePath) -> None:
+    former = Replicas(OsDisk(), tmp_path)
+    partition = await former.lead()
+    commit(partition, b"a", b"b")
+    append(partition)
+    former.logs.checkpoint({KEY: partition.high_watermark})
+    former.logs.close()
+    replicas = Replicas(OsDisk(), tmp_path)
+    (again,) = await replicas.take(state(epoch=6), revision=20)
+    assert (again.log.log_end_offset, again.high_watermark) == (3, 2)
+
+
+async def test_the_newest_word_tells_where_a_leader_is() -> None:
+    replicas = Replicas()
+    await replicas.take(state(leader=2))
+    assert replicas.manager.address_of(2) == ("10.0.0.2:7500", epoch_of(2))
+    assert replicas.manager.address_of(9) is None
+
+
+# -- describing logs ----------------------------------------------------------------------
+
+
+def describe(*keys: tuple[str, int], controller_epoch: int = 1) -> DescribeReplicasCommand:
+    return DescribeReplicasCommand(1, controller_epoch, epoch_of(1), keys)
+
+
+async def test_a_log_is_described_by_its_epochs_and_its_ends() -> None:
+    replicas = Replicas()
+    partition = await replicas.lead()
+    append(partition, b"a", b"b")
+    await replicas.take(state(leader=1, epoch=7), revision=12)
+    append(partition, b"c")
+    await replicas.take(state(leader=NO_LEADER, epoch=8), revision=14)
+    result = await replicas.manager.describe_replicas(describe(KEY))
+    (summary,) = result.replicas
+    assert summary[:3] == (TOPIC_ID, 0, 14)
+    assert summary[3:] == (0, 3, ((5, 0), (7, 2)))
+
+
+async def test_a_replica_that_is_not_there_is_left_out_of_a_description() -> None:
+    replicas = Replicas()
+    await replicas.lead()
+    asked = describe((OTHER_ID, 0), (TOPIC_ID, 1))
+    assert await replicas.manager.describe_replicas(asked) == DescribeReplicasResult(replicas=[])
+
+
+async def test_a_deposed_controller_is_described_nothing() -> None:
+    replicas = Replicas()
+    await replicas.manager.leader_and_isr(command(state(), controller_epoch=3))
+    result = await replicas.manager.describe_replicas(describe(KEY, controller_epoch=2))
+    assert result.error is not None
+    assert (result.error.code, result.replicas) == (ErrorCode.STALE_CONTROLLER_EPOCH, ())

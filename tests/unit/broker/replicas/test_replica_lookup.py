@@ -1,0 +1,123 @@
+"""What a broker says of partitions that it cannot serve, and what its watch makes it do."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import NO_LEADER
+from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_runtime.metadata.store import Changed
+from unit.broker.broker_parts import KEYS, Replicas, broker_change, topic_change
+from unit.broker.fake_log import NAME, TOPIC_ID, epoch_of, state
+
+OTHER_ID = "other-id-other-id-othe"
+
+
+def refusal_of(call: Callable[[], object]) -> TidelogError:
+    with pytest.raises(TidelogError) as raised:
+        call()
+    return raised.value
+
+
+def refusal(replicas: Replicas, topic_id: str = "") -> TidelogError:
+    return refusal_of(lambda: replicas.manager.partition(NAME, topic_id))
+
+
+async def test_without_a_leader_the_client_is_asked_to_try_again() -> None:
+    replicas = Replicas()
+    replicas.cache.apply([topic_change()])
+    replicas.knows(state(leader=NO_LEADER), 10)
+    assert refusal(replicas).code is ErrorCode.LEADER_NOT_AVAILABLE
+
+
+async def test_a_leader_whose_broker_is_gone_is_no_hint() -> None:
+    replicas = Replicas()
+    replicas.cache.apply([topic_change()])
+    replicas.knows(state(leader=2), 10)
+    error = refusal(replicas)
+    assert (error.code, error.leader) == (ErrorCode.LEADER_NOT_AVAILABLE, None)
+
+
+async def test_a_leader_to_be_does_not_point_at_itself() -> None:
+    """Elected, and the controller's command is on its way."""
+    replicas = Replicas()
+    replicas.cache.apply([topic_change(), broker_change(1)])
+    replicas.knows(state(leader=1), 10)
+    error = refusal(replicas)
+    assert (error.code, error.leader) == (ErrorCode.LEADER_NOT_AVAILABLE, None)
+    assert "about to lead" in error.message
+
+
+async def test_another_topic_id_is_refused_even_by_the_leader() -> None:
+    replicas = Replicas()
+    await replicas.lead()
+    error = refusal(replicas, OTHER_ID)
+    assert error.code is ErrorCode.UNKNOWN_TOPIC_ID
+    assert TOPIC_ID in error.message
+
+
+async def test_followers_find_replicas_by_topic_id() -> None:
+    replicas = Replicas()
+    partition = await replicas.lead()
+    assert replicas.manager.replica(ReplicaKey(TOPIC_ID, 0)) is partition
+    error = refusal_of(lambda: replicas.manager.replica(ReplicaKey(OTHER_ID, 0)))
+    assert error.code is ErrorCode.UNKNOWN_TOPIC_ID
+
+
+# -- what the watch tells ----------------------------------------------------------------
+
+
+async def test_a_leader_steps_down_when_it_reads_of_another() -> None:
+    replicas = Replicas()
+    partition = await replicas.lead()
+    replicas.knows(state(leader=2, epoch=6), 11)
+    assert partition.leading is None
+
+
+async def test_a_leader_steps_down_when_its_partition_is_gone() -> None:
+    replicas = Replicas()
+    partition = await replicas.lead()
+    replicas.knows(state(), 10)
+    replicas.cache.apply([Changed(KEYS.leader_and_isr(NAME), None, 12)])
+    replicas.manager.observed([NAME])
+    assert partition.leading is None
+
+
+async def test_a_leader_steps_down_when_another_topic_has_the_name() -> None:
+    replicas = Replicas()
+    partition = await replicas.lead()
+    replicas.knows(replace(state(), topic_id=OTHER_ID), 12)
+    assert partition.leading is None
+
+
+async def test_what_the_watch_brings_late_does_not_unseat_a_leader() -> None:
+    replicas = Replicas()
+    partition = await replicas.lead()
+    replicas.knows(state(leader=2, epoch=4), 9)
+    replicas.knows(replace(state(), topic_id=OTHER_ID), 8)
+    assert partition.leading
+
+
+async def test_a_leader_adopts_the_isr_that_the_controller_wrote_in_its_epoch() -> None:
+    replicas = Replicas()
+    partition = await replicas.lead()
+    replicas.knows(state(isr=(1, 2)), 11)
+    assert partition.leading
+    assert partition.state == state(isr=(1, 2))
+    assert partition.revision == 11
+
+
+async def test_nobody_leads_by_what_it_reads() -> None:
+    replicas = Replicas()
+    (partition,) = await replicas.take(state(leader=2))
+    replicas.knows(state(leader=1, epoch=6), 11)
+    assert partition.leading is None
+
+
+async def test_a_newer_registration_of_a_leader_replaces_the_address_that_was_told() -> None:
+    replicas = Replicas()
+    await replicas.take(state(leader=2))
+    replicas.cache.apply([broker_change(2, address="elsewhere:7500")])
+    assert replicas.manager.address_of(2) == ("elsewhere:7500", epoch_of(2))

@@ -1,0 +1,181 @@
+"""Which requests of followers belong to a session, and how many sessions a leader keeps."""
+
+import pytest
+
+from tidelog_broker.partition.exchange import FetchPosition
+from tidelog_broker.partition.listener import ReplicaWatch
+from tidelog_broker.partition.partition import Partition
+from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_broker.replication import fetch_sessions
+from tidelog_broker.replication.fetch_sessions import FetchSession, FetchSessions
+from tidelog_broker.replication.transport import ReplicaFetchEntry, ReplicaFetchRequest
+from unit.broker.fake_log import NAME, TOPIC_ID, FakeLog, leader
+
+KEY = ReplicaKey(TOPIC_ID, NAME.partition)
+
+
+class Watched:
+    def __init__(self) -> None:
+        self.partitions: list[tuple[Partition, ReplicaWatch]] = []
+
+    def watch(self, partition: Partition, watch: ReplicaWatch) -> None:
+        self.partitions.append((partition, watch))
+
+    def unwatch(self, partition: Partition, watch: ReplicaWatch) -> None:
+        self.partitions.remove((partition, watch))
+
+
+class Leader:
+    def __init__(self) -> None:
+        self.watched = Watched()
+        self.sessions = FetchSessions(self.watched)
+
+    def ask(
+        self,
+        session_id: int,
+        sequence: int,
+        *,
+        follower: int = 2,
+        lives: tuple[int, int] = (102, 101),
+        synced: bool = False,
+    ) -> FetchSession | None:
+        """A request, which is answered at once."""
+        session = self.sessions.of(
+            ReplicaFetchRequest(follower, *lives, 0, 0, 1, (), session_id, sequence, synced), 1
+        )
+        if session is not None:
+            session.serving = False
+        return session
+
+    def open(self, number: int = 1, *, follower: int = 2, synced: bool = False) -> FetchSession:
+        session = self.ask(0, number, follower=follower, synced=synced)
+        assert session is not None
+        return session
+
+
+def told(session: FetchSession, partition: Partition) -> None:
+    session.record(ReplicaFetchEntry(KEY, FetchPosition(1, 5, 0, -1, 0, 0), 100), partition)
+
+
+def test_the_requests_of_a_session_are_taken_in_order() -> None:
+    leader_ = Leader()
+    session = leader_.open()
+    assert [leader_.ask(session.id, sequence) for sequence in (1, 2, 3)] == [session] * 3
+
+
+def test_a_request_that_comes_twice_is_not_taken_and_the_session_goes_on() -> None:
+    leader_ = Leader()
+    session = leader_.open()
+    leader_.ask(session.id, 1)
+    assert leader_.ask(session.id, 1) is None
+    assert leader_.ask(session.id, 2) is session
+
+
+def test_a_gap_ends_the_session() -> None:
+    leader_ = Leader()
+    session = leader_.open()
+    assert leader_.ask(session.id, 2) is None
+    assert leader_.ask(session.id, 1) is None
+
+
+def test_a_request_while_the_last_one_is_not_answered_ends_the_session() -> None:
+    leader_ = Leader()
+    session = leader_.open()
+    session.serving = True
+    assert leader_.ask(session.id, 1) is None
+    assert session.ended
+
+
+def test_a_new_session_takes_the_place_of_the_one_before() -> None:
+    leader_ = Leader()
+    former, present = leader_.open(1), leader_.open(2)
+    assert former.ended
+    assert leader_.ask(former.id, 1) is None
+    assert leader_.ask(present.id, 1) is present
+    assert len(leader_.sessions) == 1
+
+
+def test_an_opening_that_comes_late_or_twice_does_not_take_the_place_of_a_newer_one() -> None:
+    leader_ = Leader()
+    present = leader_.open(2)
+    assert leader_.ask(0, 1) is None
+    assert leader_.ask(0, 2) is None
+    assert leader_.ask(present.id, 1) is present
+
+
+def test_an_opening_is_late_also_when_the_newer_session_has_ended() -> None:
+    leader_ = Leader()
+    leader_.open(2).end()
+    assert leader_.ask(0, 1) is None
+    assert leader_.ask(0, 3) is not None
+
+
+@pytest.mark.parametrize("lives", [(103, 101), (102, 103)])
+def test_a_session_is_bound_to_the_broker_epochs_of_both_ends(lives: tuple[int, int]) -> None:
+    leader_ = Leader()
+    session = leader_.open()
+    assert leader_.ask(session.id, 1, lives=lives) is None
+
+
+def test_a_new_life_of_the_follower_counts_its_sessions_anew() -> None:
+    leader_ = Leader()
+    former = leader_.open(9)
+    present = leader_.ask(0, 1, lives=(103, 101))
+    assert present is not None
+    assert former.ended
+    assert leader_.ask(present.id, 1, lives=(103, 101)) is present
+
+
+def test_a_former_life_of_the_follower_does_not_end_the_session_of_the_present_one() -> None:
+    leader_ = Leader()
+    present = leader_.open()
+    late = leader_.ask(0, 7, lives=(100, 101))
+    assert late is not None
+    assert late.id == 0
+    assert leader_.ask(present.id, 1) is present
+
+
+def test_synced_partitions_have_a_session_of_their_own() -> None:
+    leader_ = Leader()
+    one, other = leader_.open(1), leader_.open(2, synced=True)
+    assert leader_.ask(one.id, 1) is one
+    assert leader_.ask(other.id, 1, synced=True) is other
+    assert leader_.ask(one.id, 2, synced=True) is None
+
+
+def test_beyond_the_bound_the_one_that_has_not_asked_for_longest_goes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fetch_sessions, "MAX_SESSIONS", 2)
+    leader_ = Leader()
+    first, second = leader_.open(follower=2), leader_.open(follower=3)
+    leader_.ask(first.id, 1, follower=2)
+    third = leader_.open(follower=4)
+    assert len(leader_.sessions) == 2
+    assert (first.ended, second.ended, third.ended) == (False, True, False)
+
+
+def test_a_session_that_has_ended_watches_nothing() -> None:
+    leader_ = Leader()
+    session = leader_.open()
+    told(session, leader(FakeLog()))
+    assert len(leader_.watched.partitions) == 1
+    session.end()
+    assert leader_.watched.partitions == []
+
+
+def test_a_partition_is_watched_once_however_often_it_is_told() -> None:
+    leader_ = Leader()
+    session = leader_.open()
+    partition = leader(FakeLog())
+    told(session, partition)
+    told(session, partition)
+    assert leader_.watched.partitions == [(partition, session)]
+
+
+def test_the_end_of_a_session_wakes_the_request_that_it_serves() -> None:
+    session = Leader().open()
+    woken: list[bool] = []
+    session.wake = lambda: woken.append(True)
+    session.end()
+    assert woken == [True]

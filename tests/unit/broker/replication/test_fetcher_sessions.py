@@ -1,0 +1,234 @@
+"""A fetcher in a session with its leader: what it names, and when it begins anew."""
+
+import asyncio
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import Batch
+from tidelog_broker.partition.partition import Partition
+from tidelog_broker.replication.transport import NO_SESSION, ReplicaFetchResult
+from unit.broker.broker_parts import address_of, settled
+from unit.broker.fake_log import epoch_of, state
+from unit.broker.scripted_leader import LEADER, ME, Asked, Follower, following, log_of
+
+SESSION = 7
+
+
+async def opened(follower: Follower) -> Asked:
+    """The first request of a session after the one that opened it; nothing has come yet."""
+    first = await follower.next(0)
+    first.answer(session_id=SESSION)
+    return await follower.next(1)
+
+
+def numbers_forgotten(asked: Asked) -> list[int]:
+    return [replica.partition for replica in asked.request.forgotten]
+
+
+def damaged(result: ReplicaFetchResult) -> ReplicaFetchResult:
+    assert result.answer is not None
+    batches: list[Batch] = [batch._replace(records=b"x") for batch in result.answer.batches]
+    return result._replace(answer=result.answer._replace(batches=batches))
+
+
+async def test_after_the_first_request_it_names_nothing_that_stands_still() -> None:
+    follower = Follower()
+    follower.follow(0)
+    follower.follow(1)
+    async with following(follower):
+        second = await opened(follower)
+    assert (second.request.session_id, second.request.session_sequence) == (SESSION, 1)
+    assert (second.numbers, numbers_forgotten(second)) == ([], [])
+
+
+async def test_it_names_what_the_last_answer_has_moved() -> None:
+    follower = Follower()
+    follower.follow(0)
+    follower.follow(1)
+    async with following(follower):
+        first = await follower.next(0)
+        first.answer(first.data(0, number=1), session_id=SESSION)
+        second = await follower.next(1)
+    assert second.numbers == [1]
+    assert second.entry(1).position.fetch_offset == 1
+
+
+async def test_an_answer_about_a_partition_that_was_left_out_is_taken() -> None:
+    follower = Follower()
+    partition = follower.follow()
+    async with following(follower):
+        first = await follower.next(0)
+        first.answer(session_id=SESSION)
+        second = await follower.next(1)
+        second.answer(first.data(0), session_id=SESSION)
+        third = await follower.next(2)
+    assert partition.log.log_end_offset == 1
+    assert third.numbers == [0]
+
+
+async def test_an_answer_is_dropped_that_comes_after_the_epoch_of_a_left_out_one_changed() -> None:
+    """Interleaving 6."""
+    follower = Follower()
+    partition = follower.follow()
+    async with following(follower):
+        first = await follower.next(0)
+        first.answer(session_id=SESSION)
+        second = await follower.next(1)
+        partition.take(state(leader=LEADER, epoch=6), 11, broker_epoch=epoch_of(ME), now_ms=1)
+        second.answer(first.data(0), session_id=SESSION)
+        third = await follower.next(2)
+    assert partition.log.log_end_offset == 0
+    assert third.entry().position.leader_epoch == 6
+
+
+async def test_an_answer_that_did_not_come_makes_it_name_everything_anew() -> None:
+    follower = Follower()
+    follower.follow(0)
+    follower.follow(1)
+    async with following(follower):
+        second = await opened(follower)
+        second.break_off()
+        third = await follower.next(2)
+    assert third.request.session_id == NO_SESSION
+    assert third.request.session_sequence == 2
+    assert third.numbers == [0, 1]
+
+
+async def test_a_leader_that_does_not_know_the_session_is_told_everything_at_once() -> None:
+    follower = Follower()
+    follower.follow()
+    async with following(follower):
+        second = await opened(follower)
+        second.answer(session_id=NO_SESSION)
+        third = await follower.next(2)
+    assert (third.request.session_id, third.numbers, third.at) == (NO_SESSION, [0], second.at)
+
+
+async def test_a_leader_that_opens_no_session_and_says_nothing_is_asked_after_a_pause() -> None:
+    follower = Follower()
+    follower.follow()
+    async with following(follower):
+        first = await follower.next(0)
+        first.answer(session_id=NO_SESSION)
+        second = await follower.next(1)
+    assert second.at > first.at
+
+
+async def test_a_refusal_of_the_whole_makes_it_name_everything_anew() -> None:
+    follower = Follower()
+    follower.follow()
+    async with following(follower):
+        second = await opened(follower)
+        second.refuse(TidelogError(ErrorCode.STALE_BROKER_EPOCH, "I live in 150"))
+        third = await follower.next(2)
+    assert (third.request.session_id, third.numbers) == (NO_SESSION, [0])
+
+
+async def test_a_new_life_of_either_broker_makes_it_name_everything_anew() -> None:
+    for own, leaders in ((epoch_of(ME), 150), (150, epoch_of(LEADER))):
+        follower = Follower()
+        follower.follow()
+        async with following(follower):
+            second = await opened(follower)
+            follower.broker_epoch = own
+            follower.leader = (address_of(LEADER), leaders)
+            second.answer(session_id=SESSION)
+            third = await follower.next(2)
+        assert (third.request.session_id, third.numbers) == (NO_SESSION, [0])
+        assert (third.request.broker_epoch, third.request.leader_broker_epoch) == (own, leaders)
+
+
+async def test_a_fetch_that_is_given_up_for_a_new_partition_begins_anew() -> None:
+    """Nobody knows what the leader told in its answer."""
+    follower = Follower()
+    follower.follow(0)
+    async with following(follower):
+        second = await opened(follower)
+        follower.follow(1)
+        third = await follower.next(2)
+    assert second.given_up
+    assert (third.request.session_id, third.numbers) == (NO_SESSION, [0, 1])
+
+
+async def test_a_partition_that_goes_between_two_requests_is_forgotten() -> None:
+    follower = Follower(synced=True)
+    syncing, gone = follower.follow(0), follower.follow(1)
+    async with following(follower):
+        first = await follower.next(0)
+        follower.syncing.append(syncing)
+        first.answer(first.data(0), session_id=SESSION)
+        await settled()
+        follower.fetcher.forget(gone)
+        follower.syncing.clear()
+        follower.fetcher.log_synced(syncing)
+        second = await follower.next(1)
+    assert (second.numbers, numbers_forgotten(second)) == ([0], [1])
+
+
+async def test_a_partition_that_comes_back_is_named_though_it_stands_where_it_stood() -> None:
+    """It may not know the high watermark that its predecessor was told."""
+    follower = Follower(synced=True)
+    syncing, gone = follower.follow(0), follower.follow(1)
+    async with following(follower):
+        first = await follower.next(0)
+        follower.syncing.append(syncing)
+        first.answer(first.data(0), session_id=SESSION)
+        await settled()
+        follower.fetcher.forget(gone)
+        follower.follow(1)
+        follower.syncing.clear()
+        follower.fetcher.log_synced(syncing)
+        second = await follower.next(1)
+    assert (second.request.session_id, second.numbers) == (SESSION, [0, 1])
+    assert numbers_forgotten(second) == []
+
+
+async def test_a_partition_that_fails_alone_is_forgotten_until_it_is_asked_for_again() -> None:
+    """Left out it would be sent again at once, and the long poll be a busy loop."""
+    follower = Follower()
+    follower.follow(0)
+    follower.follow(1)
+    async with following(follower):
+        first = await follower.next(0)
+        first.answer(damaged(first.data(0)), session_id=SESSION)
+        second = await follower.next(1)
+        assert (second.numbers, numbers_forgotten(second)) == ([], [0])
+        await asyncio.sleep(second.request.max_wait_ms / 1000)
+        second.answer(session_id=SESSION)
+        third = await follower.next(2)
+    assert third.numbers == [0]
+
+
+async def test_what_the_leader_refused_is_named_again_after_its_pause_without_being_forgotten() -> (
+    None
+):
+    follower = Follower()
+    follower.follow(0)
+    follower.follow(1)
+    async with following(follower):
+        first = await follower.next(0)
+        first.answer(first.failed(ErrorCode.FENCED_LEADER_EPOCH), session_id=SESSION)
+        second = await follower.next(1)
+        assert (second.numbers, numbers_forgotten(second)) == ([], [])
+        await asyncio.sleep(second.request.max_wait_ms / 1000)
+        second.answer(session_id=SESSION)
+        third = await follower.next(2)
+    assert third.numbers == [0]
+
+
+async def test_what_has_reached_the_disk_is_told_though_no_answer_has_moved_it() -> None:
+    follower = Follower(synced=True)
+    partition = follower.follow()
+    async with following(follower):
+        first = await follower.next(0)
+        first.answer(first.data(0), session_id=SESSION)
+        second = await follower.next(1)
+        synced(follower, partition)
+        second.answer(session_id=SESSION)
+        third = await follower.next(2)
+    assert second.entry().position.flushed_offset == 0
+    assert third.entry().position.flushed_offset == 1
+
+
+def synced(follower: Follower, partition: Partition) -> None:
+    log_of(partition).synced_to = 1
+    follower.fetcher.log_synced(partition)

@@ -1,0 +1,199 @@
+"""One fetcher a leader."""
+
+import asyncio
+import random
+
+from structlog.testing import capture_logs
+
+from tidelog.model import NO_LEADER, TopicPartition
+from tidelog_broker.background import Faults
+from tidelog_broker.log.errors import LogError
+from tidelog_broker.partition.partition import Partition
+from tidelog_broker.replication.fetchers import Fetchers
+from tidelog_broker.replication.replica_fetcher import FetchLimits
+from tidelog_broker.replication.transport import ReplicaFetchRequest, ReplicaFetchResponse
+from tidelog_runtime.metadata.schema import LeaderAndIsr
+from unit.broker.broker_parts import address_of, on, settled
+from unit.broker.fake_log import TOPIC_ID, FakeLog, Notes, epoch_of, state
+
+
+class Broker:
+    """Broker 3, and the fetches that wait at each leader."""
+
+    broker_id = 3
+    broker_epoch = epoch_of(3)
+
+    def __init__(self) -> None:
+        self.waiting: dict[str, list[TopicPartition]] = {}
+        self.waiting_synced: dict[str, list[TopicPartition]] = {}
+        self.synced: list[TopicPartition] = []
+        self.fault: Exception | None = None
+        self.fetchers = Fetchers(
+            self, self, FetchLimits(500, 4096, 1024), random.Random(1), Faults(), lambda _: False
+        )
+
+    def address_of(self, broker_id: int) -> tuple[str, int] | None:
+        return address_of(broker_id), epoch_of(broker_id)
+
+    def replica_failed(self, partition: Partition, error: LogError) -> None:
+        raise AssertionError(f"{partition.name}: {error}")
+
+    async def replica_fetch(
+        self, address: str, request: ReplicaFetchRequest
+    ) -> ReplicaFetchResponse:
+        if self.fault is not None:
+            raise self.fault
+        numbers = [on(entry.replica.partition) for entry in request.entries]
+        waiting = self.waiting if numbers[0] not in self.synced else self.waiting_synced
+        assert address not in waiting, "two fetches of one kind at one leader"
+        waiting[address] = numbers
+        try:
+            await asyncio.Event().wait()
+            raise AssertionError
+        finally:
+            del waiting[address]
+
+    async def close(self) -> None:
+        pass
+
+    def new_partition(self, number: int, wanted: LeaderAndIsr) -> Partition:
+        partition = Partition(
+            on(number), TOPIC_ID, 3, FakeLog(), high_watermark=0, listener=Notes()
+        )
+        partition.set_synced(on(number) in self.synced)
+        self.take(partition, wanted, 10)
+        return partition
+
+    def take(self, partition: Partition, wanted: LeaderAndIsr, revision: int) -> None:
+        partition.take(wanted, revision, broker_epoch=self.broker_epoch, now_ms=1)
+        self.fetchers.update([partition])
+
+
+async def test_each_leader_is_asked_for_what_it_leads() -> None:
+    broker = Broker()
+    broker.new_partition(0, state(leader=1))
+    broker.new_partition(1, state(leader=2))
+    broker.new_partition(2, state(leader=1))
+    await settled()
+    assert broker.waiting == {address_of(1): [on(0), on(2)], address_of(2): [on(1)]}
+    await broker.fetchers.close()
+
+
+async def test_synced_partitions_are_asked_for_by_themselves() -> None:
+    broker = Broker()
+    broker.synced = [on(1), on(2)]
+    for number in range(3):
+        broker.new_partition(number, state(leader=1))
+    await settled()
+    assert broker.waiting == {address_of(1): [on(0)]}
+    assert broker.waiting_synced == {address_of(1): [on(1), on(2)]}
+    await broker.fetchers.close()
+
+
+async def test_of_two_fetches_at_a_leader_the_later_says_how_long_it_is_silent() -> None:
+    broker = Broker()
+    broker.synced = [on(1)]
+    broker.new_partition(0, state(leader=1))
+    await asyncio.sleep(1)
+    broker.new_partition(1, state(leader=1))
+    broker.new_partition(2, state(leader=2))
+    await settled()
+    silent = broker.fetchers.unanswered()
+    assert sorted(silent) == [1, 2]
+    assert silent[1].since == silent[2].since
+    await broker.fetchers.close()
+
+
+async def test_a_partition_that_becomes_synced_moves_to_the_other_fetch() -> None:
+    broker = Broker()
+    partition = broker.new_partition(0, state(leader=1))
+    await settled()
+    broker.synced = [on(0)]
+    partition.set_synced(True)
+    broker.fetchers.update([partition])
+    await settled()
+    assert (broker.waiting, broker.waiting_synced) == ({}, {address_of(1): [on(0)]})
+    await broker.fetchers.close()
+
+
+async def test_a_partition_changes_its_leader_at_once() -> None:
+    broker = Broker()
+    partition = broker.new_partition(0, state(leader=1))
+    broker.new_partition(1, state(leader=1))
+    await settled()
+    broker.take(partition, state(leader=2, epoch=6), 11)
+    await settled()
+    assert broker.waiting == {address_of(1): [on(1)], address_of(2): [on(0)]}
+    await broker.fetchers.close()
+
+
+async def test_whoever_becomes_the_leader_follows_nobody() -> None:
+    broker = Broker()
+    partition = broker.new_partition(0, state(leader=1))
+    await settled()
+    broker.take(partition, state(leader=3, epoch=6), 11)
+    await settled()
+    assert broker.waiting == {}
+
+
+async def test_whoever_has_no_leader_any_more_follows_nobody() -> None:
+    broker = Broker()
+    partition = broker.new_partition(0, state(leader=1))
+    await settled()
+    broker.take(partition, state(leader=NO_LEADER, epoch=6), 11)
+    await settled()
+    assert broker.waiting == {}
+
+
+async def test_a_partition_that_is_removed_is_not_followed() -> None:
+    broker = Broker()
+    partition = broker.new_partition(0, state(leader=1))
+    await settled()
+    broker.fetchers.forget(partition)
+    await settled()
+    assert broker.waiting == {}
+    await broker.fetchers.close()
+
+
+async def test_fetchers_that_follow_nothing_are_stopped() -> None:
+    broker = Broker()
+    before = asyncio.all_tasks()
+    partition = broker.new_partition(0, state(leader=1))
+    for revision in range(11, 20):
+        broker.take(partition, state(leader=1 + revision % 2, epoch=revision), revision)
+        await settled()
+    assert len(asyncio.all_tasks() - before) <= 3  # a fetcher, its fetch and its wait
+    await broker.fetchers.close()
+
+
+async def test_close_leaves_no_task_behind() -> None:
+    broker = Broker()
+    before = asyncio.all_tasks()
+    partition = broker.new_partition(0, state(leader=1))
+    broker.new_partition(1, state(leader=2))
+    await settled()
+    # One is stopped as idle, and may not be gone yet.
+    broker.take(partition, state(leader=2, epoch=6), 11)
+    await broker.fetchers.close()
+    assert asyncio.all_tasks() == before
+
+
+async def test_a_fault_in_a_fetcher_is_seen() -> None:
+    with capture_logs() as lines:
+        broker = Broker()
+        broker.fault = ValueError("a fault of the program")
+        broker.new_partition(0, state(leader=1))
+        await settled()
+    (line,) = [line for line in lines if line["log_level"] == "critical"]
+    assert (line["event"], line["task"]) == ("task_failed", "replica-fetcher-1")
+    await broker.fetchers.close()
+
+
+async def test_once_closed_nobody_is_followed_any_more() -> None:
+    """A replica whose repair ends while the broker stops would append to closed logs."""
+    broker = Broker()
+    await broker.fetchers.close()
+    broker.new_partition(0, state(leader=1))
+    await settled()
+    assert broker.waiting == {}
+    await broker.fetchers.close()

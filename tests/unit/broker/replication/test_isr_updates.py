@@ -1,0 +1,403 @@
+"""How a leader's ISR changes reach the metadata store."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+
+from structlog.testing import capture_logs
+
+from tidelog.model import Acks
+from tidelog_broker.membership.metadata_cache import MetadataCache
+from tidelog_broker.partition.partition import Partition
+from tidelog_broker.replication.isr_updates import MAX_JUDGED_PER_TURN, IsrUpdates
+from tidelog_runtime.metadata.schema import (
+    STOPPING,
+    LeaderAndIsr,
+    decode_leader_and_isr,
+    encode,
+    encode_leader_and_isr,
+)
+from tidelog_runtime.metadata.store import (
+    MAX_TRANSACTION_CHANGES,
+    MAX_TRANSACTION_GUARDS,
+    CreateRevision,
+    ModRevision,
+    Put,
+)
+from unit.broker.broker_parts import KEYS, at_work, fetch_by, on, registration, settled, until
+from unit.broker.fake_log import TOPIC_ID, FakeLog, Notes, epoch_of, sent, state
+from unit.broker.flaky_store import FlakyStore
+from unit.metadata.virtual_time import virtual_clock
+
+LAG_TIME_MAX_MS = 500
+SMALL = state(isr=(1, 2))
+
+
+class Leader:
+    """Broker 1 leads; brokers are registered; the cache is as the store was at the start."""
+
+    def __init__(self, brokers: int = 3) -> None:
+        self.clock = virtual_clock()
+        self.store = FlakyStore(self.clock)
+        self.store.advance_to_broker_epochs(KEYS)
+        for broker_id in range(1, brokers + 1):
+            assert self.register(broker_id) == epoch_of(broker_id)
+        self.cache = MetadataCache(KEYS)
+        self.cache.load(self.store.data.snapshot(KEYS.root))
+        self.partitions: list[Partition] = []
+        self.updates = IsrUpdates(self.store, KEYS, self.cache, self.clock, LAG_TIME_MAX_MS)
+
+    def register(self, broker_id: int, **changes: object) -> int:
+        return self.store.put(KEYS.broker(broker_id), encode(registration(broker_id, **changes)))
+
+    def led(self) -> Iterable[Partition]:
+        return self.partitions
+
+    def lead(self, number: int = 0, wanted: LeaderAndIsr = SMALL) -> Partition:
+        revision = self.store.put(KEYS.leader_and_isr(on(number)), encode_leader_and_isr(wanted))
+        partition = Partition(
+            on(number), TOPIC_ID, 1, FakeLog(), high_watermark=0, listener=Notes()
+        )
+        now_ms = self.clock.monotonic_ms()
+        partition.take(wanted, revision, broker_epoch=epoch_of(1), now_ms=now_ms)
+        self.partitions.append(partition)
+        return partition
+
+    def with_joiner(self, number: int = 0) -> Partition:
+        """Broker 3 has caught up and may join."""
+        partition = self.lead(number)
+        fetch_by(partition, 3)
+        return partition
+
+    def stored(self, number: int = 0) -> LeaderAndIsr:
+        item = self.store.item(KEYS.leader_and_isr(on(number)))
+        return decode_leader_and_isr(item.value)
+
+    def overwrite(self, wanted: LeaderAndIsr, number: int = 0) -> int:
+        """By the controller."""
+        return self.store.put(KEYS.leader_and_isr(on(number)), encode_leader_and_isr(wanted))
+
+    def isr_of(self, number: int = 0) -> set[int]:
+        return set(self.stored(number).isr_ids)
+
+    async def judge(self, *partitions: Partition) -> None:
+        for partition in partitions:
+            self.updates.judge_soon(partition)
+        await settled()
+
+
+def running(leader: Leader) -> AbstractAsyncContextManager[None]:
+    return at_work(leader.updates.run())
+
+
+def in_flight(partition: Partition) -> Sequence[int]:
+    assert partition.leading
+    proposed = partition.leading.proposed
+    return sorted(proposed.isr_ids) if proposed else ()
+
+
+# -- what is written ---------------------------------------------------------------------
+
+
+async def test_a_follower_that_has_caught_up_joins() -> None:
+    leader = Leader()
+    partition = leader.with_joiner()
+    async with running(leader):
+        await leader.judge(partition)
+    assert leader.isr_of() == {1, 2, 3}
+    assert partition.state == leader.stored()
+    assert partition.revision == leader.store.item(KEYS.leader_and_isr(on(0))).mod_revision
+    assert in_flight(partition) == ()
+
+
+async def test_a_member_that_lags_leaves_when_the_timer_judges() -> None:
+    leader = Leader()
+    leader.lead(wanted=state(isr=(1, 2, 3)))
+    async with running(leader):
+        await asyncio.sleep(0.6)
+        leader.updates.judge_all(leader)
+        await settled()
+    assert leader.isr_of() == {1}
+    assert {member.broker_id for member in leader.stored().eligible} == {2, 3}
+
+
+async def test_where_all_is_well_nothing_is_written() -> None:
+    leader = Leader()
+    leader.lead(wanted=state(isr=(1, 2, 3)))
+    async with running(leader):
+        leader.updates.judge_all(leader)
+        await settled()
+    assert leader.store.sent == []
+
+
+async def test_the_guard_names_the_version_and_the_joiners_registration() -> None:
+    """KIP-841, KIP-903."""
+    leader = Leader()
+    partition = leader.with_joiner()
+    revision = partition.revision
+    async with running(leader):
+        await leader.judge(partition)
+    (transaction,) = leader.store.sent
+    assert set(transaction.guards) == {
+        ModRevision(KEYS.leader_and_isr(on(0)), revision),
+        CreateRevision(KEYS.broker(3), epoch_of(3)),
+        ModRevision(KEYS.broker(3), epoch_of(3)),
+    }
+
+
+async def test_many_partitions_go_into_one_transaction() -> None:
+    leader = Leader()
+    partitions = [leader.with_joiner(number) for number in range(50)]
+    async with running(leader):
+        await leader.judge(*partitions)
+    (transaction,) = leader.store.sent
+    assert len(transaction.changes) == 50
+
+
+async def test_no_transaction_exceeds_what_the_store_takes() -> None:
+    leader = Leader()
+    partitions = [leader.with_joiner(number) for number in range(130)]
+    async with running(leader):
+        await leader.judge(*partitions)
+    sizes = [len(transaction.changes) for transaction in leader.store.sent]
+    assert sizes == [MAX_TRANSACTION_CHANGES, 130 - MAX_TRANSACTION_CHANGES]
+
+
+async def test_joiners_by_the_dozen_do_not_exceed_the_guards_that_the_store_takes() -> None:
+    leader = Leader(brokers=92)
+    for number, first in enumerate((3, 33, 63)):
+        joiners = range(first, first + 30)
+        partition = leader.lead(number, state(isr=(1, 2), replicas=(1, 2, *joiners)))
+        for joiner in joiners:
+            fetch_by(partition, joiner)
+    async with running(leader):
+        await leader.judge(*leader.partitions)
+    assert [len(leader.isr_of(number)) for number in range(3)] == [32, 32, 32]
+    assert max(len(t.guards) for t in leader.store.sent) <= MAX_TRANSACTION_GUARDS
+    assert len(leader.store.sent) == 2
+
+
+async def test_a_long_round_leaves_the_loop_its_turns() -> None:
+    leader = Leader()
+    for number in range(3 * MAX_JUDGED_PER_TURN):
+        leader.lead(number, state(isr=(1, 2, 3)))
+    async with running(leader):
+        await settled()
+        leader.updates.judge_all(leader)
+        await asyncio.sleep(0)
+        still_to_judge = len(leader.updates._dirty)
+        await settled()
+    assert still_to_judge == 2 * MAX_JUDGED_PER_TURN
+    assert leader.updates._dirty == {}
+
+
+# -- refused -----------------------------------------------------------------------------
+
+
+async def test_a_joiner_that_began_to_stop_is_not_written() -> None:
+    """Interleaving 10."""
+    leader = Leader()
+    partition = leader.with_joiner()
+    leader.register(3, state=STOPPING)
+    async with running(leader):
+        await leader.judge(partition)
+    assert leader.isr_of() == {1, 2}
+    assert in_flight(partition) == ()
+
+
+async def test_a_joiner_in_another_life_is_not_written() -> None:
+    """KAFKA-14139."""
+    leader = Leader()
+    partition = leader.with_joiner()
+    leader.store.delete(KEYS.broker(3))
+    leader.register(3)
+    async with running(leader):
+        await leader.judge(partition)
+    assert leader.isr_of() == {1, 2}
+
+
+async def test_a_joiner_that_is_gone_is_not_written_and_is_not_tried_for_ever() -> None:
+    leader = Leader()
+    partition = leader.with_joiner()
+    leader.store.delete(KEYS.broker(3))
+    async with running(leader):
+        await leader.judge(partition)
+        await asyncio.sleep(10)
+    assert leader.isr_of() == {1, 2}
+    assert len(leader.store.sent) == 1
+
+
+async def test_a_refused_joiner_lets_the_high_watermark_go() -> None:
+    leader = Leader()
+    partition = leader.with_joiner()
+    leader.store.delete(KEYS.broker(3))
+    async with running(leader):
+        await leader.judge(partition)
+    partition.append([sent()], Acks.ALL, 1)
+    fetch_by(partition, 2)
+    assert partition.high_watermark == 1
+
+
+async def test_after_a_conflict_the_leader_adopts_what_is_there_and_judges_again() -> None:
+    """KAFKA-2729."""
+    leader = Leader()
+    partition = leader.with_joiner()
+    leader.overwrite(state(isr=(1,), eligible=(2,)))
+    fetch_by(partition, 2)
+    async with running(leader):
+        await leader.judge(partition)
+    assert leader.isr_of() == {1, 2, 3}
+    assert len(leader.store.sent) == 2
+    assert partition.leading
+
+
+async def test_after_a_conflict_a_leader_that_was_superseded_steps_down() -> None:
+    leader = Leader()
+    partition = leader.with_joiner()
+    leader.overwrite(state(leader=2, epoch=6))
+    async with running(leader):
+        await leader.judge(partition)
+    assert partition.leading is None
+    assert leader.stored().leader == 2
+    assert len(leader.store.sent) == 1
+
+
+async def test_a_leader_whose_partition_is_gone_steps_down() -> None:
+    leader = Leader()
+    partition = leader.with_joiner()
+    leader.store.delete(KEYS.leader_and_isr(on(0)))
+    async with running(leader):
+        await leader.judge(partition)
+    assert partition.leading is None
+
+
+async def test_the_isr_of_another_topic_under_the_same_name_is_not_adopted() -> None:
+    leader = Leader()
+    partition = leader.with_joiner()
+    leader.overwrite(replace(SMALL, topic_id="other-id-other-id-othe"))
+    async with running(leader):
+        await leader.judge(partition)
+    assert partition.leading is None
+    assert partition.state == SMALL
+
+
+async def test_one_conflict_does_not_hold_up_the_rest() -> None:
+    leader = Leader()
+    partitions = [leader.with_joiner(number) for number in range(3)]
+    leader.overwrite(state(leader=2, epoch=6), number=1)
+    async with running(leader):
+        await leader.judge(*partitions)
+    assert [leader.isr_of(number) for number in (0, 2)] == [{1, 2, 3}, {1, 2, 3}]
+    assert partitions[1].leading is None
+
+
+# -- a store that does not answer --------------------------------------------------------
+
+
+async def test_a_change_without_an_answer_stays_pending() -> None:
+    """Interleaving 4: it may yet be applied."""
+    leader = Leader()
+    partition = leader.with_joiner()
+    leader.store.disconnect()
+    async with running(leader):
+        await leader.judge(partition)
+        await asyncio.sleep(5)
+        assert in_flight(partition) == [1, 2, 3]
+        partition.append([sent()], Acks.ALL, 1)
+        fetch_by(partition, 2)
+        assert partition.high_watermark == 0
+
+
+async def test_it_is_written_again_when_the_store_is_back() -> None:
+    leader = Leader()
+    partition = leader.with_joiner()
+    leader.store.disconnect()
+    async with running(leader):
+        await leader.judge(partition)
+        await asyncio.sleep(5)
+        leader.store.reconnect()
+        await until(lambda: not in_flight(partition))
+    assert leader.isr_of() == {1, 2, 3}
+    assert partition.state == leader.stored()
+
+
+async def test_what_was_applied_without_an_answer_is_adopted() -> None:
+    leader = Leader()
+    partition = leader.with_joiner()
+    leader.store.loses_answers = True
+    async with running(leader):
+        await leader.judge(partition)
+        assert leader.isr_of() == {1, 2, 3}
+        assert in_flight(partition) == [1, 2, 3]
+        leader.store.loses_answers = False
+        await until(lambda: not in_flight(partition))
+    assert partition.state == leader.stored()
+    assert partition.revision == leader.store.item(KEYS.leader_and_isr(on(0))).mod_revision
+
+
+async def test_what_the_watch_has_decided_meanwhile_is_not_written_again() -> None:
+    leader = Leader()
+    decided, pending = leader.with_joiner(0), leader.with_joiner(1)
+    leader.store.disconnect()
+    async with running(leader):
+        await leader.judge(decided, pending)
+        revision = leader.overwrite(state(isr=(1, 2)), number=0)
+        decided.observed(leader.stored(0), revision)
+        leader.store.reconnect()
+        await until(lambda: not in_flight(pending))
+    (last,) = leader.store.sent[-1].changes
+    assert isinstance(last, Put)
+    assert last.key == KEYS.leader_and_isr(on(1))
+    assert leader.isr_of(1) == {1, 2, 3}
+
+
+async def test_a_change_that_another_leader_overtook_is_given_up() -> None:
+    leader = Leader()
+    partition = leader.with_joiner()
+    leader.store.disconnect()
+    async with running(leader):
+        await leader.judge(partition)
+        leader.overwrite(state(leader=2, epoch=6))
+        leader.store.reconnect()
+        await until(lambda: partition.leading is None)
+        await asyncio.sleep(5)
+    assert leader.stored().leader == 2
+    assert len(leader.store.sent) == 2
+
+
+async def test_changes_wait_for_the_one_without_an_answer() -> None:
+    leader = Leader()
+    first, second = leader.with_joiner(0), leader.with_joiner(1)
+    leader.store.disconnect()
+    async with running(leader):
+        await leader.judge(first)
+        await leader.judge(second)
+        assert in_flight(second) == ()
+        leader.store.reconnect()
+        await until(lambda: leader.isr_of(1) == {1, 2, 3})
+
+
+async def test_that_the_store_is_away_is_said_once() -> None:
+    leader = Leader()
+    partition = leader.with_joiner()
+    leader.store.disconnect()
+    with capture_logs() as lines:
+        async with running(leader):
+            await leader.judge(partition)
+            await asyncio.sleep(5)
+    assert [line["event"] for line in lines].count("isr_changes_wait_for_store") == 1
+
+
+async def test_a_store_that_fell_back_is_not_written_to_any_more() -> None:
+    leader = Leader()
+    partition = leader.with_joiner()
+    leader.store.data.wipe()
+    with capture_logs() as lines:
+        task = asyncio.create_task(leader.updates.run())
+        await leader.judge(partition)
+        await task
+    assert in_flight(partition) == [1, 2, 3]
+    assert [line["event"] for line in lines if line["log_level"] == "critical"] == [
+        "isr_changes_ended"
+    ]

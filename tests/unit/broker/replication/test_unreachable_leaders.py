@@ -1,0 +1,157 @@
+"""What a follower reports of leaders that do not answer it."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AbstractAsyncContextManager
+
+from structlog.testing import capture_logs
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog_broker.membership.metadata_cache import MetadataCache
+from tidelog_broker.replication.replica_fetcher import Unanswered
+from tidelog_broker.replication.transport import ANSWER_TIMEOUT_MS, ControllerUnreachableError
+from tidelog_broker.replication.unreachable_leaders import (
+    REPORT_INTERVAL_MS,
+    LeaderReports,
+    unreachable,
+)
+from tidelog_runtime.leader_reports import UnreachableLeader, UnreachableLeadersReport
+from tidelog_runtime.metadata.schema import ControllerEntry
+from unit.broker.broker_parts import KEYS, at_work
+from unit.broker.fake_log import epoch_of
+from unit.metadata.virtual_time import virtual_clock
+
+MAX_WAIT_MS = 500
+AFTER_MS = MAX_WAIT_MS + ANSWER_TIMEOUT_MS
+CONTROLLER = ControllerEntry(1, "10.0.1.1:7400")
+
+
+class Follower:
+    """Broker 3, its fetches without an answer, and the controller that it tells."""
+
+    broker_id = 3
+    broker_epoch = epoch_of(3)
+
+    def __init__(self) -> None:
+        self.silent: dict[int, Unanswered] = {}
+        self.told: list[tuple[str, UnreachableLeadersReport]] = []
+        self.refusal: TidelogError | None = None
+        self.is_cut_off = False
+        self.cache = MetadataCache(KEYS)
+        self.cache.controller = CONTROLLER
+        self.reports = LeaderReports(self, self, self.cache, self, MAX_WAIT_MS)
+
+    def silence(self, leader: int) -> None:
+        self.silent[leader] = Unanswered(epoch_of(leader), virtual_clock().time())
+
+    def unanswered(self) -> dict[int, Unanswered]:
+        return self.silent
+
+    async def report_unreachable_leaders(
+        self, address: str, report: UnreachableLeadersReport
+    ) -> TidelogError | None:
+        self.told.append((address, report))
+        if self.is_cut_off:
+            raise ControllerUnreachableError(f"{address}: no answer")
+        return self.refusal
+
+    async def close(self) -> None:
+        pass
+
+    @property
+    def leaders_told(self) -> list[list[int]]:
+        return [[leader.broker_id for leader in report.leaders] for _, report in self.told]
+
+
+def reporting(follower: Follower) -> AbstractAsyncContextManager[None]:
+    return at_work(follower.reports.run())
+
+
+async def intervals(number: int) -> None:
+    """And half of one more, so that it is clear what has happened."""
+    await asyncio.sleep((number + 0.5) * REPORT_INTERVAL_MS / 1000)
+
+
+def test_a_leader_is_unreachable_from_a_bound_on() -> None:
+    silent = {2: Unanswered(102, 10.0), 1: Unanswered(101, 8.0)}
+    assert unreachable(silent, 12.0, 2_000) == (
+        UnreachableLeader(1, 101, 4_000),
+        UnreachableLeader(2, 102, 2_000),
+    )
+    assert unreachable(silent, 11.0, 2_000) == (UnreachableLeader(1, 101, 3_000),)
+
+
+async def test_a_follower_whose_leaders_answer_reports_nothing() -> None:
+    follower = Follower()
+    async with reporting(follower):
+        await intervals(5)
+    assert follower.told == []
+
+
+async def test_a_fetch_that_merely_waits_is_not_reported() -> None:
+    follower = Follower()
+    async with reporting(follower):
+        for _ in range(5):
+            follower.silence(1)
+            await intervals(1)
+    assert follower.told == []
+
+
+async def test_an_unreachable_leader_is_reported_again_and_again_in_its_life() -> None:
+    follower = Follower()
+    follower.silence(1)
+    async with reporting(follower):
+        await intervals(8)
+    first = UnreachableLeader(1, epoch_of(1), 6_000)
+    address, report = follower.told[0]
+    assert (address, report.broker_id, report.broker_epoch) == (CONTROLLER.address, 3, epoch_of(3))
+    assert report.leaders == (first,)
+    assert first.unanswered_ms >= AFTER_MS
+    assert follower.leaders_told == [[1], [1], [1]]
+
+
+async def test_a_leader_that_answers_again_is_withdrawn_once() -> None:
+    follower = Follower()
+    follower.silence(1)
+    async with reporting(follower):
+        await intervals(6)
+        follower.silent.clear()
+        await intervals(3)
+    assert follower.leaders_told == [[1], []]
+
+
+async def test_without_a_controller_nobody_is_told_until_there_is_one() -> None:
+    follower = Follower()
+    follower.cache.controller = None
+    follower.silence(1)
+    async with reporting(follower):
+        await intervals(7)
+        assert follower.told == []
+        follower.cache.controller = CONTROLLER
+        await intervals(1)
+    assert follower.leaders_told == [[1]]
+
+
+async def test_a_controller_that_cannot_be_reached_is_told_again() -> None:
+    follower = Follower()
+    follower.is_cut_off = True
+    follower.silence(1)
+    with capture_logs() as logs:
+        async with reporting(follower):
+            await intervals(9)
+    assert follower.leaders_told == [[1]] * 4
+    untaken = [line for line in logs if line["event"] == "unreachable_leaders_not_reported"]
+    assert len(untaken) == 1
+
+
+async def test_a_refusal_is_said_once_and_the_next_controller_told() -> None:
+    follower = Follower()
+    follower.refusal = TidelogError(ErrorCode.NOT_CONTROLLER, "another one is active")
+    follower.silence(1)
+    async with reporting(follower):
+        await intervals(6)
+        follower.cache.controller = ControllerEntry(2, "10.0.1.2:7400")
+        follower.refusal = None
+        await intervals(1)
+    assert [address for address, _ in follower.told] == ["10.0.1.1:7400", "10.0.1.2:7400"]

@@ -1,0 +1,317 @@
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from tidelog import record_batch
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import Acks, Batch, TopicPartition
+from tidelog_broker.requests.commit_wait import MAX_TIMEOUT_MS
+from tidelog_broker.requests.produce import Produce, ProduceEntry, ProduceOutcome
+from unit.broker.broker_parts import (
+    KEY,
+    Replicas,
+    broker_change,
+    fetch_by,
+    on,
+    settled,
+    topic_change,
+)
+from unit.broker.fake_log import NAME, TOPIC_ID, sent, state
+from unit.broker.log.memory_disk import MemoryDisk
+
+OTHER_ID = "other-id-other-id-othe"
+
+
+def accept(batch: Batch) -> None:
+    pass
+
+
+def check_for_real(batch: Batch) -> None:
+    record_batch.check(batch, max_decompressed_bytes=1 << 20)
+
+
+class Front:
+    """Produces to the replicas of broker 1."""
+
+    def __init__(self, disk: MemoryDisk | None = None) -> None:
+        self.replicas = Replicas(disk)
+        self.check = accept
+        self.entries: Sequence[ProduceEntry] = [ProduceEntry(NAME, "", [sent()])]
+
+    async def send(
+        self,
+        *entries: ProduceEntry,
+        acks: Acks = Acks.ALL,
+        timeout_ms: int = 1000,
+    ) -> list[ProduceOutcome]:
+        replicas = self.replicas
+        produce = Produce(replicas.manager, replicas.purgatory, replicas.clock, self.check)
+        return await produce(entries or self.entries, acks, timeout_ms)
+
+    def sending(self, *entries: ProduceEntry) -> asyncio.Task[list[ProduceOutcome]]:
+        return asyncio.create_task(self.send(*entries))
+
+
+def code_of(outcome: ProduceOutcome) -> ErrorCode:
+    assert outcome.error is not None
+    assert outcome.appended is None
+    return outcome.error.code
+
+
+def message_of(outcome: ProduceOutcome) -> str:
+    assert outcome.error is not None
+    return outcome.error.message
+
+
+async def test_acks_1_to_a_synced_topic_is_answered_when_the_leaders_disk_has_it() -> None:
+    front = Front()
+    (partition,) = await front.replicas.take(config={"durability": "synced"})
+    log = front.replicas.logs.log_of(KEY)
+    assert log is not None
+    sending = asyncio.create_task(front.send(acks=Acks.LEADER))
+    await settled()
+    assert not sending.done()
+    log.flush()
+    front.replicas.purgatory.log_synced(partition)
+    (outcome,) = await sending
+    assert outcome.appended is not None
+    assert partition.high_watermark == 0
+
+
+async def test_acks_1_whose_disk_does_not_answer_times_out_with_an_unknown_outcome() -> None:
+    front = Front()
+    await front.replicas.take(config={"durability": "synced"})
+    (outcome,) = await front.send(acks=Acks.LEADER, timeout_ms=250)
+    assert code_of(outcome) is ErrorCode.REQUEST_TIMED_OUT
+    assert "the leader's disk did not have the batch within 250 ms" in message_of(outcome)
+    assert len(front.replicas.purgatory) == 0
+
+
+# -- acks=all ----------------------------------------------------------------------------
+
+
+async def test_it_is_answered_when_the_high_watermark_has_passed_the_batch() -> None:
+    front = Front()
+    partition = await front.replicas.lead()
+    sending = front.sending()
+    await settled()
+    fetch_by(partition, 2)
+    await settled()
+    assert not sending.done()
+    fetch_by(partition, 3)
+    (outcome,) = await sending
+    assert outcome.appended is not None
+    assert (outcome.appended.base_offset, outcome.appended.leader_epoch) == (0, 5)
+
+
+async def test_it_ends_as_leader_changed_when_the_leadership_ends() -> None:
+    front = Front()
+    await front.replicas.lead()
+    sending = front.sending()
+    await settled()
+    await front.replicas.take(state(leader=2, epoch=6), revision=11)
+    (outcome,) = await sending
+    assert code_of(outcome) is ErrorCode.LEADER_CHANGED
+
+
+async def test_it_ends_as_leader_changed_when_the_same_broker_is_elected_again() -> None:
+    front = Front()
+    await front.replicas.lead()
+    sending = front.sending()
+    await settled()
+    await front.replicas.take(state(epoch=6), revision=11)
+    (outcome,) = await sending
+    assert code_of(outcome) is ErrorCode.LEADER_CHANGED
+
+
+async def test_it_times_out_with_an_unknown_outcome() -> None:
+    front = Front()
+    partition = await front.replicas.lead()
+    (outcome,) = await front.send(timeout_ms=250)
+    assert code_of(outcome) is ErrorCode.REQUEST_TIMED_OUT
+    assert outcome.error is not None
+    assert outcome.error.outcome_unknown
+    assert "250 ms" in outcome.error.message
+    assert partition.log.log_end_offset == 1
+    assert front.replicas.clock.monotonic_ms() == 250
+
+
+async def test_what_timed_out_leaves_nothing_behind() -> None:
+    front = Front()
+    await front.replicas.lead()
+    await front.send(timeout_ms=10)
+    assert len(front.replicas.purgatory) == 0
+
+
+async def test_a_client_that_hangs_up_leaves_nothing_behind() -> None:
+    front = Front()
+    await front.replicas.lead()
+    sending = front.sending()
+    await settled()
+    sending.cancel()
+    await asyncio.wait([sending])
+    assert len(front.replicas.purgatory) == 0
+
+
+async def test_one_partition_that_times_out_does_not_spoil_the_other() -> None:
+    front = Front()
+    first, second = await front.replicas.take(numbers=(0, 1))
+    sending = front.sending(
+        ProduceEntry(first.name, "", [sent()]), ProduceEntry(second.name, "", [sent()])
+    )
+    await settled()
+    fetch_by(first, 2)
+    fetch_by(first, 3)
+    done, timed_out = await sending
+    assert done.appended is not None
+    assert code_of(timed_out) is ErrorCode.REQUEST_TIMED_OUT
+
+
+async def test_below_min_isr_it_is_refused_and_nothing_is_written() -> None:
+    front = Front()
+    partition = await front.replicas.lead(wanted=state(isr=(1,), eligible=(2,)))
+    (outcome,) = await front.send()
+    assert code_of(outcome) is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert partition.log.log_end_offset == 0
+
+
+# -- other acks --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("acks", [Acks.NONE, Acks.LEADER])
+async def test_without_acks_all_nobody_waits_for_replicas(acks: Acks) -> None:
+    front = Front()
+    partition = await front.replicas.lead()
+    (outcome,) = await front.send(acks=acks)
+    assert outcome.appended is not None
+    assert partition.high_watermark == 0
+
+
+async def test_batches_of_one_entry_get_consecutive_offsets() -> None:
+    front = Front()
+    partition = await front.replicas.lead()
+    await front.send(ProduceEntry(NAME, TOPIC_ID, [sent(), sent()]), acks=Acks.LEADER)
+    (outcome,) = await front.send(ProduceEntry(NAME, TOPIC_ID, [sent(), sent()]), acks=Acks.LEADER)
+    assert outcome.appended is not None
+    assert (outcome.appended.base_offset, outcome.appended.next_offset) == (2, 4)
+    assert partition.log.log_end_offset == 4
+
+
+# -- requests that are wrong as a whole --------------------------------------------------
+
+
+async def refusal_of(sending: asyncio.Task[list[ProduceOutcome]]) -> TidelogError:
+    with pytest.raises(TidelogError) as raised:
+        await sending
+    assert raised.value.code is ErrorCode.INVALID_REQUEST
+    return raised.value
+
+
+async def test_a_partition_may_appear_once() -> None:
+    front = Front()
+    partition = await front.replicas.lead()
+    entry = ProduceEntry(NAME, "", [sent()])
+    refusal = await refusal_of(front.sending(entry, entry))
+    assert "twice" in refusal.message
+    assert partition.log.log_end_offset == 0
+
+
+async def test_an_entry_needs_a_batch() -> None:
+    front = Front()
+    refusal = await refusal_of(front.sending(ProduceEntry(NAME, "", [])))
+    assert "no batch for orders/0" in refusal.message
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1, MAX_TIMEOUT_MS + 1])
+async def test_a_timeout_has_bounds(timeout_ms: int) -> None:
+    front = Front()
+    with pytest.raises(TidelogError, match=f"timeout_ms is {timeout_ms}") as raised:
+        await front.send(timeout_ms=timeout_ms)
+    assert raised.value.code is ErrorCode.INVALID_REQUEST
+
+
+# -- partitions that cannot be served ----------------------------------------------------
+
+
+async def test_a_topic_that_does_not_exist_is_named() -> None:
+    (outcome,) = await Front().send(ProduceEntry(TopicPartition("nowhere", 0), "", [sent()]))
+    assert code_of(outcome) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert "'nowhere' does not exist; create it" in message_of(outcome)
+
+
+@pytest.mark.parametrize("number", [3, -1])
+async def test_a_partition_that_does_not_exist_is_answered_with_those_that_do(number: int) -> None:
+    front = Front()
+    front.replicas.cache.apply([topic_change(partitions=3)])
+    (outcome,) = await front.send(ProduceEntry(on(number), "", [sent()]))
+    assert code_of(outcome) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert f"partitions 0 to 2, not {number}" in message_of(outcome)
+
+
+async def test_another_leader_is_named_with_its_address() -> None:
+    front = Front()
+    front.replicas.cache.apply([topic_change(), broker_change(2)])
+    front.replicas.knows(state(leader=2), 10)
+    await front.replicas.take(state(leader=2))
+    (outcome,) = await front.send()
+    assert code_of(outcome) is ErrorCode.NOT_LEADER
+    assert outcome.error is not None
+    assert outcome.error.leader == (2, 5, "10.0.0.2:7500")
+    assert "10.0.0.2:7500" in message_of(outcome)
+
+
+async def test_a_topic_that_was_created_again_is_not_the_one_that_was_meant() -> None:
+    front = Front()
+    await front.replicas.lead()
+    (outcome,) = await front.send(ProduceEntry(NAME, OTHER_ID, [sent()]))
+    assert code_of(outcome) is ErrorCode.UNKNOWN_TOPIC_ID
+
+
+# -- batches that are wrong --------------------------------------------------------------
+
+
+async def test_a_batch_that_is_too_large_is_refused_with_the_limit() -> None:
+    front = Front()
+    (partition,) = await front.replicas.take(config={"max_batch_bytes": "1024"})
+    large = ProduceEntry(NAME, "", [sent(bytes(1024)), sent(bytes(1025))])
+    (outcome,) = await front.send(large)
+    assert code_of(outcome) is ErrorCode.BATCH_TOO_LARGE
+    assert "1025 bytes" in message_of(outcome)
+    assert "1024" in message_of(outcome)
+    assert partition.log.log_end_offset == 0
+
+
+async def test_a_batch_with_a_wrong_crc_is_refused_and_its_neighbours_are_not_written() -> None:
+    front = Front()
+    front.check = check_for_real
+    partition = await front.replicas.lead()
+    sound = record_batch.encode([b"v"], timestamps_ms=1)
+    damaged = sound._replace(records=sound.records[:-1] + b"\xff")
+    (outcome,) = await front.send(ProduceEntry(NAME, "", [sound, damaged]))
+    assert code_of(outcome) is ErrorCode.CORRUPT_BATCH
+    assert partition.log.log_end_offset == 0
+
+
+async def test_one_bad_partition_does_not_keep_the_others_from_being_written() -> None:
+    front = Front()
+    (good,) = await front.replicas.take(state(isr=(1,), replicas=(1,), min_isr=1))
+    bad = ProduceEntry(TopicPartition("nowhere", 0), "", [sent()])
+    refused, done = await front.send(bad, ProduceEntry(good.name, "", [sent()]))
+    assert code_of(refused) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert done.appended is not None
+
+
+async def test_a_full_disk_is_said_and_leaves_no_half_record() -> None:
+    disk = MemoryDisk()
+    front = Front(disk)
+    partition = await front.replicas.lead()
+    disk.space = 10
+    (outcome,) = await front.send()
+    assert code_of(outcome) is ErrorCode.STORAGE_ERROR
+    assert "No space left" in message_of(outcome)
+    assert partition.log.log_end_offset == 0
+    disk.space = None
+    (outcome,) = await front.send(acks=Acks.LEADER)
+    assert outcome.appended is not None
+    assert outcome.appended.base_offset == 0

@@ -1,0 +1,234 @@
+import asyncio
+from collections.abc import Sequence
+
+from tidelog.errors import ErrorCode
+from tidelog.model import TopicPartition
+from tidelog_broker.requests import fetch_wait
+from tidelog_broker.requests.consumer_fetch import (
+    ConsumerFetch,
+    FetchEntry,
+    FetchOutcome,
+    FetchWait,
+)
+from unit.broker.broker_parts import (
+    KEY,
+    Replicas,
+    append,
+    broker_change,
+    commit,
+    fetch_by,
+    on,
+    settled,
+    topic_change,
+)
+from unit.broker.fake_log import NAME, state
+
+
+def entry(
+    offset: int = 0, *, number: int = 0, known_epoch: int = -1, max_bytes: int = 1 << 20
+) -> FetchEntry:
+    return FetchEntry(on(number), "", known_epoch, offset, max_bytes)
+
+
+def asking(
+    replicas: Replicas,
+    *entries: FetchEntry,
+    max_wait_ms: int = 500,
+    min_bytes: int = 1,
+    max_bytes: int = 1 << 20,
+) -> asyncio.Task[list[FetchOutcome]]:
+    consumer_fetch = ConsumerFetch(replicas.manager, replicas.purgatory)
+    wait = FetchWait(max_wait_ms, min_bytes, max_bytes)
+    return asyncio.create_task(consumer_fetch(entries or (entry(),), wait))
+
+
+def offsets(outcome: FetchOutcome) -> list[int]:
+    assert outcome.answer is not None
+    return [batch.header.base_offset for batch in outcome.answer.batches]
+
+
+def sizes(outcomes: Sequence[FetchOutcome]) -> list[int]:
+    return [len(offsets(outcome)) for outcome in outcomes]
+
+
+def code_of(outcome: FetchOutcome) -> ErrorCode:
+    assert outcome.error is not None
+    return outcome.error.code
+
+
+# -- waiting -----------------------------------------------------------------------------
+
+
+async def test_what_is_there_is_answered_at_once() -> None:
+    replicas = Replicas()
+    commit(await replicas.lead())
+    (outcome,) = await asking(replicas)
+    assert offsets(outcome) == [0]
+    assert replicas.clock.monotonic_ms() == 0
+
+
+async def test_growth_alone_does_not_wake_a_consumer_and_a_commit_does() -> None:
+    replicas = Replicas()
+    partition = await replicas.lead()
+    asked = asking(replicas)
+    await settled()
+    append(partition)
+    fetch_by(partition, 2)
+    await settled()
+    assert not asked.done()
+    fetch_by(partition, 3)
+    (outcome,) = await asked
+    assert offsets(outcome) == [0]
+    assert replicas.clock.monotonic_ms() == 0
+
+
+async def test_at_the_deadline_the_answer_is_empty_and_tells_the_high_watermark() -> None:
+    replicas = Replicas()
+    commit(await replicas.lead())
+    (outcome,) = await asking(replicas, entry(1), max_wait_ms=300)
+    assert outcome.answer is not None
+    assert (offsets(outcome), outcome.answer.high_watermark) == ([], 1)
+    assert replicas.clock.monotonic_ms() == 300
+
+
+async def test_nobody_waits_longer_than_the_bound() -> None:
+    replicas = Replicas()
+    await replicas.lead()
+    await asking(replicas, max_wait_ms=10**9)
+    assert replicas.clock.monotonic_ms() == fetch_wait.MAX_WAIT_MS
+
+
+async def test_min_bytes_are_waited_for() -> None:
+    replicas = Replicas()
+    partition = await replicas.lead()
+    asked = asking(replicas, min_bytes=10)
+    commit(partition, b"12345")
+    await settled()
+    assert not asked.done()
+    commit(partition, b"67890")
+    (outcome,) = await asked
+    assert offsets(outcome) == [0, 1]
+
+
+async def test_less_than_min_bytes_is_answered_at_the_deadline() -> None:
+    replicas = Replicas()
+    commit(await replicas.lead(), b"12345")
+    (outcome,) = await asking(replicas, min_bytes=10, max_wait_ms=300)
+    assert offsets(outcome) == [0]
+    assert replicas.clock.monotonic_ms() == 300
+
+
+async def test_min_bytes_0_asks_without_waiting() -> None:
+    replicas = Replicas()
+    await replicas.lead()
+    (outcome,) = await asking(replicas, min_bytes=0)
+    assert offsets(outcome) == []
+    assert replicas.clock.monotonic_ms() == 0
+
+
+async def test_more_than_an_answer_may_carry_is_not_waited_for() -> None:
+    replicas = Replicas()
+    commit(await replicas.lead(), bytes(2000))
+    await asking(replicas, min_bytes=5000, max_bytes=1000)
+    assert replicas.clock.monotonic_ms() == 0
+
+
+async def test_the_end_of_the_leadership_is_answered_at_once() -> None:
+    replicas = Replicas()
+    replicas.cache.apply([topic_change(), broker_change(2)])
+    await replicas.lead()
+    asked = asking(replicas)
+    await settled()
+    replicas.knows(state(leader=2, epoch=6), 11)
+    (outcome,) = await asked
+    assert code_of(outcome) is ErrorCode.NOT_LEADER
+    assert outcome.error is not None
+    assert outcome.error.leader == (2, 6, "10.0.0.2:7500")
+
+
+async def test_an_error_of_one_partition_does_not_wait_for_data_of_the_others() -> None:
+    replicas = Replicas()
+    await replicas.lead()
+    nowhere = FetchEntry(TopicPartition("nowhere", 0), "", -1, 0, 1000)
+    fine, refused = await asking(replicas, entry(), nowhere)
+    assert offsets(fine) == []
+    assert code_of(refused) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert replicas.clock.monotonic_ms() == 0
+
+
+async def test_a_wait_that_is_given_up_leaves_nothing_behind() -> None:
+    replicas = Replicas()
+    await replicas.lead()
+    asked = asking(replicas)
+    await settled()
+    assert len(replicas.purgatory) == 1
+    asked.cancel()
+    await asyncio.wait([asked])
+    assert len(replicas.purgatory) == 0
+
+
+# -- what is answered --------------------------------------------------------------------
+
+
+async def test_an_offset_beyond_the_log_is_out_of_range_and_the_range_is_said() -> None:
+    replicas = Replicas()
+    commit(await replicas.lead())
+    (outcome,) = await asking(replicas, entry(7))
+    assert code_of(outcome) is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert outcome.error is not None
+    assert "offsets 0 to 1, not 7" in outcome.error.message
+
+
+async def test_a_consumer_that_knows_an_older_epoch_is_fenced() -> None:
+    replicas = Replicas()
+    commit(await replicas.lead())
+    (outcome,) = await asking(replicas, entry(known_epoch=4))
+    assert code_of(outcome) is ErrorCode.FENCED_LEADER_EPOCH
+
+
+async def test_the_first_batch_is_whole_however_small_the_limit() -> None:
+    replicas = Replicas()
+    commit(await replicas.lead(), bytes(500), bytes(500))
+    (outcome,) = await asking(replicas, entry(max_bytes=10))
+    assert offsets(outcome) == [0]
+
+
+async def test_outcomes_are_in_the_order_of_the_request_whoever_was_read_first() -> None:
+    replicas = Replicas()
+    for partition in await replicas.take(numbers=(0, 1, 2)):
+        commit(partition, *[b"r"] * (partition.name.partition + 1))
+    consumer_fetch = ConsumerFetch(replicas.manager, replicas.purgatory)
+    for _ in range(3):
+        outcomes = await consumer_fetch(
+            [entry(number=n) for n in (2, 0, 1)], FetchWait(0, 1, 1 << 20)
+        )
+        assert sizes(outcomes) == [3, 1, 2]
+
+
+async def test_a_busy_partition_does_not_starve_those_behind_it() -> None:
+    replicas = Replicas()
+    for partition in await replicas.take(numbers=(0, 1)):
+        commit(partition, bytes(100))
+    consumer_fetch = ConsumerFetch(replicas.manager, replicas.purgatory)
+    served = [
+        sizes(await consumer_fetch([entry(number=0), entry(number=1)], FetchWait(0, 1, 100)))
+        for _ in range(2)
+    ]
+    assert sorted(served) == [[0, 1], [1, 0]]
+
+
+async def test_a_damaged_segment_costs_its_partition_the_leader_and_no_other() -> None:
+    replicas = Replicas()
+    damaged, sound = await replicas.take(numbers=(0, 1))
+    commit(damaged, bytes(100))
+    commit(sound, bytes(100))
+    segment = next(
+        inode
+        for path, inode in replicas.memory.names.items()
+        if path.name.endswith(".log") and path.parent.name.startswith(f"{NAME.topic}-0")
+    )
+    segment.data[5] ^= 0xFF
+    refused, fine = await asking(replicas, entry(number=0), entry(number=1))
+    assert code_of(refused) is ErrorCode.LEADER_NOT_AVAILABLE
+    assert (damaged.leading, [key for key, _ in replicas.failures]) == (None, [KEY])
+    assert offsets(fine) == [0]

@@ -1,0 +1,213 @@
+"""DescribeProducers: what is committed of producers, and fences that hold before they are
+answered."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import FIRST_NAMED_PRODUCER_ID, Acks, TopicPartition
+from tidelog_broker.partition.partition import Partition
+from tidelog_broker.requests.describe_producers import (
+    DescribeEntry,
+    DescribeOutcome,
+    DescribeProducers,
+    Fence,
+)
+from unit.broker.broker_parts import Replicas, fetch_by, settled
+from unit.broker.fake_log import NAME, TOPIC_ID, sent_by, state
+
+NAMED = FIRST_NAMED_PRODUCER_ID + 1
+NEXT = Fence(NAMED, 1, 1000)
+ALONE = state(isr=(1,), replicas=(1,), min_isr=1)
+
+
+class Front:
+    def __init__(self) -> None:
+        self.replicas = replicas = Replicas()
+        self.describe = DescribeProducers(replicas.manager, replicas.purgatory, replicas.clock)
+
+    async def ask(
+        self, *ids: int, fence: Fence | None = None, name: TopicPartition = NAME, topic_id: str = ""
+    ) -> DescribeOutcome:
+        (outcome,) = await self.describe([DescribeEntry(name, topic_id)], ids, fence)
+        return outcome
+
+    def asking(self, fence: Fence) -> asyncio.Task[DescribeOutcome]:
+        return asyncio.create_task(self.ask(fence=fence))
+
+
+def put(partition: Partition, producer: int, sequence: int, count: int = 1, epoch: int = 0) -> None:
+    partition.append([sent_by(producer, sequence, count=count, epoch=epoch)], Acks.LEADER, 5)
+
+
+def catch_up(partition: Partition) -> None:
+    for follower in (2, 3):
+        fetch_by(partition, follower)
+
+
+def told(outcome: DescribeOutcome) -> Sequence[tuple[int, int, int]]:
+    assert not isinstance(outcome, TidelogError), outcome
+    return [producer[:3] for producer in outcome]
+
+
+def code_of(outcome: DescribeOutcome) -> ErrorCode:
+    assert isinstance(outcome, TidelogError)
+    return outcome.code
+
+
+# -- without a fence ---------------------------------------------------------------------
+
+
+async def test_what_is_committed_is_told() -> None:
+    front = Front()
+    partition = await front.replicas.lead()
+    put(partition, 7, 0, count=4)
+    catch_up(partition)
+    put(partition, 7, 4)
+    assert told(await front.ask()) == [(7, 0, 3)]
+
+
+async def test_only_those_that_are_asked_for_are_told() -> None:
+    front = Front()
+    partition = await front.replicas.lead(wanted=ALONE)
+    for producer in (7, 8, 9):
+        put(partition, producer, 0)
+    assert told(await front.ask(9, 4, 7)) == [(7, 0, 0), (9, 0, 0)]
+
+
+async def test_a_partition_that_is_not_led_here_is_answered_as_by_produce() -> None:
+    front = Front()
+    assert code_of(await front.ask()) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    await front.replicas.lead()
+    assert code_of(await front.ask(topic_id="other-id-other-id-othe")) is (
+        ErrorCode.UNKNOWN_TOPIC_ID
+    )
+
+
+async def test_one_partition_that_is_not_there_does_not_spoil_the_others() -> None:
+    front = Front()
+    await front.replicas.lead(wanted=ALONE)
+    nowhere = DescribeEntry(TopicPartition("nowhere", 0), "")
+    here = DescribeEntry(NAME, TOPIC_ID)
+    for fence in (None, NEXT):
+        first, second = await front.describe([nowhere, here], [], fence)
+        assert code_of(first) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert not isinstance(second, TidelogError)
+
+
+# -- with a fence ------------------------------------------------------------------------
+
+
+async def test_it_is_answered_when_the_replicas_have_the_fence() -> None:
+    front = Front()
+    partition = await front.replicas.lead()
+    put(partition, NAMED, 0, count=4)
+    asking = front.asking(NEXT)
+    await settled()
+    fetch_by(partition, 2)
+    await settled()
+    assert not asking.done()
+    fetch_by(partition, 3)
+    assert told(await asking) == [(NAMED, 1, 3)]
+
+
+async def test_a_former_holder_cannot_write_once_it_is_asked_for() -> None:
+    front = Front()
+    partition = await front.replicas.lead()
+    asking = front.asking(NEXT)
+    await settled()
+    with pytest.raises(TidelogError) as refused:
+        put(partition, NAMED, 0)
+    assert refused.value.code is ErrorCode.FENCED_PRODUCER_EPOCH
+    catch_up(partition)
+    assert told(await asking) == [(NAMED, 1, -1)]
+
+
+async def test_a_fence_that_is_there_waits_for_its_replicas_like_the_first_time() -> None:
+    front = Front()
+    partition = await front.replicas.lead()
+    first, again = front.asking(NEXT), front.asking(NEXT)
+    await settled()
+    assert partition.log.log_end_offset == 1
+    assert not again.done()
+    catch_up(partition)
+    assert told(await again) == told(await first)
+
+
+async def test_the_producer_of_the_fence_alone_is_told_unless_others_are_named() -> None:
+    front = Front()
+    partition = await front.replicas.lead(wanted=ALONE)
+    put(partition, 7, 0)
+    assert told(await front.ask(fence=NEXT)) == [(NAMED, 1, -1)]
+    assert told(await front.ask(7, fence=NEXT)) == [(7, 0, 0)]
+
+
+async def test_a_fence_of_a_former_holder_is_refused() -> None:
+    front = Front()
+    await front.replicas.lead(wanted=ALONE)
+    await front.ask(fence=NEXT._replace(producer_epoch=2))
+    assert code_of(await front.ask(fence=NEXT)) is ErrorCode.FENCED_PRODUCER_EPOCH
+
+
+async def test_a_fence_whose_leader_is_deposed_is_not_told_to_hold() -> None:
+    front = Front()
+    await front.replicas.lead()
+    asking = front.asking(NEXT)
+    await settled()
+    await front.replicas.take(state(leader=2, epoch=6), revision=11)
+    assert code_of(await asking) is ErrorCode.LEADER_CHANGED
+
+
+async def test_a_fence_that_its_replicas_do_not_get_times_out_and_leaves_nothing_behind() -> None:
+    front = Front()
+    await front.replicas.lead()
+    outcome = await front.ask(fence=NEXT._replace(timeout_ms=250))
+    assert code_of(outcome) is ErrorCode.REQUEST_TIMED_OUT
+    assert front.replicas.clock.monotonic_ms() == 250
+    assert len(front.replicas.purgatory) == 0
+
+
+async def test_below_min_isr_nothing_is_fenced() -> None:
+    front = Front()
+    partition = await front.replicas.lead(wanted=state(isr=(1,), eligible=(2,)))
+    assert code_of(await front.ask(fence=NEXT)) is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert partition.log.log_end_offset == 0
+
+
+async def test_a_new_leader_answers_the_first_holder_once_it_knows_the_committed_end() -> None:
+    front = Front()
+    partition = await front.replicas.lead()
+    put(partition, 7, 0)
+    await front.replicas.take(state(epoch=6), revision=11)
+    asking = front.asking(Fence(NAMED, 0, 1000))
+    await settled()
+    assert not asking.done()
+    catch_up(partition)
+    assert told(await asking) == []
+
+
+async def test_a_full_disk_is_told() -> None:
+    front = Front()
+    await front.replicas.lead(wanted=ALONE)
+    front.replicas.memory.space = 10
+    assert code_of(await front.ask(fence=NEXT)) is ErrorCode.STORAGE_ERROR
+
+
+@pytest.mark.parametrize(
+    "fence",
+    [
+        NEXT._replace(producer_id=7),
+        NEXT._replace(producer_epoch=-1),
+        NEXT._replace(timeout_ms=0),
+        NEXT._replace(timeout_ms=300_001),
+    ],
+)
+async def test_a_fence_that_cannot_be_is_refused_as_a_whole(fence: Fence) -> None:
+    front = Front()
+    partition = await front.replicas.lead(wanted=ALONE)
+    with pytest.raises(TidelogError) as refused:
+        await front.ask(fence=fence)
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
+    assert partition.log.log_end_offset == 0

@@ -1,0 +1,157 @@
+"""A produce that is sent again: it waits like its original, and is answered like it."""
+
+import asyncio
+
+import pytest
+
+from tidelog.errors import ErrorCode
+from tidelog.model import Acks, Batch
+from tidelog_broker.partition.partition import Partition
+from tidelog_broker.requests.produce import Produce, ProduceEntry, ProduceOutcome
+from unit.broker.broker_parts import Replicas, fetch_by, settled
+from unit.broker.fake_log import NAME, sent_by, state
+
+ID = 7
+
+
+class Front:
+    def __init__(self) -> None:
+        self.replicas = Replicas()
+
+    async def send(
+        self, *batches: Batch, acks: Acks = Acks.ALL, timeout_ms: int = 1000
+    ) -> ProduceOutcome:
+        replicas = self.replicas
+        produce = Produce(replicas.manager, replicas.purgatory, replicas.clock, lambda _: None)
+        (outcome,) = await produce([ProduceEntry(NAME, "", batches)], acks, timeout_ms)
+        return outcome
+
+    def sending(self, *batches: Batch) -> asyncio.Task[ProduceOutcome]:
+        return asyncio.create_task(self.send(*batches))
+
+
+def code_of(outcome: ProduceOutcome) -> ErrorCode:
+    assert outcome.error is not None
+    return outcome.error.code
+
+
+def catch_up(partition: Partition) -> None:
+    for follower in (2, 3):
+        fetch_by(partition, follower)
+
+
+async def test_a_duplicate_of_what_is_not_committed_waits_with_its_original() -> None:
+    front = Front()
+    partition = await front.replicas.lead()
+    original, again = front.sending(sent_by(ID, 0)), front.sending(sent_by(ID, 0))
+    await settled()
+    fetch_by(partition, 2)
+    await settled()
+    assert not again.done()
+    fetch_by(partition, 3)
+    assert await again == await original
+    assert partition.log.log_end_offset == 1
+
+
+async def test_a_duplicate_of_what_is_committed_is_answered_at_once() -> None:
+    front = Front()
+    partition = await front.replicas.lead()
+    original = front.sending(sent_by(ID, 0))
+    await settled()
+    catch_up(partition)
+    assert await front.send(sent_by(ID, 0)) == await original
+    assert front.replicas.clock.monotonic_ms() == 0
+
+
+async def test_a_duplicate_ends_as_its_original_when_the_leadership_ends() -> None:
+    """Interleaving 8: what was to be committed may be cut."""
+    front = Front()
+    await front.replicas.lead()
+    original, again = front.sending(sent_by(ID, 0)), front.sending(sent_by(ID, 0))
+    await settled()
+    await front.replicas.take(state(leader=2, epoch=6), revision=11)
+    assert code_of(await original) is ErrorCode.LEADER_CHANGED
+    assert code_of(await again) is ErrorCode.LEADER_CHANGED
+
+
+async def test_a_duplicate_at_the_next_leader_waits_until_that_has_committed_it() -> None:
+    front = Front()
+    partition = await front.replicas.lead()
+    original = front.sending(sent_by(ID, 0))
+    await settled()
+    await front.replicas.take(state(epoch=6), revision=11)
+    await original
+    again = front.sending(sent_by(ID, 0))
+    await settled()
+    assert not again.done()
+    catch_up(partition)
+    outcome = await again
+    assert outcome.appended is not None
+    assert (outcome.appended.base_offset, outcome.appended.leader_epoch) == (0, 5)
+
+
+@pytest.mark.parametrize("acks", [Acks.NONE, Acks.LEADER])
+async def test_without_acks_all_a_duplicate_waits_for_nobody(acks: Acks) -> None:
+    front = Front()
+    await front.replicas.lead()
+    first = await front.send(sent_by(ID, 0), acks=acks)
+    assert await front.send(sent_by(ID, 0), acks=acks) == first
+
+
+async def old_duplicate(front: Front) -> Partition:
+    """Batch 0 is no longer remembered; nothing is committed."""
+    partition = await front.replicas.lead()
+    for sequence in range(6):
+        await front.send(sent_by(ID, sequence), acks=Acks.LEADER)
+    return partition
+
+
+async def test_what_is_no_longer_remembered_is_a_duplicate_with_an_unknown_offset() -> None:
+    front = Front()
+    catch_up(await old_duplicate(front))
+    outcome = await front.send(sent_by(ID, 0))
+    assert code_of(outcome) is ErrorCode.DUPLICATE_SEQUENCE
+    assert outcome.appended is None
+
+
+async def test_that_is_not_said_before_it_is_committed() -> None:
+    """The client takes it for a success."""
+    front = Front()
+    partition = await old_duplicate(front)
+    again = front.sending(sent_by(ID, 0))
+    await settled()
+    assert not again.done()
+    catch_up(partition)
+    assert code_of(await again) is ErrorCode.DUPLICATE_SEQUENCE
+
+
+async def test_nor_when_it_has_not_been_in_time() -> None:
+    front = Front()
+    await old_duplicate(front)
+    outcome = await front.send(sent_by(ID, 0), timeout_ms=250)
+    assert code_of(outcome) is ErrorCode.REQUEST_TIMED_OUT
+
+
+async def test_batches_new_and_old_are_all_there_before_that_is_said() -> None:
+    front = Front()
+    partition = await front.replicas.lead()
+    await front.send(sent_by(ID, 0), acks=Acks.LEADER)
+    sending = front.sending(sent_by(ID, 0), sent_by(ID, 1))
+    await settled()
+    for follower in (2, 3):
+        fetch_by(partition, follower, 1)
+    await settled()
+    assert not sending.done()
+    catch_up(partition)
+    assert code_of(await sending) is ErrorCode.DUPLICATE_SEQUENCE
+    assert partition.log.log_end_offset == 2
+
+
+async def test_a_batch_out_of_order_is_refused_and_may_be_sent_again() -> None:
+    front = Front()
+    await front.replicas.lead()
+    await front.send(sent_by(ID, 0), acks=Acks.LEADER)
+    outcome = await front.send(sent_by(ID, 2))
+    assert code_of(outcome) is ErrorCode.OUT_OF_ORDER_SEQUENCE
+    assert outcome.error is not None
+    assert outcome.error.retriable

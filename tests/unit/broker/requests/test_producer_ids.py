@@ -1,0 +1,179 @@
+"""Ids of idempotent producers: nobody is given what somebody else was."""
+
+import asyncio
+import random
+
+import pytest
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import FIRST_NAMED_PRODUCER_ID
+from tidelog_broker.requests import producer_ids
+from tidelog_broker.requests.producer_ids import (
+    BLOCK_SIZE,
+    MAX_ATTEMPTS,
+    MAX_PRODUCER_EPOCH,
+    ProducerIds,
+)
+from tidelog_runtime.metadata.schema import (
+    NamedProducer,
+    NextProducerId,
+    decode_named_producer,
+    encode,
+)
+from tidelog_runtime.metadata.store import Transaction, TransactionResult
+from unit.broker.broker_parts import KEYS, settled, until
+from unit.broker.flaky_store import FlakyStore
+from unit.metadata.virtual_time import virtual_clock
+
+NAME = "sink-1"
+
+
+@pytest.fixture
+async def store() -> FlakyStore:
+    return FlakyStore(virtual_clock())
+
+
+async def refusal_of(ids: ProducerIds, name: str = "") -> TidelogError:
+    with pytest.raises(TidelogError) as raised:
+        await ids(name)
+    return raised.value
+
+
+# -- without a name ----------------------------------------------------------------------
+
+
+async def test_ids_begin_at_1_in_epoch_0(store: FlakyStore) -> None:
+    ids = ProducerIds(store, KEYS)
+    assert [await ids("") for _ in range(2)] == [NamedProducer(1, 0), NamedProducer(2, 0)]
+
+
+async def test_a_block_of_ids_costs_one_write(store: FlakyStore) -> None:
+    ids = ProducerIds(store, KEYS)
+    given = [(await ids("")).producer_id for _ in range(BLOCK_SIZE + 1)]
+    assert given == list(range(1, BLOCK_SIZE + 2))
+    assert len(store.sent) == 2
+
+
+async def test_ids_in_stock_are_given_while_the_store_is_away(store: FlakyStore) -> None:
+    ids = ProducerIds(store, KEYS)
+    stocking = asyncio.create_task(ids.keep_stocked(random.Random(1)))
+    await settled()
+    store.disconnect()
+    given = [(await ids("")).producer_id for _ in range(BLOCK_SIZE)]
+    assert given == list(range(1, BLOCK_SIZE + 1))
+    store.reconnect()
+    await until(lambda: len(store.sent) == 2)
+    store.disconnect()
+    assert (await ids("")).producer_id == BLOCK_SIZE + 1
+    stocking.cancel()
+
+
+async def test_two_brokers_give_different_ids(store: FlakyStore) -> None:
+    one, other = ProducerIds(store, KEYS), ProducerIds(store, KEYS)
+    given = [(await ids("")).producer_id for ids in (one, other, one, other)]
+    assert given == [1, BLOCK_SIZE + 1, 2, BLOCK_SIZE + 2]
+
+
+async def test_many_who_ask_at_once_get_ids_of_their_own(
+    store: FlakyStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(producer_ids, "BLOCK_SIZE", 3)
+    brokers = [ProducerIds(store, KEYS) for _ in range(3)]
+    given = await asyncio.gather(*(brokers[i % 3]("") for i in range(30)))
+    assert len({producer.producer_id for producer in given}) == 30
+
+
+async def test_a_block_whose_answer_was_lost_is_given_to_nobody(store: FlakyStore) -> None:
+    ids = ProducerIds(store, KEYS)
+    store.loses_answers = True
+    assert (await refusal_of(ids)).code is ErrorCode.METADATA_STORE_UNAVAILABLE
+    store.loses_answers = False
+    assert (await ids("")).producer_id == BLOCK_SIZE + 1
+
+
+async def test_without_the_store_the_rest_of_a_block_is_given_and_then_nothing(
+    store: FlakyStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(producer_ids, "BLOCK_SIZE", 2)
+    ids = ProducerIds(store, KEYS)
+    await ids("")
+    store.disconnect()
+    assert (await ids("")).producer_id == 2
+    refusal = await refusal_of(ids)
+    assert refusal.code is ErrorCode.METADATA_STORE_UNAVAILABLE
+    assert refusal.retriable
+    store.reconnect()
+    assert (await ids("")).producer_id == 3
+
+
+class ContendedStore(FlakyStore):
+    """Somebody else always writes first."""
+
+    async def transact(self, transaction: Transaction) -> TransactionResult:
+        self.put(KEYS.producer_ids, encode(NextProducerId(7)))
+        return await super().transact(transaction)
+
+
+async def test_a_key_that_others_change_all_the_time_is_given_up() -> None:
+    store = ContendedStore(virtual_clock())
+    refusal = await refusal_of(ProducerIds(store, KEYS))
+    assert refusal.code is ErrorCode.METADATA_STORE_UNAVAILABLE
+    assert "again and again" in refusal.message
+    assert len(store.sent) == MAX_ATTEMPTS
+
+
+# -- with a name -------------------------------------------------------------------------
+
+
+async def test_a_name_keeps_its_id_and_each_holder_gets_the_next_epoch(store: FlakyStore) -> None:
+    given = [await ProducerIds(store, KEYS)(NAME) for _ in range(3)]
+    assert [producer.producer_epoch for producer in given] == [0, 1, 2]
+    assert len({producer.producer_id for producer in given}) == 1
+    assert given[0].producer_id > FIRST_NAMED_PRODUCER_ID
+
+
+async def test_names_have_ids_of_their_own(store: FlakyStore) -> None:
+    ids = ProducerIds(store, KEYS)
+    given = [await ids(name) for name in ("a", "b", "")]
+    assert len({producer.producer_id for producer in given}) == 3
+
+
+async def test_two_who_take_a_name_at_once_get_different_epochs(store: FlakyStore) -> None:
+    brokers = [ProducerIds(store, KEYS) for _ in range(4)]
+    given = await asyncio.gather(*(ids(NAME) for ids in brokers))
+    assert sorted(producer.producer_epoch for producer in given) == [0, 1, 2, 3]
+    assert len({producer.producer_id for producer in given}) == 1
+
+
+async def test_an_epoch_whose_answer_was_lost_is_given_to_nobody(store: FlakyStore) -> None:
+    ids = ProducerIds(store, KEYS)
+    await ids(NAME)
+    store.loses_answers = True
+    assert (await refusal_of(ids, NAME)).code is ErrorCode.METADATA_STORE_UNAVAILABLE
+    store.loses_answers = False
+    assert (await ids(NAME)).producer_epoch == 2
+
+
+async def test_the_store_holds_who_has_the_name(store: FlakyStore) -> None:
+    given = await ProducerIds(store, KEYS)(NAME)
+    assert decode_named_producer(store.item(KEYS.producer(NAME)).value) == given
+
+
+async def test_a_name_without_an_epoch_left_is_refused(store: FlakyStore) -> None:
+    held = NamedProducer(FIRST_NAMED_PRODUCER_ID + 1, MAX_PRODUCER_EPOCH)
+    store.put(KEYS.producer(NAME), encode(held))
+    refusal = await refusal_of(ProducerIds(store, KEYS), NAME)
+    assert refusal.code is ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("name", ["a b", "a/b", "x" * 201, "ä", "a\n"])
+async def test_what_is_no_name_is_refused_before_the_store_is_asked(
+    store: FlakyStore, name: str
+) -> None:
+    refusal = await refusal_of(ProducerIds(store, KEYS), name)
+    assert refusal.code is ErrorCode.INVALID_REQUEST
+    assert store.sent == []
+
+
+async def test_a_name_may_have_200_characters(store: FlakyStore) -> None:
+    assert (await ProducerIds(store, KEYS)("Az9._-" + "x" * 194)).producer_epoch == 0

@@ -1,0 +1,177 @@
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import Acks
+from tidelog_broker.requests.purgatory import Purgatory
+from unit.broker.broker_parts import append, fetch_by
+from unit.broker.fake_log import NAME, FakeLog, Notes, epoch_of, leader, state
+
+GIVEN_UP = TidelogError(ErrorCode.REQUEST_TIMED_OUT, "waited for too long")
+
+
+async def test_a_produce_is_done_at_once_where_the_high_watermark_has_passed_it() -> None:
+    purgatory = Purgatory()
+    partition = leader(FakeLog([5]), state(isr=(1,), replicas=(1,), min_isr=1))
+    assert purgatory.committed(partition, 1).result() is None
+
+
+async def test_a_produce_is_done_when_the_high_watermark_reaches_it() -> None:
+    purgatory = Purgatory()
+    partition = leader(FakeLog())
+    append(partition, b"a", b"b")
+    waiting = purgatory.committed(partition, 2)
+    partition.high_watermark = 1
+    purgatory.high_watermark_moved(partition)
+    assert not waiting.done()
+    partition.high_watermark = 2
+    purgatory.high_watermark_moved(partition)
+    assert waiting.result() is None
+
+
+async def test_produces_wait_each_for_their_own_offset_in_whatever_order_they_came() -> None:
+    purgatory = Purgatory()
+    partition = leader(FakeLog())
+    later, earlier = purgatory.committed(partition, 2), purgatory.committed(partition, 1)
+    partition.high_watermark = 1
+    purgatory.high_watermark_moved(partition)
+    assert (earlier.done(), later.done()) == (True, False)
+
+
+async def test_the_end_of_a_leadership_leaves_the_outcome_unknown() -> None:
+    purgatory = Purgatory()
+    partition = leader(FakeLog())
+    waiting = purgatory.committed(partition, 1)
+    purgatory.leadership_ended(partition)
+    error = waiting.result()
+    assert error is not None
+    assert (error.code, error.outcome_unknown) == (ErrorCode.LEADER_CHANGED, True)
+
+
+async def test_what_the_high_watermark_does_in_the_next_epoch_is_not_about_this_produce() -> None:
+    """Interleaving 8: HW passes the offset over another record."""
+    purgatory = Purgatory()
+    partition = leader(FakeLog())
+    waiting = purgatory.committed(partition, 1)
+    purgatory.leadership_ended(partition)
+    partition.take(state(epoch=6), 11, broker_epoch=epoch_of(1), now_ms=1)
+    append(partition)
+    fetch_by(partition, 2)
+    fetch_by(partition, 3)
+    purgatory.high_watermark_moved(partition)
+    error = waiting.result()
+    assert error is not None
+    assert error.code is ErrorCode.LEADER_CHANGED
+
+
+async def test_produces_that_are_given_up_are_not_kept_while_the_high_watermark_stands() -> None:
+    purgatory = Purgatory()
+    partition = leader(FakeLog())
+    still_waits = purgatory.committed(partition, 1)
+    for offset in range(1000):
+        purgatory.give_up(NAME, Acks.ALL, purgatory.committed(partition, offset + 2), GIVEN_UP)
+        assert len(purgatory) <= 3
+    partition.high_watermark = 5000
+    purgatory.high_watermark_moved(partition)
+    assert still_waits.result() is None
+    assert len(purgatory) == 0
+
+
+async def test_a_produce_whose_waiter_was_cancelled_is_not_kept_either() -> None:
+    purgatory = Purgatory()
+    partition = leader(FakeLog())
+    waiting = purgatory.committed(partition, 1)
+    waiting.cancel()
+    purgatory.give_up(NAME, Acks.ALL, waiting, GIVEN_UP)
+    assert len(purgatory) == 0
+
+
+async def test_giving_up_what_is_over_does_nothing() -> None:
+    purgatory = Purgatory()
+    partition = leader(FakeLog())
+    waiting = purgatory.committed(partition, 1)
+    purgatory.leadership_ended(partition)
+    purgatory.give_up(NAME, Acks.ALL, waiting, GIVEN_UP)
+    assert waiting.result() is not GIVEN_UP
+
+
+async def test_growth_is_told_to_those_who_watch_and_wakes_no_consumer() -> None:
+    purgatory, notes = Purgatory(), Notes()
+    partition = leader(FakeLog())
+    purgatory.watch(partition, notes)
+    with purgatory.commits([NAME]) as moved:
+        purgatory.log_grew(partition)
+        assert (notes.said, moved.is_set()) == (["grew to 0"], False)
+
+
+async def test_a_moved_high_watermark_is_told_and_wakes_consumers() -> None:
+    purgatory, notes = Purgatory(), Notes()
+    partition = leader(FakeLog())
+    purgatory.watch(partition, notes)
+    with purgatory.commits([NAME]) as moved:
+        purgatory.high_watermark_moved(partition)
+        assert (notes.said, moved.is_set()) == (["committed 0"], True)
+
+
+async def test_the_end_of_a_leadership_is_told_to_everybody() -> None:
+    purgatory, notes = Purgatory(), Notes()
+    partition = leader(FakeLog())
+    purgatory.watch(partition, notes)
+    with purgatory.commits([NAME]) as moved:
+        purgatory.leadership_ended(partition)
+        assert (notes.said, moved.is_set()) == (["leadership ended"], True)
+
+
+async def test_a_watch_of_another_topic_with_the_same_name_is_not_told() -> None:
+    purgatory, notes = Purgatory(), Notes()
+    former, present = leader(FakeLog()), leader(FakeLog())
+    purgatory.watch(former, notes)
+    purgatory.log_grew(present)
+    assert notes.said == []
+
+
+async def test_nothing_is_kept_of_a_wait_that_is_over() -> None:
+    purgatory, notes = Purgatory(), Notes()
+    partition = leader(FakeLog())
+    purgatory.watch(partition, notes)
+    with purgatory.commits([NAME]):
+        assert len(purgatory) == 2
+    purgatory.unwatch(partition, notes)
+    assert len(purgatory) == 0
+
+
+async def test_a_produce_with_acks_1_to_a_synced_topic_is_done_when_the_disk_has_it() -> None:
+    purgatory = Purgatory()
+    log = FakeLog()
+    partition = leader(log)
+    partition.set_synced(True)
+    append(partition, b"a", b"b")
+    waiting = purgatory.synced(partition, 2)
+    log.synced_to = 1
+    purgatory.log_synced(partition)
+    assert not waiting.done()
+    log.synced_to = 2
+    purgatory.log_synced(partition)
+    assert waiting.result() is None
+    assert len(purgatory) == 0
+
+
+async def test_the_disk_does_not_answer_for_the_replicas() -> None:
+    purgatory = Purgatory()
+    log = FakeLog()
+    partition = leader(log)
+    partition.set_synced(True)
+    append(partition)
+    waiting = purgatory.committed(partition, 1)
+    log.synced_to = 1
+    purgatory.log_synced(partition)
+    assert not waiting.done()
+
+
+async def test_the_end_of_a_leadership_ends_the_wait_for_the_disk_too() -> None:
+    purgatory = Purgatory()
+    partition = leader(FakeLog())
+    partition.set_synced(True)
+    append(partition)
+    waiting = purgatory.synced(partition, 1)
+    purgatory.leadership_ended(partition)
+    error = waiting.result()
+    assert error is not None
+    assert error.code is ErrorCode.LEADER_CHANGED

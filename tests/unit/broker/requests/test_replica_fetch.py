@@ -1,0 +1,291 @@
+"""The leader's side of replication."""
+
+import asyncio
+from itertools import count
+
+from tidelog.errors import ErrorCode
+from tidelog.model import EpochEnd
+from tidelog_broker.partition.exchange import FetchPosition
+from tidelog_broker.partition.partition import Partition
+from tidelog_broker.partition.producer_state import ProducerStates
+from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_broker.replication.transport import (
+    ReplicaFetchEntry,
+    ReplicaFetchRequest,
+    ReplicaFetchResponse,
+    ReplicaFetchResult,
+)
+from tidelog_broker.requests.fetch_wait import PRODUCER_BYTES
+from tidelog_broker.requests.replica_fetch import ReplicaFetch
+from unit.broker.broker_parts import Replicas, append, position, settled
+from unit.broker.fake_log import TOPIC_ID, epoch_of, sent_by, state
+
+
+def ask_for(
+    partition: Partition, offset: int, *, epoch: int | None = None, max_bytes: int = 1 << 20
+) -> ReplicaFetchEntry:
+    key = ReplicaKey(partition.topic_id, partition.name.partition)
+    return ReplicaFetchEntry(key, position(partition, offset, epoch), max_bytes)
+
+
+_numbers = count(1)
+
+
+def request(
+    *entries: ReplicaFetchEntry,
+    follower: int = 2,
+    follower_epoch: int | None = None,
+    leader_epoch: int = epoch_of(1),
+    max_bytes: int = 1 << 20,
+    min_bytes: int = 1,
+) -> ReplicaFetchRequest:
+    return ReplicaFetchRequest(
+        broker_id=follower,
+        broker_epoch=follower_epoch or epoch_of(follower),
+        leader_broker_epoch=leader_epoch,
+        max_wait_ms=500,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        entries=entries,
+        session_sequence=next(_numbers),
+    )
+
+
+class Leader:
+    def __init__(self) -> None:
+        self.replicas = Replicas()
+        self.replica_fetch = ReplicaFetch(
+            self.replicas.manager, self.replicas.purgatory, self.replicas.clock
+        )
+
+    def asked(self, wanted: ReplicaFetchRequest) -> asyncio.Task[ReplicaFetchResponse]:
+        return asyncio.create_task(self.replica_fetch(wanted))
+
+    async def one(self, wanted: ReplicaFetchRequest) -> ReplicaFetchResult:
+        response = await self.replica_fetch(wanted)
+        assert response.error is None
+        (result,) = response.results
+        return result
+
+    @property
+    def now_ms(self) -> int:
+        return self.replicas.clock.monotonic_ms()
+
+
+def offsets(result: ReplicaFetchResult) -> list[int]:
+    assert result.answer is not None
+    return [batch.header.base_offset for batch in result.answer.batches]
+
+
+def code_of(result: ReplicaFetchResult) -> ErrorCode:
+    assert result.error is not None
+    return result.error.code
+
+
+async def test_a_follower_gets_what_is_not_committed_yet() -> None:
+    leader = Leader()
+    partition = await leader.replicas.lead()
+    append(partition)
+    result = await leader.one(request(ask_for(partition, 0)))
+    assert result.answer is not None
+    assert (offsets(result), result.answer.high_watermark) == ([0], 0)
+
+
+async def test_growth_wakes_a_follower_that_waits() -> None:
+    leader = Leader()
+    partition = await leader.replicas.lead()
+    asked = leader.asked(request(ask_for(partition, 0)))
+    await settled()
+    append(partition)
+    (result,) = (await asked).results
+    assert offsets(result) == [0]
+    assert leader.now_ms == 0
+
+
+async def test_a_follower_is_answered_at_its_deadline() -> None:
+    leader = Leader()
+    partition = await leader.replicas.lead()
+    result = await leader.one(request(ask_for(partition, 0)))
+    assert offsets(result) == []
+    assert leader.now_ms == 500
+
+
+async def test_min_bytes_are_waited_for_here_too() -> None:
+    leader = Leader()
+    partition = await leader.replicas.lead()
+    append(partition, b"12345")
+    asked = leader.asked(request(ask_for(partition, 0), min_bytes=10))
+    await settled()
+    assert not asked.done()
+    append(partition, b"67890")
+    (result,) = (await asked).results
+    assert offsets(result) == [0, 1]
+
+
+async def test_a_fetch_commits_what_it_asks_beyond_before_it_waits() -> None:
+    leader = Leader()
+    partition = await leader.replicas.lead(wanted=state(isr=(1, 2)))
+    append(partition)
+    asked = leader.asked(request(ask_for(partition, 1)))
+    await settled()
+    assert partition.high_watermark == 1
+    assert not asked.done()
+    asked.cancel()
+
+
+async def test_a_divergence_is_answered_without_waiting() -> None:
+    leader = Leader()
+    partition = await leader.replicas.lead()
+    append(partition)
+    longer_of_old = FetchPosition(1, 5, 9, 4, 0, 0)
+    result = await leader.one(
+        request(ReplicaFetchEntry(ReplicaKey(TOPIC_ID, 0), longer_of_old, 1000))
+    )
+    assert result.answer is not None
+    assert result.answer.diverging == EpochEnd(-1, 0)
+    assert offsets(result) == []
+    assert leader.now_ms == 0
+
+
+async def test_data_of_other_partitions_comes_along_with_a_divergence() -> None:
+    leader = Leader()
+    parting, agreeing = await leader.replicas.take(numbers=(0, 1))
+    append(agreeing)
+    result, other = (
+        await leader.replica_fetch(
+            request(
+                ReplicaFetchEntry(ReplicaKey(TOPIC_ID, 0), FetchPosition(1, 5, 9, 4, 0, 0), 1000),
+                ask_for(agreeing, 0),
+            )
+        )
+    ).results
+    assert result.answer is not None
+    assert result.answer.diverging is not None
+    assert offsets(other) == [0]
+    assert parting.high_watermark == 0
+
+
+async def test_a_fetch_for_a_former_life_of_the_leader_is_refused() -> None:
+    leader = Leader()
+    partition = await leader.replicas.lead()
+    response = await leader.replica_fetch(
+        request(ask_for(partition, 0), leader_epoch=epoch_of(1) - 1)
+    )
+    assert response.error is not None
+    assert response.error.code is ErrorCode.STALE_BROKER_EPOCH
+    assert response.results == ()
+
+
+async def test_a_follower_of_an_older_epoch_is_fenced_at_once() -> None:
+    leader = Leader()
+    partition = await leader.replicas.lead()
+    result = await leader.one(request(ask_for(partition, 0, epoch=4)))
+    assert code_of(result) is ErrorCode.FENCED_LEADER_EPOCH
+    assert leader.now_ms == 0
+
+
+async def test_a_follower_that_waits_is_fenced_when_the_epoch_ends() -> None:
+    leader = Leader()
+    partition = await leader.replicas.lead()
+    asked = leader.asked(request(ask_for(partition, 0)))
+    await settled()
+    await leader.replicas.take(state(epoch=6), revision=11)
+    (result,) = (await asked).results
+    assert code_of(result) is ErrorCode.FENCED_LEADER_EPOCH
+
+
+async def test_a_replica_that_is_not_here_is_an_unknown_topic_id() -> None:
+    leader = Leader()
+    partition = await leader.replicas.lead()
+    entry = ask_for(partition, 0)._replace(replica=ReplicaKey("another-id-another-id-", 0))
+    assert code_of(await leader.one(request(entry))) is ErrorCode.UNKNOWN_TOPIC_ID
+
+
+async def test_out_of_range_tells_where_the_leaders_log_starts() -> None:
+    leader = Leader()
+    partition = await leader.replicas.lead()
+    empty_log_at_40 = FetchPosition(1, 5, 40, -1, 0, 0)
+    result = await leader.one(
+        request(ReplicaFetchEntry(ReplicaKey(TOPIC_ID, 0), empty_log_at_40, 1000))
+    )
+    assert code_of(result) is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert result.log_start_offset == partition.log.log_start_offset == 0
+
+
+async def test_a_log_that_was_cut_in_front_while_a_follower_waited_is_out_of_range() -> None:
+    leader = Leader()
+    partition, other = await leader.replicas.take(numbers=(0, 1))
+    asked = leader.asked(request(ask_for(partition, 0), ask_for(other, 0)))
+    await settled()
+    partition.log.reset_to(5)
+    append(other)
+    results = {r.replica.partition: r for r in (await asked).results}
+    assert code_of(results[0]) is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert results[0].log_start_offset == 5
+    assert offsets(results[1]) == [0]
+
+
+async def test_a_busy_partition_does_not_starve_those_behind_it() -> None:
+    leader = Leader()
+    first, second = await leader.replicas.take(numbers=(0, 1))
+    append(first, bytes(100))
+    append(second, bytes(100))
+    entries = (ask_for(first, 0), ask_for(second, 0))
+    served = set()
+    for _ in range(2):
+        # Two followers that ask by turns.
+        for follower in (2, 3):
+            response = await leader.replica_fetch(
+                request(*entries, follower=follower, max_bytes=100)
+            )
+            served |= {(follower, r.replica.partition) for r in response.results if offsets(r)}
+    assert served == {(2, 0), (2, 1), (3, 0), (3, 1)}
+
+
+async def test_a_fetch_that_is_given_up_leaves_nothing_behind() -> None:
+    leader = Leader()
+    partition = await leader.replicas.lead()
+    asked = leader.asked(request(ask_for(partition, 0)))
+    await settled()
+    asked.cancel()
+    await asyncio.wait([asked])
+    assert len(leader.replicas.purgatory) == 0
+
+
+# -- followers that begin anew ---------------------------------------------------------------
+
+
+async def beginning_anew(leader: Leader, count: int) -> list[ReplicaFetchEntry]:
+    """Partitions that are empty and begin at 7, each with one producer below."""
+    entries = []
+    for number in range(count):
+        partition = await leader.replicas.lead(number)
+        states = ProducerStates()
+        states.note(sent_by(5, 0).header)
+        partition.log.reset_to(7)
+        partition.log.producers.learn(states)
+        entry = ask_for(partition, 7)
+        asked = entry.position._replace(last_fetched_epoch=-1, needs_producers=True)
+        entries.append(entry._replace(position=asked))
+    return entries
+
+
+async def test_who_wrote_below_is_told_at_once() -> None:
+    leader = Leader()
+    result = await leader.one(request(*await beginning_anew(leader, 1)))
+    assert result.answer is not None
+    assert result.answer.producers is not None
+    assert (len(result.answer.producers), leader.now_ms) == (1, 0)
+
+
+async def test_an_answer_carries_no_more_producers_than_fit() -> None:
+    """One that is larger than a message may be would be asked for again for ever."""
+    leader = Leader()
+    entries = await beginning_anew(leader, 5)
+    told = []
+    while entries:
+        response = await leader.replica_fetch(request(*entries, max_bytes=2 * PRODUCER_BYTES))
+        answered = {result.replica for result in response.results}
+        entries = [entry for entry in entries if entry.replica not in answered]
+        told.append(len(answered))
+    assert told == [2, 2, 1]

@@ -1,0 +1,236 @@
+"""What a start finds damaged, and logs that are out of service."""
+
+import shutil
+from pathlib import Path, PurePath
+
+import pytest
+
+from tidelog_broker.log.disk import OsDisk
+from tidelog_broker.log.errors import LogCorruptError, LogStorageError, OutOfServiceError
+from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_broker.storage.log_directory import LogDirectory
+from unit.broker.broker_parts import KEY
+from unit.broker.fake_log import NAME, TOPIC_ID
+from unit.broker.log.builders import FakeClock, batch_at, encode_frame
+from unit.broker.stored_logs import CONFIG, OTHER, OTHER_NAME, Stored, end_of
+
+
+def committed(stored: Stored, offset: int) -> None:
+    stored.logs.checkpoint({KEY: offset})
+
+
+def replica_path(tmp_path: Path) -> Path:
+    return tmp_path / "replicas" / f"orders-0.{TOPIC_ID}"
+
+
+def test_a_replica_that_is_missing_is_damage(tmp_path: Path) -> None:
+    former = Stored(tmp_path)
+    former.with_records(3)
+    committed(former, 3)
+    former.logs.close()
+    shutil.rmtree(replica_path(tmp_path))
+    (damaged,) = Stored(tmp_path).damage
+    assert "its directory is missing" in damaged.reason
+    assert (damaged.key, damaged.name) == (KEY, None)
+
+
+def test_what_was_synced_counts_although_nothing_is_known_to_be_committed(tmp_path: Path) -> None:
+    former = Stored(tmp_path)
+    former.with_records(3)
+    log = former.logs.log_of(KEY)
+    assert log is not None
+    log.flush()
+    committed(former, 0)
+    shutil.rmtree(replica_path(tmp_path))
+    assert len(Stored(tmp_path).damage) == 1
+
+
+def test_a_replica_that_was_deleted_is_not_missing(tmp_path: Path) -> None:
+    former = Stored(tmp_path)
+    former.with_records(3)
+    committed(former, 3)
+    former.logs.delete(KEY)
+    assert Stored(tmp_path).damage == []
+
+
+def test_an_empty_replica_that_is_missing_is_no_damage(tmp_path: Path) -> None:
+    former = Stored(tmp_path)
+    former.with_records(0)
+    committed(former, 0)
+    former.logs.close()
+    shutil.rmtree(replica_path(tmp_path))
+    assert Stored(tmp_path).damage == []
+
+
+def test_a_log_that_ends_below_what_was_committed_is_damaged(tmp_path: Path) -> None:
+    """By itself the cut looks like the torn tail of a write that never returned."""
+    former = Stored(tmp_path)
+    former.with_records(3)
+    committed(former, 3)
+    segment = next(replica_path(tmp_path).glob("*.log"))
+    segment.write_bytes(segment.read_bytes()[:-1])
+    (damaged,) = Stored(tmp_path).damage
+    assert "ends at offset 2, and was committed to 3" in damaged.reason
+
+
+def test_a_torn_tail_that_was_never_committed_is_no_damage(tmp_path: Path) -> None:
+    former = Stored(tmp_path)
+    former.with_records(3)
+    committed(former, 2)
+    segment = next(replica_path(tmp_path).glob("*.log"))
+    segment.write_bytes(segment.read_bytes()[:-1])
+    assert Stored(tmp_path).damage == []
+
+
+@pytest.mark.parametrize(("whole", "damaged"), [(True, [KEY]), (False, [])])
+def test_a_whole_batch_at_the_end_that_is_wrong_is_damage_unless_the_machine_crashed(
+    tmp_path: Path, whole: bool, damaged: list[ReplicaKey]
+) -> None:
+    """A write that a killed process left half done is the beginning of a batch; what a
+    power failure leaves may be anything."""
+    former = Stored(tmp_path)
+    former.with_records(3)
+    segment = next(replica_path(tmp_path).glob("*.log"))
+    content = segment.read_bytes()
+    segment.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    logs = LogDirectory(OsDisk(), tmp_path, FakeClock())
+    assert [replica.key for replica in logs.open_all(whole=whole)] == damaged
+
+
+def test_after_a_crash_of_the_machine_a_shorter_log_is_damage_only_where_it_was_synced(
+    tmp_path: Path,
+) -> None:
+    former = Stored(tmp_path)
+    former.with_records(3)
+    committed(former, 3)
+    segment = next(replica_path(tmp_path).glob("*.log"))
+    segment.write_bytes(segment.read_bytes()[:-1])
+    logs = LogDirectory(OsDisk(), tmp_path, FakeClock())
+    (damaged,) = logs.open_all(whole=False)
+    assert damaged.if_synced
+    assert not logs.is_out(KEY)
+    assert list((tmp_path / "damaged").iterdir()) == []
+
+
+def test_a_checkpoint_after_the_start_names_nothing_beyond_the_log(tmp_path: Path) -> None:
+    former = Stored(tmp_path)
+    former.with_records(3)
+    committed(former, 3)
+    segment = next(replica_path(tmp_path).glob("*.log"))
+    segment.write_bytes(segment.read_bytes()[:-1])
+    logs = LogDirectory(OsDisk(), tmp_path, FakeClock())
+    logs.open_all(whole=False)
+    logs.checkpoint({})
+    assert Stored(tmp_path).damage == []
+
+
+def test_a_log_that_cannot_be_opened_holds_up_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    former = Stored(tmp_path)
+    former.with_records(3)
+    former.with_records(2, OTHER_NAME)
+    whole = OsDisk.read_file
+
+    def refuse(disk: OsDisk, path: PurePath) -> bytes:
+        if path.is_relative_to(replica_path(tmp_path)):
+            raise OSError(5, "Input/output error")
+        return whole(disk, path)
+
+    monkeypatch.setattr(OsDisk, "read_file", refuse)
+    stored = Stored(tmp_path)
+    assert [damaged.key for damaged in stored.damage] == [KEY]
+    assert end_of(stored, OTHER) == 2
+    with pytest.raises(OutOfServiceError, match="Input/output error"):
+        stored.logs.open_replica(NAME, KEY, CONFIG)
+
+
+def test_damage_that_the_producers_are_read_from_is_found_after_a_clean_stop_too(
+    tmp_path: Path,
+) -> None:
+    """Whoever led without knowing them all would append twice."""
+    former = Stored(tmp_path)
+    former.with_records(3)
+    former.logs.close()
+    for snapshot in replica_path(tmp_path).glob("*.producers"):
+        snapshot.unlink()
+    segment = next(replica_path(tmp_path).glob("*.log"))
+    content = bytearray(segment.read_bytes())
+    content[len(encode_frame(batch_at(0))) + 8] ^= 1
+    segment.write_bytes(content)
+    stored = Stored(tmp_path)
+    assert [damaged.key for damaged in stored.damage] == [KEY]
+    reopening = stored.logs.begin_repair(KEY)
+    assert reopening is not None
+    reopening.run()
+    assert stored.logs.end_repair(KEY).log_end_offset == 1
+
+
+def test_a_repair_that_finds_damage_in_what_was_synced_checks_all_the_next_time(
+    tmp_path: Path,
+) -> None:
+    stored = Stored(tmp_path)
+    stored.with_records(3)
+    log = stored.logs.log_of(KEY)
+    assert log is not None
+    log.flush()
+    segment = next(replica_path(tmp_path).glob("*.log"))
+    stored.logs.take_out(KEY, "a failed sync", check_all=False)
+    reopening = stored.logs.begin_repair(KEY)
+    assert reopening is not None
+    reopening.error = LogCorruptError(segment, 0, "a flipped bit")
+    with pytest.raises(LogCorruptError):
+        stored.logs.end_repair(KEY)
+    content = bytearray(segment.read_bytes())
+    content[80] ^= 1
+    segment.write_bytes(content)
+    again = stored.logs.begin_repair(KEY)
+    assert again is not None
+    again.run()
+    assert stored.logs.end_repair(KEY).log_end_offset == 0
+
+
+def test_a_replica_under_repair_is_not_moved_away(tmp_path: Path) -> None:
+    stored = Stored(tmp_path)
+    stored.with_records(3)
+    stored.logs.take_out(KEY, "a bad checksum")
+    reopening = stored.logs.begin_repair(KEY)
+    assert reopening is not None
+    with pytest.raises(LogStorageError, match="while it is repaired"):
+        stored.logs.delete(KEY)
+    reopening.run()
+    assert stored.logs.end_repair(KEY).log_end_offset == 3
+    stored.logs.delete(KEY)
+    assert stored.in_use() == []
+
+
+def test_what_a_refused_append_left_in_the_file_is_cut(tmp_path: Path) -> None:
+    stored = Stored(tmp_path)
+    stored.with_records(3)
+    segment = next(replica_path(tmp_path).glob("*.log"))
+    with segment.open("ab") as file:
+        file.write(encode_frame(batch_at(3)))
+    stored.logs.take_out(KEY, "an append failed in its middle")
+    reopening = stored.logs.begin_repair(KEY)
+    assert reopening is not None
+    reopening.run()
+    assert stored.logs.end_repair(KEY).log_end_offset == 3
+
+
+def test_a_damaged_replica_does_not_make_the_stop_of_the_others_unclean(tmp_path: Path) -> None:
+    stored = Stored(tmp_path)
+    stored.with_records(3)
+    stored.logs.take_out(KEY, "a bad checksum")
+    stored.logs.mark(KEY, "a bad checksum")
+    assert stored.logs.close() == []
+    (damaged,) = Stored(tmp_path).damage
+    assert (damaged.key, damaged.reason) == (KEY, "a bad checksum")
+
+
+def test_a_damaged_replica_that_could_not_be_marked_makes_the_stop_unclean(
+    tmp_path: Path,
+) -> None:
+    stored = Stored(tmp_path)
+    stored.with_records(3)
+    stored.logs.take_out(KEY, "a bad checksum")
+    assert stored.logs.close() == ["orders/0: a bad checksum"]

@@ -1,0 +1,206 @@
+"""Whose data it is, and since when it is whole."""
+
+import random
+from pathlib import PurePath
+
+import pytest
+
+from tidelog_broker.storage.data_directory import DataDirectory, DataDirectoryError
+from unit.broker.log.memory_disk import MemoryDisk
+
+PATH = PurePath("/data")
+FILE = PATH / "broker.json"
+
+
+class Machine:
+    def __init__(self) -> None:
+        self.disk = MemoryDisk()
+        self.boot_id = "boot 1"
+
+    def start(self, broker_id: int = 1) -> DataDirectory:
+        return DataDirectory.open(
+            self.disk, PATH, broker_id=broker_id, boot_id=self.boot_id, rng=random.Random(1)
+        )
+
+    def reboot(self) -> None:
+        self.disk.power_failure()
+        self.boot_id += "+1"
+
+
+def whole(directory: DataDirectory) -> tuple[int, int]:
+    return directory.identity.whole_since, directory.identity.synced_whole_since
+
+
+def registered_at(machine: Machine, broker_epoch: int) -> DataDirectory:
+    directory = machine.start()
+    directory.registered(broker_epoch)
+    return directory
+
+
+# -- whose it is -------------------------------------------------------------------------
+
+
+def test_a_node_keeps_its_uuid() -> None:
+    machine = Machine()
+    assert machine.start().identity.node_uuid == machine.start().identity.node_uuid
+
+
+def test_nodes_have_different_uuids() -> None:
+    one, other = (
+        DataDirectory.open(MemoryDisk(), PATH, broker_id=1, boot_id="", rng=random.Random(seed))
+        for seed in (1, 2)
+    )
+    assert one.identity.node_uuid != other.identity.node_uuid
+
+
+def test_the_directory_of_another_broker_is_refused_with_both_remedies() -> None:
+    machine = Machine()
+    machine.start(broker_id=1)
+    with pytest.raises(DataDirectoryError, match="belongs to broker 1, this is broker 2") as raised:
+        machine.start(broker_id=2)
+    assert "data_dir" in str(raised.value)
+    assert "broker_id" in str(raised.value)
+
+
+def test_a_refused_start_leaves_the_directory_as_it_was() -> None:
+    machine = Machine()
+    machine.start(broker_id=1)
+    before = machine.disk.read_file(FILE)
+    machine.boot_id = "boot 2"
+    with pytest.raises(DataDirectoryError):
+        machine.start(broker_id=2)
+    assert machine.disk.read_file(FILE) == before
+
+
+def test_the_directory_of_another_cluster_is_refused() -> None:
+    machine = Machine()
+    machine.start().join_cluster("here")
+    with pytest.raises(DataDirectoryError, match=r"belongs to cluster here.*of cluster there"):
+        machine.start().join_cluster("there")
+
+
+def test_a_cluster_is_joined_again() -> None:
+    machine = Machine()
+    machine.start().join_cluster("here")
+    machine.start().join_cluster("here")
+
+
+def test_a_damaged_file_is_refused_and_not_replaced() -> None:
+    machine = Machine()
+    machine.start()
+    machine.disk.names[FILE].data[-3] ^= 1
+    with pytest.raises(DataDirectoryError, match=r"broker\.json.*restore the file"):
+        machine.start()
+
+
+def test_what_is_written_survives_a_power_failure() -> None:
+    machine = Machine()
+    directory = registered_at(machine, 7)
+    directory.join_cluster("here")
+    machine.disk.power_failure()
+    assert machine.start().identity.cluster_id == "here"
+
+
+# -- since when it is whole --------------------------------------------------------------
+
+
+def test_an_empty_directory_is_whole_since_its_first_registration() -> None:
+    assert whole(Machine().start()) == (0, 0)
+    assert whole(registered_at(Machine(), 7)) == (7, 7)
+
+
+def test_registering_again_in_the_same_life_changes_nothing() -> None:
+    directory = registered_at(Machine(), 7)
+    directory.registered(9)
+    assert whole(directory) == (7, 7)
+
+
+def test_after_a_clean_stop_it_is_whole_even_over_a_reboot() -> None:
+    machine = Machine()
+    registered_at(machine, 7).stopped_cleanly(20)
+    machine.reboot()
+    assert whole(machine.start()) == (7, 7)
+
+
+def test_after_a_crash_of_the_process_alone_it_is_whole() -> None:
+    machine = Machine()
+    registered_at(machine, 7)
+    assert whole(machine.start()) == (7, 7)
+
+
+def test_after_a_crash_of_the_machine_only_what_was_synced_is_whole() -> None:
+    machine = Machine()
+    registered_at(machine, 7)
+    machine.reboot()
+    assert whole(machine.start()) == (0, 7)
+
+
+def test_it_is_not_whole_again_because_the_process_restarts_once_more() -> None:
+    """Interleaving 2."""
+    machine = Machine()
+    registered_at(machine, 7)
+    machine.reboot()
+    machine.start()
+    again = machine.start()
+    assert whole(again) == (0, 7)
+    again.registered(9)
+    assert whole(again) == (9, 7)
+
+
+def test_one_clean_stop_does_not_cover_the_crash_after_it() -> None:
+    machine = Machine()
+    registered_at(machine, 7).stopped_cleanly(20)
+    machine.start()
+    machine.reboot()
+    assert whole(machine.start()) == (0, 7)
+
+
+def test_where_the_kernel_tells_no_boot_a_crash_may_have_been_one() -> None:
+    machine = Machine()
+    machine.boot_id = ""
+    registered_at(machine, 7)
+    assert whole(machine.start()) == (0, 7)
+
+
+# -- the revision of the store -----------------------------------------------------------
+
+
+def test_a_store_that_is_older_than_what_was_seen_is_refused() -> None:
+    """Interleaving 18: restored from a backup, it takes sound replicas for strays."""
+    machine = Machine()
+    machine.start().stopped_cleanly(20)
+    directory = machine.start()
+    directory.require_revision(20)
+    with pytest.raises(DataDirectoryError, match=r"at revision 19.*to 20 already"):
+        directory.require_revision(19)
+
+
+def test_refusing_it_once_is_not_forgotten() -> None:
+    machine = Machine()
+    machine.start().stopped_cleanly(20)
+    machine.start().stopped_cleanly(3)
+    assert machine.start().identity.store_revision == 20
+
+
+def test_what_was_noted_before_a_crash_counts_too() -> None:
+    machine = Machine()
+    machine.start().note_revision(20)
+    with pytest.raises(DataDirectoryError, match="restored from an old backup"):
+        machine.start().require_revision(19)
+
+
+def test_noting_revisions_syncs_nothing() -> None:
+    machine = Machine()
+    directory = machine.start()
+    machine.disk.fail_sync = True
+    directory.note_revision(20)
+    directory.note_revision(21)
+    assert directory.seen_revision == 21
+
+
+def test_a_note_that_a_power_failure_tore_is_none() -> None:
+    machine = Machine()
+    machine.start().stopped_cleanly(20)
+    machine.start().note_revision(30)
+    machine.disk.names[PATH / "store-revision"].data[-3] ^= 1
+    assert machine.start().seen_revision == 20

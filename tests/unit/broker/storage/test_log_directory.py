@@ -1,0 +1,279 @@
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from tidelog.model import TopicPartition
+from tidelog_broker.log.errors import LogStorageError
+from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_broker.storage.log_directory import LogDirectory
+from tidelog_runtime.topic_config import MAX_TOPIC_NAME_LENGTH
+from unit.broker.broker_parts import DATA, KEY
+from unit.broker.fake_log import NAME, TOPIC_ID
+from unit.broker.log.builders import FakeClock, batch_at
+from unit.broker.log.memory_disk import MemoryDisk
+from unit.broker.stored_logs import CONFIG, OTHER, OTHER_NAME, Stored, end_of
+
+# -- opening -----------------------------------------------------------------------------
+
+
+def test_a_replica_is_created_where_it_is_not_there(tmp_path: Path) -> None:
+    stored = Stored(tmp_path)
+    assert stored.logs.open_replica(NAME, KEY, CONFIG).log_end_offset == 0
+    assert stored.in_use() == [f"orders-0.{TOPIC_ID}"]
+
+
+def test_a_replica_that_is_open_is_the_same_log(tmp_path: Path) -> None:
+    stored = Stored(tmp_path)
+    log = stored.logs.open_replica(NAME, KEY, CONFIG)
+    assert stored.logs.open_replica(NAME, KEY, CONFIG) is log
+
+
+def test_all_logs_are_found_again(tmp_path: Path) -> None:
+    former = Stored(tmp_path)
+    former.with_records(3)
+    former.with_records(2, OTHER_NAME)
+    former.logs.close()
+    stored = Stored(tmp_path)
+    assert (end_of(stored), end_of(stored, OTHER)) == (3, 2)
+    assert stored.damage == []
+
+
+def test_names_of_topics_may_look_like_those_of_directories(tmp_path: Path) -> None:
+    name = TopicPartition("a-0.b-1", 7)
+    Stored(tmp_path).logs.open_replica(name, ReplicaKey(TOPIC_ID, 7), CONFIG)
+    assert list(Stored(tmp_path).logs.keys()) == [ReplicaKey(TOPIC_ID, 7)]
+
+
+def test_directories_of_others_are_left_alone_and_said(tmp_path: Path) -> None:
+    Stored(tmp_path)
+    (tmp_path / "replicas" / "lost+found").mkdir()
+    with capture_logs() as lines:
+        stored = Stored(tmp_path)
+    assert [line["name"] for line in lines if line["event"] == "unknown_directory"] == [
+        "lost+found"
+    ]
+    assert stored.in_use() == ["lost+found"]
+
+
+def test_a_torn_tail_is_no_damage(tmp_path: Path) -> None:
+    former = Stored(tmp_path)
+    former.with_records(3)
+    (segment,) = tmp_path.glob("replicas/*/*.log")
+    with segment.open("ab") as file:
+        file.write(b"half a batch")
+    stored = Stored(tmp_path)
+    assert (stored.damage, end_of(stored)) == ([], 3)
+
+
+def test_a_batch_that_went_bad_is_damage_and_names_its_partition(tmp_path: Path) -> None:
+    former = Stored(tmp_path)
+    former.with_records(3)
+    (segment,) = tmp_path.glob("replicas/*/*.log")
+    data = bytearray(segment.read_bytes())
+    data[10] ^= 1
+    segment.write_bytes(data)
+    stored = Stored(tmp_path)
+    (damaged,) = stored.damage
+    assert (damaged.key, damaged.name, damaged.if_synced) == (KEY, NAME, False)
+
+
+# -- checkpoints -------------------------------------------------------------------------
+
+
+def test_high_watermarks_come_back(tmp_path: Path) -> None:
+    former = Stored(tmp_path)
+    former.with_records()
+    former.logs.checkpoint({KEY: 2})
+    assert Stored(tmp_path).logs.high_watermark(KEY) == 2
+
+
+def test_a_log_that_nobody_has_claimed_yet_keeps_its_high_watermark(tmp_path: Path) -> None:
+    """A checkpoint may be due before the controller has named the replicas."""
+    former = Stored(tmp_path)
+    former.with_records()
+    former.logs.checkpoint({KEY: 2})
+    Stored(tmp_path).logs.checkpoint({})
+    assert Stored(tmp_path).logs.high_watermark(KEY) == 2
+
+
+def test_a_replica_that_is_gone_leaves_the_checkpoint(tmp_path: Path) -> None:
+    former = Stored(tmp_path)
+    former.with_records()
+    former.logs.checkpoint({KEY: 2})
+    former.logs.delete(KEY)
+    former.logs.checkpoint({})
+    assert Stored(tmp_path).logs.high_watermark(KEY) == 0
+
+
+def test_a_damaged_checkpoint_is_said_and_the_logs_open(tmp_path: Path) -> None:
+    former = Stored(tmp_path)
+    former.with_records()
+    former.logs.checkpoint({KEY: 2})
+    (tmp_path / "high-watermarks").write_bytes(b"nonsense")
+    with capture_logs() as lines:
+        stored = Stored(tmp_path)
+    assert (stored.logs.high_watermark(KEY), end_of(stored)) == (0, 3)
+    assert "checkpoint_damaged" in [line["event"] for line in lines]
+
+
+# -- moving away -------------------------------------------------------------------------
+
+
+def test_what_is_set_aside_is_kept_for_a_while(tmp_path: Path) -> None:
+    stored = Stored(tmp_path)
+    stored.with_records()
+    stored.logs.set_aside(KEY)
+    stray = f"orders-0.{TOPIC_ID}@{stored.clock.now_ms}"
+    assert (stored.in_use(), stored.strays()) == ([], [stray])
+    stored.clock.now_ms += 999
+    stored.sweep(1000)
+    assert stored.strays() == [stray]
+    stored.clock.now_ms += 1
+    stored.sweep(1000)
+    assert stored.strays() == []
+
+
+def test_what_is_deleted_goes_with_the_next_sweep(tmp_path: Path) -> None:
+    stored = Stored(tmp_path)
+    stored.with_records()
+    stored.logs.delete(KEY)
+    assert stored.logs.log_of(KEY) is None
+    stored.sweep(0)
+    assert (stored.in_use(), stored.strays()) == ([], [])
+
+
+def test_a_replica_that_is_deleted_twice_before_a_sweep_is_gone(tmp_path: Path) -> None:
+    stored = Stored(tmp_path)
+    for _ in range(2):
+        stored.with_records()
+        stored.logs.delete(KEY)
+    assert stored.in_use() == []
+
+
+def test_a_replica_that_comes_back_starts_empty(tmp_path: Path) -> None:
+    stored = Stored(tmp_path)
+    stored.with_records()
+    stored.logs.checkpoint({KEY: 3})
+    stored.logs.delete(KEY)
+    assert stored.logs.open_replica(NAME, KEY, CONFIG).log_end_offset == 0
+
+
+def test_deleting_what_is_not_there_does_nothing(tmp_path: Path) -> None:
+    Stored(tmp_path).logs.delete(KEY)
+
+
+def test_a_sweep_leaves_what_it_does_not_know(tmp_path: Path) -> None:
+    stored = Stored(tmp_path)
+    (tmp_path / "strays" / "notes").mkdir()
+    stored.sweep(0)
+    assert stored.strays() == ["notes"]
+
+
+def test_a_log_that_is_set_aside_is_not_opened_at_the_next_start(tmp_path: Path) -> None:
+    stored = Stored(tmp_path)
+    stored.with_records()
+    stored.logs.set_aside(KEY)
+    assert list(Stored(tmp_path).logs.keys()) == []
+
+
+def test_a_move_that_fails_is_an_error_of_the_log(tmp_path: Path) -> None:
+    stored = Stored(tmp_path)
+    stored.with_records()
+    (tmp_path / "strays").rmdir()
+    with pytest.raises(LogStorageError, match="move away"):
+        stored.logs.set_aside(KEY)
+
+
+def test_a_move_that_failed_is_made_when_it_is_asked_for_again(tmp_path: Path) -> None:
+    """Whoever asks would else be told that the replica is gone, while its files stay."""
+    stored = Stored(tmp_path)
+    stored.with_records()
+    stored.logs.take_out(KEY, "damaged")
+    (tmp_path / "strays").rmdir()
+    with pytest.raises(LogStorageError):
+        stored.logs.delete(KEY)
+    assert (stored.in_use(), stored.logs.is_out(KEY)) == ([f"orders-0.{TOPIC_ID}"], True)
+    (tmp_path / "strays").mkdir()
+    stored.logs.delete(KEY)
+    assert stored.in_use() == []
+    assert stored.logs.open_replica(NAME, KEY, CONFIG).log_end_offset == 0
+
+
+def test_a_replica_that_is_assigned_again_after_a_failed_move_goes_on(tmp_path: Path) -> None:
+    stored = Stored(tmp_path)
+    stored.with_records()
+    (tmp_path / "strays").rmdir()
+    with pytest.raises(LogStorageError):
+        stored.logs.set_aside(KEY)
+    log = stored.logs.open_replica(NAME, KEY, CONFIG)
+    log.append([batch_at(3)])
+    assert log.log_end_offset == 4
+
+
+def test_a_replica_that_is_out_without_a_directory_may_come_back_once_it_is_deleted(
+    tmp_path: Path,
+) -> None:
+    stored = Stored(tmp_path)
+    stored.logs.take_out(KEY, "its directory is missing")
+    stored.logs.delete(KEY)
+    assert stored.logs.open_replica(NAME, KEY, CONFIG).log_end_offset == 0
+
+
+# -- logs that come and go ---------------------------------------------------------------
+
+
+def test_a_log_that_goes_while_they_are_walked_through_is_left_out(tmp_path: Path) -> None:
+    stored = Stored(tmp_path)
+    stored.with_records()
+    stored.with_records(2, OTHER_NAME)
+    walk = stored.logs.logs()
+    first = next(walk)
+    stored.logs.delete(OTHER)
+    assert (first.log_end_offset, list(walk)) == (3, [])
+
+
+# -- the end -----------------------------------------------------------------------------
+
+
+def in_memory() -> tuple[MemoryDisk, LogDirectory]:
+    disk = MemoryDisk()
+    logs = LogDirectory(disk, DATA, FakeClock())
+    for name, key in ((NAME, KEY), (OTHER_NAME, OTHER)):
+        logs.open_replica(name, key, CONFIG).append([batch_at(0)])
+    return disk, logs
+
+
+def test_a_clean_close_leaves_a_marker_beside_every_log() -> None:
+    disk, logs = in_memory()
+    assert logs.close() == []
+    assert sum(path.name == "clean-shutdown" for path in disk.names) == 2
+
+
+def test_a_close_that_cannot_sync_names_what_is_not_clean() -> None:
+    disk, logs = in_memory()
+    disk.fail_sync = True
+    unclean = logs.close()
+    assert [line.split(":")[0] for line in unclean] == ["orders/0", "orders/1"]
+    assert not any(path.name == "clean-shutdown" for path in disk.names)
+
+
+def test_a_log_that_failed_before_does_not_close_cleanly() -> None:
+    disk, logs = in_memory()
+    log = logs.log_of(KEY)
+    assert log is not None
+    disk.fail_sync = True
+    with pytest.raises(LogStorageError):
+        log.flush()
+    disk.fail_sync = False
+    assert [line.split(":")[0] for line in logs.close()] == ["orders/0"]
+
+
+def test_the_longest_names_can_be_set_aside(tmp_path: Path) -> None:
+    name = TopicPartition("x" * MAX_TOPIC_NAME_LENGTH, 999_999)
+    key = ReplicaKey(TOPIC_ID, name.partition)
+    stored = Stored(tmp_path)
+    stored.clock.now_ms = 9_999_999_999_999
+    stored.logs.open_replica(name, key, CONFIG).append([batch_at(0)])
+    stored.logs.set_aside(key)
+    assert len(stored.strays()) == 1

@@ -1,0 +1,209 @@
+from __future__ import annotations
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import TopicPartition
+from tidelog_controller.control.broker_control import (
+    FIRST_RETRY_MS,
+    MAX_PARTITIONS_PER_COMMAND,
+    MAX_RETRY_MS,
+    BrokerControl,
+)
+from tidelog_runtime.replica_control import CommandResult, PartitionResult
+
+ID = "id"
+
+
+def at(partition: int) -> TopicPartition:
+    return TopicPartition("t", partition)
+
+
+def control(*required: tuple[int, int]) -> BrokerControl:
+    """A broker that has its full state, and is to reach (partition, revision)s since 0 ms."""
+    made = BrokerControl(1, 10)
+    made.sent(0, {}, stops=False, full_state=True)
+    made.answered(0, CommandResult(), 0)
+    for partition, revision in required:
+        made.require(at(partition), revision, 0)
+    return made
+
+
+def send(
+    made: BrokerControl, command_id: int = 1, now_ms: int = 0, *, stops: bool = False
+) -> list[TopicPartition]:
+    _, partitions = made.due(lambda _: stops, now_ms)
+    made.sent(command_id, {(ID, p.partition): p for p in partitions}, stops=stops)
+    return partitions
+
+
+def ok(partition: int, revision: int) -> PartitionResult:
+    return PartitionResult(ID, partition, revision, None)
+
+
+def refused(partition: int, code: ErrorCode = ErrorCode.STORAGE_ERROR) -> PartitionResult:
+    return PartitionResult(ID, partition, 0, TidelogError(code, "no"))
+
+
+def test_a_new_broker_is_owed_its_full_state_first() -> None:
+    assert BrokerControl(1, 10).full_state_due
+
+
+def test_a_full_state_that_was_lost_is_owed_again() -> None:
+    made = BrokerControl(1, 10)
+    made.sent(1, {}, stops=False, full_state=True)
+    made.lost(1, 0)
+    assert made.full_state_due
+
+
+def test_one_command_is_in_flight_at_a_time() -> None:
+    made = control((0, 5))
+    send(made)
+    assert not made.is_ready(1_000_000)
+
+
+def test_only_the_newest_revision_of_a_partition_is_required() -> None:
+    made = control((0, 5), (0, 8), (0, 7))
+    send(made)
+    made.answered(1, CommandResult(None, [ok(0, 7)]), 0)
+    assert made.waits_for(at(0))
+
+
+def test_an_acknowledgement_of_what_is_required_ends_the_wait() -> None:
+    made = control((0, 5))
+    send(made)
+    assert made.answered(1, CommandResult(None, [ok(0, 5)]), 0) == [at(0)]
+    assert len(made) == 0
+
+
+def test_a_broker_that_is_further_than_required_has_acknowledged() -> None:
+    made = control((0, 5))
+    send(made)
+    assert made.answered(1, CommandResult(None, [ok(0, 9)]), 0) == [at(0)]
+
+
+def test_an_answer_to_a_former_command_counts_for_nothing() -> None:
+    made = control((0, 5))
+    send(made, command_id=1)
+    made.lost(1, 0)
+    assert made.answered(1, CommandResult(None, [ok(0, 5)]), 0) == []
+    assert made.waits_for(at(0))
+
+
+def test_what_became_required_while_in_flight_is_sent_next_without_a_pause() -> None:
+    made = control((0, 5))
+    send(made)
+    made.require(at(0), 6, 0)
+    made.answered(1, CommandResult(None, [ok(0, 5)]), 0)
+    assert made.is_ready(0)
+    assert send(made, 2) == [at(0)]
+
+
+def test_a_refused_partition_waits_alone() -> None:
+    made = control((0, 5), (1, 5))
+    send(made)
+    made.require(at(2), 6, 0)
+    made.answered(1, CommandResult(None, [refused(0), ok(1, 5)]), 0)
+    assert send(made, 2, 0) == [at(2)]
+
+
+def test_a_refused_partition_is_sent_again_after_a_pause() -> None:
+    made = control((0, 5))
+    send(made)
+    made.answered(1, CommandResult(None, [refused(0)]), 0)
+    assert made.wake_at_ms() == FIRST_RETRY_MS
+    assert send(made, 2, FIRST_RETRY_MS) == [at(0)]
+
+
+def test_a_partition_that_the_answer_leaves_out_is_sent_again() -> None:
+    made = control((0, 5))
+    send(made)
+    made.answered(1, CommandResult(None, []), 0)
+    assert made.wake_at_ms() == FIRST_RETRY_MS
+
+
+def test_a_broker_that_falls_short_of_a_revision_is_not_asked_without_a_pause() -> None:
+    made = control((0, 5))
+    send(made)
+    made.answered(1, CommandResult(None, [ok(0, 4)]), 0)
+    assert made.wake_at_ms() == FIRST_RETRY_MS
+
+
+def test_a_newer_state_does_not_wait_out_the_refusal_of_an_older_one() -> None:
+    made = control((0, 5))
+    send(made)
+    made.answered(1, CommandResult(None, [refused(0)]), 0)
+    made.require(at(0), 6, 0)
+    assert send(made, 2, 0) == [at(0)]
+
+
+def test_pauses_after_lost_commands_grow_to_a_bound() -> None:
+    made = control((0, 5))
+    now_ms, pauses = 0, []
+    for command_id in range(1, 9):
+        send(made, command_id, now_ms)
+        made.lost(command_id, now_ms)
+        wake = made.wake_at_ms()
+        assert wake is not None
+        pauses.append(wake - now_ms)
+        now_ms = wake
+    assert pauses[:3] == [FIRST_RETRY_MS, 2 * FIRST_RETRY_MS, 4 * FIRST_RETRY_MS]
+    assert pauses[-1] == MAX_RETRY_MS
+
+
+def test_an_answer_ends_the_growth_of_pauses() -> None:
+    made = control((0, 5))
+    send(made, 1)
+    made.lost(1, 0)
+    send(made, 2, 100)
+    made.answered(2, CommandResult(None, [ok(0, 5)]), 100)
+    made.require(at(0), 6, 100)
+    send(made, 3, 100)
+    made.lost(3, 100)
+    assert made.wake_at_ms() == 100 + FIRST_RETRY_MS
+
+
+def test_a_command_names_a_bounded_number_of_partitions() -> None:
+    made = control(*((p, 5) for p in range(MAX_PARTITIONS_PER_COMMAND + 1)))
+    assert len(send(made)) == MAX_PARTITIONS_PER_COMMAND
+
+
+def test_a_command_does_not_mix_stops_with_others() -> None:
+    made = control((0, 5), (1, 5), (2, 5))
+    stops, partitions = made.due(lambda p: p != at(1), 0)
+    assert (stops, partitions) == (True, [at(0), at(2)])
+
+
+def test_stopping_a_replica_that_is_not_there_is_done() -> None:
+    made = control((0, 5))
+    send(made, stops=True)
+    gone = refused(0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert made.answered(1, CommandResult(None, [gone]), 0) == [at(0)]
+
+
+def test_the_longest_wait_is_told_once() -> None:
+    made = control((0, 5))
+    made.require(at(1), 6, 700)
+    assert made.overdue_at_ms(10_000) == 10_000
+    made.tell_overdue()
+    assert made.overdue_at_ms(10_000) is None
+
+
+def test_after_all_is_acknowledged_a_new_wait_is_told_again() -> None:
+    made = control((0, 5))
+    made.tell_overdue()
+    send(made)
+    made.answered(1, CommandResult(None, [ok(0, 5)]), 0)
+    made.require(at(0), 6, 500)
+    assert made.overdue_at_ms(10_000) == 10_500
+
+
+def test_waits_are_known_by_topic() -> None:
+    made = control((0, 5), (1, 5))
+    send(made)
+    made.answered(1, CommandResult(None, [ok(0, 5)]), 0)
+    assert made.waits_for_topic("t")
+    made.forget(at(1))
+    assert not made.waits_for_topic("t")
+
+
+def test_a_broker_without_anything_to_learn_needs_no_waking() -> None:
+    assert control().wake_at_ms() is None

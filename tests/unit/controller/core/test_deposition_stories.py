@@ -1,0 +1,142 @@
+"""Leaders that are cut off from their followers, played through the controller."""
+
+from __future__ import annotations
+
+from tidelog_controller.state.unreachable_leaders import DEPOSITION_INTERVAL_MS, REPORT_EXPIRY_MS
+from unit.controller.driver import Driver, cluster
+
+
+def led_by_1(partitions: int = 1) -> Driver:
+    """Three brokers, and partitions that broker 1 leads, alone in sync."""
+    driver = cluster(1, 2, 3)
+    driver.create_topic(partitions=3 * partitions)
+    for number, state in enumerate(driver.states()):
+        if state.leader == 1:
+            driver.leader_writes_isr(number, 1)
+    driver.watch()
+    driver.transcript.clear()
+    driver.logs.clear()
+    return driver
+
+
+def number_led_by(driver: Driver, leader: int) -> int:
+    return next(n for n, state in enumerate(driver.states()) if state.leader == leader)
+
+
+def report_the_next_leader(driver: Driver, number: int) -> int:
+    """It is alone as well, and both others report it; returns who it was."""
+    leader = driver.state(number).leader
+    for reporter in sorted({1, 2, 3} - {leader}):
+        driver.report(reporter, leader)
+    return leader
+
+
+def test_a_leader_below_min_isr_is_deposed_when_enough_followers_report_it() -> None:
+    driver = led_by_1()
+    number = number_led_by(driver, 1)
+    before = driver.state(number)
+    driver.report(2, 1)
+    assert driver.state(number) == before
+    driver.report(3, 1)
+    after = driver.state(number)
+    assert after.leader in (2, 3)
+    assert after.leader_epoch == before.leader_epoch + 1
+    assert [m.broker_id for m in after.isr] == [after.leader]
+
+
+def test_the_deposed_leader_is_told_as_the_others_are() -> None:
+    driver = led_by_1()
+    number = number_led_by(driver, 1)
+    driver.report(2, 1)
+    driver.report(3, 1)
+    told = [line for line in driver.transcript if f"t/{number}:" in line]
+    leader = driver.state(number).leader
+    assert sorted(told) == [f"broker {b} lead t/{number}:{leader}" for b in (1, 2, 3)]
+
+
+def test_what_was_done_is_said_with_both_leaders() -> None:
+    driver = led_by_1()
+    number = number_led_by(driver, 1)
+    driver.report(2, 1)
+    driver.report(3, 1)
+    said = [fields for event, fields in driver.logs if event == "cut_off_leaders_deposed"]
+    assert [f["leaders"] for f in said] == [{f"t/{number}": (1, driver.state(number).leader)}]
+
+
+def test_partitions_that_the_leader_still_serves_stay_with_it() -> None:
+    driver = led_by_1(partitions=2)
+    first = number_led_by(driver, 1)
+    driver.leader_writes_isr(first, 1, 2)
+    driver.watch()
+    driver.report(2, 1)
+    driver.report(3, 1)
+    assert driver.state(first).leader == 1
+    assert sum(state.leader == 1 for state in driver.states()) == 1
+
+
+def test_a_leader_that_falls_below_min_isr_later_is_deposed_then() -> None:
+    driver = cluster(1, 2, 3)
+    driver.create_topic()
+    number = number_led_by(driver, 1)
+    driver.report(2, 1)
+    driver.report(3, 1)
+    assert driver.state(number).leader == 1
+    driver.leader_writes_isr(number, 1)
+    driver.watch()
+    assert driver.state(number).leader != 1
+
+
+def test_reports_that_are_over_depose_nobody() -> None:
+    driver = led_by_1()
+    number = number_led_by(driver, 1)
+    driver.report(2, 1)
+    driver.pass_time(REPORT_EXPIRY_MS)
+    driver.report(3, 1)
+    assert driver.state(number).leader == 1
+
+
+def test_a_withdrawn_report_deposes_nobody() -> None:
+    driver = led_by_1()
+    number = number_led_by(driver, 1)
+    driver.report(2, 1)
+    driver.report(2)
+    driver.report(3, 1)
+    assert driver.state(number).leader == 1
+
+
+def test_a_partition_whose_next_leader_is_reported_too_rests_before_it_has_another() -> None:
+    driver = led_by_1()
+    number = number_led_by(driver, 1)
+    driver.report(2, 1)
+    driver.report(3, 1)
+    second = report_the_next_leader(driver, number)
+    assert driver.state(number).leader == second
+    driver.pass_time(DEPOSITION_INTERVAL_MS - 1_000)
+    report_the_next_leader(driver, number)
+    assert driver.state(number).leader == second
+    driver.pass_time(1_000)
+    assert driver.state(number).leader != second
+
+
+def test_an_election_whose_answer_was_lost_counts_as_a_deposition() -> None:
+    driver = led_by_1()
+    number = number_led_by(driver, 1)
+    driver.unanswered_transactions, driver.apply_unanswered = 1, True
+    driver.report(2, 1)
+    driver.report(3, 1)
+    second = report_the_next_leader(driver, number)
+    assert second != 1
+    assert driver.state(number).leader == second
+
+
+def test_where_the_leader_was_faster_its_isr_stands() -> None:
+    """The guard on the key's revision: a follower joined before the election was written."""
+    driver = led_by_1()
+    number = number_led_by(driver, 1)
+    driver.hold_transactions = True
+    driver.report(2, 1)
+    driver.report(3, 1)
+    driver.leader_writes_isr(number, 1, 2)
+    driver.release()
+    assert driver.state(number).leader == 1
+    assert {m.broker_id for m in driver.state(number).isr} == {1, 2}

@@ -1,0 +1,290 @@
+"""Recovery by the whole core: questions about logs, and unclean elections."""
+
+from __future__ import annotations
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import NO_EPOCH, NO_LEADER
+from tidelog_controller.state.events import ReplicasDescribed
+from tidelog_runtime.metadata.schema import (
+    NOT_WHOLE,
+    Member,
+)
+from tidelog_runtime.metadata.store import ModRevision, Transaction
+from tidelog_runtime.replica_control import DescribeReplicasResult
+from unit.controller.driver import KEYS, cluster
+from unit.controller.lost_data import (
+    MANUAL,
+    T0,
+    UNCLEAN,
+    down,
+    is_unclean,
+    leader,
+    reboot,
+    write,
+)
+
+# Without anybody's help.
+
+
+def test_when_all_have_lost_data_the_longest_log_is_elected_and_marked() -> None:
+    driver = down()
+    reboot(driver, 1, 2, 3)
+    driver.brokers[3].logs = {0: (9, ((0, 0),))}
+    driver.watch()
+    state = driver.state()
+    assert (state.leader, state.unclean_leader_epoch) == (3, state.leader_epoch)
+    assert state.isr == (Member(3, driver.brokers[3].broker_epoch),)
+
+
+def test_logs_are_asked_about_once_their_brokers_know_the_newest_state() -> None:
+    driver = down(partitions=2)
+    reboot(driver, 1, 2, 3)
+    driver.watch()
+    described = [line for line in driver.transcript if "full" in line or "describe" in line]
+    assert described[:3] == [f"broker {b} full state t/0:-1 t/1:-1" for b in (1, 2, 3)]
+    assert described[3:] == [f"broker {b} describe 0 1" for b in (1, 2, 3)]
+
+
+def test_nothing_is_asked_while_a_last_known_member_is_away() -> None:
+    driver = down()
+    reboot(driver, 1, 2)
+    driver.watch()
+    assert (driver.questions, leader(driver)) == ([], NO_LEADER)
+
+
+def test_a_whole_member_that_comes_back_in_the_meantime_is_elected_cleanly() -> None:
+    driver = down()
+    reboot(driver, 1, 2)
+    driver.watch()
+    driver.start_broker(3, whole_since=1)
+    driver.watch()
+    assert (leader(driver), driver.state().unclean_leader_epoch) == (3, NO_EPOCH)
+    assert driver.questions == []
+
+
+def test_many_partitions_are_asked_about_in_one_question_to_each_broker() -> None:
+    driver = down(partitions=300)
+    reboot(driver, 1, 2, 3)
+    driver.watch()
+    assert [len(q.command.partitions) for q in driver.questions] == [300, 300, 300]
+    assert all(is_unclean(driver, number) for number in range(300))
+
+
+def test_a_lost_question_is_asked_again_after_a_pause() -> None:
+    driver = down()
+    reboot(driver, 1, 2, 3)
+    driver.brokers[2].lost_questions = 2
+    driver.watch()
+    driver.pass_time(50)
+    assert leader(driver) == NO_LEADER
+    driver.pass_time(1_000)
+    assert leader(driver) != NO_LEADER
+    assert len(driver.questions) == 5
+
+
+def test_a_broker_that_does_not_answer_is_waited_for_without_a_timer() -> None:
+    driver = down()
+    reboot(driver, 1, 2, 3)
+    driver.brokers[2].silent = True
+    driver.watch()
+    assert leader(driver) == NO_LEADER
+    assert len(driver.questions) == 3
+    driver.pass_time(60_000)
+    assert len(driver.questions) == 3
+
+
+def test_the_next_life_of_a_broker_is_asked_anew() -> None:
+    driver = down()
+    reboot(driver, 1, 2, 3)
+    driver.brokers[2].silent = True
+    driver.watch()
+    reboot(driver, 2, end=9)
+    driver.watch()
+    assert leader(driver) == 2
+
+
+def test_what_a_former_life_told_of_its_log_does_not_count() -> None:
+    driver = down()
+    reboot(driver, 1, 2, 3)
+    driver.brokers[1].logs = {0: (9, ((0, 0),))}
+    driver.brokers[3].silent = True
+    driver.watch()
+    asked = driver.questions[-1]
+    reboot(driver, 1, end=2)
+    driver.brokers[1].silent = True
+    driver.watch()
+    answer = driver.brokers[3].describe(asked.command)
+    driver.feed(ReplicasDescribed(3, driver.brokers[3].broker_epoch, asked.id, answer))
+    assert leader(driver) == NO_LEADER
+
+
+def test_an_answer_to_a_question_from_before_a_change_does_not_count() -> None:
+    driver = down()
+    reboot(driver, 1, 2, 3)
+    driver.brokers[1].logs = {0: (7, ((0, 0),))}
+    driver.brokers[3].silent = True
+    driver.watch()
+    late = driver.questions[-1]
+    # The key moves on: a member resigns.
+    write(driver, driver.state().resigned(1))
+    driver.watch()
+    driver.brokers[3].silent = False
+    (summary,) = driver.brokers[3].describe(late.command).replicas
+    longer = DescribeReplicasResult(replicas=[summary._replace(log_end_offset=99)])
+    driver.feed(ReplicasDescribed(3, driver.brokers[3].broker_epoch, late.id, longer))
+    assert leader(driver) == 1
+
+
+def test_a_log_that_is_described_at_an_older_revision_is_asked_about_again() -> None:
+    driver = down()
+    reboot(driver, 1, 2, 3)
+    driver.brokers[3].silent = True
+    driver.watch()
+    question = driver.questions[-1]
+    driver.brokers[3].silent = False
+    (summary,) = driver.brokers[3].describe(question.command).replicas
+    older = DescribeReplicasResult(replicas=[summary._replace(revision=summary.revision - 1)])
+    driver.feed(ReplicasDescribed(3, driver.brokers[3].broker_epoch, question.id, older))
+    assert (leader(driver), len(driver.questions)) == (NO_LEADER, 3)
+    driver.pass_time(1_000)
+    assert (is_unclean(driver), len(driver.questions)) == (True, 4)
+
+
+def test_replicas_hear_of_every_change_while_nobody_leads() -> None:
+    driver = down()
+    reboot(driver, 1, 2)
+    driver.watch()
+    driver.transcript.clear()
+    write(driver, driver.state().resigned(1))
+    driver.watch()
+    assert driver.transcript == ["broker 1 lead t/0:-1", "broker 2 lead t/0:-1"]
+
+
+def test_a_broker_that_dies_during_the_questions_is_waited_for_again() -> None:
+    driver = down()
+    reboot(driver, 1, 2, 3)
+    driver.brokers[3].silent = True
+    driver.watch()
+    driver.kill_broker(3)
+    driver.watch()
+    assert leader(driver) == NO_LEADER
+    reboot(driver, 3)
+    driver.watch()
+    assert leader(driver) != NO_LEADER
+
+
+def test_the_election_compares_the_revision_that_the_logs_were_described_at() -> None:
+    driver = down()
+    revision = driver.store.items[KEYS.leader_and_isr(T0)].mod_revision
+    reboot(driver, 1, 2, 3)
+    driver.watch()
+    assert ModRevision(KEYS.leader_and_isr(T0), revision) in driver.transactions[-1].guards
+
+
+def test_a_conflict_makes_all_that_was_described_void() -> None:
+    driver = down()
+    reboot(driver, 1, 2, 3)
+
+    def a_member_resigns(_: Transaction) -> None:
+        driver.before_transaction = None
+        write(driver, driver.state().resigned(2))
+
+    driver.before_transaction = a_member_resigns
+    driver.watch()
+    assert is_unclean(driver)
+    assert len(driver.questions) == 6
+
+
+def test_a_replica_that_could_not_be_opened_is_asked_about_when_it_is_there() -> None:
+    driver = down()
+    reboot(driver, 1, 2, 3)
+    broken = TidelogError(ErrorCode.STORAGE_ERROR, "no space")
+    driver.brokers[2].refuse = lambda _: broken
+    driver.watch()
+    assert leader(driver) == NO_LEADER
+    driver.brokers[2].refuse = lambda _: None
+    driver.pass_time(10_000)
+    assert is_unclean(driver)
+
+
+def test_a_replica_under_repair_is_asked_about_until_it_is_there() -> None:
+    driver = down()
+    reboot(driver, 1, 2, 3)
+    driver.brokers[2].under_repair = {0}
+    driver.watch()
+    driver.pass_time(60_000)
+    assert leader(driver) == NO_LEADER
+    assert len(driver.questions) < 50
+    driver.brokers[2].under_repair = set()
+    driver.pass_time(2_000)
+    assert is_unclean(driver)
+
+
+def test_a_deposed_controller_learns_it_from_a_question_too() -> None:
+    driver = down()
+    reboot(driver, 1, 2, 3)
+    driver.brokers[1].silent = True
+    driver.watch()
+    question = driver.questions[0]
+    newer = TidelogError(ErrorCode.STALE_CONTROLLER_EPOCH, "newer")
+    epoch = driver.brokers[1].broker_epoch
+    driver.feed(ReplicasDescribed(1, epoch, question.id, DescribeReplicasResult(newer)))
+    assert driver.stepped_down == "broker 1 obeys a newer controller"
+
+
+def test_a_new_controller_asks_again_and_finishes_the_recovery() -> None:
+    driver = down()
+    reboot(driver, 1, 2, 3)
+    driver.brokers[2].silent = True
+    driver.watch()
+    driver.brokers[2].silent = False
+    driver.take_over()
+    assert is_unclean(driver)
+
+
+def test_unclean_elections_are_told_of_by_partition() -> None:
+    driver = down(partitions=2)
+    reboot(driver, 1, 2, 3)
+    driver.watch()
+    (told,) = [fields for name, fields in driver.logs if name == "elected_uncleanly"]
+    assert told["leaders"] == {"t/0": leader(driver, 0), "t/1": leader(driver, 1)}
+
+
+def test_a_topic_that_allows_it_is_led_by_the_best_of_who_is_there() -> None:
+    driver = down(config=UNCLEAN)
+    reboot(driver, 1)
+    driver.watch()
+    assert (leader(driver), is_unclean(driver)) == (1, True)
+
+
+# Resigned replicas (interleaving 9 of docs/protocol.md).
+
+
+def test_where_the_last_member_resigns_it_leads_again_by_recovery_alone() -> None:
+    driver = cluster(1)
+    driver.create_topic(partitions=1, replication_factor=1)
+    write(driver, driver.state().resigned(1))
+    driver.watch()
+    state = driver.state()
+    assert (state.leader, state.leader_epoch, state.unclean_leader_epoch) == (1, 2, 2)
+    assert state.leader_broker_epoch == driver.brokers[1].broker_epoch
+
+
+def test_under_manual_recovery_a_resigned_replica_waits_for_consent() -> None:
+    driver = cluster(1)
+    driver.create_topic(partitions=1, replication_factor=1, config=MANUAL)
+    write(driver, driver.state().resigned(1))
+    driver.watch()
+    assert (leader(driver), driver.state().isr) == (NO_LEADER, (Member(1, NOT_WHOLE),))
+
+
+def test_a_leader_that_resigns_is_followed_at_once() -> None:
+    driver = cluster(1, 2, 3)
+    driver.create_topic(partitions=1)
+    former = leader(driver)
+    write(driver, driver.state().resigned(former))
+    driver.watch()
+    state = driver.state()
+    assert state.leader not in (former, NO_LEADER)
+    assert former not in state.isr_ids
+    assert not is_unclean(driver)

@@ -1,0 +1,290 @@
+"""The controller's gRPC, in and out, over loopback."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import TopicPartition
+from tidelog.rpc.channels import new_server, open_channel
+from tidelog.v1 import admin_pb2, errors_pb2
+from tidelog.v1 import replica_control_pb2 as pb
+from tidelog.v1.admin_pb2_grpc import AdminServiceStub, add_AdminServiceServicer_to_server
+from tidelog.v1.replica_control_pb2_grpc import (
+    ReplicaControlServiceServicer,
+    add_ReplicaControlServiceServicer_to_server,
+)
+from tidelog_controller.edge import admin as admin_module
+from tidelog_controller.edge.admin import AdminServicer
+from tidelog_controller.edge.replica_control_client import GrpcReplicaControl
+from tidelog_controller.edge.standard_services import add_standard_services
+from tidelog_controller.state.commands import AdminReply
+from tidelog_controller.state.events import (
+    AdminRequest,
+    CreateTopic,
+    DeleteTopic,
+    RecoverPartitions,
+)
+from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
+from tidelog_runtime.replica_control import (
+    BrokerUnreachableError,
+    DescribeReplicasCommand,
+    LeaderAddress,
+    LeaderAndIsrCommand,
+    PartitionCommand,
+    ReplicaSummary,
+    StopPartition,
+    StopReplicaCommand,
+)
+
+STATE = LeaderAndIsr("id", (1, 2), 4, 1, 3, (Member(1, 10),), (Member(2, 20),), 2)
+LEAD = LeaderAndIsrCommand(
+    controller_id=1,
+    controller_epoch=4,
+    broker_epoch=10,
+    full_state=True,
+    partitions=[PartitionCommand(TopicPartition("t", 0), STATE, 33, {"segment_ms": "5000"})],
+    leaders={1: LeaderAddress("b:1", 10)},
+    store_revision=34,
+)
+STOP = StopReplicaCommand(1, 4, 10, [StopPartition(TopicPartition("t", 0), "id", 3, 33, True)])
+
+DESCRIBE = DescribeReplicasCommand(1, 4, 10, [("id", 0), ("id", 1)])
+
+
+class FakeAdmin:
+    def __init__(self) -> None:
+        self.requests: list[AdminRequest] = []
+        self.reply = AdminReply(None, "id", (2, 3))
+        self.held: asyncio.Event | None = None
+
+    async def submit(self, request: AdminRequest) -> AdminReply:
+        self.requests.append(request)
+        if self.held is not None:
+            await self.held.wait()
+        return self.reply
+
+
+class FakeBrokerServicer(ReplicaControlServiceServicer):
+    def __init__(self) -> None:
+        self.requests: list[Any] = []
+        self.watched = asyncio.Event()
+
+    async def LeaderAndIsr(  # noqa: N802
+        self, request: pb.LeaderAndIsrRequest, _: Any
+    ) -> pb.LeaderAndIsrResponse:
+        self.requests.append(request)
+        result = pb.PartitionStateResult(topic_id="id", partition=0, revision=33)
+        return pb.LeaderAndIsrResponse(partitions=[result])
+
+    async def StopReplica(  # noqa: N802
+        self, request: pb.StopReplicaRequest, _: Any
+    ) -> pb.StopReplicaResponse:
+        self.requests.append(request)
+        code = errors_pb2.ERROR_CODE_STALE_BROKER_EPOCH
+        return pb.StopReplicaResponse(error=errors_pb2.Error(code=code, message="a former life"))
+
+    async def DescribeReplicas(  # noqa: N802
+        self, request: pb.DescribeReplicasRequest, _: Any
+    ) -> pb.DescribeReplicasResponse:
+        self.requests.append(request)
+        unknown = errors_pb2.Error(code=errors_pb2.ERROR_CODE_UNKNOWN_TOPIC_ID, message="none")
+        found = pb.ReplicaDescription(
+            topic_id="id",
+            partition=0,
+            revision=33,
+            log_start_offset=2,
+            log_end_offset=7,
+            epochs=[pb.LeaderEpochStart(leader_epoch=1, start_offset=2)],
+        )
+        missing = pb.ReplicaDescription(topic_id="id", partition=1, error=unknown)
+        return pb.DescribeReplicasResponse(partitions=[found, missing])
+
+    async def Watch(  # noqa: N802
+        self, request: pb.WatchRequest, _: Any
+    ) -> AsyncIterator[pb.WatchResponse]:
+        yield pb.WatchResponse(broker_epoch=request.broker_epoch)
+        self.watched.set()
+        await asyncio.Event().wait()
+
+
+Serve = Callable[[Callable[[grpc.aio.Server], None]], Any]
+
+
+@pytest.fixture
+async def serve() -> AsyncIterator[Serve]:
+    servers: list[grpc.aio.Server] = []
+
+    async def start(add: Callable[[grpc.aio.Server], None]) -> tuple[grpc.aio.Server, str]:
+        server = new_server()
+        servers.append(server)
+        add(server)
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        return server, f"127.0.0.1:{port}"
+
+    yield start
+    for server in servers:
+        await server.stop(0)
+
+
+@pytest.fixture
+async def admin(serve: Serve) -> AsyncIterator[tuple[FakeAdmin, Any]]:
+    fake = FakeAdmin()
+    _, address = await serve(
+        lambda server: add_AdminServiceServicer_to_server(AdminServicer(fake), server)
+    )
+    channel = open_channel(address)
+    yield fake, AdminServiceStub(channel)
+    await channel.close()
+
+
+async def test_a_creation_reaches_the_controller_with_all_its_fields(
+    admin: tuple[FakeAdmin, Any],
+) -> None:
+    fake, stub = admin
+    await stub.CreateTopic(
+        admin_pb2.CreateTopicRequest(
+            topic="t",
+            partitions=3,
+            replication_factor=2,
+            config={"segment_ms": "5000"},
+            validate_only=True,
+            timeout_ms=700,
+        )
+    )
+    assert fake.requests == [CreateTopic(0, "t", 3, 2, {"segment_ms": "5000"}, True, 700)]
+
+
+async def test_the_reply_to_a_creation_names_id_and_pending_brokers(
+    admin: tuple[FakeAdmin, Any],
+) -> None:
+    _, stub = admin
+    answer = await stub.CreateTopic(admin_pb2.CreateTopicRequest(topic="t"))
+    assert not answer.HasField("error")
+    assert (answer.topic_id, list(answer.pending_brokers)) == ("id", [2, 3])
+
+
+async def test_a_deletion_reaches_the_controller_and_its_refusal_the_client(
+    admin: tuple[FakeAdmin, Any],
+) -> None:
+    fake, stub = admin
+    fake.reply = AdminReply(TidelogError(ErrorCode.NOT_CONTROLLER, "ask controller 2"))
+    answer = await stub.DeleteTopic(
+        admin_pb2.DeleteTopicRequest(topic="t", topic_id="id", timeout_ms=700)
+    )
+    assert fake.requests == [DeleteTopic(0, "t", "id", 700)]
+    assert answer.error.code == errors_pb2.ERROR_CODE_NOT_CONTROLLER
+    assert answer.error.message == "ask controller 2"
+
+
+async def test_requests_beyond_the_bound_are_refused_at_the_door(
+    admin: tuple[FakeAdmin, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admin_module, "MAX_WAITING_REQUESTS", 1)
+    fake, stub = admin
+    fake.held = asyncio.Event()
+    request = admin_pb2.DeleteTopicRequest(topic="t")
+    first, second = stub.DeleteTopic(request), stub.DeleteTopic(request)
+    done, _ = await asyncio.wait(
+        {asyncio.ensure_future(first.code()), asyncio.ensure_future(second.code())},
+        return_when=asyncio.FIRST_COMPLETED,
+    )
+    assert {task.result() for task in done} == {grpc.StatusCode.RESOURCE_EXHAUSTED}
+    fake.held.set()
+    assert {await first.code(), await second.code()} == {
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+        grpc.StatusCode.OK,
+    }
+
+
+async def test_a_recovery_comes_in_and_its_results_go_out(serve: Serve) -> None:
+    admin = FakeAdmin()
+    waits = TidelogError(ErrorCode.REQUEST_TIMED_OUT, "waits")
+    admin.reply = AdminReply(None, partitions=((0, None), (3, waits)))
+    _, address = await serve(
+        lambda server: add_AdminServiceServicer_to_server(AdminServicer(admin), server)
+    )
+    async with open_channel(address) as channel:
+        answer = await AdminServiceStub(channel).RecoverPartitions(
+            admin_pb2.RecoverPartitionsRequest(
+                topic="t", partitions=[3, 0], from_live_replicas=True, timeout_ms=7
+            )
+        )
+    assert admin.requests == [RecoverPartitions(0, "t", (3, 0), True, 7)]
+    assert [p.partition for p in answer.partitions] == [0, 3]
+    assert not answer.partitions[0].HasField("error")
+    assert answer.partitions[1].error.message == "waits"
+
+
+async def test_commands_go_out_whole_and_answers_come_back(serve: Serve) -> None:
+    broker = FakeBrokerServicer()
+    _, address = await serve(
+        lambda server: add_ReplicaControlServiceServicer_to_server(broker, server)
+    )
+    control = GrpcReplicaControl(address, 5_000)
+    led = await control.leader_and_isr(LEAD)
+    stopped = await control.stop_replica(STOP)
+    described = await control.describe_replicas(DESCRIBE)
+    await control.close()
+    assert broker.requests[0].partitions[0].revision == 33
+    assert broker.requests[0].full_state
+    assert [tuple(p) for p in led.partitions] == [("id", 0, 33, None)]
+    assert stopped.error is not None
+    assert stopped.error.code is ErrorCode.STALE_BROKER_EPOCH
+    assert [p.partition for p in broker.requests[2].partitions] == [0, 1]
+    assert described.replicas == [ReplicaSummary("id", 0, 33, 2, 7, ((1, 2),))]
+
+
+async def test_without_a_broker_a_command_is_unreachable(serve: Serve) -> None:
+    server, address = await serve(lambda _: None)
+    await server.stop(0)
+    control = GrpcReplicaControl(address, 5_000)
+    with pytest.raises(BrokerUnreachableError, match="UNAVAILABLE"):
+        await control.leader_and_isr(LEAD)
+    with pytest.raises(BrokerUnreachableError, match="UNAVAILABLE"):
+        await control.stop_replica(STOP)
+    with pytest.raises(BrokerUnreachableError, match="UNAVAILABLE"):
+        await control.describe_replicas(DESCRIBE)
+    await control.close()
+
+
+async def test_a_watch_stands_until_the_broker_ends(serve: Serve) -> None:
+    broker = FakeBrokerServicer()
+    server, address = await serve(
+        lambda server: add_ReplicaControlServiceServicer_to_server(broker, server)
+    )
+    control = GrpcReplicaControl(address, 5_000)
+    watching = asyncio.create_task(control.watch(1, 4, 10))
+    await asyncio.wait_for(broker.watched.wait(), 5)
+    assert not watching.done()
+    await server.stop(0)
+    await asyncio.wait_for(watching, 5)
+    await control.close()
+
+
+async def test_health_and_reflection_know_the_services() -> None:
+    server = new_server()
+    await add_standard_services(server, ["tidelog.v1.AdminService"])
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    channel = open_channel(f"127.0.0.1:{port}")
+    health = health_pb2_grpc.HealthStub(channel)
+    for name in ("", "tidelog.v1.AdminService"):
+        answer = await health.Check(health_pb2.HealthCheckRequest(service=name))
+        assert answer.status == health_pb2.HealthCheckResponse.SERVING
+    reflection = reflection_pb2_grpc.ServerReflectionStub(channel)
+    request = reflection_pb2.ServerReflectionRequest(list_services="")
+    async for listed in reflection.ServerReflectionInfo(iter([request])):
+        names = {service.name for service in listed.list_services_response.service}
+    await channel.close()
+    await server.stop(0)
+    assert "tidelog.v1.AdminService" in names

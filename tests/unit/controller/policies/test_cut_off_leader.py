@@ -1,0 +1,144 @@
+"""When a leader that lives is deposed, by its followers' word."""
+
+from __future__ import annotations
+
+from tidelog.model import NO_LEADER
+from tidelog_controller.policies.cut_off_leader import may_depose
+from tidelog_controller.policies.electability import ElectionRules, LiveBroker
+from tidelog_controller.policies.leader_election import next_state
+from tidelog_runtime.metadata.schema import NOT_WHOLE, LeaderAndIsr, Member
+
+RULES = ElectionRules()
+TOPIC_ID = "a-topic"
+
+
+def life_of(broker_id: int) -> int:
+    return 100 + broker_id
+
+
+def live(*broker_ids: int, stopping: tuple[int, ...] = ()) -> dict[int, LiveBroker]:
+    return {
+        b: LiveBroker(life_of(b), b not in stopping, life_of(b), life_of(b)) for b in broker_ids
+    }
+
+
+def members(*broker_ids: int) -> tuple[Member, ...]:
+    return tuple(Member(b, life_of(b)) for b in broker_ids)
+
+
+def partition(
+    *isr: int,
+    eligible: tuple[int, ...] = (),
+    replicas: tuple[int, ...] = (1, 2, 3),
+    min_isr: int = 2,
+) -> LeaderAndIsr:
+    """Led by broker 1, where it is in the ISR."""
+    return LeaderAndIsr(
+        topic_id=TOPIC_ID,
+        replicas=replicas,
+        controller_epoch=1,
+        leader=1 if 1 in isr else NO_LEADER,
+        leader_epoch=7,
+        isr=members(*isr),
+        eligible=members(*eligible),
+        min_isr=min_isr,
+    )
+
+
+ALONE = partition(1, eligible=(2, 3))
+ALL = live(1, 2, 3)
+
+
+def test_a_leader_alone_below_min_isr_is_deposed_by_all_its_followers() -> None:
+    new = next_state(ALONE, ALL, 2, RULES, reporters=(2, 3))
+    assert new is not None
+    assert (new.leader, new.leader_epoch, new.controller_epoch) == (2, 8, 2)
+
+
+def test_the_new_leader_is_alone_in_sync_and_the_deposed_one_stays_eligible() -> None:
+    new = next_state(ALONE, ALL, 2, RULES, reporters=(2, 3))
+    assert new is not None
+    assert new.isr == members(2)
+    assert new.eligible == members(1, 3)
+    assert new.unclean_leader_epoch == ALONE.unclean_leader_epoch
+
+
+def test_without_reports_a_leader_below_min_isr_stays() -> None:
+    assert next_state(ALONE, ALL, 2, RULES) is None
+
+
+def test_one_follower_deposes_nobody_where_min_isr_needs_two() -> None:
+    assert not may_depose(ALONE, ALL, RULES, (2,))
+
+
+def test_a_leader_at_min_isr_is_deposed_by_nobody() -> None:
+    assert not may_depose(partition(1, 2), ALL, RULES, (2, 3))
+
+
+def test_with_min_isr_1_a_leader_is_never_deposed() -> None:
+    assert not may_depose(partition(1, 2, min_isr=1), ALL, RULES, (2, 3))
+
+
+def test_the_leader_does_not_count_as_its_own_reporter() -> None:
+    state = partition(1, eligible=(2,), replicas=(1, 2))
+    assert not may_depose(state, live(1, 2), RULES, (1, 2))
+
+
+def test_a_reporter_that_is_no_replica_does_not_count() -> None:
+    assert not may_depose(ALONE, live(1, 2, 3, 4), RULES, (2, 4))
+
+
+def test_a_reporter_that_is_stopping_does_not_count() -> None:
+    assert not may_depose(ALONE, live(1, 2, 3, stopping=(3,)), RULES, (2, 3))
+
+
+def test_a_reporter_that_is_gone_does_not_count() -> None:
+    assert not may_depose(ALONE, live(1, 2), RULES, (2, 3))
+
+
+def test_a_reporter_that_was_not_in_sync_helps_but_is_not_elected() -> None:
+    new = next_state(partition(1, eligible=(3,)), ALL, 2, RULES, reporters=(2, 3))
+    assert new is not None
+    assert new.leader == 3
+
+
+def test_nobody_is_elected_where_no_reporter_holds_what_is_committed() -> None:
+    assert not may_depose(partition(1), ALL, RULES, (2, 3))
+
+
+def test_a_reporter_that_lost_data_is_not_elected() -> None:
+    state = partition(1, eligible=(3,))
+    resigned = LeaderAndIsr(
+        **{
+            **{name: getattr(state, name) for name in state.__slots__},
+            "eligible": (Member(2, NOT_WHOLE), *state.eligible),
+        }
+    )
+    new = next_state(resigned, ALL, 2, RULES, reporters=(2, 3))
+    assert new is not None
+    assert new.leader == 3
+
+
+def test_a_reporter_that_rebooted_since_is_not_elected() -> None:
+    rebooted = {**ALL, 2: LiveBroker(900, True, 900, 900)}
+    new = next_state(ALONE, rebooted, 2, RULES, reporters=(2, 3))
+    assert new is not None
+    assert new.leader == 3
+
+
+def test_in_a_synced_topic_a_reporter_whose_machine_rebooted_is_elected() -> None:
+    rebooted = {**ALL, 2: LiveBroker(900, True, 900, life_of(2))}
+    new = next_state(ALONE, rebooted, 2, ElectionRules(synced=True), reporters=(2, 3))
+    assert new is not None
+    assert (new.leader, new.isr) == (2, (Member(2, 900),))
+
+
+def test_a_member_of_the_isr_that_reports_may_lead_too() -> None:
+    state = partition(1, 2, eligible=(3, 4), replicas=(1, 2, 3, 4), min_isr=3)
+    new = next_state(state, live(1, 2, 3, 4), 2, RULES, reporters=(2, 3, 4))
+    assert new is not None
+    assert (new.leader, new.isr, new.eligible) == (2, members(2), members(1, 3, 4))
+
+
+def test_a_partition_without_a_leader_has_none_to_depose() -> None:
+    assert not may_depose(partition(2, eligible=(3,)), ALL, RULES, (2, 3))

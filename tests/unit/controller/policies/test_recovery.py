@@ -1,0 +1,213 @@
+"""Elections at the price of records (interleaving 11 of docs/protocol.md)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tidelog.model import NO_LEADER
+from tidelog_controller.policies.electability import ElectionRules, LiveBroker
+from tidelog_controller.policies.leader_election import next_state
+from tidelog_controller.policies.recovery import Logs, needs_descriptions
+from tidelog_runtime.metadata.schema import NOT_WHOLE, LeaderAndIsr, Member, RecoveryConsent
+from tidelog_runtime.replica_control import ReplicaSummary
+
+EPOCH = 7
+BALANCED = ElectionRules()
+MANUAL = ElectionRules(recovery="manual")
+UNCLEAN = ElectionRules(unclean_leader_election=True)
+CONSENT = RecoveryConsent("id", from_live_replicas=False)
+CONSENT_TO_LIVE = RecoveryConsent("id", from_live_replicas=True)
+
+
+def rebooted(*broker_ids: int, running: bool = True) -> dict[int, LiveBroker]:
+    """Brokers that lost what they had not synced; admitted in 10 * b, they live in 1 more."""
+    return {b: LiveBroker(10 * b + 1, running, 10 * b + 1, 10 * b + 1) for b in broker_ids}
+
+
+def leaderless(*isr: int, eligible: tuple[int, ...] = ()) -> LeaderAndIsr:
+    return LeaderAndIsr(
+        topic_id="id",
+        replicas=(1, 2, 3, 4),
+        controller_epoch=3,
+        leader=NO_LEADER,
+        leader_epoch=EPOCH,
+        isr=tuple(Member(b, 10 * b) for b in isr),
+        eligible=tuple(Member(b, 10 * b) for b in eligible),
+        min_isr=2,
+    )
+
+
+def log(end: int, *epochs: tuple[int, int], start: int = 0) -> ReplicaSummary:
+    return ReplicaSummary("id", 0, 90, start, end, epochs)
+
+
+def elected(
+    state: LeaderAndIsr,
+    live: dict[int, LiveBroker],
+    logs: Logs,
+    rules: ElectionRules = BALANCED,
+    consent: RecoveryConsent | None = None,
+) -> int | None:
+    """Whoever is elected is marked, and holds its log alone."""
+    new = next_state(state, live, 4, rules, logs=logs, consent=consent)
+    if new is None:
+        return None
+    assert (new.leader_epoch, new.unclean_leader_epoch) == (EPOCH + 1, EPOCH + 1)
+    assert new.isr == (Member(new.leader, live[new.leader].broker_epoch),)
+    assert new.eligible == ()
+    return new.leader
+
+
+# Among the last-known members.
+
+
+def test_the_longest_log_in_the_newest_epoch_leads() -> None:
+    logs = {1: log(9, (1, 0)), 2: log(7, (1, 0), (2, 5)), 3: log(8, (1, 0), (2, 5))}
+    assert elected(leaderless(1, 2, 3), rebooted(1, 2, 3), logs) == 3
+
+
+def test_of_equal_logs_the_first_in_the_order_of_replicas_leads() -> None:
+    logs = {2: log(9, (1, 0)), 3: log(9, (1, 0))}
+    assert elected(leaderless(3, 2), rebooted(2, 3), logs) == 2
+
+
+def test_an_eligible_member_counts_like_one_in_sync() -> None:
+    logs = {1: log(5, (1, 0)), 2: log(6, (1, 0))}
+    assert elected(leaderless(1, eligible=(2,)), rebooted(1, 2), logs) == 2
+
+
+def test_nobody_is_elected_while_a_last_known_member_is_away() -> None:
+    state = leaderless(1, eligible=(2,))
+    assert needs_descriptions(state, rebooted(1, 3), BALANCED, None) == ()
+    assert elected(state, rebooted(1, 3), {1: log(5), 3: log(9)}) is None
+
+
+def test_nobody_is_elected_while_a_last_known_member_is_stopping() -> None:
+    live = rebooted(1) | rebooted(2, running=False)
+    assert needs_descriptions(leaderless(1, 2), live, BALANCED, None) == ()
+
+
+def test_a_resigned_member_is_waited_for_and_its_log_counts() -> None:
+    state = replace(leaderless(1), isr=(Member(1, NOT_WHOLE),))
+    same_life = {1: LiveBroker(10, True, 10, 10)}
+    assert elected(state, rebooted(2), {2: log(9, (1, 0))}) is None
+    assert elected(state, same_life, {1: log(4, (1, 0))}) == 1
+
+
+def test_a_whole_member_is_elected_cleanly_and_asks_for_no_logs() -> None:
+    live = rebooted(1) | {2: LiveBroker(21, True, 20, 20)}
+    assert needs_descriptions(leaderless(1, 2), live, BALANCED, None) == ()
+    new = next_state(leaderless(1, 2), live, 4, BALANCED)
+    assert new is not None
+    assert (new.leader, new.unclean_leader_epoch) == (2, -1)
+
+
+def test_nobody_is_elected_before_every_running_replica_has_described_its_log() -> None:
+    live = rebooted(1, 2, 3)
+    assert needs_descriptions(leaderless(1, 2), live, BALANCED, None) == (1, 2, 3)
+    assert elected(leaderless(1, 2), live, {1: log(5), 2: log(5)}) is None
+
+
+def test_a_partition_that_still_names_a_leader_is_not_recovered() -> None:
+    led = replace(leaderless(1, 2), leader=1)
+    assert needs_descriptions(led, rebooted(1, 2), BALANCED, None) == ()
+
+
+def test_a_partition_that_was_stopped_for_deletion_is_not_recovered() -> None:
+    assert needs_descriptions(leaderless(), rebooted(1, 2), UNCLEAN, CONSENT_TO_LIVE) == ()
+
+
+def test_a_member_whose_log_cannot_be_read_is_not_passed_over() -> None:
+    assert elected(leaderless(1, 2), rebooted(1, 2), {1: log(5, (1, 0)), 2: None}) is None
+
+
+def test_a_member_that_came_back_empty_counts_as_an_empty_log() -> None:
+    assert elected(leaderless(1), rebooted(1), {1: log(0)}) == 1
+
+
+# Outside of them.
+
+
+def test_a_log_outside_the_set_that_extends_the_best_leads() -> None:
+    logs = {1: log(5, (1, 0)), 3: log(8, (1, 0), (2, 6))}
+    assert elected(leaderless(1), rebooted(1, 3), logs) == 3
+
+
+def test_the_longest_of_those_that_extend_the_best_leads() -> None:
+    logs = {1: log(5, (1, 0)), 3: log(8, (1, 0)), 4: log(9, (1, 0))}
+    assert elected(leaderless(1), rebooted(1, 3, 4), logs) == 4
+
+
+def test_a_newer_log_outside_the_set_that_parted_from_the_best_does_not_lead() -> None:
+    """A deposed leader's tail must not beat a committed record: its epoch 1 ends at 4."""
+    logs = {1: log(5, (1, 0)), 3: log(9, (1, 0), (3, 4))}
+    assert elected(leaderless(1), rebooted(1, 3), logs) == 1
+
+
+def test_a_log_outside_the_set_without_the_bests_epoch_does_not_lead() -> None:
+    logs = {1: log(5, (1, 0), (2, 4)), 3: log(9, (1, 0), (3, 5))}
+    assert elected(leaderless(1), rebooted(1, 3), logs) == 1
+
+
+def test_a_log_outside_the_set_that_begins_after_the_bests_end_does_not_lead() -> None:
+    logs = {1: log(5, (1, 0)), 3: log(9, (1, 7), start=7)}
+    assert elected(leaderless(1), rebooted(1, 3), logs) == 1
+
+
+def test_any_log_extends_an_empty_one() -> None:
+    logs = {1: log(0), 3: log(9, (2, 7), start=7)}
+    assert elected(leaderless(1), rebooted(1, 3), logs) == 3
+
+
+def test_a_broker_outside_the_set_without_a_replica_holds_nothing_up() -> None:
+    assert elected(leaderless(1), rebooted(1, 3), {1: log(5, (1, 0)), 3: None}) == 1
+
+
+# Manual recovery and consent.
+
+
+def test_manual_recovery_waits_for_consent() -> None:
+    logs = {1: log(5, (1, 0))}
+    assert needs_descriptions(leaderless(1), rebooted(1), MANUAL, None) == ()
+    assert elected(leaderless(1), rebooted(1), logs, MANUAL) is None
+    assert elected(leaderless(1), rebooted(1), logs, MANUAL, CONSENT) == 1
+
+
+def test_consent_to_a_former_topic_of_the_name_is_none() -> None:
+    former = RecoveryConsent("another", from_live_replicas=True)
+    assert needs_descriptions(leaderless(1), rebooted(1), MANUAL, former) == ()
+
+
+def test_consent_still_waits_for_the_last_known_members() -> None:
+    assert needs_descriptions(leaderless(1, 2), rebooted(1), MANUAL, CONSENT) == ()
+
+
+def test_consent_to_live_replicas_waits_for_nobody() -> None:
+    logs = {2: log(5, (1, 0)), 3: log(4, (1, 0), (2, 3))}
+    live = rebooted(2, 3)
+    assert needs_descriptions(leaderless(1), live, MANUAL, CONSENT_TO_LIVE) == (2, 3)
+    assert elected(leaderless(1), live, logs, MANUAL, CONSENT_TO_LIVE) == 3
+
+
+def test_consent_to_live_replicas_passes_over_a_log_that_cannot_be_read() -> None:
+    logs = {1: None, 2: log(5, (1, 0))}
+    assert elected(leaderless(1), rebooted(1, 2), logs, MANUAL, CONSENT_TO_LIVE) == 2
+
+
+# Unclean leader election.
+
+
+def test_where_the_topic_allows_it_the_best_live_log_leads_at_once() -> None:
+    logs = {2: log(5, (1, 0)), 3: log(9, (1, 0))}
+    assert elected(leaderless(1), rebooted(2, 3), logs, UNCLEAN) == 3
+
+
+def test_a_stopping_broker_is_not_elected_uncleanly() -> None:
+    live = rebooted(2) | rebooted(3, running=False)
+    logs = {2: log(5, (1, 0)), 3: log(9, (1, 0))}
+    assert elected(leaderless(1), live, logs, UNCLEAN) == 2
+
+
+def test_unclean_election_without_a_live_log_elects_nobody() -> None:
+    assert elected(leaderless(1), rebooted(2), {2: None}, UNCLEAN) is None
+    assert elected(leaderless(1), {}, {}, UNCLEAN) is None

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import pytest
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog_controller.policies.topics import (
+    check_config,
+    check_name,
+    check_partitions,
+    check_replication_factor,
+)
+
+
+@pytest.mark.parametrize("name", ["a", "A.b_c-9", "x" * 200, "..."])
+def test_good_names_pass(name: str) -> None:
+    check_name(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("", "is empty"),
+        ("x" * 201, "201 characters"),
+        (".", "would be a path"),
+        ("..", "would be a path"),
+        ("a/b", "contains '/'"),
+        ("tab\t", r"contains '\\t'"),
+        ("é", "contains 'é'"),
+        ("a\n", r"contains '\\n'"),
+    ],
+)
+def test_bad_names_are_refused_with_the_reason(name: str, problem: str) -> None:
+    with pytest.raises(TidelogError, match=problem) as refusal:
+        check_name(name)
+    assert refusal.value.code is ErrorCode.INVALID_TOPIC_NAME
+
+
+@pytest.mark.parametrize("partitions", [-1, 0, 100_001])
+def test_partition_counts_out_of_range_are_refused(partitions: int) -> None:
+    with pytest.raises(TidelogError, match="1 to 100000") as refusal:
+        check_partitions(partitions)
+    assert refusal.value.code is ErrorCode.INVALID_PARTITION_COUNT
+
+
+@pytest.mark.parametrize("factor", [0, 4])
+def test_a_factor_above_the_running_brokers_is_refused_with_the_numbers(factor: int) -> None:
+    with pytest.raises(TidelogError, match=f"factor {factor}.*3 brokers.*1 to 3") as refusal:
+        check_replication_factor(factor, 3)
+    assert refusal.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+def test_without_brokers_the_refusal_says_to_start_one() -> None:
+    with pytest.raises(TidelogError, match="start a broker first"):
+        check_replication_factor(1, 0)
+
+
+def test_an_unknown_config_key_is_refused() -> None:
+    with pytest.raises(TidelogError, match="did you mean retention_ms") as refusal:
+        check_config({"retention_mss": "5"}, 1)
+    assert refusal.value.code is ErrorCode.INVALID_CONFIG
+
+
+def test_min_isr_above_the_factor_is_refused() -> None:
+    with pytest.raises(TidelogError, match="at most 2") as refusal:
+        check_config({"min_insync_replicas": "3"}, 2)
+    assert refusal.value.code is ErrorCode.INVALID_CONFIG

@@ -1,0 +1,387 @@
+"""Creation and deletion of topics, as admin requests and across takeovers."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import TopicPartition
+from tidelog_controller.state.commands import AdminReply
+from tidelog_controller.state.events import CreateTopic, Loaded
+from unit.controller.driver import KEYS, Driver, cluster
+
+
+def error_of(reply: AdminReply) -> ErrorCode | None:
+    return reply.error.code if reply.error else None
+
+
+def topic_keys(driver: Driver) -> list[str]:
+    prefixes = (KEYS.topics, KEYS.topic_deletions)
+    return [key for key in driver.store.items if key.startswith(prefixes)]
+
+
+# Creation.
+
+
+def test_a_topic_is_replied_when_every_live_replica_has_acknowledged() -> None:
+    driver = cluster(1, 2, 3)
+    driver.brokers[2].mute = True
+    request = driver.create_topic()
+    assert request not in driver.replies
+    driver.brokers[2].mute = False
+    driver.answer(driver.unanswered.pop())
+    assert driver.replies[request].error is None
+
+
+def test_a_topic_has_an_id_of_22_characters() -> None:
+    driver = cluster(1)
+    request = driver.create_topic(replication_factor=1)
+    assert len(driver.replies[request].topic_id) == 22
+    assert driver.state().topic_id == driver.replies[request].topic_id
+
+
+def test_a_new_topics_partitions_come_in_batches_after_its_own_key() -> None:
+    driver = cluster(1, 2, 3)
+    driver.create_topic(partitions=250)
+    sizes = [line for line in driver.transcript if line.startswith("transaction")]
+    assert sizes == [
+        "transaction of 1 done",
+        "transaction of 120 done",
+        "transaction of 120 done",
+        "transaction of 10 done",
+    ]
+
+
+def test_min_isr_comes_from_the_topics_configuration() -> None:
+    driver = cluster(1, 2, 3)
+    driver.create_topic(config={"min_insync_replicas": "3"})
+    assert driver.state().min_isr == 3
+
+
+def test_brokers_that_do_not_acknowledge_in_time_are_named() -> None:
+    driver = cluster(1, 2, 3)
+    driver.brokers[2].mute = True
+    request = driver.create_topic(timeout_ms=2_000)
+    driver.pass_time(2_000)
+    assert driver.replies[request].error is None
+    assert driver.replies[request].pending_brokers == (2,)
+
+
+def test_a_broker_that_dies_meanwhile_is_not_waited_for() -> None:
+    driver = cluster(1, 2, 3)
+    driver.brokers[2].mute = True
+    request = driver.create_topic()
+    driver.kill_broker(2)
+    driver.watch()
+    assert driver.replies[request].pending_brokers == ()
+
+
+def test_validation_alone_creates_nothing() -> None:
+    driver = cluster(1)
+    request = driver.create_topic(replication_factor=1, validate_only=True)
+    assert driver.replies[request] == AdminReply(None)
+    assert topic_keys(driver) == []
+
+
+@pytest.mark.parametrize(
+    ("topic", "partitions", "factor", "config", "code"),
+    [
+        ("a b", 1, 1, {}, ErrorCode.INVALID_TOPIC_NAME),
+        ("t", 0, 1, {}, ErrorCode.INVALID_PARTITION_COUNT),
+        ("t", 1, 2, {}, ErrorCode.INVALID_REPLICATION_FACTOR),
+        ("t", 1, 1, {"retention": "1"}, ErrorCode.INVALID_CONFIG),
+    ],
+)
+def test_what_cannot_be_is_refused_and_leaves_nothing(
+    topic: str, partitions: int, factor: int, config: dict[str, str], code: ErrorCode
+) -> None:
+    driver = cluster(1)
+    request = driver.create_topic(topic, partitions, factor, config)
+    assert error_of(driver.replies[request]) is code
+    assert topic_keys(driver) == []
+
+
+def test_a_stopping_broker_counts_for_no_new_replica() -> None:
+    driver = cluster(1)
+    driver.start_broker(2, state="stopping")
+    driver.watch()
+    request = driver.create_topic(replication_factor=2)
+    assert error_of(driver.replies[request]) is ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+def test_a_name_in_use_is_refused() -> None:
+    driver = cluster(1)
+    driver.create_topic(replication_factor=1)
+    request = driver.create_topic(replication_factor=1)
+    assert error_of(driver.replies[request]) is ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+def test_a_name_that_is_being_created_is_refused() -> None:
+    driver = cluster(1)
+    driver.hold_transactions = True
+    driver.create_topic(replication_factor=1)
+    request = driver.create_topic(replication_factor=1)
+    assert error_of(driver.replies[request]) is ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+def test_a_name_that_is_being_deleted_is_refused() -> None:
+    driver = cluster(1)
+    driver.create_topic(replication_factor=1)
+    driver.brokers[1].mute = True
+    driver.delete_topic()
+    request = driver.create_topic(replication_factor=1)
+    assert error_of(driver.replies[request]) is ErrorCode.TOPIC_BEING_DELETED
+
+
+def test_a_creation_without_the_stores_answer_is_made_again() -> None:
+    driver = cluster(1)
+    driver.unanswered_transactions = 1
+    request = driver.create_topic(replication_factor=1)
+    assert driver.replies[request].error is None
+
+
+def test_a_creation_that_was_applied_without_an_answer_is_recognised() -> None:
+    driver = cluster(1)
+    driver.unanswered_transactions, driver.apply_unanswered = 1, True
+    request = driver.create_topic(replication_factor=1)
+    assert driver.replies[request].topic_id == driver.state().topic_id
+
+
+def test_a_creation_that_the_store_never_answers_ends_at_its_timeout() -> None:
+    driver = cluster(1)
+    driver.hold_transactions = True
+    request = driver.create_topic(replication_factor=1, timeout_ms=2_000)
+    driver.pass_time(2_000)
+    assert error_of(driver.replies[request]) is ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_a_request_before_everything_is_read_waits_for_it() -> None:
+    driver = Driver()
+    driver.start_broker(1)
+    driver.store.unseen.clear()
+    driver.feed(CreateTopic(9, "t", 1, 1, {}, False, 5_000))
+    assert driver.replies == {}
+    driver.feed(Loaded(driver.store.snapshot()))
+    assert driver.replies[9].error is None
+
+
+def test_a_takeover_in_the_middle_of_a_creation_finishes_it() -> None:
+    driver = cluster(1, 2, 3)
+    created: list[int] = []
+
+    def stop_after_two(_: object) -> None:
+        created.append(1)
+        driver.hold_transactions = len(created) >= 2
+
+    driver.before_transaction = stop_after_two
+    driver.create_topic(partitions=300)
+    assert 0 < len(driver.states()) < 300
+    driver.before_transaction = None
+    driver.take_over()
+    assert len(driver.states()) == 300
+    assert all(len(set(state.replicas)) == 3 for state in driver.states())
+
+
+def test_a_creation_waits_for_brokers_that_have_gone_meanwhile() -> None:
+    driver = cluster(1, 2)
+    driver.hold_transactions = True
+    request = driver.create_topic(partitions=1, replication_factor=2, timeout_ms=2_000)
+    driver.kill_broker(2)
+    driver.watch()
+    driver.release()
+    assert driver.states() == []
+    driver.pass_time(2_000)
+    assert error_of(driver.replies[request]) is ErrorCode.REQUEST_TIMED_OUT
+    driver.start_broker(3)
+    driver.watch()
+    assert len(driver.states()) == 1
+
+
+# Deletion.
+
+
+def with_topic(*, partitions: int = 2) -> Driver:
+    driver = cluster(1, 2, 3)
+    driver.create_topic(partitions=partitions)
+    driver.transcript.clear()
+    driver.sent.clear()
+    return driver
+
+
+def test_a_deletion_stops_then_deletes_then_removes_the_topic() -> None:
+    driver = with_topic()
+    request = driver.delete_topic()
+    assert driver.transcript == [
+        "transaction of 1 done",
+        "transaction of 2 done",
+        "broker 1 stop t/0 t/1",
+        "broker 2 stop t/0 t/1",
+        "broker 3 stop t/0 t/1",
+        "transaction of 2 done",
+        "transaction of 2 done",
+    ]
+    assert driver.replies[request].error is None
+    assert topic_keys(driver) == []
+
+
+def test_keys_stay_until_every_live_replica_has_acknowledged_the_stop() -> None:
+    driver = with_topic()
+    driver.brokers[3].mute = True
+    driver.delete_topic()
+    assert len(driver.states()) == 2
+    driver.answer(driver.unanswered.pop())
+    assert topic_keys(driver) == []
+
+
+def test_brokers_that_do_not_delete_in_time_are_named() -> None:
+    driver = with_topic()
+    driver.brokers[3].mute = True
+    request = driver.delete_topic(timeout_ms=2_000)
+    driver.pass_time(2_000)
+    assert driver.replies[request] == AdminReply(
+        None, driver.state().topic_id, pending_brokers=(3,)
+    )
+
+
+def test_a_broker_that_refuses_to_delete_is_asked_again() -> None:
+    driver = with_topic()
+    full = TidelogError(ErrorCode.STORAGE_ERROR, "the disk fails")
+    driver.brokers[3].refuse = lambda partition: full if partition.partition == 0 else None
+    driver.delete_topic()
+    assert [state.leader for state in driver.states()] == [-1]
+    driver.brokers[3].refuse = lambda _: None
+    driver.pass_time(1_000)
+    assert topic_keys(driver) == []
+
+
+def test_a_broker_that_is_away_does_not_hold_a_deletion_up() -> None:
+    driver = with_topic()
+    driver.kill_broker(3)
+    driver.watch()
+    driver.delete_topic()
+    assert topic_keys(driver) == []
+    driver.start_broker(3)
+    driver.watch()
+    assert driver.transcript[-1] == "broker 3 full state"
+
+
+def test_a_broker_that_returns_in_the_middle_of_a_deletion_is_told_to_stop() -> None:
+    driver = with_topic()
+    driver.brokers[1].mute = True
+    driver.delete_topic()
+    driver.start_broker(3)
+    driver.watch()
+    assert driver.transcript[-2:] == ["broker 3 full state", "broker 3 stop t/0 t/1"]
+
+
+def test_a_topic_that_is_being_deleted_gets_no_leaders() -> None:
+    driver = with_topic()
+    driver.brokers[1].mute = True
+    driver.delete_topic()
+    revisions = [item.mod_revision for item in driver.store.items.values()]
+    driver.kill_broker(3)
+    driver.watch()
+    assert all(state.leader == -1 for state in driver.states())
+    assert max(i.mod_revision for i in driver.store.items.values()) == max(revisions)
+
+
+def test_an_isr_change_in_the_middle_of_a_deletion_is_overruled() -> None:
+    driver = with_topic(partitions=1)
+
+    def leader_is_faster(_: object) -> None:
+        driver.before_transaction = lambda _: None
+        driver.leader_writes_isr(0, 1, 2)
+
+    driver.hold_transactions = True
+    driver.delete_topic()
+    driver.release()
+    driver.before_transaction = leader_is_faster
+    driver.watch()
+    assert topic_keys(driver) == []
+
+
+def test_an_unknown_topic_cannot_be_deleted() -> None:
+    driver = cluster(1)
+    request = driver.delete_topic("nope")
+    assert error_of(driver.replies[request]) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_topic_of_another_id_is_not_deleted() -> None:
+    driver = with_topic()
+    request = driver.delete_topic(topic_id="former")
+    assert error_of(driver.replies[request]) is ErrorCode.UNKNOWN_TOPIC_ID
+    assert len(driver.states()) == 2
+
+
+def test_a_second_deletion_waits_for_the_same_end() -> None:
+    driver = with_topic()
+    driver.brokers[3].mute = True
+    first, second = driver.delete_topic(), driver.delete_topic()
+    driver.answer(driver.unanswered.pop())
+    assert driver.replies[first].error is None
+    assert driver.replies[second].error is None
+
+
+def test_a_topic_can_be_created_again_under_its_name() -> None:
+    driver = with_topic()
+    former = driver.state().topic_id
+    driver.delete_topic()
+    request = driver.create_topic()
+    assert driver.replies[request].error is None
+    assert driver.state().topic_id != former
+
+
+def test_a_leftover_of_a_former_topic_is_overwritten_by_its_successor() -> None:
+    driver = with_topic(partitions=1)
+    key = KEYS.leader_and_isr(TopicPartition("t", 0))
+    leftover = driver.store.items[key].value
+    driver.delete_topic()
+    driver.store.put(key, leftover)
+    driver.watch()
+    request = driver.create_topic(partitions=1)
+    assert driver.replies[request].topic_id == driver.state().topic_id
+    assert driver.state().leader_epoch == 0
+
+
+@pytest.mark.parametrize("muted", [(1,), (1, 2, 3)])
+def test_a_takeover_in_the_middle_of_a_deletion_finishes_it(muted: tuple[int, ...]) -> None:
+    driver = with_topic()
+    for broker_id in muted:
+        driver.brokers[broker_id].mute = True
+    driver.delete_topic()
+    assert len(driver.states()) == 2
+    for broker in driver.brokers.values():
+        broker.mute = False
+    driver.take_over()
+    assert topic_keys(driver) == []
+
+
+def test_a_takeover_right_after_the_intent_finishes_the_deletion() -> None:
+    driver = with_topic()
+    intents: list[object] = []
+
+    def only_the_intent(_: object) -> None:
+        intents.append(1)
+        driver.hold_transactions = True
+
+    driver.before_transaction = only_the_intent
+    driver.delete_topic()
+    driver.before_transaction = None
+    assert all(state.leader != -1 for state in driver.states())
+    driver.take_over()
+    assert topic_keys(driver) == []
+
+
+def test_a_takeover_after_the_partitions_keys_are_gone_removes_the_topic() -> None:
+    driver = with_topic()
+
+    def all_but_the_last(transaction: object) -> None:
+        driver.hold_transactions = "Delete" in repr(transaction)
+
+    driver.before_transaction = all_but_the_last
+    driver.delete_topic()
+    driver.before_transaction = None
+    assert driver.states() == []
+    assert len(topic_keys(driver)) == 2
+    driver.take_over()
+    assert topic_keys(driver) == []

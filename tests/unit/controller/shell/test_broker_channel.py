@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import asyncio
+import socket
+
+from tidelog_controller.shell.broker_channel import BrokerChannel, TcpDialer
+from tidelog_controller.state.commands import SendStopReplica
+from tidelog_controller.state.context import ControllerIdentity
+from tidelog_controller.state.events import (
+    CommandAnswered,
+    CommandLost,
+    ConnectionEnded,
+    DialOutcome,
+    Event,
+)
+from tidelog_runtime.clock import SystemClock
+from tidelog_runtime.replica_control import StopReplicaCommand
+from unit.controller.shell_fakes import FakeNetwork
+
+
+def channel(network: FakeNetwork, events: asyncio.Queue[Event]) -> BrokerChannel:
+    return BrokerChannel(
+        1,
+        10,
+        "b:1",
+        identity=ControllerIdentity(1, 4, 99),
+        control=network.connect("b:1"),
+        dialer=network,
+        clock=SystemClock(),
+        emit=events.put,
+    )
+
+
+async def test_a_connection_that_ends_is_dialled_and_reported() -> None:
+    network, events = FakeNetwork(), asyncio.Queue[Event]()
+    made = channel(network, events)
+    async with asyncio.TaskGroup() as tasks:
+        made.start(tasks)
+        network.kill("b:1")
+        event = await events.get()
+        await made.close()
+    assert isinstance(event, ConnectionEnded)
+    assert event[:3] == (1, 10, DialOutcome.REFUSED)
+
+
+async def test_a_watch_names_the_reign_and_the_life_that_it_belongs_to() -> None:
+    network, events = FakeNetwork(), asyncio.Queue[Event]()
+    made = channel(network, events)
+    async with asyncio.TaskGroup() as tasks:
+        made.start(tasks)
+        await asyncio.sleep(0)
+        await made.close()
+    assert network.watches == [(1, 4, 10)]
+
+
+async def test_a_command_is_answered_or_lost() -> None:
+    network, events = FakeNetwork(), asyncio.Queue[Event]()
+    made = channel(network, events)
+    command = SendStopReplica(1, 7, StopReplicaCommand(1, 4, 10, []))
+    await made.send(command)
+    network.kill("b:1")
+    await made.send(command)
+    answered, lost = await events.get(), await events.get()
+    assert isinstance(answered, CommandAnswered)
+    assert isinstance(lost, CommandLost)
+    assert (answered.id, lost.id) == (7, 7)
+
+
+async def test_a_listening_port_accepts() -> None:
+    server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    assert await TcpDialer().dial(f"127.0.0.1:{port}") is DialOutcome.ACCEPTED
+    server.close()
+    await server.wait_closed()
+
+
+async def test_a_port_without_a_process_refuses() -> None:
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))
+        port = reserved.getsockname()[1]
+        assert await TcpDialer().dial(f"127.0.0.1:{port}") is DialOutcome.REFUSED
+
+
+async def test_a_name_that_does_not_exist_is_unresolved() -> None:
+    assert await TcpDialer().dial("no-such-host.invalid:7500") is DialOutcome.UNRESOLVED

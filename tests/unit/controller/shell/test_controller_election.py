@@ -1,0 +1,49 @@
+"""Who is the active controller, when several stand at once."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tidelog_controller.shell.controller_election import ControllerElection, Leadership
+from tidelog_runtime.clock import SystemClock
+from tidelog_runtime.metadata.memory import MemoryStore
+from tidelog_runtime.metadata.memory_data import MemoryData
+from tidelog_runtime.metadata.schema import ControllerEntry, Keys
+
+KEYS = Keys("test")
+TURNS = 50
+
+
+def candidates(count: int) -> list[asyncio.Task[Leadership]]:
+    """All have read that there is no controller before any of them writes."""
+    data = MemoryData()
+    return [
+        asyncio.create_task(
+            ControllerElection(
+                MemoryStore(SystemClock(), data), KEYS, ControllerEntry(n, f"host:{n}"), 3
+            ).stand()
+        )
+        for n in range(count)
+    ]
+
+
+async def elected(standing: list[asyncio.Task[Leadership]]) -> list[Leadership]:
+    for _ in range(TURNS):
+        await asyncio.sleep(0)
+    return [task.result() for task in standing if task.done()]
+
+
+async def test_of_those_who_stand_at_once_one_is_elected() -> None:
+    standing = candidates(3)
+    assert len(await elected(standing)) == 1
+    for task in standing:
+        task.cancel()
+
+
+async def test_every_reign_has_an_epoch_and_a_key_of_its_own() -> None:
+    standing = candidates(2)
+    (first,) = await elected(standing)
+    await first.lease.revoke()
+    both = await elected(standing)
+    assert sorted(held.identity.controller_epoch for held in both) == [1, 2]
+    assert len({held.identity.key_revision for held in both}) == 2

@@ -1,0 +1,265 @@
+"""Whole controllers, without sockets, over the in-memory store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+
+from tidelog.errors import ErrorCode
+from tidelog_controller.shell import service as service_module
+from tidelog_controller.state.commands import AdminReply
+from tidelog_controller.state.events import CreateTopic, DeleteTopic
+from tidelog_runtime.clock import SystemClock
+from tidelog_runtime.leader_reports import UnreachableLeader, UnreachableLeadersReport
+from tidelog_runtime.metadata.memory import MemoryStore
+from tidelog_runtime.metadata.schema import (
+    LeaderAndIsr,
+    decode_controller,
+    decode_leader_and_isr,
+)
+from tidelog_runtime.metadata.store import (
+    Changed,
+    KeyValue,
+    Lease,
+    MetadataStore,
+    Snapshot,
+    StoreRolledBackError,
+    StoreUnavailableError,
+    Transaction,
+    TransactionResult,
+)
+from unit.controller.shell_fakes import (
+    KEYS,
+    ControllerProcess,
+    FakeNetwork,
+    broker_address,
+    register,
+    until,
+)
+
+
+class Flaky:
+    """A store that can be cut off."""
+
+    def __init__(self, store: MetadataStore) -> None:
+        self._store = store
+        self.cut_off = False
+        self.rolled_back = False
+        self.leases: list[Lease] = []
+
+    def _reach(self) -> None:
+        if self.cut_off:
+            raise StoreUnavailableError("no endpoint answers")
+
+    async def get(self, key: str) -> KeyValue | None:
+        self._reach()
+        return await self._store.get(key)
+
+    async def snapshot(self, prefix: str) -> Snapshot:
+        self._reach()
+        return await self._store.snapshot(prefix)
+
+    async def transact(self, transaction: Transaction) -> TransactionResult:
+        self._reach()
+        return await self._store.transact(transaction)
+
+    async def watch(self, snapshot: Snapshot) -> AsyncIterator[Sequence[Changed]]:
+        if self.rolled_back:
+            raise StoreRolledBackError("the revision has fallen from 9 to 2")
+        async for changes in self._store.watch(snapshot):
+            yield changes
+
+    async def grant_lease(self, ttl_seconds: int) -> Lease:
+        self._reach()
+        self.leases.append(await self._store.grant_lease(ttl_seconds))
+        return self.leases[-1]
+
+    async def close(self) -> None:
+        await self._store.close()
+
+
+class World:
+    def __init__(self, store: Flaky) -> None:
+        self.store = store
+        self.network = FakeNetwork()
+        self.controllers: list[ControllerProcess] = []
+
+    def start_controller(self, controller_id: int) -> ControllerProcess:
+        self.controllers.append(ControllerProcess(controller_id, self.store, self.network))
+        return self.controllers[-1]
+
+    async def partition(self, partition: int) -> LeaderAndIsr:
+        held = await self.store.get(f"{KEYS.topics}t/{partition}/leaderAndISR")
+        assert held is not None
+        return decode_leader_and_isr(held.value)
+
+    async def active_id(self) -> int | None:
+        held = await self.store.get(KEYS.controller)
+        return decode_controller(held.value).controller_id if held else None
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    store = Flaky(MemoryStore(SystemClock()))
+    made = World(store)
+    yield made
+    for controller in made.controllers:
+        await controller.stop()
+    await store.close()
+
+
+def create(partitions: int = 3, factor: int = 3) -> CreateTopic:
+    return CreateTopic(0, "t", partitions, factor, {}, False, 5_000)
+
+
+async def with_topic(world: World) -> ControllerProcess:
+    await register(world.store, 1, 2, 3)
+    controller = world.start_controller(1)
+    await until(lambda: controller.service.is_active)
+    reply = await controller.service.submit(create())
+    assert reply.error is None
+    return controller
+
+
+async def test_one_of_two_controllers_is_active_and_the_other_names_it(world: World) -> None:
+    first = world.start_controller(1)
+    await until(lambda: first.service.is_active)
+    second = world.start_controller(2)
+    replies: list[AdminReply] = []
+
+    async def ask() -> None:
+        while not replies or "127.0.0.1:7401" not in str(replies[-1].error):
+            replies.append(await second.service.submit(create()))
+            await asyncio.sleep(0)
+
+    await asyncio.wait_for(ask(), 5)
+    assert replies[-1].error is not None
+    assert replies[-1].error.code is ErrorCode.NOT_CONTROLLER
+    assert not second.service.is_active
+
+
+async def test_a_topic_is_created_and_deleted_from_end_to_end(world: World) -> None:
+    controller = await with_topic(world)
+    reply = await controller.service.submit(DeleteTopic(0, "t", "", 5_000))
+    assert reply.error is None
+    assert await world.store.get(KEYS.topic("t")) is None
+
+
+async def test_a_controller_that_stops_is_followed_at_once(world: World) -> None:
+    first = await with_topic(world)
+    second = world.start_controller(2)
+    await first.stop()
+    # Well within the lease: it was revoked.
+    await asyncio.wait_for(until(lambda: second.service.is_active), 1)
+    assert await world.active_id() == 2
+    (elected,) = second.logs.named("controller_elected")
+    assert elected["controller_epoch"] == 2
+
+
+async def test_a_new_controller_tells_every_broker_the_full_state(world: World) -> None:
+    first = await with_topic(world)
+    await first.stop()
+    world.network.commands.clear()
+    world.start_controller(2)
+    await until(lambda: len(world.network.commands) == 3)
+    told = {(a, c.controller_epoch, len(c.partitions)) for a, c in world.network.commands}
+    assert told == {(broker_address(b), 2, 3) for b in (1, 2, 3)}
+
+
+async def test_a_controller_that_loses_its_lease_steps_down_and_stands_again(
+    world: World,
+) -> None:
+    controller = await with_topic(world)
+    await world.store.leases[-1].revoke()
+    await until(lambda: bool(controller.logs.named("controller_stepped_down")))
+    await until(lambda: len(controller.logs.named("controller_elected")) == 2)
+    assert all(control.closed for _, control in world.network.connections[:3])
+
+
+async def test_a_request_is_answered_when_the_controller_is_deposed(world: World) -> None:
+    controller = await with_topic(world)
+    world.network.dead.add(broker_address(2))
+    waiting = asyncio.create_task(controller.service.submit(DeleteTopic(0, "t", "", 60_000)))
+    await until(lambda: any("StopReplica" in repr(c) for _, c in world.network.commands))
+    await world.store.leases[-1].revoke()
+    reply = await asyncio.wait_for(waiting, 5)
+    assert reply.error is not None
+    assert reply.error.code is ErrorCode.NOT_CONTROLLER
+
+
+async def test_a_crash_is_detected_by_the_broken_connection(world: World) -> None:
+    controller = await with_topic(world)
+    leader = (await world.partition(0)).leader
+    world.network.kill(broker_address(leader))
+    await asyncio.wait_for(until(lambda: bool(controller.logs.named("broker_left"))), 1)
+    await until(lambda: len(controller.logs.named("partitions_changed")) >= 2)
+    assert await world.store.get(KEYS.broker(leader)) is None
+    assert (await world.partition(0)).leader not in (leader, -1)
+
+
+async def test_a_broken_connection_to_a_living_broker_is_made_anew(world: World) -> None:
+    controller = await with_topic(world)
+    world.network.commands.clear()
+    watches = len(world.network.watches)
+    world.network.break_connections(broker_address(2))
+    await until(lambda: bool(world.network.commands))
+    await until(lambda: len(world.network.watches) > watches)
+    assert await world.store.get(KEYS.broker(2)) is not None
+    assert controller.logs.named("broker_connection_lost")
+
+
+async def test_an_unreachable_store_is_told_of_once_and_when_it_is_back(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service_module, "STORE_RETRY_SECONDS", 0.002)
+    world.store.cut_off = True
+    controller = world.start_controller(1)
+    await until(lambda: bool(controller.logs.named("metadata_store_unreachable")))
+    await asyncio.sleep(0.02)  # several tries
+    world.store.cut_off = False
+    await until(lambda: controller.service.is_active)
+    assert len(controller.logs.named("metadata_store_unreachable")) == 1
+    assert len(controller.logs.named("metadata_store_back")) == 1
+
+
+async def test_a_store_that_is_lost_for_a_while_costs_only_time(world: World) -> None:
+    controller = await with_topic(world)
+    world.store.cut_off = True
+    waiting = asyncio.create_task(controller.service.submit(DeleteTopic(0, "t", "", 60_000)))
+    await asyncio.sleep(0.02)
+    world.store.cut_off = False
+    reply = await asyncio.wait_for(waiting, 5)
+    assert reply.error is None
+
+
+async def test_a_store_that_fell_back_ends_the_controller(world: World) -> None:
+    world.store.rolled_back = True
+    controller = world.start_controller(1)
+    with pytest.raises(StoreRolledBackError, match="has fallen"):
+        await asyncio.wait_for(controller.task, 5)
+
+
+async def test_reports_reach_the_active_controller_and_no_other() -> None:
+    store, network = MemoryStore(SystemClock()), FakeNetwork()
+    await register(store, 1, 2)
+    first = ControllerProcess(1, store, network)
+    await until(lambda: first.service.is_active and bool(first.logs.named("controller_loaded")))
+    second = ControllerProcess(2, store, network)
+    epochs = {
+        broker_id: item.create_revision
+        for broker_id in (1, 2)
+        if (item := await store.get(KEYS.broker(broker_id))) is not None
+    }
+    report = UnreachableLeadersReport(2, epochs[2], (UnreachableLeader(1, epochs[1], 2_500),))
+
+    assert first.service.report(report) is None
+    refusal = second.service.report(report)
+
+    assert refusal is not None
+    assert refusal.code is ErrorCode.NOT_CONTROLLER
+    await until(lambda: bool(first.logs.named("leader_unreachable")))
+    await second.stop()
+    await first.stop()
+    await store.close()

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+from tidelog.model import TopicPartition
+from tidelog_controller.state.context import BrokerChanged, Context, Malformed
+from tidelog_runtime.metadata.schema import (
+    BrokerRegistration,
+    Keys,
+    LeaderAndIsr,
+    Member,
+    TopicEntry,
+    encode,
+    encode_leader_and_isr,
+)
+from tidelog_runtime.metadata.store import Changed, KeyValue
+
+KEYS = Keys("test")
+
+
+def broker(created: int, modified: int, *, whole_since: int = 0) -> Changed:
+    value = encode(BrokerRegistration("b:1", "", "uuid", "running", whole_since, whole_since))
+    key = KEYS.broker(1)
+    return Changed(key, KeyValue(key, value, created, modified), modified)
+
+
+def gone(revision: int) -> Changed:
+    return Changed(KEYS.broker(1), None, revision)
+
+
+def partition(revision: int, replicas: tuple[int, ...] = (1, 2)) -> Changed:
+    state = LeaderAndIsr("id", replicas, 1, 1, 0, (Member(1, 5),), (), 1)
+    key = KEYS.leader_and_isr(TopicPartition("t", 0))
+    return Changed(key, KeyValue(key, encode_leader_and_isr(state), 1, revision), revision)
+
+
+def test_a_key_only_moves_forward() -> None:
+    context = Context(KEYS)
+    context.absorb(broker(5, 7))
+    assert context.absorb(broker(5, 5)) is None
+    assert context.absorb(broker(5, 7)) is None
+
+
+def test_a_deleted_key_is_not_revived_by_what_the_watch_delivers_late() -> None:
+    context = Context(KEYS)
+    context.absorb(broker(5, 5))
+    context.absorb(gone(9))
+    assert context.absorb(broker(5, 7)) is None
+    context.watched_to(9)
+    assert context.absorb(broker(5, 7)) is None
+
+
+def test_a_new_life_after_a_deletion_is_taken_up() -> None:
+    context = Context(KEYS)
+    context.absorb(gone(9))
+    absorbed = context.absorb(broker(10, 10))
+    assert isinstance(absorbed, BrokerChanged)
+    assert context.brokers[1].broker_epoch == 10
+
+
+def test_a_broker_without_a_whole_since_is_whole_since_its_own_registration() -> None:
+    context = Context(KEYS)
+    context.absorb(broker(5, 7))
+    assert context.live[1].whole_since == 5
+
+
+def test_a_broker_may_be_whole_since_a_former_life() -> None:
+    context = Context(KEYS)
+    context.absorb(broker(5, 7, whole_since=3))
+    assert context.live[1].whole_since == 3
+
+
+def test_replicas_are_found_by_broker() -> None:
+    context = Context(KEYS)
+    context.absorb(partition(5))
+    context.absorb(partition(6, replicas=(2, 3)))
+    found = {b: [p for p, _ in context.replicas_on(b)] for b in (1, 2, 3)}
+    here = TopicPartition("t", 0)
+    assert found == {1: [], 2: [here], 3: [here]}
+
+
+def test_a_topic_names_the_partitions_that_have_no_replicas() -> None:
+    context = Context(KEYS)
+    key = KEYS.topic("t")
+    value = encode(TopicEntry("id", 2, 2))
+    context.absorb(Changed(key, KeyValue(key, value, 4, 4), 4))
+    context.absorb(partition(5))
+    assert context.unplaced("t") == [TopicPartition("t", 1)]
+
+
+def test_a_partition_of_a_former_topic_counts_as_unplaced() -> None:
+    context = Context(KEYS)
+    key = KEYS.topic("t")
+    value = encode(TopicEntry("another", 1, 2))
+    context.absorb(Changed(key, KeyValue(key, value, 4, 4), 4))
+    context.absorb(partition(5))
+    assert context.unplaced("t") == [TopicPartition("t", 0)]
+
+
+def test_a_value_that_cannot_be_read_leaves_what_was_known() -> None:
+    context = Context(KEYS)
+    context.absorb(broker(5, 7))
+    key = KEYS.broker(1)
+    absorbed = context.absorb(Changed(key, KeyValue(key, b"{}", 5, 9), 9))
+    assert isinstance(absorbed, Malformed)
+    assert context.brokers[1].broker_epoch == 5
+
+
+def test_keys_of_other_kinds_are_passed_over() -> None:
+    context = Context(KEYS)
+    key = KEYS.root + "admin/something_new/x"
+    assert context.absorb(Changed(key, KeyValue(key, b"?", 5, 5), 5)) is None

@@ -1,0 +1,150 @@
+"""Reports of unreachable leaders: who is believed, and for how long."""
+
+from __future__ import annotations
+
+from tidelog.model import TopicPartition
+from tidelog_controller.state.context import Broker
+from tidelog_controller.state.unreachable_leaders import (
+    DEPOSITION_INTERVAL_MS,
+    REPORT_EXPIRY_MS,
+    UnreachableLeaders,
+)
+from tidelog_runtime.leader_reports import UnreachableLeader, UnreachableLeadersReport
+from tidelog_runtime.metadata.schema import BrokerRegistration, LeaderAndIsr, Member
+
+PARTITION = TopicPartition("t", 0)
+
+
+def life_of(broker_id: int) -> int:
+    return 100 + broker_id
+
+
+def registered(*broker_ids: int) -> dict[int, Broker]:
+    return {
+        b: Broker(b, BrokerRegistration(f"b{b}:1", "", f"u{b}", "running", 0, 0), life_of(b))
+        for b in broker_ids
+    }
+
+
+def led_by(leader: int) -> LeaderAndIsr:
+    return LeaderAndIsr(
+        topic_id="a-topic",
+        replicas=(1, 2, 3),
+        controller_epoch=1,
+        leader=leader,
+        leader_epoch=1,
+        isr=(Member(leader, life_of(leader)),),
+        eligible=(),
+        min_isr=2,
+    )
+
+
+def report(reporter: int, *leaders: int) -> UnreachableLeadersReport:
+    named = tuple(UnreachableLeader(b, life_of(b), 2_500) for b in leaders)
+    return UnreachableLeadersReport(reporter, life_of(reporter), named)
+
+
+class Reports:
+    def __init__(self) -> None:
+        self.unreachable = UnreachableLeaders()
+        self.brokers = registered(1, 2, 3)
+        self.unreachable.advance(1_000)
+
+    def take(self, taken: UnreachableLeadersReport) -> list[int]:
+        """The leaders that are news."""
+        return [leader.broker_id for leader in self.unreachable.reported(taken, self.brokers)]
+
+    def against(self, leader: int) -> tuple[int, ...]:
+        return self.unreachable.reporters(PARTITION, led_by(leader))
+
+
+def test_reporters_are_those_that_name_the_partitions_leader() -> None:
+    reports = Reports()
+    reports.take(report(3, 1))
+    reports.take(report(2, 1))
+    reports.take(report(1, 3))
+    assert reports.against(1) == (2, 3)
+    assert reports.against(2) == ()
+
+
+def test_a_repeated_report_is_no_news() -> None:
+    reports = Reports()
+    assert reports.take(report(2, 1)) == [1]
+    assert reports.take(report(2, 1, 3)) == [3]
+
+
+def test_a_report_ends_by_itself() -> None:
+    reports = Reports()
+    reports.take(report(2, 1))
+    reports.unreachable.advance(1_000 + REPORT_EXPIRY_MS - 1)
+    assert reports.against(1) == (2,)
+    reports.unreachable.advance(1_000 + REPORT_EXPIRY_MS)
+    assert reports.against(1) == ()
+
+
+def test_a_repeated_report_lasts_longer() -> None:
+    reports = Reports()
+    reports.take(report(2, 1))
+    reports.unreachable.advance(3_000)
+    reports.take(report(2, 1))
+    reports.unreachable.advance(1_000 + REPORT_EXPIRY_MS)
+    assert reports.against(1) == (2,)
+
+
+def test_a_report_without_leaders_withdraws_the_last() -> None:
+    reports = Reports()
+    reports.take(report(2, 1, 3))
+    reports.take(report(2, 3))
+    assert (reports.against(1), reports.against(3)) == ((), (2,))
+    reports.take(report(2))
+    assert reports.against(3) == ()
+
+
+def test_a_former_life_of_a_broker_reports_nothing() -> None:
+    reports = Reports()
+    reports.take(UnreachableLeadersReport(2, 7, (UnreachableLeader(1, life_of(1), 1),)))
+    assert reports.against(1) == ()
+
+
+def test_a_report_about_a_former_life_of_a_leader_has_no_effect() -> None:
+    reports = Reports()
+    reports.take(UnreachableLeadersReport(2, life_of(2), (UnreachableLeader(1, 7, 1),)))
+    assert reports.against(1) == ()
+
+
+def test_a_leader_that_was_elected_in_another_life_is_not_meant() -> None:
+    reports = Reports()
+    reports.take(report(2, 1))
+    elsewhen = LeaderAndIsr(
+        **{
+            **{name: getattr(led_by(1), name) for name in led_by(1).__slots__},
+            "isr": (Member(1, 7),),
+        }
+    )
+    assert reports.unreachable.reporters(PARTITION, elsewhen) == ()
+
+
+def test_with_a_brokers_life_its_reports_end_and_those_about_it() -> None:
+    reports = Reports()
+    reports.take(report(2, 1, 3))
+    reports.take(report(3, 1))
+    reports.unreachable.forget_broker(3)
+    assert (reports.against(1), reports.against(3)) == ((2,), ())
+
+
+def test_after_a_deposition_the_partition_rests() -> None:
+    reports = Reports()
+    reports.take(report(2, 1))
+    reports.unreachable.deposed(PARTITION)
+    assert reports.against(1) == ()
+    assert reports.unreachable.wake_at_ms() == 1_000 + DEPOSITION_INTERVAL_MS
+    assert reports.unreachable.advance(1_000 + DEPOSITION_INTERVAL_MS - 1) == []
+    assert reports.unreachable.advance(1_000 + DEPOSITION_INTERVAL_MS) == [PARTITION]
+    assert reports.unreachable.wake_at_ms() is None
+
+
+def test_other_partitions_do_not_rest() -> None:
+    reports = Reports()
+    reports.take(report(2, 1))
+    reports.unreachable.deposed(PARTITION)
+    assert reports.unreachable.reporters(TopicPartition("t", 1), led_by(1)) == (2,)
