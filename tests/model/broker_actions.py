@@ -9,6 +9,7 @@ from typing import NamedTuple
 from .scenarios import Scenario
 from .steps import Steps, all_registered, joiners_of
 from .values import (
+    NOT_SYNCED,
     PRESENT,
     Command,
     FetchRequest,
@@ -47,6 +48,7 @@ class BrokerActions:
             if replica.leading is not None:
                 yield from self._leads(state, slot, number, replica)
             yield from self._follows(state, slot, number, replica)
+            yield from self._syncs(state, slot, number, replica)
             told = self._steps.told(number, state[STORE])
             if told != number:
                 yield self.changed(state, ("is told the present state", slot), slot, told)
@@ -101,6 +103,12 @@ class BrokerActions:
         if "fetch" in self.scenario.late:
             request = FetchRequest("fetch", slot, replica.life, asked)
             yield from self.sent(state, ("sends a fetch", slot, asked.leader), request)
+
+    def _syncs(self, state: State, slot: int, number: int, replica: Replica) -> Iterator[Step]:
+        if replica.flushed != NOT_SYNCED:
+            for up_to in range(replica.flushed + 1, len(replica.log) + 1):
+                synced = self._steps.flush(number, up_to)
+                yield self.changed(state, ("syncs", slot, up_to), slot, synced)
 
     def _leads(self, state: State, slot: int, number: int, replica: Replica) -> Iterator[Step]:
         budget = self.world.budgets.values[state[BUDGET]]

@@ -11,6 +11,7 @@ from .values import (
     BROKERS,
     FOUND,
     NEXT_LIFE,
+    NOT_SYNCED,
     UNTIL_ADMITTED,
     ElectionWrite,
     Registered,
@@ -59,9 +60,11 @@ class ClusterActions:
             yield self._step(("crashes", broker), self._end(paid, broker))
         paid = self._brokers.pay(state, "reboot")
         if paid is not None:
-            for kept in range(len(replica.log) + 1):
+            # What was synced is there; and of a synced topic nothing else ever counted.
+            for kept in range(max(replica.flushed, 0), len(replica.log) + 1):
                 lost = self._end(paid, broker, self._steps.rebooted(state[broker], kept))
-                lost = put(lost, GHOST, self._steps.sound(lost[GHOST], broker, NEXT_LIFE))
+                if replica.flushed == NOT_SYNCED:
+                    lost = put(lost, GHOST, self._steps.sound(lost[GHOST], broker, NEXT_LIFE))
                 yield self._step(("reboots", broker, kept), lost)
         paid = self._brokers.pay(state, "damage")
         if paid is not None and not replica.damaged:

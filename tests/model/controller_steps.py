@@ -12,6 +12,7 @@ from tidelog_runtime.replica_control import ReplicaSummary
 from .model_log import ModelLog
 from .values import (
     BROKERS,
+    FIRST_LIFE,
     PRESENT,
     TOPIC_ID,
     Entries,
@@ -22,14 +23,13 @@ from .values import (
     to_production,
 )
 
-RULES = ElectionRules()
-
 
 class Controller:
     """Remembers what it decided; as the world does, for one exploration."""
 
-    def __init__(self) -> None:
-        self._live = cache(_live)
+    def __init__(self, *, synced: bool) -> None:
+        self._rules = ElectionRules(synced=synced)
+        self._live = cache(_live_if_synced if synced else _live)
         self._asks = cache(self._asks_for_logs)
         self._decide = cache(self._next_state)
 
@@ -47,22 +47,32 @@ class Controller:
         return self._decide(store._replace(reign=0), logs)
 
     def _asks_for_logs(self, store: Store) -> tuple[int, ...]:
-        return needs_descriptions(to_production(store.value), self._live(store), RULES, None)
+        return needs_descriptions(to_production(store.value), self._live(store), self._rules, None)
 
     def _next_state(self, store: Store, logs: tuple[tuple[int, Entries], ...]) -> Value | None:
         new = next_state(
             to_production(store.value),
             self._live(store),
             0,
-            RULES,
+            self._rules,
             logs={broker: _summary(log) for broker, log in logs},
         )
         return None if new is None else from_production(new)
 
 
 def _live(store: Store) -> dict[int, LiveBroker]:
+    """Nothing that was synced is ever lost."""
     return {
-        b: LiveBroker(r.life, r.running, r.whole, r.whole)
+        b: LiveBroker(r.life, r.running, r.whole, FIRST_LIFE)
+        for b, r in zip(BROKERS, store.registered, strict=True)
+        if r is not None
+    }
+
+
+def _live_if_synced(store: Store) -> dict[int, LiveBroker]:
+    """The lives whose machines have rebooted are as good as any here."""
+    return {
+        b: LiveBroker(r.life, r.running, r.life, r.whole)
         for b, r in zip(BROKERS, store.registered, strict=True)
         if r is not None
     }

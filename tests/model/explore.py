@@ -19,6 +19,7 @@ from .steps import Steps
 from .values import (
     BROKERS,
     NEVER,
+    NOT_SYNCED,
     PRESENT,
     SOUND,
     UNLED,
@@ -55,7 +56,7 @@ class Exploration:
         self._asks_healing = heals
         self.scenario = scenario
         self.world = World()
-        self._controller = Controller()
+        self._controller = Controller(synced=scenario.synced)
         steps = Steps(self.world, self._controller)
         self._brokers = BrokerActions(self.world, scenario, steps)
         self._cluster = ClusterActions(self.world, scenario, steps, self._brokers)
@@ -65,8 +66,10 @@ class Exploration:
 
     def start(self) -> State:
         """Three running brokers, and a partition that the first leads: all know of it."""
+        flushed = 0 if self.scenario.synced else NOT_SYNCED
         empty = [
-            Replica(b, True, False, SOUND, 1, 1, 1, 0, 0, (), None, NEVER, None) for b in BROKERS
+            Replica(b, True, False, SOUND, 1, 1, 1, 0, 0, (), None, NEVER, None, flushed)
+            for b in BROKERS
         ]
         registered = Registered(1, True, 1)
         store = Store(UNLED, (registered, registered, registered), 0)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from .broker_actions import put
 from .cluster_actions import register
 from .steps import Steps
-from .values import BROKERS, NEVER, PRESENT
+from .values import BROKERS, NEVER, NOT_SYNCED, PRESENT
 from .world import MESSAGES, STORE, State, World
 
 MAX_ROUNDS = 40
@@ -62,6 +62,8 @@ class Healing:
         for broker in BROKERS:
             state = put(state, broker, steps.told(state[broker], state[STORE]))
         for broker in BROKERS:
+            state = self._sync(state, broker)
+        for broker in BROKERS:
             state = self._fetch(state, broker)
         for broker in BROKERS:
             state = self._change_isr(state, broker)
@@ -85,6 +87,12 @@ class Healing:
         if registered is None or replica.own != registered.life:
             state = register(self._world, steps, state, broker)
         return state
+
+    def _sync(self, state: State, broker: int) -> State:
+        replica = self._world.replicas.values[state[broker]]
+        if replica.flushed in (NOT_SYNCED, len(replica.log)):
+            return state
+        return put(state, broker, self._steps.flush(state[broker], len(replica.log)))
 
     def _fetch(self, state: State, broker: int) -> State:
         for _ in range(FETCHES_PER_ROUND):

@@ -10,7 +10,7 @@ from tidelog.model import Batch, Codec, EpochEnd
 from tidelog_broker.log.leader_epochs import LeaderEpochs
 from tidelog_broker.partition.producer_state import ProducerStates
 
-from .values import RECORDS_PER_EPOCH, Entries, entry, epoch_of
+from .values import NOT_SYNCED, RECORDS_PER_EPOCH, Entries, entry, epoch_of
 
 NOW_MS = 1_000
 
@@ -32,9 +32,10 @@ class NoProducers:
 
 
 class ModelLog:
-    """A `ReplicaLog`. Everything in it counts as synced at once."""
+    """A `ReplicaLog`. Without `flushed`, everything in it counts as synced at once."""
 
-    def __init__(self, entries: Entries) -> None:
+    def __init__(self, entries: Entries, flushed: int = NOT_SYNCED) -> None:
+        self.flushed = flushed
         self.batches: list[Batch] = []
         self.producers = NoProducers()
         self._epochs = LeaderEpochs()
@@ -61,7 +62,7 @@ class ModelLog:
 
     @property
     def flushed_offset(self) -> int:
-        return len(self.batches)
+        return len(self.batches) if self.flushed == NOT_SYNCED else self.flushed
 
     @property
     def latest_epoch(self) -> int:
@@ -83,6 +84,7 @@ class ModelLog:
 
     def truncate_to(self, offset: int) -> None:
         del self.batches[offset:]
+        self.flushed = min(self.flushed, offset)
         self._epochs.truncate_from_end(offset)
 
     def reset_to(self, offset: int) -> None:

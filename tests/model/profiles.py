@@ -12,6 +12,8 @@ FULL = (
     Scenario("ISR changes without an answer", 2, 1, 2, 1, of("isr"), of("crash", "lag")),
     Scenario("zombie controllers", 2, 1, 2, 1, of("election"), of("reign", "lease")),
     Scenario("controlled shutdown", 2, 1, 3, kinds=of("stop", "crash")),
+    Scenario("synced, reboots", 2, 1, 3, kinds=of("reboot"), synced=True),
+    Scenario("synced, more records", 1, 2, 2, kinds=of("reboot"), synced=True),
     Scenario("crashes, more epochs", faults=2, records=1, epochs=3),
     Scenario("shrinking ISR", 2, 1, 2, kinds=of("crash", "lag")),
     Scenario("two controllers", 1, 1, 3, 1, of("election", "command"), of("reign", "crash")),
@@ -28,4 +30,5 @@ QUICK = (
     Scenario("damage and resignation", 1, 1, 2, kinds=of("damage")),
     Scenario("controlled shutdown", 1, 1, 2, kinds=of("stop")),
     Scenario("zombie leaders", 1, 1, 2, kinds=of("lease")),
+    Scenario("synced, reboots", 1, 1, 2, kinds=of("reboot"), synced=True),
 )

@@ -21,6 +21,7 @@ from .values import (
     BROKERS,
     FOUND,
     NEVER,
+    NOT_SYNCED,
     PRESENT,
     SOUND,
     TOPIC_ID,
@@ -53,7 +54,7 @@ class _Silent:
 
 def _rebuild(replica: Replica, lagging: int = 0) -> Partition:
     """`lagging`: the follower that has not been caught up for too long, 0: none."""
-    log = ModelLog(replica.log)
+    log = ModelLog(replica.log, replica.flushed)
     partition = Partition(
         NAME,
         TOPIC_ID,
@@ -63,6 +64,7 @@ def _rebuild(replica: Replica, lagging: int = 0) -> Partition:
         listener=_Silent(),
     )
     partition.revision = replica.revision
+    partition.synced = replica.flushed != NOT_SYNCED
     partition.in_service = not replica.damaged
     if replica.value is not None:
         partition.state = to_production(replica.value)
@@ -111,6 +113,7 @@ def _read_back(replica: Replica, partition: Partition) -> Replica:
         value=value,
         revision=partition.revision,
         leading=leading,
+        flushed=partition.log.flushed,
     )
 
 
@@ -149,6 +152,13 @@ def append(replica: Replica, record: int) -> Replica:
     return _read_back(replica, partition)
 
 
+def flush(replica: Replica, up_to: int) -> Replica:
+    """What was appended before an fsync began is on the disk when it ends."""
+    partition = _rebuild(replica._replace(flushed=up_to))
+    partition.log_synced()
+    return _read_back(replica, partition)
+
+
 def propose(replica: Replica, running: Mapping[int, int], lagging: int) -> Replica | None:
     """None: there is nothing to propose."""
     partition = _rebuild(replica, lagging)
@@ -178,7 +188,13 @@ def fetch_position(replica: Replica) -> Position | None:
     if partition.leader_to_follow not in BROKERS:
         return None
     asked = partition.fetch_position()
-    return Position(asked.leader, asked.leader_epoch, asked.fetch_offset, asked.last_fetched_epoch)
+    return Position(
+        asked.leader,
+        asked.leader_epoch,
+        asked.fetch_offset,
+        asked.last_fetched_epoch,
+        asked.flushed_offset,
+    )
 
 
 def _to_fetch_position(position: Position) -> FetchPosition:
@@ -187,7 +203,7 @@ def _to_fetch_position(position: Position) -> FetchPosition:
         leader_epoch=position.epoch,
         fetch_offset=position.offset,
         last_fetched_epoch=position.last_epoch,
-        flushed_offset=position.offset,
+        flushed_offset=position.flushed,
         log_start_offset=0,
     )
 
@@ -272,8 +288,16 @@ def ended(replica: Replica) -> Replica:
 
 def started(replica: Replica) -> Replica:
     """A new process on the same disk, by `new_life`'s rule of what is whole."""
-    former = Identity(replica.broker, "uuid", boot_id="before", whole_since=replica.whole)
+    former = Identity(
+        replica.broker,
+        "uuid",
+        boot_id="before",
+        whole_since=replica.whole,
+        synced_whole_since=replica.whole,
+    )
     present = new_life(former, "after" if replica.rebooted else "before")
     # The mark on the disk outlives a process, and what the last one knew of it does not.
     damaged = FOUND if replica.damaged else SOUND
-    return replica._replace(up=True, rebooted=False, damaged=damaged, whole=present.whole_since)
+    synced = replica.flushed != NOT_SYNCED
+    whole = present.synced_whole_since if synced else present.whole_since
+    return replica._replace(up=True, rebooted=False, damaged=damaged, whole=whole)

@@ -128,6 +128,18 @@ def _commands_of_former_lives(
     return ErrorCode.STALE_BROKER_EPOCH if broker_epoch < known_broker_epoch else None
 
 
+def _unsynced_counts(*, log_end: int, flushed_offset: int, synced: bool) -> int:
+    del flushed_offset, synced
+    return log_end
+
+
+def _whole_if_synced(
+    member: Member, live: Mapping[int, electability.LiveBroker], rules: electability.ElectionRules
+) -> bool:
+    return _is_whole(member, live, rules._replace(synced=True))
+
+
+_is_whole = electability.is_whole
 _resigned = LeaderAndIsr.resigned
 
 
@@ -181,6 +193,18 @@ RESIGNED_EPOCH = Rule(
     LeaderAndIsr,
     "resigned",
     _resigned_in_the_same_epoch,
+)
+COUNTED_END = Rule(
+    "a replica of a synced topic counts only as far as it is synced",
+    high_watermark,
+    "counted_end",
+    _unsynced_counts,
+)
+WHOLE_BY_DURABILITY = Rule(
+    "only a synced topic is whole after a reboot",
+    electability,
+    "is_whole",
+    _whole_if_synced,
 )
 REPEATED_ANSWER = Rule(
     "an answer counts only for the log that it was asked for",

@@ -14,7 +14,7 @@ class Scenario(NamedTuple):
     `faults`: how many of `kinds` happen in one history. `records`: appends. `epochs`:
     leader epochs, the first among them. `in_flight`: messages between sending and arrival
     at once; what arrives at once needs none. `late`: which messages take their time, and
-    may be lost or overtaken."""
+    may be lost or overtaken. `synced`: the topic's durability."""
 
     name: str
     faults: int
@@ -23,8 +23,9 @@ class Scenario(NamedTuple):
     in_flight: int = 0
     late: frozenset[str] = frozenset()  # of LATE
     kinds: frozenset[str] = frozenset({"crash"})  # of KINDS
+    synced: bool = False
 
-    def budgets(self) -> dict[str, int | list[str]]:
+    def budgets(self) -> dict[str, bool | int | list[str]]:
         return {
             "faults": self.faults,
             "records": self.records,
@@ -32,6 +33,7 @@ class Scenario(NamedTuple):
             "in_flight": self.in_flight,
             "late": sorted(self.late),
             "kinds": sorted(self.kinds),
+            "synced": self.synced,
         }
 
 
@@ -44,7 +46,7 @@ LATE = {
 }
 KINDS = {
     "crash": "a process ends",
-    "reboot": "a machine reboots, and any end of its log is lost",
+    "reboot": "a machine reboots, and any end of its log that was not synced is lost",
     "lease": "a registration goes while its broker lives: a zombie leader",
     "lag": "a follower that keeps up is found to lag",
     "reign": "another controller is elected",
@@ -87,6 +89,8 @@ REMOVALS = (
     _removal(rules.MIN_ISR, 2, 1, 1, kinds=of("lag")),
     _removal(rules.ELIGIBLE, 1, 1, 2),
     _removal(rules.WHOLE, 1, 1, 2, kinds=of("reboot")),
+    _removal(rules.COUNTED_END, 1, 1, 2, kinds=of("reboot"), synced=True),
+    _removal(rules.WHOLE_BY_DURABILITY, 1, 1, 2, kinds=of("reboot")),
     _removal(rules.FORMER_LIFE, 1, 1, 1),
     _removal(rules.RESIGNED_EPOCH, 1, 1, 3, kinds=of("damage")),
     _removal(rules.REPEATED_ANSWER, 1, 2, 2, in_flight=1, late=of("fetch", "answer")),

@@ -13,6 +13,7 @@ from .controller_steps import Controller
 from .values import (
     BROKERS,
     NEVER,
+    NOT_SYNCED,
     PRESENT,
     RESIGNED,
     TOPIC_ID,
@@ -50,6 +51,7 @@ class Steps:
         self.follow = cache(self._follow)
         self.fetch = cache(self._fetch)
         self.append = cache(self._append)
+        self.flush = cache(self._flush)
         self.told = cache(self._told)
         self.told_late = cache(self._told_late)
         self.observe = cache(self._observe)
@@ -104,6 +106,9 @@ class Steps:
 
     def _append(self, replica: int, record: int) -> int:
         return self._number(replica_steps.append(self._replicas[replica], record))
+
+    def _flush(self, replica: int, up_to: int) -> int:
+        return self._number(replica_steps.flush(self._replicas[replica], up_to))
 
     def _observe(self, replica: int, store: int) -> int:
         value = self.world.stores.values[store].value
@@ -172,7 +177,12 @@ class Steps:
 
     def _rebooted(self, replica: int, kept: int) -> int:
         dead = replica_steps.ended(self._replicas[replica])
-        return self._number(dead._replace(rebooted=True, log=dead.log[:kept]))
+        synced = dead.flushed != NOT_SYNCED
+        return self._number(
+            dead._replace(
+                rebooted=True, log=dead.log[:kept], flushed=kept if synced else NOT_SYNCED
+            )
+        )
 
     def _suspended(self, replica: int) -> int:
         return self._number(replica_steps.suspended(self._replicas[replica]))

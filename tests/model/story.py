@@ -25,6 +25,7 @@ _SENTENCES = {
     "is told the present state": "the controller tells broker {0} the state of the key",
     "a command is late": "the controller sends broker {0} the key, which takes its time",
     "a late command arrives": "the late command arrives at broker {0}",
+    "syncs": "broker {0} syncs its log up to offset {1}",
     "reads the key": "broker {0} reads the key by itself",
     "proposes": "broker {0} proposes another ISR",
     "finds lagging": "broker {0} finds that broker {1} lags, and proposes an ISR without it",

@@ -17,10 +17,16 @@ BROKERS = (1, 2, 3)
 MIN_ISR = 2
 TOPIC_ID = "model"
 
+# Of a broker, in the numbers that `canonical` gives.
+FIRST_LIFE = 1
+
 # A revision of the partition's key, as one broker sees it: none yet, some that are
 # outdated (in their order, where late commands make it matter), or the present one.
 NEVER = 0
 PRESENT = 9
+
+# Of a topic with durability `replicated`: all of a log counts, and none of it is synced.
+NOT_SYNCED = -1
 
 # How far the repair of a damaged replica has come.
 SOUND, FOUND, RESIGNED = 0, 1, 2
@@ -82,7 +88,8 @@ class Replica(NamedTuple):
     `life`: the newest broker epoch its process knows of. `own`: the one it registered
     itself, 0: none yet. `whole`: `whole_since` on its disk, 0: since the registration
     that comes next. `damaged`: SOUND, FOUND or RESIGNED. `value`: what it has taken;
-    ISR and eligible set only while it leads. `revision`: NEVER, outdated ones in order, PRESENT."""
+    ISR and eligible set only while it leads. `revision`: NEVER, outdated ones in order,
+    PRESENT. `flushed`: how far the log of a `synced` topic is on the disk."""
 
     broker: int
     up: bool
@@ -97,6 +104,7 @@ class Replica(NamedTuple):
     value: Value | None
     revision: int
     leading: Leading | None
+    flushed: int = NOT_SYNCED
 
 
 class Position(NamedTuple):
@@ -106,6 +114,7 @@ class Position(NamedTuple):
     epoch: int
     offset: int
     last_epoch: int
+    flushed: int
 
 
 class Answer(NamedTuple):
