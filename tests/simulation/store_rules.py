@@ -1,6 +1,6 @@
 """What no write of the metadata store may do, judged write by write, in their order.
 
-The rules are written anew from docs/protocol.md (section 2, interleavings 1 to 4 and 9 to
+The rules are written anew from ARCHITECTURE.md (section 2, interleavings 1 to 4 and 9 to
 10) and call none of the production's own functions of them: a mistake there must show here.
 """
 

@@ -1,7 +1,7 @@
 """What a client knows of the cluster. No I/O: answers and hints go in, leaders come out.
 
 Answers come from different brokers, and not in the order of what they tell: nothing that
-is known is replaced by something older (interleaving 13 of docs/protocol.md).
+is known is replaced by something older (interleaving 13 of ARCHITECTURE.md).
 """
 
 from __future__ import annotations

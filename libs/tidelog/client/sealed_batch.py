@@ -19,7 +19,7 @@ BATCH_OVERHEAD_BYTES = 128
 class SealedBatch:
     """A batch on its way. `number` orders it within its partition. `batch` is made when it
     is first sent, with whatever sequence it then gets, and stays as it is while anybody
-    may still append it (interleaving 8 of docs/protocol.md)."""
+    may still append it (interleaving 8 of ARCHITECTURE.md)."""
 
     partition: TopicPartition
     number: int

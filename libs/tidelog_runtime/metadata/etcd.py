@@ -1,7 +1,7 @@
 """The metadata store in etcd, on the generated stubs of `aetcd`.
 
 aetcd's own client knows one endpoint and hands out single events; what it lacks is in
-the modules beside this one: endpoints, watch, lease. Section 2 of docs/protocol.md says what
+the modules beside this one: endpoints, watch, lease. Section 2 of ARCHITECTURE.md says what
 is asked of them.
 """
 

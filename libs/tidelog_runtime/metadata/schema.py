@@ -1,4 +1,4 @@
-"""Keys and values of the metadata store (section 2 of docs/protocol.md). Values are JSON, so that
+"""Keys and values of the metadata store (section 2 of ARCHITECTURE.md). Values are JSON, so that
 `etcdctl get --prefix /tidelog/` shows them to a person."""
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class LeaderAndIsr:
     def with_isr(self, isr: Iterable[Member]) -> LeaderAndIsr:
         """The same with another ISR, and the eligible set that follows from it: whoever
         leaves an ISR that falls below min ISR keeps every committed record, because
-        from then on nothing is committed (KIP-966; interleaving 3 of docs/protocol.md)."""
+        from then on nothing is committed (KIP-966; interleaving 3 of ARCHITECTURE.md)."""
         members = tuple(sorted(isr))
         if len(members) >= self.min_isr:
             return replace(self, isr=members, eligible=())
@@ -71,12 +71,12 @@ class LeaderAndIsr:
     def with_min_isr(self, min_isr: int) -> LeaderAndIsr:
         """The same under another min ISR, and with nobody eligible: whoever left held every
         committed record by the old one, and by the new one more may have been committed
-        since (interleaving 3 of docs/protocol.md)."""
+        since (interleaving 3 of ARCHITECTURE.md)."""
         return self if min_isr == self.min_isr else replace(self, min_isr=min_isr, eligible=())
 
     def resigned(self, broker_id: int) -> LeaderAndIsr:
         """The same after a replica has found that it lost data (interleaving 9 of
-        docs/protocol.md): out of the ISR and not to be elected as clean.
+        ARCHITECTURE.md): out of the ISR and not to be elected as clean.
 
         As the leader, or where there is none, it stays as a member in no life: the
         controller sees that no such leader stands, and a recovery knows whom to wait

@@ -1,5 +1,5 @@
-"""`docs/rules-and-tests.md` names modules and tests that exist, and `docs/protocol.md` has
-every rule that the code cites."""
+"""Part 3 of `ARCHITECTURE.md` names modules and tests that exist, and part 2 has every rule
+that the code cites."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ PACKAGES = (
     "libs/tidelog_runtime",
     "libs/tidelog",
 )
-PROTOCOL = (ROOT / "docs" / "protocol.md").read_text()
-TABLES = (ROOT / "docs" / "rules-and-tests.md").read_text()
+PAGE = (ROOT / "ARCHITECTURE.md").read_text()
+PROTOCOL, TABLES = re.split(r"^# Part [23]: .*$", PAGE, flags=re.MULTILINE)[1:]
 HEADER = ["rule", "module", "test"]
 NOT_BUILT = "not built"
 
@@ -96,12 +96,24 @@ def sources() -> Iterator[tuple[Path, str]]:
                 yield path.relative_to(ROOT), path.read_text()
 
 
+def anchors(text: str) -> set[str]:
+    """Of its headings, as the page's readers make them."""
+    headings: list[str] = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 ROWS = list(rows(TABLES))
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.rule[:60])
 def test_every_module_and_test_of_the_tables_is_there(row: Row) -> None:
     assert faults(row) == []
+
+
+def test_the_contents_lead_to_headings_that_are_there() -> None:
+    links = re.findall(r"\]\(#([^)]+)\)", PAGE)
+    assert len(links) >= 10
+    assert set(links) <= anchors(PAGE)
 
 
 def test_every_numbered_rule_has_a_row() -> None:
@@ -114,28 +126,26 @@ def test_every_numbered_rule_has_a_row() -> None:
     assert {"R4", "G21"} <= set(wanted)
     for rule in wanted:
         assert any(name.startswith(f"{rule}:") for name in named), rule
-    section = TABLES.partition("## Interleavings")[2].partition("\n## ")[0]
+    section = TABLES.partition("## Where the interleavings are met")[2].partition("\n## ")[0]
     assert [int(row.rule.partition(":")[0]) for row in rows(section)] == interleavings
 
 
-def test_every_rule_that_the_code_cites_is_on_the_page_of_the_protocol() -> None:
+def test_every_rule_that_the_code_cites_is_in_part_2() -> None:
     sections = numbers(r"^## (\d+)\. ", PROTOCOL)
     for path, text in sources():
         for number in numbers(r"[Ii]nterleavings? (\d+)", text):
             assert 1 <= number <= 18, f"{path}: interleaving {number}"
-        for number in numbers(r"section (\d+)\s+of\s+docs/protocol.md", text):
+        for number in numbers(r"section (\d+)\s+of\s+ARCHITECTURE.md", text):
             assert number in sections, f"{path}: section {number}"
-        for number in numbers(r"docs/protocol.md,\s+section (\d+)", text):
+        for number in numbers(r"ARCHITECTURE.md,\s+section (\d+)", text):
             assert number in sections, f"{path}: section {number}"
         for proposal in re.findall(r"\b(?:KIP|KAFKA)-\d+", text):
-            assert re.search(rf"\b{proposal}\b", PROTOCOL), (
-                f"{path}: {proposal} is not in docs/protocol.md"
-            )
+            assert re.search(rf"\b{proposal}\b", PROTOCOL), f"{path}: {proposal} is not in part 2"
 
 
 def test_no_source_cites_a_page_that_is_not_here() -> None:
-    """Rules are cited as "section 3 of docs/protocol.md", or by interleaving or proposal."""
-    elsewhere = re.compile(r"known[-]gaps|design('s)?,?\s+section\s+\d")
+    """Rules are cited as "section 3 of ARCHITECTURE.md", or by interleaving or proposal."""
+    elsewhere = re.compile(r"known[-]gaps|docs[/]protocol|design('s)?,?\s+section\s+\d")
     assert [str(path) for path, text in sources() if elsewhere.search(text)] == []
 
 

@@ -1,5 +1,5 @@
 """What follows from every write of a partition's key (interleavings 3 and 9 of
-docs/protocol.md)."""
+ARCHITECTURE.md)."""
 
 from __future__ import annotations
 

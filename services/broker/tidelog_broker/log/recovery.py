@@ -1,4 +1,4 @@
-"""What is in a partition's directory when a log is opened (section 3 of docs/protocol.md, "Whole or
+"""What is in a partition's directory when a log is opened (section 3 of ARCHITECTURE.md, "Whole or
 not").
 
 After a clean stop nothing is read but small files. After any other stop the segments

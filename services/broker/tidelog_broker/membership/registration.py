@@ -1,9 +1,9 @@
-"""Keeps this broker registered under a lease (section 2 of docs/protocol.md).
+"""Keeps this broker registered under a lease (section 2 of ARCHITECTURE.md).
 
 A registration is only ever created. A new life first deletes its predecessor, whom it
 knows by the node uuid on its disk, and then creates its own in a second transaction, so
 that every life has a creation revision of its own: the broker epoch (interleaving 1 of
-docs/protocol.md).
+ARCHITECTURE.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Fencing and reconciling by leader epoch (section 3 of docs/protocol.md; KIP-101, KIP-279,
+"""Fencing and reconciling by leader epoch (section 3 of ARCHITECTURE.md; KIP-101, KIP-279,
 KIP-320)."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a partition knows of its idempotent producers (section 3 of docs/protocol.md; KIP-98,
+"""What a partition knows of its idempotent producers (section 3 of ARCHITECTURE.md; KIP-98,
 KIP-360).
 
 A producer numbers its records by partition: the sequence of a batch is that of its first

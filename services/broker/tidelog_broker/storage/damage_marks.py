@@ -2,7 +2,7 @@
 
 A mark stands from before anything sound of the replica is cut until the metadata store
 has it that the replica is not whole, and the log has been checked (interleavings 2 and 9
-of docs/protocol.md). It lies beside the replicas and not within one, because a replica's whole
+of ARCHITECTURE.md). It lies beside the replicas and not within one, because a replica's whole
 directory may be what is missing.
 """
 

@@ -1,4 +1,4 @@
-"""Whose data a directory holds, and whether it is whole (section 3 of docs/protocol.md).
+"""Whose data a directory holds, and whether it is whole (section 3 of ARCHITECTURE.md).
 
 A replica set is whole since a broker epoch when nothing that was written since has been
 lost. It stays whole over a clean stop, and over a crash of the process while the machine

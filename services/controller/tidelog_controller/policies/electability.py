@@ -34,7 +34,7 @@ def is_running(broker_id: int, live: Mapping[int, LiveBroker]) -> bool:
 
 def is_whole(member: Member, live: Mapping[int, LiveBroker], rules: ElectionRules) -> bool:
     """Whether it is registered and has lost nothing since it was admitted (interleaving 2
-    of docs/protocol.md)."""
+    of ARCHITECTURE.md)."""
     broker = live.get(member.broker_id)
     if broker is None or member.broker_epoch == NOT_WHOLE:
         return False

@@ -2,7 +2,7 @@
 
 Leaders go round the brokers. The other replicas of a broker's partitions lie at a
 distance that grows from round to round, so that all survivors share the load of a
-dead broker (section 4 of docs/protocol.md).
+dead broker (section 4 of ARCHITECTURE.md).
 """
 
 from __future__ import annotations

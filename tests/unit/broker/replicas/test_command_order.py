@@ -1,4 +1,4 @@
-"""Commands that are lost, late, repeated and out of order (interleaving 7 of docs/protocol.md):
+"""Commands that are lost, late, repeated and out of order (interleaving 7 of ARCHITECTURE.md):
 where they end is where the newest of them says."""
 
 from __future__ import annotations

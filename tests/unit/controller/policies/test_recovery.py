@@ -1,4 +1,4 @@
-"""Elections at the price of records (interleaving 11 of docs/protocol.md)."""
+"""Elections at the price of records (interleaving 11 of ARCHITECTURE.md)."""
 
 from __future__ import annotations
 
