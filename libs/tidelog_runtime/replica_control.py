@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 
 from tidelog.errors import TidelogError
 from tidelog.model import TopicPartition
+from tidelog.state_changes.event import NO_CHANGE, Change
 from tidelog_runtime.metadata.schema import LeaderAndIsr
 
 
@@ -47,6 +48,7 @@ class StopPartition(NamedTuple):
     leader_epoch: int
     revision: int
     delete: bool
+    change: Change = NO_CHANGE
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import TopicPartition
 from tidelog.rpc.wire import error_from_wire, error_to_wire
+from tidelog.state_changes.event import Cause, Change
 from tidelog.v1 import replica_control_pb2 as pb
 from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
 from tidelog_runtime.replica_control import (
@@ -31,6 +32,19 @@ def _members_from_wire(wire: Iterable[pb.ReplicaMember]) -> tuple[Member, ...]:
     return tuple(sorted(Member(m.broker_id, m.broker_epoch) for m in wire))
 
 
+def _change_to_wire(change: Change) -> pb.StateChangeOrigin:
+    return pb.StateChangeOrigin(
+        id=change.id,
+        cause=change.cause.value,
+        requested_at_ms=change.requested_at_ms,
+        trace_id=change.trace_id,
+    )
+
+
+def _change_from_wire(wire: pb.StateChangeOrigin) -> Change:
+    return Change(wire.id, Cause.parse(wire.cause), wire.requested_at_ms, wire.trace_id)
+
+
 def _partition_to_wire(command: PartitionCommand) -> pb.PartitionState:
     state = command.state
     return pb.PartitionState(
@@ -47,6 +61,7 @@ def _partition_to_wire(command: PartitionCommand) -> pb.PartitionState:
         unclean_leader_epoch=state.unclean_leader_epoch,
         revision=command.revision,
         config=dict(command.config),
+        change=_change_to_wire(state.change),
     )
 
 
@@ -63,6 +78,7 @@ def _partition_from_wire(wire: pb.PartitionState) -> PartitionCommand:
             eligible=_members_from_wire(wire.eligible),
             min_isr=wire.min_isr,
             unclean_leader_epoch=wire.unclean_leader_epoch,
+            change=_change_from_wire(wire.change),
         ),
         wire.revision,
         dict(wire.config),
@@ -109,6 +125,7 @@ def stop_replica_to_wire(command: StopReplicaCommand) -> pb.StopReplicaRequest:
                 leader_epoch=p.leader_epoch,
                 revision=p.revision,
                 delete=p.delete,
+                change=_change_to_wire(p.change),
             )
             for p in command.partitions
         ],
@@ -127,6 +144,7 @@ def stop_replica_from_wire(wire: pb.StopReplicaRequest) -> StopReplicaCommand:
                 p.leader_epoch,
                 p.revision,
                 p.delete,
+                _change_from_wire(p.change),
             )
             for p in wire.partitions
         ],

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from tidelog.v1 import errors_pb2 as tidelog_dot_v1_dot_errors__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n tidelog/v1/replica_control.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/errors.proto\"\xe4\x01\n\x13LeaderAndIsrRequest\x12\x15\n\rcontroller_id\x18\x01 \x01(\x05\x12\x18\n\x10\x63ontroller_epoch\x18\x02 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x03\x12\x12\n\nfull_state\x18\x04 \x01(\x08\x12.\n\npartitions\x18\x05 \x03(\x0b\x32\x1a.tidelog.v1.PartitionState\x12*\n\x07leaders\x18\x06 \x03(\x0b\x32\x19.tidelog.v1.LeaderAddress\x12\x16\n\x0estore_revision\x18\x07 \x01(\x03\"I\n\rLeaderAddress\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x03\"\x93\x03\n\x0ePartitionState\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\t\x12\x11\n\tpartition\x18\x03 \x01(\x05\x12\x10\n\x08replicas\x18\x04 \x03(\x05\x12\x0e\n\x06leader\x18\x05 \x01(\x11\x12\x14\n\x0cleader_epoch\x18\x06 \x01(\x05\x12\x18\n\x10\x63ontroller_epoch\x18\x07 \x01(\x05\x12&\n\x03isr\x18\x08 \x03(\x0b\x32\x19.tidelog.v1.ReplicaMember\x12+\n\x08\x65ligible\x18\t \x03(\x0b\x32\x19.tidelog.v1.ReplicaMember\x12\x0f\n\x07min_isr\x18\n \x01(\x05\x12\x1c\n\x14unclean_leader_epoch\x18\x0b \x01(\x11\x12\x10\n\x08revision\x18\x0c \x01(\x03\x12\x36\n\x06\x63onfig\x18\r \x03(\x0b\x32&.tidelog.v1.PartitionState.ConfigEntry\x1a-\n\x0b\x43onfigEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"8\n\rReplicaMember\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\"n\n\x14LeaderAndIsrResponse\x12 \n\x05\x65rror\x18\x01 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x34\n\npartitions\x18\x02 \x03(\x0b\x32 .tidelog.v1.PartitionStateResult\"o\n\x14PartitionStateResult\x12\x10\n\x08topic_id\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x10\n\x08revision\x18\x03 \x01(\x03\x12 \n\x05\x65rror\x18\x04 \x01(\x0b\x32\x11.tidelog.v1.Error\"\x91\x01\n\x12StopReplicaRequest\x12\x15\n\rcontroller_id\x18\x01 \x01(\x05\x12\x18\n\x10\x63ontroller_epoch\x18\x02 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x03\x12\x34\n\npartitions\x18\x04 \x03(\x0b\x32 .tidelog.v1.StopReplicaPartition\"\x82\x01\n\x14StopReplicaPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\t\x12\x11\n\tpartition\x18\x03 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\x12\x10\n\x08revision\x18\x05 \x01(\x03\x12\x0e\n\x06\x64\x65lete\x18\x06 \x01(\x08\"m\n\x13StopReplicaResponse\x12 \n\x05\x65rror\x18\x01 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x34\n\npartitions\x18\x02 \x03(\x0b\x32 .tidelog.v1.PartitionStateResult\"U\n\x0cWatchRequest\x12\x15\n\rcontroller_id\x18\x01 \x01(\x05\x12\x18\n\x10\x63ontroller_epoch\x18\x02 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x03\"%\n\rWatchResponse\x12\x14\n\x0c\x62roker_epoch\x18\x01 \x01(\x03\"\x9b\x01\n\x17\x44\x65scribeReplicasRequest\x12\x15\n\rcontroller_id\x18\x01 \x01(\x05\x12\x18\n\x10\x63ontroller_epoch\x18\x02 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x03\x12\x39\n\npartitions\x18\x04 \x03(\x0b\x32%.tidelog.v1.DescribeReplicasPartition\"@\n\x19\x44\x65scribeReplicasPartition\x12\x10\n\x08topic_id\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\"p\n\x18\x44\x65scribeReplicasResponse\x12 \n\x05\x65rror\x18\x01 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x32\n\npartitions\x18\x02 \x03(\x0b\x32\x1e.tidelog.v1.ReplicaDescription\"\xcd\x01\n\x12ReplicaDescription\x12\x10\n\x08topic_id\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12 \n\x05\x65rror\x18\x03 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x10\n\x08revision\x18\x04 \x01(\x03\x12\x18\n\x10log_start_offset\x18\x05 \x01(\x03\x12\x16\n\x0elog_end_offset\x18\x06 \x01(\x03\x12,\n\x06\x65pochs\x18\x07 \x03(\x0b\x32\x1c.tidelog.v1.LeaderEpochStart\">\n\x10LeaderEpochStart\x12\x14\n\x0cleader_epoch\x18\x01 \x01(\x05\x12\x14\n\x0cstart_offset\x18\x02 \x01(\x03\x32\xd9\x02\n\x15ReplicaControlService\x12Q\n\x0cLeaderAndIsr\x12\x1f.tidelog.v1.LeaderAndIsrRequest\x1a .tidelog.v1.LeaderAndIsrResponse\x12N\n\x0bStopReplica\x12\x1e.tidelog.v1.StopReplicaRequest\x1a\x1f.tidelog.v1.StopReplicaResponse\x12]\n\x10\x44\x65scribeReplicas\x12#.tidelog.v1.DescribeReplicasRequest\x1a$.tidelog.v1.DescribeReplicasResponse\x12>\n\x05Watch\x12\x18.tidelog.v1.WatchRequest\x1a\x19.tidelog.v1.WatchResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n tidelog/v1/replica_control.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/errors.proto\"\xe4\x01\n\x13LeaderAndIsrRequest\x12\x15\n\rcontroller_id\x18\x01 \x01(\x05\x12\x18\n\x10\x63ontroller_epoch\x18\x02 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x03\x12\x12\n\nfull_state\x18\x04 \x01(\x08\x12.\n\npartitions\x18\x05 \x03(\x0b\x32\x1a.tidelog.v1.PartitionState\x12*\n\x07leaders\x18\x06 \x03(\x0b\x32\x19.tidelog.v1.LeaderAddress\x12\x16\n\x0estore_revision\x18\x07 \x01(\x03\"I\n\rLeaderAddress\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x03\"\xc2\x03\n\x0ePartitionState\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\t\x12\x11\n\tpartition\x18\x03 \x01(\x05\x12\x10\n\x08replicas\x18\x04 \x03(\x05\x12\x0e\n\x06leader\x18\x05 \x01(\x11\x12\x14\n\x0cleader_epoch\x18\x06 \x01(\x05\x12\x18\n\x10\x63ontroller_epoch\x18\x07 \x01(\x05\x12&\n\x03isr\x18\x08 \x03(\x0b\x32\x19.tidelog.v1.ReplicaMember\x12+\n\x08\x65ligible\x18\t \x03(\x0b\x32\x19.tidelog.v1.ReplicaMember\x12\x0f\n\x07min_isr\x18\n \x01(\x05\x12\x1c\n\x14unclean_leader_epoch\x18\x0b \x01(\x11\x12\x10\n\x08revision\x18\x0c \x01(\x03\x12\x36\n\x06\x63onfig\x18\r \x03(\x0b\x32&.tidelog.v1.PartitionState.ConfigEntry\x12-\n\x06\x63hange\x18\x0e \x01(\x0b\x32\x1d.tidelog.v1.StateChangeOrigin\x1a-\n\x0b\x43onfigEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"Y\n\x11StateChangeOrigin\x12\n\n\x02id\x18\x01 \x01(\t\x12\r\n\x05\x63\x61use\x18\x02 \x01(\t\x12\x17\n\x0frequested_at_ms\x18\x03 \x01(\x03\x12\x10\n\x08trace_id\x18\x04 \x01(\t\"8\n\rReplicaMember\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\"n\n\x14LeaderAndIsrResponse\x12 \n\x05\x65rror\x18\x01 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x34\n\npartitions\x18\x02 \x03(\x0b\x32 .tidelog.v1.PartitionStateResult\"o\n\x14PartitionStateResult\x12\x10\n\x08topic_id\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x10\n\x08revision\x18\x03 \x01(\x03\x12 \n\x05\x65rror\x18\x04 \x01(\x0b\x32\x11.tidelog.v1.Error\"\x91\x01\n\x12StopReplicaRequest\x12\x15\n\rcontroller_id\x18\x01 \x01(\x05\x12\x18\n\x10\x63ontroller_epoch\x18\x02 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x03\x12\x34\n\npartitions\x18\x04 \x03(\x0b\x32 .tidelog.v1.StopReplicaPartition\"\xb1\x01\n\x14StopReplicaPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\t\x12\x11\n\tpartition\x18\x03 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\x12\x10\n\x08revision\x18\x05 \x01(\x03\x12\x0e\n\x06\x64\x65lete\x18\x06 \x01(\x08\x12-\n\x06\x63hange\x18\x07 \x01(\x0b\x32\x1d.tidelog.v1.StateChangeOrigin\"m\n\x13StopReplicaResponse\x12 \n\x05\x65rror\x18\x01 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x34\n\npartitions\x18\x02 \x03(\x0b\x32 .tidelog.v1.PartitionStateResult\"U\n\x0cWatchRequest\x12\x15\n\rcontroller_id\x18\x01 \x01(\x05\x12\x18\n\x10\x63ontroller_epoch\x18\x02 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x03\"%\n\rWatchResponse\x12\x14\n\x0c\x62roker_epoch\x18\x01 \x01(\x03\"\x9b\x01\n\x17\x44\x65scribeReplicasRequest\x12\x15\n\rcontroller_id\x18\x01 \x01(\x05\x12\x18\n\x10\x63ontroller_epoch\x18\x02 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x03\x12\x39\n\npartitions\x18\x04 \x03(\x0b\x32%.tidelog.v1.DescribeReplicasPartition\"@\n\x19\x44\x65scribeReplicasPartition\x12\x10\n\x08topic_id\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\"p\n\x18\x44\x65scribeReplicasResponse\x12 \n\x05\x65rror\x18\x01 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x32\n\npartitions\x18\x02 \x03(\x0b\x32\x1e.tidelog.v1.ReplicaDescription\"\xcd\x01\n\x12ReplicaDescription\x12\x10\n\x08topic_id\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12 \n\x05\x65rror\x18\x03 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x10\n\x08revision\x18\x04 \x01(\x03\x12\x18\n\x10log_start_offset\x18\x05 \x01(\x03\x12\x16\n\x0elog_end_offset\x18\x06 \x01(\x03\x12,\n\x06\x65pochs\x18\x07 \x03(\x0b\x32\x1c.tidelog.v1.LeaderEpochStart\">\n\x10LeaderEpochStart\x12\x14\n\x0cleader_epoch\x18\x01 \x01(\x05\x12\x14\n\x0cstart_offset\x18\x02 \x01(\x03\x32\xd9\x02\n\x15ReplicaControlService\x12Q\n\x0cLeaderAndIsr\x12\x1f.tidelog.v1.LeaderAndIsrRequest\x1a .tidelog.v1.LeaderAndIsrResponse\x12N\n\x0bStopReplica\x12\x1e.tidelog.v1.StopReplicaRequest\x1a\x1f.tidelog.v1.StopReplicaResponse\x12]\n\x10\x44\x65scribeReplicas\x12#.tidelog.v1.DescribeReplicasRequest\x1a$.tidelog.v1.DescribeReplicasResponse\x12>\n\x05Watch\x12\x18.tidelog.v1.WatchRequest\x1a\x19.tidelog.v1.WatchResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,35 +39,37 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LEADERADDRESS']._serialized_start=304
   _globals['_LEADERADDRESS']._serialized_end=377
   _globals['_PARTITIONSTATE']._serialized_start=380
-  _globals['_PARTITIONSTATE']._serialized_end=783
-  _globals['_PARTITIONSTATE_CONFIGENTRY']._serialized_start=738
-  _globals['_PARTITIONSTATE_CONFIGENTRY']._serialized_end=783
-  _globals['_REPLICAMEMBER']._serialized_start=785
-  _globals['_REPLICAMEMBER']._serialized_end=841
-  _globals['_LEADERANDISRRESPONSE']._serialized_start=843
-  _globals['_LEADERANDISRRESPONSE']._serialized_end=953
-  _globals['_PARTITIONSTATERESULT']._serialized_start=955
-  _globals['_PARTITIONSTATERESULT']._serialized_end=1066
-  _globals['_STOPREPLICAREQUEST']._serialized_start=1069
-  _globals['_STOPREPLICAREQUEST']._serialized_end=1214
-  _globals['_STOPREPLICAPARTITION']._serialized_start=1217
-  _globals['_STOPREPLICAPARTITION']._serialized_end=1347
-  _globals['_STOPREPLICARESPONSE']._serialized_start=1349
-  _globals['_STOPREPLICARESPONSE']._serialized_end=1458
-  _globals['_WATCHREQUEST']._serialized_start=1460
-  _globals['_WATCHREQUEST']._serialized_end=1545
-  _globals['_WATCHRESPONSE']._serialized_start=1547
-  _globals['_WATCHRESPONSE']._serialized_end=1584
-  _globals['_DESCRIBEREPLICASREQUEST']._serialized_start=1587
-  _globals['_DESCRIBEREPLICASREQUEST']._serialized_end=1742
-  _globals['_DESCRIBEREPLICASPARTITION']._serialized_start=1744
-  _globals['_DESCRIBEREPLICASPARTITION']._serialized_end=1808
-  _globals['_DESCRIBEREPLICASRESPONSE']._serialized_start=1810
-  _globals['_DESCRIBEREPLICASRESPONSE']._serialized_end=1922
-  _globals['_REPLICADESCRIPTION']._serialized_start=1925
-  _globals['_REPLICADESCRIPTION']._serialized_end=2130
-  _globals['_LEADEREPOCHSTART']._serialized_start=2132
-  _globals['_LEADEREPOCHSTART']._serialized_end=2194
-  _globals['_REPLICACONTROLSERVICE']._serialized_start=2197
-  _globals['_REPLICACONTROLSERVICE']._serialized_end=2542
+  _globals['_PARTITIONSTATE']._serialized_end=830
+  _globals['_PARTITIONSTATE_CONFIGENTRY']._serialized_start=785
+  _globals['_PARTITIONSTATE_CONFIGENTRY']._serialized_end=830
+  _globals['_STATECHANGEORIGIN']._serialized_start=832
+  _globals['_STATECHANGEORIGIN']._serialized_end=921
+  _globals['_REPLICAMEMBER']._serialized_start=923
+  _globals['_REPLICAMEMBER']._serialized_end=979
+  _globals['_LEADERANDISRRESPONSE']._serialized_start=981
+  _globals['_LEADERANDISRRESPONSE']._serialized_end=1091
+  _globals['_PARTITIONSTATERESULT']._serialized_start=1093
+  _globals['_PARTITIONSTATERESULT']._serialized_end=1204
+  _globals['_STOPREPLICAREQUEST']._serialized_start=1207
+  _globals['_STOPREPLICAREQUEST']._serialized_end=1352
+  _globals['_STOPREPLICAPARTITION']._serialized_start=1355
+  _globals['_STOPREPLICAPARTITION']._serialized_end=1532
+  _globals['_STOPREPLICARESPONSE']._serialized_start=1534
+  _globals['_STOPREPLICARESPONSE']._serialized_end=1643
+  _globals['_WATCHREQUEST']._serialized_start=1645
+  _globals['_WATCHREQUEST']._serialized_end=1730
+  _globals['_WATCHRESPONSE']._serialized_start=1732
+  _globals['_WATCHRESPONSE']._serialized_end=1769
+  _globals['_DESCRIBEREPLICASREQUEST']._serialized_start=1772
+  _globals['_DESCRIBEREPLICASREQUEST']._serialized_end=1927
+  _globals['_DESCRIBEREPLICASPARTITION']._serialized_start=1929
+  _globals['_DESCRIBEREPLICASPARTITION']._serialized_end=1993
+  _globals['_DESCRIBEREPLICASRESPONSE']._serialized_start=1995
+  _globals['_DESCRIBEREPLICASRESPONSE']._serialized_end=2107
+  _globals['_REPLICADESCRIPTION']._serialized_start=2110
+  _globals['_REPLICADESCRIPTION']._serialized_end=2315
+  _globals['_LEADEREPOCHSTART']._serialized_start=2317
+  _globals['_LEADEREPOCHSTART']._serialized_end=2379
+  _globals['_REPLICACONTROLSERVICE']._serialized_start=2382
+  _globals['_REPLICACONTROLSERVICE']._serialized_end=2727
 # @@protoc_insertion_point(module_scope)

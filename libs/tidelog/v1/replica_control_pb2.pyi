@@ -143,6 +143,7 @@ class PartitionState(_message.Message):
     UNCLEAN_LEADER_EPOCH_FIELD_NUMBER: _builtins.int
     REVISION_FIELD_NUMBER: _builtins.int
     CONFIG_FIELD_NUMBER: _builtins.int
+    CHANGE_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     topic_id: _builtins.str
     """Names this topic and no later one of the same name."""
@@ -182,6 +183,10 @@ class PartitionState(_message.Message):
     def config(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """What was set for the topic."""
 
+    @_builtins.property
+    def change(self) -> Global___StateChangeOrigin:
+        """The change of the key that brought it about; told in events, never decided by."""
+
     def __init__(
         self,
         *,
@@ -198,14 +203,49 @@ class PartitionState(_message.Message):
         unclean_leader_epoch: _builtins.int = ...,
         revision: _builtins.int = ...,
         config: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        change: Global___StateChangeOrigin | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["change", b"change"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "controller_epoch", b"controller_epoch", "eligible", b"eligible", "isr", b"isr", "leader", b"leader", "leader_epoch", b"leader_epoch", "min_isr", b"min_isr", "partition", b"partition", "replicas", b"replicas", "revision", b"revision", "topic", b"topic", "topic_id", b"topic_id", "unclean_leader_epoch", b"unclean_leader_epoch"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["change", b"change", "config", b"config", "controller_epoch", b"controller_epoch", "eligible", b"eligible", "isr", b"isr", "leader", b"leader", "leader_epoch", b"leader_epoch", "min_isr", b"min_isr", "partition", b"partition", "replicas", b"replicas", "revision", b"revision", "topic", b"topic", "topic_id", b"topic_id", "unclean_leader_epoch", b"unclean_leader_epoch"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PartitionState: _TypeAlias = PartitionState  # noqa: Y015
+
+@_typing.final
+class StateChangeOrigin(_message.Message):
+    """Where a change of a partition's state comes from."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    CAUSE_FIELD_NUMBER: _builtins.int
+    REQUESTED_AT_MS_FIELD_NUMBER: _builtins.int
+    TRACE_ID_FIELD_NUMBER: _builtins.int
+    id: _builtins.str
+    """The same in all events of the change."""
+    cause: _builtins.str
+    """Why; a cause of `tidelog.state_changes`."""
+    requested_at_ms: _builtins.int
+    """Wall clock of who decided it, milliseconds since 1970."""
+    trace_id: _builtins.str
+    """W3C trace id of the request that began it; empty: there was none."""
+    def __init__(
+        self,
+        *,
+        id: _builtins.str = ...,
+        cause: _builtins.str = ...,
+        requested_at_ms: _builtins.int = ...,
+        trace_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cause", b"cause", "id", b"id", "requested_at_ms", b"requested_at_ms", "trace_id", b"trace_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StateChangeOrigin: _TypeAlias = StateChangeOrigin  # noqa: Y015
 
 @_typing.final
 class ReplicaMember(_message.Message):
@@ -348,6 +388,7 @@ class StopReplicaPartition(_message.Message):
     LEADER_EPOCH_FIELD_NUMBER: _builtins.int
     REVISION_FIELD_NUMBER: _builtins.int
     DELETE_FIELD_NUMBER: _builtins.int
+    CHANGE_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     topic_id: _builtins.str
     """A replica of another topic with this name stays."""
@@ -361,6 +402,10 @@ class StopReplicaPartition(_message.Message):
     """
     delete: _builtins.bool
     """Delete the replica's data as well; otherwise it is set aside."""
+    @_builtins.property
+    def change(self) -> Global___StateChangeOrigin:
+        """As in PartitionState."""
+
     def __init__(
         self,
         *,
@@ -370,10 +415,11 @@ class StopReplicaPartition(_message.Message):
         leader_epoch: _builtins.int = ...,
         revision: _builtins.int = ...,
         delete: _builtins.bool = ...,
+        change: Global___StateChangeOrigin | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["change", b"change"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["delete", b"delete", "leader_epoch", b"leader_epoch", "partition", b"partition", "revision", b"revision", "topic", b"topic", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["change", b"change", "delete", b"delete", "leader_epoch", b"leader_epoch", "partition", b"partition", "revision", b"revision", "topic", b"topic", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

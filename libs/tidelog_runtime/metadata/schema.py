@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
 from tidelog.model import NO_EPOCH, NO_LEADER, TopicPartition
+from tidelog.state_changes.event import NO_CHANGE, Cause, Change
 
 FORMAT_VERSION = 1
 # The broker epoch of a member that is known to have lost data: no life is that old, so
@@ -46,6 +47,8 @@ class LeaderAndIsr:
     eligible: tuple[Member, ...]
     min_isr: int
     unclean_leader_epoch: int = NO_EPOCH
+    # Which change made it so, and why: told, and never decided by.
+    change: Change = field(default=NO_CHANGE, compare=False)
 
     @property
     def isr_ids(self) -> frozenset[int]:
@@ -286,6 +289,7 @@ def encode_leader_and_isr(state: LeaderAndIsr) -> bytes:
             "eligible": {str(m.broker_id): m.broker_epoch for m in state.eligible},
             "min_isr": state.min_isr,
             "unclean_leader_epoch": state.unclean_leader_epoch,
+            "change": {**state.change._asdict(), "cause": state.change.cause.value},
         }
     )
 
@@ -302,7 +306,12 @@ def decode_leader_and_isr(value: bytes) -> LeaderAndIsr:
         eligible=tuple(sorted(Member(int(b), e) for b, e in raw["eligible"].items())),
         min_isr=raw["min_isr"],
         unclean_leader_epoch=raw["unclean_leader_epoch"],
+        change=_decode_change(raw.get("change", {})),
     )
+
+
+def _decode_change(raw: Mapping[str, Any]) -> Change:
+    return Change(**{**raw, "cause": Cause.parse(raw.get("cause", ""))})
 
 
 def encode(

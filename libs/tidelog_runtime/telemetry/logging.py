@@ -7,7 +7,6 @@ same form, and only from WARNING on.
 
 from __future__ import annotations
 
-import datetime
 import logging
 import os
 import sys
@@ -16,6 +15,7 @@ from typing import TextIO
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+from tidelog.state_changes.json_form import format_time
 from tidelog_runtime.clock import Clock, SystemClock
 
 _LEADING_KEYS = ("time", "level", "service", "event")
@@ -74,8 +74,9 @@ def _identify(identity: dict[str, object]) -> Processor:
 
 def _timestamp(clock: Clock) -> Processor:
     def processor(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-        now = datetime.datetime.fromtimestamp(clock.wall_ms() / 1000, datetime.UTC)
-        event["time"] = now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        # A state change is told before its line is written, and says when.
+        if "time" not in event:
+            event["time"] = format_time(clock.wall_ms())
         return event
 
     return processor

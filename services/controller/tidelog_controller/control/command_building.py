@@ -132,6 +132,7 @@ def _stop_replica(
                     held.state.leader_epoch,
                     held.revision,
                     delete=True,
+                    change=held.state.change,
                 )
             )
     named = {(s.topic_id, s.partition.partition): s.partition for s in stops}

@@ -1,0 +1,1 @@
+"""What services tell about themselves, and what follows from it."""

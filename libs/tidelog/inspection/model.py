@@ -1,0 +1,235 @@
+"""How services stand, as plain values. `inspect.proto` documents each field; the names
+are the same there, and `tidelog.rpc.inspect_codec` rests on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+NOT_KNOWN = -1
+
+
+@dataclass(frozen=True, slots=True)
+class StoreHealth:
+    unreachable_ms: int = NOT_KNOWN
+    problem: str = ""
+    last_latency_ms: int = NOT_KNOWN
+    max_latency_ms: int = NOT_KNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredBroker:
+    broker_id: int
+    broker_epoch: int
+    address: str
+    state: str
+    rack: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerProgress:
+    broker_id: int
+    broker_epoch: int = 0
+    in_isr: bool = False
+    log_end_offset: int = NOT_KNOWN
+    lag_records: int = NOT_KNOWN
+    lag_bytes: int = NOT_KNOWN
+    lag_ms: int = NOT_KNOWN
+    last_fetch_ms: int = NOT_KNOWN
+    last_caught_up_ms: int = NOT_KNOWN
+    session_id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingConsumer:
+    offset: int
+    fetches: int
+    last_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderState:
+    hw_stalled_ms: int = NOT_KNOWN
+    maximal_isr: Sequence[int] = ()
+    followers: Sequence[FollowerProgress] = ()
+    refused_below_min_isr: int = 0
+    last_refused_ms: int = NOT_KNOWN
+    waiting_consumers: Sequence[WaitingConsumer] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerState:
+    leader: int
+    last_answer_ms: int = NOT_KNOWN
+    problem: str = ""
+    problem_ms: int = NOT_KNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaState:
+    topic: str
+    topic_id: str
+    partition: int
+    role: str
+    leader_epoch: int
+    revision: int
+    log_start_offset: int = 0
+    log_end_offset: int = 0
+    high_watermark: int = 0
+    flushed_offset: int = 0
+    size_bytes: int = 0
+    synced: bool = False
+    failure: str = ""
+    failure_message: str = ""
+    failure_ms: int = NOT_KNOWN
+    leader: LeaderState | None = None
+    follower: FollowerState | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerState:
+    broker_epoch: int
+    state: str
+    has_full_state: bool
+    controller_epoch: int
+    registered: Sequence[RegisteredBroker] = ()
+    replicas: Sequence[ReplicaState] = ()
+    replica_count: int = 0
+    leader_count: int = 0
+    disk_free_bytes: int = NOT_KNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class PendingState:
+    topic: str
+    partition: int
+    revision: int
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerBacklog:
+    broker_id: int
+    broker_epoch: int
+    pending: int
+    oldest_ms: int
+    overdue: bool
+    first: Sequence[PendingState] = ()
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    broker_id: int
+    broker_epoch: int
+    at_ms: int
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingDeletion:
+    topic: str
+    topic_id: str
+    waiting_ms: int
+    brokers: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class InSyncMember:
+    broker_id: int
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionKeyState:
+    topic: str
+    topic_id: str
+    partition: int
+    replicas: Sequence[int]
+    leader: int
+    leader_epoch: int
+    isr: Sequence[InSyncMember]
+    eligible: Sequence[InSyncMember]
+    min_isr: int
+    unclean_leader_epoch: int
+    revision: int
+    change_id: str = ""
+    change_cause: str = ""
+    changed_at_ms: int = 0
+    lost_records: int = NOT_KNOWN
+    recovery: str = "balanced"
+    unclean_leader_election: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerState:
+    active: bool
+    controller_epoch: int
+    active_address: str = ""
+    backlogs: Sequence[BrokerBacklog] = ()
+    departures: Sequence[Departure] = ()
+    deletions: Sequence[WaitingDeletion] = ()
+    partitions: Sequence[PartitionKeyState] = ()
+    partition_count: int = 0
+    revision: int = 0
+    registered: Sequence[RegisteredBroker] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceState:
+    """The answer to DescribeService; one of `broker` and `controller` is set."""
+
+    role: str
+    id: int
+    address: str
+    version: str
+    started_at_ms: int
+    now_ms: int
+    store: StoreHealth
+    events_told: int = 0
+    events_dropped: int = 0
+    broker: BrokerState | None = None
+    controller: ControllerState | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StateRequest:
+    """What DescribeService is asked for; `partition` only with a topic."""
+
+    topic: str = ""
+    partition: int | None = None
+    only_unwell: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong, why, and what to do. `cause` is a word for programs."""
+
+    cause: str
+    severity: str
+    summary: str
+    evidence: Sequence[str]
+    next_step: str
+    topic: str = ""
+    partition: int = -1
+    broker: int = -1
+    partitions: Sequence[str] = ()
+    partition_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What is to be explained; nothing set: the whole cluster."""
+
+    topic: str = ""
+    partition: int | None = None
+    broker: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """`findings` empty: all is well, as far as those tell who answered."""
+
+    findings: Sequence[Finding] = field(default_factory=tuple)
+    asked: Sequence[str] = field(default_factory=tuple)
+    silent: Sequence[str] = field(default_factory=tuple)

@@ -1,0 +1,169 @@
+"""One stage of one state change, with every field that there is. Plain values, no I/O.
+
+A change goes through stages, in one service or several, under one id: *requested* by who
+decides it, *received* by who is to carry it out, *completed*, *failed* or *ignored* there,
+*acknowledged* when the decider knows. A fact that nobody decided (a broker has left) is
+*completed* at once.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from tidelog.model import NO_EPOCH, TopicPartition
+
+# Where a field of `StateChange` does not apply.
+NO_BROKER = -1
+NO_PARTITION = -1
+NO_REVISION = 0
+UNKNOWN_DURATION = -1
+
+Detail = str | int | bool | list[int] | list[str]
+
+
+class Stage(enum.Enum):
+    REQUESTED = "requested"
+    RECEIVED = "received"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    IGNORED = "ignored"  # late, repeated, or for another life or topic: without effect
+    ACKNOWLEDGED = "acknowledged"
+
+
+class Kind(enum.Enum):
+    """What changes. With a `broker` it is that replica's part, without one the partition's
+    key in the metadata store."""
+
+    # A partition's key.
+    CREATE = "create"
+    ELECTION = "election"
+    UNCLEAN_ELECTION = "unclean_election"
+    LEADER_LOST = "leader_lost"  # nobody could be elected
+    ISR_SHRINK = "isr_shrink"
+    ISR_EXPAND = "isr_expand"
+    RESIGNATION = "resignation"  # a replica that lost data leaves the ISR by itself
+    CONFIG_CHANGE = "config_change"
+    # One replica.
+    BECOME_LEADER = "become_leader"
+    BECOME_FOLLOWER = "become_follower"
+    STOP = "stop"
+    DELETE = "delete"
+    TRUNCATION = "truncation"
+    REPLICA_DAMAGED = "replica_damaged"
+    REPLICA_REPAIRED = "replica_repaired"
+    DISK_REFUSED = "disk_refused"  # no room, or a file that may not grow
+    DISK_TAKES_AGAIN = "disk_takes_again"
+    HW_STALLED = "hw_stalled"
+    HW_MOVES_AGAIN = "hw_moves_again"
+    # A topic.
+    TOPIC_CREATION = "topic_creation"
+    TOPIC_DELETION = "topic_deletion"
+    RECOVERY_CONSENT = "recovery_consent"
+    # A broker.
+    BROKER_JOINED = "broker_joined"
+    BROKER_LEFT = "broker_left"
+    BROKER_FENCED = "broker_fenced"  # its registration was ended because it seemed dead
+    BROKER_STOPPING = "broker_stopping"
+    REGISTRATION = "registration"  # the broker's own view of joining
+    LEADER_UNREACHABLE = "leader_unreachable"
+    LEADER_REACHED = "leader_reached"
+    COMMAND_OVERDUE = "command_overdue"
+    # The controller and the store.
+    CONTROLLER_ELECTED = "controller_elected"
+    CONTROLLER_LOADED = "controller_loaded"
+    CONTROLLER_STEPPED_DOWN = "controller_stepped_down"
+    STORE_LOST = "store_lost"
+    STORE_BACK = "store_back"
+
+
+class Cause(enum.Enum):
+    """Why. Free text beside it (`details`) says more; programs read this."""
+
+    NONE = ""
+    TOPIC_CREATED = "topic_created"
+    TOPIC_DELETED = "topic_deleted"
+    CONFIG_CHANGED = "config_changed"
+    BROKER_CRASHED = "broker_crashed"  # its connection broke and its address refuses
+    BROKER_LEASE_ENDED = "broker_lease_ended"
+    BROKER_RESTARTED = "broker_restarted"  # back in another life before it was missed
+    BROKER_STOPPING = "broker_stopping"
+    BROKER_STOPPED = "broker_stopped"
+    BROKER_JOINED = "broker_joined"
+    REPLICA_RESIGNED = "replica_resigned"
+    LEADER_UNREACHABLE = "leader_unreachable"  # it lives, and its followers cannot reach it
+    CAUGHT_UP = "caught_up"
+    LAG_TIME = "lag_time"  # not caught up for replica_lag_time_max_ms
+    LAG_BYTES = "lag_bytes"  # lacks more than replica_lag_max_bytes
+    RECOVERY = "recovery"  # nobody is whole; the best log of those known leads
+    CONSENT = "consent"  # an operator accepted the loss of records
+    NEW_CONTROLLER = "new_controller"  # it sends every broker its full state
+    FULL_STATE = "full_state"  # a broker that joined, or whose connection broke
+    STALE_CONTROLLER_EPOCH = "stale_controller_epoch"
+    STALE_BROKER_EPOCH = "stale_broker_epoch"
+    STALE_REVISION = "stale_revision"  # the replica knows a newer decision
+    OTHER_TOPIC_ID = "other_topic_id"
+    CONFLICT = "conflict"  # the store had changed: a compare-and-swap that failed
+    STRAY = "stray"  # no longer assigned here
+    CORRUPT = "corrupt"
+    DISK_ERROR = "disk_error"
+    DISK_FULL = "disk_full"
+    DIVERGED = "diverged"  # the follower's log parted from its leader's
+    NO_FOLLOWER_PROGRESS = "no_follower_progress"
+    BELOW_MIN_ISR = "below_min_isr"
+    TIMEOUT = "timeout"
+    REQUESTED = "requested"  # somebody asked for it
+
+    @classmethod
+    def parse(cls, word: str) -> Cause:
+        """NONE for a word of a newer version: nothing rests on a cause."""
+        return _CAUSES.get(word, cls.NONE)
+
+
+_CAUSES = {cause.value: cause for cause in Cause}
+
+
+class Change(NamedTuple):
+    """What a change of a partition carries through the store and the commands, so that each
+    of its stages can be told as one. `requested_at_ms`: wall clock of who decided it."""
+
+    id: str = ""
+    cause: Cause = Cause.NONE
+    requested_at_ms: int = 0
+    trace_id: str = ""
+
+
+NO_CHANGE = Change()
+
+
+class StateChange(NamedTuple):
+    """`service`: "controller-1", "broker-2". `broker`: whom it is about, which need not be
+    who tells it. `revision`: of the store, at which it was decided or is known.
+    `duration_ms`: since it was requested, over all services, by the wall clocks of both.
+    `trace_id`: 32 hexadecimal digits of the W3C trace context that began it."""
+
+    time_ms: int
+    service: str
+    kind: Kind
+    stage: Stage
+    cause: Cause = Cause.NONE
+    change_id: str = ""
+    topic: str = ""
+    topic_id: str = ""
+    partition: int = NO_PARTITION
+    broker: int = NO_BROKER
+    broker_epoch: int = NO_REVISION
+    controller_epoch: int = NO_EPOCH
+    leader_epoch: int = NO_EPOCH
+    revision: int = NO_REVISION
+    duration_ms: int = UNKNOWN_DURATION
+    trace_id: str = ""
+    details: Mapping[str, Detail] = {}
+
+    @property
+    def name(self) -> TopicPartition | None:
+        """The partition that it is about; None: no single one."""
+        if not self.topic or self.partition == NO_PARTITION:
+            return None
+        return TopicPartition(self.topic, self.partition)

@@ -1,0 +1,221 @@
+"""What a service tells of state changes: kept in a bounded ring, written to the log, and
+given to whoever follows.
+
+Telling costs no more than a tuple: lines are written in later turns of the event loop, so
+that ten thousand elections do not wait for ten thousand lines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import structlog
+
+from tidelog.model import NO_EPOCH, TopicPartition
+from tidelog.state_changes import json_form
+from tidelog.state_changes.event import (
+    NO_BROKER,
+    NO_CHANGE,
+    NO_PARTITION,
+    NO_REVISION,
+    UNKNOWN_DURATION,
+    Cause,
+    Change,
+    Detail,
+    Kind,
+    Stage,
+    StateChange,
+)
+from tidelog_runtime.clock import Clock
+
+RING_CAPACITY = 20_000
+# Of one follower of the ring that does not keep up.
+MAX_QUEUED_FOR_FOLLOWER = 5_000
+# Between two such slices the loop gets its turn.
+MAX_LINES_PER_TURN = 50
+
+_UNWELCOME = frozenset(
+    {
+        Kind.UNCLEAN_ELECTION,
+        Kind.LEADER_LOST,
+        Kind.REPLICA_DAMAGED,
+        Kind.DISK_REFUSED,
+        Kind.HW_STALLED,
+        Kind.RESIGNATION,
+        Kind.BROKER_FENCED,
+        Kind.LEADER_UNREACHABLE,
+        Kind.COMMAND_OVERDUE,
+        Kind.CONTROLLER_STEPPED_DOWN,
+        Kind.STORE_LOST,
+    }
+)
+
+_log = structlog.get_logger()
+
+Sink = Callable[[StateChange], None]
+
+
+class Filter(NamedTuple):
+    """Which state changes; what is empty or None lets everything pass."""
+
+    topic: str = ""
+    partition: int | None = None
+    broker: int | None = None
+    kinds: frozenset[str] = frozenset()
+    since_ms: int = 0
+
+    def passes(self, change: StateChange) -> bool:
+        return (
+            (not self.topic or change.topic == self.topic)
+            and (self.partition is None or change.partition == self.partition)
+            and (self.broker is None or change.broker == self.broker)
+            and (not self.kinds or change.kind.value in self.kinds)
+            and change.time_ms >= self.since_ms
+        )
+
+
+class Follower:
+    """State changes as they are told; those beyond the bound are counted instead."""
+
+    def __init__(self, wanted: Filter) -> None:
+        self._wanted = wanted
+        self._queue: deque[StateChange] = deque()
+        self._grew = asyncio.Event()
+        self._dropped = 0
+
+    def take(self, change: StateChange) -> None:
+        if not self._wanted.passes(change):
+            return
+        if len(self._queue) == MAX_QUEUED_FOR_FOLLOWER:
+            self._dropped += 1
+        else:
+            self._queue.append(change)
+        self._grew.set()
+
+    async def next(self) -> tuple[list[StateChange], int]:
+        """All that were told since the last call, at least one, and how many were lost."""
+        await self._grew.wait()
+        self._grew.clear()
+        changes, dropped = list(self._queue), self._dropped
+        self._queue.clear()
+        self._dropped = 0
+        return changes, dropped
+
+
+class StateChangeLog:
+    """`tell` is for the service; the rest for those who watch it. `service`: its role and
+    id, as "broker-2"."""
+
+    def __init__(self, service: str, clock: Clock, capacity: int = RING_CAPACITY) -> None:
+        self.service = service
+        self.told = 0
+        self._clock = clock
+        self._ring: deque[StateChange] = deque(maxlen=capacity)
+        self._unwritten: deque[StateChange] = deque()
+        self._writing = False
+        self._followers: list[Follower] = []
+        self._sinks: list[Sink] = []
+
+    def tell(
+        self,
+        kind: Kind,
+        stage: Stage,
+        *,
+        change: Change = NO_CHANGE,
+        cause: Cause | None = None,
+        name: TopicPartition | None = None,
+        topic: str = "",
+        topic_id: str = "",
+        broker: int = NO_BROKER,
+        broker_epoch: int = NO_REVISION,
+        controller_epoch: int = NO_EPOCH,
+        leader_epoch: int = NO_EPOCH,
+        revision: int = NO_REVISION,
+        details: Mapping[str, Detail] | None = None,
+    ) -> None:
+        """`cause`: where it is not that of the `change`, as for what was refused."""
+        now_ms = self._clock.wall_ms()
+        self.add(
+            StateChange(
+                now_ms,
+                self.service,
+                kind,
+                stage,
+                change.cause if cause is None else cause,
+                change.id,
+                name.topic if name else topic,
+                topic_id,
+                name.partition if name else NO_PARTITION,
+                broker,
+                broker_epoch,
+                controller_epoch,
+                leader_epoch,
+                revision,
+                now_ms - change.requested_at_ms if change.requested_at_ms else UNKNOWN_DURATION,
+                change.trace_id,
+                details or {},
+            )
+        )
+
+    def add(self, change: StateChange) -> None:
+        self.told += 1
+        self._ring.append(change)
+        for follower in self._followers:
+            follower.take(change)
+        for sink in self._sinks:
+            sink(change)
+        self._unwritten.append(change)
+        if not self._writing:
+            self._write_soon()
+
+    def add_sink(self, sink: Sink) -> None:
+        """Told of every state change, at once; it must be quick and raise nothing."""
+        self._sinks.append(sink)
+
+    def recent(self, wanted: Filter, limit: int = 0) -> list[StateChange]:
+        """Oldest first; at most the newest `limit`, 0: all that are kept."""
+        found = [change for change in self._ring if wanted.passes(change)]
+        return found[-limit:] if limit else found
+
+    def follow(self, wanted: Filter) -> Follower:
+        follower = Follower(wanted)
+        self._followers.append(follower)
+        return follower
+
+    def unfollow(self, follower: Follower) -> None:
+        self._followers.remove(follower)
+
+    def flush(self) -> None:
+        """Writes what is not written yet: at the end of the service."""
+        while self._unwritten:
+            _write_line(self._unwritten.popleft())
+
+    def _write_soon(self) -> None:
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            self.flush()
+            return
+        self._writing = True
+        loop.call_soon(self._write_slice)
+
+    def _write_slice(self) -> None:
+        for _ in range(min(MAX_LINES_PER_TURN, len(self._unwritten))):
+            _write_line(self._unwritten.popleft())
+        self._writing = False
+        if self._unwritten:
+            self._write_soon()
+
+
+def _write_line(change: StateChange) -> None:
+    unwelcome = change.stage is Stage.FAILED or change.kind in _UNWELCOME
+    write = _log.warning if unwelcome else _log.info
+    write(
+        json_form.EVENT,
+        time=json_form.format_time(change.time_ms),
+        service=change.service,
+        **json_form.to_fields(change),
+    )

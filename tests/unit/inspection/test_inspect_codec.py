@@ -1,0 +1,118 @@
+"""Values and messages of `inspect.proto` say the same."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from tidelog.inspection import model
+from tidelog.rpc.inspect_codec import event_from_wire, event_to_wire, from_wire, to_wire
+from tidelog.state_changes.event import Cause, Kind, Stage, StateChange
+from tidelog.v1 import inspect_pb2 as pb
+
+PAIRS = [
+    (model.StoreHealth, pb.StoreHealth),
+    (model.RegisteredBroker, pb.RegisteredBroker),
+    (model.FollowerProgress, pb.FollowerProgress),
+    (model.WaitingConsumer, pb.WaitingConsumer),
+    (model.LeaderState, pb.LeaderState),
+    (model.FollowerState, pb.FollowerState),
+    (model.ReplicaState, pb.ReplicaState),
+    (model.BrokerState, pb.BrokerState),
+    (model.PendingState, pb.PendingState),
+    (model.BrokerBacklog, pb.BrokerBacklog),
+    (model.Departure, pb.Departure),
+    (model.WaitingDeletion, pb.WaitingDeletion),
+    (model.InSyncMember, pb.InSyncMember),
+    (model.PartitionKeyState, pb.PartitionKeyState),
+    (model.ControllerState, pb.ControllerState),
+    (model.ServiceState, pb.DescribeServiceResponse),
+    (model.StateRequest, pb.DescribeServiceRequest),
+    (model.Finding, pb.Finding),
+]
+
+
+@pytest.mark.parametrize(("value", "message"), PAIRS, ids=lambda kind: kind.__name__)
+def test_values_and_messages_have_the_same_fields(value: type, message: type) -> None:
+    names = {field.name for field in dataclasses.fields(value)}
+    assert names == {field.name for field in message.DESCRIPTOR.fields}  # type: ignore[attr-defined]
+
+
+def test_a_service_travels_whole() -> None:
+    state = model.ServiceState(
+        "broker",
+        2,
+        "127.0.0.1:7502",
+        "0.1.0",
+        1,
+        2,
+        model.StoreHealth(unreachable_ms=300, problem="no answer"),
+        broker=model.BrokerState(
+            7,
+            "running",
+            has_full_state=True,
+            controller_epoch=3,
+            registered=(model.RegisteredBroker(1, 5, "127.0.0.1:7501", "running", "a"),),
+            replicas=(
+                model.ReplicaState(
+                    "sea",
+                    "id",
+                    0,
+                    "leader",
+                    4,
+                    99,
+                    leader=model.LeaderState(
+                        hw_stalled_ms=20,
+                        maximal_isr=(1, 2),
+                        followers=(model.FollowerProgress(1, 5, in_isr=True, lag_ms=3),),
+                        waiting_consumers=(model.WaitingConsumer(8, 2, 1),),
+                    ),
+                ),
+                model.ReplicaState(
+                    "sea", "id", 1, "follower", 4, 98, follower=model.FollowerState(1)
+                ),
+            ),
+        ),
+    )
+    assert from_wire(to_wire(state, pb.DescribeServiceResponse), model.ServiceState) == state
+
+
+def test_what_was_not_asked_stays_unset() -> None:
+    assert from_wire(pb.DescribeServiceRequest(topic="sea"), model.StateRequest).partition is None
+    asked = pb.DescribeServiceRequest(topic="sea", partition=0)
+    assert from_wire(asked, model.StateRequest).partition == 0
+
+
+def test_a_state_change_travels_whole() -> None:
+    change = StateChange(
+        5,
+        "controller-1",
+        Kind.ELECTION,
+        Stage.COMPLETED,
+        Cause.BROKER_CRASHED,
+        "c3-7",
+        "sea",
+        "id",
+        0,
+        2,
+        11,
+        3,
+        4,
+        99,
+        12,
+        "ab" * 16,
+        {"from": 1, "isr": [2, 3]},
+    )
+    assert event_from_wire(event_to_wire(change)) == change
+
+
+def test_a_state_change_without_anything_else_travels_as_such() -> None:
+    change = StateChange(5, "broker-1", Kind.STORE_LOST, Stage.COMPLETED)
+    assert event_from_wire(event_to_wire(change)) == change
+
+
+def test_the_cause_of_a_newer_version_is_none_here() -> None:
+    wire = event_to_wire(StateChange(5, "broker-1", Kind.STORE_LOST, Stage.COMPLETED))
+    wire.cause = "moonlight"
+    assert event_from_wire(wire).cause is Cause.NONE

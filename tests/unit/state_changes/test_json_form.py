@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tidelog.state_changes.event import Cause, Kind, Stage, StateChange
+from tidelog.state_changes.json_form import (
+    NotAStateChangeError,
+    format_time,
+    from_object,
+    parse_time,
+    to_object,
+)
+
+CHANGE = StateChange(
+    1_700_000_000_123,
+    "broker-2",
+    Kind.ISR_SHRINK,
+    Stage.COMPLETED,
+    Cause.LAG_TIME,
+    "b2-7-1",
+    "sea",
+    "id",
+    0,
+    controller_epoch=3,
+    leader_epoch=4,
+    revision=99,
+    duration_ms=0,
+    details={"isr": [2], "left": [1, 3]},
+)
+
+
+def test_it_comes_back_as_it_was() -> None:
+    assert from_object(json.loads(json.dumps(to_object(CHANGE)))) == CHANGE
+
+
+def test_partition_0_and_duration_0_are_told() -> None:
+    told = to_object(CHANGE)
+    assert told["partition"] == 0
+    assert told["duration_ms"] == 0
+
+
+def test_what_does_not_apply_is_left_out() -> None:
+    told = to_object(StateChange(0, "broker-1", Kind.STORE_LOST, Stage.COMPLETED))
+    assert list(told) == ["time", "service", "kind", "stage"]
+
+
+def test_time_is_utc_with_milliseconds() -> None:
+    assert format_time(1_700_000_000_007) == "2023-11-14T22:13:20.007Z"
+    assert parse_time("2023-11-14T22:13:20.007Z") == 1_700_000_000_007
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {},
+        {"time": "yesterday"},
+        {**to_object(CHANGE), "kind": "dance"},
+        {**to_object(CHANGE), "stage": "soon"},
+    ],
+    ids=["nothing", "no time", "no such kind", "no such stage"],
+)
+def test_what_is_no_state_change_is_said(broken: dict[str, object]) -> None:
+    with pytest.raises(NotAStateChangeError):
+        from_object(broken)

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+
+import pytest
+import structlog
+
+from tidelog.model import TopicPartition
+from tidelog.state_changes.event import Cause, Change, Kind, Stage, StateChange
+from tidelog.state_changes.json_form import from_object
+from tidelog_runtime.telemetry import state_change_log
+from tidelog_runtime.telemetry.logging import configure_logging
+from tidelog_runtime.telemetry.state_change_log import Filter, StateChangeLog
+
+SEA = TopicPartition("sea", 0)
+
+
+class FixedClock:
+    now_ms = 1_000
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms
+
+    def wall_ms(self) -> int:
+        return self.now_ms
+
+
+@pytest.fixture
+def lines() -> io.StringIO:
+    stream = io.StringIO()
+    configure_logging("broker", broker_id=2, stream=stream)
+    return stream
+
+
+@pytest.fixture(autouse=True)
+def _reset() -> object:
+    yield
+    structlog.reset_defaults()
+
+
+def log(capacity: int = 10) -> StateChangeLog:
+    return StateChangeLog("broker-2", FixedClock(), capacity)
+
+
+def test_a_line_is_the_state_change_itself(lines: io.StringIO) -> None:
+    told = log()
+    told.tell(
+        Kind.BECOME_LEADER,
+        Stage.RECEIVED,
+        change=Change("c1-2", Cause.BROKER_CRASHED, 990, "ab"),
+        name=SEA,
+        topic_id="id",
+        broker=2,
+        revision=7,
+        details={"isr": [1, 2]},
+    )
+    line = json.loads(lines.getvalue())
+    assert line["event"] == "state_change"
+    assert from_object(line) == told.recent(Filter())[0]
+    assert line["duration_ms"] == 10
+
+
+def test_the_oldest_go_first(lines: io.StringIO) -> None:  # noqa: ARG001
+    told = log(capacity=2)
+    for revision in (1, 2, 3):
+        told.tell(Kind.ELECTION, Stage.COMPLETED, name=SEA, revision=revision)
+    assert [change.revision for change in told.recent(Filter())] == [2, 3]
+    assert told.told == 3
+
+
+def test_a_limit_keeps_the_newest(lines: io.StringIO) -> None:  # noqa: ARG001
+    told = log()
+    for revision in (1, 2, 3):
+        told.tell(Kind.ELECTION, Stage.COMPLETED, name=SEA, revision=revision)
+    assert [change.revision for change in told.recent(Filter(), 2)] == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "passes"),
+    [
+        (Filter(), True),
+        (Filter(topic="sea", partition=0), True),
+        (Filter(topic="sea", partition=1), False),
+        (Filter(topic="lake"), False),
+        (Filter(broker=2), True),
+        (Filter(broker=1), False),
+        (Filter(kinds=frozenset({"election"})), False),
+        (Filter(since_ms=1_001), False),
+    ],
+)
+def test_filters(wanted: Filter, passes: bool) -> None:
+    change = StateChange(
+        1_000, "broker-2", Kind.STOP, Stage.COMPLETED, topic="sea", partition=0, broker=2
+    )
+    assert wanted.passes(change) is passes
+
+
+async def test_lines_wait_for_a_turn_of_the_loop(lines: io.StringIO) -> None:
+    told = log(1_000)
+    for _ in range(state_change_log.MAX_LINES_PER_TURN + 1):
+        told.tell(Kind.ELECTION, Stage.REQUESTED, name=SEA)
+    assert lines.getvalue() == ""
+    await asyncio.sleep(0)
+    assert lines.getvalue().count("\n") == state_change_log.MAX_LINES_PER_TURN
+    await asyncio.sleep(0)
+    assert lines.getvalue().count("\n") == state_change_log.MAX_LINES_PER_TURN + 1
+
+
+async def test_a_flush_leaves_no_line_behind(lines: io.StringIO) -> None:
+    told = log()
+    told.tell(Kind.ELECTION, Stage.REQUESTED, name=SEA)
+    told.flush()
+    assert lines.getvalue().count("\n") == 1
+    await asyncio.sleep(0)
+    assert lines.getvalue().count("\n") == 1
+
+
+async def test_a_follower_that_does_not_keep_up_is_told_how_much_it_missed(
+    lines: io.StringIO,  # noqa: ARG001
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(state_change_log, "MAX_QUEUED_FOR_FOLLOWER", 2)
+    told = log()
+    follower = told.follow(Filter())
+    for revision in (1, 2, 3):
+        told.tell(Kind.ELECTION, Stage.COMPLETED, name=SEA, revision=revision)
+    changes, dropped = await follower.next()
+    assert [change.revision for change in changes] == [1, 2]
+    assert dropped == 1
