@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
@@ -44,3 +45,8 @@ async def first_of(*waits: Coroutine[Any, Any, object]) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
+
+
+async def retry_pause(seconds: float, rng: random.Random) -> None:
+    """About so long: who failed together shall not try again together."""
+    await asyncio.sleep(seconds * rng.uniform(0.5, 1.5))

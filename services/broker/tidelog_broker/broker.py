@@ -17,7 +17,7 @@ from typing import Any
 import structlog
 
 from tidelog.model import TopicPartition
-from tidelog_broker.background import Faults, RunBlocking, first_of
+from tidelog_broker.background import Faults, RunBlocking, first_of, retry_pause
 from tidelog_broker.config import BrokerConfig
 from tidelog_broker.damage.replica_repair import ReplicaRepair
 from tidelog_broker.damage.resignations import Resignations
@@ -191,7 +191,7 @@ class Broker:
                         why=str(error),
                         fix="start etcd or correct etcd_endpoints; this broker keeps trying",
                     )
-                await asyncio.sleep(STORE_RETRY_DELAY_S * self._rng.uniform(0.5, 1.5))
+                await retry_pause(STORE_RETRY_DELAY_S, self._rng)
             else:
                 if said:
                     _log.info("etcd_reached", endpoints=self._config.etcd_endpoints)

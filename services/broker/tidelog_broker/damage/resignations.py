@@ -8,7 +8,6 @@ is cut, and the controller's watch sees it and elects another leader.
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import NamedTuple
 import structlog
 
 from tidelog.model import NO_LEADER, TopicPartition
+from tidelog_broker.background import retry_pause
 from tidelog_broker.membership.metadata_cache import MetadataCache, VersionedState
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_runtime.metadata.schema import (
@@ -173,7 +173,7 @@ class Resignations:
         return named
 
     async def _pause(self) -> None:
-        await asyncio.sleep(RETRY_DELAY_S * self._rng.uniform(0.5, 1.5))
+        await retry_pause(RETRY_DELAY_S, self._rng)
 
     def _next_batch(
         self, waiting: Mapping[ReplicaKey, TopicPartition]

@@ -10,6 +10,7 @@ from typing import Protocol
 import structlog
 
 from tidelog.model import TopicPartition
+from tidelog_broker.background import retry_pause
 from tidelog_broker.membership.metadata_cache import MetadataCache
 from tidelog_broker.membership.registration import Registration
 from tidelog_runtime.metadata.schema import BrokerKey, Keys, ParsedKey, PartitionKey
@@ -75,7 +76,7 @@ class ClusterWatch:
                     fix="restore the newest etcd backup, or stop all brokers before starting anew",
                 )
                 return
-            await asyncio.sleep(RETRY_DELAY_S * self._rng.uniform(0.5, 1.5))
+            await retry_pause(RETRY_DELAY_S, self._rng)
 
     def _react(self, changed: Iterable[ParsedKey]) -> None:
         self._replicas.observed(k.partition for k in changed if isinstance(k, PartitionKey))

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import structlog
 
-from tidelog_broker.background import first_of
+from tidelog_broker.background import first_of, retry_pause
 from tidelog_runtime.metadata.schema import (
     STOPPING,
     BrokerRegistration,
@@ -97,7 +97,7 @@ class Registration:
                 if not said_unavailable:
                     _log.warning("registration_waits_for_store", why=str(error))
                     said_unavailable = True
-                await asyncio.sleep(RETRY_DELAY_S * self._rng.uniform(0.5, 1.5))
+                await retry_pause(RETRY_DELAY_S, self._rng)
             except StoreRolledBackError as error:
                 _log.critical("registration_ended", why=str(error))
                 return
@@ -175,4 +175,4 @@ class Registration:
             )
             if result.succeeded:
                 return result.revision, created
-            await asyncio.sleep(RETRY_DELAY_S * self._rng.uniform(0.5, 1.5))
+            await retry_pause(RETRY_DELAY_S, self._rng)

@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import FIRST_NAMED_PRODUCER_ID
+from tidelog_broker.background import retry_pause
 from tidelog_runtime.metadata.schema import (
     Keys,
     NamedProducer,
@@ -85,7 +86,7 @@ class ProducerIds:
                 async with self._taking:
                     await self._take_block()
             except (StoreUnavailableError, TidelogError):
-                await asyncio.sleep(RETRY_DELAY_S * rng.uniform(0.5, 1.5))
+                await retry_pause(RETRY_DELAY_S, rng)
 
     async def _new_id(self) -> int:
         if not self._stock:
