@@ -15,7 +15,7 @@ _KEEP_ALL = 0.3
 _KEEP_NOTHING = 0.6
 
 
-def _refusal(number: int) -> OSError:
+def refusal(number: int) -> OSError:
     return OSError(number, os.strerror(number))
 
 
@@ -65,7 +65,7 @@ class SimFile:
             inode.data.extend(bytes(position - len(inode.data)))
         inode.data[position : position + taken] = data[:taken]
         if taken < len(data):
-            raise _refusal(errno.ENOSPC)
+            raise refusal(errno.ENOSPC)
 
     def read_at(self, size: int, position: int) -> bytes:
         return bytes(self._inode.data[position : position + size])
@@ -105,7 +105,7 @@ class SimDisk:
     def check_sync(self) -> None:
         if self.failing_syncs:
             self.failing_syncs -= 1
-            raise _refusal(errno.EIO)
+            raise refusal(errno.EIO)
 
     def power_failure(self, rng: random.Random) -> int:
         """Leaves what was synced, and of the rest what chance leaves. Returns how many
@@ -148,15 +148,18 @@ class SimDisk:
     # -- as the log sees it --------------------------------------------------------------
 
     def open(self, path: PurePath, *, create: bool = False) -> SimFile:
+        return SimFile(self, path, self.opened(path, create=create))
+
+    def opened(self, path: PurePath, *, create: bool) -> Inode:
         names = self._directories.setdefault(path.parent, {})
         inode = names.get(path.name)
         if inode is None:
             if not create:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
             if self.space == 0:
-                raise _refusal(errno.ENOSPC)
+                raise refusal(errno.ENOSPC)
             inode = names[path.name] = Inode()
-        return SimFile(self, path, inode)
+        return inode
 
     def file_size(self, path: PurePath) -> int:
         return len(self._inode(path).data)
@@ -166,7 +169,7 @@ class SimDisk:
 
     def write_atomically(self, path: PurePath, data: bytes, *, sync: bool) -> None:
         if self.take_space(len(data)) < len(data):
-            raise _refusal(errno.ENOSPC)
+            raise refusal(errno.ENOSPC)
         inode = Inode(data)
         if sync:
             self.check_sync()

@@ -138,19 +138,33 @@ class Producer:
             max_in_flight_per_partition=max_in_flight_per_partition,
             idempotence=idempotence,
         )
+        self._on_unclean_election = on_unclean_election
         identity = None
         if idempotence is not Idempotence.OFF:
-            identity = ProducerIdentity(
-                self._accumulator,
-                self._metadata,
-                self._connections,
-                self._clock,
-                backoff,
-                name=producer_name or "",
-                on_change=self._woken,
-            )
-        self._on_unclean_election = on_unclean_election
-        self._sender = Sender(
+            identity = self._new_identity(producer_name or "", backoff)
+        self._sender = self._new_sender(acks, request_timeout_ms, identity)
+        # Whoever calls first is first in the log, however long each has to wait for metadata
+        # or for room; a topic that cannot be found holds up nobody else's.
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._unsettled: set[asyncio.Future[BatchReport]] = set()
+        self._started = False
+        self._closed = False
+
+    def _new_identity(self, name: str, backoff: Backoff) -> ProducerIdentity:
+        return ProducerIdentity(
+            self._accumulator,
+            self._metadata,
+            self._connections,
+            self._clock,
+            backoff,
+            name=name,
+            on_change=self._woken,
+        )
+
+    def _new_sender(
+        self, acks: Acks, request_timeout_ms: int, identity: ProducerIdentity | None
+    ) -> Sender:
+        return Sender(
             self._accumulator,
             self._metadata,
             self._connections,
@@ -161,12 +175,6 @@ class Producer:
             identity=identity,
             on_unclean_election=self._unclean_election,
         )
-        # Whoever calls first is first in the log, however long each has to wait for metadata
-        # or for room; a topic that cannot be found holds up nobody else's.
-        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._unsettled: set[asyncio.Future[BatchReport]] = set()
-        self._started = False
-        self._closed = False
 
     async def __aenter__(self) -> Self:
         return self

@@ -113,30 +113,8 @@ class Broker:
         self.list_offsets = ListOffsets(self.manager, timestamps_of)
         self.producer_ids = ProducerIds(store, self._keys)
         self.describe_producers = DescribeProducers(self.manager, self._purgatory, clock)
-        self._maintenance = Maintenance(
-            self.manager,
-            self._logs,
-            self._isr_updates,
-            clock,
-            run_blocking,
-            confirm_strays=StrayCheck(
-                store,
-                self._keys,
-                config.broker_id,
-                cluster_id=lambda: data_directory.identity.cluster_id,
-                seen_revision=lambda: max(data_directory.seen_revision, self.cache.revision),
-            ),
-            note_revision=lambda: data_directory.note_revision(self.cache.revision),
-        )
-        self._repair = ReplicaRepair(
-            self._logs,
-            self.manager,
-            Resignations(store, self._keys, self.cache, config.broker_id, rng),
-            clock,
-            rng,
-            run_blocking,
-            self._maintenance.checkpoint,
-        )
+        self._maintenance = self._new_maintenance(clock)
+        self._repair = self._new_repair(clock)
         self.manager.replica_lag_max_bytes = config.replica_lag_max_bytes
         self.manager.on_failure = self._repair.failed
         self._damaged: list[DamagedReplica] = []
@@ -146,6 +124,36 @@ class Broker:
         self._opened = False
         self._tasks: list[asyncio.Task[None]] = []
         self.stopped = asyncio.Event()
+
+    def _new_maintenance(self, clock: Clock) -> Maintenance:
+        data_directory = self._data_directory
+        return Maintenance(
+            self.manager,
+            self._logs,
+            self._isr_updates,
+            clock,
+            self._run_blocking,
+            confirm_strays=StrayCheck(
+                self._store,
+                self._keys,
+                self._config.broker_id,
+                cluster_id=lambda: data_directory.identity.cluster_id,
+                seen_revision=lambda: max(data_directory.seen_revision, self.cache.revision),
+            ),
+            note_revision=lambda: data_directory.note_revision(self.cache.revision),
+        )
+
+    def _new_repair(self, clock: Clock) -> ReplicaRepair:
+        broker_id = self._config.broker_id
+        return ReplicaRepair(
+            self._logs,
+            self.manager,
+            Resignations(self._store, self._keys, self.cache, broker_id, self._rng),
+            clock,
+            self._rng,
+            self._run_blocking,
+            self._maintenance.checkpoint,
+        )
 
     def _new_fetchers(self, manager: ReplicaManager) -> Fetchers:
         limits = FetchLimits(

@@ -100,7 +100,7 @@ def test_a_stale_marker_is_no_marker(disk: MemoryDisk) -> None:
     marker = disk.names[DIRECTORY / MARKER_NAME]
     log = reopen(disk)
     log.append([batch_at(10, epoch=3)])
-    disk.names[DIRECTORY / MARKER_NAME] = marker
+    disk.names = {**disk.names, DIRECTORY / MARKER_NAME: marker}
     again = reopen(disk)
     assert again.recovery is not None
     assert again.log_end_offset == 11

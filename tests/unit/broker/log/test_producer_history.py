@@ -115,7 +115,7 @@ def write_back(disk: MemoryDisk, suffix: str) -> None:
     """What the kernel does by itself, file by file."""
     for path, inode in disk.names.items():
         if path.suffix == suffix:
-            inode.synced = bytes(inode.data)
+            inode.sync()
 
 
 def test_what_is_written_after_a_cut_is_not_taken_for_what_was_cut(disk: MemoryDisk) -> None:
