@@ -19,6 +19,10 @@ def refusal(number: int) -> OSError:
     return OSError(number, os.strerror(number))
 
 
+def _missing(path: PurePath) -> FileNotFoundError:
+    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+
+
 class Inode:
     """`before`: what a power failure leaves, where it is not simply the first
     `synced_bytes` of `data`."""
@@ -151,11 +155,11 @@ class SimDisk:
         return SimFile(self, path, self.opened(path, create=create))
 
     def opened(self, path: PurePath, *, create: bool) -> Inode:
-        names = self._directories.setdefault(path.parent, {})
+        names = self.names_in(path.parent)
         inode = names.get(path.name)
         if inode is None:
             if not create:
-                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+                raise _missing(path)
             if self.space == 0:
                 raise refusal(errno.ENOSPC)
             inode = names[path.name] = Inode()
@@ -168,13 +172,14 @@ class SimDisk:
         return bytes(self._inode(path).data)
 
     def write_atomically(self, path: PurePath, data: bytes, *, sync: bool) -> None:
+        names = self.names_in(path.parent)
         if self.take_space(len(data)) < len(data):
             raise refusal(errno.ENOSPC)
         inode = Inode(data)
         if sync:
             self.check_sync()
             inode.sync()
-        self._directories.setdefault(path.parent, {})[path.name] = inode
+        names[path.name] = inode
         if sync:
             self.sync_directory(path.parent)
 
@@ -189,22 +194,29 @@ class SimDisk:
         return list(dict.fromkeys([*names, *below]))
 
     def make_directory(self, directory: PurePath) -> None:
-        self._directories.setdefault(directory, {})
-        self._durable.setdefault(directory, {})
+        for made in (directory, *directory.parents):
+            self._directories.setdefault(made, {})
+            self._durable.setdefault(made, {})
 
     def sync_directory(self, directory: PurePath) -> None:
+        names = self.names_in(directory)
         self.check_sync()
-        self._durable[directory] = dict(self._directories.get(directory, {}))
+        self._durable[directory] = dict(names)
 
     def remove(self, path: PurePath) -> None:
         self._directories.get(path.parent, {}).pop(path.name, None)
 
     def rename(self, source: PurePath, target: PurePath) -> None:
         """A directory's new name is durable at once, with the names in it as they were."""
+        there = self.names_in(target.parent)
         moved = self._directories.get(source.parent, {}).pop(source.name, None)
         if moved is not None:
-            self._directories.setdefault(target.parent, {})[target.name] = moved
+            there[target.name] = moved
             return
+        if source not in self._directories:
+            raise _missing(source)
+        if self.list_names(target):
+            raise refusal(errno.ENOTEMPTY)
         for state in (self._directories, self._durable):
             for directory in [d for d in state if d.is_relative_to(source)]:
                 state[target / directory.relative_to(source)] = state.pop(directory)
@@ -217,8 +229,15 @@ class SimDisk:
     def _inode(self, path: PurePath) -> Inode:
         inode = self._directories.get(path.parent, {}).get(path.name)
         if inode is None:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+            raise _missing(path)
         return inode
+
+    def names_in(self, directory: PurePath) -> dict[str, Inode]:
+        """The files of a directory that was made."""
+        names = self._directories.get(directory)
+        if names is None:
+            raise _missing(directory)
+        return names
 
 
 def _lose(inode: Inode, rng: random.Random) -> int:

@@ -26,6 +26,7 @@ from tidelog_runtime.metadata.store import (
     Transaction,
     TransactionResult,
     check_lease_ttl,
+    check_transaction,
 )
 from tidelog_runtime.metadata.watch_view import WatchView
 
@@ -120,13 +121,16 @@ class EtcdServer:
     def _expiry(self, lease_id: int, ttl_ms: int) -> SimHandle:
         return self._loop.call_at_us(
             self._loop.now_us + ttl_ms * 1000,
-            self._expire,
+            self.end_lease,
             lease_id,
             context=self.process.context,
         )
 
-    def _expire(self, lease_id: int) -> None:
-        if self._leases.pop(lease_id, None) is not None:
+    def end_lease(self, lease_id: int) -> None:
+        """It has run out, or was revoked."""
+        ended = self._leases.pop(lease_id, None)
+        if ended is not None:
+            ended[1].cancel()
             self.data.end_lease(lease_id)
 
     # -- requests ----------------------------------------------------------------------
@@ -155,10 +159,7 @@ class EtcdServer:
                     if answer:
                         self._renew(request)
                 case "revoke":
-                    ended = self._leases.pop(request, None)
-                    if ended is not None:
-                        ended[1].cancel()
-                        self.data.end_lease(request)
+                    self.end_lease(request)
                     answer = None
                 case "watch":
                     answer = self._begin_watch(request)
@@ -283,6 +284,7 @@ class SimStore:
         return found
 
     async def transact(self, transaction: Transaction) -> TransactionResult:
+        check_transaction(transaction)
         result: TransactionResult = await self.ask("transact", transaction)
         return result
 

@@ -73,6 +73,7 @@ def test_a_name_that_was_not_synced_may_be_missing() -> None:
 
 def test_a_whole_directory_is_renamed_and_removed(disk: SimDisk) -> None:
     write(disk, b"abc")
+    disk.make_directory(PurePath("/data/strays"))
     disk.rename(DIRECTORY, PurePath("/data/strays/a"))
     assert disk.list_names(PurePath("/data")) == ["strays"]
     assert disk.read_file(PurePath("/data/strays/a/log")) == b"abc"

@@ -72,6 +72,10 @@ class MemoryDisk(SimDisk):
             inode.sync()
         return 0
 
+    def names_in(self, directory: PurePath) -> dict[str, Inode]:
+        """Any directory is as good as made."""
+        return self._directories.setdefault(directory, {})
+
     def open(self, path: PurePath, *, create: bool = False) -> MemoryFile:
         return MemoryFile(self, path, self.opened(path, create=create))
 

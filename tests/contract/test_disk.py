@@ -1,0 +1,197 @@
+"""What holds for every disk of a log. The one that the simulator takes data from, and the one
+of the unit tests, have to behave as the real one."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePath
+
+import pytest
+
+from simulation.disk import SimDisk
+from tidelog_broker.log.disk import Disk, OsDisk
+from unit.broker.log.memory_disk import MemoryDisk
+
+DISKS: dict[str, type[Disk]] = {"os": OsDisk, "simulated": SimDisk, "memory": MemoryDisk}
+
+
+@pytest.fixture(params=DISKS)
+def disk(request: pytest.FixtureRequest, directory: PurePath) -> Disk:
+    disk = DISKS[request.param]()
+    disk.make_directory(directory)
+    return disk
+
+
+@pytest.fixture(params=["os", "simulated"])
+def disk_of_directories(request: pytest.FixtureRequest, directory: PurePath) -> Disk:
+    """To the disk of the unit tests any directory is as good as made."""
+    disk = DISKS[request.param]()
+    disk.make_directory(directory)
+    return disk
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> PurePath:
+    return tmp_path / "data"
+
+
+def write(disk: Disk, path: PurePath, data: bytes) -> None:
+    file = disk.open(path, create=True)
+    file.write_at(0, [data])
+    file.close()
+
+
+class TestFiles:
+    def test_buffers_are_written_one_after_another(self, disk: Disk, directory: PurePath) -> None:
+        file = disk.open(directory / "f", create=True)
+        file.write_at(0, [b"ab", b"", b"cd"])
+        file.write_at(4, [b"ef"])
+        assert file.read_at(6, 0) == b"abcdef"
+        file.close()
+
+    def test_a_write_goes_over_what_was_there(self, disk: Disk, directory: PurePath) -> None:
+        write(disk, directory / "f", b"abcdef")
+        file = disk.open(directory / "f")
+        file.write_at(2, [b"XY"])
+        assert file.read_at(6, 0) == b"abXYef"
+        file.close()
+
+    def test_a_write_beyond_the_end_leaves_zeros(self, disk: Disk, directory: PurePath) -> None:
+        file = disk.open(directory / "f", create=True)
+        file.write_at(2, [b"ab"])
+        assert file.read_at(10, 0) == b"\0\0ab"
+        file.close()
+
+    def test_what_one_handle_writes_another_reads(self, disk: Disk, directory: PurePath) -> None:
+        reader = disk.open(directory / "f", create=True)
+        write(disk, directory / "f", b"abc")
+        assert reader.read_at(3, 0) == b"abc"
+        reader.close()
+
+    def test_a_read_beyond_the_end_is_short(self, disk: Disk, directory: PurePath) -> None:
+        write(disk, directory / "f", b"abc")
+        file = disk.open(directory / "f")
+        assert file.read_at(10, 1) == b"bc"
+        assert file.read_at(10, 3) == b""
+        file.close()
+
+    def test_a_cut_file_ends_there(self, disk: Disk, directory: PurePath) -> None:
+        write(disk, directory / "f", b"abcdef")
+        file = disk.open(directory / "f")
+        file.truncate(2)
+        file.sync()
+        file.close()
+        assert disk.file_size(directory / "f") == 2
+        assert disk.read_file(directory / "f") == b"ab"
+
+    def test_opening_leaves_the_content(self, disk: Disk, directory: PurePath) -> None:
+        write(disk, directory / "f", b"abc")
+        disk.open(directory / "f", create=True).close()
+        assert disk.read_file(directory / "f") == b"abc"
+
+    def test_a_file_that_is_not_there_is_none(self, disk: Disk, directory: PurePath) -> None:
+        for read in (disk.open, disk.file_size, disk.read_file):
+            with pytest.raises(FileNotFoundError):
+                read(directory / "f")
+
+    def test_a_removed_file_is_still_read_by_who_opened_it(
+        self, disk: Disk, directory: PurePath
+    ) -> None:
+        write(disk, directory / "f", b"abc")
+        file = disk.open(directory / "f")
+        disk.remove(directory / "f")
+        assert file.read_at(3, 0) == b"abc"
+        file.close()
+        assert disk.list_names(directory) == []
+
+    def test_an_atomic_write_replaces_and_leaves_nothing_else(
+        self, disk: Disk, directory: PurePath
+    ) -> None:
+        disk.write_atomically(directory / "f", b"old", sync=True)
+        former = disk.open(directory / "f")
+        disk.write_atomically(directory / "f", b"new", sync=False)
+        assert disk.read_file(directory / "f") == b"new"
+        assert former.read_at(3, 0) == b"old"
+        former.close()
+        assert disk.list_names(directory) == ["f"]
+
+    def test_a_renamed_file_replaces_its_target(self, disk: Disk, directory: PurePath) -> None:
+        write(disk, directory / "f", b"new")
+        write(disk, directory / "g", b"old")
+        disk.rename(directory / "f", directory / "g")
+        assert disk.list_names(directory) == ["g"]
+        assert disk.read_file(directory / "g") == b"new"
+
+    def test_what_is_not_there_cannot_be_renamed(self, disk: Disk, directory: PurePath) -> None:
+        with pytest.raises(FileNotFoundError):
+            disk.rename(directory / "f", directory / "g")
+
+
+class TestDirectories:
+    def test_one_that_is_not_there_is_empty(self, disk: Disk, directory: PurePath) -> None:
+        assert disk.list_names(directory / "d") == []
+
+    def test_it_names_files_and_directories(self, disk: Disk, directory: PurePath) -> None:
+        disk.make_directory(directory / "a" / "b")
+        write(disk, directory / "a" / "b" / "f", b"")
+        write(disk, directory / "g", b"")
+        assert sorted(disk.list_names(directory)) == ["a", "g"]
+        assert disk.list_names(directory / "a") == ["b"]
+
+    def test_making_it_again_leaves_what_is_in_it(self, disk: Disk, directory: PurePath) -> None:
+        write(disk, directory / "f", b"")
+        disk.make_directory(directory)
+        assert disk.list_names(directory) == ["f"]
+
+    def test_it_is_renamed_with_its_files(self, disk: Disk, directory: PurePath) -> None:
+        disk.make_directory(directory / "a" / "b")
+        write(disk, directory / "a" / "b" / "f", b"abc")
+        disk.rename(directory / "a", directory / "c")
+        disk.sync_directory(directory / "c")
+        assert disk.read_file(directory / "c" / "b" / "f") == b"abc"
+        assert disk.list_names(directory / "a") == []
+        assert disk.list_names(directory) == ["c"]
+
+    def test_a_tree_is_removed_and_no_neighbour(self, disk: Disk, directory: PurePath) -> None:
+        for name in ("a", "ab"):
+            disk.make_directory(directory / name / "b")
+            write(disk, directory / name / "b" / "f", b"")
+        disk.remove_tree(directory / "a")
+        assert disk.list_names(directory) == ["ab"]
+
+    def test_removing_what_is_not_there_does_nothing(self, disk: Disk, directory: PurePath) -> None:
+        disk.remove(directory / "f")
+        disk.remove_tree(directory / "d")
+        assert disk.list_names(directory) == []
+
+    def test_an_empty_one_is_there(self, disk_of_directories: Disk, directory: PurePath) -> None:
+        disk_of_directories.make_directory(directory / "a" / "b")
+        assert disk_of_directories.list_names(directory) == ["a"]
+        disk_of_directories.remove_tree(directory / "a" / "b")
+        assert disk_of_directories.list_names(directory) == ["a"]
+
+    def test_no_file_is_made_where_there_is_none(
+        self, disk_of_directories: Disk, directory: PurePath
+    ) -> None:
+        disk, absent = disk_of_directories, directory / "d"
+        with pytest.raises(FileNotFoundError):
+            disk.open(absent / "f", create=True)
+        with pytest.raises(FileNotFoundError):
+            disk.write_atomically(absent / "f", b"", sync=False)
+        with pytest.raises(FileNotFoundError):
+            disk.sync_directory(absent)
+
+    def test_none_is_moved_where_there_is_none(
+        self, disk_of_directories: Disk, directory: PurePath
+    ) -> None:
+        disk_of_directories.make_directory(directory / "a")
+        with pytest.raises(FileNotFoundError):
+            disk_of_directories.rename(directory / "a", directory / "absent" / "a")
+
+    def test_it_takes_the_place_of_no_full_one(
+        self, disk_of_directories: Disk, directory: PurePath
+    ) -> None:
+        for name in ("a", "b"):
+            disk_of_directories.make_directory(directory / name)
+            write(disk_of_directories, directory / name / "f", b"")
+        with pytest.raises(OSError, match="not empty"):
+            disk_of_directories.rename(directory / "a", directory / "b")

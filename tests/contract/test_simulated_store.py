@@ -1,0 +1,31 @@
+"""The simulator's store keeps what every metadata store keeps."""
+
+from __future__ import annotations
+
+import pytest
+
+from contract import test_metadata_store
+from contract.simulated import Case, SimHarness, cases
+from tidelog_runtime.metadata.store import MetadataStore
+
+CASES = list(cases(test_metadata_store))
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_the_contract_of_a_metadata_store(case: Case) -> None:
+    case.run(SimHarness())
+
+
+def test_each_class_of_the_contract_has_its_cases() -> None:
+    assert {case.owner.__name__ for case in CASES} == {
+        name for name in vars(test_metadata_store) if name.startswith("Test")
+    }
+
+
+def test_a_store_that_breaks_the_contract_is_told() -> None:
+    class TestOfNoStore:
+        async def test_it_forgets(self, store: MetadataStore, prefix: str) -> None:
+            assert await store.get(prefix) is not None
+
+    with pytest.raises(AssertionError):
+        Case(TestOfNoStore, "test_it_forgets", {}).run(SimHarness())
