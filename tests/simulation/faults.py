@@ -325,6 +325,96 @@ def _unanswered_change(rng: random.Random, cluster: Cluster) -> list[Fault]:
     ]
 
 
+def _crashed_again_and_again(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """A broker crashes, within a minute, more often than it is removed at once for it."""
+    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 16_000)
+    broker = cluster.broker(rng)
+    return [
+        Fault(
+            at_ms + i * rng.randint(3_500, 4_500), "crash_broker", (broker,), rng.randint(50, 400)
+        )
+        for i in range(4)
+    ]
+
+
+def _emptied_within_lease(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """A broker is back on an empty disk before anybody has noticed that it was gone: its id
+    belongs to the node that it was."""
+    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 8_000)
+    loser = f"broker-{cluster.loser}"
+    return [
+        Fault(at_ms - 300, "cut_from_controllers", (loser,), rng.randint(2_500, 4_000)),
+        Fault(at_ms, "empty_disk", (loser,), rng.randint(50, 400)),
+    ]
+
+
+def _deaf_at_its_stop(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """A broker that is told to stop does not hear that it has handed over."""
+    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 10_000)
+    broker = cluster.broker(rng)
+    return [
+        *_deafness(broker, at_ms - 200, 8_000, cluster),
+        Fault(at_ms, "shut_down", (broker,), rng.randint(300, 4_000)),
+    ]
+
+
+def _deaf_leader(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """A leader does not hear of its new epochs, in which a follower fetches that has given
+    them by its resignations; a crash of the third makes clients ask for metadata, and so
+    they know these epochs, too."""
+    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 12_000)
+    loser = f"broker-{cluster.loser}"
+    others = [f"broker-{n}" for n in range(1, cluster.brokers + 1) if n != cluster.loser]
+    deaf = rng.choice(others)
+    third = next(other for other in others if other != deaf)
+    return [
+        *_deafness(deaf, at_ms, 9_000, cluster),
+        # It would read why the store refuses its next change of an ISR.
+        Fault(at_ms, "lost_answers", (90,), 9_000),
+        Fault(at_ms + 200, "failed_fsync", (loser, 8), 6_500),
+        Fault(at_ms + rng.randint(6_000, 7_500), "crash_broker", (third,), rng.randint(50, 400)),
+    ]
+
+
+def _half_taken_command(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """While a broker hands over what it leads, its answers to followers come late, and these
+    stand still: they find a command and an answer of their former leader together."""
+    first, second = rng.sample(range(1, cluster.brokers + 1), 2)
+    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 16_000)
+    return [
+        fault
+        for stopping, at_ms in ((first, at_ms), (second, at_ms + 9_000))
+        for fault in _paused_hand_over(rng, cluster, stopping, at_ms)
+    ]
+
+
+def _paused_hand_over(
+    rng: random.Random, cluster: Cluster, stopping: int, at_ms: int
+) -> list[Fault]:
+    host = f"broker-{stopping}"
+    others = [f"broker-{n}" for n in range(1, cluster.brokers + 1) if n != stopping]
+    delay_ms = rng.randint(300, 1_500)
+    return [
+        *(Fault(at_ms - 1_500, "delay", (delay_ms, f"{host}>{other}"), 4_000) for other in others),
+        *(
+            Fault(at_ms - rng.randint(0, 100), "pause_broker", (other,), rng.randint(600, 1_500))
+            for other in others
+        ),
+        Fault(at_ms, "shut_down", (host,), rng.randint(300, 4_000)),
+    ]
+
+
+def _deafness(broker: str, at_ms: int, duration_ms: int, cluster: Cluster) -> list[Fault]:
+    """It hears nothing from the controllers, nor of what the store has taken."""
+    return [
+        Fault(at_ms, "watch_loss", (broker,), duration_ms),
+        *(
+            Fault(at_ms, "cut_one_way", (f"controller-{n}", broker), duration_ms)
+            for n in range(1, cluster.controllers + 1)
+        ),
+    ]
+
+
 # Faults that are dangerous together, at times that chance would seldom find.
 STORIES: tuple[Callable[[random.Random, Cluster], list[Fault]], ...] = (
     _stale_joiner,
@@ -337,6 +427,11 @@ STORIES: tuple[Callable[[random.Random, Cluster], list[Fault]], ...] = (
     _deposed_and_back,
     _zombie_leader,
     _unanswered_change,
+    _crashed_again_and_again,
+    _emptied_within_lease,
+    _deaf_at_its_stop,
+    _deaf_leader,
+    _half_taken_command,
 )
 STORY_SHARE = 0.6
 
