@@ -24,6 +24,8 @@ class RegisteredBroker:
     address: str
     state: str
     rack: str = ""
+    whole_since: int = 0
+    synced_whole_since: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,7 @@ class BrokerState:
     replica_count: int = 0
     leader_count: int = 0
     disk_free_bytes: int = NOT_KNOWN
+    controller_address: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +127,7 @@ class Departure:
     broker_epoch: int
     at_ms: int
     cause: str
+    address: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +163,7 @@ class PartitionKeyState:
     lost_records: int = NOT_KNOWN
     recovery: str = "balanced"
     unclean_leader_election: bool = False
+    synced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +220,7 @@ class Finding:
     broker: int = -1
     partitions: Sequence[str] = ()
     partition_count: int = 0
+    because: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -318,6 +318,7 @@ class BrokerState(_message.Message):
     REPLICA_COUNT_FIELD_NUMBER: _builtins.int
     LEADER_COUNT_FIELD_NUMBER: _builtins.int
     DISK_FREE_BYTES_FIELD_NUMBER: _builtins.int
+    CONTROLLER_ADDRESS_FIELD_NUMBER: _builtins.int
     broker_epoch: _builtins.int
     """Creation revision of its registration; 0: it has none."""
     state: _builtins.str
@@ -331,6 +332,8 @@ class BrokerState(_message.Message):
     leader_count: _builtins.int
     disk_free_bytes: _builtins.int
     """Bytes that the file system of the data has left; -1: not known."""
+    controller_address: _builtins.str
+    """Of the controller that is active as far as this broker has read; empty: none is."""
     @_builtins.property
     def registered(self) -> _containers.RepeatedCompositeFieldContainer[Global___RegisteredBroker]:
         """Brokers that are registered, as this one sees it."""
@@ -349,10 +352,11 @@ class BrokerState(_message.Message):
         replica_count: _builtins.int = ...,
         leader_count: _builtins.int = ...,
         disk_free_bytes: _builtins.int = ...,
+        controller_address: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "controller_epoch", b"controller_epoch", "disk_free_bytes", b"disk_free_bytes", "has_full_state", b"has_full_state", "leader_count", b"leader_count", "registered", b"registered", "replica_count", b"replica_count", "replicas", b"replicas", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "controller_address", b"controller_address", "controller_epoch", b"controller_epoch", "disk_free_bytes", b"disk_free_bytes", "has_full_state", b"has_full_state", "leader_count", b"leader_count", "registered", b"registered", "replica_count", b"replica_count", "replicas", b"replicas", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -369,11 +373,18 @@ class RegisteredBroker(_message.Message):
     ADDRESS_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
     RACK_FIELD_NUMBER: _builtins.int
+    WHOLE_SINCE_FIELD_NUMBER: _builtins.int
+    SYNCED_WHOLE_SINCE_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
     broker_epoch: _builtins.int
     address: _builtins.str
     state: _builtins.str
     rack: _builtins.str
+    whole_since: _builtins.int
+    """The oldest broker epoch since which its replicas, or those of synced topics, have lost
+    nothing: who was in sync in an older one is not elected as clean. 0: not known.
+    """
+    synced_whole_since: _builtins.int
     def __init__(
         self,
         *,
@@ -382,10 +393,12 @@ class RegisteredBroker(_message.Message):
         address: _builtins.str = ...,
         state: _builtins.str = ...,
         rack: _builtins.str = ...,
+        whole_since: _builtins.int = ...,
+        synced_whole_since: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "rack", b"rack", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "rack", b"rack", "state", b"state", "synced_whole_since", b"synced_whole_since", "whole_since", b"whole_since"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -778,12 +791,15 @@ class Departure(_message.Message):
     BROKER_EPOCH_FIELD_NUMBER: _builtins.int
     AT_MS_FIELD_NUMBER: _builtins.int
     CAUSE_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
     broker_epoch: _builtins.int
     at_ms: _builtins.int
     """Wall clock, milliseconds since 1970."""
     cause: _builtins.str
     """A cause of a state change: broker_crashed, broker_lease_ended, broker_stopped."""
+    address: _builtins.str
+    """Where it was reached; a process that stands still can be told from a dead one there."""
     def __init__(
         self,
         *,
@@ -791,10 +807,11 @@ class Departure(_message.Message):
         broker_epoch: _builtins.int = ...,
         at_ms: _builtins.int = ...,
         cause: _builtins.str = ...,
+        address: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_ms", b"at_ms", "broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "cause", b"cause"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "at_ms", b"at_ms", "broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "cause", b"cause"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -857,6 +874,7 @@ class PartitionKeyState(_message.Message):
     LOST_RECORDS_FIELD_NUMBER: _builtins.int
     RECOVERY_FIELD_NUMBER: _builtins.int
     UNCLEAN_LEADER_ELECTION_FIELD_NUMBER: _builtins.int
+    SYNCED_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     topic_id: _builtins.str
     partition: _builtins.int
@@ -877,6 +895,8 @@ class PartitionKeyState(_message.Message):
     recovery: _builtins.str
     """"balanced" or "manual": who decides where no replica is whole."""
     unclean_leader_election: _builtins.bool
+    synced: _builtins.bool
+    """The topic's durability is `synced`."""
     @_builtins.property
     def replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     @_builtins.property
@@ -903,10 +923,11 @@ class PartitionKeyState(_message.Message):
         lost_records: _builtins.int = ...,
         recovery: _builtins.str = ...,
         unclean_leader_election: _builtins.bool = ...,
+        synced: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["change_cause", b"change_cause", "change_id", b"change_id", "changed_at_ms", b"changed_at_ms", "eligible", b"eligible", "isr", b"isr", "leader", b"leader", "leader_epoch", b"leader_epoch", "lost_records", b"lost_records", "min_isr", b"min_isr", "partition", b"partition", "recovery", b"recovery", "replicas", b"replicas", "revision", b"revision", "topic", b"topic", "topic_id", b"topic_id", "unclean_leader_election", b"unclean_leader_election", "unclean_leader_epoch", b"unclean_leader_epoch"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["change_cause", b"change_cause", "change_id", b"change_id", "changed_at_ms", b"changed_at_ms", "eligible", b"eligible", "isr", b"isr", "leader", b"leader", "leader_epoch", b"leader_epoch", "lost_records", b"lost_records", "min_isr", b"min_isr", "partition", b"partition", "recovery", b"recovery", "replicas", b"replicas", "revision", b"revision", "synced", b"synced", "topic", b"topic", "topic_id", b"topic_id", "unclean_leader_election", b"unclean_leader_election", "unclean_leader_epoch", b"unclean_leader_epoch"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1028,6 +1049,7 @@ class Finding(_message.Message):
     NEXT_STEP_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
     PARTITION_COUNT_FIELD_NUMBER: _builtins.int
+    BECAUSE_FIELD_NUMBER: _builtins.int
     cause: _builtins.str
     """A word for programs, as no_leader or hw_stalled; `tidelog.inspection.explain` lists them."""
     severity: _builtins.str
@@ -1050,6 +1072,10 @@ class Finding(_message.Message):
     def partitions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Partitions of which the same is true, where there are several; the first few."""
 
+    @_builtins.property
+    def because(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The findings that it follows from, as "replica_dead of broker 2". Empty: it is a root."""
+
     def __init__(
         self,
         *,
@@ -1063,10 +1089,11 @@ class Finding(_message.Message):
         next_step: _builtins.str = ...,
         partitions: _abc.Iterable[_builtins.str] | None = ...,
         partition_count: _builtins.int = ...,
+        because: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker", b"broker", "cause", b"cause", "evidence", b"evidence", "next_step", b"next_step", "partition", b"partition", "partition_count", b"partition_count", "partitions", b"partitions", "severity", b"severity", "summary", b"summary", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["because", b"because", "broker", b"broker", "cause", b"cause", "evidence", b"evidence", "next_step", b"next_step", "partition", b"partition", "partition_count", b"partition_count", "partitions", b"partitions", "severity", b"severity", "summary", b"summary", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
