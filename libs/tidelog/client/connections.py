@@ -7,14 +7,21 @@ request as a whole was refused.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Protocol, TypeVar
 
 import grpc.aio
 
 from tidelog.rpc.channels import open_channel
 from tidelog.rpc.status import from_status
-from tidelog.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc
+from tidelog.v1 import (
+    admin_pb2,
+    admin_pb2_grpc,
+    broker_pb2,
+    broker_pb2_grpc,
+    inspect_pb2,
+    inspect_pb2_grpc,
+)
 
 _Answer = TypeVar("_Answer")
 
@@ -63,6 +70,29 @@ class AdminApi(Protocol):
     ) -> admin_pb2.RecoverPartitionsResponse: ...
 
 
+class InspectApi(Protocol):
+    """What every service answers about itself. `timeout_ms` bounds the whole call."""
+
+    def watch_events(
+        self, request: inspect_pb2.WatchEventsRequest, timeout_ms: int | None
+    ) -> AsyncIterator[inspect_pb2.WatchEventsResponse]:
+        """Without `timeout_ms`, for as long as the service goes on."""
+
+    async def describe_service(
+        self, request: inspect_pb2.DescribeServiceRequest, timeout_ms: int
+    ) -> inspect_pb2.DescribeServiceResponse: ...
+
+    async def explain(
+        self, request: inspect_pb2.ExplainRequest, timeout_ms: int
+    ) -> inspect_pb2.ExplainResponse: ...
+
+
+class InspectConnections(Protocol):
+    """Gives the InspectApi of any service, broker or controller."""
+
+    def inspected(self, address: str) -> InspectApi: ...
+
+
 class Connections(Protocol):
     """Gives the API of whoever listens at an address; connects when it is first used."""
 
@@ -89,6 +119,9 @@ class GrpcConnections:
 
     def controller(self, address: str) -> AdminApi:
         return _GrpcController(self._channel(address), address)
+
+    def inspected(self, address: str) -> InspectApi:
+        return _GrpcInspected(self._channel(address), address)
 
     async def close(self) -> None:
         channels = list(self._channels.values())
@@ -177,3 +210,31 @@ class _GrpcController:
         return await _answer(
             self._stub.RecoverPartitions(request, timeout=timeout_ms / 1000), self._address
         )
+
+
+class _GrpcInspected:
+    def __init__(self, channel: grpc.aio.Channel, address: str) -> None:
+        self._stub = inspect_pb2_grpc.InspectServiceStub(channel)
+        self._address = address
+
+    async def watch_events(
+        self, request: inspect_pb2.WatchEventsRequest, timeout_ms: int | None
+    ) -> AsyncIterator[inspect_pb2.WatchEventsResponse]:
+        timeout_s = None if timeout_ms is None else timeout_ms / 1000
+        try:
+            async for response in self._stub.WatchEvents(request, timeout=timeout_s):
+                yield response
+        except grpc.aio.AioRpcError as error:
+            raise from_status(error, self._address) from error
+
+    async def describe_service(
+        self, request: inspect_pb2.DescribeServiceRequest, timeout_ms: int
+    ) -> inspect_pb2.DescribeServiceResponse:
+        return await _answer(
+            self._stub.DescribeService(request, timeout=timeout_ms / 1000), self._address
+        )
+
+    async def explain(
+        self, request: inspect_pb2.ExplainRequest, timeout_ms: int
+    ) -> inspect_pb2.ExplainResponse:
+        return await _answer(self._stub.Explain(request, timeout=timeout_ms / 1000), self._address)
