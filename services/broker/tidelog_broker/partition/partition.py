@@ -1,4 +1,5 @@
-"""The state of one replica, and every step it takes: lead, follow, append, be fetched.
+"""Every step of one replica: what it takes from the controller, lead, append, be fetched;
+how it follows is in `replica`.
 
 Synchronous throughout: nothing here waits, so nothing can change between a check and
 the act that rests on it. What others wait for (growth of the log, a moved high
@@ -10,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from tidelog.batch import is_intact
-from tidelog.errors import ErrorCode, TidelogError
-from tidelog.model import NO_EPOCH, NO_LEADER, Acks, Batch, EpochEnd, TopicPartition
+from tidelog.errors import TidelogError
+from tidelog.model import NO_EPOCH, Acks, Batch, EpochEnd, TopicPartition
 from tidelog_broker.partition import epochs, isr, refusals
 from tidelog_broker.partition import high_watermark as hw
 from tidelog_broker.partition.appending import LogEnd, prepare, prepare_fence
@@ -21,17 +21,14 @@ from tidelog_broker.partition.isr import SessionTime
 from tidelog_broker.partition.leading import Leading
 from tidelog_broker.partition.listener import PartitionListener
 from tidelog_broker.partition.producer_state import CommittedProducer
+from tidelog_broker.partition.replica import Replica
 from tidelog_broker.partition.replica_log import ReplicaLog
-from tidelog_runtime.metadata.schema import NOT_WHOLE, LeaderAndIsr
+from tidelog_runtime.metadata.schema import LeaderAndIsr
 
 
-class Partition:
-    """One replica.
-
-    Invariants: `revision` only grows, and with it `state`; `high_watermark` never falls
-    while the replica leads, and never exceeds the log's end; `leading` is set only in an
-    epoch that was given to this life of the broker. With `synced` a replica's log counts
-    only as far as it is on the disk, here and on its followers."""
+class Partition(Replica):
+    """One replica, as its broker has it: it leads, too. `lag_max_bytes`: by how much a
+    member of the ISR may lag; None: by any."""
 
     def __init__(
         self,
@@ -43,34 +40,11 @@ class Partition:
         high_watermark: int,
         listener: PartitionListener,
     ) -> None:
-        self.name = name
-        self.topic_id = topic_id
-        self.log = log
-        self.state: LeaderAndIsr | None = None
-        self.revision = 0
-        self.high_watermark = max(log.log_start_offset, min(high_watermark, log.log_end_offset))
-        self.leading: Leading | None = None
-        self.synced = False
-        self.in_service = True
+        super().__init__(name, topic_id, broker_id, log, high_watermark=high_watermark)
         self.lag_max_bytes: int | None = None
-        self._broker_id = broker_id
         self._listener = listener
 
     # -- roles ---------------------------------------------------------------------
-
-    @property
-    def leader_epoch(self) -> int:
-        return self.state.leader_epoch if self.state else -1
-
-    @property
-    def leader_to_follow(self) -> int:
-        """The broker to fetch from; NO_LEADER while this replica leads, has no leader or is
-        out of service."""
-        if self.state is None or self.leading or self.state.leader == self._broker_id:
-            return NO_LEADER
-        if not self.in_service:
-            return NO_LEADER
-        return self.state.leader
 
     def take(self, state: LeaderAndIsr, revision: int, *, broker_epoch: int, now_ms: int) -> bool:
         """Takes the state that the controller decided at `revision`; what is not newer has
@@ -113,17 +87,13 @@ class Partition:
         """More of the log is on the disk than before."""
         self._advance_high_watermark()
 
-    @property
-    def counted_end(self) -> int:
-        return hw.counted_end(
-            log_end=self.log.log_end_offset,
-            flushed_offset=self.log.flushed_offset,
-            synced=self.synced,
-        )
-
     def _sync_if_behind(self) -> None:
         if self.counted_end < self.log.log_end_offset:
             self._listener.sync_needed(self)
+
+    def _log_grew(self) -> None:
+        self._listener.log_grew(self)
+        self._sync_if_behind()
 
     def stop_leading(self) -> None:
         """At once and until told otherwise; also what this broker reads by itself may do
@@ -210,8 +180,7 @@ class Partition:
     def _append(self, stamped: Sequence[Batch]) -> None:
         self.require_leading().settle(self.log.log_end_offset)
         self.log.append(stamped)
-        self._listener.log_grew(self)
-        self._sync_if_behind()
+        self._log_grew()
         self._advance_high_watermark()
 
     def replica_fetch(
@@ -444,95 +413,3 @@ class Partition:
         assert self.leading is not None
         self.leading.proposed = None
         self._advance_high_watermark()
-
-    # -- following -----------------------------------------------------------------
-
-    def fetch_position(self) -> FetchPosition:
-        assert self.state is not None
-        log = self.log
-        return FetchPosition(
-            leader=self.state.leader,
-            leader_epoch=self.state.leader_epoch,
-            fetch_offset=log.log_end_offset,
-            last_fetched_epoch=log.latest_epoch,
-            flushed_offset=log.flushed_offset,
-            log_start_offset=log.log_start_offset,
-            needs_producers=self._needs_producers(),
-        )
-
-    def _needs_producers(self) -> bool:
-        """Where it has lost them it is sent back to the leader's start, to copy all anew;
-        but not where it counts with what it has, and did not resign."""
-        log, state = self.log, self.state
-        if log.producers.lost and state is not None:
-            return not any(
-                member.broker_id == self._broker_id and member.broker_epoch != NOT_WHOLE
-                for member in (*state.isr, *state.eligible)
-            )
-        return log.producers.lacking and log.log_start_offset == log.log_end_offset
-
-    def follow(self, asked: FetchPosition, answer: FetchAnswer) -> bool:
-        """Takes a leader's answer: truncates, or appends and moves the high watermark.
-        An answer to a question that is no longer asked is dropped; returns whether this
-        one was used."""
-        if not self._still_asks(asked):
-            return False
-        if answer.diverging is not None:
-            if epochs.starts_anew(answer.diverging):
-                return self.restart_at(asked, answer.diverging.end_offset)
-            cut = epochs.truncation_point(
-                answer.diverging,
-                log_start=self.log.log_start_offset,
-                log_end=self.log.log_end_offset,
-                epoch_end=self.log.epoch_end,
-            )
-            self._cut(cut)
-            return True
-        for batch in answer.batches:
-            if not is_intact(batch):
-                raise TidelogError(
-                    ErrorCode.CORRUPT_BATCH,
-                    f"{self.name}: the batch at offset {batch.header.base_offset} from broker "
-                    f"{asked.leader} does not match its checksum",
-                )
-        if asked.needs_producers:
-            if answer.producers is None:
-                return False
-            self.log.producers.learn(answer.producers)
-        if answer.batches:
-            self.log.append(answer.batches)
-            self._listener.log_grew(self)
-            self._sync_if_behind()
-        self.high_watermark = hw.followed(
-            self.high_watermark,
-            leader_high_watermark=answer.high_watermark,
-            log_end=self.counted_end,
-        )
-        return True
-
-    def _still_asks(self, asked: FetchPosition) -> bool:
-        """The last epoch counts, too: a repeated answer would else cut, at the same offset,
-        what has taken the place of the tail that it was about."""
-        if self.leader_to_follow == NO_LEADER:
-            return False
-        now = self.fetch_position()
-        return (
-            now[:3] == asked[:3]
-            and now.last_fetched_epoch == asked.last_fetched_epoch
-            and now.needs_producers == asked.needs_producers
-        )
-
-    def restart_at(self, asked: FetchPosition, leader_log_start: int) -> bool:
-        """The leader's log no longer holds what comes next here: start anew at its start."""
-        if not self._still_asks(asked):
-            return False
-        self.log.reset_to(leader_log_start)
-        self.high_watermark = leader_log_start
-        return True
-
-    def _cut(self, offset: int) -> None:
-        if offset < self.log.log_start_offset:
-            self.log.reset_to(offset)
-        else:
-            self.log.truncate_to(offset)
-        self.high_watermark = min(self.high_watermark, self.log.log_end_offset)

@@ -1,0 +1,157 @@
+"""The state of one replica, and how it follows its leader."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from tidelog.batch import is_intact
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import NO_LEADER, TopicPartition
+from tidelog_broker.partition import epochs
+from tidelog_broker.partition import high_watermark as hw
+from tidelog_broker.partition.exchange import FetchAnswer, FetchPosition
+from tidelog_broker.partition.leading import Leading
+from tidelog_broker.partition.replica_log import ReplicaLog
+from tidelog_runtime.metadata.schema import NOT_WHOLE, LeaderAndIsr
+
+
+class Replica(ABC):
+    """Invariants: `revision` only grows, and with it `state`; `high_watermark` never falls
+    while the replica leads, and never exceeds the log's end; `leading` is set only in an
+    epoch that was given to this life of the broker. With `synced` a replica's log counts
+    only as far as it is on the disk, here and on its followers."""
+
+    def __init__(
+        self,
+        name: TopicPartition,
+        topic_id: str,
+        broker_id: int,
+        log: ReplicaLog,
+        *,
+        high_watermark: int,
+    ) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.log = log
+        self.state: LeaderAndIsr | None = None
+        self.revision = 0
+        self.high_watermark = max(log.log_start_offset, min(high_watermark, log.log_end_offset))
+        self.leading: Leading | None = None
+        self.synced = False
+        self.in_service = True
+        self._broker_id = broker_id
+
+    @property
+    def leader_epoch(self) -> int:
+        return self.state.leader_epoch if self.state else -1
+
+    @property
+    def leader_to_follow(self) -> int:
+        """The broker to fetch from; NO_LEADER while this replica leads, has no leader or is
+        out of service."""
+        if self.state is None or self.leading or self.state.leader == self._broker_id:
+            return NO_LEADER
+        if not self.in_service:
+            return NO_LEADER
+        return self.state.leader
+
+    @property
+    def counted_end(self) -> int:
+        return hw.counted_end(
+            log_end=self.log.log_end_offset,
+            flushed_offset=self.log.flushed_offset,
+            synced=self.synced,
+        )
+
+    @abstractmethod
+    def _log_grew(self) -> None:
+        """Tells whoever waits for that."""
+
+    def fetch_position(self) -> FetchPosition:
+        assert self.state is not None
+        log = self.log
+        return FetchPosition(
+            leader=self.state.leader,
+            leader_epoch=self.state.leader_epoch,
+            fetch_offset=log.log_end_offset,
+            last_fetched_epoch=log.latest_epoch,
+            flushed_offset=log.flushed_offset,
+            log_start_offset=log.log_start_offset,
+            needs_producers=self._needs_producers(),
+        )
+
+    def _needs_producers(self) -> bool:
+        """Where it has lost them it is sent back to the leader's start, to copy all anew;
+        but not where it counts with what it has, and did not resign."""
+        log, state = self.log, self.state
+        if log.producers.lost and state is not None:
+            return not any(
+                member.broker_id == self._broker_id and member.broker_epoch != NOT_WHOLE
+                for member in (*state.isr, *state.eligible)
+            )
+        return log.producers.lacking and log.log_start_offset == log.log_end_offset
+
+    def follow(self, asked: FetchPosition, answer: FetchAnswer) -> bool:
+        """Takes a leader's answer: truncates, or appends and moves the high watermark.
+        An answer to a question that is no longer asked is dropped; returns whether this
+        one was used."""
+        if not self._still_asks(asked):
+            return False
+        if answer.diverging is not None:
+            if epochs.starts_anew(answer.diverging):
+                return self.restart_at(asked, answer.diverging.end_offset)
+            cut = epochs.truncation_point(
+                answer.diverging,
+                log_start=self.log.log_start_offset,
+                log_end=self.log.log_end_offset,
+                epoch_end=self.log.epoch_end,
+            )
+            self._cut(cut)
+            return True
+        for batch in answer.batches:
+            if not is_intact(batch):
+                raise TidelogError(
+                    ErrorCode.CORRUPT_BATCH,
+                    f"{self.name}: the batch at offset {batch.header.base_offset} from broker "
+                    f"{asked.leader} does not match its checksum",
+                )
+        if asked.needs_producers:
+            if answer.producers is None:
+                return False
+            self.log.producers.learn(answer.producers)
+        if answer.batches:
+            self.log.append(answer.batches)
+            self._log_grew()
+        self.high_watermark = hw.followed(
+            self.high_watermark,
+            leader_high_watermark=answer.high_watermark,
+            log_end=self.counted_end,
+        )
+        return True
+
+    def _still_asks(self, asked: FetchPosition) -> bool:
+        """The last epoch counts, too: a repeated answer would else cut, at the same offset,
+        what has taken the place of the tail that it was about."""
+        if self.leader_to_follow == NO_LEADER:
+            return False
+        now = self.fetch_position()
+        return (
+            now[:3] == asked[:3]
+            and now.last_fetched_epoch == asked.last_fetched_epoch
+            and now.needs_producers == asked.needs_producers
+        )
+
+    def restart_at(self, asked: FetchPosition, leader_log_start: int) -> bool:
+        """The leader's log no longer holds what comes next here: start anew at its start."""
+        if not self._still_asks(asked):
+            return False
+        self.log.reset_to(leader_log_start)
+        self.high_watermark = leader_log_start
+        return True
+
+    def _cut(self, offset: int) -> None:
+        if offset < self.log.log_start_offset:
+            self.log.reset_to(offset)
+        else:
+            self.log.truncate_to(offset)
+        self.high_watermark = min(self.high_watermark, self.log.log_end_offset)
