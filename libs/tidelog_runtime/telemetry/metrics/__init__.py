@@ -1,0 +1,1 @@
+"""What services measure, as Prometheus reads it."""

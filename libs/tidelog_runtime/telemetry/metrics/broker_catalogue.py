@@ -1,0 +1,331 @@
+"""What a broker measures.
+
+A broker may hold 10,000 partitions: totals count all of them, and only the worst
+MAX_PARTITION_SERIES of them have series of their own, those that are unwell before those
+that lag before the largest. `tidelog_partitions_without_series` counts the unwell and
+lagging ones that were left out."""
+
+from __future__ import annotations
+
+from itertools import product
+
+from tidelog.errors import ErrorCode
+from tidelog.state_changes.event import Cause, Kind, Stage
+from tidelog_runtime.telemetry.metrics.metric import counter, gauge
+from tidelog_runtime.telemetry.metrics.service_catalogue import (
+    MAX_OTHER_SERIES,
+    QUEUE_DEPTH,
+    REQUEST_DURATION,
+    REQUESTS_REFUSED,
+    SERVICE_METRICS,
+    STATE_CHANGE_DURATION,
+)
+
+# Each has three series for each of its followers, so that MAX_LAG_SERIES bounds those.
+MAX_PARTITION_SERIES = 50
+MAX_LAG_SERIES = 100
+MAX_TOPIC_SERIES = 50
+# Brokers beyond these have no series of their own; their partitions count in the totals.
+MAX_PEER_SERIES = 50
+
+PRODUCE, FETCH = "produce", "fetch"
+REPLICA_OUT, REPLICA_IN = "replica_out", "replica_in"
+FLOWS = (PRODUCE, FETCH, REPLICA_OUT, REPLICA_IN)
+TOPIC_FLOWS = (PRODUCE, FETCH)
+REQUESTS = (
+    (PRODUCE, "none"),
+    (PRODUCE, "leader"),
+    (PRODUCE, "all"),
+    ("fetch", ""),
+    ("fetch_idle", ""),
+    ("replica_fetch", ""),
+    ("replica_fetch_idle", ""),
+    ("list_offsets", ""),
+    ("metadata", ""),
+    ("init_producer_id", ""),
+    ("describe_producers", ""),
+)
+REFUSING_REQUESTS = (PRODUCE, FETCH, "replica_fetch", "list_offsets", "init_producer_id")
+# The rest answers administrators, at the controller.
+REFUSALS = (
+    *(code.name for code in ErrorCode if code < ErrorCode.INVALID_TOPIC_NAME),
+    ErrorCode.STALE_BROKER_EPOCH.name,
+    ErrorCode.METADATA_STORE_UNAVAILABLE.name,
+)
+QUEUES = ("commit_waits", "fetch_waits", "isr_updates", "log_syncs", "failed_replicas")
+ISR_CAUSES = tuple(
+    cause.value for cause in (Cause.LAG_TIME, Cause.LAG_BYTES, Cause.CAUGHT_UP, Cause.NONE)
+)
+REPLICA_KINDS = tuple(
+    kind.value
+    for kind in (Kind.CREATE, Kind.BECOME_LEADER, Kind.BECOME_FOLLOWER, Kind.STOP, Kind.DELETE)
+)
+BROKER_TIMED_CHANGES = (
+    *product(REPLICA_KINDS, (Stage.RECEIVED.value, Stage.COMPLETED.value)),
+    (Kind.ISR_SHRINK.value, Stage.COMPLETED.value),
+    (Kind.ISR_EXPAND.value, Stage.COMPLETED.value),
+)
+
+# The broker and its replicas.
+REGISTERED = gauge(
+    "tidelog_broker_registered",
+    "1 while this broker's registration stands in etcd, as far as it knows.",
+    "At 0 it leads nothing new: look in its log for what keeps it from registering.",
+)
+HAS_FULL_STATE = gauge(
+    "tidelog_broker_has_full_state",
+    "1 once a controller has told this broker all of its replicas.",
+    "At 0 for long: look whether a controller is active and reaches this broker.",
+)
+REPLICAS = gauge(
+    "tidelog_broker_replicas",
+    "Replicas that this broker holds.",
+    "Where brokers differ much, place new partitions on the emptier ones.",
+)
+LEADERS = gauge(
+    "tidelog_broker_leaders",
+    "Partitions that this broker leads.",
+    "Where brokers differ much, look for leaders that are not the preferred ones.",
+)
+LEADERLESS = gauge(
+    "tidelog_broker_leaderless_replicas",
+    "Replicas here whose partition has no leader, as far as this broker knows.",
+    "Run `tidelog explain`: it names who was in sync last and when it died.",
+)
+OUT_OF_SERVICE = gauge(
+    "tidelog_broker_out_of_service_replicas",
+    "Replicas here that are damaged, and neither lead nor follow before they are repaired.",
+    "Look for replica_damaged in this broker's log, and at the disk if it stays.",
+)
+UNDER_REPLICATED = gauge(
+    "tidelog_broker_under_replicated_partitions",
+    "Partitions led here whose ISR lacks a replica.",
+    "Run `tidelog explain`: it names the replicas that are missing, and why.",
+)
+UNDER_MIN_ISR = gauge(
+    "tidelog_broker_under_min_isr_partitions",
+    "Partitions led here whose ISR is below min ISR: acks=all is refused, HW stands still.",
+    "Bring replicas back at once; `tidelog explain` names them.",
+)
+AT_MIN_ISR = gauge(
+    "tidelog_broker_at_min_isr_partitions",
+    "Partitions led here whose ISR is at min ISR, and lacks a replica: the next loss stops writes.",
+    "Bring the missing replicas back before any other broker is stopped.",
+)
+HW_STALLED = gauge(
+    "tidelog_broker_hw_stalled_partitions",
+    "Partitions led here in which records wait and the high watermark stands still.",
+    "Run `tidelog explain`: it names the follower that holds it, and why.",
+)
+UNCOMMITTED_RECORDS = gauge(
+    "tidelog_broker_uncommitted_records",
+    "Records between high watermark and log end, over all partitions led here.",
+    "Where it only grows, look at tidelog_follower_max_lag_seconds.",
+)
+PARTITIONS_WITHOUT_SERIES = gauge(
+    "tidelog_partitions_without_series",
+    "Unwell or lagging partitions that have no series of their own, so that scrapes stay small.",
+    "Run `tidelog explain` for all of them.",
+)
+
+# Replication, as leaders see their followers.
+LAG_RECORDS = gauge(
+    "tidelog_replication_lag_records",
+    "Records that a follower lacks; the worst partitions only.",
+    "Look at the follower's event loop, disk and network; `tidelog explain broker N` tells more.",
+    labels=("topic", "partition", "follower"),
+    bound=MAX_LAG_SERIES,
+)
+LAG_BYTES = gauge(
+    "tidelog_replication_lag_bytes",
+    "Bytes that a follower lacks, about; the worst partitions only.",
+    "Divide by tidelog_data_bytes_total's rate of replica_in to see when it will be there.",
+    labels=("topic", "partition", "follower"),
+    bound=MAX_LAG_SERIES,
+)
+LAG_SECONDS = gauge(
+    "tidelog_replication_lag_seconds",
+    "Age of the oldest record that a follower lacks; the worst partitions only.",
+    "Beyond replica_lag_time_max_ms the follower leaves the ISR: `tidelog explain broker N` "
+    "says why it is slow.",
+    labels=("topic", "partition", "follower"),
+    bound=MAX_LAG_SERIES,
+)
+FOLLOWER_LAG_RECORDS = gauge(
+    "tidelog_follower_lag_records",
+    "Records that a follower lacks, over all partitions led here.",
+    "Where one broker lags behind every leader, look at that broker.",
+    labels=("follower",),
+    bound=MAX_PEER_SERIES,
+)
+FOLLOWER_LAG_BYTES = gauge(
+    "tidelog_follower_lag_bytes",
+    "Bytes that a follower lacks, over all partitions led here.",
+    "Compare with the network between the two brokers.",
+    labels=("follower",),
+    bound=MAX_PEER_SERIES,
+)
+FOLLOWER_MAX_LAG_SECONDS = gauge(
+    "tidelog_follower_max_lag_seconds",
+    "Age of the oldest record that a follower lacks, in any partition led here.",
+    "Look at the follower's process (paused, dead?), disk and network.",
+    labels=("follower",),
+    bound=MAX_PEER_SERIES,
+)
+FOLLOWER_LAGGING_PARTITIONS = gauge(
+    "tidelog_follower_lagging_partitions",
+    "Partitions led here in which a follower lacks records older than a second.",
+    "One: look at that partition's replica. All: look at the broker.",
+    labels=("follower",),
+    bound=MAX_PEER_SERIES,
+)
+FOLLOWER_OUT_OF_ISR = gauge(
+    "tidelog_follower_out_of_isr_partitions",
+    "Partitions led here in whose ISR a follower is missing.",
+    "Run `tidelog explain broker N`.",
+    labels=("follower",),
+    bound=MAX_PEER_SERIES,
+)
+FOLLOWER_FETCH_AGE = gauge(
+    "tidelog_follower_fetch_age_seconds",
+    "Time since a follower's last fetch from this leader.",
+    "Above a few seconds the follower is dead, paused or cut off from here.",
+    labels=("follower",),
+    bound=MAX_PEER_SERIES,
+)
+ISR_SHRINKS = counter(
+    "tidelog_isr_shrinks_total",
+    "Times that this leader took replicas out of an ISR.",
+    "Now and then is a restart; a rate that stays is a slow disk, network or broker.",
+    labels=("cause",),
+    series=[(cause,) for cause in ISR_CAUSES],
+    bound=MAX_OTHER_SERIES,
+)
+ISR_EXPANDS = counter(
+    "tidelog_isr_expands_total",
+    "Times that this leader took replicas into an ISR.",
+    "As many as shrinks, soon after: replicas come and go; look at tidelog_isr_shrinks_total.",
+)
+
+# Data.
+DATA_BYTES = counter(
+    "tidelog_data_bytes_total",
+    "Bytes of records: produced and fetched by clients, sent to followers, got from leaders.",
+    "Compare with the network's and the disk's limits.",
+    labels=("flow",),
+    series=[(flow,) for flow in FLOWS],
+)
+DATA_RECORDS = counter(
+    "tidelog_data_records_total",
+    "Records, by the same flows.",
+    "Divide the bytes by them for the size of a record.",
+    labels=("flow",),
+    series=[(flow,) for flow in FLOWS],
+)
+DATA_BATCHES = counter(
+    "tidelog_data_batches_total",
+    "Batches, by the same flows.",
+    "Few records in each cost CPU: let producers linger.",
+    labels=("flow",),
+    series=[(flow,) for flow in FLOWS],
+)
+TOPIC_BYTES = counter(
+    "tidelog_topic_bytes_total",
+    "Bytes of records of a topic through this broker; the busiest topics only.",
+    "Spread a topic that is too much for its leaders over more partitions.",
+    labels=("topic", "flow"),
+    bound=MAX_TOPIC_SERIES * len(TOPIC_FLOWS),
+)
+TOPIC_RECORDS = counter(
+    "tidelog_topic_records_total",
+    "Records of a topic through this broker; the busiest topics only.",
+    "Spread a topic that is too much for its leaders over more partitions.",
+    labels=("topic", "flow"),
+    bound=MAX_TOPIC_SERIES * len(TOPIC_FLOWS),
+)
+WAITING_CONSUMERS = gauge(
+    "tidelog_waiting_consumers_partitions",
+    "Partitions led here whose consumers get nothing, because their offset lies between high "
+    "watermark and log end.",
+    "Find out with `tidelog explain` what holds the high watermark.",
+)
+
+# The log.
+LOG_SIZE = gauge(
+    "tidelog_log_size_bytes",
+    "Bytes of all logs here.",
+    "Against tidelog_disk_free_bytes it tells how long the disk lasts; retention_bytes and "
+    "retention_ms bound it.",
+)
+LOG_SEGMENTS = gauge(
+    "tidelog_log_segments",
+    "Segments of all logs here.",
+    "Where there are very many, raise segment_bytes.",
+)
+TOPIC_LOG_SIZE = gauge(
+    "tidelog_topic_log_size_bytes",
+    "Bytes of a topic's replicas here; the largest topics only.",
+    "Lower that topic's retention if the disk fills up.",
+    labels=("topic",),
+    bound=MAX_TOPIC_SERIES,
+)
+PARTITION_LOG_SIZE = gauge(
+    "tidelog_partition_log_size_bytes",
+    "Bytes of a replica's log here; the largest only.",
+    "Where one outgrows its siblings, look at the producers' keys.",
+    labels=("topic", "partition"),
+    bound=MAX_PARTITION_SERIES,
+)
+UNFLUSHED_RECORDS = gauge(
+    "tidelog_log_unflushed_records",
+    "Records here that are not on the disk yet, by what is known to be synced.",
+    "Where it only grows the disk does not keep up, or fails: look at flush in the log.",
+)
+DISK_FREE = gauge(
+    "tidelog_disk_free_bytes",
+    "Free bytes of the file system of data_dir.",
+    "Below a tenth of its size: lower retention or add disk, before writes are refused.",
+)
+
+BROKER_METRICS = (
+    *SERVICE_METRICS,
+    STATE_CHANGE_DURATION.of(BROKER_TIMED_CHANGES),
+    REQUEST_DURATION.of(REQUESTS),
+    REQUESTS_REFUSED.of(product(REFUSING_REQUESTS, REFUSALS), MAX_OTHER_SERIES),
+    QUEUE_DEPTH.of([(queue,) for queue in QUEUES]),
+    REGISTERED,
+    HAS_FULL_STATE,
+    REPLICAS,
+    LEADERS,
+    LEADERLESS,
+    OUT_OF_SERVICE,
+    UNDER_REPLICATED,
+    UNDER_MIN_ISR,
+    AT_MIN_ISR,
+    HW_STALLED,
+    UNCOMMITTED_RECORDS,
+    PARTITIONS_WITHOUT_SERIES,
+    LAG_RECORDS,
+    LAG_BYTES,
+    LAG_SECONDS,
+    FOLLOWER_LAG_RECORDS,
+    FOLLOWER_LAG_BYTES,
+    FOLLOWER_MAX_LAG_SECONDS,
+    FOLLOWER_LAGGING_PARTITIONS,
+    FOLLOWER_OUT_OF_ISR,
+    FOLLOWER_FETCH_AGE,
+    ISR_SHRINKS,
+    ISR_EXPANDS,
+    DATA_BYTES,
+    DATA_RECORDS,
+    DATA_BATCHES,
+    TOPIC_BYTES,
+    TOPIC_RECORDS,
+    WAITING_CONSUMERS,
+    LOG_SIZE,
+    LOG_SEGMENTS,
+    TOPIC_LOG_SIZE,
+    PARTITION_LOG_SIZE,
+    UNFLUSHED_RECORDS,
+    DISK_FREE,
+)

@@ -1,0 +1,12 @@
+"""Every metric of every service, for those who write dashboards, alerts and tests."""
+
+from __future__ import annotations
+
+from tidelog_runtime.telemetry.metrics.broker_catalogue import BROKER_METRICS
+from tidelog_runtime.telemetry.metrics.controller_catalogue import CONTROLLER_METRICS
+from tidelog_runtime.telemetry.metrics.metric import Metric
+
+CATALOGUE: dict[str, tuple[Metric, ...]] = {
+    "broker": BROKER_METRICS,
+    "controller": CONTROLLER_METRICS,
+}

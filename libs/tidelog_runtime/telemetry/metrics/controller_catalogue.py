@@ -1,0 +1,256 @@
+"""What a controller measures. What it tells of the cluster only the active one knows: a
+standby has no such series, so that nobody takes its silence for good news."""
+
+from __future__ import annotations
+
+from itertools import product
+
+from tidelog.errors import ErrorCode
+from tidelog.state_changes.event import Cause, Kind, Stage
+from tidelog_runtime.telemetry.metrics.broker_catalogue import (
+    MAX_PEER_SERIES,
+    REPLICA_KINDS,
+)
+from tidelog_runtime.telemetry.metrics.metric import counter, gauge, histogram
+from tidelog_runtime.telemetry.metrics.service_catalogue import (
+    LOOP_BUCKETS,
+    MAX_OTHER_SERIES,
+    QUEUE_DEPTH,
+    REQUEST_DURATION,
+    REQUESTS_REFUSED,
+    SERVICE_METRICS,
+    STATE_CHANGE_DURATION,
+)
+
+MAX_UNWELL_SERIES = 200
+
+CLEAN, UNCLEAN, NOBODY = "clean", "unclean", "nobody"
+ELECTION_OUTCOMES = (CLEAN, UNCLEAN, NOBODY)
+ELECTION_CAUSES = tuple(
+    cause.value
+    for cause in (
+        Cause.TOPIC_CREATED,
+        Cause.BROKER_CRASHED,
+        Cause.BROKER_LEASE_ENDED,
+        Cause.BROKER_RESTARTED,
+        Cause.BROKER_STOPPING,
+        Cause.BROKER_STOPPED,
+        Cause.BROKER_JOINED,
+        Cause.REPLICA_RESIGNED,
+        Cause.LEADER_UNREACHABLE,
+        Cause.RECOVERY,
+        Cause.CONSENT,
+        Cause.NONE,
+    )
+)
+DEPARTURE_CAUSES = tuple(
+    cause.value
+    for cause in (
+        Cause.BROKER_CRASHED,
+        Cause.BROKER_LEASE_ENDED,
+        Cause.BROKER_RESTARTED,
+        Cause.BROKER_STOPPED,
+        Cause.NONE,
+    )
+)
+ADMIN_REFUSALS = tuple(
+    code.name
+    for code in ErrorCode
+    if code in (ErrorCode.INTERNAL, ErrorCode.INVALID_REQUEST, ErrorCode.REQUEST_TIMED_OUT)
+    or code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    or ErrorCode.INVALID_TOPIC_NAME <= code <= ErrorCode.NOT_CONTROLLER
+)
+ADMIN_REQUESTS = ("create_topic", "delete_topic", "recover_partitions")
+PROBLEMS = ("offline", "under_min_isr", "at_min_isr", "under_replicated", "unclean")
+CONTROLLER_QUEUES = ("events", "transactions", "admin_requests")
+CONTROLLER_TIMED_CHANGES = (
+    *product(REPLICA_KINDS, (Stage.ACKNOWLEDGED.value,)),
+    *product(
+        (
+            kind.value
+            for kind in (
+                Kind.CREATE,
+                Kind.ELECTION,
+                Kind.ISR_SHRINK,
+                Kind.TOPIC_CREATION,
+                Kind.TOPIC_DELETION,
+            )
+        ),
+        (Stage.COMPLETED.value,),
+    ),
+)
+
+ACTIVE = gauge(
+    "tidelog_controller_active",
+    "1 on the active controller, 0 on one that stands by.",
+    "The sum must be 1. At 0 nobody elects leaders: look at etcd and at the controllers' logs.",
+)
+CONTROLLER_EPOCH = gauge(
+    "tidelog_controller_epoch",
+    "Epoch of this controller's present or last reign; 0: it has not reigned.",
+    "Where it climbs often, controllers lose their lease: look at etcd's latency.",
+)
+CONTROLLER_ELECTIONS = counter(
+    "tidelog_controller_elections_total",
+    "Times that this controller became the active one.",
+    "More than restarts explain: look at tidelog_store_request_duration_seconds.",
+)
+EVENT_DURATION = histogram(
+    "tidelog_controller_event_duration_seconds",
+    "Time to decide about one event.",
+    "Above 0.1 s failovers wait for it: look how many partitions one event concerns.",
+    buckets=LOOP_BUCKETS,
+)
+
+# What the active controller knows of the cluster.
+BROKERS = gauge(
+    "tidelog_cluster_brokers",
+    "Registered brokers, by state.",
+    "Fewer than you run: `tidelog explain` tells who left, when and why.",
+    labels=("state",),
+    bound=2,
+)
+TOPICS = gauge(
+    "tidelog_cluster_topics",
+    "Topics of the cluster.",
+    "Compare with what you expect: a topic that was deleted by mistake shows here.",
+)
+PARTITIONS = gauge(
+    "tidelog_cluster_partitions",
+    "Partitions of the cluster.",
+    "Keep below some thousands for each broker: failover and scrapes grow with them.",
+)
+OFFLINE = gauge(
+    "tidelog_cluster_offline_partitions",
+    "Partitions without a leader: nobody can write or read them.",
+    "Run `tidelog explain`: it names who was in sync last and when it died.",
+)
+CLUSTER_UNDER_REPLICATED = gauge(
+    "tidelog_cluster_under_replicated_partitions",
+    "Partitions whose ISR lacks a replica, those without a leader included.",
+    "Run `tidelog explain`: it names the replicas that are missing, and why.",
+)
+CLUSTER_UNDER_MIN_ISR = gauge(
+    "tidelog_cluster_under_min_isr_partitions",
+    "Partitions whose ISR is below min ISR: acks=all is refused, HW stands still.",
+    "Bring replicas back at once; `tidelog explain` names them.",
+)
+CLUSTER_AT_MIN_ISR = gauge(
+    "tidelog_cluster_at_min_isr_partitions",
+    "Partitions whose ISR is at min ISR, and lacks a replica: the next loss stops writes.",
+    "Bring the missing replicas back before any other broker is stopped.",
+)
+NOT_PREFERRED = gauge(
+    "tidelog_cluster_not_preferred_leader_partitions",
+    "Partitions that another replica leads than the first one assigned.",
+    "After a restart the leaders stay where they went; where it makes brokers uneven, look at "
+    "tidelog_broker_leaders.",
+)
+UNCLEAN_PARTITIONS = gauge(
+    "tidelog_cluster_unclean_partitions",
+    "Partitions whose present epoch began with an unclean election: records may be gone.",
+    "Run `tidelog explain` for how many, and tell the topic's owners.",
+)
+UNWELL_PARTITION = gauge(
+    "tidelog_cluster_unwell_partition",
+    "1 for each partition that is not as it should be, by problem; the worst only.",
+    "Run `tidelog explain TOPIC/PARTITION`.",
+    labels=("topic", "partition", "problem"),
+    bound=MAX_UNWELL_SERIES,
+)
+DELETIONS = gauge(
+    "tidelog_cluster_topic_deletions",
+    "Topics whose deletion is not finished.",
+    "Run `tidelog explain TOPIC`: it names the brokers that it waits for.",
+)
+BACKLOG = gauge(
+    "tidelog_state_change_backlog_partitions",
+    "Partitions whose newest state a broker has not acknowledged.",
+    "Where it stands for seconds look at that broker: `tidelog explain broker N`.",
+    labels=("broker",),
+    bound=MAX_PEER_SERIES,
+)
+BACKLOG_AGE = gauge(
+    "tidelog_state_change_backlog_age_seconds",
+    "For how long the oldest of them has waited.",
+    "Beyond command_timeout_ms the broker is overdue: look whether it is paused or cut off.",
+    labels=("broker",),
+    bound=MAX_PEER_SERIES,
+)
+OVERDUE = gauge(
+    "tidelog_state_change_overdue",
+    "1 while a live broker has not acknowledged a command within command_timeout_ms.",
+    "Look at that broker's event loop and log; the command is sent again by itself.",
+    labels=("broker",),
+    bound=MAX_PEER_SERIES,
+)
+
+# What has happened, as this controller decided it.
+ELECTIONS = counter(
+    "tidelog_elections_total",
+    "Elections of partition leaders, by outcome and cause; `nobody`: none could be elected.",
+    "Look at the cause: broker_crashed wants a look at that broker's log and machine.",
+    labels=("outcome", "cause"),
+    series=product(ELECTION_OUTCOMES, ELECTION_CAUSES),
+    bound=MAX_OTHER_SERIES,
+)
+UNCLEAN_ELECTIONS = counter(
+    "tidelog_unclean_elections_total",
+    "Elections of a leader that may lack records that were committed.",
+    "Find out with `tidelog trace TOPIC/PARTITION` what may be lost, and tell the topic's owners.",
+)
+CONTROLLER_ISR_SHRINKS = counter(
+    "tidelog_controller_isr_shrinks_total",
+    "Times that the controller took replicas out of an ISR, because their broker has gone.",
+    "Look at tidelog_broker_departures_total for why they went.",
+    labels=("cause",),
+    series=[(cause,) for cause in ELECTION_CAUSES],
+    bound=MAX_OTHER_SERIES,
+)
+DEPARTURES = counter(
+    "tidelog_broker_departures_total",
+    "Brokers that left the cluster, by cause.",
+    "Look at that broker's log and machine, unless somebody stopped it.",
+    labels=("cause",),
+    series=[(cause,) for cause in DEPARTURE_CAUSES],
+    bound=MAX_OTHER_SERIES,
+)
+COMMANDS_OVERDUE = counter(
+    "tidelog_commands_overdue_total",
+    "Times that a live broker did not acknowledge a command within command_timeout_ms.",
+    "Look at that broker with `tidelog explain broker N`.",
+)
+
+CLUSTER_METRICS = (
+    BROKERS,
+    TOPICS,
+    PARTITIONS,
+    OFFLINE,
+    CLUSTER_UNDER_REPLICATED,
+    CLUSTER_UNDER_MIN_ISR,
+    CLUSTER_AT_MIN_ISR,
+    NOT_PREFERRED,
+    UNCLEAN_PARTITIONS,
+    UNWELL_PARTITION,
+    DELETIONS,
+    BACKLOG,
+    BACKLOG_AGE,
+    OVERDUE,
+)
+CONTROLLER_METRICS = (
+    *SERVICE_METRICS,
+    STATE_CHANGE_DURATION.of(CONTROLLER_TIMED_CHANGES),
+    REQUEST_DURATION.of((request, "") for request in ADMIN_REQUESTS),
+    REQUESTS_REFUSED.of(product(ADMIN_REQUESTS, ADMIN_REFUSALS), MAX_OTHER_SERIES),
+    QUEUE_DEPTH.of((queue,) for queue in CONTROLLER_QUEUES),
+    ACTIVE,
+    CONTROLLER_EPOCH,
+    CONTROLLER_ELECTIONS,
+    EVENT_DURATION,
+    *CLUSTER_METRICS,
+    ELECTIONS,
+    UNCLEAN_ELECTIONS,
+    CONTROLLER_ISR_SHRINKS,
+    DEPARTURES,
+    COMMANDS_OVERDUE,
+)

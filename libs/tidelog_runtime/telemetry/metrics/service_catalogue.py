@@ -1,0 +1,128 @@
+"""What every service measures. Ages are told as ages, not as times: a clock that jumps
+bends no graph."""
+
+from __future__ import annotations
+
+from itertools import product
+
+from tidelog.state_changes.event import Kind, Stage
+from tidelog_runtime.telemetry.metrics.metric import counter, gauge, histogram
+
+# Seconds; from a page-cache write to a long poll's end.
+REQUEST_BUCKETS = (
+    *(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),
+    *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
+)
+STORE_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+LOOP_BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+CHANGE_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+
+STORE_OPERATIONS = ("snapshot", "transact", "grant_lease")
+# Beyond what is known from the start: kinds and causes of a newer library.
+MAX_OTHER_SERIES = 16
+
+BUILD_INFO = gauge(
+    "tidelog_build_info",
+    "Always 1; its labels name the service, its cluster and its version.",
+    "Join it to other series by instance to see whose they are.",
+    labels=("service", "cluster", "version"),
+    bound=1,
+)
+EVENT_LOOP_LAG = histogram(
+    "tidelog_event_loop_lag_seconds",
+    "How late the service's event loop came to a timer.",
+    "Above 0.1 s every request waits: look for a paused or starved process, a slow disk, or "
+    "more load than one core carries.",
+    buckets=LOOP_BUCKETS,
+)
+EVENT_LOOP_SILENT = gauge(
+    "tidelog_event_loop_silent_seconds",
+    "For how long the service's event loop has come to no timer.",
+    "Above 3 s the service is taken for dead: look at its CPU, its disk and its stack (py-spy).",
+)
+SCRAPE_COLLECTION = gauge(
+    "tidelog_scrape_collection_seconds",
+    "How long this scrape took to collect its figures on the event loop.",
+    "Above 0.2 s scrape less often.",
+)
+SCRAPE_TIMEOUTS = counter(
+    "tidelog_scrape_timeouts_total",
+    "Scrapes answered without the service's own figures, because its event loop did not come to "
+    "collecting them in time.",
+    "Look at tidelog_event_loop_silent_seconds.",
+)
+STATE_CHANGES = counter(
+    "tidelog_state_changes_total",
+    "Stages of state changes that this service told.",
+    "Look at the changes themselves with `tidelog trace TOPIC/PARTITION`; failed ones say why.",
+    labels=("kind", "stage"),
+    series=product((kind.value for kind in Kind), (stage.value for stage in Stage)),
+)
+STATE_CHANGE_DURATION = histogram(
+    "tidelog_state_change_duration_seconds",
+    "Time from the request of a state change, wherever that was made, to this stage of it.",
+    "Where it grows compare the stages: received late is the network or a busy broker, "
+    "completed late its disk, acknowledged late the controller.",
+    buckets=CHANGE_BUCKETS,
+    labels=("kind", "stage"),
+)
+EVENTS_DROPPED = counter(
+    "tidelog_events_dropped_total",
+    "Events that were not written to the topic __state_changes.",
+    "Read them in the service's log, and look whether that topic has a leader.",
+)
+STORE_DURATION = histogram(
+    "tidelog_store_request_duration_seconds",
+    "Time until etcd answered.",
+    "Above 0.1 s look at the disk of etcd's leader (its fsync duration).",
+    buckets=STORE_BUCKETS,
+    labels=("operation",),
+    series=[(operation,) for operation in STORE_OPERATIONS],
+)
+STORE_ERRORS = counter(
+    "tidelog_store_errors_total",
+    "Requests that etcd did not answer.",
+    "Look whether etcd has a quorum: records are written and read all the same, but no leader "
+    "is elected.",
+    labels=("operation",),
+    series=[(operation,) for operation in STORE_OPERATIONS],
+)
+STORE_UNREACHABLE = gauge(
+    "tidelog_store_unreachable_seconds",
+    "For how long etcd has not answered this service; 0: it answers.",
+    "Start etcd, or mend the network to etcd_endpoints; meanwhile no leader is elected.",
+)
+REQUEST_DURATION = histogram(
+    "tidelog_request_duration_seconds",
+    "Time until a request was answered, waits for replicas, disk and new records included; a "
+    "fetch that ends without any record is told as `..._idle`.",
+    "Compare acks=all with acks=leader: the difference is replication. Then look at "
+    "tidelog_event_loop_lag_seconds and at the disk.",
+    buckets=REQUEST_BUCKETS,
+    labels=("request", "acks"),
+)
+REQUESTS_REFUSED = counter(
+    "tidelog_requests_refused_total",
+    "Errors answered, one for each partition of a request.",
+    "Do what the comment of the code in errors.proto says; `tidelog explain` tells why.",
+    labels=("request", "code"),
+)
+QUEUE_DEPTH = gauge(
+    "tidelog_queue_depth",
+    "How much waits in this service, by queue.",
+    "Where one only grows, look at what serves it: disk, followers, etcd or the event loop.",
+    labels=("queue",),
+)
+
+SERVICE_METRICS = (
+    BUILD_INFO,
+    EVENT_LOOP_LAG,
+    EVENT_LOOP_SILENT,
+    SCRAPE_COLLECTION,
+    SCRAPE_TIMEOUTS,
+    STATE_CHANGES,
+    EVENTS_DROPPED,
+    STORE_DURATION,
+    STORE_ERRORS,
+    STORE_UNREACHABLE,
+)

@@ -1,0 +1,102 @@
+"""The conventions that every metric keeps, as promtool's check has them and a little more."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tidelog_runtime.telemetry.metrics.catalogue import CATALOGUE
+from tidelog_runtime.telemetry.metrics.metric import Metric, MetricType
+
+MAX_BROKER_SERIES = 2_000
+# The library's own: process_*, python_*.
+LIBRARY_SERIES = 30
+
+_METRICS = sorted(
+    {f"{service}:{metric.name}": metric for service in CATALOGUE for metric in CATALOGUE[service]}
+    .items()
+)  # fmt: skip
+# What a name may end with, after `_total`: a unit, or the things that are counted.
+_COUNTED = {
+    *("seconds", "bytes", "records", "batches", "partitions", "replicas", "leaders", "brokers"),
+    *("topics", "segments", "series", "changes", "requests", "refused", "errors", "timeouts"),
+    *("dropped", "shrinks", "expands", "elections", "departures", "overdue", "deletions"),
+}
+_STATES = {
+    *("tidelog_build_info", "tidelog_queue_depth", "tidelog_broker_registered"),
+    *("tidelog_broker_has_full_state", "tidelog_controller_active", "tidelog_controller_epoch"),
+    "tidelog_cluster_unwell_partition",
+}
+_ABBREVIATED = re.compile(r"_(s|ms|sec|secs|b|kb|mb|kib|mib|pct)(_|$)")
+_FIRST_WORDS = {
+    *("above", "at", "after", "below", "beyond", "bring", "compare", "divide", "do", "fewer"),
+    *("find", "join", "keep", "look", "lower", "more", "now", "one", "read", "run", "spread"),
+    *("start", "the", "where", "against", "as", "few"),
+}
+
+
+@pytest.fixture(params=_METRICS, ids=lambda param: param[0])
+def metric(request: pytest.FixtureRequest) -> Metric:
+    found: Metric = request.param[1]
+    return found
+
+
+def test_a_name_is_lower_case_words_after_the_prefix(metric: Metric) -> None:
+    assert re.fullmatch(r"tidelog(_[a-z]+)+", metric.name)
+
+
+def test_a_name_has_base_units_written_out(metric: Metric) -> None:
+    assert not _ABBREVIATED.search(metric.name)
+    assert "milliseconds" not in metric.name
+
+
+def test_a_name_ends_with_its_unit_or_with_what_it_counts(metric: Metric) -> None:
+    last_word = metric.name.removesuffix("_total").rpartition("_")[2]
+    assert last_word in _COUNTED or metric.name in _STATES
+
+
+def test_counters_alone_end_with_total(metric: Metric) -> None:
+    assert metric.name.endswith("_total") == (metric.type is MetricType.COUNTER)
+
+
+def test_no_name_says_what_type_it_has_nor_takes_what_the_format_reserves(metric: Metric) -> None:
+    words = set(metric.name.split("_"))
+    assert not words & {"gauge", "counter", "histogram", "metric", "count", "sum", "bucket"}
+    assert not {"le", "quantile", "job", "instance"} & set(metric.labels)
+
+
+def test_a_histogram_is_of_seconds_in_growing_buckets(metric: Metric) -> None:
+    if metric.type is not MetricType.HISTOGRAM:
+        return
+    assert metric.name.endswith("_seconds")
+    assert list(metric.buckets) == sorted(set(metric.buckets))
+    assert metric.buckets
+
+
+def test_the_help_tells_what_it_is_and_then_what_to_do(metric: Metric) -> None:
+    assert metric.tells.endswith(".")
+    assert metric.remedy.endswith(".")
+    assert re.split(r"\W", metric.remedy.lower())[0] in _FIRST_WORDS
+    assert "\n" not in metric.help
+
+
+def test_every_series_has_a_value_for_every_label(metric: Metric) -> None:
+    assert all(len(values) == len(metric.labels) for values in metric.series)
+    assert len(set(metric.series)) == len(metric.series)
+
+
+def test_a_metric_has_series_from_the_start_or_a_bound(metric: Metric) -> None:
+    assert metric.series or metric.bound
+
+
+@pytest.mark.parametrize("service", sorted(CATALOGUE))
+def test_no_service_has_a_name_twice(service: str) -> None:
+    names = [metric.name for metric in CATALOGUE[service]]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("service", sorted(CATALOGUE))
+def test_all_series_together_stay_within_the_bound(service: str) -> None:
+    most = sum(metric.max_series for metric in CATALOGUE[service]) + LIBRARY_SERIES
+    assert most <= MAX_BROKER_SERIES
