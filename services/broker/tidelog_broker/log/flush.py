@@ -1,4 +1,5 @@
-"""One fsync of a log, which may run in a thread while the log goes on."""
+"""How much of a log is on the disk, and one fsync of it, which may run in a thread while the
+log goes on."""
 
 from __future__ import annotations
 
@@ -7,7 +8,12 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from tidelog_broker.log.disk import Disk, DiskFile
+from tidelog_broker.log.epoch_file import EpochFile
 from tidelog_broker.log.leader_epochs import EpochEntry
+from tidelog_broker.log.segments import Segments
+
+# Each is held open while it is synced.
+MAX_FLUSHED_SEGMENTS = 16
 
 
 class FlushState(NamedTuple):
@@ -56,3 +62,69 @@ class FlushTicket:
             for file in self._files:
                 file.close()
         self.done = True
+
+
+class FlushProgress:
+    """What is on the disk: batches below `flushed_offset`, epochs, names of files."""
+
+    def __init__(self, flushed_offset: int, epochs: tuple[EpochEntry, ...]) -> None:
+        self.flushed_offset = flushed_offset
+        self._cuts = 0
+        self._name_synced = True  # the directory's own name is on the disk
+        # Names in the directory that were made or removed, and how many of those a flush
+        # has made durable; likewise the epochs.
+        self._names_changed = 0
+        self._names_synced = 0
+        self._epochs_synced = epochs
+
+    def distrust(self, flushed_offset: int) -> None:
+        """What a former life made and never synced: a crash of the process left it so."""
+        self.flushed_offset = flushed_offset
+        self._names_changed += 1
+        self._name_synced = False
+        self._epochs_synced = ()
+
+    def name_changed(self) -> None:
+        self._names_changed += 1
+
+    def cut_begins(self) -> None:
+        self._cuts += 1
+
+    def begin(
+        self,
+        disk: Disk,
+        directory: PurePath,
+        segments: Segments,
+        epoch_file: EpochFile,
+        epochs: tuple[EpochEntry, ...],
+    ) -> FlushTicket | None:
+        """`Log.begin_flush` says what. Raises OSError, with no file left open."""
+        state = FlushState(self._cuts, epochs, self._names_changed)
+        unsynced = segments.unsynced(self.flushed_offset, MAX_FLUSHED_SEGMENTS)
+        directories: list[PurePath] = []
+        if self._names_changed != self._names_synced:
+            directories.append(directory)
+        if not self._name_synced:
+            directories.append(directory.parent)
+        opened: list[DiskFile] = []
+        try:
+            opened.extend(disk.open(segment.path) for segment in unsynced)
+            if epochs and epochs != self._epochs_synced:
+                opened.append(epoch_file.open())
+        except OSError:
+            for file in opened:
+                file.close()
+            raise
+        if not opened and not directories:
+            return None
+        up_to = unsynced[-1].next_offset if unsynced else self.flushed_offset
+        return FlushTicket(disk, opened, directories, up_to=up_to, state=state)
+
+    def finish(self, ticket: FlushTicket) -> None:
+        """It has run without an error."""
+        cuts, epochs, names = ticket.state
+        self._names_synced = max(self._names_synced, names)
+        self._name_synced = True
+        if cuts == self._cuts:
+            self._epochs_synced = epochs
+            self.flushed_offset = max(self.flushed_offset, ticket.up_to)

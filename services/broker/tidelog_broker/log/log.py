@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import takewhile
 from pathlib import PurePath
 
 from tidelog.log_format import frame_bytes
@@ -12,17 +11,15 @@ from tidelog_broker.log.append_order import require_order
 from tidelog_broker.log.checked_file import write_checked
 from tidelog_broker.log.clean_shutdown import MARKER_NAME, MarkedSegment, write_marker
 from tidelog_broker.log.config import LogConfig
-from tidelog_broker.log.disk import Disk, DiskFile
+from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.epoch_file import EpochFile
 from tidelog_broker.log.errors import (
     LogFailedError,
     LogStorageError,
     OffsetOutOfRangeError,
 )
-from tidelog_broker.log.flush import FlushState, FlushTicket
-from tidelog_broker.log.indexes import SegmentIndexes
+from tidelog_broker.log.flush import FlushProgress, FlushTicket
 from tidelog_broker.log.leader_epochs import EpochEntry, LeaderEpochs
-from tidelog_broker.log.log_reader import LogReader, PositionCache
 from tidelog_broker.log.producer_history import ProducerHistory
 from tidelog_broker.log.recovery import (
     LOG_START_KIND,
@@ -33,19 +30,16 @@ from tidelog_broker.log.recovery import (
     load_content,
 )
 from tidelog_broker.log.retention import expired_segments, is_expired, is_roll_due
-from tidelog_broker.log.segment import Segment, empty_summary, segment_path
+from tidelog_broker.log.segment import Segment
 from tidelog_broker.log.segment_files import SegmentFiles
+from tidelog_broker.log.segments import Segments
 from tidelog_runtime.clock import Clock
-
-# Each is held open while it is synced.
-MAX_FLUSHED_SEGMENTS = 16
 
 
 class Log:
     """For one thread, but for `open` and `FlushTicket.run`.
 
-    Invariants: there is at least one segment, the last is the active one, and each
-    begins where the one before ends; `log_start_offset` ≤ `flushed_offset` ≤
+    Invariants: there is at least one segment; `log_start_offset` ≤ `flushed_offset` ≤
     `log_end_offset`. Everything that changes the log raises `LogStorageError` where the
     disk refuses, and `LogFailedError` once `failed` is set."""
 
@@ -58,40 +52,19 @@ class Log:
         content: LogContent,
         epoch_file: EpochFile,
     ) -> None:
-        self._files = files
         self._disk = files.disk
         self._config = config
         self._clock = clock
-        self._positions = PositionCache()
         self._epochs = content.epochs
         self._epoch_file = epoch_file
         self._marked_clean = content.clean
         self._closed = False
-        self._name_synced = True  # the directory's own name is on the disk
-        self._cuts = 0
-        # Names in the directory that were made or removed, and how many of those a flush
-        # has made durable; likewise the epochs.
-        self._names_changed = 0
-        self._names_synced = 0
-        self._epochs_synced: tuple[EpochEntry, ...] = content.epochs.entries
         self.directory = directory
         self.failed: LogFailedError | None = None
         self.recovery: RecoveryReport | None = content.recovery
-        last = len(content.segments) - 1
-        self._segments = [
-            Segment(
-                files,
-                segment_path(directory, base),
-                base,
-                summary,
-                index_interval_bytes=config.index_interval_bytes,
-                indexes=content.active_indexes if index == last else None,
-            )
-            for index, (base, summary) in enumerate(content.segments)
-        ]
-        self._reader = LogReader(self._segments, self._positions)
+        self._segments = Segments(files, directory, content, config.index_interval_bytes)
+        self._progress = FlushProgress(content.log_end_offset, content.epochs.entries)
         self.producers = ProducerHistory(self._disk, directory, self)
-        self.flushed_offset = content.log_end_offset
 
     @classmethod
     def open(
@@ -139,27 +112,27 @@ class Log:
             self._write_epochs()
             return
         self._disk.remove(self.directory / MARKER_NAME)
-        self.flushed_offset = max(
-            content.log_start_offset, min(recovery_point, content.log_end_offset)
+        self._progress.distrust(
+            max(content.log_start_offset, min(recovery_point, content.log_end_offset))
         )
-        # What a former life made and never synced: a crash of the process left it so.
-        self._names_changed += 1
-        self._name_synced = False
         if not self._segments:
             self._disk.make_directory(self.directory)
-            self._segments.append(self._create_segment(content.log_start_offset))
+            self._add_segment(content.log_start_offset)
         self._write_epochs()
-        self._epochs_synced = ()
 
     # What there is.
 
     @property
     def log_start_offset(self) -> int:
-        return self._segments[0].base_offset
+        return self._segments.start_offset
 
     @property
     def log_end_offset(self) -> int:
-        return self._segments[-1].summary.next_offset
+        return self._segments.end_offset
+
+    @property
+    def flushed_offset(self) -> int:
+        return self._progress.flushed_offset
 
     @property
     def latest_epoch(self) -> int:
@@ -190,7 +163,7 @@ class Log:
         """About how many bytes there are from that offset on, without a look at the disk: 0
         at the log's end, all below its start; in the active segment at most one index
         interval and a batch too many."""
-        return self._reader.bytes_from(offset)
+        return self._segments.reader.bytes_from(offset)
 
     def epoch_end(self, epoch: int) -> EpochEnd:
         return self._epochs.epoch_end(epoch, self.log_end_offset)
@@ -200,13 +173,11 @@ class Log:
 
     def share_files(self, files: SegmentFiles) -> None:
         """Instead of those it was opened with, in a thread of its own."""
-        self._files.close()
-        self._files = files
-        for segment in self._segments:
-            segment.share_files(files)
+        self._segments.share_files(files)
 
     def update_config(self, config: LogConfig) -> None:
         self._config = config
+        self._segments.index_interval_bytes = config.index_interval_bytes
 
     # Appending.
 
@@ -221,7 +192,7 @@ class Log:
             batches, offset=self.log_end_offset, epoch=self._epochs.latest, log=self.directory
         )
         epochs_before = self._epochs.entries if self._brings_epoch(batches) else None
-        active = self._segments[-1]
+        active = self._segments.active
         try:
             self._remove_marker()
             added = sum(map(frame_bytes, batches))
@@ -237,7 +208,7 @@ class Log:
             self._restore_epochs(epochs_before)
             raise LogStorageError.of(error, active.path, "append to") from error
         try:
-            positions = active.write(file, batches)
+            self._segments.write(file, batches)
         except OSError as error:
             self._restore_epochs(epochs_before)
             try:
@@ -245,8 +216,6 @@ class Log:
             except OSError as second:
                 raise self._fail(second, active.path, "take back a failed append to") from error
             raise LogStorageError.of(error, active.path, "append to") from error
-        for batch, position in zip(batches, positions, strict=True):
-            self._positions.put(batch.header.base_offset, active, position)
         self.producers.appended(batches, added)
 
     def _brings_epoch(self, batches: Sequence[Batch]) -> bool:
@@ -260,28 +229,16 @@ class Log:
 
     def _write_epochs(self) -> None:
         if self._epoch_file.write(self._epochs.entries):
-            self._names_changed += 1
+            self._progress.name_changed()
 
     def _roll(self) -> Segment:
         self.producers.roll([segment.base_offset for segment in self._segments])
-        self._segments[-1].seal()
-        segment = self._create_segment(self.log_end_offset)
-        self._segments.append(segment)
-        return segment
+        return self._add_segment(self.log_end_offset)
 
-    def _create_segment(self, base_offset: int) -> Segment:
-        path = segment_path(self.directory, base_offset)
-        self._disk.open(path, create=True).close()
-        self._names_changed += 1
-        interval = self._config.index_interval_bytes
-        return Segment(
-            self._files,
-            path,
-            base_offset,
-            empty_summary(base_offset),
-            index_interval_bytes=interval,
-            indexes=SegmentIndexes(interval),
-        )
+    def _add_segment(self, base_offset: int) -> Segment:
+        segment = self._segments.add(base_offset)
+        self._progress.name_changed()
+        return segment
 
     # Reading.
 
@@ -298,21 +255,19 @@ class Log:
         if offset >= up_to:
             return []
         try:
-            return self._reader.read(offset, max_bytes, up_to)
+            return self._segments.reader.read(offset, max_bytes, up_to)
         except OSError as error:
             raise LogStorageError.of(error, self.directory, "read the log in") from error
 
     def headers(self, start: int, end: int) -> Iterator[BatchHeader]:
         """Of all batches between two offsets. Raises `LogCorruptError` and `OSError`."""
-        for segment in self._segments:
-            if segment.next_offset > start and segment.base_offset < end:
-                yield from segment.headers(start, end)
+        return self._segments.headers(start, end)
 
     def offset_for_timestamp(self, timestamp_ms: int, up_to: int) -> Batch | None:
         """The first batch with a timestamp at or after that one, if it ends at or below the
         offset `up_to`. Raises `LogCorruptError` and `LogStorageError`."""
         try:
-            return self._reader.first_at_time(timestamp_ms, up_to)
+            return self._segments.reader.first_at_time(timestamp_ms, up_to)
         except OSError as error:
             raise LogStorageError.of(error, self.directory, "search the log in") from error
 
@@ -332,11 +287,7 @@ class Log:
             if offset < self.log_end_offset:
                 self.producers.begin_cut(offset)
                 self._begin_cut()
-                # The newest first, so that a stop in between leaves no gap.
-                while self._segments[-1].base_offset > offset:
-                    self._remove_last_segment()
-                if offset < self.log_end_offset:
-                    self._segments[-1].truncate(offset)
+                self._segments.cut(offset)
                 self.producers.finish_cut()
             self._epochs.truncate_from_end(self.log_end_offset)
             if self._epochs.entries != epochs_before:
@@ -344,7 +295,7 @@ class Log:
         except OSError as error:
             raise self._fail(error, self.directory, f"cut to offset {offset} the log in") from error
         finally:
-            self.flushed_offset = min(self.flushed_offset, self.log_end_offset)
+            self._progress.flushed_offset = min(self.flushed_offset, self.log_end_offset)
 
     def reset_to(self, offset: int) -> None:
         """Removes everything; the log is empty and begins at `offset`. On the disk on
@@ -356,26 +307,18 @@ class Log:
             # First, so that a start after a stop in between finishes the reset.
             self._write_log_start(offset)
             self.producers.finish_reset(offset)
-            for segment in reversed(self._segments):
-                segment.remove()
-                self._disk.sync_directory(self.directory)
-            self._segments[:] = [self._create_segment(offset)]
+            self._segments.start_anew(offset)
+            self._progress.name_changed()
             self._epochs = LeaderEpochs()
             self._epoch_file.replace((), sync=True)
         except OSError as error:
             raise self._fail(error, self.directory, "empty the log in") from error
-        self.flushed_offset = offset
+        self._progress.flushed_offset = offset
 
     def _begin_cut(self) -> None:
         self._remove_marker()
         self._disk.sync_directory(self.directory)
-        self._positions.clear()
-        self._cuts += 1
-
-    def _remove_last_segment(self) -> None:
-        self._segments[-1].remove()
-        self._segments.pop()
-        self._disk.sync_directory(self.directory)
+        self._progress.cut_begins()
 
     def _write_log_start(self, offset: int) -> None:
         path = self.directory / LOG_START_NAME
@@ -388,8 +331,8 @@ class Log:
         try:
             self._roll_if_old(now_ms, up_to)
             count = expired_segments(
-                [segment.summary for segment in self._segments[:-1]],
-                self._segments[-1].size,
+                [segment.summary for segment in self._segments.sealed],
+                self._segments.active.size,
                 config=self._config,
                 now_ms=now_ms,
                 up_to=up_to,
@@ -397,14 +340,12 @@ class Log:
             if count == 0:
                 return 0
             self._remove_marker()
-            start = self._segments[count].base_offset
+            start = self._segments.sealed[count - 1].next_offset
             self.producers.begin_deletion(start)
             self._write_log_start(start)
-            self._positions.clear()
-            for _ in range(count):
-                self._segments.pop(0).remove()
+            self._segments.drop_oldest(count)
             self.producers.finish_deletion()
-            self.flushed_offset = max(self.flushed_offset, start)
+            self._progress.flushed_offset = max(self.flushed_offset, start)
             self._epochs.truncate_from_start(start)
             self._write_epochs()
         except OSError as error:
@@ -412,7 +353,7 @@ class Log:
         return count
 
     def _roll_if_old(self, now_ms: int, up_to: int) -> None:
-        active = self._segments[-1].summary
+        active = self._segments.active.summary
         expired = active.size > 0 and is_expired(active, self._config, now_ms)
         if is_roll_due(active, 0, self._config, now_ms) or (
             expired and active.next_offset <= up_to
@@ -426,29 +367,12 @@ class Log:
         """What is not on the disk yet, of at most MAX_FLUSHED_SEGMENTS; None: everything
         is."""
         self._check_usable()
-        state = FlushState(self._cuts, self._epochs.entries, self._names_changed)
-        newest_first = takewhile(
-            lambda segment: segment.next_offset > self.flushed_offset, reversed(self._segments)
-        )
-        unsynced = list(newest_first)[: -MAX_FLUSHED_SEGMENTS - 1 : -1]
-        directories: list[PurePath] = []
-        if self._names_changed != self._names_synced:
-            directories.append(self.directory)
-        if not self._name_synced:
-            directories.append(self.directory.parent)
-        opened: list[DiskFile] = []
         try:
-            opened.extend(self._disk.open(segment.path) for segment in unsynced)
-            if state.epochs and state.epochs != self._epochs_synced:
-                opened.append(self._epoch_file.open())
+            return self._progress.begin(
+                self._disk, self.directory, self._segments, self._epoch_file, self._epochs.entries
+            )
         except OSError as error:
-            for file in opened:
-                file.close()
             raise LogStorageError.of(error, self.directory, "open for a flush files in") from error
-        if not opened and not directories:
-            return None
-        up_to = unsynced[-1].next_offset if unsynced else self.flushed_offset
-        return FlushTicket(self._disk, opened, directories, up_to=up_to, state=state)
 
     def finish_flush(self, ticket: FlushTicket) -> None:
         """After `ticket.run()`: moves `flushed_offset`. An fsync that failed marks the log
@@ -460,12 +384,7 @@ class Log:
         if self.failed is not None:
             # A sync after one that failed succeeds, whatever the kernel has given up.
             raise self.failed
-        cuts, epochs, names = ticket.state
-        self._names_synced = max(self._names_synced, names)
-        self._name_synced = True
-        if cuts == self._cuts:
-            self._epochs_synced = epochs
-            self.flushed_offset = max(self.flushed_offset, ticket.up_to)
+        self._progress.finish(ticket)
 
     def flush(self) -> None:
         """All three steps at once, until everything is on the disk; blocks."""
@@ -483,7 +402,7 @@ class Log:
         try:
             if clean and self.failed is None and not self._marked_clean:
                 self.flush()
-                self._segments[-1].write_indexes()
+                self._segments.active.write_indexes()
                 self.producers.close()
                 marked = [MarkedSegment(s.base_offset, s.summary) for s in self._segments]
                 write_marker(self._disk, self.directory, marked)
@@ -502,8 +421,7 @@ class Log:
 
     def _close_files(self) -> None:
         self._closed = True
-        for segment in self._segments:
-            segment.close()
+        self._segments.close()
 
     def _remove_marker(self) -> None:
         if self._marked_clean:

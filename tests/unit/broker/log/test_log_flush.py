@@ -9,7 +9,7 @@ import pytest
 
 from tidelog_broker.log.config import LogConfig
 from tidelog_broker.log.errors import LogFailedError
-from tidelog_broker.log.log import MAX_FLUSHED_SEGMENTS
+from tidelog_broker.log.flush import MAX_FLUSHED_SEGMENTS
 from unit.broker.log.builders import batch_at, batches_from, log_of, open_log, read_all
 from unit.broker.log.memory_disk import MemoryDisk
 

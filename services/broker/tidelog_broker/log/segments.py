@@ -1,0 +1,143 @@
+"""The segments of a log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
+from pathlib import PurePath
+
+from tidelog.model import Batch, BatchHeader
+from tidelog_broker.log.disk import DiskFile
+from tidelog_broker.log.indexes import SegmentIndexes
+from tidelog_broker.log.log_reader import LogReader, PositionCache
+from tidelog_broker.log.recovery import LogContent
+from tidelog_broker.log.segment import Segment, empty_summary, segment_path
+from tidelog_broker.log.segment_files import SegmentFiles
+
+
+class Segments:
+    """The oldest first. Invariants once there is one: there always is, the last is the active
+    one, and each begins where the one before ends. `OSError` passes through.
+
+    `index_interval_bytes`: of those that are made from now on."""
+
+    def __init__(
+        self,
+        files: SegmentFiles,
+        directory: PurePath,
+        content: LogContent,
+        index_interval_bytes: int,
+    ) -> None:
+        self.index_interval_bytes = index_interval_bytes
+        self._files = files
+        self._directory = directory
+        self._positions = PositionCache()
+        last = len(content.segments) - 1
+        self._all = [
+            Segment(
+                files,
+                segment_path(directory, base),
+                base,
+                summary,
+                index_interval_bytes=index_interval_bytes,
+                indexes=content.active_indexes if index == last else None,
+            )
+            for index, (base, summary) in enumerate(content.segments)
+        ]
+        self.reader = LogReader(self._all, self._positions)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._all)
+
+    @property
+    def active(self) -> Segment:
+        return self._all[-1]
+
+    @property
+    def sealed(self) -> Sequence[Segment]:
+        return self._all[:-1]
+
+    @property
+    def start_offset(self) -> int:
+        return self._all[0].base_offset
+
+    @property
+    def end_offset(self) -> int:
+        return self._all[-1].summary.next_offset
+
+    def headers(self, start: int, end: int) -> Iterator[BatchHeader]:
+        """`Log.headers` says what."""
+        for segment in self._all:
+            if segment.next_offset > start and segment.base_offset < end:
+                yield from segment.headers(start, end)
+
+    def unsynced(self, flushed_offset: int, limit: int) -> list[Segment]:
+        """The oldest of those that hold what lies beyond that offset."""
+        newest_first = takewhile(
+            lambda segment: segment.next_offset > flushed_offset, reversed(self._all)
+        )
+        return list(newest_first)[: -limit - 1 : -1]
+
+    def share_files(self, files: SegmentFiles) -> None:
+        """Instead of those they were opened with, which are closed."""
+        self._files.close()
+        self._files = files
+        for segment in self._all:
+            segment.share_files(files)
+
+    def write(self, file: DiskFile, batches: Sequence[Batch]) -> None:
+        """To the active segment, whose open file this is."""
+        active = self.active
+        positions = active.write(file, batches)
+        for batch, position in zip(batches, positions, strict=True):
+            self._positions.put(batch.header.base_offset, active, position)
+
+    def add(self, base_offset: int) -> Segment:
+        """A new active segment; the one before is sealed."""
+        if self._all:
+            self.active.seal()
+        segment = self._create(base_offset)
+        self._all.append(segment)
+        return segment
+
+    def _create(self, base_offset: int) -> Segment:
+        path = segment_path(self._directory, base_offset)
+        self._files.disk.open(path, create=True).close()
+        return Segment(
+            self._files,
+            path,
+            base_offset,
+            empty_summary(base_offset),
+            index_interval_bytes=self.index_interval_bytes,
+            indexes=SegmentIndexes(self.index_interval_bytes),
+        )
+
+    def cut(self, offset: int) -> None:
+        """Above the start. The newest go first, so that a stop in between leaves no gap."""
+        self._positions.clear()
+        while self.active.base_offset > offset:
+            self.active.remove()
+            self._all.pop()
+            self._files.disk.sync_directory(self._directory)
+        if offset < self.end_offset:
+            self.active.truncate(offset)
+
+    def start_anew(self, base_offset: int) -> None:
+        """With one empty segment; no other is left."""
+        self._positions.clear()
+        for segment in reversed(self._all):
+            segment.remove()
+            self._files.disk.sync_directory(self._directory)
+        self._all[:] = [self._create(base_offset)]
+
+    def drop_oldest(self, count: int) -> None:
+        self._positions.clear()
+        for _ in range(count):
+            self._all.pop(0).remove()
+
+    def close(self) -> None:
+        for segment in self._all:
+            segment.close()
