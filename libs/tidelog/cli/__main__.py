@@ -19,6 +19,7 @@ from tidelog.cli.exit_status import EPILOG, ExitStatus
 from tidelog.cli.output import write_error
 from tidelog.cli.produce import produce
 from tidelog.cli.session import BootstrapOption, JsonOption, session_of
+from tidelog.cli.trace import trace
 
 # Where it is set, an error that should not exist shows where it came from.
 DEBUG_VARIABLE = "TIDELOG_DEBUG"
@@ -52,6 +53,7 @@ app.add_typer(cluster.app, name="cluster")
 app.add_typer(topics.app, name="topics")
 app.command(epilog=EPILOG)(produce)
 app.command(epilog=EPILOG)(consume)
+app.command(epilog=EPILOG)(trace)
 app.command("dump-log", epilog=EPILOG)(dump_log)
 app.command("check-history", epilog=EPILOG)(check_history)
 

@@ -74,6 +74,10 @@ class ClusterMetadata:
         self._turn = 0
 
     @property
+    def bootstrap(self) -> tuple[str, ...]:
+        return tuple(self._bootstrap)
+
+    @property
     def controller_address(self) -> str:
         """Empty where no active controller is known."""
         return self._cache.controller_address

@@ -15,6 +15,8 @@ from tidelog.cli import (
     output,
     positions,
     topics,
+    trace_targets,
+    trace_view,
 )
 from tidelog.cli.exit_status import (
     ClusterUnreachableError,
@@ -36,7 +38,9 @@ from unit.cli.conftest import record
 HOUR_MS = 3_600_000
 
 
-@pytest.mark.parametrize("module", [exit_status, lines, output, positions, topics])
+@pytest.mark.parametrize(
+    "module", [exit_status, lines, output, positions, topics, trace_targets, trace_view]
+)
 def test_examples_in_docstrings_hold(module: ModuleType) -> None:
     tried = doctest.testmod(module)
     assert tried.attempted

@@ -14,6 +14,7 @@ import grpc.aio
 
 from tidelog.batch import stamp
 from tidelog.errors import ErrorCode, TidelogError
+from tidelog.inspection.model import Explanation, Scope, ServiceState, StateRequest
 from tidelog.model import Batch, LeaderHint, TopicPartition
 from tidelog.record_batch import decode
 from tidelog.rpc.channels import new_server
@@ -21,7 +22,11 @@ from tidelog.rpc.wire import batch_from_wire, batch_to_wire, error_to_wire
 from tidelog.v1 import (
     broker_pb2,
     broker_pb2_grpc,
+    inspect_pb2_grpc,
 )
+from tidelog_runtime.clock import SystemClock
+from tidelog_runtime.telemetry.inspect_service import InspectServicer
+from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 from unit.client.fake_producer_state import (
     FakeProducerIds,
     check_sequences,
@@ -131,6 +136,16 @@ class FakeCluster:
         await asyncio.gather(*(broker.close() for broker in self.brokers.values()))
 
 
+class NotInspected:
+    """The fake brokers tell events, and nothing else of themselves."""
+
+    async def describe(self, request: StateRequest) -> ServiceState:
+        raise NotImplementedError
+
+    async def explain(self, scope: Scope, timeout_ms: int) -> Explanation:
+        raise NotImplementedError
+
+
 class FakeBroker(broker_pb2_grpc.BrokerServiceServicer):
     """`script[rpc]` holds what goes wrong with the next calls, one after another;
     `seen[rpc]` every request. `metadata_of` replaces what this broker tells (stale, or
@@ -147,11 +162,15 @@ class FakeBroker(broker_pb2_grpc.BrokerServiceServicer):
         self.metadata_of: Callable[[], broker_pb2.MetadataResponse] | None = None
         self.gate = asyncio.Event()
         self.gate.set()
+        self.state_changes = StateChangeLog(f"broker-{broker_id}", SystemClock())
         self._server: grpc.aio.Server | None = None
 
     async def start(self) -> FakeBroker:
         self._server = new_server()
         broker_pb2_grpc.add_BrokerServiceServicer_to_server(self, self._server)
+        inspect_pb2_grpc.add_InspectServiceServicer_to_server(
+            InspectServicer(NotInspected(), self.state_changes), self._server
+        )
         port = self._server.add_insecure_port(self.address or "127.0.0.1:0")
         self.address = f"127.0.0.1:{port}"
         await self._server.start()

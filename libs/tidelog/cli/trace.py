@@ -1,0 +1,186 @@
+"""`tidelog trace`: what became of a partition, and why, as all services tell it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidelog.cli.exit_status import ExitStatus, UsageError
+from tidelog.cli.output import json_line, plural, write_line, write_note
+from tidelog.cli.session import (
+    BootstrapOption,
+    JsonOption,
+    Session,
+    ending_with_a_status,
+    session_of,
+)
+
+if TYPE_CHECKING:
+    from tidelog.client.event_streams import EventStreams, Gathered
+    from tidelog.state_changes.event import StateChange
+    from tidelog.state_changes.life import ChangeLife, TraceScope
+
+# What services told between the two questions, by clocks that differ, is asked for again.
+FOLLOW_OVERLAP_MS = 60_000
+
+
+def trace(
+    context: typer.Context,
+    targets: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[TOPIC[/PARTITION]]",
+            help="Whose life. Default: the whole cluster's. With --files also the log files.",
+            show_default=False,
+        ),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--since",
+            metavar="AGE|TIME",
+            show_default=False,
+            help="Not older than this, as 10m, 2h or 2026-01-31T08:30:00Z.",
+        ),
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with what happens, until Ctrl-C.")
+    ] = False,
+    files: Annotated[
+        bool,
+        typer.Option("--files", help="From these log files (gzip too) instead of the cluster."),
+    ] = False,
+    bootstrap: BootstrapOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the changes of a partition in the order of their causes, with every stage.
+
+    Of a topic or the cluster each change is one line. Times after + count from the moment
+    at which the change was requested; ! marks what has not come to its end.
+
+    Example: tidelog trace sea/3 --since 10m
+
+    Example: tidelog trace --files broker-*.log controller-*.log.gz sea/3
+    """
+    session = session_of(context, bootstrap, as_json)
+    with ending_with_a_status():
+        if files and follow:
+            raise UsageError("--follow asks the cluster, and --files does not; give one of them")
+        since_ms = _since(since)
+        if files:
+            _trace_files(targets or [], since_ms, as_json=session.as_json)
+            return
+        scope = _scope(targets or [], since_ms)
+    session.run(lambda: _trace(session, scope, follow=follow), when_interrupted=ExitStatus.DONE)
+
+
+def _since(text: str | None) -> int:
+    from tidelog.cli.trace_targets import parse_since
+
+    return 0 if text is None else parse_since(text, time.time_ns() // 1_000_000)
+
+
+def _scope(targets: Sequence[str], since_ms: int) -> TraceScope:
+    from tidelog.cli.trace_targets import parse_target
+    from tidelog.state_changes.life import TraceScope
+
+    if len(targets) > 1:
+        raise UsageError(
+            f"{' '.join(targets)}: give one TOPIC or TOPIC/PARTITION; log files need --files"
+        )
+    scope = parse_target(targets[0]) if targets else TraceScope()
+    return scope._replace(since_ms=since_ms)
+
+
+def _trace_files(targets: Sequence[str], since_ms: int, *, as_json: bool) -> None:
+    from tidelog.cli.trace_files import read_logs, split_targets
+    from tidelog.state_changes.life import trace as lives_in
+
+    paths, scope = split_targets(targets, since_ms)
+    read = read_logs(paths, scope.topic)
+    lives = lives_in(read.events, scope)
+    _show(lives, scope, as_json=as_json)
+    write_note(
+        f"{plural(len(paths), 'file')}: {plural(read.lines, 'line')}, "
+        f"{plural(read.skipped, 'line')} of other kinds"
+        + (f", {plural(read.malformed, 'state change')} cut or unknown" if read.malformed else "")
+        + (f", {plural(read.left_out, 'event')} too old to be kept" if read.left_out else "")
+    )
+    if not lives:
+        write_note(f"The files tell nothing of {_named(scope)}.")
+
+
+async def _trace(session: Session, scope: TraceScope, *, follow: bool) -> ExitStatus:
+    from tidelog.client.event_streams import EventStreams
+    from tidelog.state_changes.life import trace as lives_in
+
+    async with EventStreams(await session.reach()) as streams:
+        gathered = await streams.recent(scope)
+        lives = lives_in(gathered.events, scope)
+        _show(lives, scope, as_json=session.as_json)
+        _note_sources(gathered)
+        if not lives and not follow:
+            write_note(
+                f"Nobody remembers anything of {_named(scope)}; services keep their newest "
+                "20,000 events, and log files more (--files)."
+            )
+        if follow:
+            await _follow(streams, gathered, scope, as_json=session.as_json)
+    return ExitStatus.DONE
+
+
+def _show(lives: Sequence[ChangeLife], scope: TraceScope, *, as_json: bool) -> None:
+    from tidelog.cli import trace_view
+
+    if as_json:
+        for life in lives:
+            write_line(json_line(trace_view.document(life)))
+    elif scope.partition is None:
+        for line in trace_view.condensed_lines(lives):
+            write_line(line)
+    else:
+        for line in trace_view.stories(lives):
+            write_line(line)
+
+
+def _note_sources(gathered: Gathered) -> None:
+    for silent in gathered.silent:
+        write_note(f"Not heard: {silent.address} ({silent.problem})")
+
+
+def _named(scope: TraceScope) -> str:
+    if not scope.topic:
+        return "the cluster"
+    return scope.topic if scope.partition is None else f"{scope.topic}/{scope.partition}"
+
+
+async def _follow(
+    streams: EventStreams, gathered: Gathered, scope: TraceScope, *, as_json: bool
+) -> None:
+    """Each stage by itself, as it comes."""
+    from contextlib import aclosing
+
+    from tidelog.client.event_streams import Silent
+
+    known = {event[:-1] for event in gathered.events}
+    newest_ms = max((event.time_ms for event in gathered.events), default=0)
+    since_ms = max(scope.since_ms, newest_ms - FOLLOW_OVERLAP_MS)
+    async with aclosing(streams.follow(scope._replace(since_ms=since_ms))) as batches:
+        async for batch in batches:
+            for told in batch:
+                if isinstance(told, Silent):
+                    write_note(f"{told.address}: {told.problem}")
+                elif told[:-1] not in known:
+                    _write_event(told, as_json=as_json)
+            sys.stdout.flush()
+
+
+def _write_event(told: StateChange, *, as_json: bool) -> None:
+    from tidelog.cli import trace_view
+    from tidelog.state_changes.json_form import to_object
+
+    write_line(json_line(to_object(told)) if as_json else trace_view.event_line(told))

@@ -1,0 +1,57 @@
+"""Log files of services, gzipped or not, as state changes."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from tidelog.cli.exit_status import UsageError
+from tidelog.cli.trace_targets import parse_target
+from tidelog.state_changes.life import TraceScope
+from tidelog.state_changes.log_lines import LogLines
+
+_GZIP_MAGIC = b"\x1f\x8b"
+
+
+class FileTargets(NamedTuple):
+    paths: tuple[Path, ...]
+    scope: TraceScope
+
+
+def split_targets(targets: Sequence[str], since_ms: int = 0) -> FileTargets:
+    """Arguments that are files, and the one that is none: TOPIC or TOPIC/P. Raises
+    `UsageError` where there is more than one of those, or no file."""
+    paths = [Path(target) for target in targets if Path(target).is_file()]
+    others = [target for target in targets if not Path(target).is_file()]
+    for other in others:
+        if Path(other).is_dir():
+            raise UsageError(f"{other} is a directory; name the log files in it, as {other}/*.log")
+    if len(others) > 1:
+        raise UsageError(
+            f"there are no files {', '.join(others)}; give log files, and at most one TOPIC or "
+            "TOPIC/P besides"
+        )
+    if not paths:
+        raise UsageError("--files needs log files, as in: tidelog trace --files *.log sea/0")
+    scope = parse_target(others[0]) if others else TraceScope()
+    return FileTargets(tuple(paths), scope._replace(since_ms=since_ms))
+
+
+def read_logs(paths: Sequence[Path], topic: str) -> LogLines:
+    """Raises `OSError` for a file that cannot be read, `UsageError` for a broken gzip."""
+    lines = LogLines(topic)
+    for path in paths:
+        with path.open("rb") as plain:
+            zipped = plain.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+            plain.seek(0)
+            if not zipped:
+                lines.take(plain)
+                continue
+            with gzip.open(plain) as unzipped:
+                try:
+                    lines.take(unzipped)
+                except (EOFError, gzip.BadGzipFile) as error:
+                    raise UsageError(f"{path} is damaged as a gzip file: {error}") from error
+    return lines

@@ -1,0 +1,42 @@
+"""What a partition is called on the command line, and since when. Pure."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+
+from tidelog.cli.exit_status import UsageError
+from tidelog.state_changes.life import TraceScope
+
+_UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_AGE = re.compile(r"-?(\d{1,15})(ms|s|m|h|d)")
+
+
+def parse_target(text: str) -> TraceScope:
+    """Raises `UsageError`.
+
+    >>> parse_target("sea/3")
+    TraceScope(topic='sea', partition=3, since_ms=0)
+    >>> parse_target("sea").partition
+    """
+    topic, slash, number = text.partition("/")
+    if not topic or (slash and not (number.isascii() and number.isdecimal())):
+        raise UsageError(f"{text!r} is neither TOPIC nor TOPIC/PARTITION, as sea or sea/3")
+    return TraceScope(topic, int(number) if slash else None)
+
+
+def parse_since(text: str, now_ms: int) -> int:
+    """Milliseconds since 1970. Raises `UsageError`. A time without a zone is local time.
+
+    >>> parse_since("10m", now_ms=1_000_000), parse_since("1970-01-01T00:00:02Z", now_ms=0)
+    (400000, 2000)
+    """
+    age = _AGE.fullmatch(text)
+    if age:
+        return max(0, now_ms - int(age[1]) * _UNIT_MS[age[2]])
+    try:
+        return max(0, round(datetime.fromisoformat(text).timestamp() * 1000))
+    except (ValueError, OverflowError, OSError):
+        raise UsageError(
+            f"--since {text!r} is neither an age, as 10m or 2h, nor a time, as 2026-01-31T08:30:00Z"
+        ) from None

@@ -1,0 +1,247 @@
+"""How lives of partitions are shown: as stories with every stage, condensed to a line each,
+or as JSON. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from tidelog.cli.output import plural
+from tidelog.model import NO_EPOCH
+from tidelog.state_changes.event import (
+    NO_BROKER,
+    NO_PARTITION,
+    NO_REVISION,
+    Cause,
+    Detail,
+    Stage,
+    StateChange,
+)
+from tidelog.state_changes.json_form import format_time, to_object
+from tidelog.state_changes.life import ChangeLife, Gap, Part
+
+# In a condensed line partitions beyond these are counted.
+MAX_NAMED_PARTITIONS = 12
+_ELAPSED_WIDTH = 11
+_SERVICE_WIDTH = 13
+_MISSING = {
+    Stage.COMPLETED: "not completed",
+    Stage.ACKNOWLEDGED: "completed, and not acknowledged",
+}
+
+
+def story_lines(life: ChangeLife) -> Iterator[str]:
+    """A headline, then each stage with who told it and how long after the request."""
+    yield headline(life)
+    details = _details(life.headline)
+    if details:
+        yield f"    {details}"
+    if len(life.parts) == 1 and len(life.parts[0].stages) == 1:
+        # The headline has said it all but who tells it.
+        yield f"    told by {life.headline.service}"
+    else:
+        for part in life.parts:
+            yield from _part_lines(life, part)
+    for gap in life.gaps:
+        yield f"    {gap_text(gap)}"
+
+
+def headline(life: ChangeLife) -> str:
+    told = life.headline
+    words = [format_time(life.began_ms), told.kind.value]
+    if told.topic:
+        words.append(_subject(told))
+    if told.broker != NO_BROKER:
+        words.append(_broker(told))
+    if told.cause is not Cause.NONE:
+        words.append(f"because {told.cause.value}")
+    if told.controller_epoch != NO_EPOCH:
+        words.append(f"controller epoch {told.controller_epoch}")
+    if told.leader_epoch != NO_EPOCH:
+        words.append(f"leader epoch {told.leader_epoch}")
+    if life.revision:
+        words.append(f"revision {life.revision}")
+    if life.change_id:
+        words.append(f"change {life.change_id}")
+    return "  ".join(words)
+
+
+def _subject(told: StateChange) -> str:
+    return told.topic if told.partition == NO_PARTITION else f"{told.topic}/{told.partition}"
+
+
+def _broker(told: StateChange) -> str:
+    epoch = f" (broker epoch {told.broker_epoch})" if told.broker_epoch != NO_REVISION else ""
+    return f"broker {told.broker}{epoch}"
+
+
+def _part_lines(life: ChangeLife, part: Part) -> Iterator[str]:
+    if part.broker != NO_BROKER or part.kind is not life.headline.kind:
+        about = f" of broker {part.broker}" if part.broker != NO_BROKER else ""
+        yield f"    {part.kind.value}{about}"
+    for told in part.stages:
+        yield _stage_line(life, told)
+
+
+def _stage_line(life: ChangeLife, told: StateChange) -> str:
+    elapsed = elapsed_text(life.since_requested_ms(told)).rjust(_ELAPSED_WIDTH)
+    line = f"{elapsed}  {told.service.ljust(_SERVICE_WIDTH)}  {told.stage.value}"
+    if told.cause not in (Cause.NONE, life.cause):
+        line += f", because {told.cause.value}"
+    details = _details(told) if told is not life.headline else ""
+    return f"{line}  {details}" if details else line
+
+
+def gap_text(gap: Gap) -> str:
+    share = gap.kind.value
+    if gap.broker != NO_BROKER:
+        share += f" of broker {gap.broker}"
+    if gap.overtaken_by:
+        return f"- {share}: {_MISSING[gap.missing]}; overtaken by {gap.overtaken_by}"
+    return f"! {share}: {_MISSING[gap.missing]}, as far as those tell who were heard"
+
+
+def _details(told: StateChange) -> str:
+    return ", ".join(f"{name} {_value(value)}" for name, value in told.details.items())
+
+
+def _value(value: Detail) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ",".join(map(str, value)) or "none"
+    return str(value)
+
+
+def elapsed_text(milliseconds: int) -> str:
+    """
+    >>> elapsed_text(7), elapsed_text(12_340), elapsed_text(7_500_000), elapsed_text(-2)
+    ('+7 ms', '+12.3 s', '+2 h 5 min', '-2 ms')
+    """
+    if milliseconds < 0:
+        # Two machines' clocks differ.
+        return f"{milliseconds} ms"
+    if milliseconds < 10_000:
+        return f"+{milliseconds} ms"
+    if milliseconds < 600_000:
+        return f"+{milliseconds / 1000:.1f} s"
+    minutes = milliseconds // 60_000
+    return f"+{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"+{minutes} min"
+
+
+def condensed_lines(lives: Sequence[ChangeLife]) -> list[str]:
+    """One line for a change, of all its partitions together, in the order of `lives`."""
+    groups: dict[tuple[object, ...], list[ChangeLife]] = {}
+    for number, life in enumerate(lives):
+        told = life.headline
+        key: tuple[object, ...] = (number,)
+        if life.change_id:
+            # One transaction may elect leaders for one partition and none for another.
+            key = (life.change_id, told.topic, told.kind, told.cause)
+        groups.setdefault(key, []).append(life)
+    return [_condensed(group) for group in groups.values()]
+
+
+def _condensed(group: Sequence[ChangeLife]) -> str:
+    first = group[0].headline
+    words = [format_time(min(life.began_ms for life in group)), first.kind.value]
+    if first.topic:
+        words.append(_subjects([life.headline for life in group]))
+    if first.broker != NO_BROKER:
+        words.append(_broker(first))
+    if first.cause is not Cause.NONE:
+        words.append(f"because {first.cause.value}")
+    if len(group) == 1 and first.leader_epoch != NO_EPOCH:
+        words.append(f"leader epoch {first.leader_epoch}")
+    details = _details(first) if len(group) == 1 else ""
+    if details:
+        words.append(details)
+    if group[0].change_id:
+        words.append(f"change {group[0].change_id}")
+    outcome = _outcome(group)
+    return "  ".join([*words, outcome] if outcome else words)
+
+
+def _subjects(heads: Sequence[StateChange]) -> str:
+    if len(heads) == 1:
+        return _subject(heads[0])
+    numbers = sorted(told.partition for told in heads)
+    named = ",".join(map(str, numbers[:MAX_NAMED_PARTITIONS]))
+    more = len(numbers) - MAX_NAMED_PARTITIONS
+    return f"{heads[0].topic}/{named}" + (f" and {more} more" if more > 0 else "")
+
+
+def _outcome(group: Sequence[ChangeLife]) -> str:
+    failed = sum(life.is_failed for life in group)
+    if failed:
+        return f"FAILED ({plural(failed, 'partition')})"
+    gaps = [gap for life in group for gap in life.unfinished]
+    if gaps:
+        brokers = sorted({gap.broker for gap in gaps if gap.broker != NO_BROKER})
+        by = f" by broker {','.join(map(str, brokers))}" if brokers else ""
+        return f"NOT ACKNOWLEDGED{by}" if _only_acks(gaps) else f"NOT COMPLETED{by}"
+    lasted_ms = max(life.since_requested_ms(_last(life)) for life in group)
+    stages = sum(len(part.stages) for life in group for part in life.parts)
+    return f"done {elapsed_text(lasted_ms)}" if stages > len(group) else ""
+
+
+def _only_acks(gaps: Sequence[Gap]) -> bool:
+    return all(gap.missing is Stage.ACKNOWLEDGED for gap in gaps)
+
+
+def _last(life: ChangeLife) -> StateChange:
+    return max((told for part in life.parts for told in part.stages), key=lambda t: t.time_ms)
+
+
+def event_line(told: StateChange) -> str:
+    """One stage by itself, as it comes."""
+    words = [format_time(told.time_ms), told.service.ljust(_SERVICE_WIDTH), told.kind.value]
+    words.append(told.stage.value)
+    if told.duration_ms >= 0:
+        words.append(elapsed_text(told.duration_ms))
+    if told.topic:
+        words.append(_subject(told))
+    if told.broker != NO_BROKER:
+        words.append(_broker(told))
+    if told.cause is not Cause.NONE:
+        words.append(f"because {told.cause.value}")
+    if told.leader_epoch != NO_EPOCH:
+        words.append(f"leader epoch {told.leader_epoch}")
+    if told.revision != NO_REVISION:
+        words.append(f"revision {told.revision}")
+    if told.change_id:
+        words.append(f"change {told.change_id}")
+    details = _details(told)
+    return "  ".join([*words, details] if details else words)
+
+
+def document(life: ChangeLife) -> dict[str, Any]:
+    """One change as JSON: what its headline says, then all its stages as they were told."""
+    return {
+        "change_id": life.change_id,
+        "began": format_time(life.began_ms),
+        "revision": life.revision,
+        **{
+            name: value
+            for name, value in to_object(life.headline).items()
+            if name in ("kind", "cause", "topic", "topic_id", "partition", "broker")
+        },
+        "failed": life.is_failed,
+        "stages": [to_object(told) for part in life.parts for told in part.stages],
+        "missing": [
+            {
+                "kind": gap.kind.value,
+                "broker": None if gap.broker == NO_BROKER else gap.broker,
+                "stage": gap.missing.value,
+                "overtaken_by": gap.overtaken_by or None,
+            }
+            for gap in life.gaps
+        ],
+    }
+
+
+def stories(lives: Iterable[ChangeLife]) -> Iterator[str]:
+    for number, life in enumerate(lives):
+        if number:
+            yield ""
+        yield from story_lines(life)

@@ -1,0 +1,252 @@
+"""State changes of all services of a cluster, asked side by side.
+
+    async with EventStreams("127.0.0.1:7501") as streams:
+        gathered = await streams.recent(TraceScope("sea", 0))
+
+What cannot be heard is named, and the others are heard all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Sequence
+from types import TracebackType
+from typing import NamedTuple, Protocol, Self
+
+from tidelog.client.clock import Clock, SystemClock
+from tidelog.client.cluster_metadata import ClusterMetadata
+from tidelog.client.connections import Connections, GrpcConnections, InspectConnections
+from tidelog.errors import TidelogError
+from tidelog.rpc.inspect_codec import event_from_wire
+from tidelog.rpc.status import UnreachableError
+from tidelog.state_changes.event import StateChange
+from tidelog.state_changes.life import CLUSTER_KINDS, TOPIC_KINDS, TraceScope
+from tidelog.v1 import inspect_pb2 as pb
+
+RECENT_TIMEOUT_MS = 5_000
+# Brokers and controllers that one call asks.
+MAX_SERVICES = 1_000
+# Of what follows, before it is taken; whoever tells more waits.
+MAX_QUEUED_EVENTS = 10_000
+# So long what services tell at the same moment may take to arrive.
+SETTLE_MS = 300
+# A service that was lost is tried again so often.
+RECONNECT_MS = 1_000
+
+
+class Silent(NamedTuple):
+    address: str
+    problem: str
+
+
+class Gathered(NamedTuple):
+    """`events` in no order. `heard`: addresses that answered. `dropped`: how many more
+    there were than could be told."""
+
+    events: list[StateChange]
+    heard: tuple[str, ...]
+    silent: tuple[Silent, ...]
+    dropped: int = 0
+
+
+class _Connections(Connections, InspectConnections, Protocol):
+    pass
+
+
+class EventStreams:
+    """Brokers are found by metadata, with the active controller; `bootstrap` may name more
+    controllers, which nobody else knows while another is active."""
+
+    def __init__(
+        self,
+        bootstrap: str | Sequence[str],
+        *,
+        connections: _Connections | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._connections: _Connections = connections or GrpcConnections()
+        self._metadata = ClusterMetadata(bootstrap, self._connections, clock or SystemClock())
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self._metadata.close()
+        await self._connections.close()
+
+    async def addresses(self) -> list[str]:
+        """All services that can be found; at least those of `bootstrap`."""
+        found: list[str] = []
+        with contextlib.suppress(UnreachableError, TidelogError):
+            answer = await self._metadata.describe(None)
+            found = [broker.address for broker in answer.brokers]
+            if answer.HasField("controller"):
+                found.append(answer.controller.address)
+        return list(dict.fromkeys((*found, *self._metadata.bootstrap)))[:MAX_SERVICES]
+
+    async def recent(self, scope: TraceScope, timeout_ms: int = RECENT_TIMEOUT_MS) -> Gathered:
+        """What services remember. Raises `UnreachableError` where nobody answers."""
+        addresses = await self.addresses()
+        answers = await asyncio.gather(
+            *(self._recent_of(address, scope, timeout_ms) for address in addresses)
+        )
+        heard = [
+            a for a, answer in zip(addresses, answers, strict=True) if isinstance(answer, list)
+        ]
+        silent = [answer for answer in answers if isinstance(answer, Silent)]
+        if not heard:
+            raise UnreachableError("any service", "; ".join(s.problem for s in silent))
+        events = [event for answer in answers if isinstance(answer, list) for event in answer]
+        return Gathered(events, tuple(heard), tuple(silent))
+
+    async def _recent_of(
+        self, address: str, scope: TraceScope, timeout_ms: int
+    ) -> list[StateChange] | Silent:
+        try:
+            answers = await asyncio.gather(
+                *(self._collect(address, request, timeout_ms) for request in _requests(scope))
+            )
+        except UnreachableError as error:
+            return Silent(address, error.reason)
+        except TidelogError as error:
+            return Silent(address, error.message)
+        return [event for events in answers for event in events]
+
+    async def _collect(
+        self, address: str, request: pb.WatchEventsRequest, timeout_ms: int
+    ) -> list[StateChange]:
+        told: list[StateChange] = []
+        async for message in self._connections.inspected(address).watch_events(request, timeout_ms):
+            told += _known(message.events)
+        return told
+
+    async def follow(self, scope: TraceScope) -> AsyncGenerator[list[StateChange | Silent]]:
+        """What services remember and then what they tell, until closed; and each time that
+        one is lost, that it is. What arrives within SETTLE_MS is in the order of its times.
+        A service that is lost is tried again, and those that join the cluster are found."""
+        queue: asyncio.Queue[StateChange | Silent] = asyncio.Queue(MAX_QUEUED_EVENTS)
+        tasks: dict[str, asyncio.Task[None]] = {}
+        finding = asyncio.create_task(self._follow_all(scope, queue, tasks))
+        try:
+            while True:
+                batch = [await queue.get()]
+                await asyncio.sleep(SETTLE_MS / 1000)
+                while not queue.empty():
+                    batch.append(queue.get_nowait())
+                yield sorted(batch, key=_time_ms)
+        finally:
+            ending = [finding, *tasks.values()]
+            for task in ending:
+                task.cancel()
+            await asyncio.gather(*ending, return_exceptions=True)
+
+    async def _follow_all(
+        self,
+        scope: TraceScope,
+        queue: asyncio.Queue[StateChange | Silent],
+        tasks: dict[str, asyncio.Task[None]],
+    ) -> None:
+        while True:
+            for address in await self.addresses():
+                if address not in tasks and len(tasks) < MAX_SERVICES:
+                    tasks[address] = asyncio.create_task(self._follow(address, scope, queue))
+            await asyncio.sleep(RECONNECT_MS / 1000)
+
+    async def _follow(
+        self, address: str, scope: TraceScope, queue: asyncio.Queue[StateChange | Silent]
+    ) -> None:
+        taken = _Taken(scope.since_ms)
+        lost = False
+        while True:
+            streams = [
+                asyncio.create_task(self._pass_on(address, request, scope, taken, queue))
+                for request in _requests(scope._replace(since_ms=taken.newest_ms))
+            ]
+            try:
+                await asyncio.wait(streams, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for stream in streams:
+                    stream.cancel()
+                ends = await asyncio.gather(*streams, return_exceptions=True)
+            problem = next((e for e in ends if isinstance(e, UnreachableError | TidelogError)), "")
+            # What it told since is asked for again, so that nothing of it is lost.
+            if not lost or taken.told_since_asked:
+                await queue.put(Silent(address, str(problem) or "it ended the stream"))
+            lost, taken.told_since_asked = True, False
+            await asyncio.sleep(RECONNECT_MS / 1000)
+
+    async def _pass_on(
+        self,
+        address: str,
+        request: pb.WatchEventsRequest,
+        scope: TraceScope,
+        taken: _Taken,
+        queue: asyncio.Queue[StateChange | Silent],
+    ) -> None:
+        request.follow = True
+        async for message in self._connections.inspected(address).watch_events(request, None):
+            if message.dropped:
+                problem = f"{message.dropped} of its events came too fast and are not shown"
+                await queue.put(Silent(address, problem))
+            for event in _known(message.events):
+                if _is_of(event, scope) and taken.is_new(event):
+                    await queue.put(event)
+
+
+class _Taken:
+    """What one service has told, so that it can be asked for the rest after a break: all of
+    the last millisecond comes again, and is known."""
+
+    def __init__(self, since_ms: int) -> None:
+        self.newest_ms = since_ms
+        self.told_since_asked = False
+        self._of_newest_ms: list[StateChange] = []
+
+    def is_new(self, event: StateChange) -> bool:
+        self.told_since_asked = True
+        if event in self._of_newest_ms:
+            return False
+        if event.time_ms > self.newest_ms:
+            self.newest_ms = event.time_ms
+            self._of_newest_ms = []
+        if event.time_ms == self.newest_ms:
+            self._of_newest_ms.append(event)
+        return True
+
+
+def _time_ms(told: StateChange | Silent) -> int:
+    return told.time_ms if isinstance(told, StateChange) else 0
+
+
+def _requests(scope: TraceScope) -> list[pb.WatchEventsRequest]:
+    """Filters join by and: a partition's own events are one question, and what befalls
+    brokers, controllers and whole topics is another."""
+    if not scope.topic:
+        return [pb.WatchEventsRequest(since_ms=scope.since_ms)]
+    own = pb.WatchEventsRequest(topic=scope.topic, since_ms=scope.since_ms)
+    if scope.partition is not None:
+        own.partition = scope.partition
+    kinds = [kind.value for kind in (*CLUSTER_KINDS, *TOPIC_KINDS)]
+    return [own, pb.WatchEventsRequest(kinds=kinds, since_ms=scope.since_ms)]
+
+
+def _is_of(event: StateChange, scope: TraceScope) -> bool:
+    return scope.includes(event) or (not event.topic and event.kind in CLUSTER_KINDS)
+
+
+def _known(events: Sequence[pb.StateChangeEvent]) -> list[StateChange]:
+    """Without those whose kind or stage a newer version has brought."""
+    known: list[StateChange] = []
+    for event in events:
+        with contextlib.suppress(ValueError):
+            known.append(event_from_wire(event))
+    return known

@@ -1,0 +1,333 @@
+"""The life of partitions, from what all services tell: which changes there were, in causal
+order, each with its stages, and what is missing of them.
+
+Order is by store revision, then epoch, then time: revisions are one order for all services,
+and their clocks are not. Pure; it takes the events in any order, and twice is as once.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from tidelog.model import TopicPartition
+from tidelog.state_changes.event import (
+    NO_BROKER,
+    NO_PARTITION,
+    NO_REVISION,
+    UNKNOWN_DURATION,
+    Cause,
+    Kind,
+    Stage,
+    StateChange,
+)
+
+# What befell a broker, a controller or the store belongs to a partition's life from so long
+# before its first event: the longest lease is a minute.
+CAUSE_WINDOW_MS = 60_000
+
+CONTROLLER_KINDS = (
+    Kind.CONTROLLER_ELECTED,
+    Kind.CONTROLLER_LOADED,
+    Kind.CONTROLLER_STEPPED_DOWN,
+)
+STORE_KINDS = (Kind.STORE_LOST, Kind.STORE_BACK)
+BROKER_KINDS = (
+    Kind.BROKER_JOINED,
+    Kind.BROKER_LEFT,
+    Kind.BROKER_FENCED,
+    Kind.BROKER_STOPPING,
+    Kind.REGISTRATION,
+    Kind.LEADER_UNREACHABLE,
+    Kind.LEADER_REACHED,
+    Kind.COMMAND_OVERDUE,
+)
+# About no topic; they cause what happens to many partitions at once.
+CLUSTER_KINDS = (*CONTROLLER_KINDS, *STORE_KINDS, *BROKER_KINDS)
+TOPIC_KINDS = (Kind.TOPIC_CREATION, Kind.TOPIC_DELETION)
+
+# What a controller commands a replica to do, and is acknowledged.
+_COMMANDED = frozenset(
+    {Kind.CREATE, Kind.BECOME_LEADER, Kind.BECOME_FOLLOWER, Kind.STOP, Kind.DELETE}
+)
+_BEGUN = (Stage.REQUESTED, Stage.RECEIVED)
+_ENDED = (Stage.COMPLETED, Stage.FAILED, Stage.IGNORED)
+_KIND_ORDER = {kind: number for number, kind in enumerate(Kind)}
+_STAGE_ORDER = {stage: number for number, stage in enumerate(Stage)}
+
+
+class TraceScope(NamedTuple):
+    """Whose life. No topic: of the whole cluster; no partition: of the whole topic."""
+
+    topic: str = ""
+    partition: int | None = None
+    since_ms: int = 0
+
+    def includes(self, change: StateChange) -> bool:
+        """Whether it is about the topic or partition itself."""
+        if change.time_ms < self.since_ms or not change.topic:
+            return False
+        if self.topic and change.topic != self.topic:
+            return False
+        return self.partition is None or change.partition in (self.partition, NO_PARTITION)
+
+
+class Part(NamedTuple):
+    """One share of a change: of the partition's key (no `broker`), or of one replica.
+    `stages` in the order in which they follow from each other, at least one."""
+
+    kind: Kind
+    broker: int
+    stages: tuple[StateChange, ...]
+
+    def has(self, *stages: Stage) -> bool:
+        return any(told.stage in stages for told in self.stages)
+
+    @property
+    def revision(self) -> int:
+        return max(told.revision for told in self.stages)
+
+
+class Gap(NamedTuple):
+    """What is missing of a part. `overtaken_by`: the id of a newer change of that replica,
+    because of which this one is not waited for; empty: there is none."""
+
+    kind: Kind
+    broker: int
+    missing: Stage
+    overtaken_by: str = ""
+
+
+class ChangeLife(NamedTuple):
+    """One change of one partition, or one event of a broker, a controller or the store.
+
+    `headline`: the event that says best what it is. `began_ms`: wall clock, when it was
+    requested. `revision`: of the store, at which it was decided; 0: not known."""
+
+    change_id: str
+    headline: StateChange
+    parts: tuple[Part, ...]
+    began_ms: int
+    revision: int
+    gaps: tuple[Gap, ...] = ()
+
+    @property
+    def name(self) -> TopicPartition | None:
+        return self.headline.name
+
+    @property
+    def cause(self) -> Cause:
+        """Its own, which is not why one of its replicas refused it."""
+        return self.headline.cause
+
+    @property
+    def ended_ms(self) -> int:
+        return max(told.time_ms for part in self.parts for told in part.stages)
+
+    @property
+    def is_failed(self) -> bool:
+        """Some part of it failed, and was not completed after all."""
+        return any(
+            part.has(Stage.FAILED) and not part.has(Stage.COMPLETED, Stage.ACKNOWLEDGED)
+            for part in self.parts
+        )
+
+    @property
+    def unfinished(self) -> tuple[Gap, ...]:
+        return tuple(gap for gap in self.gaps if not gap.overtaken_by)
+
+    def since_requested_ms(self, told: StateChange) -> int:
+        if told.duration_ms != UNKNOWN_DURATION:
+            return told.duration_ms
+        return told.time_ms - self.began_ms
+
+
+def trace(events: Iterable[StateChange], scope: TraceScope) -> list[ChangeLife]:
+    """The life of what `scope` names, oldest first; empty: nobody tells anything of it."""
+    return lives_of(relevant(events, scope))
+
+
+def relevant(events: Iterable[StateChange], scope: TraceScope) -> list[StateChange]:
+    """What is about the scope itself, and what befell the brokers and controllers that
+    carried it out, from shortly before its first event on."""
+    told = _without_repetitions(events)
+    own = [change for change in told if scope.includes(change)]
+    if not scope.topic:
+        return [c for c in told if c.time_ms >= scope.since_ms]
+    if not own:
+        return []
+    brokers = {broker for change in own for broker in _brokers_in(change)}
+    begin_ms = max(scope.since_ms, min(c.time_ms for c in own) - CAUSE_WINDOW_MS)
+    cluster = [
+        change
+        for change in told
+        if not change.topic and change.time_ms >= begin_ms and _touches(change, brokers)
+    ]
+    return own + cluster
+
+
+def lives_of(events: Iterable[StateChange]) -> list[ChangeLife]:
+    """Each change with its stages, in causal order."""
+    groups: dict[tuple[object, ...], list[StateChange]] = {}
+    for number, change in enumerate(_without_repetitions(events)):
+        groups.setdefault(_group(change, number), []).append(change)
+    lives = _in_causal_order([_life(stages) for stages in groups.values()])
+    return _with_gaps(lives)
+
+
+def _without_repetitions(events: Iterable[StateChange]) -> list[StateChange]:
+    """One event that a log file and a service told, or two copies of a file, is one."""
+    return list({change[:-1]: change for change in events}.values())
+
+
+def _group(change: StateChange, number: int) -> tuple[object, ...]:
+    if change.change_id:
+        return (change.change_id, change.topic, change.partition)
+    if change.kind in TOPIC_KINDS:
+        return (change.kind, change.topic_id)
+    # A fact of one stage; another like it is another fact.
+    return (number,)
+
+
+def _brokers_in(change: StateChange) -> list[int]:
+    """Those that an event of a partition is about or was told by, and its replicas."""
+    brokers = [] if change.broker == NO_BROKER else [change.broker]
+    role, _, number = change.service.rpartition("-")
+    if role == "broker" and number.isdecimal():
+        brokers.append(int(number))
+    for name, value in change.details.items():
+        # The lists of numbers that events of partitions carry are replicas, and a leader is
+        # named by its id: the one that died tells nothing itself.
+        if isinstance(value, list):
+            brokers += [item for item in value if isinstance(item, int)]
+        elif isinstance(value, int) and "leader" in name and "epoch" not in name:
+            brokers.append(value)
+    return brokers
+
+
+def _touches(change: StateChange, brokers: set[int]) -> bool:
+    if change.kind in CONTROLLER_KINDS:
+        return True
+    if change.broker != NO_BROKER:
+        return change.broker in brokers
+    role, _, number = change.service.rpartition("-")
+    return role == "controller" or (number.isdecimal() and int(number) in brokers)
+
+
+def _life(stages: Sequence[StateChange]) -> ChangeLife:
+    shares: dict[tuple[Kind, int], list[StateChange]] = {}
+    for told in stages:
+        shares.setdefault((told.kind, told.broker), []).append(told)
+    parts = [
+        Part(kind, broker, tuple(sorted(share, key=_stage_order)))
+        for (kind, broker), share in shares.items()
+    ]
+    parts.sort(key=_part_order)
+    headline = _headline(parts)
+    return ChangeLife(
+        headline.change_id,
+        headline,
+        tuple(parts),
+        min(_requested_ms(told) for told in stages),
+        _revision(parts),
+    )
+
+
+def _part_order(part: Part) -> tuple[bool, int, int, int]:
+    """The key first: nothing is sent before the store has it. Of what is sent at once, the
+    leader's share first."""
+    is_replica = part.broker != NO_BROKER
+    return is_replica, part.stages[0].time_ms, _KIND_ORDER[part.kind], part.broker
+
+
+def _stage_order(told: StateChange) -> tuple[int, int]:
+    return _STAGE_ORDER[told.stage], told.time_ms
+
+
+def _requested_ms(told: StateChange) -> int:
+    known = told.duration_ms != UNKNOWN_DURATION
+    return told.time_ms - told.duration_ms if known else told.time_ms
+
+
+def _headline(parts: Sequence[Part]) -> StateChange:
+    """Of the key rather than of a replica; how it ended rather than that it was wanted,
+    because only then its revision is known."""
+    stages = parts[0].stages
+    return next((told for told in reversed(stages) if told.stage in _ENDED), stages[0])
+
+
+def _revision(parts: Sequence[Part]) -> int:
+    """Replicas tell the revision of the decision, too. One that ignored it may name the
+    newer one that it knew."""
+    known = [
+        told.revision
+        for part in parts
+        for told in part.stages
+        if told.revision != NO_REVISION and told.stage is not Stage.IGNORED
+    ]
+    return min(known, default=NO_REVISION)
+
+
+def _in_causal_order(lives: Sequence[ChangeLife]) -> list[ChangeLife]:
+    """By revision, and what has none where its time puts it among them."""
+    dated = sorted((life for life in lives if life.revision), key=_causal_key)
+    others = sorted((life for life in lives if not life.revision), key=_causal_key)
+    return list(heapq.merge(others, dated, key=lambda life: life.began_ms))
+
+
+def _causal_key(life: ChangeLife) -> tuple[int, int, int, int, str, str, int]:
+    told = life.headline
+    return (
+        life.revision,
+        # An epoch that does not apply is -1 and says nothing about the order.
+        told.leader_epoch if life.revision else 0,
+        life.began_ms,
+        told.controller_epoch,
+        told.service,
+        told.topic,
+        told.partition,
+    )
+
+
+def _with_gaps(lives: Sequence[ChangeLife]) -> list[ChangeLife]:
+    newest: dict[tuple[TopicPartition, int], list[tuple[int, str]]] = {}
+    for life in lives:
+        for part in life.parts:
+            if life.name and part.broker != NO_BROKER and part.kind in _COMMANDED:
+                key = (life.name, part.broker)
+                newest.setdefault(key, []).append((part.revision, life.change_id))
+    complete: list[ChangeLife] = []
+    for life in lives:
+        gaps = tuple(gap for part in life.parts for gap in _gaps(life, part, newest))
+        complete.append(life._replace(gaps=gaps))
+    return complete
+
+
+def _gaps(
+    life: ChangeLife,
+    part: Part,
+    newest: dict[tuple[TopicPartition, int], list[tuple[int, str]]],
+) -> list[Gap]:
+    missing = _missing(part)
+    if missing is None:
+        return []
+    later: list[tuple[int, str]] = []
+    if life.name and part.kind in _COMMANDED:
+        decisions = newest.get((life.name, part.broker), [])
+        # Only the newest decision for a replica is ever on its way.
+        later = [(r, change_id) for r, change_id in decisions if r > part.revision]
+    return [Gap(part.kind, part.broker, missing, min(later)[1] if later else "")]
+
+
+def _missing(part: Part) -> Stage | None:
+    """An acknowledgement says that it was done, whoever has not told so. It is missed only
+    where the one who would tell it told that it was requested."""
+    if part.has(Stage.ACKNOWLEDGED):
+        return None
+    if part.has(*_BEGUN) and not part.has(*_ENDED):
+        return Stage.COMPLETED
+    commanded = part.broker != NO_BROKER and part.kind in _COMMANDED
+    if commanded and part.has(Stage.REQUESTED) and part.has(Stage.COMPLETED):
+        return Stage.ACKNOWLEDGED
+    return None

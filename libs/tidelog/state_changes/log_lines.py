@@ -1,0 +1,61 @@
+"""State changes out of the log lines of services, which hold other lines besides. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterable
+
+from tidelog.state_changes import json_form
+from tidelog.state_changes.event import StateChange
+from tidelog.state_changes.json_form import NotAStateChangeError
+
+# Of all files together; the oldest beyond it are left out and counted.
+MAX_EVENTS = 500_000
+# What every line of a state change contains, so that others need no parsing.
+_MARK = json_form.EVENT.encode()
+
+
+class LogLines:
+    """Takes lines as they lie in log files, in any order, and counts what it leaves."""
+
+    def __init__(self, topic: str = "", max_events: int = MAX_EVENTS) -> None:
+        """`topic`: events of other topics are left at once; empty: none are."""
+        self._topic = topic
+        self._events: deque[StateChange] = deque(maxlen=max_events)
+        self.lines = 0
+        self.skipped = 0  # no state change, or of a version that this one does not know
+        self.malformed = 0  # a state change by its mark, and cut or wrong
+        self.left_out = 0  # of the topic, and more than are kept
+
+    @property
+    def events(self) -> list[StateChange]:
+        return list(self._events)
+
+    def take(self, lines: Iterable[bytes]) -> None:
+        for line in lines:
+            self.lines += 1
+            self._take_line(line)
+
+    def _take_line(self, line: bytes) -> None:
+        if _MARK not in line:
+            self.skipped += 1
+            return
+        try:
+            value = json.loads(line)
+        except ValueError:
+            self.malformed += 1
+            return
+        if not isinstance(value, dict) or value.get("event") != json_form.EVENT:
+            self.skipped += 1
+            return
+        try:
+            change = json_form.from_object(value)
+        except NotAStateChangeError:
+            self.malformed += 1
+            return
+        if self._topic and change.topic and change.topic != self._topic:
+            return
+        if len(self._events) == self._events.maxlen:
+            self.left_out += 1
+        self._events.append(change)

@@ -1,0 +1,215 @@
+"""`tidelog trace`, of planted stories: what it shows, from where, and what it says where
+there is nothing to show."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+
+from tidelog.cli import trace_view
+from tidelog.cli.exit_status import ExitStatus, UsageError
+from tidelog.cli.trace_targets import parse_since, parse_target
+from tidelog.client.event_streams import EventStreams, Silent
+from tidelog.state_changes.event import Kind, Stage, StateChange
+from tidelog.state_changes.json_form import format_time
+from tidelog.state_changes.life import TraceScope
+from tidelog.state_changes.life import trace as lives_in
+from unit.cli.conftest import Commands
+from unit.state_changes.planted import BEGAN_MS, elsewhere, leader_death, told
+from unit.state_changes.test_log_lines import line
+
+_GOLDEN = Path(__file__).parent / "golden"
+SEA_0 = TraceScope("sea", 0)
+
+
+def _shown(events: list[StateChange], scope: TraceScope = SEA_0) -> str:
+    return "\n".join(trace_view.stories(lives_in(events, scope))) + "\n"
+
+
+def _golden(name: str) -> str:
+    return (_GOLDEN / name).read_text()
+
+
+def _unacknowledged() -> list[StateChange]:
+    return [
+        event
+        for event in leader_death()
+        if event.broker != 1 or event.stage not in (Stage.COMPLETED, Stage.ACKNOWLEDGED)
+    ]
+
+
+def test_a_leaders_death_reads_from_its_cause_to_its_last_follower() -> None:
+    assert _shown(leader_death() + elsewhere()) == _golden("leader_death.txt")
+
+
+def test_what_did_not_come_to_its_end_is_marked() -> None:
+    assert _shown(_unacknowledged()) == _golden("not_completed.txt")
+
+
+def test_a_topic_is_condensed_to_a_line_for_each_change() -> None:
+    twin = [e._replace(partition=4) for e in leader_death() if e.change_id]
+    lives = lives_in(leader_death() + twin + elsewhere(), TraceScope("sea"))
+    assert "\n".join(trace_view.condensed_lines(lives)) + "\n" == _golden("topic.txt")
+
+
+def test_a_condensed_line_names_who_did_not_acknowledge() -> None:
+    lines = trace_view.condensed_lines(lives_in(_unacknowledged(), TraceScope("sea")))
+    assert lines[-1].endswith("NOT COMPLETED by broker 1")
+
+
+def test_a_document_holds_every_stage_as_it_was_told() -> None:
+    document = trace_view.document(lives_in(_unacknowledged(), SEA_0)[-1])
+    assert document["change_id"] == "c3-17"
+    assert len(document["stages"]) == 8
+    assert document["missing"] == [
+        {"kind": "become_follower", "broker": 1, "stage": "completed", "overtaken_by": None}
+    ]
+
+
+@pytest.mark.parametrize("wrong", ["", "/3", "sea/", "sea/x", "sea/-1", "sea/1/2"])
+def test_what_is_no_partition_is_refused(wrong: str) -> None:
+    with pytest.raises(UsageError, match="neither TOPIC nor TOPIC/PARTITION"):
+        parse_target(wrong)
+
+
+def test_a_time_that_is_none_is_refused() -> None:
+    with pytest.raises(UsageError, match="neither an age"):
+        parse_since("soon", now_ms=0)
+
+
+# From log files.
+
+
+def _write_logs(directory: Path) -> tuple[Path, Path]:
+    plain, zipped = directory / "broker-1.log", directory / "rest.log.gz"
+    events = leader_death() + elsewhere()
+    own = [line(event) for event in events if event.service == "broker-1"]
+    plain.write_bytes(b"a line of something else\n" + b"".join(own))
+    rest = b"".join(line(event) for event in events if event.service != "broker-1")
+    zipped.write_bytes(gzip.compress(rest))
+    return plain, zipped
+
+
+def test_log_files_tell_the_same_story(commands: Commands, tmp_path: Path) -> None:
+    plain, zipped = _write_logs(tmp_path)
+    result = commands.run("trace", "--files", str(plain), str(zipped), "sea/0")
+    assert result.stdout == _golden("leader_death.txt")
+    assert "2 files: 16 lines, 1 line of other kinds" in result.stderr
+
+
+def test_files_without_the_partition_say_so(commands: Commands, tmp_path: Path) -> None:
+    plain, _ = _write_logs(tmp_path)
+    result = commands.run("trace", "--files", str(plain), "sea/7")
+    assert result.stdout == ""
+    assert "The files tell nothing of sea/7." in result.stderr
+
+
+def test_a_gzip_file_that_is_cut_is_wrong_usage(commands: Commands, tmp_path: Path) -> None:
+    _, zipped = _write_logs(tmp_path)
+    zipped.write_bytes(zipped.read_bytes()[:-20])
+    result = commands.run("trace", "--files", str(zipped))
+    assert result.exit_code == ExitStatus.USAGE
+    assert "damaged as a gzip file" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--files"], "--files needs log files"),
+        (["--files", "sea/0"], "--files needs log files"),
+        (["--files", "nowhere.log", "elsewhere.log"], "there are no files nowhere.log"),
+        (["--files", "--follow", "x.log"], "--follow asks the cluster"),
+        (["sea/0", "a.log"], "log files need --files"),
+    ],
+)
+def test_wrong_usage_says_what_would_be_right(
+    commands: Commands, arguments: list[str], said: str
+) -> None:
+    result = commands.run("trace", *arguments)
+    assert result.exit_code == ExitStatus.USAGE
+    assert said in result.stderr
+
+
+# From services.
+
+
+def _tell(commands: Commands, events: list[StateChange]) -> None:
+    async def tell() -> None:
+        for event in events:
+            commands.cluster.brokers[0 if event.service == "broker-1" else 1].state_changes.add(
+                event
+            )
+
+    commands.in_loop(tell())
+
+
+def test_services_tell_the_story_together(commands: Commands) -> None:
+    _tell(commands, leader_death() + elsewhere())
+    result = commands.run("trace", "sea/0")
+    assert result.stdout == _golden("leader_death.txt")
+
+
+def test_json_is_a_document_for_each_change(commands: Commands) -> None:
+    _tell(commands, leader_death())
+    result = commands.run("trace", "sea/0", "--json")
+    kinds = [json.loads(text)["kind"] for text in result.stdout.splitlines()]
+    assert kinds == ["broker_fenced", "broker_left", "election"]
+
+
+def test_since_leaves_out_what_is_older(commands: Commands) -> None:
+    late = told(86_400_000, "broker-1", Kind.ISR_EXPAND, Stage.COMPLETED, revision=2000)
+    _tell(commands, [*leader_death(), late])
+    since = format_time(BEGAN_MS + 3_600_000)
+    result = commands.run("trace", "sea/0", "--since", since)
+    assert "isr_expand" in result.stdout
+    assert "election" not in result.stdout
+
+
+def test_a_service_that_is_not_heard_is_named(commands: Commands) -> None:
+    _tell(commands, leader_death())
+    silent = commands.cluster.brokers[0]
+    commands.in_loop(silent.close())
+    silent.alive = True  # others believe so
+    result = commands.run("trace", "sea/0")
+    assert f"Not heard: {silent.address}" in result.stderr
+    assert "election" in result.stdout
+
+
+def test_a_partition_that_nobody_remembers_is_said_to_be(commands: Commands) -> None:
+    result = commands.run("trace", "sea/1")
+    assert "Nobody remembers anything of sea/1" in result.stderr
+    assert result.exit_code == ExitStatus.DONE
+
+
+def test_following_goes_on_with_what_is_told(commands: Commands) -> None:
+    first, *rest = leader_death()
+    other_topic, other_partition, broker_left = elsewhere()
+
+    async def followed() -> list[StateChange]:
+        async with EventStreams(commands.cluster.bootstrap()) as streams:
+            batches = streams.follow(SEA_0)
+            broker = commands.cluster.brokers[0]
+            broker.state_changes.add(first)
+            seen = await _events_of(batches, 1)
+            for event in (other_topic, other_partition, broker_left, rest[0]):
+                broker.state_changes.add(event)
+            seen += await _events_of(batches, 2)
+            await batches.aclose()
+            return seen
+
+    seen = commands.in_loop(asyncio.wait_for(followed(), 15))
+    assert seen == [first, broker_left, rest[0]]
+
+
+async def _events_of(
+    batches: AsyncGenerator[list[StateChange | Silent]], at_least: int
+) -> list[StateChange]:
+    seen: list[StateChange] = []
+    while len(seen) < at_least:
+        seen += [told for told in await anext(batches) if isinstance(told, StateChange)]
+    return seen

@@ -1,0 +1,141 @@
+"""Lives of partitions out of what services tell, in any order."""
+
+from __future__ import annotations
+
+import random
+
+from tidelog.state_changes.event import Cause, Change, Kind, Stage
+from tidelog.state_changes.life import CAUSE_WINDOW_MS, ChangeLife, Gap, TraceScope, trace
+from unit.state_changes.planted import (
+    BEGAN_MS,
+    ELECTION,
+    elsewhere,
+    leader_death,
+    of_broker,
+    replica,
+    told,
+)
+
+SEA_0 = TraceScope("sea", 0)
+
+
+def _kinds(lives: list[ChangeLife]) -> list[Kind]:
+    return [life.headline.kind for life in lives]
+
+
+def _election(lives: list[ChangeLife]) -> ChangeLife:
+    return next(life for life in lives if life.change_id == ELECTION.id)
+
+
+def test_a_leaders_death_is_told_from_its_cause_to_its_last_follower() -> None:
+    lives = trace(leader_death() + elsewhere(), SEA_0)
+    assert _kinds(lives) == [Kind.BROKER_FENCED, Kind.BROKER_LEFT, Kind.ELECTION]
+    election = _election(lives)
+    assert [(part.kind, part.broker) for part in election.parts] == [
+        (Kind.ELECTION, -1),
+        (Kind.BECOME_LEADER, 3),
+        (Kind.BECOME_FOLLOWER, 1),
+    ]
+    assert election.gaps == ()
+
+
+def test_the_order_in_which_events_arrive_does_not_matter() -> None:
+    events = leader_death()
+    shuffled = random.Random(7).sample(events, len(events))
+    assert trace(shuffled, SEA_0) == trace(events, SEA_0)
+
+
+def test_the_same_events_from_a_file_and_a_service_count_once() -> None:
+    assert trace(leader_death() * 2, SEA_0) == trace(leader_death(), SEA_0)
+
+
+def test_stages_follow_from_each_other_whatever_the_clocks_say() -> None:
+    follower = _election(trace(leader_death(), SEA_0)).parts[2]
+    assert [stage.stage for stage in follower.stages] == [
+        Stage.REQUESTED,
+        Stage.RECEIVED,
+        Stage.COMPLETED,
+        Stage.ACKNOWLEDGED,
+    ]
+
+
+def test_revisions_come_before_clocks() -> None:
+    late_clock = told(900, "broker-1", Kind.ISR_SHRINK, Stage.COMPLETED, revision=7)
+    early_clock = told(100, "broker-2", Kind.ISR_EXPAND, Stage.COMPLETED, revision=8)
+    assert _kinds(trace([early_clock, late_clock], SEA_0)) == [Kind.ISR_SHRINK, Kind.ISR_EXPAND]
+
+
+def test_what_has_no_revision_lies_where_its_time_puts_it() -> None:
+    events = [
+        told(100, "broker-1", Kind.ISR_SHRINK, Stage.COMPLETED, revision=7),
+        told(150, "broker-1", Kind.HW_STALLED, Stage.COMPLETED),
+        told(200, "broker-1", Kind.ISR_EXPAND, Stage.COMPLETED, revision=8),
+    ]
+    kinds = _kinds(trace(reversed(events), SEA_0))
+    assert kinds == [Kind.ISR_SHRINK, Kind.HW_STALLED, Kind.ISR_EXPAND]
+
+
+def test_a_cause_long_before_the_first_change_is_none_of_it() -> None:
+    old = of_broker(-CAUSE_WINDOW_MS - 1_000, Kind.BROKER_JOINED, 2)
+    assert Kind.BROKER_JOINED not in _kinds(trace([old, *leader_death()], SEA_0))
+
+
+def test_nothing_is_told_of_a_partition_that_nobody_mentions() -> None:
+    assert trace(leader_death(), TraceScope("sea", 5)) == []
+
+
+def test_a_partition_has_part_in_what_befalls_its_topic() -> None:
+    creation = told(0, "controller-1", Kind.TOPIC_CREATION, Stage.COMPLETED, partition=-1)
+    assert Kind.TOPIC_CREATION in _kinds(trace([creation, *leader_death()], SEA_0))
+
+
+def test_events_before_the_time_asked_for_are_left_out() -> None:
+    later = told(500, "broker-3", Kind.ISR_EXPAND, Stage.COMPLETED, revision=1050)
+    scope = SEA_0._replace(since_ms=BEGAN_MS + 400)
+    assert _kinds(trace([*leader_death(), later], scope)) == [Kind.ISR_EXPAND]
+
+
+def _without(stage: Stage, broker: int) -> list[ChangeLife]:
+    kept = [e for e in leader_death() if (e.stage, e.broker) != (stage, broker)]
+    return trace(kept, SEA_0)
+
+
+def test_a_missing_acknowledgement_is_a_gap() -> None:
+    election = _election(_without(Stage.ACKNOWLEDGED, 1))
+    assert election.gaps == (Gap(Kind.BECOME_FOLLOWER, 1, Stage.ACKNOWLEDGED),)
+
+
+def test_a_command_that_came_to_no_end_is_a_gap() -> None:
+    ends = (Stage.COMPLETED, Stage.ACKNOWLEDGED)
+    kept = [e for e in leader_death() if not (e.stage in ends and e.broker == 1)]
+    election = _election(trace(kept, SEA_0))
+    assert election.gaps == (Gap(Kind.BECOME_FOLLOWER, 1, Stage.COMPLETED),)
+
+
+def test_an_acknowledgement_stands_for_a_broker_that_is_not_heard() -> None:
+    kept = [e for e in leader_death() if e.service != "broker-1"]
+    assert _election(trace(kept, SEA_0)).gaps == ()
+
+
+def test_without_the_controllers_events_nobody_misses_its_acknowledgements() -> None:
+    kept = [e for e in leader_death() if e.service != "controller-1"]
+    assert _election(trace(kept, SEA_0)).gaps == ()
+
+
+def test_a_command_that_a_newer_one_overtook_is_not_waited_for() -> None:
+    newer = Change("c3-18", Cause.BROKER_JOINED, BEGAN_MS + 40)
+    next_command = told(
+        40, "controller-1", Kind.BECOME_FOLLOWER, Stage.ACKNOWLEDGED, change=newer, broker=1,
+        revision=1060,
+    )  # fmt: skip
+    kept = [e for e in leader_death() if (e.stage, e.broker) != (Stage.ACKNOWLEDGED, 1)]
+    election = _election(trace([*kept, next_command], SEA_0))
+    assert election.gaps == (Gap(Kind.BECOME_FOLLOWER, 1, Stage.ACKNOWLEDGED, "c3-18"),)
+    assert election.unfinished == ()
+
+
+def test_a_part_that_failed_and_was_done_after_all_is_no_failure() -> None:
+    failed = replica(18, "broker-3", 3, Stage.FAILED, kind=Kind.BECOME_LEADER)
+    assert not _election(trace([*leader_death(), failed], SEA_0)).is_failed
+    kept = [e for e in leader_death() if e.broker != 3]
+    assert _election(trace([*kept, failed], SEA_0)).is_failed

@@ -1,0 +1,46 @@
+"""State changes out of log files."""
+
+from __future__ import annotations
+
+import json
+
+from tidelog.state_changes.event import StateChange
+from tidelog.state_changes.json_form import EVENT, to_object
+from tidelog.state_changes.log_lines import LogLines
+from unit.state_changes.planted import elsewhere, leader_death
+
+
+def line(change: StateChange) -> bytes:
+    return json.dumps({"level": "info", "event": EVENT, **to_object(change)}).encode() + b"\n"
+
+
+def test_a_log_line_becomes_the_event_that_it_tells() -> None:
+    lines = LogLines()
+    lines.take(line(change) for change in leader_death())
+    assert lines.events == leader_death()
+
+
+def test_other_lines_are_counted_and_left() -> None:
+    lines = LogLines()
+    lines.take([b"plain text\n", b'{"event":"serving"}\n', b'{"event":"say","x":"state_change"}\n'])
+    assert (lines.lines, lines.skipped, lines.malformed, lines.events) == (3, 3, 0, [])
+
+
+def test_a_state_change_that_is_cut_is_counted_by_itself() -> None:
+    whole = line(leader_death()[0])
+    lines = LogLines()
+    lines.take([whole[:-20], whole.replace(b"become_leader", b"become_admiral")])
+    assert (lines.malformed, lines.events) == (2, [])
+
+
+def test_other_topics_are_left_at_once_and_what_is_about_brokers_is_kept() -> None:
+    lines = LogLines("sea")
+    lines.take(line(change) for change in elsewhere())
+    assert [change.topic for change in lines.events] == ["sea", ""]
+
+
+def test_the_newest_are_kept_and_the_rest_is_counted() -> None:
+    lines = LogLines(max_events=3)
+    lines.take(line(change) for change in leader_death())
+    assert lines.events == leader_death()[-3:]
+    assert lines.left_out == len(leader_death()) - 3
