@@ -31,6 +31,11 @@ EXIT_INVALID_CONFIG = 2
 
 _MAX_PORT = 65_535
 
+METRICS_OFF = "off"
+# Without metrics_listen: so far above the service's own port, on loopback.
+METRICS_PORT_OFFSET = 1_000
+METRICS_HOST = "127.0.0.1"
+
 
 def _check_address(value: str) -> str:
     host, separator, port = value.rpartition(":")
@@ -39,11 +44,21 @@ def _check_address(value: str) -> str:
     return value
 
 
+def _check_metrics_address(value: str) -> str:
+    try:
+        return value if value == METRICS_OFF else _check_address(value)
+    except ValueError:
+        raise ValueError(
+            f"{value!r} is not an address; give host:port, such as 127.0.0.1:8500, or off"
+        ) from None
+
+
 def _split_list(value: Any) -> Any:
     return [item.strip() for item in value.split(",")] if isinstance(value, str) else value
 
 
 Address = Annotated[str, AfterValidator(_check_address)]
+MetricsAddress = Annotated[str, AfterValidator(_check_metrics_address)]
 # One string with commas, in a variable or a flag; a list in the file.
 AddressList = Annotated[list[Address], NoDecode, BeforeValidator(_split_list)]
 
@@ -78,6 +93,11 @@ class ServiceConfig(BaseSettings):
     advertised_address: Address | None = Field(
         default=None, description="host:port at which others reach this service; default: listen"
     )
+    metrics_listen: MetricsAddress | None = Field(
+        default=None,
+        description="host:port to serve Prometheus metrics on, or off; port 0: any free one; "
+        "default: port 1000 above listen's, on 127.0.0.1",
+    )
     lease_ttl_seconds: int = Field(
         default=3,
         ge=2,
@@ -95,6 +115,20 @@ class ServiceConfig(BaseSettings):
     def address(self) -> str:
         """Where others reach this service."""
         return self.advertised_address or self.listen
+
+    @property
+    def metrics_address(self) -> tuple[str, int] | None:
+        """Host and port to serve metrics on, 0: any free one; None: nothing is measured.
+
+        Where `listen` leaves its own port open, or has the highest ones, any will do here."""
+        if self.metrics_listen == METRICS_OFF:
+            return None
+        if self.metrics_listen is not None:
+            host, _, port = self.metrics_listen.rpartition(":")
+            return host, int(port)
+        listen = int(self.listen.rpartition(":")[2])
+        above = listen + METRICS_PORT_OFFSET if listen else 0
+        return METRICS_HOST, above if above <= _MAX_PORT else 0
 
     @classmethod
     def settings_customise_sources(

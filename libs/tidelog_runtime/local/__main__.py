@@ -91,14 +91,26 @@ async def _serve(cluster: LocalCluster, console: Console) -> None:
 def _show(cluster: LocalCluster, console: Console) -> None:
     parts = cluster.describe()
     table = Table(title=f"Tidelog cluster {parts.cluster!r} is running", title_justify="left")
-    for column in ("part", "address", "process", "data"):
+    for column in ("part", "address", "metrics", "process", "data"):
         table.add_column(column, no_wrap=column != "data")
     etcd_data = cluster.directory / "etcd" if cluster.etcd is not None else "(not ours)"
-    table.add_row("etcd", parts.etcd, "", str(etcd_data))
+    table.add_row("etcd", parts.etcd, "", "", str(etcd_data))
     for controller in parts.controllers:
-        table.add_row(f"controller {controller.id}", controller.address, str(controller.pid), "")
+        table.add_row(
+            f"controller {controller.id}",
+            controller.address,
+            controller.metrics,
+            str(controller.pid),
+            "",
+        )
     for broker in parts.brokers:
-        table.add_row(f"broker {broker.id}", broker.address, str(broker.pid), broker.data_dir)
+        table.add_row(
+            f"broker {broker.id}",
+            broker.address,
+            broker.metrics,
+            str(broker.pid),
+            broker.data_dir,
+        )
     console.print(table)
     console.print(f"Clients: [bold]{parts.bootstrap}[/]", highlight=False)
     console.print(

@@ -12,11 +12,11 @@ import random
 import signal
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tidelog_runtime.config import ENVIRONMENT_PREFIX
+from tidelog_runtime.config import ENVIRONMENT_PREFIX, METRICS_OFF, METRICS_PORT_OFFSET
 from tidelog_runtime.local import service_file
 from tidelog_runtime.local.cluster_file import (
     BrokerPart,
@@ -54,10 +54,12 @@ class Programs:
 
 @dataclass(slots=True)
 class _Member:
-    """A controller or a broker. Its address stays the same for as long as it can."""
+    """A controller or a broker. Its addresses stay the same for as long as they can;
+    `metrics` is empty where nothing is measured."""
 
     id: int
     address: str
+    metrics: str
     process: LocalProcess
 
 
@@ -139,7 +141,7 @@ class LocalCluster:
             cluster=self.cluster,
             etcd=self.etcd_address,
             controllers=[
-                ControllerPart(member.id, member.address, member.process.pid)
+                ControllerPart(member.id, member.address, member.process.pid, member.metrics)
                 for member in self._members.controllers.values()
             ],
             brokers=[
@@ -148,6 +150,7 @@ class LocalCluster:
                     member.address,
                     member.process.pid,
                     str(self.broker_data_dir(member.id)),
+                    member.metrics,
                 )
                 for member in self._members.brokers.values()
             ],
@@ -274,34 +277,46 @@ class LocalCluster:
     def _plan(self, previous: ClusterFile | None) -> None:
         """Gives every part its address, its configuration file and its process."""
         known: dict[str, str] = {}
-        if previous is not None:
-            known |= {f"controller-{part.id}": part.address for part in previous.controllers}
-            known |= {f"broker-{part.id}": part.address for part in previous.brokers}
+        for name, part in _parts_of(previous):
+            known |= {name: part.address, f"{name} metrics": part.metrics}
         taken: set[int] = set()
 
         def choose_address(name: str, usual_port: int) -> str:
             preferred = usual_port if self._usual_ports else None
-            if name in known:
+            if known.get(name):
                 preferred = int(known[name].rpartition(":")[2])
             return f"{HOST}:{choose_port(preferred, taken=taken, rng=self._rng)}"
 
-        settings: dict[str, Setting]
+        def new_member(
+            kind: str,
+            member_id: int,
+            usual_port: int,
+            program: Sequence[str],
+            own: Mapping[str, Setting],
+        ) -> _Member:
+            name = f"{kind}-{member_id}"
+            address = choose_address(name, usual_port)
+            metrics = str(own.get("metrics_listen", ""))
+            if not metrics:
+                metrics = choose_address(f"{name} metrics", usual_port + METRICS_PORT_OFFSET)
+            settings = {f"{kind}_id": member_id, **own, "metrics_listen": metrics}
+            process = self._process(name, program, address, settings)
+            measured = "" if metrics == METRICS_OFF else metrics
+            return _Member(member_id, address, measured, process)
+
         for i in self._controller_ids:
-            name = f"controller-{i}"
-            address = choose_address(name, CONTROLLER_BASE_PORT + i)
-            settings = {"controller_id": i, **self._controller_config}
-            process = self._process(name, self._programs.controller, address, settings)
-            self._members.controllers[i] = _Member(i, address, process)
+            self._members.controllers[i] = new_member(
+                "controller",
+                i,
+                CONTROLLER_BASE_PORT + i,
+                self._programs.controller,
+                self._controller_config,
+            )
         for i in self._broker_ids:
-            name = f"broker-{i}"
-            address = choose_address(name, BROKER_BASE_PORT + i)
-            settings = {
-                "broker_id": i,
-                "data_dir": str(self.broker_data_dir(i)),
-                **self._broker_config,
-            }
-            process = self._process(name, self._programs.broker, address, settings)
-            self._members.brokers[i] = _Member(i, address, process)
+            own = {"data_dir": str(self.broker_data_dir(i)), **self._broker_config}
+            self._members.brokers[i] = new_member(
+                "broker", i, BROKER_BASE_PORT + i, self._programs.broker, own
+            )
 
     def _process(
         self, name: str, program: Sequence[str], address: str, settings: Mapping[str, Setting]
@@ -367,6 +382,14 @@ def describe_death(process: LocalProcess) -> str:
         f"{process.name} has ended by itself ({how}). The last lines of {process.log_path}:\n"
         + textwrap.indent(process.log_tail() or "(none)", "  ")
     )
+
+
+def _parts_of(
+    previous: ClusterFile | None,
+) -> Iterator[tuple[str, ControllerPart | BrokerPart]]:
+    if previous is not None:
+        yield from ((f"controller-{part.id}", part) for part in previous.controllers)
+        yield from ((f"broker-{part.id}", part) for part in previous.brokers)
 
 
 async def _stop_all(members: Iterable[_Member]) -> None:

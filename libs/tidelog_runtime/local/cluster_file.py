@@ -3,12 +3,18 @@
     {
       "cluster": "default",
       "etcd": "127.0.0.1:2379",
-      "controllers": [{"id": 1, "address": "127.0.0.1:7401", "pid": 4711}, …],
-      "brokers": [{"id": 1, "address": "127.0.0.1:7501", "pid": 4713, "data_dir": "/…"}, …],
+      "controllers": [
+        {"id": 1, "address": "127.0.0.1:7401", "pid": 4711, "metrics": "127.0.0.1:8401"}, …
+      ],
+      "brokers": [
+        {"id": 1, "address": "127.0.0.1:7501", "pid": 4713, "data_dir": "/…",
+         "metrics": "127.0.0.1:8501"}, …
+      ],
       "bootstrap": "127.0.0.1:7501,127.0.0.1:7502,127.0.0.1:7503"
     }
 
-`pid` is null for a part that is not running. `bootstrap` is what clients take.
+`pid` is null for a part that is not running. `bootstrap` is what clients take,
+`metrics` what Prometheus scrapes; it is empty where nothing is measured.
 """
 
 from __future__ import annotations
@@ -29,6 +35,7 @@ class ControllerPart:
     id: int
     address: str
     pid: int | None
+    metrics: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +44,7 @@ class BrokerPart:
     address: str
     pid: int | None
     data_dir: str
+    metrics: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,6 +85,31 @@ def test_others_reach_a_service_where_it_listens_unless_told_otherwise(file: Pat
     assert load(StoreConfig, [*argv, "--advertised-address", "x:1"]).address == "x:1"
 
 
+@pytest.mark.parametrize(
+    ("flags", "address"),
+    [
+        ([], ("127.0.0.1", 8500)),
+        (["--listen", "0.0.0.0:7700"], ("127.0.0.1", 8700)),
+        (["--listen", "127.0.0.1:0"], ("127.0.0.1", 0)),
+        (["--listen", "127.0.0.1:65000"], ("127.0.0.1", 0)),
+        (["--metrics-listen", "0.0.0.0:9000"], ("0.0.0.0", 9000)),
+        (["--metrics-listen", "off"], None),
+    ],
+)
+def test_metrics_are_served_on_loopback_a_thousand_above_unless_told_otherwise(
+    file: Path, flags: list[str], address: tuple[str, int] | None
+) -> None:
+    assert load(StoreConfig, ["--config", str(file), *flags]).metrics_address == address
+
+
+def test_an_address_for_metrics_that_is_none_is_refused(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    message = refused(capsys, "--config", str(file), "--metrics-listen", "on")
+
+    assert "'on' is not an address; give host:port, such as 127.0.0.1:8500, or off" in message
+
+
 def test_help_lists_every_field_with_description_and_default(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

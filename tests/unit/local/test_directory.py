@@ -22,9 +22,9 @@ from tidelog_runtime.local.ports import choose_port
 FILE = ClusterFile(
     cluster="default",
     etcd="127.0.0.1:2379",
-    controllers=[ControllerPart(1, "127.0.0.1:7401", 10)],
+    controllers=[ControllerPart(1, "127.0.0.1:7401", 10, "127.0.0.1:8401")],
     brokers=[
-        BrokerPart(1, "127.0.0.1:7501", 11, "/data/1"),
+        BrokerPart(1, "127.0.0.1:7501", 11, "/data/1", "127.0.0.1:8501"),
         BrokerPart(2, "127.0.0.1:7502", None, "/data/2"),
     ],
 )
@@ -52,10 +52,24 @@ def test_the_cluster_file_has_the_keys_that_its_readers_take(tmp_path: Path) -> 
     assert json.loads((tmp_path / "cluster.json").read_text()) == {
         "cluster": "default",
         "etcd": "127.0.0.1:2379",
-        "controllers": [{"id": 1, "address": "127.0.0.1:7401", "pid": 10}],
+        "controllers": [
+            {"id": 1, "address": "127.0.0.1:7401", "pid": 10, "metrics": "127.0.0.1:8401"}
+        ],
         "brokers": [
-            {"id": 1, "address": "127.0.0.1:7501", "pid": 11, "data_dir": "/data/1"},
-            {"id": 2, "address": "127.0.0.1:7502", "pid": None, "data_dir": "/data/2"},
+            {
+                "id": 1,
+                "address": "127.0.0.1:7501",
+                "pid": 11,
+                "data_dir": "/data/1",
+                "metrics": "127.0.0.1:8501",
+            },
+            {
+                "id": 2,
+                "address": "127.0.0.1:7502",
+                "pid": None,
+                "data_dir": "/data/2",
+                "metrics": "",
+            },
         ],
         "bootstrap": "127.0.0.1:7501,127.0.0.1:7502",
     }

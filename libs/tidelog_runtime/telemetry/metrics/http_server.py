@@ -1,0 +1,180 @@
+"""Serves a service's metrics to Prometheus, by prometheus-client's own HTTP server.
+
+The server runs in threads of its own. The figures are collected on the service's event
+loop, where nothing else changes them, and put into Prometheus' words in the thread. While
+the loop does nothing the rest is told all the same: that it does nothing, and for how
+long."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from wsgiref.simple_server import WSGIServer
+
+from prometheus_client import (
+    CollectorRegistry,
+    GCCollector,
+    PlatformCollector,
+    ProcessCollector,
+    start_http_server,
+)
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+)
+from prometheus_client.core import (
+    Metric as MetricFamily,
+)
+from prometheus_client.registry import Collector
+
+from tidelog_runtime.telemetry.metrics.loop_watch import LoopWatch
+from tidelog_runtime.telemetry.metrics.metric import LabelValues, Metric, MetricType
+from tidelog_runtime.telemetry.metrics.recording import Distribution
+from tidelog_runtime.telemetry.metrics.service_catalogue import (
+    BUILD_INFO,
+    EVENT_LOOP_SILENT,
+    SCRAPE_COLLECTION,
+    SCRAPE_TIMEOUTS,
+)
+from tidelog_runtime.telemetry.metrics.sheet import Sheet
+
+# Shorter than Prometheus' own default of 10 s, so that the scrape is answered.
+COLLECTION_TIMEOUT_S = 5.0
+
+# Tells a service's own figures; it lets the loop have its turns.
+Collect = Callable[[Sheet], Awaitable[None]]
+
+
+class MetricsUnavailableError(Exception):
+    """The address cannot be listened on; the message says which, and what to do."""
+
+
+class MetricsServer:
+    """`build`: service, cluster and version. It listens from `start` to `stop`."""
+
+    def __init__(
+        self,
+        metrics: Iterable[Metric],
+        collect: Collect,
+        watch: LoopWatch,
+        build: tuple[str, str, str],
+    ) -> None:
+        self._collector = LoopCollector(tuple(metrics), collect, watch, build)
+        self._watch = watch
+        self._server: WSGIServer | None = None
+        self._thread: threading.Thread | None = None
+        self._watching: asyncio.Task[None] | None = None
+
+    def start(self, host: str, port: int) -> str:
+        """On the running loop. Port 0: any free one. Returns the address.
+
+        Raises `MetricsUnavailableError`."""
+        self._collector.loop = asyncio.get_running_loop()
+        registry = CollectorRegistry()
+        registry.register(self._collector)
+        for collector in (ProcessCollector, PlatformCollector, GCCollector):
+            collector(registry=registry)
+        try:
+            self._server, self._thread = start_http_server(port, host, registry)
+        except OSError as error:
+            raise MetricsUnavailableError(
+                f"cannot serve metrics on {host}:{port}: {error.strerror or error}; choose another "
+                "address with metrics_listen, or off"
+            ) from error
+        self._watching = asyncio.create_task(self._watch.run(), name="loop-watch")
+        return f"{host}:{self._server.server_port}"
+
+    async def stop(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+        if self._server is not None:
+            # Waits until the server's thread has seen it, at most half a second.
+            await asyncio.to_thread(self._server.shutdown)
+            self._server.server_close()
+            self._server = None
+
+
+class LoopCollector(Collector):
+    """`loop`: the service's; None before it runs."""
+
+    def __init__(
+        self,
+        metrics: tuple[Metric, ...],
+        collect: Collect,
+        watch: LoopWatch,
+        build: tuple[str, str, str],
+    ) -> None:
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self._metrics = metrics
+        self._collect = collect
+        self._watch = watch
+        self._build = build
+        self._timeouts = 0
+        # One scrape at a time: others would only make it take longer.
+        self._scrape = threading.Lock()
+
+    def collect(self) -> Iterator[MetricFamily]:
+        sheet = Sheet(self._metrics)
+        silent_seconds = self._watch.silent_seconds
+        began = time.perf_counter()
+        if not self._gather(sheet):
+            self._timeouts += 1
+            # What has come in so far may still be changing.
+            sheet = Sheet(self._metrics)
+        sheet.tell(BUILD_INFO, 1, *self._build)
+        sheet.tell(EVENT_LOOP_SILENT, silent_seconds)
+        sheet.tell(SCRAPE_TIMEOUTS, self._timeouts)
+        sheet.tell(SCRAPE_COLLECTION, time.perf_counter() - began)
+        yield from families(sheet)
+
+    def _gather(self, sheet: Sheet) -> bool:
+        loop = self.loop
+        if loop is None or loop.is_closed():
+            return False
+        if not self._scrape.acquire(timeout=COLLECTION_TIMEOUT_S):
+            return False
+        try:
+            collecting = asyncio.run_coroutine_threadsafe(self._fill(sheet), loop)
+            try:
+                collecting.result(COLLECTION_TIMEOUT_S)
+            except (TimeoutError, concurrent.futures.CancelledError):
+                collecting.cancel()
+                return False
+        except RuntimeError:  # the loop was closed meanwhile
+            return False
+        finally:
+            self._scrape.release()
+        return True
+
+    async def _fill(self, sheet: Sheet) -> None:
+        sheet.tell_distributions(self._watch.lag)
+        await self._collect(sheet)
+        sheet.begin()
+
+
+def families(sheet: Sheet) -> Iterator[MetricFamily]:
+    for name, values in sheet.values.items():
+        metric = sheet.metric(name)
+        kind = CounterMetricFamily if metric.type is MetricType.COUNTER else GaugeMetricFamily
+        family = kind(name, metric.help, labels=metric.labels)
+        for labels, value in values.items():
+            family.add_metric(labels, value)
+        yield family
+    for name, series in sheet.distributions.items():
+        yield _histogram(sheet.metric(name), series)
+
+
+def _histogram(metric: Metric, series: dict[LabelValues, Distribution]) -> HistogramMetricFamily:
+    family = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
+    bounds = [*map(str, metric.buckets), "+Inf"]
+    for labels, distribution in series.items():
+        family.add_metric(
+            labels,
+            buckets=list(zip(bounds, distribution.cumulative(), strict=True)),
+            sum_value=distribution.total,
+        )
+    return family

@@ -1,0 +1,59 @@
+"""What one scrape finds: every value of every metric, within the bounds of the catalogue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tidelog_runtime.telemetry.metrics.metric import LabelValues, Metric, MetricType
+from tidelog_runtime.telemetry.metrics.recording import Counts, Distribution, Distributions
+
+
+class Sheet:
+    """A metric that the service's catalogue does not name is a mistake of the program's, and
+    a `KeyError`. A series beyond its metric's bound is left out and counted."""
+
+    def __init__(self, metrics: Iterable[Metric]) -> None:
+        self._metrics = {metric.name: metric for metric in metrics}
+        self.values: dict[str, dict[LabelValues, float]] = {}
+        self.distributions: dict[str, dict[LabelValues, Distribution]] = {}
+        self.left_out = 0
+
+    def metric(self, name: str) -> Metric:
+        return self._metrics[name]
+
+    def tell(self, metric: Metric, value: float, *labels: str) -> None:
+        """Of a gauge, or of a counter that is kept elsewhere."""
+        known = self._metrics[metric.name]
+        if len(labels) != len(known.labels):
+            raise ValueError(f"{metric.name} has the labels {known.labels}, not {labels}")
+        series = self.values.setdefault(metric.name, {})
+        if labels not in series and len(series) >= len(known.series) + known.bound:
+            self.left_out += 1
+            return
+        series[labels] = value
+
+    def tell_counts(self, counts: Counts) -> None:
+        for labels, value in counts.values.items():
+            self.tell(counts.metric, value, *labels)
+
+    def tell_distributions(self, distributions: Distributions) -> None:
+        self.distributions[self._metrics[distributions.metric.name].name] = distributions.series
+
+    def begin(self) -> None:
+        """The series of counters and histograms that are known beforehand, with 0 where
+        nothing was told."""
+        for metric in self._metrics.values():
+            if metric.type is MetricType.COUNTER:
+                told = self.values.get(metric.name, {})
+                self.values[metric.name] = {**dict.fromkeys(metric.series, 0), **told}
+            elif metric.type is MetricType.HISTOGRAM and metric.name not in self.distributions:
+                self.tell_distributions(Distributions(metric))
+
+    @property
+    def series_count(self) -> int:
+        scalars = sum(len(series) for series in self.values.values())
+        return scalars + sum(
+            len(distribution.bounds) + 3
+            for series in self.distributions.values()
+            for distribution in series.values()
+        )

@@ -1,0 +1,33 @@
+"""State changes as counters and durations: what the log of events tells, added up. A sink
+of `StateChangeLog`."""
+
+from __future__ import annotations
+
+from tidelog.state_changes.event import StateChange
+from tidelog_runtime.telemetry.metrics.metric import Metric
+from tidelog_runtime.telemetry.metrics.recording import Counts, Distributions
+from tidelog_runtime.telemetry.metrics.service_catalogue import (
+    STATE_CHANGE_DURATION,
+    STATE_CHANGES,
+)
+from tidelog_runtime.telemetry.metrics.sheet import Sheet
+
+
+class StateChangeMeter:
+    """`durations`: STATE_CHANGE_DURATION as this service has it."""
+
+    def __init__(self, durations: Metric) -> None:
+        assert durations.name == STATE_CHANGE_DURATION.name
+        self._counts = Counts(STATE_CHANGES)
+        self._durations = Distributions(durations)
+
+    def take(self, change: StateChange) -> None:
+        kind, stage = change.kind.value, change.stage.value
+        self._counts.add(kind, stage)
+        duration = self._durations.series.get((kind, stage))
+        if duration is not None and change.duration_ms >= 0:
+            duration.observe(change.duration_ms / 1000)
+
+    def tell(self, sheet: Sheet) -> None:
+        sheet.tell_counts(self._counts)
+        sheet.tell_distributions(self._durations)

@@ -1,0 +1,173 @@
+"""What is counted, and what a scrape makes of it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tidelog.state_changes.event import Kind, Stage, StateChange
+from tidelog_runtime.telemetry.metrics.broker_catalogue import BROKER_METRICS
+from tidelog_runtime.telemetry.metrics.http_server import LoopCollector
+from tidelog_runtime.telemetry.metrics.loop_watch import LoopWatch
+from tidelog_runtime.telemetry.metrics.metric import Metric, counter, gauge, histogram
+from tidelog_runtime.telemetry.metrics.recording import Counts, Distributions
+from tidelog_runtime.telemetry.metrics.service_catalogue import STATE_CHANGE_DURATION
+from tidelog_runtime.telemetry.metrics.sheet import Sheet
+from tidelog_runtime.telemetry.metrics.state_changes import StateChangeMeter
+
+SENT = counter("tidelog_sent_total", "Sent.", "Look.", ("to",), [("a",), ("b",)], bound=1)
+DEPTH = gauge("tidelog_depth", "Depth.", "Look.", ("of",), bound=2)
+TIME = histogram("tidelog_time_seconds", "Time.", "Look.", (0.1, 1.0))
+BUILD = ("broker-1", "default", "0.1.0")
+
+
+async def nothing(sheet: Sheet) -> None:
+    pass
+
+
+def collector(metrics: tuple[Metric, ...] = BROKER_METRICS) -> LoopCollector:
+    return LoopCollector(metrics, nothing, LoopWatch(lambda: 1.0), BUILD)
+
+
+def test_a_counter_has_its_known_series_before_anything_is_counted() -> None:
+    assert Counts(SENT).values == {("a",): 0, ("b",): 0}
+
+
+def test_a_counter_takes_no_more_series_than_its_bound() -> None:
+    counts = Counts(SENT)
+
+    for label in ("c", "d", "c"):
+        counts.add(label)
+
+    assert counts.values == {("a",): 0, ("b",): 0, ("c",): 2}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "cumulative"),
+    [(0.05, [1, 1, 1]), (0.1, [1, 1, 1]), (0.5, [0, 1, 1]), (5, [0, 0, 1])],
+)
+def test_a_bucket_holds_what_is_at_most_its_bound(seconds: float, cumulative: list[int]) -> None:
+    durations = Distributions(TIME)
+
+    durations.of().observe(seconds)
+
+    assert durations.of().cumulative() == cumulative
+    assert durations.of().total == seconds
+
+
+def test_a_sheet_leaves_out_what_is_beyond_the_bound_and_counts_it() -> None:
+    sheet = Sheet([DEPTH])
+
+    for label in ("a", "b", "c"):
+        sheet.tell(DEPTH, 1, label)
+
+    assert sheet.values["tidelog_depth"] == {("a",): 1, ("b",): 1}
+    assert sheet.left_out == 1
+
+
+def test_a_metric_that_the_catalogue_does_not_name_is_refused() -> None:
+    with pytest.raises(KeyError):
+        Sheet([DEPTH]).tell(SENT, 1, "a")
+
+
+def test_a_value_without_its_labels_is_refused() -> None:
+    with pytest.raises(ValueError, match="labels"):
+        Sheet([DEPTH]).tell(DEPTH, 1)
+
+
+def test_every_counter_and_histogram_of_a_broker_is_there_at_zero() -> None:
+    sheet = Sheet(BROKER_METRICS)
+
+    sheet.begin()
+
+    told = {name: set(series) for name, series in sheet.values.items()}
+    told |= {name: set(series) for name, series in sheet.distributions.items()}
+    beginning = {m.name: set(m.series) for m in BROKER_METRICS if m.type.value != "gauge"}
+    assert told == beginning
+    assert not any(value for series in sheet.values.values() for value in series.values())
+
+
+def test_a_state_change_is_counted_by_kind_and_stage_and_its_time_where_that_is_kept() -> None:
+    timed = STATE_CHANGE_DURATION.of([("election", "completed")])
+    meter = StateChangeMeter(timed)
+    for stage in (Stage.REQUESTED, Stage.COMPLETED):
+        meter.take(StateChange(1, "controller-1", Kind.ELECTION, stage, duration_ms=20))
+    sheet = Sheet(BROKER_METRICS)
+
+    meter.tell(sheet)
+
+    counted = sheet.values["tidelog_state_changes_total"]
+    assert counted[("election", "requested")] == 1
+    assert counted[("election", "completed")] == 1
+    assert sum(counted.values()) == 2
+    duration = sheet.distributions["tidelog_state_change_duration_seconds"]
+    assert duration[("election", "completed")].total == 0.02
+
+
+def test_a_state_change_without_a_time_counts_and_is_not_timed() -> None:
+    meter = StateChangeMeter(STATE_CHANGE_DURATION.of([("election", "completed")]))
+    meter.take(StateChange(1, "controller-1", Kind.ELECTION, Stage.COMPLETED))
+    sheet = Sheet(BROKER_METRICS)
+
+    meter.tell(sheet)
+
+    durations = sheet.distributions["tidelog_state_change_duration_seconds"]
+    assert sum(durations[("election", "completed")].counts) == 0
+
+
+async def test_a_scrape_has_what_the_loop_tells_in_the_words_of_prometheus() -> None:
+    async def collect(sheet: Sheet) -> None:
+        assert threading.current_thread() is threading.main_thread()
+        sheet.tell(DEPTH, 3, "a")
+        counts, durations = Counts(SENT), Distributions(TIME)
+        counts.add("b", amount=2)
+        durations.of().observe(0.5)
+        sheet.tell_counts(counts)
+        sheet.tell_distributions(durations)
+
+    metrics = (*(m for m in BROKER_METRICS if not m.labels), BROKER_METRICS[0], DEPTH, SENT, TIME)
+    own = LoopCollector(metrics, collect, LoopWatch(lambda: 1.0), BUILD)
+    own.loop = asyncio.get_running_loop()
+    registry = CollectorRegistry()
+    registry.register(own)
+
+    text = (await asyncio.to_thread(generate_latest, registry)).decode()
+
+    lines = text.splitlines()
+    assert "# HELP tidelog_depth Depth. Look." in lines
+    assert 'tidelog_depth{of="a"} 3.0' in lines
+    assert 'tidelog_sent_total{to="a"} 0.0' in lines
+    assert 'tidelog_sent_total{to="b"} 2.0' in lines
+    assert 'tidelog_time_seconds_bucket{le="0.1"} 0.0' in lines
+    assert 'tidelog_time_seconds_bucket{le="1.0"} 1.0' in lines
+    assert 'tidelog_time_seconds_bucket{le="+Inf"} 1.0' in lines
+    assert "tidelog_time_seconds_sum 0.5" in lines
+    build = 'tidelog_build_info{cluster="default",service="broker-1",version="0.1.0"} 1.0'
+    assert build in lines
+    assert not [line for line in lines if "_created" in line]
+    assert list(text_string_to_metric_families(text))
+
+
+def test_a_scrape_while_the_loop_is_not_there_tells_that_alone() -> None:
+    told = {family.name: family.samples[0].value for family in collector().collect()}
+
+    assert told.keys() == {
+        "tidelog_build_info",
+        "tidelog_event_loop_silent_seconds",
+        "tidelog_scrape_timeouts",
+        "tidelog_scrape_collection_seconds",
+    }
+    assert told["tidelog_scrape_timeouts"] == 1
+
+
+def test_a_loop_that_comes_to_no_timer_is_silent_from_when_it_was_due() -> None:
+    now = [10.0]
+    watch = LoopWatch(lambda: now[0])
+
+    now[0] = 14.0
+
+    assert watch.silent_seconds == 4.0
