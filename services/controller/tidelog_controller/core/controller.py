@@ -15,14 +15,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tidelog.errors import ErrorCode
-from tidelog.model import NO_LEADER, TopicPartition
-from tidelog_controller.control.broker_control import BrokerControl
-from tidelog_controller.control.command_building import (
-    description_command,
-    full_state_command,
-    next_command,
-)
-from tidelog_controller.control.descriptions import Descriptions
+from tidelog_controller.control.dispatch import Dispatch
 from tidelog_controller.core.batch_report import told
 from tidelog_controller.core.dirty_partitions import DirtyPartitions
 from tidelog_controller.requests.recovery_admin import RecoveryAdmin
@@ -33,9 +26,6 @@ from tidelog_controller.state.commands import (
     Level,
     Log,
     OpenChannel,
-    SendDescribeReplicas,
-    SendLeaderAndIsr,
-    SendStopReplica,
     StepDown,
 )
 from tidelog_controller.state.context import (
@@ -45,7 +35,6 @@ from tidelog_controller.state.context import (
     ControllerIdentity,
     DeletionChanged,
     Malformed,
-    Partition,
     PartitionChanged,
     TopicChanged,
 )
@@ -105,23 +94,20 @@ class Controller:
         self.context = Context(keys)
         self._keys = keys
         self._identity = identity
-        self._command_timeout_ms = command_timeout_ms
         self._transactions = Transactions(keys, identity)
-        self._controls: dict[int, BrokerControl] = {}
-        self._admin = TopicAdmin(self.context, self._transactions, self._controls, rng)
+        self._dispatch = Dispatch(self.context, identity, command_timeout_ms)
+        self._admin = TopicAdmin(self.context, self._transactions, self._dispatch.controls, rng)
         self._recoveries = RecoveryAdmin(self.context, self._transactions)
-        self._descriptions = Descriptions()
         self._unreachable = UnreachableLeaders()
         self._dirty = DirtyPartitions(
             self.context,
             self._transactions,
-            self._descriptions,
+            self._dispatch.descriptions,
             self._unreachable,
-            self._is_acknowledged,
+            self._dispatch.is_acknowledged,
             identity.controller_epoch,
         )
         self._removals: dict[int, deque[int]] = {}  # broker id to times of fast removals
-        self._last_command_id = 0
         self._loaded = False
         self._early: list[AdminRequest] = []  # came before everything was read
         self._deposed = False
@@ -140,8 +126,8 @@ class Controller:
             self._out += self._admin.advance(now_ms)
             self._out += self._recoveries.advance(now_ms)
             self._judge()
-            self._send()
-            self._tell_overdue()
+            self._out += self._dispatch.due(now_ms)
+            self._out += self._dispatch.overdue(now_ms)
         return self._out
 
     def wake_at_ms(self) -> int | None:
@@ -149,11 +135,9 @@ class Controller:
         times = [
             self._admin.wake_at_ms(),
             self._recoveries.wake_at_ms(),
-            self._descriptions.wake_at_ms(),
+            self._dispatch.wake_at_ms(),
             self._unreachable.wake_at_ms(),
         ]
-        for control in self._controls.values():
-            times += [control.wake_at_ms(), control.overdue_at_ms(self._command_timeout_ms)]
         return min((time for time in times if time is not None), default=None)
 
     def _take(self, event: Event) -> None:
@@ -241,15 +225,13 @@ class Controller:
     def _broker_changed(self, changed: BrokerChanged) -> None:
         broker_id, old, new = changed
         if old is not None and (new is None or new.broker_epoch != old.broker_epoch):
-            del self._controls[broker_id]
-            self._descriptions.forget_broker(broker_id)
+            self._dispatch.left(broker_id)
             self._unreachable.forget_broker(broker_id)
             self._out.append(CloseChannel(broker_id, old.broker_epoch))
             self._log("broker_left", broker_id=broker_id, broker_epoch=old.broker_epoch)
         if new is not None and (old is None or new.broker_epoch != old.broker_epoch):
             registration = new.registration
-            self._controls[broker_id] = BrokerControl(broker_id, new.broker_epoch)
-            self._require_all(self._controls[broker_id])
+            self._dispatch.joined(broker_id, new.broker_epoch, self._now_ms)
             self._out.append(OpenChannel(broker_id, new.broker_epoch, registration.address))
             self._log_news(
                 "broker_joined",
@@ -297,25 +279,7 @@ class Controller:
     def _partition_changed(self, changed: PartitionChanged) -> None:
         partition, old, new = changed
         self._dirty.touch([partition])
-        if new is None:
-            for control in self._controls.values():
-                control.forget(partition)
-            return
-        for broker_id in self._concerned(old, new):
-            if broker_id in self._controls:
-                self._controls[broker_id].require(partition, new.revision, self._now_ms)
-
-    def _concerned(self, old: Partition | None, new: Partition) -> tuple[int, ...]:
-        """An ISR change is the leader's affair; all replicas follow a new epoch. Without a
-        leader all are to know the newest revision: they are asked about their logs by it."""
-        isr_only = (
-            old is not None
-            and new.state.leader != NO_LEADER
-            and old.state.topic_id == new.state.topic_id
-            and old.state.leader_epoch == new.state.leader_epoch
-            and old.state.replicas == new.state.replicas
-        )
-        return (new.state.leader,) if isr_only else new.state.replicas
+        self._dispatch.changed(partition, old, new, self._now_ms)
 
     # Deciding.
 
@@ -325,9 +289,6 @@ class Controller:
             if batch is None:
                 return
             self._out.append(self._transactions.begin(batch))
-
-    def _is_acknowledged(self, partition: TopicPartition) -> bool:
-        return not any(control.waits_for(partition) for control in self._controls.values())
 
     def _end_transaction(self, transaction_id: int, result: TransactionResult) -> None:
         purpose, transaction = self._transactions.end(transaction_id)
@@ -354,75 +315,16 @@ class Controller:
             return
         self._dirty.refused(writes)
 
-    # Sending.
-
-    def _require_all(self, control: BrokerControl) -> None:
-        control.require_full_state()
-        for partition, held in self.context.replicas_on(control.broker_id):
-            control.require(partition, held.revision, self._now_ms)
-
-    def _send(self) -> None:
-        for control in self._controls.values():
-            command_id = self._last_command_id + 1
-            if control.is_ready(self._now_ms):
-                parts = (self.context, self._identity, control, command_id)
-                self._sent(
-                    full_state_command(*parts)
-                    if control.full_state_due
-                    else next_command(*parts, self._now_ms)
-                )
-            command_id = self._last_command_id + 1
-            self._sent(
-                description_command(
-                    self._identity, control, self._descriptions, command_id, self._now_ms
-                )
-            )
-
-    def _sent(
-        self, command: SendLeaderAndIsr | SendStopReplica | SendDescribeReplicas | None
-    ) -> None:
-        if command is not None:
-            self._last_command_id = command.id
-            self._out.append(command)
+    # Answers.
 
     def _end_command(self, event: CommandAnswered | CommandLost | ReplicasDescribed) -> None:
-        control = self._controls.get(event.broker_id)
-        if control is None or control.broker_epoch != event.broker_epoch:
+        if not self._dispatch.awaits(event):
             return
-        if isinstance(event, CommandLost):
-            control.lost(event.id, self._now_ms)
-            self._descriptions.lost(event.broker_id, event.id, self._now_ms)
-            return
-        error = event.result.error
+        error = None if isinstance(event, CommandLost) else event.result.error
         if error is not None and error.code is ErrorCode.STALE_CONTROLLER_EPOCH:
             self._step_down(f"broker {event.broker_id} obeys a newer controller")
             return
-        if isinstance(event, ReplicasDescribed):
-            described = self._descriptions.answered(
-                event.broker_id, event.id, event.result, self._now_ms
-            )
-            self._dirty.touch(described)
-            return
-        done = control.answered(event.id, event.result, self._now_ms)
-        # The step after an acknowledgement: keys of a topic that is being deleted.
-        self._dirty.touch(
-            partition for partition in done if partition.topic in self.context.deletions
-        )
-
-    def _tell_overdue(self) -> None:
-        for control in self._controls.values():
-            due_at_ms = control.overdue_at_ms(self._command_timeout_ms)
-            if due_at_ms is None or due_at_ms > self._now_ms:
-                continue
-            control.tell_overdue()
-            self._log(
-                "command_not_acknowledged",
-                Level.WARNING,
-                broker_id=control.broker_id,
-                broker_epoch=control.broker_epoch,
-                partitions=len(control),
-                command_timeout_ms=self._command_timeout_ms,
-            )
+        self._dirty.touch(self._dispatch.ended(event, self._now_ms))
 
     # Leaders that live.
 
@@ -460,7 +362,7 @@ class Controller:
         }
         if dial not in CRASHED:
             self._log("broker_connection_lost", Level.WARNING, **fields)
-            self._require_all(self._controls[broker_id])
+            self._dispatch.require_all(broker_id, self._now_ms)
             return
         removal = RegistrationRemoval(broker_id, broker_epoch)
         if self._transactions.is_in_flight(removal):

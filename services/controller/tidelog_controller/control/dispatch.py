@@ -1,0 +1,160 @@
+"""What all registered brokers have yet to be told and asked, and the commands that do it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tidelog.model import NO_LEADER, TopicPartition
+from tidelog_controller.control.broker_control import BrokerControl
+from tidelog_controller.control.command_building import (
+    description_command,
+    full_state_command,
+    next_command,
+)
+from tidelog_controller.control.descriptions import Descriptions
+from tidelog_controller.state.commands import (
+    Level,
+    Log,
+    SendDescribeReplicas,
+    SendLeaderAndIsr,
+    SendStopReplica,
+)
+from tidelog_controller.state.context import Context, ControllerIdentity, Partition
+from tidelog_controller.state.events import CommandAnswered, CommandLost, ReplicasDescribed
+
+SendCommand = SendLeaderAndIsr | SendStopReplica | SendDescribeReplicas
+
+
+class Dispatch:
+    """`controls` has one for each present life of a broker. A broker that has not
+    acknowledged a state for `command_timeout_ms` is told of."""
+
+    def __init__(
+        self, context: Context, identity: ControllerIdentity, command_timeout_ms: int
+    ) -> None:
+        self.controls: dict[int, BrokerControl] = {}
+        self.descriptions = Descriptions()
+        self._context = context
+        self._identity = identity
+        self._command_timeout_ms = command_timeout_ms
+        self._last_command_id = 0
+
+    # Who is to know what.
+
+    def joined(self, broker_id: int, broker_epoch: int, now_ms: int) -> None:
+        self.controls[broker_id] = BrokerControl(broker_id, broker_epoch)
+        self.require_all(broker_id, now_ms)
+
+    def left(self, broker_id: int) -> None:
+        del self.controls[broker_id]
+        self.descriptions.forget_broker(broker_id)
+
+    def require_all(self, broker_id: int, now_ms: int) -> None:
+        """The full state, anew."""
+        control = self.controls[broker_id]
+        control.require_full_state()
+        for partition, held in self._context.replicas_on(broker_id):
+            control.require(partition, held.revision, now_ms)
+
+    def changed(
+        self, partition: TopicPartition, old: Partition | None, new: Partition | None, now_ms: int
+    ) -> None:
+        """The partition's key; None: there was none, or is none any more."""
+        if new is None:
+            for control in self.controls.values():
+                control.forget(partition)
+            return
+        for broker_id in concerned(old, new):
+            if broker_id in self.controls:
+                self.controls[broker_id].require(partition, new.revision, now_ms)
+
+    def is_acknowledged(self, partition: TopicPartition) -> bool:
+        return not any(control.waits_for(partition) for control in self.controls.values())
+
+    # Commands.
+
+    def due(self, now_ms: int) -> list[SendCommand]:
+        """Those to send now; they count as sent."""
+        commands: list[SendCommand] = []
+        for control in self.controls.values():
+            for build in (self._command, self._question):
+                command = build(control, now_ms)
+                if command is not None:
+                    self._last_command_id = command.id
+                    commands.append(command)
+        return commands
+
+    def _command(self, control: BrokerControl, now_ms: int) -> SendCommand | None:
+        if not control.is_ready(now_ms):
+            return None
+        parts = (self._context, self._identity, control, self._last_command_id + 1)
+        if control.full_state_due:
+            return full_state_command(*parts)
+        return next_command(*parts, now_ms)
+
+    def _question(self, control: BrokerControl, now_ms: int) -> SendCommand | None:
+        return description_command(
+            self._identity, control, self.descriptions, self._last_command_id + 1, now_ms
+        )
+
+    def awaits(self, event: CommandAnswered | CommandLost | ReplicasDescribed) -> bool:
+        """Whether the event is about a life of a broker that is still there."""
+        control = self.controls.get(event.broker_id)
+        return control is not None and control.broker_epoch == event.broker_epoch
+
+    def ended(
+        self, event: CommandAnswered | CommandLost | ReplicasDescribed, now_ms: int
+    ) -> Iterable[TopicPartition]:
+        """Of a life that is still there; returns the partitions that can go on by it."""
+        control = self.controls[event.broker_id]
+        match event:
+            case CommandLost():
+                control.lost(event.id, now_ms)
+                self.descriptions.lost(event.broker_id, event.id, now_ms)
+                return ()
+            case ReplicasDescribed():
+                return self.descriptions.answered(event.broker_id, event.id, event.result, now_ms)
+            case CommandAnswered():
+                done = control.answered(event.id, event.result, now_ms)
+                # The step after an acknowledgement: keys of a topic that is being deleted.
+                return [p for p in done if p.topic in self._context.deletions]
+
+    # Time.
+
+    def overdue(self, now_ms: int) -> list[Log]:
+        """What is not acknowledged in time, told once."""
+        told: list[Log] = []
+        for control in self.controls.values():
+            due_at_ms = control.overdue_at_ms(self._command_timeout_ms)
+            if due_at_ms is None or due_at_ms > now_ms:
+                continue
+            control.tell_overdue()
+            fields = {
+                "broker_id": control.broker_id,
+                "broker_epoch": control.broker_epoch,
+                "partitions": len(control),
+                "command_timeout_ms": self._command_timeout_ms,
+            }
+            told.append(Log("command_not_acknowledged", fields, Level.WARNING))
+        return told
+
+    def wake_at_ms(self) -> int | None:
+        """When there is something to send, or to tell; None: nothing waits for time to pass."""
+        times = [self.descriptions.wake_at_ms()]
+        for control in self.controls.values():
+            times += [control.wake_at_ms(), control.overdue_at_ms(self._command_timeout_ms)]
+        return min((time for time in times if time is not None), default=None)
+
+
+def concerned(old: Partition | None, new: Partition) -> tuple[int, ...]:
+    """The brokers that have to know of a change. One of the ISR is the leader's affair; all
+    replicas follow a new epoch. Without a leader all are to know the newest revision: they are
+    asked about their logs by it."""
+    isr_only = (
+        old is not None
+        and new.state.leader != NO_LEADER
+        and old.state.topic_id == new.state.topic_id
+        and old.state.leader_epoch == new.state.leader_epoch
+        and old.state.replicas == new.state.replicas
+    )
+    return (new.state.leader,) if isr_only else new.state.replicas
