@@ -1,0 +1,114 @@
+"""The words for causes, how bad each is, and what follows from what.
+
+A *symptom* is what is wrong with a partition; its *roots* are why, mostly something about
+one broker. A finding tells one root, or those symptoms that have the same roots.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tidelog.model import TopicPartition
+
+CRITICAL = "critical"  # data or availability is lost now
+WARNING = "warning"  # redundancy is, or soon will be
+INFO = "info"  # nothing is lost
+SEVERITIES = (CRITICAL, WARNING, INFO)
+
+# Symptoms of partitions.
+NO_LEADER = "no_leader"
+UNDER_MIN_ISR = "under_min_isr"
+HW_STALLED = "hw_stalled"
+CONSUMER_WAITS = "consumer_waits"
+REPLICA_OUT_OF_ISR = "replica_out_of_isr"  # no root is known
+TAKES_NO_RECORDS = "takes_no_records"  # told with its root alone
+UNCLEAN_ELECTION = "unclean_election"
+NOT_PREFERRED_LEADER = "not_preferred_leader"
+# About a broker, and its replicas.
+REPLICA_DEAD = "replica_dead"
+BROKER_PAUSED = "broker_paused"
+BROKER_UNREACHABLE = "broker_unreachable"
+BROKER_UNREGISTERED = "broker_unregistered"
+BROKER_STARTING = "broker_starting"
+BROKER_STOPPING = "broker_stopping"
+REPLICA_SLOW = "replica_slow"
+REPLICA_CUT_OFF = "replica_cut_off"
+DISK_FULL = "disk_full"
+DISK_ERROR = "disk_error"
+REPLICA_CORRUPT = "replica_corrupt"
+# About control and the store.
+COMMAND_OVERDUE = "command_overdue"
+COMMAND_BACKLOG = "command_backlog"
+DELETION_WAITS = "deletion_waits"
+NO_CONTROLLER = "no_controller"
+STORE_UNREACHABLE = "store_unreachable"
+STORE_SLOW = "store_slow"
+
+# In the order in which findings of the same severity are told: what others follow from
+# comes first.
+ORDER = (
+    STORE_UNREACHABLE,
+    NO_CONTROLLER,
+    REPLICA_DEAD,
+    BROKER_PAUSED,
+    BROKER_UNREACHABLE,
+    BROKER_UNREGISTERED,
+    DISK_FULL,
+    DISK_ERROR,
+    REPLICA_CORRUPT,
+    REPLICA_CUT_OFF,
+    REPLICA_SLOW,
+    BROKER_STARTING,
+    BROKER_STOPPING,
+    NO_LEADER,
+    UNDER_MIN_ISR,
+    HW_STALLED,
+    CONSUMER_WAITS,
+    UNCLEAN_ELECTION,
+    REPLICA_OUT_OF_ISR,
+    COMMAND_OVERDUE,
+    COMMAND_BACKLOG,
+    DELETION_WAITS,
+    STORE_SLOW,
+    NOT_PREFERRED_LEADER,
+)
+
+
+class Root(NamedTuple):
+    """What symptoms follow from; `broker` -1: no single one."""
+
+    cause: str
+    broker: int = -1
+
+    def __str__(self) -> str:
+        return self.cause if self.broker < 0 else f"{self.cause} of broker {self.broker}"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why one replica does not do its part. `words` go on "broker 2 …"."""
+
+    root: Root
+    words: str
+    evidence: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Symptom:
+    """What is wrong with one partition. `one` is a whole sentence about it, `many` goes on
+    "14 partitions …" where several have the same cause, roots and `many`."""
+
+    cause: str
+    severity: str
+    name: TopicPartition
+    one: str
+    many: str
+    next_step: str
+    evidence: tuple[str, ...] = ()
+    reasons: tuple[Reason, ...] = ()
+    broker: int = -1
+
+    @property
+    def roots(self) -> tuple[Root, ...]:
+        return tuple(dict.fromkeys(reason.root for reason in self.reasons))

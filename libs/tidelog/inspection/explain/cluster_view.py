@@ -1,0 +1,231 @@
+"""Many answers as one picture: who lives, what the partitions' keys say, how replicas are."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tidelog.inspection.explain.observed import (
+    BROKER,
+    CONTROLLER,
+    Listening,
+    Observed,
+    SilentService,
+)
+from tidelog.inspection.explain.words import name_of_key
+from tidelog.inspection.model import (
+    NOT_KNOWN,
+    BrokerBacklog,
+    ControllerState,
+    Departure,
+    FollowerProgress,
+    InSyncMember,
+    LeaderState,
+    PartitionKeyState,
+    RegisteredBroker,
+    ReplicaState,
+    ServiceState,
+)
+from tidelog.model import NO_EPOCH, NO_LEADER, TopicPartition
+
+# A registered broker whose fetch a leader has had within this lives, whatever its address
+# says.
+PROOF_OF_LIFE_MS = 2_000
+
+
+class Life(enum.Enum):
+    """How a broker stands, as far as questions and answers tell."""
+
+    ANSWERS = enum.auto()
+    DEAD = enum.auto()
+    PAUSED = enum.auto()  # takes connections and answers nothing
+    UNREACHABLE = enum.auto()  # lives by the word of others, and cannot be asked
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """The registrations that count. `store_answers`: whoever tells them sees changes."""
+
+    brokers: dict[int, RegisteredBroker]
+    teller: ServiceState | None
+    store_answers: bool
+
+
+class ClusterView:
+    def __init__(self, observed: Observed) -> None:
+        self.observed = observed
+        self.brokers: dict[int, ServiceState] = {}
+        self.controllers: list[ServiceState] = []
+        for state in observed.states:
+            if state.broker is not None:
+                self.brokers[state.id] = state
+            if state.controller is not None:
+                self.controllers.append(state)
+        self.controllers.sort(key=lambda state: state.id)
+        self.active = _active(self.controllers)
+        self.registry = self._registry()
+        self.departures = self._departures()
+        self.backlogs = self._backlogs()
+        self.deleting = self._deleting()
+        self.keys = self._keys()
+        self._silent = {s.id: s for s in observed.silent if s.role == BROKER}
+        self._replicas = self._described()
+
+    @property
+    def reign(self) -> ControllerState | None:
+        """What the active controller tells."""
+        return None if self.active is None else self.active.controller
+
+    def now_ms(self) -> int:
+        """The wall clock of who tells of keys and departures, else the latest of all."""
+        if self.active is not None:
+            return self.active.now_ms
+        return max((state.now_ms for state in self.observed.states), default=0)
+
+    def life(self, broker_id: int) -> Life:
+        if broker_id in self.brokers:
+            return Life.ANSWERS
+        silent = self._silent.get(broker_id)
+        registered = broker_id in self.registry.brokers
+        if silent is not None and silent.listening is Listening.ACCEPTS:
+            return Life.PAUSED
+        if silent is not None and silent.listening is Listening.ERRS:
+            return Life.UNREACHABLE
+        if registered and self.last_fetch_ms(broker_id) is not None:
+            return Life.UNREACHABLE
+        refuses = silent is not None and silent.listening is Listening.REFUSES
+        if registered and self.registry.store_answers and not refuses:
+            return Life.UNREACHABLE
+        return Life.DEAD
+
+    def silent_broker(self, broker_id: int) -> SilentService | None:
+        return self._silent.get(broker_id)
+
+    def silent_controllers(self) -> list[SilentService]:
+        return [s for s in self.observed.silent if s.role == CONTROLLER]
+
+    def last_fetch_ms(self, broker_id: int) -> int | None:
+        """How long ago a leader had a fetch of it, where that proves that it lives."""
+        ages = [
+            progress.last_fetch_ms
+            for _, leader in self.leaders()
+            for progress in leader.followers
+            if progress.broker_id == broker_id and 0 <= progress.last_fetch_ms <= PROOF_OF_LIFE_MS
+        ]
+        return min(ages, default=None)
+
+    def leaders(self) -> Iterator[tuple[ReplicaState, LeaderState]]:
+        for state in self.brokers.values():
+            assert state.broker is not None
+            for replica in state.broker.replicas:
+                if replica.leader is not None:
+                    yield replica, replica.leader
+
+    def replica(self, key: PartitionKeyState, broker_id: int) -> ReplicaState | None:
+        """As its own broker tells; None: it did not, or holds another topic of that name."""
+        replica = self._replicas.get((name_of_key(key), broker_id))
+        if replica is not None and key.topic_id and replica.topic_id != key.topic_id:
+            return None
+        return replica
+
+    def leading(self, key: PartitionKeyState) -> tuple[ReplicaState, LeaderState] | None:
+        """What the leader tells; None: it does not answer, or does not know that it leads."""
+        if key.leader == NO_LEADER:
+            return None
+        replica = self.replica(key, key.leader)
+        if replica is None or replica.leader is None:
+            return None
+        return replica, replica.leader
+
+    def progress(self, key: PartitionKeyState, broker_id: int) -> FollowerProgress | None:
+        """What the leader knows of a follower."""
+        leading = self.leading(key)
+        if leading is None:
+            return None
+        return next((f for f in leading[1].followers if f.broker_id == broker_id), None)
+
+    def store_lost(self, broker_id: int) -> bool:
+        state = self.brokers.get(broker_id)
+        return state is not None and state.store.unreachable_ms >= 0
+
+    def _registry(self) -> Registry:
+        if self.active is not None and self.active.controller is not None:
+            teller, told = self.active, self.active.controller.registered
+        else:
+            brokers = sorted(
+                self.brokers.values(), key=lambda s: (s.store.unreachable_ms >= 0, s.id)
+            )
+            if not brokers:
+                return Registry({}, None, store_answers=False)
+            teller = brokers[0]
+            assert teller.broker is not None
+            told = teller.broker.registered
+        registered = {broker.broker_id: broker for broker in told}
+        return Registry(registered, teller, teller.store.unreachable_ms < 0)
+
+    def _departures(self) -> dict[int, Departure]:
+        found: dict[int, Departure] = {}
+        for departure in self.reign.departures if self.reign else ():
+            found.setdefault(departure.broker_id, departure)
+        return found
+
+    def _backlogs(self) -> dict[int, BrokerBacklog]:
+        return {b.broker_id: b for b in (self.reign.backlogs if self.reign else ())}
+
+    def _deleting(self) -> set[str]:
+        return {d.topic_id for d in (self.reign.deletions if self.reign else ())}
+
+    def _keys(self) -> dict[TopicPartition, PartitionKeyState]:
+        """By name, the controller's before what brokers have read, and that before what a
+        leader alone tells; without topics that are being deleted, whose partitions have no
+        leaders for that reason."""
+        found = {name_of_key(key): key for key in self._keys_of_leaders()}
+        found |= {name_of_key(key): key for key in self.observed.metadata}
+        found |= {name_of_key(key): key for key in (self.reign.partitions if self.reign else ())}
+        return {
+            name: found[name] for name in sorted(found) if found[name].topic_id not in self.deleting
+        }
+
+    def _keys_of_leaders(self) -> Iterator[PartitionKeyState]:
+        """Of partitions whose keys are well, so that nobody tells them: what leaders know,
+        without an order of preference or a min ISR."""
+        for broker_id, state in self.brokers.items():
+            assert state.broker is not None
+            for replica in state.broker.replicas:
+                if replica.leader is None:
+                    continue
+                followers = replica.leader.followers
+                lives = [(f.broker_id, f.broker_epoch) for f in followers if f.in_isr]
+                members = [(broker_id, state.broker.broker_epoch), *lives]
+                yield PartitionKeyState(
+                    replica.topic,
+                    replica.topic_id,
+                    replica.partition,
+                    (broker_id, *(f.broker_id for f in followers)),
+                    broker_id,
+                    replica.leader_epoch,
+                    tuple(InSyncMember(*member) for member in members),
+                    (),
+                    min_isr=0,
+                    unclean_leader_epoch=NO_EPOCH,
+                    revision=replica.revision,
+                )
+
+    def _described(self) -> dict[tuple[TopicPartition, int], ReplicaState]:
+        found: dict[tuple[TopicPartition, int], ReplicaState] = {}
+        for broker_id, state in self.brokers.items():
+            assert state.broker is not None
+            for replica in state.broker.replicas:
+                found[TopicPartition(replica.topic, replica.partition), broker_id] = replica
+        return found
+
+
+def _active(controllers: list[ServiceState]) -> ServiceState | None:
+    """A deposed one may not know it yet: the highest epoch counts."""
+    active = [s for s in controllers if s.controller is not None and s.controller.active]
+    return max(
+        active,
+        key=lambda s: s.controller.controller_epoch if s.controller else NOT_KNOWN,
+        default=None,
+    )

@@ -1,0 +1,176 @@
+"""What is wrong with controllers, with what brokers have yet to acknowledge, and with
+deletions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidelog.inspection.explain import causes
+from tidelog.inspection.explain.causes import Root
+from tidelog.inspection.explain.cluster_view import ClusterView
+from tidelog.inspection.explain.observed import name_of
+from tidelog.inspection.explain.replicas import failure_of, store_root, why_broker_does_nothing
+from tidelog.inspection.explain.words import MAX_NAMED, brokers, plural, span
+from tidelog.inspection.model import BrokerBacklog, Finding, WaitingDeletion
+
+# A command that was sent is acknowledged within milliseconds.
+BACKLOG_MIN_MS = 1_000
+DELETION_WAITS_MIN_MS = 2_000
+_MAX_PENDING_TOLD = 3
+
+
+def no_controller(view: ClusterView) -> Iterator[Finding]:
+    if view.active is not None:
+        return
+    known = {
+        state.broker.controller_address
+        for state in view.brokers.values()
+        if state.broker is not None and state.broker.controller_address
+    }
+    answered = {state.address for state in view.controllers}
+    evidence: list[str] = []
+    for state in view.controllers:
+        assert state.controller is not None
+        told = f"{name_of(state)} at {state.address} answers and is not active"
+        if state.controller.active_address:
+            told += f"; it takes {state.controller.active_address} for the active one"
+            known.add(state.controller.active_address)
+        if state.store.unreachable_ms >= 0:
+            told += (
+                f"; it has not reached the metadata store for {span(state.store.unreachable_ms)}"
+            )
+        evidence.append(told)
+    silent = {service.address: service for service in view.observed.silent}
+    for address in sorted(known - answered):
+        if address in silent:
+            service = silent[address]
+            evidence.append(
+                f"the store names the one at {address} as active; it {service.listening.value} "
+                f"and {service.problem}"
+            )
+    evidence += [
+        f"{service} {service.listening.value} and {service.problem}"
+        for service in view.silent_controllers()
+        if service.address not in known
+    ]
+    if not known and view.brokers:
+        tellers = ", ".join(name_of(view.brokers[b]) for b in sorted(view.brokers)[:MAX_NAMED])
+        evidence.append(f"no controller is registered as active, by the word of {tellers}")
+    stores_lost = [s for s in view.observed.states if s.store.unreachable_ms >= 0]
+    because = (
+        (str(Root(causes.STORE_UNREACHABLE)),)
+        if stores_lost and len(stores_lost) == len(view.observed.states)
+        else ()
+    )
+    yield Finding(
+        causes.NO_CONTROLLER,
+        causes.CRITICAL,
+        "no controller is active: nobody elects leaders, creates or deletes topics",
+        tuple(evidence),
+        "The controllers stand for election by themselves once the metadata store answers."
+        if because
+        else "Start a controller; one that runs and is not elected says why in its log.",
+        because=because,
+    )
+
+
+def backlogs(view: ClusterView) -> Iterator[Finding]:
+    for broker_id in sorted(view.backlogs):
+        backlog = view.backlogs[broker_id]
+        if backlog.pending and (backlog.overdue or backlog.oldest_ms >= BACKLOG_MIN_MS):
+            yield _backlog(view, backlog)
+
+
+def _backlog(view: ClusterView, backlog: BrokerBacklog) -> Finding:
+    assert view.active is not None
+    broker_id = backlog.broker_id
+    teller = name_of(view.active)
+    evidence = [
+        f"{teller} says: broker {broker_id}, in life {backlog.broker_epoch}, has yet to "
+        f"acknowledge {plural(backlog.pending, 'state')}, the oldest for {span(backlog.oldest_ms)}"
+    ]
+    if backlog.problem:
+        evidence.append(f'its last command failed: "{backlog.problem}"')
+    for pending in backlog.first[:_MAX_PENDING_TOLD]:
+        refused = f', refused: "{pending.problem}"' if pending.problem else ""
+        evidence.append(
+            f"{pending.topic}/{pending.partition} is to reach revision {pending.revision}{refused}"
+        )
+    reason = why_broker_does_nothing(view, broker_id)
+    because: tuple[str, ...] = ()
+    if reason is not None:
+        because = (str(reason.root),)
+    elif broker_id in view.brokers:
+        evidence.append(f"broker-{broker_id} answers questions: it lives")
+    how = "has not acknowledged" if backlog.overdue else "is behind with"
+    return Finding(
+        causes.COMMAND_OVERDUE if backlog.overdue else causes.COMMAND_BACKLOG,
+        causes.WARNING,
+        f"broker {broker_id} {how} {plural(backlog.pending, 'state change')}, the oldest for "
+        f"{span(backlog.oldest_ms)}" + (f": it {reason.words}" if reason else ""),
+        tuple(evidence),
+        f"See what is wrong with broker {broker_id}; the controller goes on sending."
+        if reason
+        else f"Look at the network from the controller to broker {broker_id}, and at its log; "
+        "restart it where it does not take commands. The controller goes on sending.",
+        broker=broker_id,
+        partitions=tuple(f"{p.topic}/{p.partition}" for p in backlog.first[:MAX_NAMED]),
+        partition_count=backlog.pending,
+        because=because,
+    )
+
+
+def deletions(view: ClusterView) -> Iterator[Finding]:
+    for deletion in view.reign.deletions if view.reign else ():
+        if deletion.waiting_ms >= DELETION_WAITS_MIN_MS and deletion.brokers:
+            yield _deletion(view, deletion)
+
+
+def _deletion(view: ClusterView, deletion: WaitingDeletion) -> Finding:
+    assert view.active is not None
+    evidence = [
+        f"{name_of(view.active)} says: topic id {deletion.topic_id} has been waiting for "
+        f"{span(deletion.waiting_ms)}"
+    ]
+    because: list[str] = []
+    for broker_id in deletion.brokers:
+        line, root = _why_not_deleted(view, deletion, broker_id)
+        evidence.append(line)
+        if root is not None:
+            because.append(str(root))
+    alone = len(deletion.brokers) == 1
+    return Finding(
+        causes.DELETION_WAITS,
+        causes.WARNING,
+        f"the deletion of topic {deletion.topic!r} has waited {span(deletion.waiting_ms)} for "
+        f"{brokers(deletion.brokers)}",
+        tuple(evidence),
+        f"Mend {brokers(deletion.brokers)}, or stop "
+        f"{'its process' if alone else 'their processes'}: brokers that are away are not waited "
+        "for, and delete their replicas when they are back.",
+        deletion.topic,
+        broker=deletion.brokers[0] if alone else -1,
+        because=tuple(because),
+    )
+
+
+def _why_not_deleted(
+    view: ClusterView, deletion: WaitingDeletion, broker_id: int
+) -> tuple[str, Root | None]:
+    reason = why_broker_does_nothing(view, broker_id)
+    if reason is not None:
+        return f"broker {broker_id} {reason.words}", reason.root
+    backlog = view.backlogs.get(broker_id)
+    for pending in backlog.first if backlog else ():
+        if pending.topic == deletion.topic and pending.problem:
+            return f'broker {broker_id} refused: "{pending.problem}"', None
+    if backlog is not None and backlog.problem:
+        return f'broker {broker_id} cannot be told: "{backlog.problem}"', None
+    if view.store_lost(broker_id):
+        return f"broker {broker_id} misses the metadata store", store_root(view, broker_id)
+    state = view.brokers[broker_id].broker
+    for replica in state.replicas if state else ():
+        failure = failure_of(replica, broker_id)
+        if failure is not None and replica.topic == deletion.topic:
+            return f"broker {broker_id} {failure.words}", failure.root
+    return f"broker {broker_id} answers and has not acknowledged that it deleted them", None

@@ -1,0 +1,207 @@
+"""Why a partition has no leader, and what an unclean election may have cost."""
+
+from __future__ import annotations
+
+from tidelog.inspection.explain import causes
+from tidelog.inspection.explain.causes import Reason, Root, Symptom
+from tidelog.inspection.explain.cluster_view import ClusterView, Life
+from tidelog.inspection.explain.replicas import failure_of, why_broker_does_nothing
+from tidelog.inspection.explain.words import brokers, clock_time, name_of_key, since
+from tidelog.inspection.model import NOT_KNOWN, InSyncMember, PartitionKeyState
+from tidelog.model import NO_EPOCH, NO_LEADER
+
+
+def no_leader(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
+    if key.leader != NO_LEADER:
+        return _leader_gone(view, key)
+    name = name_of_key(key)
+    if key.leader_epoch == NO_EPOCH:
+        return _never_led(view, key)
+    members = (*key.isr, *key.eligible)
+    fates = [_fate(view, key, member, in_isr=member in key.isr) for member in members]
+    evidence = [_without_leader_since(view, key), *(evidence for evidence, _ in fates)]
+    reasons = [reason for _, reason in fates if reason is not None]
+    away = [
+        m.broker_id for m, (_, reason) in zip(members, fates, strict=True) if reason is not None
+    ]
+    if view.active is None:
+        reasons.append(_nobody_elects())
+    many, next_step = _waits_for(key, away)
+    return Symptom(
+        causes.NO_LEADER,
+        causes.CRITICAL,
+        name,
+        f"{name} has no leader: it can be neither written nor read; {many}",
+        f"have no leader; each {many}",
+        next_step,
+        tuple(evidence),
+        tuple(reasons),
+    )
+
+
+def _waits_for(key: PartitionKeyState, away: list[int]) -> tuple[str, str]:
+    """What it waits for, as goes on "it …", and the next step."""
+    recover = f"tidelog topics recover {key.topic} --partition {key.partition}"
+    if key.unclean_leader_election:
+        return (
+            "waits for any of its replicas, because unclean_leader_election is set",
+            f"Start any of brokers {_comma(key.replicas)}.",
+        )
+    if away:
+        one = f"waits for {brokers(away)}, last known to hold every committed record"
+        return (
+            one,
+            f"Start {brokers(away)}. If one of them is lost for good: {recover} "
+            "--from-live-replicas, which elects the best log of those that are there, at the "
+            "price of what only the lost one has.",
+        )
+    if key.recovery == "manual":
+        return (
+            "waits for consent: all that were in sync are back, none has kept everything, and "
+            "its recovery is manual",
+            f"Consent to the loss of what no replica has any more: {recover}",
+        )
+    return (
+        "waits for the controller: all that were in sync are there",
+        "Look at the findings about controller and store; the election follows by itself.",
+    )
+
+
+def _comma(ids: object) -> str:
+    return ", ".join(str(broker_id) for broker_id in ids)  # type: ignore[attr-defined]
+
+
+def _without_leader_since(view: ClusterView, key: PartitionKeyState) -> str:
+    when = f" {since(key.changed_at_ms, view.now_ms())}" if key.changed_at_ms else ""
+    why = f", because of {key.change_cause}" if key.change_cause else ""
+    change = f" (change {key.change_id})" if key.change_id else ""
+    return f"its key has no leader in leader epoch {key.leader_epoch}{when}{why}{change}"
+
+
+def _fate(
+    view: ClusterView, key: PartitionKeyState, member: InSyncMember, *, in_isr: bool
+) -> tuple[str, Reason | None]:
+    """What became of a last-known member, and why it does not lead; None: it is there."""
+    broker_id = member.broker_id
+    was = f"broker {broker_id} was {'in the ISR' if in_isr else 'eligible'}"
+    if member.broker_epoch == 0:
+        was += " and is known to have lost data"
+    elif member.broker_epoch != NOT_KNOWN:
+        was += f" in its life {member.broker_epoch}"
+    reason = why_broker_does_nothing(view, broker_id)
+    if reason is not None:
+        departure = view.departures.get(broker_id)
+        gone = (
+            f"gone {since(departure.at_ms, view.now_ms())}, by {departure.cause}"
+            if departure is not None
+            else f"it {reason.words}"
+        )
+        return f"{was}; {gone}", reason
+    replica = view.replica(key, broker_id)
+    failure = None if replica is None else failure_of(replica, broker_id)
+    if failure is not None:
+        return f"{was}; it {failure.words}", failure
+    registered = view.registry.brokers.get(broker_id)
+    if registered is None:
+        root = Root(causes.BROKER_UNREGISTERED, broker_id)
+        return f"{was}; it lives and is not registered", Reason(root, "is not registered")
+    if registered.state == "stopping":
+        root = Root(causes.BROKER_STOPPING, broker_id)
+        return f"{was}; it is stopping", Reason(root, "is stopping")
+    whole_since = registered.synced_whole_since if key.synced else registered.whole_since
+    if whole_since and 0 < member.broker_epoch < whole_since:
+        return (
+            f"{was}; it is back in life {registered.broker_epoch}, and has lost data: it is whole "
+            f"only since life {whole_since}",
+            None,
+        )
+    return f"{was}; it is there in life {registered.broker_epoch}", None
+
+
+def _nobody_elects() -> Reason:
+    return Reason(Root(causes.NO_CONTROLLER), "there is no active controller to elect a leader")
+
+
+def _leader_gone(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
+    """The key names a leader that serves nobody, and no other has been elected yet."""
+    if view.life(key.leader) not in (Life.DEAD, Life.PAUSED):
+        return None
+    reason = why_broker_does_nothing(view, key.leader)
+    assert reason is not None
+    name = name_of_key(key)
+    reasons = [reason]
+    if view.active is None:
+        reasons.append(_nobody_elects())
+        waits = "nobody elects another, because no controller is active"
+    else:
+        waits = "another is elected once its registration has ended"
+    return Symptom(
+        causes.NO_LEADER,
+        causes.CRITICAL,
+        name,
+        f"{name} is led by broker {key.leader}, which {reason.words}; {waits}",
+        f"are led by broker {key.leader}, which {reason.words}; {waits}",
+        f"Start broker {key.leader}, or a controller, which elects another leader."
+        if view.active is None
+        else f"Look again in some seconds; if it stays so, stop broker {key.leader}'s process.",
+        (f"its key names broker {key.leader} as the leader in epoch {key.leader_epoch}",),
+        tuple(reasons),
+        key.leader,
+    )
+
+
+def _never_led(view: ClusterView, key: PartitionKeyState) -> Symptom:
+    name = name_of_key(key)
+    found = [why_broker_does_nothing(view, broker_id) for broker_id in key.replicas]
+    reasons = [reason for reason in found if reason is not None]
+    if view.active is None:
+        reasons.append(_nobody_elects())
+    return Symptom(
+        causes.NO_LEADER,
+        causes.CRITICAL,
+        name,
+        f"{name} has never had a leader: none of its replicas has been there since it was created",
+        "have never had a leader: none of their replicas has been there since",
+        f"Start any of brokers {_comma(key.replicas)}.",
+        (f"its replicas are assigned to {brokers(key.replicas)}",),
+        tuple(reasons),
+    )
+
+
+def unclean_election(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
+    """Only as long as the epoch lasts that began with it."""
+    if key.unclean_leader_epoch == NO_EPOCH or key.unclean_leader_epoch != key.leader_epoch:
+        return None
+    name = name_of_key(key)
+    evidence = [
+        f"broker {key.leader} was elected in leader epoch {key.leader_epoch} though it may lack "
+        "committed records"
+        + (f", {since(key.changed_at_ms, view.now_ms())}" if key.changed_at_ms else "")
+    ]
+    if key.lost_records > 0:
+        lost = f"{key.lost_records:,} records that replicas were known to hold were cut off"
+    elif key.lost_records == 0:
+        lost = "no record that any replica was known to hold was cut off"
+    else:
+        lost = "how many records were lost is not known: nobody who had them is left to tell"
+    evidence.append(lost)
+    leading = view.leading(key)
+    if leading is not None:
+        evidence.append(
+            f"its log begins at {leading[0].log_start_offset} and ends now at "
+            f"{leading[0].log_end_offset}"
+        )
+    when = f"before {clock_time(key.changed_at_ms)}" if key.changed_at_ms else "before"
+    return Symptom(
+        causes.UNCLEAN_ELECTION,
+        causes.WARNING,
+        name,
+        f"{name} was led uncleanly into its present epoch {key.leader_epoch}: committed records "
+        "may be lost",
+        "were led uncleanly into their present epochs: committed records may be lost",
+        f"Compare what producers had acknowledged {when} with what the topic has; consumers "
+        "that had read further are told (LogTruncatedError). The mark goes with the next clean "
+        "election.",
+        tuple(evidence),
+        broker=key.leader,
+    )

@@ -1,0 +1,141 @@
+"""Symptoms and roots as findings: grouped, within the scope, what is worst first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tidelog.inspection.explain import causes, control, roots, store
+from tidelog.inspection.explain.causes import Root, Symptom
+from tidelog.inspection.explain.cluster_view import ClusterView, Life
+from tidelog.inspection.explain.observed import Observed
+from tidelog.inspection.explain.partitions import symptoms
+from tidelog.inspection.explain.replicas import why_broker_does_nothing
+from tidelog.inspection.explain.words import MAX_NAMED, listed
+from tidelog.inspection.model import Finding, Scope
+
+_WHOLE = Scope()
+# Told by what they follow from, where that has a finding.
+_TOLD_BY_ROOT = frozenset({causes.REPLICA_OUT_OF_ISR, causes.TAKES_NO_RECORDS})
+
+
+def explain(observed: Observed) -> tuple[Finding, ...]:
+    """What is wrong, by severity, roots before what follows from them. Empty: all is well,
+    as far as those tell who answered."""
+    view, scope = ClusterView(observed), observed.scope
+    seen = [symptom for symptom in symptoms(view) if _concerns(symptom, scope)]
+    following = roots.following(seen)
+    found = [*_roots(view, following, scope), *_groups(seen)]
+    found += [f for f in _whole_cluster(view) if _belongs(f, scope, following)]
+    found += [f for f in control.backlogs(view) if _in_scope(f, scope) or _is_root(f, following)]
+    found += [f for f in control.deletions(view) if _in_scope(f, scope)]
+    return tuple(sorted(found, key=_rank))
+
+
+def _rank(finding: Finding) -> tuple[int, int, int, str, int]:
+    return (
+        causes.SEVERITIES.index(finding.severity),
+        causes.ORDER.index(finding.cause),
+        -finding.partition_count,
+        finding.topic,
+        finding.broker,
+    )
+
+
+def _concerns(symptom: Symptom, scope: Scope) -> bool:
+    if scope.topic and symptom.name.topic != scope.topic:
+        return False
+    if scope.partition is not None and symptom.name.partition != scope.partition:
+        return False
+    return scope.broker is None or (
+        symptom.broker == scope.broker or any(root.broker == scope.broker for root in symptom.roots)
+    )
+
+
+def _in_scope(finding: Finding, scope: Scope) -> bool:
+    if scope.broker is not None and finding.broker != scope.broker:
+        return False
+    if not scope.topic:
+        return True
+    if scope.partition is None:
+        named = any(name.rpartition("/")[0] == scope.topic for name in finding.partitions)
+    else:
+        named = f"{scope.topic}/{scope.partition}" in finding.partitions
+    return named or finding.topic == scope.topic
+
+
+def _is_root(finding: Finding, following: roots.Following) -> bool:
+    return Root(finding.cause, finding.broker) in following
+
+
+def _whole_cluster(view: ClusterView) -> Iterator[Finding]:
+    yield from store.unreachable(view)
+    yield from store.slow(view)
+    yield from control.no_controller(view)
+
+
+def _belongs(finding: Finding, scope: Scope, following: roots.Following) -> bool:
+    """What concerns all is told of a part only where that part suffers from it."""
+    if scope == _WHOLE or _is_root(finding, following):
+        return True
+    return not scope.topic and scope.broker is not None and finding.broker == scope.broker
+
+
+def _roots(view: ClusterView, following: roots.Following, scope: Scope) -> Iterator[Finding]:
+    found = {root: follows for root, follows in following.items() if roots.told_here(root)}
+    if not scope.topic:
+        for root in _lifeless(view):
+            if scope.broker is None or root.broker == scope.broker:
+                found.setdefault(root, [])
+    for root, follows in found.items():
+        if scope.broker is None or root.broker == scope.broker or follows:
+            yield roots.finding(view, root, follows)
+
+
+def _lifeless(view: ClusterView) -> Iterator[Root]:
+    """Brokers that do nothing, though no partition may suffer from it yet; one that was
+    stopped in order, and that nobody misses, is no news."""
+    missed = {b for b, d in view.departures.items() if d.cause != "broker_stopped"}
+    known = {s.id for s in view.observed.silent if s.role == "broker" and s.id >= 0}
+    stopped = {b for b, d in view.departures.items() if d.cause == "broker_stopped"}
+    for broker_id in sorted((missed | known | set(view.registry.brokers)) - stopped):
+        if view.life(broker_id) is not Life.ANSWERS:
+            reason = why_broker_does_nothing(view, broker_id)
+            if reason is not None:
+                yield reason.root
+
+
+def _groups(seen: Sequence[Symptom]) -> Iterator[Finding]:
+    groups: dict[tuple[object, ...], list[Symptom]] = {}
+    for symptom in seen:
+        if symptom.cause in _TOLD_BY_ROOT and symptom.roots:
+            continue
+        key = (symptom.cause, symptom.severity, symptom.roots, symptom.many)
+        groups.setdefault(key, []).append(symptom)
+    for group in groups.values():
+        yield _finding(group)
+
+
+def _finding(group: Sequence[Symptom]) -> Finding:
+    first = group[0]
+    names = [symptom.name for symptom in group]
+    alone = len(group) == 1
+    topics = {name.topic for name in names}
+    evidence: list[str] = []
+    for symptom in group[: roots.MAX_DESCRIBED]:
+        evidence += symptom.evidence
+    if not alone:
+        evidence.append(f"partitions: {listed(names)}")
+    broker_ids = {symptom.broker for symptom in group}
+    return Finding(
+        first.cause,
+        first.severity,
+        first.one if alone else f"{len(group):,} partitions {first.many}",
+        tuple(dict.fromkeys(evidence)),
+        first.next_step,
+        first.name.topic if len(topics) == 1 else "",
+        first.name.partition if alone else -1,
+        first.broker if len(broker_ids) == 1 else -1,
+        tuple(map(str, names[:MAX_NAMED])),
+        len(group),
+        tuple(map(str, first.roots)),
+    )

@@ -1,0 +1,60 @@
+"""What a round of questions to a cluster's services brought: the input of `explain`."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidelog.inspection.model import NOT_KNOWN, PartitionKeyState, Scope, ServiceState
+
+BROKER = "broker"
+CONTROLLER = "controller"
+
+
+class Listening(enum.Enum):
+    """What a plain TCP connect to a service says that gave no answer."""
+
+    ACCEPTS = "takes connections"  # a process that stands still: the kernel takes them for it
+    REFUSES = "refuses connections"
+    SILENT = "does not react to connections"
+    ERRS = "answers with an error"
+
+
+@dataclass(frozen=True, slots=True)
+class SilentService:
+    """`role` and `id` as others tell of that address; "" and NOT_KNOWN: nobody does.
+    `problem`: what the question ended with."""
+
+    address: str
+    listening: Listening
+    problem: str
+    role: str = ""
+    id: int = NOT_KNOWN
+
+    def __str__(self) -> str:
+        who = f"{self.role}-{self.id}" if self.role and self.id != NOT_KNOWN else self.role
+        return f"{who} at {self.address}" if who else self.address
+
+
+_WHOLE_CLUSTER = Scope()
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """`metadata`: partitions as `metadata_from` has read them in the store, for where no
+    active controller tells. `earlier`: some services once more, as they were
+    `earlier_ms` before `states`."""
+
+    states: Sequence[ServiceState]
+    silent: Sequence[SilentService] = ()
+    scope: Scope = _WHOLE_CLUSTER
+    metadata: Sequence[PartitionKeyState] = ()
+    metadata_from: str = ""
+    earlier: Sequence[ServiceState] = ()
+    earlier_ms: int = 0
+
+
+def name_of(state: ServiceState) -> str:
+    """As in events: "broker-2"."""
+    return f"{state.role}-{state.id}"

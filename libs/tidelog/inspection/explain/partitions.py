@@ -1,0 +1,274 @@
+"""What is wrong with partitions, each with its reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidelog.inspection.explain import causes
+from tidelog.inspection.explain.causes import Reason, Root, Symptom
+from tidelog.inspection.explain.cluster_view import ClusterView, Life
+from tidelog.inspection.explain.elections import no_leader, unclean_election
+from tidelog.inspection.explain.replicas import failure_of, store_root, why_behind
+from tidelog.inspection.explain.words import brokers, ids, listed, name_of_key, plural, span
+from tidelog.inspection.model import LeaderState, PartitionKeyState, ReplicaState
+from tidelog.model import NO_LEADER, TopicPartition
+
+# Records wait for the high watermark in every partition that is written, for as long as a
+# replica fetch takes.
+HW_STALLED_MIN_MS = 1_000
+
+
+def symptoms(view: ClusterView) -> Iterator[Symptom]:
+    for key in view.keys.values():
+        without_leader = no_leader(view, key)
+        if without_leader is not None:
+            yield without_leader
+        else:
+            yield from _of_led(view, key)
+    yield from _failures(view)
+
+
+def _of_led(view: ClusterView, key: PartitionKeyState) -> Iterator[Symptom]:
+    if key.leader == NO_LEADER:
+        return
+    in_sync = ids(key.isr)
+    missing = [b for b in key.replicas if b not in in_sync]
+    why_missing = {broker_id: why_behind(view, key, broker_id) for broker_id in missing}
+    for broker_id in missing:
+        yield _out_of_isr(view, key, broker_id, why_missing[broker_id])
+    reasons = tuple(reason for reason in why_missing.values() if reason is not None)
+    under_min_isr = len(in_sync) < key.min_isr
+    if under_min_isr:
+        yield _under_min_isr(view, key, missing, reasons)
+    leading = view.leading(key)
+    if leading is not None:
+        yield from _standing_still(view, key, leading, under_min_isr, reasons)
+    for symptom in (unclean_election(view, key), _not_preferred(view, key)):
+        if symptom is not None:
+            yield symptom
+
+
+def _out_of_isr(
+    view: ClusterView, key: PartitionKeyState, broker_id: int, reason: Reason | None
+) -> Symptom:
+    name = name_of_key(key)
+    severity = causes.WARNING
+    evidence: tuple[str, ...] = ()
+    next_step = f"tidelog explain --broker {broker_id}"
+    why = f"it {reason.words}" if reason else "nobody tells why"
+    progress = view.progress(key, broker_id)
+    if reason is None and progress is not None and progress.lag_records == 0:
+        severity = causes.INFO
+        why = "it has every record and is about to be admitted"
+        next_step = "Look again in a moment."
+        evidence = (
+            f"{name}: broker-{key.leader}, the leader, says: its end is at "
+            f"{progress.log_end_offset}, its last fetch was {span(progress.last_fetch_ms)} ago",
+        )
+    elif reason is None and view.leading(key) is None:
+        why = f"its leader, broker {key.leader}, tells nothing of it"
+    return Symptom(
+        causes.REPLICA_OUT_OF_ISR,
+        severity,
+        name,
+        f"broker {broker_id} is not in the ISR of {name}: {why}",
+        f"lack broker {broker_id} in their ISR: {why}",
+        next_step,
+        evidence,
+        () if reason is None else (reason,),
+        broker_id,
+    )
+
+
+def _under_min_isr(
+    view: ClusterView, key: PartitionKeyState, missing: list[int], reasons: tuple[Reason, ...]
+) -> Symptom:
+    name = name_of_key(key)
+    in_sync = ids(key.isr)
+    evidence = [
+        f"{name}: the ISR is {listed(in_sync)}, {len(in_sync)} of {len(key.replicas)} replicas; "
+        f"min ISR is {key.min_isr}"
+    ]
+    leading = view.leading(key)
+    if leading is not None and leading[1].refused_below_min_isr:
+        last = leading[1].last_refused_ms
+        evidence.append(
+            f"{name}: broker-{key.leader}, the leader, has refused "
+            f"{plural(leading[1].refused_below_min_isr, 'append')} with acks=all in this epoch"
+            + (f", the last {span(last)} ago" if last >= 0 else "")
+        )
+    return Symptom(
+        causes.UNDER_MIN_ISR,
+        causes.CRITICAL,
+        name,
+        f"{name} has fewer replicas in sync ({len(in_sync)}) than its min ISR ({key.min_isr}): "
+        f"acks=all is refused and nothing is committed",
+        "have fewer replicas in sync than their min ISR: acks=all is refused and nothing is "
+        "committed",
+        f"Bring {brokers(missing)} back into the ISR; see what it follows from."
+        if missing
+        else "Compare the topic's min_insync_replicas with its replication factor.",
+        tuple(evidence),
+        reasons,
+        key.leader,
+    )
+
+
+def _standing_still(
+    view: ClusterView,
+    key: PartitionKeyState,
+    leading: tuple[ReplicaState, LeaderState],
+    under_min_isr: bool,
+    why_missing: tuple[Reason, ...],
+) -> Iterator[Symptom]:
+    replica, leader = leading
+    if leader.hw_stalled_ms < HW_STALLED_MIN_MS:
+        return
+    name = name_of_key(key)
+    told = (
+        f"{name}: broker-{key.leader}, the leader, says: its high watermark is "
+        f"{replica.high_watermark}, its log ends at {replica.log_end_offset}, and nothing has "
+        f"moved for {span(leader.hw_stalled_ms)}"
+    )
+    if under_min_isr:
+        why, reasons = "the ISR is below min ISR", why_missing
+        lines: tuple[str, ...] = ()
+    else:
+        why, lines, reasons = _holders(view, key, leading)
+    yield Symptom(
+        causes.HW_STALLED,
+        causes.CRITICAL,
+        name,
+        f"the high watermark of {name} stands still at {replica.high_watermark} because {why}: "
+        f"{plural(replica.log_end_offset - replica.high_watermark, 'record')} wait to be committed",
+        f"have a high watermark that stands still because {why}",
+        "See what it follows from; a follower that cannot keep up leaves the ISR after "
+        "replica_lag_time_max_ms, and the high watermark goes on.",
+        (told, *lines),
+        reasons,
+        key.leader,
+    )
+    if leader.waiting_consumers:
+        yield _consumers_wait(name, key, replica, leader, why, reasons)
+
+
+def _holders(
+    view: ClusterView, key: PartitionKeyState, leading: tuple[ReplicaState, LeaderState]
+) -> tuple[str, tuple[str, ...], tuple[Reason, ...]]:
+    """Who holds the high watermark: in words, with evidence, and why."""
+    replica, leader = leading
+    members = set(leader.maximal_isr)
+    holding = [
+        f
+        for f in leader.followers
+        if f.broker_id in members and f.log_end_offset <= replica.high_watermark
+    ]
+    holding.sort(key=lambda f: f.broker_id)
+    if not holding:
+        own = failure_of(replica, key.leader)
+        if own is not None:
+            return f"broker {key.leader}, its leader, {own.words}", own.evidence, (own,)
+        if replica.synced and replica.flushed_offset <= replica.high_watermark:
+            line = f"broker-{key.leader} has synced its own log only up to {replica.flushed_offset}"
+            return f"the disk of broker {key.leader}, its leader, syncs no further", (line,), ()
+        return "no follower that the leader knows of holds it", (), ()
+    found = [(f.broker_id, why_behind(view, key, f.broker_id)) for f in holding]
+    lines = [
+        f"broker {f.broker_id} holds it: "
+        + (
+            f"the leader knows it to have {f.log_end_offset}"
+            if f.log_end_offset >= 0
+            else "the leader knows nothing of its log in this epoch"
+        )
+        for f in holding
+    ]
+    reasons = [reason for _, reason in found if reason is not None]
+    if reasons and view.store_lost(key.leader):
+        stuck = "its leader cannot take it out of the ISR, because the metadata store is away"
+        lines.append(stuck)
+        reasons.append(Reason(store_root(view, key.leader), "keeps the ISR as it is"))
+    words = ", ".join(
+        f"broker {broker_id} {reason.words if reason else 'has not taken the newest records'}"
+        for broker_id, reason in found
+    )
+    return words, tuple(lines), tuple(reasons)
+
+
+def _consumers_wait(
+    name: TopicPartition,
+    key: PartitionKeyState,
+    replica: ReplicaState,
+    leader: LeaderState,
+    why: str,
+    reasons: tuple[Reason, ...],
+) -> Symptom:
+    waiting = sorted(leader.waiting_consumers, key=lambda w: w.offset)
+    evidence = tuple(
+        f"{name}: {plural(w.fetches, 'fetch', 'fetches')} at offset {w.offset} answered empty, "
+        f"the last {span(w.last_ms)} ago"
+        for w in waiting[:3]
+    )
+    between = (
+        f"between the high watermark ({replica.high_watermark}) and the log's end "
+        f"({replica.log_end_offset})"
+    )
+    return Symptom(
+        causes.CONSUMER_WAITS,
+        causes.WARNING,
+        name,
+        f"consumers of {name} at offset {listed([w.offset for w in waiting])} get nothing: that "
+        f"lies {between}, which stands still because {why}",
+        f"have consumers that get nothing, because the high watermark stands still: {why}",
+        "Nothing is wrong with the consumer; it goes on when the high watermark does.",
+        evidence,
+        (*reasons, Reason(Root(causes.HW_STALLED, key.leader), "holds back records")),
+        key.leader,
+    )
+
+
+def _not_preferred(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
+    """Where the preferred replica could lead; where it could not, that has its own cause."""
+    preferred = key.replicas[0] if key.replicas else key.leader
+    if preferred == key.leader or preferred not in ids(key.isr):
+        return None
+    if view.life(preferred) is not Life.ANSWERS:
+        return None
+    name = name_of_key(key)
+    return Symptom(
+        causes.NOT_PREFERRED_LEADER,
+        causes.INFO,
+        name,
+        f"{name} is led by broker {key.leader}, and broker {preferred} is its preferred leader",
+        f"are not led by their preferred leader, broker {preferred}",
+        "Nothing is lost and nothing has to be done, unless the load of the brokers is uneven; "
+        "a restart of the present leader hands leadership to the first replica in sync.",
+        (
+            f"{name}: the replicas are {listed(key.replicas)}, the ISR is {listed(ids(key.isr))}, "
+            f"and broker {key.leader} leads in epoch {key.leader_epoch}",
+        ),
+        broker=preferred,
+    )
+
+
+def _failures(view: ClusterView) -> Iterator[Symptom]:
+    """Replicas that take no records, whatever that has led to yet."""
+    for broker_id in sorted(view.brokers):
+        broker = view.brokers[broker_id].broker
+        assert broker is not None
+        for replica in broker.replicas:
+            reason = failure_of(replica, broker_id)
+            if reason is None:
+                continue
+            name = TopicPartition(replica.topic, replica.partition)
+            leads = replica.role == "leader"
+            yield Symptom(
+                causes.TAKES_NO_RECORDS,
+                causes.CRITICAL if leads else causes.WARNING,
+                name,
+                f"broker {broker_id} {reason.words}",
+                f"are held by broker {broker_id}, which {reason.words}",
+                "",
+                (),
+                (reason,),
+                broker_id,
+            )

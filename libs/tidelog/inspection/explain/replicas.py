@@ -1,0 +1,222 @@
+"""Why a replica does not keep up with its leader."""
+
+from __future__ import annotations
+
+from tidelog.inspection.explain import causes
+from tidelog.inspection.explain.causes import Reason, Root
+from tidelog.inspection.explain.cluster_view import ClusterView, Life
+from tidelog.inspection.explain.words import name_of_key, span
+from tidelog.inspection.model import FollowerProgress, PartitionKeyState, ReplicaState
+from tidelog.model import NO_LEADER
+
+# A follower that waits for news asks again at least every replica_fetch_max_wait_ms (0.5 s
+# unless it is configured).
+FETCH_SILENCE_MS = 1_500
+
+_OF_LIFE = {
+    Life.DEAD: Reason(Root(causes.REPLICA_DEAD), "is dead"),
+    Life.PAUSED: Reason(Root(causes.BROKER_PAUSED), "takes connections and does not answer"),
+    Life.UNREACHABLE: Reason(Root(causes.BROKER_UNREACHABLE), "cannot be reached"),
+}
+_OF_FAILURE = {
+    "disk_full": (causes.DISK_FULL, "has no room on its disk"),
+    "disk_error": (causes.DISK_ERROR, "has a disk that fails"),
+    "corrupt": (causes.REPLICA_CORRUPT, "has found its replica damaged"),
+}
+
+
+def why_broker_does_nothing(view: ClusterView, broker_id: int) -> Reason | None:
+    """What holds for all its replicas; None: it answers."""
+    life = view.life(broker_id)
+    if life is Life.ANSWERS:
+        return None
+    found = _OF_LIFE[life]
+    return Reason(Root(found.root.cause, broker_id), found.words)
+
+
+def failure_of(replica: ReplicaState, broker_id: int) -> Reason | None:
+    """Why a replica takes no records, by its own broker's word."""
+    cause, words = _OF_FAILURE.get(replica.failure, ("", ""))
+    if not cause:
+        if replica.role != "damaged":
+            return None
+        cause, words = _OF_FAILURE["corrupt"]
+    said = [f"{replica.topic}/{replica.partition}: broker-{broker_id} says: "]
+    said.append(f'"{replica.failure_message}"' if replica.failure_message else "out of service")
+    if replica.failure_ms >= 0:
+        said.append(f", for {span(replica.failure_ms)}")
+    return Reason(Root(cause, broker_id), words, ("".join(said),))
+
+
+def why_behind(view: ClusterView, key: PartitionKeyState, broker_id: int) -> Reason | None:
+    """Why a replica is not in the ISR, or holds the high watermark; None: nobody tells
+    a reason, or there is none any more."""
+    reason = why_broker_does_nothing(view, broker_id)
+    if reason is not None:
+        return reason
+    replica = view.replica(key, broker_id)
+    failure = None if replica is None else failure_of(replica, broker_id)
+    if failure is not None:
+        return failure
+    state_reason = _by_state(view, broker_id)
+    if state_reason is not None:
+        return state_reason
+    if key.leader == NO_LEADER or view.life(key.leader) is not Life.ANSWERS:
+        # There is nobody to keep up with, which is no fault of the follower's.
+        return None
+    return (
+        _not_told(view, key, replica, broker_id)
+        or _cut_off(view, key, replica, broker_id)
+        or _slow(view, key, broker_id)
+        or _not_admitted(view, key)
+    )
+
+
+def _by_state(view: ClusterView, broker_id: int) -> Reason | None:
+    """What a broker that answers says of itself as a whole."""
+    broker = view.brokers[broker_id].broker
+    assert broker is not None
+    by_state = {
+        "starting": (causes.BROKER_STARTING, "is starting"),
+        "stopping": (causes.BROKER_STOPPING, "is stopping"),
+    }
+    if broker.state in by_state:
+        cause, words = by_state[broker.state]
+        return Reason(Root(cause, broker_id), words)
+    known = view.registry.store_answers and bool(view.registry.brokers)
+    if known and broker_id not in view.registry.brokers:
+        return Reason(Root(causes.BROKER_UNREGISTERED, broker_id), "lives and is not registered")
+    return None
+
+
+def _not_told(
+    view: ClusterView, key: PartitionKeyState, replica: ReplicaState | None, broker_id: int
+) -> Reason | None:
+    """It does not know that it is to follow this leader in this epoch."""
+    backlog = view.backlogs.get(broker_id)
+    if backlog is None or backlog.pending == 0:
+        return None
+    if replica is not None and replica.leader_epoch >= key.leader_epoch:
+        return None
+    cause = causes.COMMAND_OVERDUE if backlog.overdue else causes.COMMAND_BACKLOG
+    knows = "no such replica" if replica is None else f"leader epoch {replica.leader_epoch}"
+    return Reason(
+        Root(cause, broker_id),
+        "has not taken its newest state",
+        (
+            f"{name_of_key(key)}: broker-{broker_id} knows {knows}; the newest leader epoch "
+            f"is {key.leader_epoch}",
+        ),
+    )
+
+
+def _cut_off(
+    view: ClusterView, key: PartitionKeyState, replica: ReplicaState | None, broker_id: int
+) -> Reason | None:
+    """By the follower's own word, or because the leader sees no fetch though both live."""
+    name = name_of_key(key)
+    evidence: list[str] = []
+    follower = None if replica is None else replica.follower
+    if follower is not None and follower.problem and follower.leader == key.leader:
+        problem_for = f" for {span(follower.problem_ms)}" if follower.problem_ms >= 0 else ""
+        evidence.append(
+            f"{name}: broker-{broker_id} cannot fetch from broker {key.leader}{problem_for}: "
+            f'"{follower.problem}"'
+        )
+    progress = view.progress(key, broker_id)
+    if progress is not None and _fetches_no_more(progress):
+        seen = (
+            "no fetch of it in this epoch"
+            if progress.last_fetch_ms < 0
+            else f"its last fetch {span(progress.last_fetch_ms)} ago"
+        )
+        evidence.append(f"{name}: broker-{key.leader}, the leader, has seen {seen}; both answer")
+    if not evidence:
+        return None
+    deaf = view.silent_broker(key.leader)
+    if deaf is not None:
+        evidence.append(
+            f"broker-{key.leader} answers elsewhere, but its address {deaf.address} "
+            f"{deaf.listening.value}"
+        )
+    return Reason(
+        Root(causes.REPLICA_CUT_OFF, broker_id),
+        f"cannot fetch from its leader, broker {key.leader}",
+        tuple(evidence),
+    )
+
+
+def _fetches_no_more(progress: FollowerProgress) -> bool:
+    return progress.last_fetch_ms < 0 or progress.last_fetch_ms > FETCH_SILENCE_MS
+
+
+def _slow(view: ClusterView, key: PartitionKeyState, broker_id: int) -> Reason | None:
+    """It fetches, and lacks records."""
+    leading, progress = view.leading(key), view.progress(key, broker_id)
+    if leading is None or progress is None:
+        return None
+    end = leading[0].log_end_offset
+    lags = progress.lag_records > 0 or 0 <= progress.log_end_offset < end
+    if not lags:
+        return None
+    lacks = [f"{max(progress.lag_records, end - progress.log_end_offset):,} records"]
+    if progress.lag_bytes >= 0:
+        lacks.append(f"{progress.lag_bytes:,} bytes")
+    if progress.lag_ms >= 0:
+        lacks.append(f"the oldest of them written {span(progress.lag_ms)} ago")
+    caught_up = (
+        "it has not had all in this epoch"
+        if progress.last_caught_up_ms < 0
+        else f"it had all {span(progress.last_caught_up_ms)} ago"
+    )
+    evidence = [
+        f"{name_of_key(key)}: broker-{key.leader}, the leader, says: it fetches (last "
+        f"{span(progress.last_fetch_ms)} ago) and lacks {', '.join(lacks)}; {caught_up}"
+    ]
+    rate = _rates(view, key, broker_id, end, progress)
+    if rate:
+        evidence.append(rate)
+    return Reason(
+        Root(causes.REPLICA_SLOW, broker_id), "fetches and does not catch up", tuple(evidence)
+    )
+
+
+def _rates(
+    view: ClusterView, key: PartitionKeyState, broker_id: int, end: int, progress: FollowerProgress
+) -> str:
+    """How fast leader and follower grew since an earlier look; "": there was none."""
+    observed = view.observed
+    for state in observed.earlier:
+        if state.role != "broker" or state.id != key.leader or state.broker is None:
+            continue
+        for replica in state.broker.replicas:
+            if (replica.topic, replica.partition) != name_of_key(key) or not replica.leader:
+                continue
+            for before in replica.leader.followers:
+                if before.broker_id == broker_id and before.log_end_offset >= 0:
+                    grew = progress.log_end_offset - before.log_end_offset
+                    per_second = grew * 1_000 // max(1, observed.earlier_ms)
+                    written = (end - replica.log_end_offset) * 1_000 // max(1, observed.earlier_ms)
+                    return (
+                        f"{name_of_key(key)}: within {span(observed.earlier_ms)} it took "
+                        f"{per_second:,} records a second, while {written:,} a second were written"
+                    )
+    return ""
+
+
+def _not_admitted(view: ClusterView, key: PartitionKeyState) -> Reason | None:
+    """It has all, and the leader cannot write that into the store."""
+    if not view.store_lost(key.leader):
+        return None
+    return Reason(
+        store_root(view, key.leader),
+        "has every record, but its leader cannot write the ISR into the metadata store",
+    )
+
+
+def store_root(view: ClusterView, broker_id: int) -> Root:
+    """One for the store, where everybody misses it; else for who alone does."""
+    everybody = all(state.store.unreachable_ms >= 0 for state in view.observed.states)
+    return (
+        Root(causes.STORE_UNREACHABLE) if everybody else Root(causes.STORE_UNREACHABLE, broker_id)
+    )

@@ -1,0 +1,176 @@
+"""One finding for each root: what is so with a broker, and all that follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tidelog.inspection.explain import causes
+from tidelog.inspection.explain.causes import Reason, Root, Symptom
+from tidelog.inspection.explain.cluster_view import ClusterView
+from tidelog.inspection.explain.observed import name_of
+from tidelog.inspection.explain.words import MAX_NAMED, listed, plural, since, span
+from tidelog.inspection.model import Finding
+from tidelog.model import TopicPartition
+
+# Lines about single partitions, under a finding about many.
+MAX_DESCRIBED = 3
+
+_SUMMARY = {
+    causes.REPLICA_DEAD: "broker {broker} is dead",
+    causes.BROKER_PAUSED: "broker {broker} stands still: it takes connections and answers nothing",
+    causes.BROKER_UNREACHABLE: "broker {broker} lives and cannot be reached",
+    causes.BROKER_UNREGISTERED: "broker {broker} lives and is not registered in the metadata store",
+    causes.BROKER_STARTING: "broker {broker} is starting",
+    causes.BROKER_STOPPING: "broker {broker} is stopping",
+    causes.REPLICA_SLOW: "broker {broker} fetches and does not catch up",
+    causes.REPLICA_CUT_OFF: "broker {broker} lives and is cut off from a leader that it follows",
+    causes.DISK_FULL: "broker {broker} has no room on its disk",
+    causes.DISK_ERROR: "the disk of broker {broker} fails",
+    causes.REPLICA_CORRUPT: "broker {broker} has found replicas damaged",
+}
+_NEXT_STEP = {
+    causes.REPLICA_DEAD: "Start broker {broker}; its log says why it ended. It catches up and "
+    "rejoins every ISR by itself.",
+    causes.BROKER_PAUSED: "Look at its process: is it stopped (kill -CONT PID lets it go on), "
+    "starting on a large log, or starved of CPU, memory or disk? Restart it where it does not "
+    "recover; it rejoins by itself.",
+    causes.BROKER_UNREACHABLE: "Check the network to its advertised address, and that this "
+    "address is the right one.",
+    causes.BROKER_UNREGISTERED: "Check that it reaches the metadata store (tidelog explain "
+    "--broker {broker}); it registers by itself.",
+    causes.BROKER_STARTING: "Wait until it has read its logs; its own log tells how far it is.",
+    causes.BROKER_STOPPING: "Nothing, if it is meant to stop; start it again when it has.",
+    causes.REPLICA_SLOW: "Look at CPU, disk and network of broker {broker}, and at what else "
+    "its leaders have to send; it rejoins when it has caught up.",
+    causes.REPLICA_CUT_OFF: "Check the network from broker {broker} to that leader's advertised "
+    "address, and what lies between.",
+    causes.DISK_FULL: "Make room on its data_dir, or shorten retention_ms or retention_bytes of "
+    "large topics; it goes on by itself.",
+    causes.DISK_ERROR: "Look at the kernel's log of its machine, and replace the disk; the "
+    "replicas are copied anew.",
+    causes.REPLICA_CORRUPT: "It is cut to what is sound and copied anew from its leader by "
+    "itself; check the disk of that machine if this comes again.",
+}
+_MILD = {causes.BROKER_STARTING: causes.INFO, causes.BROKER_STOPPING: causes.INFO}
+_FOLLOWS: Sequence[tuple[str, Callable[[int], str]]] = (
+    (causes.NO_LEADER, lambda n: f"{plural(n, 'partition')} without a leader"),
+    (causes.UNDER_MIN_ISR, lambda n: f"{plural(n, 'partition')} below min ISR"),
+    (causes.HW_STALLED, lambda n: f"the high watermark stands still in {plural(n, 'partition')}"),
+    (causes.TAKES_NO_RECORDS, lambda n: f"{plural(n, 'replica')} that take no records"),
+    (causes.REPLICA_OUT_OF_ISR, lambda n: f"out of the ISR of {plural(n, 'partition')}"),
+)
+
+Following = dict[Root, list[tuple[Symptom, Reason]]]
+
+
+def following(symptoms: Sequence[Symptom]) -> Following:
+    """What follows from each root, in the order of the symptoms."""
+    found: Following = {}
+    for symptom in symptoms:
+        for reason in symptom.reasons:
+            found.setdefault(reason.root, []).append((symptom, reason))
+    return found
+
+
+def told_here(root: Root) -> bool:
+    """Others have findings of their own."""
+    return root.cause in _SUMMARY
+
+
+def finding(view: ClusterView, root: Root, follows: Sequence[tuple[Symptom, Reason]]) -> Finding:
+    by_cause: dict[str, list[TopicPartition]] = {}
+    for symptom, _ in follows:
+        by_cause.setdefault(symptom.cause, []).append(symptom.name)
+    effects = [say(len(by_cause[cause])) for cause, say in _FOLLOWS if cause in by_cause]
+    names = list(dict.fromkeys(symptom.name for symptom, _ in follows))
+    summary = _SUMMARY[root.cause].format(broker=root.broker)
+    evidence = list(_about_broker(view, root))
+    lines = list(dict.fromkeys(line for _, reason in follows for line in reason.evidence))
+    evidence += lines[:MAX_DESCRIBED]
+    evidence += [
+        f"{say(len(by_cause[cause]))}: {listed(by_cause[cause])}"
+        for cause, say in _FOLLOWS
+        if cause in by_cause
+    ]
+    return Finding(
+        root.cause,
+        _severity(root, follows),
+        f"{summary}: {', '.join(effects)}" if effects else summary,
+        tuple(evidence),
+        _NEXT_STEP[root.cause].format(broker=root.broker),
+        *_subject(names),
+        root.broker,
+        tuple(map(str, names[:MAX_NAMED])),
+        len(names),
+        _because(view, root),
+    )
+
+
+def _because(view: ClusterView, root: Root) -> tuple[str, ...]:
+    """A broker without registration may have lost the store."""
+    if root.cause == causes.BROKER_UNREGISTERED and view.store_lost(root.broker):
+        return (str(Root(causes.STORE_UNREACHABLE, root.broker)),)
+    return ()
+
+
+def _subject(names: Sequence[TopicPartition]) -> tuple[str, int]:
+    """Topic and partition, where there is but one."""
+    topics = {name.topic for name in names}
+    if len(names) == 1:
+        return names[0].topic, names[0].partition
+    return (names[0].topic, -1) if len(topics) == 1 else ("", -1)
+
+
+def _severity(root: Root, follows: Sequence[tuple[Symptom, Reason]]) -> str:
+    if any(symptom.severity == causes.CRITICAL for symptom, _ in follows):
+        return causes.CRITICAL
+    return _MILD.get(root.cause, causes.WARNING)
+
+
+def _about_broker(view: ClusterView, root: Root) -> list[str]:
+    broker_id = root.broker
+    evidence: list[str] = []
+    departure = view.departures.get(broker_id)
+    if departure is not None and view.active is not None:
+        evidence.append(
+            f"{name_of(view.active)} says: its life {departure.broker_epoch} ended "
+            f"{departure.cause}, {since(departure.at_ms, view.now_ms())}"
+        )
+    silent = view.silent_broker(broker_id)
+    if silent is not None:
+        evidence.append(f"{silent.address} {silent.listening.value}; asked, it {silent.problem}")
+    if root.cause in _LIVES_OR_NOT:
+        evidence.append(_registration(view, broker_id))
+        fetched = view.last_fetch_ms(broker_id)
+        if fetched is not None:
+            evidence.append(f"a leader had a fetch of it {span(fetched)} ago")
+    if root.cause == causes.DISK_FULL and broker_id in view.brokers:
+        broker = view.brokers[broker_id].broker
+        if broker is not None and broker.disk_free_bytes >= 0:
+            evidence.append(f"its file system has {broker.disk_free_bytes:,} bytes left")
+    return evidence
+
+
+_LIVES_OR_NOT = frozenset(
+    {
+        causes.REPLICA_DEAD,
+        causes.BROKER_PAUSED,
+        causes.BROKER_UNREACHABLE,
+        causes.BROKER_UNREGISTERED,
+    }
+)
+
+
+def _registration(view: ClusterView, broker_id: int) -> str:
+    registry = view.registry
+    if registry.teller is None:
+        return "nobody can say whether it is registered"
+    teller = name_of(registry.teller)
+    old = "" if registry.store_answers else ", which cannot see the metadata store now"
+    registered = registry.brokers.get(broker_id)
+    if registered is None:
+        return f"it has no registration, says {teller}{old}"
+    return (
+        f"it is registered in life {registered.broker_epoch} at {registered.address} "
+        f"({registered.state}), says {teller}{old}"
+    )

@@ -1,0 +1,77 @@
+"""What is wrong with the metadata store, as services see it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidelog.inspection.explain import causes
+from tidelog.inspection.explain.cluster_view import ClusterView
+from tidelog.inspection.explain.observed import BROKER, name_of
+from tidelog.inspection.explain.words import listed, span
+from tidelog.inspection.model import Finding, ServiceState
+
+# The longest answer of the last minute; etcd answers in single milliseconds.
+STORE_SLOW_MS = 500
+
+
+def unreachable(view: ClusterView) -> Iterator[Finding]:
+    """One finding where nobody reaches it, one for each service where others do."""
+    states = sorted(view.observed.states, key=name_of)
+    lost = [state for state in states if state.store.unreachable_ms >= 0]
+    if not lost:
+        return
+    others = [state for state in states if state.store.unreachable_ms < 0]
+    if not others:
+        yield Finding(
+            causes.STORE_UNREACHABLE,
+            causes.CRITICAL,
+            "the metadata store does not answer: data flows with the leaders and ISRs that there "
+            "are, and nothing that needs metadata happens",
+            tuple(map(_told, lost)),
+            "Check that etcd runs at the configured etcd_endpoints and has a quorum; all recovers "
+            "by itself when it answers.",
+        )
+        return
+    for state in lost:
+        yield Finding(
+            causes.STORE_UNREACHABLE,
+            causes.CRITICAL if state.role == BROKER else causes.WARNING,
+            f"{name_of(state)} does not reach the metadata store, which others reach",
+            (_told(state), f"it answers {listed(map(name_of, others))}"),
+            f"Check the network from {name_of(state)} to etcd, and its etcd_endpoints.",
+            broker=state.id if state.role == BROKER else -1,
+        )
+
+
+def _told(state: ServiceState) -> str:
+    said = f': "{state.store.problem}"' if state.store.problem else ""
+    return f"{name_of(state)} has had no answer for {span(state.store.unreachable_ms)}{said}"
+
+
+def slow(view: ClusterView) -> Iterator[Finding]:
+    states = sorted(view.observed.states, key=name_of)
+    waited = [
+        state
+        for state in states
+        if state.store.unreachable_ms < 0 and state.store.max_latency_ms >= STORE_SLOW_MS
+    ]
+    if not waited:
+        return
+    longest = max(state.store.max_latency_ms for state in waited)
+    answering = [state for state in states if state.store.unreachable_ms < 0]
+    who = "all who ask it" if len(waited) == len(answering) else listed(map(name_of, waited))
+    yield Finding(
+        causes.STORE_SLOW,
+        causes.WARNING,
+        f"the metadata store took up to {span(longest)} to answer {who} within the last minute: "
+        "elections and ISR changes take as long, and leases may end",
+        tuple(
+            f"{name_of(state)}: at most {span(state.store.max_latency_ms)} within the last minute, "
+            f"the last answer took {span(max(0, state.store.last_latency_ms))}"
+            for state in waited
+        ),
+        "Look at etcd's disk (its fsync times) and at the network to it."
+        if len(waited) == len(answering)
+        else "Look at the network between these services and etcd.",
+        broker=waited[0].id if len(waited) == 1 and waited[0].role == BROKER else -1,
+    )

@@ -1,0 +1,244 @@
+"""A cluster described by hand: three brokers, one active controller, all well; then what
+is done to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tidelog.inspection.explain import Listening, Observed, SilentService, explain
+from tidelog.inspection.model import (
+    BrokerBacklog,
+    BrokerState,
+    ControllerState,
+    Departure,
+    Finding,
+    FollowerProgress,
+    FollowerState,
+    InSyncMember,
+    LeaderState,
+    PartitionKeyState,
+    RegisteredBroker,
+    ReplicaState,
+    Scope,
+    ServiceState,
+    StoreHealth,
+    WaitingDeletion,
+)
+from tidelog.model import TopicPartition
+
+NOW_MS = 1_700_000_000_000
+WELL = StoreHealth(last_latency_ms=2, max_latency_ms=5)
+
+
+@dataclass
+class DescribedCluster:
+    """Lives are 10 + broker id. `tells_all_keys`: as after a question about a topic; else
+    the controller leaves out what is well."""
+
+    brokers: dict[int, BrokerState] = field(default_factory=dict)
+    stores: dict[str, StoreHealth] = field(default_factory=dict)
+    registered: dict[int, RegisteredBroker] = field(default_factory=dict)
+    silent: list[SilentService] = field(default_factory=list)
+    departures: list[Departure] = field(default_factory=list)
+    backlogs: list[BrokerBacklog] = field(default_factory=list)
+    deletions: list[WaitingDeletion] = field(default_factory=list)
+    keys: dict[TopicPartition, PartitionKeyState] = field(default_factory=dict)
+    replicas: dict[tuple[TopicPartition, int], ReplicaState] = field(default_factory=dict)
+    controller_answers: bool = True
+    controller_active: bool = True
+    metadata: list[PartitionKeyState] = field(default_factory=list)
+    earlier: list[ServiceState] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for broker_id in (1, 2, 3):
+            self.brokers[broker_id] = BrokerState(
+                10 + broker_id, "running", has_full_state=True, controller_epoch=4
+            )
+            self.registered[broker_id] = RegisteredBroker(
+                broker_id, 10 + broker_id, address(broker_id), "running", "", 1, 1
+            )
+
+    def partition(self, name: str, replicas: tuple[int, ...] = (1, 2, 3), **differs: Any) -> None:
+        """ "sea/0": led by the first of its replicas in epoch 5, all in sync at offset 100.
+        `differs`: fields of its key."""
+        topic, _, partition = name.rpartition("/")
+        isr = differs.pop("isr", replicas)
+        key = PartitionKeyState(
+            topic,
+            f"id-{topic}",
+            int(partition),
+            replicas,
+            differs.pop("leader", replicas[0]),
+            5,
+            tuple(InSyncMember(b, 10 + b) for b in isr),
+            tuple(InSyncMember(b, 10 + b) for b in differs.pop("eligible", ())),
+            min_isr=min(2, len(replicas)),
+            unclean_leader_epoch=-1,
+            revision=70,
+        )
+        key = replace(key, **differs)
+        self.keys[at(name)] = key
+        for broker_id in replicas:
+            self.replicas[at(name), broker_id] = self._replica(key, broker_id)
+
+    def _replica(self, key: PartitionKeyState, broker_id: int) -> ReplicaState:
+        in_isr = [member.broker_id for member in key.isr]
+        leads = key.leader == broker_id
+        replica = ReplicaState(
+            key.topic,
+            key.topic_id,
+            key.partition,
+            "leader" if leads else "follower",
+            key.leader_epoch,
+            key.revision,
+            log_end_offset=100,
+            high_watermark=100,
+        )
+        if not leads:
+            return replace(replica, follower=FollowerState(key.leader, last_answer_ms=10))
+        followers = tuple(
+            FollowerProgress(b, 10 + b, b in in_isr, 100, 0, 0, 0, 100, 100)
+            for b in key.replicas
+            if b != broker_id
+        )
+        return replace(replica, leader=LeaderState(maximal_isr=in_isr, followers=followers))
+
+    # What is done to it.
+
+    def replica(self, name: str, broker_id: int, **differs: Any) -> None:
+        key = (at(name), broker_id)
+        self.replicas[key] = replace(self.replicas[key], **differs)
+
+    def leads(self, name: str, **differs: Any) -> None:
+        """Fields of what the leader tells."""
+        leader = self.replicas[at(name), self.keys[at(name)].leader].leader
+        assert leader is not None
+        self.replica(name, self.keys[at(name)].leader, leader=replace(leader, **differs))
+
+    def seen(self, name: str, broker_id: int, **differs: Any) -> None:
+        """Fields of what the leader knows of a follower."""
+        leader = self.replicas[at(name), self.keys[at(name)].leader].leader
+        assert leader is not None
+        self.leads(
+            name,
+            followers=tuple(
+                replace(f, **differs) if f.broker_id == broker_id else f for f in leader.followers
+            ),
+        )
+
+    def stalls(self, name: str, held_by: int, at_offset: int = 60, for_ms: int = 8_000) -> None:
+        """Records up to 100 wait for one follower, which is at `at_offset`."""
+        self.replica(name, self.keys[at(name)].leader, high_watermark=at_offset)
+        self.leads(name, hw_stalled_ms=for_ms)
+        self.seen(name, held_by, log_end_offset=at_offset, lag_records=100 - at_offset)
+
+    def silence(self, broker_id: int, listening: Listening) -> None:
+        del self.brokers[broker_id]
+        self.silent.append(
+            SilentService(
+                address(broker_id), listening, "gave no answer within 2.0 s", "broker", broker_id
+            )
+        )
+
+    def kill(self, broker_id: int, cause: str = "broker_crashed", ago_ms: int = 35_000) -> None:
+        self.silence(broker_id, Listening.REFUSES)
+        del self.registered[broker_id]
+        self.departures.append(
+            Departure(broker_id, 10 + broker_id, NOW_MS - ago_ms, cause, address(broker_id))
+        )
+
+    def pause(self, broker_id: int) -> None:
+        self.silence(broker_id, Listening.ACCEPTS)
+
+    def lose_store(self, *services: str) -> None:
+        for service in services:
+            self.stores[service] = StoreHealth(4_000, "no answer from 127.0.0.1:2379", 2, 2)
+
+    def stop_controller(self) -> None:
+        """Nobody else is elected; brokers know partitions from the store."""
+        self.controller_answers = False
+        self.metadata = list(self.keys.values())
+
+    # What comes of it.
+
+    def observed(self, scope: Scope | None = None) -> Observed:
+        states = [
+            ServiceState(
+                "broker",
+                broker_id,
+                address(broker_id),
+                "0.1.0",
+                1,
+                NOW_MS,
+                self.stores.get(f"broker-{broker_id}", WELL),
+                broker=replace(
+                    broker,
+                    registered=tuple(self.registered.values()),
+                    replicas=tuple(r for (_, b), r in self.replicas.items() if b == broker_id),
+                ),
+            )
+            for broker_id, broker in self.brokers.items()
+        ]
+        if self.controller_answers:
+            states.append(self._controller())
+        return Observed(
+            states,
+            self.silent,
+            scope or Scope(),
+            self.metadata,
+            earlier=self.earlier,
+            earlier_ms=500,
+        )
+
+    def _controller(self) -> ServiceState:
+        state = ControllerState(active=False, controller_epoch=-1)
+        if self.controller_active:
+            state = ControllerState(
+                True,
+                4,
+                "127.0.0.1:7401",
+                self.backlogs,
+                self.departures,
+                self.deletions,
+                tuple(self.keys.values()),
+                registered=tuple(self.registered.values()),
+            )
+        return ServiceState(
+            "controller",
+            1,
+            "127.0.0.1:7401",
+            "0.1.0",
+            1,
+            NOW_MS,
+            self.stores.get("controller-1", WELL),
+            controller=state,
+        )
+
+    def explain(
+        self, topic: str = "", partition: int | None = None, broker: int | None = None
+    ) -> list[Finding]:
+        return list(explain(self.observed(Scope(topic, partition, broker))))
+
+
+def at(name: str) -> TopicPartition:
+    topic, _, partition = name.rpartition("/")
+    return TopicPartition(topic, int(partition))
+
+
+def address(broker_id: int) -> str:
+    return f"127.0.0.1:750{broker_id}"
+
+
+def found(findings: list[Finding], cause: str) -> Finding:
+    """The one finding of that cause."""
+    [finding] = [f for f in findings if f.cause == cause]
+    return finding
+
+
+def causes_of(findings: list[Finding]) -> list[str]:
+    return [finding.cause for finding in findings]
+
+
+def said(finding: Finding) -> str:
+    return "\n".join((finding.summary, *finding.evidence, finding.next_step))

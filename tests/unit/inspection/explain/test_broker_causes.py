@@ -1,0 +1,234 @@
+"""What is wrong with a broker, and what follows from it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidelog.inspection.explain import Listening
+from tidelog.inspection.model import FollowerState
+from unit.inspection.explain.described import (
+    DescribedCluster,
+    address,
+    causes_of,
+    found,
+    said,
+)
+
+
+@pytest.fixture
+def cluster() -> DescribedCluster:
+    return DescribedCluster()
+
+
+def test_a_cluster_that_is_well_has_no_findings(cluster: DescribedCluster) -> None:
+    cluster.partition("sea/0")
+    assert cluster.explain() == []
+
+
+def test_a_dead_broker_is_one_finding_with_all_that_follows_from_it(
+    cluster: DescribedCluster,
+) -> None:
+    for i in range(14):
+        cluster.partition(f"sea/{i}", (1, 2, 3), isr=(1, 3))
+    for i in range(3):
+        cluster.partition(f"bay/{i}", (1, 2), isr=(1,))
+    cluster.kill(2)
+
+    findings = cluster.explain()
+
+    assert causes_of(findings) == ["replica_dead", "under_min_isr"]
+    dead = findings[0]
+    assert (dead.broker, dead.severity, dead.partition_count) == (2, "critical", 17)
+    assert dead.summary == (
+        "broker 2 is dead: 3 partitions below min ISR, out of the ISR of 17 partitions"
+    )
+    assert "since 2023-11-14T22:12:45Z (35.0 s)" in said(dead)
+    assert "broker_crashed" in said(dead)
+    assert f"{address(2)} refuses connections" in said(dead)
+
+
+def test_what_follows_names_what_it_follows_from(cluster: DescribedCluster) -> None:
+    cluster.partition("bay/0", (1, 2), isr=(1,))
+    cluster.kill(2)
+    assert found(cluster.explain(), "under_min_isr").because == ("replica_dead of broker 2",)
+
+
+def test_a_broker_that_takes_connections_and_answers_nothing_is_paused(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0", isr=(1, 3))
+    cluster.pause(2)
+    paused = found(cluster.explain(), "broker_paused")
+    assert (paused.broker, paused.partitions) == (2, ("sea/0",))
+    assert "it is registered in life 12" in said(paused)
+
+
+def test_a_paused_broker_whose_lease_has_ended_is_paused_and_not_dead(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0", isr=(1, 3))
+    cluster.pause(2)
+    del cluster.registered[2]
+    assert causes_of(cluster.explain()) == ["broker_paused"]
+
+
+def test_a_registered_broker_that_does_not_react_is_unreachable_and_not_dead(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0", isr=(1, 3))
+    cluster.silence(2, Listening.SILENT)
+    assert causes_of(cluster.explain()) == ["broker_unreachable"]
+
+
+def test_a_broker_whose_fetches_arrive_is_not_dead_though_its_address_refuses(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0")
+    cluster.seen("sea/0", 2, last_fetch_ms=120)
+    cluster.silence(2, Listening.REFUSES)
+    unreachable = found(cluster.explain(), "broker_unreachable")
+    assert "a leader had a fetch of it 120 ms ago" in said(unreachable)
+
+
+def test_without_the_store_a_broker_that_refuses_connections_is_dead_all_the_same(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0", isr=(1, 2, 3))
+    cluster.silence(2, Listening.REFUSES)
+    cluster.seen("sea/0", 2, last_fetch_ms=60_000)
+    cluster.lose_store("broker-1", "broker-3", "controller-1")
+    dead = found(cluster.explain(), "replica_dead")
+    assert "controller-1, which cannot see the metadata store now" in said(dead)
+
+
+def test_a_broker_that_was_stopped_in_order_and_that_nobody_misses_is_no_news(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0", (1, 3))
+    cluster.kill(2, cause="broker_stopped")
+    assert cluster.explain() == []
+
+
+def test_a_crashed_broker_is_told_though_no_partition_misses_it(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0", (1, 3))
+    cluster.kill(2)
+    assert causes_of(cluster.explain()) == ["replica_dead"]
+
+
+def test_a_slow_replica_fetches_and_lacks_records(cluster: DescribedCluster) -> None:
+    cluster.partition("sea/0", isr=(1, 3))
+    cluster.seen("sea/0", 2, log_end_offset=40, lag_records=60, lag_bytes=6_000, lag_ms=12_000)
+    slow = found(cluster.explain(), "replica_slow")
+    assert (slow.broker, slow.severity, slow.topic, slow.partition) == (2, "warning", "sea", 0)
+    assert "lacks 60 records, 6,000 bytes, the oldest of them written 12.0 s ago" in said(slow)
+
+
+def test_the_rate_of_a_slow_replica_comes_from_an_earlier_look(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0", isr=(1, 3))
+    cluster.seen("sea/0", 2, log_end_offset=40, lag_records=60)
+    cluster.earlier = [s for s in cluster.observed().states if s.id == 1 and s.role == "broker"]
+    cluster.seen("sea/0", 2, log_end_offset=50, lag_records=250)
+    cluster.replica("sea/0", 1, log_end_offset=300)
+    slow = found(cluster.explain(), "replica_slow")
+    assert "within 500 ms it took 20 records a second, while 400 a second were written" in said(
+        slow
+    )
+
+
+def test_a_replica_is_cut_off_by_its_own_word(cluster: DescribedCluster) -> None:
+    cluster.partition("sea/0", isr=(1, 3))
+    cluster.replica("sea/0", 2, follower=FollowerState(1, 7_100, "connect: timed out", 7_000))
+    cut = found(cluster.explain(), "replica_cut_off")
+    assert cut.broker == 2
+    assert 'broker-2 cannot fetch from broker 1 for 7.0 s: "connect: timed out"' in said(cut)
+
+
+def test_a_replica_is_cut_off_where_the_leader_sees_no_fetch_and_both_answer(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0", isr=(1, 3))
+    cluster.seen("sea/0", 2, last_fetch_ms=9_000, lag_records=60, log_end_offset=40)
+    cut = found(cluster.explain(), "replica_cut_off")
+    assert "the leader, has seen its last fetch 9.0 s ago; both answer" in said(cut)
+
+
+@pytest.mark.parametrize(
+    ("failure", "cause"),
+    [("disk_full", "disk_full"), ("disk_error", "disk_error"), ("corrupt", "replica_corrupt")],
+)
+def test_a_replica_that_takes_no_records_says_why(
+    cluster: DescribedCluster, failure: str, cause: str
+) -> None:
+    cluster.partition("sea/0", isr=(1, 3))
+    cluster.partition("bay/0")
+    cluster.replica(
+        "sea/0", 2, failure=failure, failure_message="the kernel said no", failure_ms=3_000
+    )
+    findings = cluster.explain()
+    assert causes_of(findings) == [cause]
+    assert (findings[0].broker, findings[0].partitions) == (2, ("sea/0",))
+    assert 'broker-2 says: "the kernel said no", for 3.0 s' in said(findings[0])
+
+
+def test_a_leader_that_takes_no_records_is_critical(cluster: DescribedCluster) -> None:
+    cluster.partition("sea/0")
+    cluster.replica("sea/0", 1, failure="disk_full", failure_message="no space", failure_ms=10)
+    assert found(cluster.explain(), "disk_full").severity == "critical"
+
+
+def test_a_live_broker_without_registration_is_unregistered(cluster: DescribedCluster) -> None:
+    cluster.partition("sea/0", isr=(1, 3))
+    del cluster.registered[2]
+    assert causes_of(cluster.explain()) == ["broker_unregistered"]
+
+
+def test_a_replica_that_has_everything_is_about_to_be_admitted(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0", isr=(1, 3))
+    back = found(cluster.explain(), "replica_out_of_isr")
+    assert (back.severity, back.broker) == ("info", 2)
+
+
+def test_a_replica_of_which_nobody_tells_anything_gets_no_invented_reason(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0", isr=(1, 3))
+    cluster.leads("sea/0", followers=())
+    out = found(cluster.explain(), "replica_out_of_isr")
+    assert "nobody tells why" in out.summary
+    assert out.because == ()
+
+
+def test_two_faults_are_told_apart(cluster: DescribedCluster) -> None:
+    cluster.partition("sea/0", (1, 2), isr=(1,), min_isr=1)
+    cluster.partition("bay/0", (1, 3), isr=(1,), min_isr=1)
+    cluster.partition("fjord/0", (1,))
+    cluster.kill(2)
+    cluster.seen("bay/0", 3, log_end_offset=1, lag_records=99)
+    findings = cluster.explain()
+    assert found(findings, "replica_dead").partitions == ("sea/0",)
+    assert found(findings, "replica_slow").partitions == ("bay/0",)
+    assert "fjord" not in "".join(map(said, findings))
+
+
+def test_a_scope_leaves_out_what_does_not_belong_to_it(cluster: DescribedCluster) -> None:
+    cluster.partition("sea/0", (1, 2), isr=(1,), min_isr=1)
+    cluster.partition("bay/0", (1, 3), isr=(1,), min_isr=1)
+    cluster.partition("fjord/0", (1,))
+    cluster.kill(2)
+    cluster.seen("bay/0", 3, log_end_offset=1, lag_records=99)
+    assert causes_of(cluster.explain("sea")) == ["replica_dead"]
+    assert causes_of(cluster.explain("bay", 0)) == ["replica_slow"]
+    assert cluster.explain("fjord") == []
+    assert causes_of(cluster.explain(broker=3)) == ["replica_slow"]
+
+
+def test_times_count_from_the_clock_of_who_tells(cluster: DescribedCluster) -> None:
+    cluster.partition("sea/0", isr=(1, 3))
+    cluster.kill(2, ago_ms=3_600_000)
+    assert "(1 h 0 min)" in said(found(cluster.explain(), "replica_dead"))

@@ -1,0 +1,133 @@
+"""Controllers, commands, deletions and the store."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidelog.inspection.explain import Listening, SilentService
+from tidelog.inspection.model import (
+    BrokerBacklog,
+    PendingState,
+    StoreHealth,
+    WaitingDeletion,
+)
+from unit.inspection.explain.described import DescribedCluster, causes_of, found, said
+
+
+@pytest.fixture
+def cluster() -> DescribedCluster:
+    return DescribedCluster()
+
+
+def test_an_overdue_command_names_the_broker_and_what_it_was_to_take(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0")
+    cluster.backlogs.append(
+        BrokerBacklog(
+            2, 12, 3, 14_000, overdue=True, first=(PendingState("sea", 0, 88, "STORAGE_ERROR"),)
+        )
+    )
+    overdue = found(cluster.explain(), "command_overdue")
+    assert (overdue.broker, overdue.partition_count) == (2, 3)
+    assert "3 states, the oldest for 14.0 s" in said(overdue)
+    assert 'sea/0 is to reach revision 88, refused: "STORAGE_ERROR"' in said(overdue)
+    assert "broker-2 answers questions" in said(overdue)
+
+
+def test_a_backlog_of_a_paused_broker_follows_from_that(cluster: DescribedCluster) -> None:
+    cluster.backlogs.append(BrokerBacklog(2, 12, 40, 6_000, overdue=False))
+    cluster.pause(2)
+    findings = cluster.explain()
+    assert causes_of(findings) == ["broker_paused", "command_backlog"]
+    assert found(findings, "command_backlog").because == ("broker_paused of broker 2",)
+
+
+def test_commands_on_their_way_are_no_backlog(cluster: DescribedCluster) -> None:
+    cluster.backlogs.append(BrokerBacklog(2, 12, 40, 30, overdue=False))
+    assert cluster.explain() == []
+
+
+def test_a_replica_that_has_not_taken_its_newest_state_is_led_back_to_the_backlog(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0", isr=(1, 3))
+    cluster.replica("sea/0", 2, leader_epoch=4)
+    cluster.backlogs.append(BrokerBacklog(2, 12, 1, 14_000, overdue=True))
+    findings = cluster.explain("sea", 0)
+    assert causes_of(findings) == ["command_overdue"]
+
+
+def test_a_deletion_says_for_whom_it_waits_and_why(cluster: DescribedCluster) -> None:
+    cluster.deletions.append(WaitingDeletion("sea", "id-sea", 9_000, (2, 3)))
+    cluster.backlogs.append(
+        BrokerBacklog(3, 13, 1, 900, overdue=False, first=(PendingState("sea", 0, 9, "no disk"),))
+    )
+    cluster.partition("sea/0", leader=-1, isr=())
+    cluster.pause(2)
+    waits = found(cluster.explain("sea"), "deletion_waits")
+    assert "the deletion of topic 'sea' has waited 9.0 s for brokers 2, 3" in waits.summary
+    assert "broker 2 takes connections and does not answer" in said(waits)
+    assert 'broker 3 refused: "no disk"' in said(waits)
+    assert waits.because == ("broker_paused of broker 2",)
+
+
+def test_partitions_of_a_topic_that_is_being_deleted_need_no_leader(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0", leader=-1, isr=())
+    cluster.deletions.append(WaitingDeletion("sea", "id-sea", 9_000, (2,)))
+    assert causes_of(cluster.explain()) == ["deletion_waits"]
+
+
+def test_a_deletion_that_began_a_moment_ago_is_no_news(cluster: DescribedCluster) -> None:
+    cluster.deletions.append(WaitingDeletion("sea", "id-sea", 200, (2,)))
+    assert cluster.explain() == []
+
+
+def test_without_an_active_controller_it_says_what_the_others_tell(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0")
+    cluster.controller_active = False
+    cluster.silent.append(
+        SilentService(
+            "127.0.0.1:7402", Listening.REFUSES, "gave no answer within 2.0 s", "controller"
+        )
+    )
+    missing = found(cluster.explain(), "no_controller")
+    assert missing.severity == "critical"
+    assert "controller-1 at 127.0.0.1:7401 answers and is not active" in said(missing)
+    assert "127.0.0.1:7402 refuses connections" in said(missing)
+
+
+def test_a_missing_controller_is_not_blamed_on_a_partition_that_is_well(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0")
+    cluster.stop_controller()
+    assert cluster.explain("sea", 0) == []
+
+
+def test_a_store_that_nobody_reaches_is_one_finding(cluster: DescribedCluster) -> None:
+    cluster.lose_store("broker-1", "broker-2", "broker-3", "controller-1")
+    cluster.controller_active = False
+    findings = cluster.explain()
+    assert causes_of(findings) == ["store_unreachable", "no_controller"]
+    assert "broker-2 has had no answer for 4.0 s" in said(findings[0])
+    assert findings[1].because == ("store_unreachable",)
+
+
+def test_a_store_that_one_broker_misses_is_that_brokers_matter(cluster: DescribedCluster) -> None:
+    cluster.lose_store("broker-2")
+    lost = found(cluster.explain(), "store_unreachable")
+    assert lost.broker == 2
+    assert "it answers broker-1, broker-3, controller-1" in said(lost)
+    assert cluster.explain(broker=3) == []
+
+
+def test_a_slow_store_says_how_slow_and_for_whom(cluster: DescribedCluster) -> None:
+    cluster.stores["broker-2"] = StoreHealth(last_latency_ms=900, max_latency_ms=1_800)
+    slow = found(cluster.explain(), "store_slow")
+    assert slow.severity == "warning"
+    assert "up to 1.8 s to answer broker-2 within the last minute" in slow.summary

@@ -1,0 +1,260 @@
+"""What is wrong with partitions, and why."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tidelog.inspection.model import InSyncMember, WaitingConsumer
+from unit.inspection.explain.described import NOW_MS, DescribedCluster, at, causes_of, found, said
+
+
+@pytest.fixture
+def cluster() -> DescribedCluster:
+    return DescribedCluster()
+
+
+def without_leader(cluster: DescribedCluster, name: str, **differs: Any) -> None:
+    """Its ISR {2, 3} has died, or come back; broker 1 was never in it."""
+    cluster.partition(
+        name,
+        leader=-1,
+        isr=(2, 3),
+        change_id="c4-17",
+        change_cause="broker_crashed",
+        changed_at_ms=NOW_MS - 20_000,
+        **differs,
+    )
+
+
+# No leader.
+
+
+def test_a_partition_without_leader_names_who_was_in_sync_and_when_it_died(
+    cluster: DescribedCluster,
+) -> None:
+    without_leader(cluster, "sea/0")
+    cluster.partition("bay/0", (1,))
+    cluster.kill(2, ago_ms=20_000)
+    cluster.kill(3, cause="broker_lease_ended", ago_ms=25_000)
+
+    findings = cluster.explain()
+
+    missing = found(findings, "no_leader")
+    assert (missing.severity, missing.topic, missing.partition) == ("critical", "sea", 0)
+    text = said(missing)
+    assert "waits for brokers 2, 3" in text
+    assert "leader epoch 5 since 2023-11-14T22:13:00Z (20.0 s)" in text
+    assert "(change c4-17)" in text
+    assert "broker 2 was in the ISR in its life 12; gone since" in text
+    assert "by broker_lease_ended" in text
+    assert missing.because == ("replica_dead of broker 2", "replica_dead of broker 3")
+    assert "bay" not in "".join(map(said, findings))
+
+
+def test_only_the_member_that_is_away_is_waited_for(cluster: DescribedCluster) -> None:
+    without_leader(cluster, "sea/0")
+    cluster.kill(2)
+    cluster.registered[3] = replace(cluster.registered[3], broker_epoch=40, whole_since=40)
+    text = said(found(cluster.explain(), "no_leader"))
+    assert "waits for broker 2, last known to hold every committed record" in text
+    assert "back in life 40, and has lost data: it is whole only since life 40" in text
+    assert "tidelog topics recover sea --partition 0 --from-live-replicas" in text
+
+
+def test_a_manual_recovery_waits_for_consent_and_says_the_command(
+    cluster: DescribedCluster,
+) -> None:
+    without_leader(cluster, "sea/0", recovery="manual")
+    cluster.keys[at("sea/0")] = replace(
+        cluster.keys[at("sea/0")],
+        isr=(InSyncMember(2, 0), InSyncMember(3, 0)),
+    )
+    waiting = found(cluster.explain(), "no_leader")
+    assert "waits for consent" in waiting.summary
+    assert waiting.next_step.endswith("tidelog topics recover sea --partition 0")
+    assert "known to have lost data" in said(waiting)
+
+
+def test_a_leader_that_died_and_that_nobody_replaces_is_no_leader(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0", (2, 3))
+    cluster.kill(2)
+    cluster.stop_controller()
+    missing = found(cluster.explain(), "no_leader")
+    assert "led by broker 2, which is dead" in missing.summary
+    assert missing.because == ("replica_dead of broker 2", "no_controller")
+
+
+def test_a_partition_that_was_never_led_waits_for_any_replica(cluster: DescribedCluster) -> None:
+    cluster.partition("sea/0", (2, 3), leader=-1, leader_epoch=-1, isr=())
+    cluster.kill(2)
+    cluster.kill(3)
+    missing = found(cluster.explain(), "no_leader")
+    assert "has never had a leader" in missing.summary
+    assert missing.next_step == "Start any of brokers 2, 3."
+
+
+def test_partitions_with_the_same_reasons_are_one_finding(cluster: DescribedCluster) -> None:
+    for i in range(8):
+        without_leader(cluster, f"sea/{i}")
+    cluster.kill(2)
+    cluster.kill(3)
+    missing = found(cluster.explain(), "no_leader")
+    assert (missing.partition, missing.partition_count) == (-1, 8)
+    assert missing.partitions == ("sea/0", "sea/1", "sea/2", "sea/3", "sea/4")
+    assert missing.summary.startswith("8 partitions have no leader")
+
+
+# Below min ISR, and a high watermark that stands still.
+
+
+def test_below_min_isr_says_how_many_appends_were_refused(cluster: DescribedCluster) -> None:
+    cluster.partition("sea/0", isr=(1,))
+    cluster.leads("sea/0", refused_below_min_isr=412, last_refused_ms=90)
+    cluster.kill(2)
+    cluster.kill(3)
+    below = found(cluster.explain(), "under_min_isr")
+    assert (below.severity, below.topic, below.partition) == ("critical", "sea", 0)
+    assert "has refused 412 appends with acks=all in this epoch, the last 90 ms ago" in said(below)
+    assert "the ISR is 1, 1 of 3 replicas; min ISR is 2" in said(below)
+    assert below.because == ("replica_dead of broker 2", "replica_dead of broker 3")
+
+
+def test_a_high_watermark_that_stands_still_names_the_follower_that_holds_it_and_why(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0")
+    cluster.partition("bay/0")
+    cluster.stalls("sea/0", held_by=2, at_offset=60, for_ms=8_000)
+    cluster.pause(2)
+
+    findings = cluster.explain()
+
+    stalled = found(findings, "hw_stalled")
+    assert "stands still at 60 because broker 2 takes connections and does not answer" in (
+        stalled.summary
+    )
+    assert "nothing has moved for 8.0 s" in said(stalled)
+    assert "broker 2 holds it: the leader knows it to have 60" in said(stalled)
+    assert stalled.because == ("broker_paused of broker 2",)
+    assert "broker 3" not in said(stalled)
+    assert "bay" not in "".join(map(said, findings))
+
+
+def test_records_that_wait_for_a_fetch_are_no_stall(cluster: DescribedCluster) -> None:
+    cluster.partition("sea/0")
+    cluster.stalls("sea/0", held_by=2, for_ms=300)
+    assert "hw_stalled" not in causes_of(cluster.explain())
+
+
+def test_a_stall_is_found_where_only_the_leader_tells_of_the_partition(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0")
+    cluster.stalls("sea/0", held_by=2)
+    cluster.seen("sea/0", 2, last_fetch_ms=8_000)
+    cluster.keys.clear()
+    findings = cluster.explain()
+    assert found(findings, "hw_stalled").because == ("replica_cut_off of broker 2",)
+
+
+def test_a_dead_follower_holds_the_high_watermark_as_long_as_the_store_is_away(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0")
+    cluster.stalls("sea/0", held_by=2)
+    cluster.seen("sea/0", 2, last_fetch_ms=8_000)
+    cluster.kill(2)
+    cluster.lose_store("broker-1", "broker-3", "controller-1")
+    stalled = found(cluster.explain(), "hw_stalled")
+    assert stalled.because == ("replica_dead of broker 2", "store_unreachable")
+
+
+def test_below_min_isr_the_high_watermark_stands_still_for_that(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0", isr=(1,))
+    cluster.stalls("sea/0", held_by=2)
+    cluster.kill(2)
+    cluster.kill(3)
+    assert "because the ISR is below min ISR" in found(cluster.explain(), "hw_stalled").summary
+
+
+def test_the_disk_of_a_synced_leader_can_hold_the_high_watermark(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0")
+    cluster.replica("sea/0", 1, synced=True, flushed_offset=60, high_watermark=60)
+    cluster.leads("sea/0", hw_stalled_ms=5_000)
+    stalled = found(cluster.explain(), "hw_stalled")
+    assert "the disk of broker 1, its leader, syncs no further" in stalled.summary
+
+
+def test_a_consumer_between_high_watermark_and_log_end_waits_for_what_holds_it(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0")
+    cluster.stalls("sea/0", held_by=2, at_offset=60)
+    cluster.leads("sea/0", waiting_consumers=(WaitingConsumer(75, 14, 200),))
+    cluster.pause(2)
+    waits = found(cluster.explain(), "consumer_waits")
+    assert "at offset 75 get nothing" in waits.summary
+    assert "between the high watermark (60) and the log's end (100)" in waits.summary
+    assert "14 fetches at offset 75 answered empty, the last 200 ms ago" in said(waits)
+    assert waits.because == ("broker_paused of broker 2", "hw_stalled of broker 1")
+
+
+def test_a_consumer_that_waits_while_records_are_on_their_way_is_no_news(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0")
+    cluster.stalls("sea/0", held_by=2, for_ms=100)
+    cluster.leads("sea/0", waiting_consumers=(WaitingConsumer(60, 1, 20),))
+    assert "consumer_waits" not in causes_of(cluster.explain())
+
+
+# Elections.
+
+
+def test_an_unclean_election_is_told_in_its_epoch(cluster: DescribedCluster) -> None:
+    cluster.partition("sea/0", unclean_leader_epoch=5, lost_records=12)
+    unclean = found(cluster.explain(), "unclean_election")
+    assert (unclean.severity, unclean.partition) == ("warning", 0)
+    assert "12 records that replicas were known to hold were cut off" in said(unclean)
+
+
+def test_an_unclean_election_of_an_earlier_epoch_is_over(cluster: DescribedCluster) -> None:
+    cluster.partition("sea/0", unclean_leader_epoch=4)
+    assert cluster.explain() == []
+
+
+def test_nobody_invents_what_an_unclean_election_lost(cluster: DescribedCluster) -> None:
+    cluster.partition("sea/0", unclean_leader_epoch=5)
+    assert "how many records were lost is not known" in said(
+        found(cluster.explain(), "unclean_election")
+    )
+
+
+def test_leaders_that_are_not_the_preferred_ones_are_one_note(cluster: DescribedCluster) -> None:
+    for i in range(3):
+        cluster.partition(f"sea/{i}", leader=2)
+    note = found(cluster.explain(), "not_preferred_leader")
+    assert (note.severity, note.broker, note.partition_count) == ("info", 1, 3)
+
+
+def test_a_preferred_leader_that_is_dead_has_its_own_cause(cluster: DescribedCluster) -> None:
+    cluster.partition("sea/0", leader=2, isr=(2, 3))
+    cluster.kill(1)
+    assert causes_of(cluster.explain()) == ["replica_dead"]
+
+
+def test_the_worst_is_told_first(cluster: DescribedCluster) -> None:
+    cluster.partition("sea/0", leader=2)
+    cluster.partition("bay/0", isr=(1,))
+    cluster.kill(3)
+    severities = [finding.severity for finding in cluster.explain()]
+    assert severities == ["critical", "critical", "info", "info"]
