@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from tidelog.state_changes.json_form import EVENT
+
 
 class LogSince:
     """What is written to a log from now on, or from its start."""
@@ -22,7 +24,12 @@ class LogSince:
             return log.read().decode(errors="replace")
 
     def events(self, name: str) -> list[dict[str, Any]]:
+        """Lines of that name, or that tell state changes of that kind."""
         lines = self.text().splitlines(keepends=True)
         # A line without its end is still being written.
         found = (json.loads(line) for line in lines if line.startswith("{") and "\n" in line)
-        return [line for line in found if line.get("event") == name]
+        return [line for line in found if name in (line.get("event"), _kind_of(line))]
+
+
+def _kind_of(line: dict[str, Any]) -> object:
+    return line.get("kind") if line.get("event") == EVENT else None

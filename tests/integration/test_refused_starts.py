@@ -200,7 +200,7 @@ async def test_services_wait_for_etcd_say_so_once_and_serve_when_it_is_there(
     waiting_controller = controller(tmp_path, etcd_endpoints=[etcd.endpoint])
     async with started(waiting_broker), started(waiting_controller):
         broker_said = await waiting_broker.until_says("etcd_unreachable")
-        controller_said = await waiting_controller.until_says("metadata_store_unreachable")
+        controller_said = await waiting_controller.until_says("store_lost")
         await etcd.start_again()
         await waiting_broker.until_says("serving")
         await waiting_controller.until_says("controller_elected")
@@ -210,9 +210,12 @@ async def test_services_wait_for_etcd_say_so_once_and_serve_when_it_is_there(
 
     assert broker_said["endpoints"] == [etcd.endpoint]
     assert "start etcd or correct etcd_endpoints; this broker keeps trying" in broker_said["fix"]
-    assert "check that etcd runs at the configured etcd_endpoints" in controller_said["remedy"]
+    assert (
+        "check that etcd runs at the configured etcd_endpoints"
+        in controller_said["details"]["remedy"]
+    )
     assert len(waiting_broker.events("etcd_unreachable")) == 1
-    assert len(waiting_controller.events("metadata_store_unreachable")) == 1
+    assert len(waiting_controller.events("store_lost")) == 1
     assert len(waiting_broker.events("etcd_reached")) == 1
 
 
@@ -220,7 +223,7 @@ async def test_services_that_wait_for_etcd_can_be_stopped(tmp_path: Path) -> Non
     waiting_broker, waiting_controller = broker(tmp_path), controller(tmp_path)
     async with started(waiting_broker), started(waiting_controller):
         await waiting_broker.until_says("etcd_unreachable")
-        await waiting_controller.until_says("metadata_store_unreachable")
+        await waiting_controller.until_says("store_lost")
         assert await waiting_broker.process.stop()
         assert await waiting_controller.process.stop()
 

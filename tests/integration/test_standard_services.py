@@ -25,7 +25,11 @@ BROKER_SERVICES = {
     "tidelog.v1.ReplicaService",
     "tidelog.v1.ReplicaControlService",
 }
-CONTROLLER_SERVICES = {"tidelog.v1.AdminService", "tidelog.v1.ControllerService"}
+CONTROLLER_SERVICES = {
+    "tidelog.v1.AdminService",
+    "tidelog.v1.ControllerService",
+    "tidelog.v1.InspectService",
+}
 TIMEOUT_SECONDS = 10.0
 
 

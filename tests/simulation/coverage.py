@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tidelog.errors import ErrorCode
+from tidelog.state_changes.json_form import EVENT
 from tidelog.v1 import broker_pb2
 from tidelog_broker.replication.transport import NO_SESSION, ReplicaFetchResponse
 from tidelog_runtime.metadata.store import TransactionResult
@@ -32,7 +33,6 @@ LOGGED = {
     "broker_removal_void": "removal of a registration that is gone",
     "broker_was_stalled": "stalled leader's grant",
     "command_not_acknowledged": "command overdue",
-    "controller_stepped_down": "controller deposed",
     "cut_off_leaders_deposed": "leader deposed on reports",
     "duplicate_answered": "duplicate batch answered like its original",
     "isr_changes_wait_for_store": "ISR change without answer",
@@ -47,6 +47,10 @@ LOGGED = {
     "stop_replica_without_effect": "late StopReplica without effect",
     "stopped_before_hand_over": "stopped before all was handed over",
     "stray_set_aside": "stray set aside",
+}
+# State changes that services tell, by kind and stage.
+TOLD = {
+    ("controller_stepped_down", "completed"): "controller deposed",
 }
 # Refusals of one partition, by the method that was answered.
 REFUSED = {
@@ -85,6 +89,7 @@ FOUND_BY_STORE_RULES = (
 )
 RULES = (
     *LOGGED.values(),
+    *TOLD.values(),
     *REFUSED.values(),
     *REFUSED_WHOLE.values(),
     ANSWERED_DIVERGENCE,
@@ -135,7 +140,8 @@ class Coverage:
             self.faults[fault.kind] += 1
 
     def _logged(self, _process: SimProcess | None, event: dict[str, Any]) -> None:
-        rule = LOGGED.get(event["event"])
+        name = event["event"]
+        rule = TOLD.get((event["kind"], event["stage"])) if name == EVENT else LOGGED.get(name)
         if rule is not None:
             self._rules[rule] += 1
 

@@ -42,8 +42,10 @@ from tidelog_broker.storage.data_directory import DataDirectory, DataDirectoryEr
 from tidelog_controller.edge.admin import AdminServicer
 from tidelog_controller.shell.event_loop import Environment
 from tidelog_controller.shell.service import ControllerService
+from tidelog_runtime.metadata.measured_store import MeasuredStore
 from tidelog_runtime.metadata.schema import ControllerEntry
 from tidelog_runtime.metadata.store import StoreError
+from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
 if TYPE_CHECKING:
     from simulation.world import World
@@ -349,7 +351,13 @@ class ControllerProcess(Service):
     async def _life(self, process: SimProcess) -> int:
         """What `tidelog_controller.__main__` does."""
         world, log = self._world, structlog.get_logger()
-        store = SimStore(world.etcd, world.network, process)
+        state_changes = StateChangeLog(self.host, world.loop)
+        store = MeasuredStore(
+            SimStore(world.etcd, world.network, process),
+            world.keys.cluster,
+            world.loop,
+            state_changes,
+        )
         timeout_ms = world.settings.command_timeout_ms
         service = ControllerService(
             Environment(
@@ -360,6 +368,7 @@ class ControllerProcess(Service):
                 connect=lambda address: cast(Any, SimReplicaControl(world, address, timeout_ms)),
                 dialer=SimDialer(world),
                 log=log,
+                state_changes=state_changes,
                 command_timeout_ms=timeout_ms,
             ),
             ControllerEntry(self.controller_id, self.address),

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable
 from typing import Any, Protocol
 
+import grpc
 import grpc.aio
 
 from tidelog.errors import ErrorCode, TidelogError
@@ -81,7 +82,12 @@ class InspectServicer(InspectServiceServicer):
             request.partition if request.HasField("partition") else None,
             request.broker if request.HasField("broker") else None,
         )
-        explained = await self._inspected.explain(scope, min(asked_ms, MAX_EXPLAIN_TIMEOUT_MS))
+        try:
+            explained = await self._inspected.explain(scope, min(asked_ms, MAX_EXPLAIN_TIMEOUT_MS))
+        except NotImplementedError:
+            await context.abort(
+                grpc.StatusCode.UNIMPLEMENTED, "this service explains nothing; ask another one"
+            )
         return pb.ExplainResponse(
             findings=[to_wire(finding, pb.Finding) for finding in explained.findings],
             asked=explained.asked,

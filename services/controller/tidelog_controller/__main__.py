@@ -15,9 +15,10 @@ import structlog
 import uvloop
 
 from tidelog.rpc.channels import new_server
-from tidelog.v1 import admin_pb2, controller_pb2
+from tidelog.v1 import admin_pb2, controller_pb2, inspect_pb2
 from tidelog.v1.admin_pb2_grpc import add_AdminServiceServicer_to_server
 from tidelog.v1.controller_pb2_grpc import add_ControllerServiceServicer_to_server
+from tidelog.v1.inspect_pb2_grpc import add_InspectServiceServicer_to_server
 from tidelog_controller.config import ControllerConfig
 from tidelog_controller.edge.admin import AdminServicer
 from tidelog_controller.edge.controller import ControllerServicer
@@ -29,9 +30,12 @@ from tidelog_controller.shell.service import ControllerService
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.config import load
 from tidelog_runtime.metadata.etcd import EtcdStore
+from tidelog_runtime.metadata.measured_store import MeasuredStore
 from tidelog_runtime.metadata.schema import ControllerEntry, Keys
 from tidelog_runtime.metadata.store import StoreError
+from tidelog_runtime.telemetry.inspect_service import InspectServicer
 from tidelog_runtime.telemetry.logging import configure_logging
+from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
 EXIT_FAULT = 1
 # How long requests that are being answered may take after SIGTERM.
@@ -41,10 +45,9 @@ SERVER_GRACE_SECONDS = 1.0
 def main(argv: Sequence[str] | None = None) -> int:
     config = load(ControllerConfig, sys.argv[1:] if argv is None else argv)
     configure_logging(
-        "controller",
+        config.service,
         log_level=config.log_level,
         log_format=config.log_format,
-        controller_id=config.controller_id,
     )
     return uvloop.run(_serve(config))
 
@@ -70,16 +73,22 @@ async def _serve(config: ControllerConfig) -> int:
         return EXIT_FAULT
     address = config.advertised_address or f"{config.listen.rpartition(':')[0]}:{port}"
     rng = random.SystemRandom()
-    store = EtcdStore(config.etcd_endpoints, clock=SystemClock(), rng=rng)
+    clock = SystemClock()
+    keys = Keys(config.cluster)
+    state_changes = StateChangeLog(config.service, clock)
+    store = MeasuredStore(
+        EtcdStore(config.etcd_endpoints, clock=clock, rng=rng), keys.cluster, clock, state_changes
+    )
     service = ControllerService(
         Environment(
             store=store,
-            keys=Keys(config.cluster),
-            clock=SystemClock(),
+            keys=keys,
+            clock=clock,
             rng=rng,
             connect=lambda broker: GrpcReplicaControl(broker, config.command_timeout_ms),
             dialer=TcpDialer(),
             log=log,
+            state_changes=state_changes,
             command_timeout_ms=config.command_timeout_ms,
         ),
         ControllerEntry(config.controller_id, address),
@@ -87,9 +96,10 @@ async def _serve(config: ControllerConfig) -> int:
     )
     add_AdminServiceServicer_to_server(AdminServicer(service), server)
     add_ControllerServiceServicer_to_server(ControllerServicer(service), server)
+    add_InspectServiceServicer_to_server(InspectServicer(service, state_changes), server)
     names = [
         service_descriptor.full_name
-        for module in (admin_pb2, controller_pb2)
+        for module in (admin_pb2, controller_pb2, inspect_pb2)
         for service_descriptor in module.DESCRIPTOR.services_by_name.values()
     ]
     await add_standard_services(server, names)
@@ -100,6 +110,7 @@ async def _serve(config: ControllerConfig) -> int:
     finally:
         await server.stop(SERVER_GRACE_SECONDS)
         await store.close()
+        state_changes.flush()
 
 
 async def _run_until(

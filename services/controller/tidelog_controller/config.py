@@ -23,6 +23,11 @@ class ControllerConfig(ServiceConfig):
         description="a broker that has not acknowledged a command for so long is told of",
     )
 
+    @property
+    def service(self) -> str:
+        """Its name in log lines and events."""
+        return f"controller-{self.controller_id}"
+
     @model_validator(mode="after")
     def _is_reachable(self) -> Self:
         host = self.listen.rpartition(":")[0]

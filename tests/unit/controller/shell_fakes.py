@@ -12,10 +12,12 @@ import structlog
 from structlog.testing import LogCapture
 from structlog.typing import FilteringBoundLogger
 
+from tidelog.state_changes.event import Kind, Stage, StateChange
 from tidelog_controller.shell.event_loop import Environment
 from tidelog_controller.shell.service import ControllerService
 from tidelog_controller.state.events import DialOutcome
 from tidelog_runtime.clock import SystemClock
+from tidelog_runtime.metadata.measured_store import MeasuredStore
 from tidelog_runtime.metadata.schema import BrokerRegistration, ControllerEntry, Keys, encode
 from tidelog_runtime.metadata.store import MetadataStore, Put, Transaction
 from tidelog_runtime.replica_control import (
@@ -28,6 +30,7 @@ from tidelog_runtime.replica_control import (
     ReplicaSummary,
     StopReplicaCommand,
 )
+from tidelog_runtime.telemetry.state_change_log import Filter, StateChangeLog
 
 KEYS = Keys("test")
 PATIENCE_SECONDS = 10.0
@@ -149,19 +152,26 @@ class ControllerProcess:
 
     def __init__(self, controller_id: int, store: MetadataStore, network: FakeNetwork) -> None:
         self.logs = Logs()
+        clock = SystemClock()
+        self.state_changes = StateChangeLog(f"controller-{controller_id}", clock)
         environment = Environment(
-            store=store,
+            store=MeasuredStore(store, KEYS.cluster, clock, self.state_changes),
             keys=KEYS,
-            clock=SystemClock(),
+            clock=clock,
             rng=random.Random(controller_id),
             connect=network.connect,
             dialer=network,
             log=self.logs.logger(),
+            state_changes=self.state_changes,
             command_timeout_ms=10_000,
         )
         entry = ControllerEntry(controller_id, f"127.0.0.1:740{controller_id}")
         self.service = ControllerService(environment, entry, lease_ttl_seconds=3)
         self.task = asyncio.create_task(self.service.run())
+
+    def told(self, kind: Kind, stage: Stage | None = None) -> list[StateChange]:
+        found = self.state_changes.recent(Filter(kinds=frozenset({kind.value})))
+        return [change for change in found if stage in (None, change.stage)]
 
     async def stop(self) -> None:
         """As SIGTERM does."""

@@ -15,8 +15,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from tidelog.errors import ErrorCode
+from tidelog.inspection.model import ControllerState, StateRequest
 from tidelog_controller.control.dispatch import Dispatch
 from tidelog_controller.core.batch_report import told
+from tidelog_controller.core.description import describe
 from tidelog_controller.core.dirty_partitions import DirtyPartitions
 from tidelog_controller.requests.recovery_admin import RecoveryAdmin
 from tidelog_controller.requests.topic_admin import TopicAdmin
@@ -139,6 +141,10 @@ class Controller:
             self._unreachable.wake_at_ms(),
         ]
         return min((time for time in times if time is not None), default=None)
+
+    def describe(self, request: StateRequest) -> ControllerState:
+        """How it stands; changes nothing."""
+        return describe(self.context, self._identity, request)
 
     def _take(self, event: Event) -> None:
         match event:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from structlog.typing import FilteringBoundLogger
 
 from tidelog.errors import ErrorCode, TidelogError
+from tidelog.inspection.model import ControllerState, StateRequest
 from tidelog_controller.core.controller import Controller
 from tidelog_controller.shell.broker_channel import BrokerChannel, Dialer
 from tidelog_controller.shell.controller_election import Leadership
@@ -41,15 +42,16 @@ from tidelog_controller.state.events import (
 )
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.leader_reports import UnreachableLeadersReport
+from tidelog_runtime.metadata.measured_store import MeasuredStore
 from tidelog_runtime.metadata.schema import Keys
 from tidelog_runtime.metadata.store import (
     Lease,
-    MetadataStore,
     ModRevision,
     StoreUnavailableError,
     Transaction,
 )
 from tidelog_runtime.replica_control import ReplicaControl
+from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
 # Whoever enqueues waits while the queue is full; the owner only takes from it.
 MAX_QUEUED_EVENTS = 10_000
@@ -62,13 +64,14 @@ _NEVER = -1
 class Environment:
     """Everything outside the core that a controller needs; the simulator has its own."""
 
-    store: MetadataStore
+    store: MeasuredStore
     keys: Keys
     clock: Clock
     rng: random.Random
     connect: Callable[[str], ReplicaControl]
     dialer: Dialer
     log: FilteringBoundLogger
+    state_changes: StateChangeLog
     command_timeout_ms: int
 
 
@@ -134,6 +137,10 @@ class EventLoop:
         except asyncio.QueueFull:
             return _busy()
         return None
+
+    def describe(self, request: StateRequest) -> ControllerState:
+        """Between two events: what it reads does not change while it reads."""
+        return self._controller.describe(request)
 
     async def _own(self, tasks: asyncio.TaskGroup) -> None:
         while True:

@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 
 from tidelog.errors import ErrorCode, TidelogError
+from tidelog.inspection.model import (
+    ControllerState,
+    Explanation,
+    Scope,
+    ServiceState,
+    StateRequest,
+)
+from tidelog.model import NO_EPOCH
+from tidelog.state_changes.event import Kind, Stage
 from tidelog_controller.shell.controller_election import ControllerElection, Leadership
 from tidelog_controller.shell.event_loop import Environment, EventLoop
 from tidelog_controller.state.commands import AdminReply
@@ -17,6 +27,7 @@ from tidelog_runtime.metadata.store import (
     StoreRolledBackError,
     StoreUnavailableError,
 )
+from tidelog_runtime.version import installed_version
 
 STORE_RETRY_SECONDS = 0.5
 # After a fault of its own a controller leaves the others time to take over.
@@ -30,11 +41,13 @@ class ControllerService:
     ) -> None:
         self._environment = environment
         self._log = environment.log
+        self._state_changes = environment.state_changes
+        self._entry = entry
+        self._started_at_ms = environment.clock.wall_ms()
         self._election = ControllerElection(
             environment.store, environment.keys, entry, lease_ttl_seconds
         )
         self._reign: EventLoop | None = None
-        self._store_lost = False
 
     @property
     def is_active(self) -> bool:
@@ -44,12 +57,19 @@ class ControllerService:
         """Goes on until cancelled, and then gives the lease up, so that another takes
         over at once. Raises `StoreRolledBackError` and `UnknownFormatError`: a person
         has to look before anything is written."""
+        probing = asyncio.create_task(self._environment.store.probe())
+        try:
+            await self._stand_and_rule()
+        finally:
+            probing.cancel()
+
+    async def _stand_and_rule(self) -> None:
+        environment = self._environment
         while True:
             try:
-                await self._reach_store()
+                await ensure_cluster(environment.store, environment.keys, environment.rng)
                 await self._rule(await self._election.stand())
-            except StoreUnavailableError as error:
-                self._tell_store_lost(error)
+            except StoreUnavailableError:
                 await asyncio.sleep(STORE_RETRY_SECONDS)
             except (StoreRolledBackError, UnknownFormatError):
                 raise
@@ -67,37 +87,47 @@ class ControllerService:
         """Why it was not taken; None: it was."""
         return self._not_controller() if self._reign is None else self._reign.report(report)
 
-    async def _reach_store(self) -> None:
-        environment = self._environment
-        await ensure_cluster(environment.store, environment.keys, environment.rng)
-        if self._store_lost:
-            self._store_lost = False
-            self._log.info("metadata_store_back")
+    async def describe(self, request: StateRequest) -> ServiceState:
+        clock, state_changes = self._environment.clock, self._state_changes
+        return ServiceState(
+            role="controller",
+            id=self._entry.controller_id,
+            address=self._entry.address,
+            version=installed_version(),
+            started_at_ms=self._started_at_ms,
+            now_ms=clock.wall_ms(),
+            store=self._environment.store.health,
+            events_told=state_changes.told,
+            controller=self._describe_reign(request),
+        )
 
-    def _tell_store_lost(self, error: StoreUnavailableError) -> None:
-        """Once, however long it lasts."""
-        if not self._store_lost:
-            self._store_lost = True
-            self._log.warning(
-                "metadata_store_unreachable",
-                problem=str(error),
-                remedy="check that etcd runs at the configured etcd_endpoints; trying on",
-            )
+    async def explain(self, scope: Scope, timeout_ms: int) -> Explanation:
+        raise NotImplementedError
+
+    def _describe_reign(self, request: StateRequest) -> ControllerState:
+        active = self._election.active
+        address = active.address if active else ""
+        if self._reign is None:
+            return ControllerState(active=False, controller_epoch=NO_EPOCH, active_address=address)
+        return dataclasses.replace(self._reign.describe(request), active_address=address)
 
     async def _rule(self, leadership: Leadership) -> None:
         identity = leadership.identity
-        self._log.info(
-            "controller_elected",
+        self._state_changes.tell(
+            Kind.CONTROLLER_ELECTED,
+            Stage.COMPLETED,
             controller_epoch=identity.controller_epoch,
             revision=identity.key_revision,
+            details={"address": self._entry.address},
         )
         self._reign = EventLoop(self._environment, leadership)
         try:
             reason = await self._reign.run()
-            self._log.warning(
-                "controller_stepped_down",
+            self._state_changes.tell(
+                Kind.CONTROLLER_STEPPED_DOWN,
+                Stage.COMPLETED,
                 controller_epoch=identity.controller_epoch,
-                reason=reason,
+                details={"reason": reason},
             )
         except ExceptionGroup as group:
             raise _cause(group) from group

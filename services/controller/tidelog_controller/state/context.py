@@ -147,6 +147,11 @@ class Context:
     def partitions_of(self, topic: str) -> list[TopicPartition]:
         return [TopicPartition(topic, p) for p in sorted(self._partitions.get(topic, ()))]
 
+    @property
+    def partition_count(self) -> int:
+        """Partitions that have a key."""
+        return sum(len(partitions) for partitions in self._partitions.values())
+
     def replicas_on(self, broker_id: int) -> Iterator[tuple[TopicPartition, Partition]]:
         for partition in self._by_broker.get(broker_id, ()):
             yield partition, self._partitions[partition.topic][partition.partition]

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 
 from tidelog.errors import ErrorCode
+from tidelog.state_changes.event import Kind
 from tidelog_controller.shell import service as service_module
 from tidelog_controller.state.commands import AdminReply
 from tidelog_controller.state.events import CreateTopic, DeleteTopic
@@ -154,8 +155,8 @@ async def test_a_controller_that_stops_is_followed_at_once(world: World) -> None
     # Well within the lease: it was revoked.
     await asyncio.wait_for(until(lambda: second.service.is_active), 1)
     assert await world.active_id() == 2
-    (elected,) = second.logs.named("controller_elected")
-    assert elected["controller_epoch"] == 2
+    (elected,) = second.told(Kind.CONTROLLER_ELECTED)
+    assert elected.controller_epoch == 2
 
 
 async def test_a_new_controller_tells_every_broker_the_full_state(world: World) -> None:
@@ -173,8 +174,8 @@ async def test_a_controller_that_loses_its_lease_steps_down_and_stands_again(
 ) -> None:
     controller = await with_topic(world)
     await world.store.leases[-1].revoke()
-    await until(lambda: bool(controller.logs.named("controller_stepped_down")))
-    await until(lambda: len(controller.logs.named("controller_elected")) == 2)
+    await until(lambda: bool(controller.told(Kind.CONTROLLER_STEPPED_DOWN)))
+    await until(lambda: len(controller.told(Kind.CONTROLLER_ELECTED)) == 2)
     assert all(control.closed for _, control in world.network.connections[:3])
 
 
@@ -216,12 +217,12 @@ async def test_an_unreachable_store_is_told_of_once_and_when_it_is_back(
     monkeypatch.setattr(service_module, "STORE_RETRY_SECONDS", 0.002)
     world.store.cut_off = True
     controller = world.start_controller(1)
-    await until(lambda: bool(controller.logs.named("metadata_store_unreachable")))
+    await until(lambda: bool(controller.told(Kind.STORE_LOST)))
     await asyncio.sleep(0.02)  # several tries
     world.store.cut_off = False
     await until(lambda: controller.service.is_active)
-    assert len(controller.logs.named("metadata_store_unreachable")) == 1
-    assert len(controller.logs.named("metadata_store_back")) == 1
+    assert len(controller.told(Kind.STORE_LOST)) == 1
+    assert len(controller.told(Kind.STORE_BACK)) == 1
 
 
 async def test_a_store_that_is_lost_for_a_while_costs_only_time(world: World) -> None:

@@ -1,0 +1,170 @@
+"""How the metadata store answers this process: a store that is measured.
+
+A service that asks nothing would not notice that the store is away, so `probe` asks where
+nobody else did.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from typing import TypeVar
+
+from tidelog.inspection.model import NOT_KNOWN, StoreHealth
+from tidelog.state_changes.event import Change, Kind, Stage
+from tidelog_runtime.clock import Clock
+from tidelog_runtime.metadata.store import (
+    Changed,
+    KeyValue,
+    Lease,
+    LeaseLostError,
+    MetadataStore,
+    Snapshot,
+    StoreError,
+    StoreUnavailableError,
+    Transaction,
+    TransactionResult,
+)
+from tidelog_runtime.telemetry.state_change_log import StateChangeLog
+
+# Where nothing was answered for so long, a key is read to see whether anything is.
+PROBE_INTERVAL_MS = 5_000
+LATENCY_WINDOW_MS = 60_000
+
+REMEDY = "check that etcd runs at the configured etcd_endpoints; trying on"
+
+_Answer = TypeVar("_Answer")
+
+
+class SlidingMaximum:
+    """The largest of the values of the last `window_ms`. Pure."""
+
+    def __init__(self, window_ms: int) -> None:
+        self._window_ms = window_ms
+        # Times grow and values fall: what is older and smaller can never be the maximum.
+        self._falling: deque[tuple[int, int]] = deque()
+
+    def add(self, value: int, now_ms: int) -> None:
+        while self._falling and self._falling[-1][1] <= value:
+            self._falling.pop()
+        self._falling.append((now_ms, value))
+        self._expire(now_ms)
+
+    def maximum(self, now_ms: int) -> int | None:
+        self._expire(now_ms)
+        return self._falling[0][1] if self._falling else None
+
+    def _expire(self, now_ms: int) -> None:
+        while self._falling and self._falling[0][0] <= now_ms - self._window_ms:
+            self._falling.popleft()
+
+
+class MeasuredStore:
+    """A `MetadataStore` over another. It tells when the store is lost and when it is back,
+    each once. `probe_key`: any key; it need not exist."""
+
+    def __init__(
+        self, store: MetadataStore, probe_key: str, clock: Clock, state_changes: StateChangeLog
+    ) -> None:
+        self._store = store
+        self._probe_key = probe_key
+        self._clock = clock
+        self._state_changes = state_changes
+        self._answered_at_ms = clock.monotonic_ms()
+        self._last_latency_ms = NOT_KNOWN
+        self._latencies = SlidingMaximum(LATENCY_WINDOW_MS)
+        # Since when, by the monotonic clock, and what was said last; None: it answers.
+        self._lost_since_ms: int | None = None
+        self._loss = Change()
+        self._problem = ""
+
+    @property
+    def health(self) -> StoreHealth:
+        now_ms = self._clock.monotonic_ms()
+        lost_since_ms = self._lost_since_ms
+        longest = self._latencies.maximum(now_ms)
+        return StoreHealth(
+            unreachable_ms=NOT_KNOWN if lost_since_ms is None else now_ms - lost_since_ms,
+            problem=self._problem,
+            last_latency_ms=self._last_latency_ms,
+            max_latency_ms=NOT_KNOWN if longest is None else longest,
+        )
+
+    async def probe(self) -> None:
+        """Goes on until cancelled, or until the store is closed or was rolled back: that is
+        for whoever rests on its data to say."""
+        while True:
+            idle_ms = self._clock.monotonic_ms() - self._answered_at_ms
+            wait_ms = PROBE_INTERVAL_MS - idle_ms
+            await asyncio.sleep(max(wait_ms, PROBE_INTERVAL_MS / 5) / 1000)
+            if self._clock.monotonic_ms() - self._answered_at_ms < PROBE_INTERVAL_MS:
+                continue
+            try:
+                await self.get(self._probe_key)
+            except StoreUnavailableError:
+                continue
+            except StoreError:
+                return
+
+    # The store.
+
+    async def get(self, key: str) -> KeyValue | None:
+        return await self._measured(self._store.get(key))
+
+    async def snapshot(self, prefix: str) -> Snapshot:
+        """Reads many pages: its time says nothing of one answer's."""
+        return await self._measured(self._store.snapshot(prefix), one_answer=False)
+
+    async def transact(self, transaction: Transaction) -> TransactionResult:
+        return await self._measured(self._store.transact(transaction))
+
+    def watch(self, snapshot: Snapshot) -> AsyncIterator[Sequence[Changed]]:
+        return self._store.watch(snapshot)
+
+    async def grant_lease(self, ttl_seconds: int) -> Lease:
+        return await self._measured(self._store.grant_lease(ttl_seconds))
+
+    async def close(self) -> None:
+        await self._store.close()
+
+    async def _measured(self, asked: Awaitable[_Answer], *, one_answer: bool = True) -> _Answer:
+        began_ms = self._clock.monotonic_ms()
+        try:
+            answer = await asked
+        except StoreUnavailableError as error:
+            self._lost(began_ms, str(error))
+            raise
+        except LeaseLostError:
+            self._answered(began_ms, one_answer=one_answer)
+            raise
+        self._answered(began_ms, one_answer=one_answer)
+        return answer
+
+    def _lost(self, began_ms: int, problem: str) -> None:
+        if self._answered_at_ms > began_ms:
+            # Others were answered meanwhile: one request was lost, and not the store.
+            return
+        self._problem = problem
+        if self._lost_since_ms is not None:
+            return
+        self._lost_since_ms = began_ms
+        elapsed_ms = self._clock.monotonic_ms() - began_ms
+        self._loss = Change(requested_at_ms=self._clock.wall_ms() - elapsed_ms)
+        self._state_changes.tell(
+            Kind.STORE_LOST,
+            Stage.COMPLETED,
+            change=self._loss,
+            details={"problem": problem, "remedy": REMEDY},
+        )
+
+    def _answered(self, began_ms: int, *, one_answer: bool) -> None:
+        now_ms = self._clock.monotonic_ms()
+        self._answered_at_ms = now_ms
+        if one_answer:
+            self._last_latency_ms = now_ms - began_ms
+            self._latencies.add(now_ms - began_ms, now_ms)
+        if self._lost_since_ms is not None:
+            self._lost_since_ms = None
+            self._problem = ""
+            self._state_changes.tell(Kind.STORE_BACK, Stage.COMPLETED, change=self._loss)

@@ -1,0 +1,127 @@
+"""How a store answers is known, and its loss is told once."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tidelog.inspection.model import NOT_KNOWN
+from tidelog.state_changes.event import Kind, StateChange
+from tidelog_runtime.metadata.measured_store import (
+    PROBE_INTERVAL_MS,
+    MeasuredStore,
+    SlidingMaximum,
+)
+from tidelog_runtime.metadata.memory import MemoryStore
+from tidelog_runtime.metadata.store import KeyValue, StoreUnavailableError
+from tidelog_runtime.telemetry.state_change_log import Filter, StateChangeLog
+from unit.metadata.virtual_time import VirtualTimeLoop, run, virtual_clock
+
+
+class _SlowStore(MemoryStore):
+    """Answers after `latency_ms`, or fails then."""
+
+    latency_ms = 0
+    away = False
+    asked = 0
+
+    async def get(self, key: str) -> KeyValue | None:
+        self.asked += 1
+        await asyncio.sleep(self.latency_ms / 1000)
+        if self.away:
+            raise StoreUnavailableError("no endpoint answers")
+        return await super().get(key)
+
+
+class _World:
+    def __init__(self, clock: VirtualTimeLoop) -> None:
+        self.inner = _SlowStore(clock)
+        self.told = StateChangeLog("broker-1", clock)
+        self.store = MeasuredStore(self.inner, "/probe", clock, self.told)
+
+    def changes(self) -> list[StateChange]:
+        return self.told.recent(Filter())
+
+    async def fail(self, latency_ms: int = 0) -> None:
+        self.inner.away, self.inner.latency_ms = True, latency_ms
+        with pytest.raises(StoreUnavailableError):
+            await self.store.get("/a")
+
+
+def test_the_largest_value_of_the_window_is_known_until_it_is_too_old() -> None:
+    largest = SlidingMaximum(100)
+    for now_ms, value in ((0, 9), (10, 3), (60, 5)):
+        largest.add(value, now_ms)
+    assert [largest.maximum(at_ms) for at_ms in (60, 99, 100, 159, 160)] == [9, 9, 5, 5, None]
+
+
+def test_latencies_of_the_last_answer_and_the_longest_are_known() -> None:
+    async def story() -> None:
+        world = _World(virtual_clock())
+        assert world.store.health.last_latency_ms == NOT_KNOWN
+        for world.inner.latency_ms in (40, 7):
+            await world.store.get("/a")
+        health = world.store.health
+        assert (health.last_latency_ms, health.max_latency_ms) == (7, 40)
+        assert health.unreachable_ms == NOT_KNOWN
+
+    run(story())
+
+
+def test_a_store_that_is_lost_is_told_of_once_and_again_when_it_is_back() -> None:
+    async def story() -> None:
+        await asyncio.sleep(1)
+        world = _World(virtual_clock())
+        await world.fail(latency_ms=3_000)
+        await world.fail()
+        await asyncio.sleep(1)
+        health = world.store.health
+        assert (health.unreachable_ms, health.problem) == (4_000, "no endpoint answers")
+        world.inner.away = False
+        await world.store.get("/a")
+        lost, back = world.changes()
+        assert (lost.kind, lost.details["problem"]) == (Kind.STORE_LOST, "no endpoint answers")
+        assert (back.kind, back.duration_ms) == (Kind.STORE_BACK, 4_000)
+        assert world.store.health.unreachable_ms == NOT_KNOWN
+
+    run(story())
+
+
+def test_one_lost_request_among_others_that_are_answered_is_no_lost_store() -> None:
+    async def story() -> None:
+        world = _World(virtual_clock())
+        failing = asyncio.create_task(world.fail(latency_ms=3_000))
+        await asyncio.sleep(1)
+        world.inner.latency_ms = 0
+        await world.store.grant_lease(3)
+        await failing
+        assert world.changes() == []
+
+    run(story())
+
+
+def test_a_store_that_nobody_asks_is_probed() -> None:
+    async def story() -> None:
+        world = _World(virtual_clock())
+        probing = asyncio.create_task(world.store.probe())
+        await asyncio.sleep(1)
+        world.inner.away = True
+        await asyncio.sleep(2 * PROBE_INTERVAL_MS / 1000)
+        assert [change.kind for change in world.changes()] == [Kind.STORE_LOST]
+        probing.cancel()
+
+    run(story())
+
+
+def test_a_store_that_is_in_use_is_not_probed() -> None:
+    async def story() -> None:
+        world = _World(virtual_clock())
+        probing = asyncio.create_task(world.store.probe())
+        for _ in range(20):
+            await asyncio.sleep(1)
+            await world.store.grant_lease(3)
+        assert world.inner.asked == 0
+        probing.cancel()
+
+    run(story())
