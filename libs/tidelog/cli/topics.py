@@ -220,6 +220,7 @@ async def _create(
                 "replication_factor": factor,
                 "config": config,
                 "pending_brokers": created.pending_brokers,
+                "trace_id": created.trace_id,
             }
         )
     else:

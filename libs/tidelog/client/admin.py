@@ -36,6 +36,7 @@ from tidelog.client.sequences import Identity
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import TopicPartition
 from tidelog.rpc.status import UnreachableError
+from tidelog.rpc.trace_context import of_request
 from tidelog.rpc.wire import error_from_wire
 from tidelog.v1 import admin_pb2, broker_pb2
 
@@ -51,10 +52,12 @@ DESCRIBE_PAUSE_MS = 50
 
 @dataclass(frozen=True, slots=True)
 class CreatedTopic:
-    """`pending_brokers` have not started their replicas in time; they go on."""
+    """`pending_brokers` have not started their replicas in time; they go on. `trace_id`:
+    32 hexadecimal digits, carried by every event of the creation."""
 
     topic_id: str
     pending_brokers: tuple[int, ...]
+    trace_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,8 @@ class Admin:
         self._clock = clock or SystemClock()
         self._connections = connections or GrpcConnections()
         self._metadata = ClusterMetadata(bootstrap, self._connections, self._clock)
-        self._backoff = Backoff(rng or random.Random())
+        self._rng = rng or random.Random()
+        self._backoff = Backoff(self._rng)
 
     async def __aenter__(self) -> Self:
         return self
@@ -121,7 +125,7 @@ class Admin:
             validate_only=validate_only,
             timeout_ms=timeout_ms,
         )
-        answer, in_doubt = await self._ask_controller(
+        answer, in_doubt, trace_id = await self._ask_controller(
             lambda api: api.create_topic(request, timeout_ms + ANSWER_GRACE_MS), timeout_ms
         )
         if answer.HasField("error"):
@@ -132,9 +136,9 @@ class Admin:
                     partitions,
                     replication_factor,
                 ):
-                    return CreatedTopic(found.topic_id, ())
+                    return CreatedTopic(found.topic_id, (), trace_id)
             raise error
-        return CreatedTopic(answer.topic_id, tuple(answer.pending_brokers))
+        return CreatedTopic(answer.topic_id, tuple(answer.pending_brokers), trace_id)
 
     async def delete_topic(
         self, topic: str, timeout_ms: int = DEFAULT_TIMEOUT_MS, *, topic_id: str = ""
@@ -144,7 +148,7 @@ class Admin:
         request = admin_pb2.DeleteTopicRequest(
             topic=topic, topic_id=topic_id, timeout_ms=timeout_ms
         )
-        answer, in_doubt = await self._ask_controller(
+        answer, in_doubt, _ = await self._ask_controller(
             lambda api: api.delete_topic(request, timeout_ms + ANSWER_GRACE_MS), timeout_ms
         )
         if answer.HasField("error"):
@@ -172,7 +176,7 @@ class Admin:
             from_live_replicas=from_live_replicas,
             timeout_ms=timeout_ms,
         )
-        answer, _ = await self._ask_controller(
+        answer, _, _ = await self._ask_controller(
             lambda api: api.recover_partitions(request, timeout_ms + ANSWER_GRACE_MS), timeout_ms
         )
         if answer.HasField("error"):
@@ -281,9 +285,17 @@ class Admin:
 
     async def _ask_controller(
         self, call: Callable[[AdminApi], Awaitable[_Answer]], timeout_ms: int
+    ) -> tuple[_Answer, bool, str]:
+        """The active controller's answer, whether an earlier try got none, and the id of
+        the trace that all tries belong to."""
+        with of_request(self._rng) as trace_id:
+            answer, in_doubt = await self._try_controllers(call, timeout_ms)
+        return answer, in_doubt, trace_id
+
+    async def _try_controllers(
+        self, call: Callable[[AdminApi], Awaitable[_Answer]], timeout_ms: int
     ) -> tuple[_Answer, bool]:
-        """The active controller's answer, and whether an earlier try got none. An answer
-        that a retry cannot mend is the caller's to read."""
+        """An answer that a retry cannot mend is the caller's to read."""
         give_up_ms = self._clock.monotonic_ms() + timeout_ms
         in_doubt = False
         problem = "no active controller is known"

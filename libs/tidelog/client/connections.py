@@ -14,6 +14,7 @@ import grpc.aio
 
 from tidelog.rpc.channels import open_channel
 from tidelog.rpc.status import from_status
+from tidelog.rpc.trace_context import current_metadata
 from tidelog.v1 import (
     admin_pb2,
     admin_pb2_grpc,
@@ -194,21 +195,26 @@ class _GrpcController:
         self, request: admin_pb2.CreateTopicRequest, timeout_ms: int
     ) -> admin_pb2.CreateTopicResponse:
         return await _answer(
-            self._stub.CreateTopic(request, timeout=timeout_ms / 1000), self._address
+            self._stub.CreateTopic(request, timeout=timeout_ms / 1000, metadata=current_metadata()),
+            self._address,
         )
 
     async def delete_topic(
         self, request: admin_pb2.DeleteTopicRequest, timeout_ms: int
     ) -> admin_pb2.DeleteTopicResponse:
         return await _answer(
-            self._stub.DeleteTopic(request, timeout=timeout_ms / 1000), self._address
+            self._stub.DeleteTopic(request, timeout=timeout_ms / 1000, metadata=current_metadata()),
+            self._address,
         )
 
     async def recover_partitions(
         self, request: admin_pb2.RecoverPartitionsRequest, timeout_ms: int
     ) -> admin_pb2.RecoverPartitionsResponse:
         return await _answer(
-            self._stub.RecoverPartitions(request, timeout=timeout_ms / 1000), self._address
+            self._stub.RecoverPartitions(
+                request, timeout=timeout_ms / 1000, metadata=current_metadata()
+            ),
+            self._address,
         )
 
 

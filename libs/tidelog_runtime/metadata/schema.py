@@ -100,12 +100,14 @@ class LeaderAndIsr:
 
 @dataclass(frozen=True, slots=True)
 class TopicEntry:
-    """Value of `brokers/topics/<topic>`."""
+    """Value of `brokers/topics/<topic>`. `trace_id`, here and in other intents: of the
+    request's W3C trace context, kept for the controller that carries it out."""
 
     topic_id: str
     partitions: int
     replication_factor: int
     config: Mapping[str, str] = field(default_factory=dict)
+    trace_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +148,7 @@ class TopicDeletion:
     """Value of `admin/topics_delete/<topic>`: an intent that stands until it is done."""
 
     topic_id: str
+    trace_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +158,7 @@ class RecoveryConsent:
 
     topic_id: str
     from_live_replicas: bool
+    trace_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import grpc.aio
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_LEADER
 from tidelog.rpc.channels import new_server
+from tidelog.rpc.trace_context import trace_id_of
 from tidelog.rpc.wire import error_to_wire
 from tidelog.v1 import admin_pb2, admin_pb2_grpc
 from unit.client.fake_broker import NO_GRACE, FakeCluster, Script, ServicerContext
@@ -25,6 +26,7 @@ class FakeController(admin_pb2_grpc.AdminServiceServicer):
         self.address = ""
         self.script: deque[Script] = deque()
         self.calls = 0
+        self.trace_ids: list[str] = []
         self._server: grpc.aio.Server | None = None
 
     async def start(self) -> FakeController:
@@ -43,6 +45,7 @@ class FakeController(admin_pb2_grpc.AdminServiceServicer):
         self, request: admin_pb2.CreateTopicRequest, context: ServicerContext
     ) -> admin_pb2.CreateTopicResponse:
         self.calls += 1
+        self.trace_ids.append(trace_id_of(context.invocation_metadata()))
         scripted = self.script.popleft() if self.script else None
         error = scripted if isinstance(scripted, TidelogError) else None
         if error is None and request.topic in self.cluster.topics:

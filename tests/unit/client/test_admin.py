@@ -53,6 +53,17 @@ async def test_another_controller_is_looked_for_when_one_is_not_active(
     assert controller.calls == 2
 
 
+async def test_all_tries_of_a_request_belong_to_one_trace(cluster: FakeCluster) -> None:
+    controller = await controlled(cluster)
+    controller.script.append(TidelogError(ErrorCode.NOT_CONTROLLER, "ask another"))
+    async with Admin(cluster.bootstrap()) as admin:
+        first = await admin.create_topic("bay")
+        second = await admin.create_topic("cove")
+    assert controller.trace_ids == [first.trace_id, first.trace_id, second.trace_id]
+    assert len(first.trace_id) == 32
+    assert first.trace_id != second.trace_id
+
+
 async def test_a_refusal_is_told_at_once(cluster: FakeCluster) -> None:
     controller = await controlled(cluster)
     async with Admin(cluster.bootstrap()) as admin:

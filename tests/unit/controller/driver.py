@@ -241,6 +241,7 @@ class Driver:
         *,
         validate_only: bool = False,
         timeout_ms: int = 5_000,
+        trace_id: str = "",
     ) -> int:
         self._last_request += 1
         self.feed(
@@ -252,13 +253,16 @@ class Driver:
                 config or {},
                 validate_only,
                 timeout_ms,
+                trace_id,
             )
         )
         return self._last_request
 
-    def delete_topic(self, topic: str = "t", topic_id: str = "", timeout_ms: int = 5_000) -> int:
+    def delete_topic(
+        self, topic: str = "t", topic_id: str = "", timeout_ms: int = 5_000, trace_id: str = ""
+    ) -> int:
         self._last_request += 1
-        self.feed(DeleteTopic(self._last_request, topic, topic_id, timeout_ms))
+        self.feed(DeleteTopic(self._last_request, topic, topic_id, timeout_ms, trace_id))
         return self._last_request
 
     def recover(

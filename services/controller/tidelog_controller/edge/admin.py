@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import grpc
 import grpc.aio
 
+from tidelog.rpc.trace_context import trace_id_of
 from tidelog.rpc.wire import error_to_wire
 from tidelog.v1 import admin_pb2 as pb
 from tidelog.v1.admin_pb2_grpc import AdminServiceServicer
@@ -47,6 +48,7 @@ class AdminServicer(AdminServiceServicer):
                 dict(request.config),
                 request.validate_only,
                 request.timeout_ms,
+                _trace_id(context),
             ),
             context,
         )
@@ -60,7 +62,10 @@ class AdminServicer(AdminServiceServicer):
         self, request: pb.DeleteTopicRequest, context: Context
     ) -> pb.DeleteTopicResponse:
         reply = await self._submit(
-            DeleteTopic(_NO_ID, request.topic, request.topic_id, request.timeout_ms), context
+            DeleteTopic(
+                _NO_ID, request.topic, request.topic_id, request.timeout_ms, _trace_id(context)
+            ),
+            context,
         )
         return pb.DeleteTopicResponse(
             error=error_to_wire(reply.error) if reply.error else None,
@@ -77,6 +82,7 @@ class AdminServicer(AdminServiceServicer):
                 tuple(request.partitions),
                 request.from_live_replicas,
                 request.timeout_ms,
+                _trace_id(context),
             ),
             context,
         )
@@ -101,3 +107,7 @@ class AdminServicer(AdminServiceServicer):
             return await self._admin.submit(request)
         finally:
             self._waiting -= 1
+
+
+def _trace_id(context: Context) -> str:
+    return trace_id_of(context.invocation_metadata())

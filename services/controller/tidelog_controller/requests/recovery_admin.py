@@ -57,7 +57,7 @@ class RecoveryAdmin:
         self._recoveries[request.request_id] = _Recovery(
             request.request_id,
             request.topic,
-            RecoveryConsent(topic.entry.topic_id, request.from_live_replicas),
+            RecoveryConsent(topic.entry.topic_id, request.from_live_replicas, request.trace_id),
             tuple(partitions),
             now_ms + request_timeout_ms(request.timeout_ms),
         )

@@ -49,6 +49,7 @@ class _Deletion:
     topic: str
     topic_id: str
     deadline_ms: int
+    trace_id: str
 
 
 class TopicAdmin:
@@ -75,7 +76,11 @@ class TopicAdmin:
         if request.validate_only:
             return [Reply(request.request_id, AdminReply(None))]
         entry = TopicEntry(
-            new_id(self._rng), request.partitions, request.replication_factor, request.config
+            new_id(self._rng),
+            request.partitions,
+            request.replication_factor,
+            request.config,
+            request.trace_id,
         )
         self._creations[request.request_id] = _Creation(
             request.request_id,
@@ -101,6 +106,7 @@ class TopicAdmin:
             request.topic,
             topic.entry.topic_id,
             now_ms + request_timeout_ms(request.timeout_ms),
+            request.trace_id,
         )
         return []
 
@@ -177,7 +183,9 @@ class TopicAdmin:
             return []
         if self._is_malformed_intent(deletion.topic):
             return []
-        intent = DeletionIntent(deletion.topic, deletion.topic_id, topic.revision)
+        intent = DeletionIntent(
+            deletion.topic, deletion.topic_id, topic.revision, deletion.trace_id
+        )
         if self._transactions.is_in_flight(intent):
             return []
         return [self._transactions.begin(intent)]

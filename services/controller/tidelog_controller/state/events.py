@@ -93,6 +93,8 @@ class LeadersUnreachable(NamedTuple):
 
 
 class CreateTopic(NamedTuple):
+    """`trace_id`, here and below: of the request's W3C trace context; empty: none."""
+
     request_id: int
     topic: str
     partitions: int
@@ -100,6 +102,7 @@ class CreateTopic(NamedTuple):
     config: Mapping[str, str]
     validate_only: bool
     timeout_ms: int
+    trace_id: str = ""
 
 
 class DeleteTopic(NamedTuple):
@@ -109,6 +112,7 @@ class DeleteTopic(NamedTuple):
     topic: str
     topic_id: str
     timeout_ms: int
+    trace_id: str = ""
 
 
 class RecoverPartitions(NamedTuple):
@@ -119,6 +123,7 @@ class RecoverPartitions(NamedTuple):
     partitions: tuple[int, ...]
     from_live_replicas: bool
     timeout_ms: int
+    trace_id: str = ""
 
 
 class Tick(NamedTuple):

@@ -9,7 +9,7 @@ and whoever began the transaction judges again by what then holds.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tidelog.model import TopicPartition
@@ -80,10 +80,14 @@ class TopicCreation(NamedTuple):
     entry: TopicEntry
 
 
-class DeletionIntent(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class DeletionIntent:
+    """Two requests for one deletion are one intent, of whoever came first."""
+
     topic: str
     topic_id: str
     topic_revision: int
+    trace_id: str = field(default="", compare=False)
 
 
 class TopicRemoval(NamedTuple):
@@ -201,11 +205,11 @@ class Transactions:
                     ],
                     [Put(keys.topic(topic), encode(entry))],
                 )
-            case DeletionIntent(topic, topic_id, topic_revision):
+            case DeletionIntent(topic, topic_id, topic_revision, trace_id):
                 intent = keys.topic_deletion(topic)
                 return (
                     [ModRevision(keys.topic(topic), topic_revision), CreateRevision(intent, 0)],
-                    [Put(intent, encode(TopicDeletion(topic_id)))],
+                    [Put(intent, encode(TopicDeletion(topic_id, trace_id)))],
                 )
             case TopicRemoval(topic, topic_revision, intent_revision):
                 intent, entry_key = keys.topic_deletion(topic), keys.topic(topic)

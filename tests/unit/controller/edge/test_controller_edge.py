@@ -164,6 +164,18 @@ async def test_a_creation_reaches_the_controller_with_all_its_fields(
     assert fake.requests == [CreateTopic(0, "t", 3, 2, {"segment_ms": "5000"}, True, 700)]
 
 
+async def test_requests_carry_the_trace_that_they_belong_to(
+    admin: tuple[FakeAdmin, Any],
+) -> None:
+    fake, stub = admin
+    trace_id, traced = "4bf92f3577b34da6a3ce929d0e0e4736", "00-{}-00f067aa0ba902b7-01"
+    metadata = (("traceparent", traced.format(trace_id)),)
+    await stub.CreateTopic(admin_pb2.CreateTopicRequest(), metadata=metadata)
+    await stub.DeleteTopic(admin_pb2.DeleteTopicRequest(), metadata=metadata)
+    await stub.RecoverPartitions(admin_pb2.RecoverPartitionsRequest(), metadata=metadata)
+    assert [request.trace_id for request in fake.requests] == [trace_id] * 3
+
+
 async def test_the_reply_to_a_creation_names_id_and_pending_brokers(
     admin: tuple[FakeAdmin, Any],
 ) -> None:

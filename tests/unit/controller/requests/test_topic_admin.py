@@ -8,6 +8,7 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import TopicPartition
 from tidelog_controller.state.commands import AdminReply
 from tidelog_controller.state.events import CreateTopic, Loaded
+from tidelog_runtime.metadata.schema import decode_topic, decode_topic_deletion
 from unit.controller.driver import KEYS, Driver, cluster
 
 
@@ -21,6 +22,17 @@ def topic_keys(driver: Driver) -> list[str]:
 
 
 # Creation.
+
+
+def test_the_trace_of_a_request_stands_in_its_intent_for_whoever_carries_it_out() -> None:
+    driver = cluster(1, 2, 3)
+    driver.create_topic(trace_id="a1")
+    assert decode_topic(driver.store.items[KEYS.topic("t")].value).trace_id == "a1"
+    for broker in driver.brokers.values():
+        broker.mute = True
+    driver.delete_topic(trace_id="b2")
+    intent = driver.store.items[KEYS.topic_deletion("t")].value
+    assert decode_topic_deletion(intent).trace_id == "b2"
 
 
 def test_a_topic_is_replied_when_every_live_replica_has_acknowledged() -> None:
