@@ -33,7 +33,7 @@ class Leader:
         self.may_answer = asyncio.Event()
         self.server = new_server()
         replica_pb2_grpc.add_ReplicaServiceServicer_to_server(
-            ReplicaService(self.answer, self.stopped),  # type: ignore[arg-type]
+            ReplicaService(self.answer, self.stopped),
             self.server,
         )
         self.address = f"127.0.0.1:{self.server.add_insecure_port('127.0.0.1:0')}"
@@ -96,7 +96,7 @@ async def test_a_stop_does_not_cut_short_the_writing_of_an_answer() -> None:
             await written.wait()
         return answers
 
-    service = ReplicaService(answer, stopped)  # type: ignore[arg-type]
+    service = ReplicaService(answer, stopped)
     writing = asyncio.Event()
     serving = asyncio.create_task(serve())
     await writing.wait()

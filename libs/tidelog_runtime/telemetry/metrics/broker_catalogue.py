@@ -66,6 +66,8 @@ BROKER_TIMED_CHANGES = (
     (Kind.ISR_EXPAND.value, Stage.COMPLETED.value),
 )
 
+REFUSED = REQUESTS_REFUSED.of(product(REFUSING_REQUESTS, REFUSALS), MAX_OTHER_SERIES)
+
 # The broker and its replicas.
 REGISTERED = gauge(
     "tidelog_broker_registered",
@@ -174,7 +176,7 @@ FOLLOWER_MAX_LAG_SECONDS = gauge(
 )
 FOLLOWER_LAGGING_PARTITIONS = gauge(
     "tidelog_follower_lagging_partitions",
-    "Partitions led here in which a follower lacks records older than a second.",
+    "Partitions led here in which a follower has not been caught up for a second.",
     "One: look at that partition's replica. All: look at the broker.",
     labels=("follower",),
     bound=MAX_PEER_SERIES,
@@ -188,7 +190,7 @@ FOLLOWER_OUT_OF_ISR = gauge(
 )
 FOLLOWER_FETCH_AGE = gauge(
     "tidelog_follower_fetch_age_seconds",
-    "Time since a follower's last fetch from this leader.",
+    "Time since a follower's last fetch from this leader, or since the epoch began without one.",
     "Above a few seconds the follower is dead, paused or cut off from here.",
     labels=("follower",),
     bound=MAX_PEER_SERIES,
@@ -291,7 +293,7 @@ BROKER_METRICS = (
     *SERVICE_METRICS,
     STATE_CHANGE_DURATION.of(BROKER_TIMED_CHANGES),
     REQUEST_DURATION.of(REQUESTS),
-    REQUESTS_REFUSED.of(product(REFUSING_REQUESTS, REFUSALS), MAX_OTHER_SERIES),
+    REFUSED,
     QUEUE_DEPTH.of([(queue,) for queue in QUEUES]),
     REGISTERED,
     HAS_FULL_STATE,

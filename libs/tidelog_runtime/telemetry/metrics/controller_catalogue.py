@@ -80,6 +80,9 @@ CONTROLLER_TIMED_CHANGES = (
     ),
 )
 
+ADMIN_REFUSED = REQUESTS_REFUSED.of(product(ADMIN_REQUESTS, ADMIN_REFUSALS), MAX_OTHER_SERIES)
+ADMIN_DURATION = REQUEST_DURATION.of((request, "") for request in ADMIN_REQUESTS)
+
 ACTIVE = gauge(
     "tidelog_controller_active",
     "1 on the active controller, 0 on one that stands by.",
@@ -240,8 +243,8 @@ CLUSTER_METRICS = (
 CONTROLLER_METRICS = (
     *SERVICE_METRICS,
     STATE_CHANGE_DURATION.of(CONTROLLER_TIMED_CHANGES),
-    REQUEST_DURATION.of((request, "") for request in ADMIN_REQUESTS),
-    REQUESTS_REFUSED.of(product(ADMIN_REQUESTS, ADMIN_REFUSALS), MAX_OTHER_SERIES),
+    ADMIN_DURATION,
+    ADMIN_REFUSED,
     QUEUE_DEPTH.of((queue,) for queue in CONTROLLER_QUEUES),
     ACTIVE,
     CONTROLLER_EPOCH,

@@ -15,21 +15,21 @@ from tidelog.v1 import broker_pb2 as pb
 from tidelog.v1 import broker_pb2_grpc
 from tidelog_broker.broker import Broker
 from tidelog_broker.membership.metadata_cache import MetadataCache
-from tidelog_broker.requests.consumer_fetch import (
-    ConsumerFetch,
-    FetchEntry,
-    FetchOutcome,
-    FetchWait,
+from tidelog_broker.metrics.request_meter import (
+    FetchCall,
+    ListOffsetsCall,
+    ProduceCall,
+    ProducerIdCall,
 )
+from tidelog_broker.requests.consumer_fetch import FetchEntry, FetchOutcome, FetchWait
 from tidelog_broker.requests.describe_producers import (
     DescribeEntry,
     DescribeOutcome,
     DescribeProducers,
     Fence,
 )
-from tidelog_broker.requests.list_offsets import ListOffsets, ListOffsetsEntry
-from tidelog_broker.requests.produce import Produce, ProduceEntry, ProduceOutcome
-from tidelog_broker.requests.producer_ids import ProducerIds
+from tidelog_broker.requests.list_offsets import ListOffsetsEntry
+from tidelog_broker.requests.produce import ProduceEntry, ProduceOutcome
 
 _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
@@ -37,10 +37,10 @@ _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
     def __init__(
         self,
-        produce: Produce,
-        fetch: ConsumerFetch,
-        list_offsets: ListOffsets,
-        producer_ids: ProducerIds,
+        produce: ProduceCall,
+        fetch: FetchCall,
+        list_offsets: ListOffsetsCall,
+        producer_ids: ProducerIdCall,
         describe_producers: DescribeProducers,
         cache: MetadataCache,
     ) -> None:

@@ -12,7 +12,7 @@ import grpc.aio
 from tidelog.v1 import replica_pb2 as pb
 from tidelog.v1 import replica_pb2_grpc
 from tidelog_broker.edge import replica_codec
-from tidelog_broker.requests.replica_fetch import ReplicaFetch
+from tidelog_broker.metrics.request_meter import ReplicaFetchCall
 
 _Context: TypeAlias = "grpc.aio.ServicerContext[pb.ReplicaFetchRequest, pb.ReplicaFetchResponse]"
 
@@ -27,7 +27,7 @@ class _Turn:
 
 
 class ReplicaService(replica_pb2_grpc.ReplicaServiceServicer):
-    def __init__(self, replica_fetch: ReplicaFetch, stopped: asyncio.Event) -> None:
+    def __init__(self, replica_fetch: ReplicaFetchCall, stopped: asyncio.Event) -> None:
         self._replica_fetch = replica_fetch
         self._stopped = stopped
 

@@ -1,0 +1,237 @@
+"""What passes through a broker: bytes, records and batches by flow and topic, how long
+requests take, and what is refused.
+
+It stands around the requests and not in them: a broker whose metrics are off pays nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from heapq import nlargest
+
+from tidelog.errors import TidelogError
+from tidelog.model import Acks, Batch
+from tidelog_broker.replication.transport import (
+    Peers,
+    ReplicaFetchRequest,
+    ReplicaFetchResponse,
+)
+from tidelog_broker.requests.consumer_fetch import FetchEntry, FetchOutcome, FetchWait
+from tidelog_broker.requests.list_offsets import FoundOffset, ListOffsetsEntry
+from tidelog_broker.requests.produce import ProduceEntry, ProduceOutcome
+from tidelog_runtime.metadata.schema import NamedProducer
+from tidelog_runtime.telemetry.metrics import broker_catalogue as catalogue
+from tidelog_runtime.telemetry.metrics.broker_catalogue import (
+    FETCH,
+    MAX_TOPIC_SERIES,
+    PRODUCE,
+    REPLICA_IN,
+    REPLICA_OUT,
+    REQUESTS,
+)
+from tidelog_runtime.telemetry.metrics.recording import Counts, Distributions
+from tidelog_runtime.telemetry.metrics.service_catalogue import REQUEST_DURATION
+from tidelog_runtime.telemetry.metrics.sheet import Sheet
+
+_PRODUCE_LABELS = {Acks.NONE: "none", Acks.LEADER: "leader", Acks.ALL: "all"}
+
+
+class Flow:
+    """Plain sums of one direction."""
+
+    __slots__ = ("batches", "bytes", "records")
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self.records = 0
+        self.batches = 0
+
+    def add(self, batches: Sequence[Batch]) -> None:
+        for batch in batches:
+            self.bytes += len(batch.records)
+            self.records += batch.header.record_count
+        self.batches += len(batches)
+
+
+class TopicFlows:
+    __slots__ = ("fetch", "produce")
+
+    def __init__(self) -> None:
+        self.produce = Flow()
+        self.fetch = Flow()
+
+
+class RequestMeter:
+    """`seconds`: a clock that only differences are taken of. Topics are those that exist:
+    what is asked of others is refused and not counted."""
+
+    def __init__(self, seconds: Callable[[], float]) -> None:
+        self.seconds = seconds
+        self.durations = Distributions(REQUEST_DURATION.of(REQUESTS))
+        self.refused = Counts(catalogue.REFUSED)
+        self.replica_out = Flow()
+        self.replica_in = Flow()
+        # Of topics that are there no more.
+        self._gone = TopicFlows()
+        self._topics: dict[str, TopicFlows] = {}
+
+    def topic(self, topic: str) -> TopicFlows:
+        flows = self._topics.get(topic)
+        if flows is None:
+            flows = self._topics[topic] = TopicFlows()
+        return flows
+
+    def refuse(self, request: str, error: TidelogError) -> None:
+        self.refused.add(request, error.code.name)
+
+    def forget_topics_but(self, present: Callable[[str], bool]) -> None:
+        """A topic that was deleted loses its series; its sums stay in those of all."""
+        for topic in [topic for topic in self._topics if not present(topic)]:
+            flows = self._topics.pop(topic)
+            for gone, flow in (
+                (self._gone.produce, flows.produce),
+                (self._gone.fetch, flows.fetch),
+            ):
+                gone.bytes += flow.bytes
+                gone.records += flow.records
+                gone.batches += flow.batches
+
+    def tell(self, sheet: Sheet) -> None:
+        sheet.tell_distributions(self.durations)
+        sheet.tell_counts(self.refused)
+        all_topics = [self._gone, *self._topics.values()]
+        for name, flows in (
+            (PRODUCE, [flows.produce for flows in all_topics]),
+            (FETCH, [flows.fetch for flows in all_topics]),
+            (REPLICA_OUT, [self.replica_out]),
+            (REPLICA_IN, [self.replica_in]),
+        ):
+            sheet.tell(catalogue.DATA_BYTES, sum(flow.bytes for flow in flows), name)
+            sheet.tell(catalogue.DATA_RECORDS, sum(flow.records for flow in flows), name)
+            sheet.tell(catalogue.DATA_BATCHES, sum(flow.batches for flow in flows), name)
+        busiest = nlargest(
+            MAX_TOPIC_SERIES,
+            self._topics.items(),
+            key=lambda item: item[1].produce.bytes + item[1].fetch.bytes,
+        )
+        for topic, flows_of_topic in busiest:
+            for name, flow in ((PRODUCE, flows_of_topic.produce), (FETCH, flows_of_topic.fetch)):
+                sheet.tell(catalogue.TOPIC_BYTES, flow.bytes, topic, name)
+                sheet.tell(catalogue.TOPIC_RECORDS, flow.records, topic, name)
+
+
+# -- around the requests ------------------------------------------------------------------
+
+ProduceCall = Callable[[Sequence[ProduceEntry], Acks, int], Awaitable[list[ProduceOutcome]]]
+FetchCall = Callable[[Sequence[FetchEntry], FetchWait], Awaitable[list[FetchOutcome]]]
+ReplicaFetchCall = Callable[[ReplicaFetchRequest], Awaitable[ReplicaFetchResponse]]
+ListOffsetsCall = Callable[[ListOffsetsEntry], FoundOffset]
+ProducerIdCall = Callable[[str], Awaitable[NamedProducer]]
+
+
+def metered_produce(produce: ProduceCall, meter: RequestMeter) -> ProduceCall:
+    durations = {
+        acks: meter.durations.of(PRODUCE, label) for acks, label in _PRODUCE_LABELS.items()
+    }
+
+    async def metered(
+        entries: Sequence[ProduceEntry], acks: Acks, timeout_ms: int
+    ) -> list[ProduceOutcome]:
+        began = meter.seconds()
+        try:
+            outcomes = await produce(entries, acks, timeout_ms)
+        except TidelogError as error:
+            meter.refuse(PRODUCE, error)
+            raise
+        durations[acks].observe(meter.seconds() - began)
+        for entry, outcome in zip(entries, outcomes, strict=True):
+            if outcome.error is not None:
+                meter.refuse(PRODUCE, outcome.error)
+            else:
+                meter.topic(entry.name.topic).produce.add(entry.batches)
+        return outcomes
+
+    return metered
+
+
+def metered_fetch(fetch: FetchCall, meter: RequestMeter) -> FetchCall:
+    with_records, idle = meter.durations.of("fetch", ""), meter.durations.of("fetch_idle", "")
+
+    async def metered(entries: Sequence[FetchEntry], wait: FetchWait) -> list[FetchOutcome]:
+        began = meter.seconds()
+        outcomes = await fetch(entries, wait)
+        some = False
+        for entry, outcome in zip(entries, outcomes, strict=True):
+            if outcome.error is not None:
+                meter.refuse(FETCH, outcome.error)
+            elif outcome.answer is not None and outcome.answer.batches:
+                some = True
+                meter.topic(entry.name.topic).fetch.add(outcome.answer.batches)
+        (with_records if some else idle).observe(meter.seconds() - began)
+        return outcomes
+
+    return metered
+
+
+def metered_replica_fetch(fetch: ReplicaFetchCall, meter: RequestMeter) -> ReplicaFetchCall:
+    """As the leader serves it."""
+    with_records = meter.durations.of("replica_fetch", "")
+    idle = meter.durations.of("replica_fetch_idle", "")
+
+    async def metered(request: ReplicaFetchRequest) -> ReplicaFetchResponse:
+        began = meter.seconds()
+        response = await fetch(request)
+        before = meter.replica_out.batches
+        if response.error is not None:
+            meter.refuse("replica_fetch", response.error)
+        for result in response.results:
+            if result.error is not None:
+                meter.refuse("replica_fetch", result.error)
+            elif result.answer is not None:
+                meter.replica_out.add(result.answer.batches)
+        some = meter.replica_out.batches > before
+        (with_records if some else idle).observe(meter.seconds() - began)
+        return response
+
+    return metered
+
+
+def metered_list_offsets(list_offsets: ListOffsetsCall, meter: RequestMeter) -> ListOffsetsCall:
+    def metered(entry: ListOffsetsEntry) -> FoundOffset:
+        try:
+            return list_offsets(entry)
+        except TidelogError as error:
+            meter.refuse("list_offsets", error)
+            raise
+
+    return metered
+
+
+def metered_producer_ids(give: ProducerIdCall, meter: RequestMeter) -> ProducerIdCall:
+    async def metered(name: str) -> NamedProducer:
+        try:
+            return await give(name)
+        except TidelogError as error:
+            meter.refuse("init_producer_id", error)
+            raise
+
+    return metered
+
+
+class MeteredPeers:
+    """Other brokers, and what this one gets from those that lead."""
+
+    def __init__(self, peers: Peers, meter: RequestMeter) -> None:
+        self._peers = peers
+        self._flow = meter.replica_in
+
+    async def replica_fetch(
+        self, address: str, request: ReplicaFetchRequest
+    ) -> ReplicaFetchResponse:
+        response = await self._peers.replica_fetch(address, request)
+        for result in response.results:
+            if result.answer is not None and result.answer.batches:
+                self._flow.add(result.answer.batches)
+        return response
+
+    async def close(self) -> None:
+        await self._peers.close()
