@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from tidelog.inspection.model import NOT_KNOWN, StoreHealth
@@ -35,6 +35,8 @@ LATENCY_WINDOW_MS = 60_000
 REMEDY = "check that etcd runs at the configured etcd_endpoints; trying on"
 
 _Answer = TypeVar("_Answer")
+
+Observer = Callable[[str, float, bool], None]
 
 
 class SlidingMaximum:
@@ -78,6 +80,8 @@ class MeasuredStore:
         self._lost_since_ms: int | None = None
         self._loss = Change()
         self._problem = ""
+        # Told of each request: its name, seconds, and whether it was answered.
+        self.observers: list[Observer] = []
 
     @property
     def health(self) -> StoreHealth:
@@ -110,34 +114,41 @@ class MeasuredStore:
     # The store.
 
     async def get(self, key: str) -> KeyValue | None:
-        return await self._measured(self._store.get(key))
+        return await self._measured("get", self._store.get(key))
 
     async def snapshot(self, prefix: str) -> Snapshot:
         """Reads many pages: its time says nothing of one answer's."""
-        return await self._measured(self._store.snapshot(prefix), one_answer=False)
+        return await self._measured("snapshot", self._store.snapshot(prefix), one_answer=False)
 
     async def transact(self, transaction: Transaction) -> TransactionResult:
-        return await self._measured(self._store.transact(transaction))
+        return await self._measured("transact", self._store.transact(transaction))
 
     def watch(self, snapshot: Snapshot) -> AsyncIterator[Sequence[Changed]]:
         return self._store.watch(snapshot)
 
     async def grant_lease(self, ttl_seconds: int) -> Lease:
-        return await self._measured(self._store.grant_lease(ttl_seconds))
+        return await self._measured("grant_lease", self._store.grant_lease(ttl_seconds))
 
     async def close(self) -> None:
         await self._store.close()
 
-    async def _measured(self, asked: Awaitable[_Answer], *, one_answer: bool = True) -> _Answer:
+    async def _measured(
+        self, name: str, asked: Awaitable[_Answer], *, one_answer: bool = True
+    ) -> _Answer:
         began_ms = self._clock.monotonic_ms()
+        answered = True
         try:
             answer = await asked
         except StoreUnavailableError as error:
+            answered = False
             self._lost(began_ms, str(error))
             raise
         except LeaseLostError:
             self._answered(began_ms, one_answer=one_answer)
             raise
+        finally:
+            for observe in self.observers:
+                observe(name, (self._clock.monotonic_ms() - began_ms) / 1000, answered)
         self._answered(began_ms, one_answer=one_answer)
         return answer
 

@@ -9,7 +9,9 @@ import asyncio
 import random
 import signal
 import sys
+import time
 from collections.abc import Sequence
+from functools import partial
 
 import structlog
 import uvloop
@@ -24,8 +26,10 @@ from tidelog_controller.edge.admin import AdminServicer
 from tidelog_controller.edge.controller import ControllerServicer
 from tidelog_controller.edge.replica_control_client import GrpcReplicaControl
 from tidelog_controller.edge.standard_services import add_standard_services
+from tidelog_controller.metrics.controller_metrics import ControllerMetrics
+from tidelog_controller.metrics.decision_meter import MeteredAdmin
 from tidelog_controller.shell.broker_channel import TcpDialer
-from tidelog_controller.shell.event_loop import Environment
+from tidelog_controller.shell.event_loop import Environment, NoStopwatch
 from tidelog_controller.shell.service import ControllerService
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.config import load
@@ -35,7 +39,11 @@ from tidelog_runtime.metadata.schema import ControllerEntry, Keys
 from tidelog_runtime.metadata.store import StoreError
 from tidelog_runtime.telemetry.inspect_service import InspectServicer
 from tidelog_runtime.telemetry.logging import configure_logging
+from tidelog_runtime.telemetry.metrics.controller_catalogue import CONTROLLER_METRICS
+from tidelog_runtime.telemetry.metrics.http_server import MetricsServer, MetricsUnavailableError
+from tidelog_runtime.telemetry.metrics.loop_watch import LoopWatch
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
+from tidelog_runtime.version import installed_version
 
 EXIT_FAULT = 1
 # How long requests that are being answered may take after SIGTERM.
@@ -79,6 +87,8 @@ async def _serve(config: ControllerConfig) -> int:
     store = MeasuredStore(
         EtcdStore(config.etcd_endpoints, clock=clock, rng=rng), keys.cluster, clock, state_changes
     )
+    measured = config.metrics_address is not None
+    metrics = ControllerMetrics(store, state_changes, time.perf_counter) if measured else None
     service = ControllerService(
         Environment(
             store=store,
@@ -90,11 +100,13 @@ async def _serve(config: ControllerConfig) -> int:
             log=log,
             state_changes=state_changes,
             command_timeout_ms=config.command_timeout_ms,
+            stopwatch=metrics.decisions if metrics else NoStopwatch(),
         ),
         ControllerEntry(config.controller_id, address),
         lease_ttl_seconds=config.lease_ttl_seconds,
     )
-    add_AdminServiceServicer_to_server(AdminServicer(service), server)
+    admin = MeteredAdmin(service, metrics.decisions) if metrics else service
+    add_AdminServiceServicer_to_server(AdminServicer(admin), server)
     add_ControllerServiceServicer_to_server(ControllerServicer(service), server)
     add_InspectServiceServicer_to_server(InspectServicer(service, state_changes), server)
     names = [
@@ -103,14 +115,38 @@ async def _serve(config: ControllerConfig) -> int:
         for service_descriptor in module.DESCRIPTOR.services_by_name.values()
     ]
     await add_standard_services(server, names)
-    await server.start()
-    log.info("controller_started", address=address, cluster=config.cluster)
+    metrics_server = None
     try:
+        if metrics is not None:
+            metrics_server = _serve_metrics(config, metrics, service)
+        await server.start()
+        log.info("controller_started", address=address, cluster=config.cluster)
         return await _run_until(stopping, service, log)
+    except MetricsUnavailableError as error:
+        log.error("cannot_listen", listen=config.metrics_listen, problem=str(error))
+        return EXIT_FAULT
     finally:
+        if metrics_server is not None:
+            await metrics_server.stop()
         await server.stop(SERVER_GRACE_SECONDS)
         await store.close()
         state_changes.flush()
+
+
+def _serve_metrics(
+    config: ControllerConfig, metrics: ControllerMetrics, service: ControllerService
+) -> MetricsServer:
+    assert config.metrics_address is not None
+    metrics_server = MetricsServer(
+        CONTROLLER_METRICS,
+        partial(metrics.collect, service),
+        LoopWatch(time.monotonic),
+        (config.service, config.cluster, installed_version()),
+    )
+    structlog.get_logger().info(
+        "metrics_served", address=metrics_server.start(*config.metrics_address)
+    )
+    return metrics_server
 
 
 async def _run_until(

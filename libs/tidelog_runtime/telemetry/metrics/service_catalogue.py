@@ -17,7 +17,7 @@ STORE_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2
 LOOP_BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 CHANGE_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
-STORE_OPERATIONS = ("snapshot", "transact", "grant_lease")
+STORE_OPERATIONS = ("get", "snapshot", "transact", "grant_lease")
 # Beyond what is known from the start: kinds and causes of a newer library.
 MAX_OTHER_SERIES = 16
 

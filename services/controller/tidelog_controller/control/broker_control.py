@@ -184,6 +184,12 @@ class BrokerControl:
             return None
         return next(iter(self._required.values())).since_ms + timeout_ms
 
+    def waiting_ms(self, now_ms: int) -> int:
+        """For how long the longest wait has lasted; 0: none does."""
+        if not self._required:
+            return 0
+        return max(0, now_ms - next(iter(self._required.values())).since_ms)
+
     def tell_overdue(self) -> None:
         """Told once, until all is acknowledged."""
         self._overdue_told = True

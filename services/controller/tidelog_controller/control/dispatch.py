@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tidelog.inspection.model import BrokerBacklog
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog_controller.control.broker_control import BrokerControl
 from tidelog_controller.control.command_building import (
@@ -118,6 +119,19 @@ class Dispatch:
                 done = control.answered(event.id, event.result, now_ms)
                 # The step after an acknowledgement: keys of a topic that is being deleted.
                 return [p for p in done if p.topic in self._context.deletions]
+
+    def backlogs(self, now_ms: int) -> list[BrokerBacklog]:
+        """What each live broker has yet to acknowledge, by broker."""
+        return [
+            BrokerBacklog(
+                broker_id,
+                control.broker_epoch,
+                len(control),
+                control.waiting_ms(now_ms),
+                overdue=control.waiting_ms(now_ms) > self._command_timeout_ms,
+            )
+            for broker_id, control in sorted(self.controls.items())
+        ]
 
     # Time.
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tidelog.errors import ErrorCode
-from tidelog.inspection.model import ControllerState, StateRequest
+from tidelog.inspection.model import BrokerBacklog, ControllerState, StateRequest
 from tidelog_controller.control.dispatch import Dispatch
 from tidelog_controller.core.batch_report import told
 from tidelog_controller.core.description import describe
@@ -145,6 +145,18 @@ class Controller:
     def describe(self, request: StateRequest) -> ControllerState:
         """How it stands; changes nothing."""
         return describe(self.context, self._identity, request)
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the cluster has been read."""
+        return self._loaded
+
+    @property
+    def transactions_in_flight(self) -> int:
+        return len(self._transactions)
+
+    def backlogs(self, now_ms: int) -> Sequence[BrokerBacklog]:
+        return self._dispatch.backlogs(now_ms)
 
     def _take(self, event: Event) -> None:
         match event:

@@ -6,12 +6,13 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 from structlog.typing import FilteringBoundLogger
 
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.inspection.model import ControllerState, StateRequest
+from tidelog.inspection.model import BrokerBacklog, ControllerState, StateRequest
 from tidelog_controller.core.controller import Controller
 from tidelog_controller.shell.broker_channel import BrokerChannel, Dialer
 from tidelog_controller.shell.controller_election import Leadership
@@ -29,6 +30,7 @@ from tidelog_controller.state.commands import (
     StepDown,
     Transact,
 )
+from tidelog_controller.state.context import Context
 from tidelog_controller.state.events import (
     AdminRequest,
     Event,
@@ -60,6 +62,21 @@ MAX_QUEUED_EVENTS = 10_000
 _NEVER = -1
 
 
+class Stopwatch(Protocol):
+    """Told of the time that each event takes."""
+
+    def begin(self) -> float: ...
+
+    def end(self, began: float) -> None: ...
+
+
+class NoStopwatch:
+    def begin(self) -> float:
+        return 0.0
+
+    def end(self, began: float) -> None: ...
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Environment:
     """Everything outside the core that a controller needs; the simulator has its own."""
@@ -73,6 +90,7 @@ class Environment:
     log: FilteringBoundLogger
     state_changes: StateChangeLog
     command_timeout_ms: int
+    stopwatch: Stopwatch = dataclasses.field(default_factory=NoStopwatch)
 
 
 class _ReignOverError(Exception):
@@ -142,12 +160,35 @@ class EventLoop:
         """Between two events: what it reads does not change while it reads."""
         return self._controller.describe(request)
 
+    # What a scrape asks for.
+
+    @property
+    def context(self) -> Context:
+        return self._controller.context
+
+    @property
+    def is_loaded(self) -> bool:
+        return self._controller.is_loaded
+
+    def backlogs(self) -> Sequence[BrokerBacklog]:
+        return self._controller.backlogs(self._environment.clock.monotonic_ms())
+
+    def queues(self) -> Mapping[str, int]:
+        return {
+            "events": self._queue.qsize(),
+            "transactions": self._controller.transactions_in_flight,
+            "admin_requests": len(self._requests),
+        }
+
     async def _own(self, tasks: asyncio.TaskGroup) -> None:
+        stopwatch = self._environment.stopwatch
         while True:
             event = await self._next_event()
             now_ms = self._environment.clock.monotonic_ms()
+            began = stopwatch.begin()
             for command in self._controller.handle(event, now_ms):
                 self._carry_out(command, tasks)
+            stopwatch.end(began)
 
     async def _next_event(self) -> Event:
         if not self._queue.empty():

@@ -53,6 +53,11 @@ class ControllerService:
     def is_active(self) -> bool:
         return self._reign is not None
 
+    @property
+    def reign(self) -> EventLoop | None:
+        """None: it stands by."""
+        return self._reign
+
     async def run(self) -> None:
         """Goes on until cancelled, and then gives the lease up, so that another takes
         over at once. Raises `StoreRolledBackError` and `UnknownFormatError`: a person

@@ -149,6 +149,9 @@ class Transactions:
         self._partitions: set[TopicPartition] = set()
         self._batches = 0
 
+    def __len__(self) -> int:
+        return len(self._in_flight)
+
     @property
     def room_for_batch(self) -> bool:
         return self._batches < MAX_BATCHES_IN_FLIGHT

@@ -1,0 +1,69 @@
+"""Collects a controller's figures for a scrape, on its event loop and in slices."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from tidelog.inspection.model import BrokerBacklog
+from tidelog_controller.metrics.cluster_figures import ClusterFigures, tell_cluster
+from tidelog_controller.state.context import Context
+from tidelog_runtime.telemetry.metrics import controller_catalogue as catalogue
+from tidelog_runtime.telemetry.metrics.service_catalogue import QUEUE_DEPTH
+from tidelog_runtime.telemetry.metrics.sheet import Sheet
+
+# Between two such slices the loop gets its turn: about a millisecond each.
+PARTITIONS_PER_TURN = 512
+
+
+class Reign(Protocol):
+    """What an active controller tells of the cluster."""
+
+    @property
+    def context(self) -> Context: ...
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the cluster has been read."""
+
+    def backlogs(self) -> Sequence[BrokerBacklog]: ...
+
+    def queues(self) -> Mapping[str, int]:
+        """By the names in CONTROLLER_QUEUES."""
+
+
+class Controller(Protocol):
+    @property
+    def reign(self) -> Reign | None:
+        """None: it stands by."""
+
+
+class ControllerCollector:
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+
+    async def collect(self, sheet: Sheet) -> None:
+        reign = self._controller.reign
+        sheet.tell(catalogue.ACTIVE, reign is not None)
+        queues = reign.queues() if reign is not None else {}
+        for queue in catalogue.CONTROLLER_QUEUES:
+            sheet.tell(QUEUE_DEPTH, queues.get(queue, 0), queue)
+        if reign is not None and reign.is_loaded:
+            await self._collect_cluster(sheet, reign)
+
+    async def _collect_cluster(self, sheet: Sheet, reign: Reign) -> None:
+        """Each partition as it is when its turn comes."""
+        context, figures = reign.context, ClusterFigures()
+        tell_cluster(sheet, context, reign.backlogs())
+        position = 0
+        for topic in list(context.topics):
+            for partition in context.partitions_of(topic):
+                held = context.partition(partition)
+                if held is not None:
+                    figures.add(partition, held)
+                position += 1
+                if position % PARTITIONS_PER_TURN == 0:
+                    await asyncio.sleep(0)
+        if self._controller.reign is reign:
+            figures.tell(sheet)

@@ -1,0 +1,36 @@
+"""Everything that is measured of one controller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidelog_controller.metrics.collector import Controller, ControllerCollector
+from tidelog_controller.metrics.decision_meter import DecisionMeter
+from tidelog_runtime.metadata.measured_store import MeasuredStore
+from tidelog_runtime.telemetry.metrics.controller_catalogue import CONTROLLER_TIMED_CHANGES
+from tidelog_runtime.telemetry.metrics.service_catalogue import STATE_CHANGE_DURATION
+from tidelog_runtime.telemetry.metrics.sheet import Sheet
+from tidelog_runtime.telemetry.metrics.state_changes import StateChangeMeter
+from tidelog_runtime.telemetry.metrics.store_meter import StoreMeter
+from tidelog_runtime.telemetry.state_change_log import StateChangeLog
+
+
+class ControllerMetrics:
+    """Counts from now on. `seconds`: a clock that only differences are taken of."""
+
+    def __init__(
+        self, store: MeasuredStore, state_changes: StateChangeLog, seconds: Callable[[], float]
+    ) -> None:
+        self.decisions = DecisionMeter(seconds)
+        self._store = store
+        self._store_meter = StoreMeter()
+        self._changes = StateChangeMeter(STATE_CHANGE_DURATION.of(CONTROLLER_TIMED_CHANGES))
+        store.observers.append(self._store_meter.observe)
+        state_changes.add_sink(self._changes.take)
+        state_changes.add_sink(self.decisions.take)
+
+    async def collect(self, controller: Controller, sheet: Sheet) -> None:
+        self.decisions.tell(sheet)
+        self._changes.tell(sheet)
+        self._store_meter.tell(sheet, self._store.health)
+        await ControllerCollector(controller).collect(sheet)

@@ -1,0 +1,113 @@
+"""What a controller decided, added up by outcome and cause. A sink of `StateChangeLog`, and
+an `Admin` that is timed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from tidelog.state_changes.event import Kind, Stage, StateChange
+from tidelog_controller.state.commands import AdminReply
+from tidelog_controller.state.events import (
+    AdminRequest,
+    CreateTopic,
+    DeleteTopic,
+    RecoverPartitions,
+)
+from tidelog_runtime.telemetry.metrics import controller_catalogue as catalogue
+from tidelog_runtime.telemetry.metrics.controller_catalogue import CLEAN, NOBODY, UNCLEAN
+from tidelog_runtime.telemetry.metrics.recording import Counts, Distributions
+from tidelog_runtime.telemetry.metrics.sheet import Sheet
+
+_OUTCOMES = {
+    Kind.ELECTION: CLEAN,
+    Kind.UNCLEAN_ELECTION: UNCLEAN,
+    Kind.LEADER_LOST: NOBODY,
+}
+_REQUESTS: dict[type, str] = {
+    CreateTopic: "create_topic",
+    DeleteTopic: "delete_topic",
+    RecoverPartitions: "recover_partitions",
+}
+
+
+class DecisionMeter:
+    """`seconds`: a clock that only differences are taken of."""
+
+    def __init__(self, seconds: Callable[[], float]) -> None:
+        self.seconds = seconds
+        self._events = Distributions(catalogue.EVENT_DURATION)
+        self._elections = Counts(catalogue.ELECTIONS)
+        self._unclean = Counts(catalogue.UNCLEAN_ELECTIONS)
+        self._shrinks = Counts(catalogue.CONTROLLER_ISR_SHRINKS)
+        self._departures = Counts(catalogue.DEPARTURES)
+        self._overdue = Counts(catalogue.COMMANDS_OVERDUE)
+        self._reigns = Counts(catalogue.CONTROLLER_ELECTIONS)
+        self._controller_epoch = 0
+        self.requests = Distributions(catalogue.ADMIN_DURATION)
+        self.refused = Counts(catalogue.ADMIN_REFUSED)
+
+    def take(self, change: StateChange) -> None:
+        """What was decided counts when the store has taken it."""
+        if change.stage is not Stage.COMPLETED:
+            return
+        kind, cause = change.kind, change.cause.value
+        outcome = _OUTCOMES.get(kind)
+        if outcome is not None:
+            self._elections.add(outcome, cause)
+        match kind:
+            case Kind.UNCLEAN_ELECTION:
+                self._unclean.add()
+            case Kind.ISR_SHRINK:
+                self._shrinks.add(cause)
+            case Kind.BROKER_LEFT:
+                self._departures.add(cause)
+            case Kind.COMMAND_OVERDUE:
+                self._overdue.add()
+            case Kind.CONTROLLER_ELECTED:
+                self._reigns.add()
+                self._controller_epoch = change.controller_epoch
+            case _:
+                pass
+
+    # How long the core takes for one event.
+
+    def begin(self) -> float:
+        return self.seconds()
+
+    def end(self, began: float) -> None:
+        self._events.of().observe(self.seconds() - began)
+
+    def tell(self, sheet: Sheet) -> None:
+        for counts in (
+            self._elections,
+            self._unclean,
+            self._shrinks,
+            self._departures,
+            self._overdue,
+            self._reigns,
+            self.refused,
+        ):
+            sheet.tell_counts(counts)
+        sheet.tell_distributions(self._events)
+        sheet.tell_distributions(self.requests)
+        sheet.tell(catalogue.CONTROLLER_EPOCH, self._controller_epoch)
+
+
+class Admin(Protocol):
+    async def submit(self, request: AdminRequest) -> AdminReply: ...
+
+
+class MeteredAdmin:
+    def __init__(self, admin: Admin, meter: DecisionMeter) -> None:
+        self._admin = admin
+        self._meter = meter
+
+    async def submit(self, request: AdminRequest) -> AdminReply:
+        name = _REQUESTS[type(request)]
+        began = self._meter.seconds()
+        reply = await self._admin.submit(request)
+        self._meter.requests.of(name, "").observe(self._meter.seconds() - began)
+        if reply.error is not None:
+            self._meter.refused.add(name, reply.error.code.name)
+        return reply

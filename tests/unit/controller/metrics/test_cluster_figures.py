@@ -1,0 +1,118 @@
+"""The cluster in figures, as its active controller knows it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidelog.inspection.model import BrokerBacklog
+from tidelog.model import NO_LEADER, TopicPartition
+from tidelog_controller.metrics.cluster_figures import ClusterFigures, problems_of, tell_cluster
+from tidelog_controller.state.context import Context, Partition
+from tidelog_runtime.metadata.schema import BrokerRegistration, Keys, LeaderAndIsr, Member, encode
+from tidelog_runtime.metadata.store import Changed, KeyValue
+from tidelog_runtime.telemetry.metrics.broker_catalogue import MAX_PEER_SERIES
+from tidelog_runtime.telemetry.metrics.controller_catalogue import (
+    CONTROLLER_METRICS,
+    MAX_UNWELL_SERIES,
+)
+from tidelog_runtime.telemetry.metrics.sheet import Sheet
+
+KEYS = Keys("test")
+MANY = 10_000
+
+
+def key(
+    leader: int = 1, isr: tuple[int, ...] = (1, 2, 3), *, epoch: int = 4, unclean: int = -1
+) -> LeaderAndIsr:
+    return LeaderAndIsr(
+        topic_id="id",
+        replicas=(1, 2, 3),
+        controller_epoch=1,
+        leader=leader,
+        leader_epoch=epoch,
+        isr=tuple(Member(broker, 100 + broker) for broker in isr),
+        eligible=(),
+        min_isr=2,
+        unclean_leader_epoch=unclean,
+    )
+
+
+def told(*keys: LeaderAndIsr) -> Sheet:
+    figures, sheet = ClusterFigures(), Sheet(CONTROLLER_METRICS)
+    for number, state in enumerate(keys):
+        figures.add(TopicPartition("sea", number), Partition(state, 10))
+    figures.tell(sheet)
+    return sheet
+
+
+def value(sheet: Sheet, name: str, *labels: str) -> float:
+    return sheet.values[f"tidelog_{name}"][labels]
+
+
+@pytest.mark.parametrize(
+    ("state", "problems"),
+    [
+        (key(), ()),
+        (key(isr=(1, 2)), ("at_min_isr", "under_replicated")),
+        (key(isr=(1,)), ("under_min_isr", "under_replicated")),
+        (key(NO_LEADER, ()), ("offline", "under_min_isr", "under_replicated")),
+        (key(unclean=4), ("unclean",)),
+        (key(unclean=3), ()),
+    ],
+)
+def test_a_partition_has_the_problems_that_its_key_shows(
+    state: LeaderAndIsr, problems: tuple[str, ...]
+) -> None:
+    assert problems_of(state) == problems
+
+
+def test_partitions_count_by_their_problems() -> None:
+    sheet = told(key(), key(2), key(isr=(1,)), key(NO_LEADER, ()), key(unclean=4))
+
+    assert value(sheet, "cluster_partitions") == 5
+    assert value(sheet, "cluster_offline_partitions") == 1
+    assert value(sheet, "cluster_under_min_isr_partitions") == 2
+    assert value(sheet, "cluster_under_replicated_partitions") == 2
+    assert value(sheet, "cluster_at_min_isr_partitions") == 0
+    assert value(sheet, "cluster_unclean_partitions") == 1
+    assert value(sheet, "cluster_not_preferred_leader_partitions") == 1
+
+
+def test_a_healthy_cluster_has_no_series_for_one_partition() -> None:
+    assert "tidelog_cluster_unwell_partition" not in told(key(), key()).values
+
+
+def test_the_worst_partitions_have_series_and_never_more_than_the_bound() -> None:
+    keys = [key(isr=(1,)) for _ in range(MANY)] + [key(NO_LEADER, ())]
+
+    sheet = told(*keys)
+
+    assert len(sheet.values["tidelog_cluster_unwell_partition"]) == MAX_UNWELL_SERIES
+    assert value(sheet, "cluster_unwell_partition", "sea", str(MANY), "offline") == 1
+    assert sheet.left_out == 0
+
+
+def test_brokers_count_by_their_state_and_each_has_its_backlog() -> None:
+    context = Context(KEYS)
+    for broker, state in ((1, "running"), (2, "running"), (3, "stopping")):
+        registration = encode(BrokerRegistration("h:1", "", "uuid", state, 0, 0))
+        name = KEYS.broker(broker)
+        context.absorb(Changed(name, KeyValue(name, registration, broker, broker), broker))
+    sheet = Sheet(CONTROLLER_METRICS)
+
+    tell_cluster(sheet, context, [BrokerBacklog(1, 1, 12, 2_500, overdue=True)])
+
+    assert value(sheet, "cluster_brokers", "running") == 2
+    assert value(sheet, "cluster_brokers", "stopping") == 1
+    assert value(sheet, "state_change_backlog_partitions", "1") == 12
+    assert value(sheet, "state_change_backlog_age_seconds", "1") == 2.5
+    assert value(sheet, "state_change_overdue", "1") == 1
+
+
+def test_a_cluster_of_very_many_brokers_keeps_within_the_bound() -> None:
+    sheet = Sheet(CONTROLLER_METRICS)
+    backlogs = [BrokerBacklog(broker, 1, 0, 0, overdue=False) for broker in range(1_000)]
+
+    tell_cluster(sheet, Context(KEYS), backlogs)
+
+    assert len(sheet.values["tidelog_state_change_backlog_partitions"]) == MAX_PEER_SERIES

@@ -1,0 +1,78 @@
+"""What a controller tells a scrape while it stands by, reads the cluster, and reigns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tidelog.inspection.model import BrokerBacklog
+from tidelog.model import TopicPartition
+from tidelog_controller.metrics.collector import PARTITIONS_PER_TURN, ControllerCollector
+from tidelog_controller.state.context import Context
+from tidelog_runtime.metadata.schema import Keys, TopicEntry, encode, encode_leader_and_isr
+from tidelog_runtime.metadata.store import Changed, KeyValue
+from tidelog_runtime.telemetry.metrics.controller_catalogue import (
+    CLUSTER_METRICS,
+    CONTROLLER_METRICS,
+)
+from tidelog_runtime.telemetry.metrics.sheet import Sheet
+from unit.controller.metrics.test_cluster_figures import key
+
+KEYS = Keys("test")
+CLUSTER_NAMES = {metric.name for metric in CLUSTER_METRICS}
+
+
+class Reign:
+    def __init__(self, partitions: int, *, loaded: bool = True) -> None:
+        self.is_loaded = loaded
+        self.context = Context(KEYS)
+        entry = encode(TopicEntry("id", partitions, 3, {}))
+        self._absorb(KEYS.topic("sea"), entry)
+        for number in range(partitions):
+            name = KEYS.leader_and_isr(TopicPartition("sea", number))
+            self._absorb(name, encode_leader_and_isr(key()))
+
+    def _absorb(self, name: str, value: bytes) -> None:
+        revision = self.context.revision + 1
+        self.context.absorb(Changed(name, KeyValue(name, value, revision, revision), revision))
+
+    def backlogs(self) -> Sequence[BrokerBacklog]:
+        return ()
+
+    def queues(self) -> Mapping[str, int]:
+        return {"events": 4}
+
+
+class Controller:
+    def __init__(self, reign: Reign | None) -> None:
+        self.reign = reign
+
+
+async def told(reign: Reign | None) -> Sheet:
+    sheet = Sheet(CONTROLLER_METRICS)
+    await ControllerCollector(Controller(reign)).collect(sheet)
+    return sheet
+
+
+async def test_a_standby_says_so_and_nothing_of_the_cluster() -> None:
+    sheet = await told(None)
+
+    assert sheet.values["tidelog_controller_active"] == {(): 0}
+    assert not CLUSTER_NAMES & sheet.values.keys()
+    assert set(sheet.values["tidelog_queue_depth"].values()) == {0}
+
+
+async def test_a_reign_tells_nothing_of_the_cluster_before_it_has_read_it() -> None:
+    sheet = await told(Reign(1, loaded=False))
+
+    assert sheet.values["tidelog_controller_active"] == {(): 1}
+    assert not CLUSTER_NAMES & sheet.values.keys()
+
+
+async def test_a_reign_tells_of_every_partition_though_it_takes_several_turns() -> None:
+    partitions = 2 * PARTITIONS_PER_TURN + 1
+
+    sheet = await told(Reign(partitions))
+
+    assert sheet.values["tidelog_cluster_partitions"] == {(): partitions}
+    assert sheet.values["tidelog_cluster_topics"] == {(): 1}
+    assert sheet.values["tidelog_queue_depth"]["events",] == 4

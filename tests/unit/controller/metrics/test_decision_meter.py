@@ -1,0 +1,113 @@
+"""What a controller decided, added up."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.state_changes.event import Cause, Kind, Stage, StateChange
+from tidelog_controller.metrics.decision_meter import DecisionMeter, MeteredAdmin
+from tidelog_controller.state.commands import AdminReply
+from tidelog_controller.state.events import AdminRequest, DeleteTopic
+from tidelog_runtime.telemetry.metrics.controller_catalogue import CONTROLLER_METRICS
+from tidelog_runtime.telemetry.metrics.sheet import Sheet
+
+
+class Ticking:
+    """A clock that each look moves on by a tenth of a second."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 0.1
+        return self.now
+
+
+def told(*changes: StateChange) -> Sheet:
+    meter, sheet = DecisionMeter(Ticking()), Sheet(CONTROLLER_METRICS)
+    for change in changes:
+        meter.take(change)
+    meter.tell(sheet)
+    return sheet
+
+
+def change(kind: Kind, cause: Cause = Cause.NONE, stage: Stage = Stage.COMPLETED) -> StateChange:
+    return StateChange(1, "controller-1", kind, stage, cause, controller_epoch=7)
+
+
+def counted(sheet: Sheet, name: str) -> dict[tuple[str, ...], float]:
+    """The series that are not 0."""
+    return {labels: value for labels, value in sheet.values[name].items() if value}
+
+
+@pytest.mark.parametrize(
+    ("kind", "outcome"),
+    [
+        (Kind.ELECTION, "clean"),
+        (Kind.UNCLEAN_ELECTION, "unclean"),
+        (Kind.LEADER_LOST, "nobody"),
+    ],
+)
+def test_an_election_counts_by_its_outcome_and_cause(kind: Kind, outcome: str) -> None:
+    sheet = told(change(kind, Cause.BROKER_CRASHED))
+
+    assert counted(sheet, "tidelog_elections_total") == {(outcome, "broker_crashed"): 1}
+
+
+@pytest.mark.parametrize(("kind", "count"), [(Kind.ELECTION, 0), (Kind.UNCLEAN_ELECTION, 1)])
+def test_unclean_elections_have_a_counter_of_their_own(kind: Kind, count: int) -> None:
+    assert told(change(kind)).values["tidelog_unclean_elections_total"] == {(): count}
+
+
+def test_what_was_only_requested_counts_for_nothing() -> None:
+    sheet = told(change(Kind.ELECTION, Cause.BROKER_CRASHED, Stage.REQUESTED))
+
+    assert not counted(sheet, "tidelog_elections_total")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (Kind.ISR_SHRINK, "tidelog_controller_isr_shrinks_total"),
+        (Kind.BROKER_LEFT, "tidelog_broker_departures_total"),
+    ],
+)
+def test_shrinks_and_departures_count_by_cause(kind: Kind, name: str) -> None:
+    sheet = told(change(kind, Cause.BROKER_LEASE_ENDED))
+
+    assert counted(sheet, name) == {("broker_lease_ended",): 1}
+
+
+def test_overdue_commands_and_reigns_are_counted_with_the_epoch_of_the_last() -> None:
+    sheet = told(change(Kind.COMMAND_OVERDUE), change(Kind.CONTROLLER_ELECTED))
+
+    assert sheet.values["tidelog_commands_overdue_total"] == {(): 1}
+    assert sheet.values["tidelog_controller_elections_total"] == {(): 1}
+    assert sheet.values["tidelog_controller_epoch"] == {(): 7}
+
+
+def test_an_event_is_timed_from_its_begin_to_its_end() -> None:
+    meter, sheet = DecisionMeter(Ticking()), Sheet(CONTROLLER_METRICS)
+
+    meter.end(meter.begin())
+    meter.tell(sheet)
+
+    events = sheet.distributions["tidelog_controller_event_duration_seconds"][()]
+    assert events.total == pytest.approx(0.1)
+
+
+async def test_an_admin_request_is_timed_and_its_refusal_counted_by_code() -> None:
+    class Admin:
+        async def submit(self, _: AdminRequest) -> AdminReply:
+            return AdminReply(TidelogError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such topic"))
+
+    meter, sheet = DecisionMeter(Ticking()), Sheet(CONTROLLER_METRICS)
+
+    await MeteredAdmin(Admin(), meter).submit(DeleteTopic(0, "sea", "", 1000))
+    meter.tell(sheet)
+
+    refused = counted(sheet, "tidelog_requests_refused_total")
+    assert refused == {("delete_topic", "UNKNOWN_TOPIC_OR_PARTITION"): 1}
+    durations = sheet.distributions["tidelog_request_duration_seconds"]
+    assert sum(durations["delete_topic", ""].counts) == 1
