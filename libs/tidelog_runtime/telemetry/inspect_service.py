@@ -6,13 +6,13 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable
 from typing import Any, Protocol
 
-import grpc
 import grpc.aio
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.model import Explanation, Scope, ServiceState, StateRequest
 from tidelog.rpc.abort import abort
 from tidelog.rpc.inspect_codec import event_to_wire, from_wire, to_wire
+from tidelog.rpc.wire import error_to_wire
 from tidelog.state_changes.event import StateChange
 from tidelog.v1 import inspect_pb2 as pb
 from tidelog.v1.inspect_pb2_grpc import InspectServiceServicer
@@ -84,10 +84,8 @@ class InspectServicer(InspectServiceServicer):
         )
         try:
             explained = await self._inspected.explain(scope, min(asked_ms, MAX_EXPLAIN_TIMEOUT_MS))
-        except NotImplementedError:
-            await context.abort(
-                grpc.StatusCode.UNIMPLEMENTED, "this service explains nothing; ask another one"
-            )
+        except TidelogError as error:
+            return pb.ExplainResponse(error=error_to_wire(error))
         return pb.ExplainResponse(
             findings=[to_wire(finding, pb.Finding) for finding in explained.findings],
             asked=explained.asked,

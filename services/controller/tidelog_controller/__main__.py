@@ -16,6 +16,8 @@ from functools import partial
 import structlog
 import uvloop
 
+from tidelog.client.connections import GrpcConnections
+from tidelog.client.explaining import Explainer
 from tidelog.rpc.channels import new_server
 from tidelog.v1 import admin_pb2, controller_pb2, inspect_pb2
 from tidelog.v1.admin_pb2_grpc import add_AdminServiceServicer_to_server
@@ -37,6 +39,7 @@ from tidelog_runtime.metadata.etcd import EtcdStore
 from tidelog_runtime.metadata.measured_store import MeasuredStore
 from tidelog_runtime.metadata.schema import ControllerEntry, Keys
 from tidelog_runtime.metadata.store import StoreError
+from tidelog_runtime.telemetry.explained import Explained
 from tidelog_runtime.telemetry.inspect_service import InspectServicer
 from tidelog_runtime.telemetry.logging import configure_logging
 from tidelog_runtime.telemetry.metrics.controller_catalogue import CONTROLLER_METRICS
@@ -108,7 +111,9 @@ async def _serve(config: ControllerConfig) -> int:
     admin = MeteredAdmin(service, metrics.decisions) if metrics else service
     add_AdminServiceServicer_to_server(AdminServicer(admin), server)
     add_ControllerServiceServicer_to_server(ControllerServicer(service), server)
-    add_InspectServiceServicer_to_server(InspectServicer(service, state_changes), server)
+    connections = GrpcConnections()
+    explained = Explained(service, Explainer(connections, clock))
+    add_InspectServiceServicer_to_server(InspectServicer(explained, state_changes), server)
     names = [
         service_descriptor.full_name
         for module in (admin_pb2, controller_pb2, inspect_pb2)
@@ -129,6 +134,7 @@ async def _serve(config: ControllerConfig) -> int:
         if metrics_server is not None:
             await metrics_server.stop()
         await server.stop(SERVER_GRACE_SECONDS)
+        await connections.close()
         await store.close()
         state_changes.flush()
 

@@ -42,15 +42,14 @@ _WHOLE_CLUSTER = Scope()
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """`metadata`: partitions as `metadata_from` has read them in the store, for where no
-    active controller tells. `earlier`: some services once more, as they were
+    """`metadata`: partitions as a broker has read them in the store, for where no active
+    controller tells. `earlier`: some services once more, as they were
     `earlier_ms` before `states`."""
 
     states: Sequence[ServiceState]
     silent: Sequence[SilentService] = ()
     scope: Scope = _WHOLE_CLUSTER
     metadata: Sequence[PartitionKeyState] = ()
-    metadata_from: str = ""
     earlier: Sequence[ServiceState] = ()
     earlier_ms: int = 0
 

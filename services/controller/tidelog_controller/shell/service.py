@@ -8,8 +8,6 @@ import dataclasses
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.model import (
     ControllerState,
-    Explanation,
-    Scope,
     ServiceState,
     StateRequest,
 )
@@ -105,9 +103,6 @@ class ControllerService:
             events_told=state_changes.told,
             controller=self._describe_reign(request),
         )
-
-    async def explain(self, scope: Scope, timeout_ms: int) -> Explanation:
-        raise NotImplementedError
 
     def _describe_reign(self, request: StateRequest) -> ControllerState:
         active = self._election.active

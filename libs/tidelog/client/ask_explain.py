@@ -1,0 +1,112 @@
+"""Has a cluster explained, whatever of it still answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from tidelog.client.clock import Clock
+from tidelog.client.explaining import DEFAULT_TIMEOUT_MS, ExplainConnections, Explainer
+from tidelog.errors import TidelogError
+from tidelog.inspection.model import Explanation, Finding, Scope
+from tidelog.rpc.inspect_codec import from_wire
+from tidelog.rpc.status import UnreachableError
+from tidelog.rpc.wire import error_from_wire
+from tidelog.v1 import inspect_pb2
+
+# A service that has not explained within this is joined by the next; the first answer counts.
+HEDGE_MS = 1_000
+# What a service needs beyond the time that it gives to others.
+ANSWER_GRACE_MS = 3_000
+
+
+async def explain_cluster(
+    connections: ExplainConnections,
+    clock: Clock,
+    addresses: Sequence[str],
+    scope: Scope,
+    timeout_ms: int = DEFAULT_TIMEOUT_MS,
+) -> Explanation:
+    """By the word of the service that could ask most of the others, or by asking them from
+    here where that shows more: after a cut of the network each sees another part.
+
+    Raises `NobodyAnswersError`, and `TidelogError` where the topic or partition does not
+    exist."""
+    from_here = asyncio.create_task(
+        Explainer(connections, clock).explain(addresses, scope, timeout_ms)
+    )
+    try:
+        told = await _ask_services(connections, addresses, scope, timeout_ms)
+        if told is not None and not told.silent:
+            return told
+        try:
+            seen = await from_here
+        except UnreachableError:
+            if told is None:
+                raise
+            return told
+        return seen if told is None or _answered(seen) > _answered(told) else told
+    finally:
+        from_here.cancel()
+        await asyncio.gather(from_here, return_exceptions=True)
+
+
+def _answered(explanation: Explanation) -> int:
+    return len(explanation.asked) - len(explanation.silent)
+
+
+async def _ask_services(
+    connections: ExplainConnections, addresses: Sequence[str], scope: Scope, timeout_ms: int
+) -> Explanation | None:
+    """None: none of them explains."""
+    left = list(addresses)
+    asked: list[asyncio.Task[Explanation]] = []
+    try:
+        while left or asked:
+            if left:
+                asked.append(
+                    asyncio.create_task(_ask_one(connections, left.pop(0), scope, timeout_ms))
+                )
+            await asyncio.wait(
+                asked,
+                timeout=HEDGE_MS / 1000 if left else None,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            done = [task for task in asked if task.done()]
+            asked = [task for task in asked if not task.done()]
+            for task in done:
+                error = task.exception()
+                if error is None:
+                    return task.result()
+                if not isinstance(error, UnreachableError | _CannotExplainError):
+                    raise error
+    finally:
+        for task in asked:
+            task.cancel()
+        await asyncio.gather(*asked, return_exceptions=True)
+    return None
+
+
+class _CannotExplainError(Exception):
+    """The service answered, and did not explain: another may."""
+
+
+async def _ask_one(
+    connections: ExplainConnections, address: str, scope: Scope, timeout_ms: int
+) -> Explanation:
+    request = inspect_pb2.ExplainRequest(
+        topic=scope.topic, partition=scope.partition, broker=scope.broker, timeout_ms=timeout_ms
+    )
+    try:
+        answer = await connections.inspected(address).explain(
+            request, timeout_ms + ANSWER_GRACE_MS
+        )
+    except TidelogError as error:
+        raise _CannotExplainError(error.message) from error
+    if answer.HasField("error"):
+        raise error_from_wire(answer.error)
+    return Explanation(
+        tuple(from_wire(finding, Finding) for finding in answer.findings),
+        tuple(answer.asked),
+        tuple(answer.silent),
+    )
