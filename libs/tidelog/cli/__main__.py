@@ -16,6 +16,7 @@ from tidelog.cli.check_history import check_history
 from tidelog.cli.consume import consume
 from tidelog.cli.dump_log import dump_log
 from tidelog.cli.exit_status import EPILOG, ExitStatus
+from tidelog.cli.explain import explain
 from tidelog.cli.output import write_error
 from tidelog.cli.produce import produce
 from tidelog.cli.session import BootstrapOption, JsonOption, session_of
@@ -54,6 +55,7 @@ app.add_typer(topics.app, name="topics")
 app.command(epilog=EPILOG)(produce)
 app.command(epilog=EPILOG)(consume)
 app.command(epilog=EPILOG)(trace)
+app.command(epilog=EPILOG)(explain)
 app.command("dump-log", epilog=EPILOG)(dump_log)
 app.command("check-history", epilog=EPILOG)(check_history)
 

@@ -22,10 +22,12 @@ DIAL_TIMEOUT_SECONDS = 1.0
 
 
 class Bootstrap(NamedTuple):
-    """`source` says where the addresses come from."""
+    """`source` says where the addresses come from. `controllers`: the addresses of those
+    that a cluster file names."""
 
     addresses: str
     source: str
+    controllers: tuple[str, ...] = ()
 
 
 def find_bootstrap(given: str | None, environment: Mapping[str, str], directory: Path) -> Bootstrap:
@@ -38,11 +40,11 @@ def find_bootstrap(given: str | None, environment: Mapping[str, str], directory:
     for above in (directory, *directory.parents):
         path = above / CLUSTER_FILE
         if path.is_file():
-            return Bootstrap(_from_cluster_file(path), str(path))
+            return _from_cluster_file(path)
     return Bootstrap(USUAL_BOOTSTRAP, "the usual ports")
 
 
-def _from_cluster_file(path: Path) -> str:
+def _from_cluster_file(path: Path) -> Bootstrap:
     try:
         content = json.loads(path.read_text())
     except (OSError, ValueError) as error:
@@ -56,7 +58,10 @@ def _from_cluster_file(path: Path) -> str:
             f"{path} has no 'bootstrap' with host:port addresses; name brokers with "
             "--bootstrap, or start the local cluster again"
         )
-    return addresses
+    named = content.get("controllers")
+    parts = named if isinstance(named, list) else []
+    controllers = tuple(str(p["address"]) for p in parts if isinstance(p, dict) and "address" in p)
+    return Bootstrap(addresses, str(path), controllers)
 
 
 async def check_somebody_listens(bootstrap: Bootstrap) -> None:

@@ -1,7 +1,8 @@
 """The exit statuses of `tidelog`, for scripts, and what each error becomes.
 
 0    done
-1    refused or failed; or a log that is damaged, or a history with anomalies
+1    refused or failed; or a log that is damaged, a history with anomalies, or a finding of
+     explain
 2    wrong usage: an option, an argument, a file that cannot be read
 3    no such topic or partition
 4    the cluster cannot be reached
@@ -30,7 +31,8 @@ class ExitStatus(enum.IntEnum):
 EPILOG = """\b
 Exit status:
   0    done
-  1    refused or failed; or a log that is damaged, or a history with anomalies
+  1    refused or failed; or a log that is damaged, a history with anomalies, or a finding
+       of explain
   2    wrong usage: an option, an argument, a file that cannot be read
   3    no such topic or partition
   4    the cluster cannot be reached

@@ -64,16 +64,17 @@ class Session:
     async def reach(self) -> str:
         """The addresses, once it is known that somebody listens at one of them. Raises
         `UsageError` and `ClusterUnreachableError`."""
-        from tidelog.client.cluster_metadata import parse_bootstrap
-
         bootstrap = self.found_bootstrap()
-        try:
-            parse_bootstrap(bootstrap.addresses)
-        except TidelogError as error:
-            raise UsageError(f"{error} (from {bootstrap.source})") from error
+        _addresses_in(bootstrap)
         if self.connections is None:
             await check_somebody_listens(bootstrap)
         return bootstrap.addresses
+
+    def service_addresses(self) -> list[str]:
+        """Brokers and controllers that are known beforehand, whether they listen or not.
+        Raises `UsageError`."""
+        bootstrap = self.found_bootstrap()
+        return [*_addresses_in(bootstrap), *bootstrap.controllers]
 
     async def admin(self) -> Admin:
         from tidelog.client import Admin
@@ -103,6 +104,15 @@ class Session:
             status = asyncio.run(work())
         if status:
             raise typer.Exit(status)
+
+
+def _addresses_in(bootstrap: Bootstrap) -> list[str]:
+    from tidelog.client.cluster_metadata import parse_bootstrap
+
+    try:
+        return parse_bootstrap(bootstrap.addresses)
+    except TidelogError as error:
+        raise UsageError(f"{error} (from {bootstrap.source})") from error
 
 
 def session_of(

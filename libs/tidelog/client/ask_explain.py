@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from tidelog.client.clock import Clock
+from tidelog.client.clock import Clock, SystemClock
+from tidelog.client.connections import GrpcConnections
 from tidelog.client.explaining import DEFAULT_TIMEOUT_MS, ExplainConnections, Explainer
 from tidelog.errors import TidelogError
 from tidelog.inspection.model import Explanation, Finding, Scope
@@ -21,20 +22,20 @@ ANSWER_GRACE_MS = 3_000
 
 
 async def explain_cluster(
-    connections: ExplainConnections,
-    clock: Clock,
     addresses: Sequence[str],
     scope: Scope,
     timeout_ms: int = DEFAULT_TIMEOUT_MS,
+    clock: Clock | None = None,
+    connect: Callable[[], ExplainConnections] = GrpcConnections,
 ) -> Explanation:
     """By the word of the service that could ask most of the others, or by asking them from
     here where that shows more: after a cut of the network each sees another part.
 
     Raises `NobodyAnswersError`, and `TidelogError` where the topic or partition does not
     exist."""
-    from_here = asyncio.create_task(
-        Explainer(connections, clock).explain(addresses, scope, timeout_ms)
-    )
+    explainer = Explainer(clock or SystemClock(), connect)
+    from_here = asyncio.create_task(explainer.explain(addresses, scope, timeout_ms))
+    connections = connect()
     try:
         told = await _ask_services(connections, addresses, scope, timeout_ms)
         if told is not None and not told.silent:
@@ -49,6 +50,7 @@ async def explain_cluster(
     finally:
         from_here.cancel()
         await asyncio.gather(from_here, return_exceptions=True)
+        await connections.close()
 
 
 def _answered(explanation: Explanation) -> int:
@@ -98,9 +100,7 @@ async def _ask_one(
         topic=scope.topic, partition=scope.partition, broker=scope.broker, timeout_ms=timeout_ms
     )
     try:
-        answer = await connections.inspected(address).explain(
-            request, timeout_ms + ANSWER_GRACE_MS
-        )
+        answer = await connections.inspected(address).explain(request, timeout_ms + ANSWER_GRACE_MS)
     except TidelogError as error:
         raise _CannotExplainError(error.message) from error
     if answer.HasField("error"):

@@ -1,6 +1,6 @@
 """Asks all services of a cluster side by side how they stand, and explains what is wrong.
 
-    explained = await Explainer(connections, clock).explain(["127.0.0.1:7501"], Scope("sea", 0))
+    explained = await Explainer(SystemClock()).explain(["127.0.0.1:7501"], Scope("sea", 0))
 
 Each answer names further services, which are asked at once; those that do not answer cost
 no more than the time that all were given. It needs neither a controller nor the store.
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from tidelog.client.clock import Clock
-from tidelog.client.connections import Connections, InspectConnections
+from tidelog.client.connections import Connections, GrpcConnections, InspectConnections
 from tidelog.client.tcp_dial import dial as tcp_dial
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.explain import Listening, Observed, SilentService, explain
@@ -70,6 +70,7 @@ class _Round:
     request: StateRequest
     own: Describe | None
     timeout_ms: int
+    connections: ExplainConnections
     known_as: dict[str, tuple[str, int]] = field(default_factory=dict)
     asked: dict[str, None] = field(default_factory=dict)
     states: dict[tuple[str, int], ServiceState] = field(default_factory=dict)
@@ -100,11 +101,17 @@ class _Round:
 
 
 class Explainer:
+    """`connect`: new connections for each question, closed when it is answered, so that none
+    is kept to a service that is gone, or waits to be tried again."""
+
     def __init__(
-        self, connections: ExplainConnections, clock: Clock, dial: Dial = tcp_dial
+        self,
+        clock: Clock,
+        connect: Callable[[], ExplainConnections] = GrpcConnections,
+        dial: Dial = tcp_dial,
     ) -> None:
-        self._connections = connections
         self._clock = clock
+        self._connect = connect
         self._dial = dial
 
     async def explain(
@@ -129,10 +136,17 @@ class Explainer:
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
         own: Describe | None = None,
     ) -> Observed:
+        connections = self._connect()
         request = StateRequest(scope.topic, scope.partition, only_unwell=not scope.topic)
-        found = _Round(request, own, timeout_ms)
-        if own is not None:
-            state = await own(request)
+        try:
+            found = _Round(request, own, timeout_ms, connections)
+            return await self._observe(found, addresses, scope)
+        finally:
+            await connections.close()
+
+    async def _observe(self, found: _Round, addresses: Iterable[str], scope: Scope) -> Observed:
+        if found.own is not None:
+            state = await found.own(found.request)
             found.asked[state.address] = None
             found.take(state, _OWN)
         for address in addresses:
@@ -188,7 +202,7 @@ class Explainer:
     async def _describe(self, found: _Round, address: str, timeout_ms: int) -> ServiceState:
         if address == _OWN and found.own is not None:
             return await found.own(found.request)
-        answer = await self._connections.inspected(address).describe_service(
+        answer = await found.connections.inspected(address).describe_service(
             to_wire(found.request, inspect_pb2.DescribeServiceRequest), timeout_ms
         )
         return from_wire(answer, ServiceState)
@@ -206,7 +220,7 @@ class Explainer:
         for state in brokers[:MAX_METADATA_ATTEMPTS]:
             try:
                 address = found.answered_at[state.role, state.id]
-                answer = await self._connections.broker(
+                answer = await found.connections.broker(
                     state.address if address == _OWN else address
                 ).metadata(broker_pb2.MetadataRequest(topics=topics), found.timeout_ms)
             except (UnreachableError, TidelogError):

@@ -16,7 +16,6 @@ from functools import partial
 import structlog
 import uvloop
 
-from tidelog.client.connections import GrpcConnections
 from tidelog.client.explaining import Explainer
 from tidelog.rpc.channels import new_server
 from tidelog.v1 import admin_pb2, controller_pb2, inspect_pb2
@@ -111,8 +110,7 @@ async def _serve(config: ControllerConfig) -> int:
     admin = MeteredAdmin(service, metrics.decisions) if metrics else service
     add_AdminServiceServicer_to_server(AdminServicer(admin), server)
     add_ControllerServiceServicer_to_server(ControllerServicer(service), server)
-    connections = GrpcConnections()
-    explained = Explained(service, Explainer(connections, clock))
+    explained = Explained(service, Explainer(clock))
     add_InspectServiceServicer_to_server(InspectServicer(explained, state_changes), server)
     names = [
         service_descriptor.full_name
@@ -134,7 +132,6 @@ async def _serve(config: ControllerConfig) -> int:
         if metrics_server is not None:
             await metrics_server.stop()
         await server.stop(SERVER_GRACE_SECONDS)
-        await connections.close()
         await store.close()
         state_changes.flush()
 

@@ -15,28 +15,35 @@ from tidelog.cli.connection import (
     find_bootstrap,
 )
 from tidelog.cli.exit_status import ClusterUnreachableError, UsageError
-from tidelog_runtime.local.cluster_file import BrokerPart, ClusterFile
+from tidelog_runtime.local.cluster_file import BrokerPart, ClusterFile, ControllerPart
 
 VARIABLE = {"TIDELOG_BOOTSTRAP": "b:2"}
 
 
 def local_cluster(directory: Path) -> Path:
     (directory / ".tidelog").mkdir()
-    parts = ClusterFile("default", "127.0.0.1:2379", [], [BrokerPart(1, "127.0.0.1:7501", 1, "/")])
+    parts = ClusterFile(
+        "default",
+        "127.0.0.1:2379",
+        [ControllerPart(1, "127.0.0.1:7401", 1)],
+        [BrokerPart(1, "127.0.0.1:7501", 1, "/")],
+    )
     parts.write(directory / ".tidelog")
     return directory / ".tidelog" / "cluster.json"
 
 
 def test_the_option_comes_first_then_the_variable(tmp_path: Path) -> None:
     local_cluster(tmp_path)
-    assert find_bootstrap("a:1", VARIABLE, tmp_path) == ("a:1", "--bootstrap")
-    assert find_bootstrap(None, VARIABLE, tmp_path) == ("b:2", "TIDELOG_BOOTSTRAP")
+    assert find_bootstrap("a:1", VARIABLE, tmp_path) == Bootstrap("a:1", "--bootstrap")
+    assert find_bootstrap(None, VARIABLE, tmp_path) == Bootstrap("b:2", "TIDELOG_BOOTSTRAP")
 
 
 def test_the_local_cluster_is_found_from_below(tmp_path: Path) -> None:
     path = local_cluster(tmp_path)
     below = tmp_path / "a" / "b"
-    assert find_bootstrap(None, {}, below) == ("127.0.0.1:7501", str(path))
+    assert find_bootstrap(None, {}, below) == Bootstrap(
+        "127.0.0.1:7501", str(path), ("127.0.0.1:7401",)
+    )
 
 
 def test_without_any_the_usual_ports_are_tried(tmp_path: Path) -> None:

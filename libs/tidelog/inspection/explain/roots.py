@@ -8,7 +8,7 @@ from tidelog.inspection.explain import causes
 from tidelog.inspection.explain.causes import Reason, Root, Symptom
 from tidelog.inspection.explain.cluster_view import ClusterView
 from tidelog.inspection.explain.observed import name_of
-from tidelog.inspection.explain.words import MAX_NAMED, listed, plural, since, span
+from tidelog.inspection.explain.words import MAX_NAMED, ago, listed, plural, span
 from tidelog.inspection.model import Finding
 from tidelog.model import TopicPartition
 
@@ -134,7 +134,7 @@ def _about_broker(view: ClusterView, root: Root) -> list[str]:
     if departure is not None and view.active is not None:
         evidence.append(
             f"{name_of(view.active)} says: its life {departure.broker_epoch} ended "
-            f"{departure.cause}, {since(departure.at_ms, view.now_ms())}"
+            f"{ago(departure.at_ms, view.now_ms())}: {departure.cause}"
         )
     silent = view.silent_broker(broker_id)
     if silent is not None:
@@ -142,7 +142,7 @@ def _about_broker(view: ClusterView, root: Root) -> list[str]:
     if root.cause in _LIVES_OR_NOT:
         evidence.append(_registration(view, broker_id))
         fetched = view.last_fetch_ms(broker_id)
-        if fetched is not None:
+        if fetched is not None and root.cause != causes.REPLICA_DEAD:
             evidence.append(f"a leader had a fetch of it {span(fetched)} ago")
     if root.cause == causes.DISK_FULL and broker_id in view.brokers:
         broker = view.brokers[broker_id].broker

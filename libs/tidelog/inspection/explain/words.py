@@ -40,6 +40,10 @@ def since(wall_ms: int, now_ms: int) -> str:
     return f"since {clock_time(wall_ms)} ({span(max(0, now_ms - wall_ms))})"
 
 
+def ago(wall_ms: int, now_ms: int) -> str:
+    return f"at {clock_time(wall_ms)} ({span(max(0, now_ms - wall_ms))} ago)"
+
+
 def plural(count: int, noun: str, nouns: str | None = None) -> str:
     """
     >>> plural(1, "partition"), plural(1400, "partition")

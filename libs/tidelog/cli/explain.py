@@ -1,0 +1,162 @@
+"""`tidelog explain`: what is wrong now, why, and what to do about it."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidelog.cli.exit_status import ClusterUnreachableError, ExitStatus
+from tidelog.cli.output import plural, write_json, write_line
+from tidelog.cli.session import (
+    BootstrapOption,
+    JsonOption,
+    Session,
+    ending_with_a_status,
+    session_of,
+)
+
+if TYPE_CHECKING:
+    from tidelog.inspection.model import Explanation, Finding, Scope
+
+MAX_TIMEOUT_MS = 60_000
+# What `info` tells is no fault.
+_FAULTS = ("critical", "warning")
+_WIDTH = 100
+_INDENT = "    "
+
+
+def explain(
+    context: typer.Context,
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[TOPIC[/PARTITION]]",
+            help="What is to be explained. Default: the whole cluster.",
+            show_default=False,
+        ),
+    ] = None,
+    broker: Annotated[
+        int | None,
+        typer.Option("--broker", metavar="ID", show_default=False, help="What concerns it alone."),
+    ] = None,
+    timeout_ms: Annotated[
+        int,
+        typer.Option(
+            "--timeout-ms",
+            min=1,
+            max=MAX_TIMEOUT_MS,
+            help="How long services may take to answer.",
+        ),
+    ] = 2_000,
+    bootstrap: BootstrapOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what is wrong now, why, and what to do next. Exit status 0: nothing is.
+
+    All services are asked, and those that do not answer are named; it works without a
+    controller, without etcd, and with any one service that is left. --bootstrap may name
+    controllers, too.
+
+    Example: tidelog explain sea/3
+    """
+    session = session_of(context, bootstrap, as_json)
+    with ending_with_a_status():
+        scope = _scope(target, broker)
+    session.run(lambda: _explain(session, scope, timeout_ms))
+
+
+def _scope(target: str | None, broker: int | None) -> Scope:
+    from tidelog.cli.trace_targets import parse_target
+    from tidelog.inspection.model import Scope
+
+    if target is None:
+        return Scope(broker=broker)
+    named = parse_target(target)
+    return Scope(named.topic, named.partition, broker)
+
+
+async def _explain(session: Session, scope: Scope, timeout_ms: int) -> ExitStatus:
+    from tidelog.client.ask_explain import explain_cluster
+    from tidelog.client.explaining import NobodyAnswersError
+
+    try:
+        explained = await explain_cluster(session.service_addresses(), scope, timeout_ms)
+    except NobodyAnswersError as error:
+        raise ClusterUnreachableError(
+            f"no service of the cluster answers: {error.reason}; start the cluster, or name a "
+            "broker or controller that runs with --bootstrap host:port. The past is in the log "
+            "files: tidelog trace --files"
+        ) from error
+    if session.as_json:
+        write_json(document(explained))
+    else:
+        for line in lines(explained, scope):
+            write_line(line)
+    return ExitStatus.FAILED if not is_well(explained) else ExitStatus.DONE
+
+
+def is_well(explained: Explanation) -> bool:
+    return not any(finding.severity in _FAULTS for finding in explained.findings)
+
+
+def document(explained: Explanation) -> dict[str, object]:
+    return {"well": is_well(explained)} | asdict(explained)
+
+
+def lines(explained: Explanation, scope: Scope) -> Iterator[str]:
+    """For people: a headline for each finding, its evidence, what it follows from, and the
+    next step last."""
+    for finding in explained.findings:
+        yield from _told(finding)
+        yield ""
+    yield from _wrapped(_verdict(explained, scope), "")
+    if explained.silent:
+        yield from _wrapped(f"No answer from {', '.join(explained.silent)}.", "")
+
+
+def _told(finding: Finding) -> Iterator[str]:
+    yield from _wrapped(f"{finding.severity.upper()} {finding.cause}: {finding.summary}", "", 2)
+    for line in finding.evidence:
+        yield from _wrapped(line, f"{_INDENT}- ")
+    if finding.because:
+        yield from _wrapped(f"follows from {', '.join(finding.because)}", f"{_INDENT}<- ")
+    if finding.next_step:
+        yield from _wrapped(finding.next_step, f"{_INDENT}-> ")
+
+
+def _verdict(explained: Explanation, scope: Scope) -> str:
+    answered = len(explained.asked) - len(explained.silent)
+    told = f"as {plural(answered, 'service')} {'tells' if answered == 1 else 'tell'}"
+    counts = [
+        (severity, sum(f.severity == severity for f in explained.findings)) for severity in _FAULTS
+    ]
+    wrong = [f"{count} {severity}" for severity, count in counts if count]
+    if wrong:
+        return f"{', '.join(wrong)}, {told}."
+    return f"All is well with {_subject(scope)}, {told}."
+
+
+def _subject(scope: Scope) -> str:
+    named = []
+    if scope.topic:
+        partition = "" if scope.partition is None else f"/{scope.partition}"
+        named.append(f"{scope.topic}{partition}")
+    if scope.broker is not None:
+        named.append(f"broker {scope.broker}")
+    return " on ".join(named) or "the cluster"
+
+
+def _wrapped(text: str, first: str, hanging: int | None = None) -> list[str]:
+    indent = " " * (len(first) if hanging is None else hanging)
+    return textwrap.wrap(
+        text,
+        _WIDTH,
+        initial_indent=first,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

@@ -1,0 +1,82 @@
+"""`tidelog explain`: what it shows, and what it ends with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tidelog.cli.__main__ import app
+from tidelog.cli.exit_status import ExitStatus
+from tidelog.cli.explain import document, is_well, lines
+from tidelog.cli.session import Session
+from tidelog.inspection.explain import explain
+from tidelog.inspection.model import Explanation, Scope
+from unit.inspection.explain.described import DescribedCluster
+
+_GOLDEN = Path(__file__).parent / "golden"
+FOUR = ("broker-1 at a", "broker-3 at c", "controller-1 at d", "broker-2 at b")
+
+
+def explained(cluster: DescribedCluster, scope: Scope, *silent: str) -> Explanation:
+    return Explanation(explain(cluster.observed(scope)), FOUR, silent)
+
+
+def shown(explanation: Explanation, scope: Scope) -> str:
+    return "\n".join(lines(explanation, scope)) + "\n"
+
+
+def dead_broker() -> DescribedCluster:
+    cluster = DescribedCluster()
+    for i in range(12):
+        cluster.partition(f"sea/{i}", (1, 2, 3), isr=(1, 3))
+    cluster.partition("bay/0", (1, 2), isr=(1,))
+    cluster.leads("bay/0", refused_below_min_isr=7, last_refused_ms=200)
+    cluster.partition("fjord/0", leader=3)
+    cluster.kill(2)
+    return cluster
+
+
+def test_a_dead_broker_reads_from_its_cause_to_what_follows_with_the_next_step_last() -> None:
+    told = explained(dead_broker(), Scope(), "broker-2 at b")
+    assert shown(told, Scope()) == (_GOLDEN / "explain_dead_broker.txt").read_text()
+
+
+def test_where_all_is_well_it_says_so_and_by_whose_word() -> None:
+    cluster = DescribedCluster()
+    cluster.partition("sea/0")
+    scope = Scope("sea", 0)
+    assert shown(explained(cluster, scope), scope) == (
+        "All is well with sea/0, as 4 services tell.\n"
+    )
+
+
+def test_a_note_is_no_fault() -> None:
+    cluster = DescribedCluster()
+    cluster.partition("sea/0", leader=2)
+    told = explained(cluster, Scope())
+    assert is_well(told)
+    assert "INFO not_preferred_leader" in shown(told, Scope())
+
+
+def test_a_finding_is_a_fault_for_programs_too() -> None:
+    told = document(explained(dead_broker(), Scope()))
+    assert told["well"] is False
+    assert [f["cause"] for f in told["findings"]][:2] == [  # type: ignore[attr-defined]
+        "replica_dead",
+        "under_min_isr",
+    ]
+
+
+@pytest.mark.parametrize("target", ["sea/", "sea/x", "/3"])
+def test_what_is_no_partition_is_wrong_usage(target: str) -> None:
+    result = CliRunner().invoke(app, ["explain", target], obj=Session("127.0.0.1:1"))
+    assert result.exit_code == ExitStatus.USAGE
+
+
+def test_where_nobody_answers_the_status_says_so_and_the_message_what_is_left() -> None:
+    result = CliRunner().invoke(app, ["explain"], obj=Session("127.0.0.1:1"))
+    assert result.exit_code == ExitStatus.UNREACHABLE
+    assert "127.0.0.1:1 refuses connections" in result.output
+    assert "tidelog trace --files" in result.output

@@ -1,0 +1,230 @@
+"""Who is asked, what is made of those that do not answer, and who may explain."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from tidelog.client.ask_explain import explain_cluster
+from tidelog.client.clock import SystemClock
+from tidelog.client.explaining import Explainer, NobodyAnswersError
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.inspection.explain import Listening, Observed
+from tidelog.inspection.model import Scope, ServiceState, StateRequest
+from tidelog.v1 import broker_pb2, errors_pb2, inspect_pb2
+from unit.client.described_services import DescribedServices
+from unit.inspection.explain.described import DescribedCluster, address
+
+CLUSTER = Scope()
+SEA_0 = Scope("sea", 0)
+
+
+@pytest.fixture
+def cluster() -> DescribedCluster:
+    cluster = DescribedCluster()
+    cluster.partition("sea/0")
+    return cluster
+
+
+def services_of(cluster: DescribedCluster) -> DescribedServices:
+    return DescribedServices(list(cluster.observed().states))
+
+
+async def observe(
+    services: DescribedServices, *addresses: str, scope: Scope = CLUSTER, timeout_ms: int = 20
+) -> Observed:
+    explainer = Explainer(SystemClock(), services.connect, services.dial)
+    return await explainer.observe(addresses or (address(1),), scope, timeout_ms)
+
+
+def names(observed: Observed) -> list[str]:
+    return [f"{state.role}-{state.id}" for state in observed.states]
+
+
+async def test_one_address_finds_all_services(cluster: DescribedCluster) -> None:
+    services = services_of(cluster)
+    services.states = [_knowing_a_controller(state) for state in services.states]
+    assert names(await observe(services)) == ["broker-1", "broker-2", "broker-3", "controller-1"]
+    assert sorted(services.asked) == ["127.0.0.1:7401", *map(address, (1, 2, 3))]
+
+
+def _knowing_a_controller(state: ServiceState) -> ServiceState:
+    if state.broker is None:
+        return state
+    return replace(state, broker=replace(state.broker, controller_address="127.0.0.1:7401"))
+
+
+async def test_a_controller_is_an_address_to_begin_with_like_any_other(
+    cluster: DescribedCluster,
+) -> None:
+    observed = await observe(services_of(cluster), "127.0.0.1:7401")
+    assert names(observed) == ["broker-1", "broker-2", "broker-3", "controller-1"]
+
+
+async def test_where_a_departed_broker_was_it_is_looked_for(cluster: DescribedCluster) -> None:
+    cluster.kill(2)
+    observed = await observe(services_of(cluster), "127.0.0.1:7401")
+    [silent] = observed.silent
+    assert (silent.role, silent.id, silent.listening) == ("broker", 2, Listening.REFUSES)
+
+
+async def test_who_hangs_costs_no_more_than_the_time_that_all_were_given(
+    cluster: DescribedCluster,
+) -> None:
+    services = services_of(cluster)
+    services.hanging = {address(2)}
+    services.listening = {address(2): Listening.ACCEPTS}
+    observed = await observe(services)
+    assert names(observed) == ["broker-1", "broker-3"]
+    assert observed.silent[0].listening is Listening.ACCEPTS
+    assert observed.silent[0].problem.startswith("gave no answer within")
+
+
+async def test_an_address_that_was_asked_before_anybody_told_of_it_is_known_in_the_end(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.kill(2)
+    observed = await observe(services_of(cluster), address(2), "127.0.0.1:7401")
+    assert [(s.role, s.id) for s in observed.silent] == [("broker", 2)]
+
+
+async def test_a_service_at_two_addresses_is_one(cluster: DescribedCluster) -> None:
+    services = services_of(cluster)
+    twin = replace(services.states[0], address="127.0.0.1:9999")
+    services.states.append(twin)
+    observed = await observe(services, "127.0.0.1:9999", address(1))
+    assert names(observed).count("broker-1") == 1
+
+
+async def test_nobody_who_answers_is_an_error_that_names_all(cluster: DescribedCluster) -> None:
+    services = services_of(cluster)
+    services.states.clear()
+    with pytest.raises(NobodyAnswersError, match=r"127\.0\.0\.1:7501 refuses connections"):
+        await observe(services)
+    assert services.open_connections == 0
+
+
+async def test_without_an_active_controller_a_broker_tells_of_partitions(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.controller_active = False
+    services = services_of(cluster)
+    services.metadata = broker_pb2.MetadataResponse(
+        topics=[
+            broker_pb2.TopicMetadata(
+                name="sea",
+                topic_id="id-sea",
+                config={"recovery": "manual"},
+                partitions=[
+                    broker_pb2.PartitionMetadata(
+                        partition=0, leader=-1, replicas=[1, 2], isr=[2], min_isr=2
+                    )
+                ],
+            )
+        ]
+    )
+    [key] = (await observe(services)).metadata
+    assert (key.leader, key.replicas, key.recovery) == (-1, (1, 2), "manual")
+
+
+async def test_a_topic_that_nobody_knows_is_refused(cluster: DescribedCluster) -> None:
+    services = services_of(cluster)
+    error = errors_pb2.Error(
+        code=errors_pb2.ERROR_CODE_UNKNOWN_TOPIC_OR_PARTITION, message="no such topic"
+    )
+    services.metadata = broker_pb2.MetadataResponse(
+        topics=[broker_pb2.TopicMetadata(name="bay", error=error)]
+    )
+    with pytest.raises(TidelogError) as refused:
+        await observe(services, "127.0.0.1:7401", scope=Scope("bay"))
+    assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_a_partition_beyond_the_topics_is_refused(cluster: DescribedCluster) -> None:
+    cluster.keys.clear()
+    services = services_of(cluster)
+    services.metadata = broker_pb2.MetadataResponse(
+        topics=[
+            broker_pb2.TopicMetadata(
+                name="sea", partitions=[broker_pb2.PartitionMetadata(partition=0)]
+            )
+        ]
+    )
+    with pytest.raises(TidelogError, match="its partitions are 0 to 0"):
+        await observe(services, "127.0.0.1:7401", scope=Scope("sea", 7))
+
+
+async def test_a_leader_of_a_replica_that_lags_is_looked_at_twice(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0", isr=(1, 3))
+    cluster.seen("sea/0", 2, log_end_offset=40, lag_records=60)
+    services = services_of(cluster)
+    observed = await observe(services)
+    assert [state.id for state in observed.earlier] == [1]
+    assert services.asked.count(address(1)) == 2
+
+
+async def test_the_service_that_explains_asks_itself_without_a_call(
+    cluster: DescribedCluster,
+) -> None:
+    services = services_of(cluster)
+    own_state = services.states[0]
+
+    async def own(request: StateRequest) -> ServiceState:
+        assert request.only_unwell
+        return own_state
+
+    explainer = Explainer(SystemClock(), services.connect, services.dial)
+    explained = await explainer.explain((), CLUSTER, 20, own)
+    assert explained.asked[0] == f"broker-1 at {address(1)}"
+    assert address(1) not in services.asked
+
+
+# Who explains.
+
+
+def told(*, silent: int) -> inspect_pb2.ExplainResponse:
+    return inspect_pb2.ExplainResponse(
+        findings=[inspect_pb2.Finding(cause="told", severity="info")],
+        asked=["a", "b"],
+        silent=["b"][:silent],
+    )
+
+
+async def test_a_service_that_reaches_all_others_explains(cluster: DescribedCluster) -> None:
+    services = services_of(cluster)
+    services.explains[address(2)] = told(silent=0)
+    explained = await explain_cluster([address(1), address(2)], CLUSTER, 20, None, services.connect)
+    assert [finding.cause for finding in explained.findings] == ["told"]
+
+
+async def test_where_a_service_reaches_fewer_than_can_be_reached_from_here_that_counts(
+    cluster: DescribedCluster,
+) -> None:
+    services = services_of(cluster)
+    services.explains[address(1)] = told(silent=1)
+    explained = await explain_cluster([address(1)], CLUSTER, 20, None, services.connect)
+    assert len(explained.asked) == 3
+    assert services.open_connections == 0
+
+
+async def test_where_no_service_explains_it_is_done_from_here(cluster: DescribedCluster) -> None:
+    services = services_of(cluster)
+    explained = await explain_cluster(["127.0.0.1:7401"], CLUSTER, 20, None, services.connect)
+    assert explained.findings == ()
+
+
+async def test_an_error_of_the_one_who_explains_is_the_callers(cluster: DescribedCluster) -> None:
+    services = services_of(cluster)
+    services.explains[address(1)] = inspect_pb2.ExplainResponse(
+        error=errors_pb2.Error(
+            code=errors_pb2.ERROR_CODE_UNKNOWN_TOPIC_OR_PARTITION, message="no such topic"
+        )
+    )
+    with pytest.raises(TidelogError, match="no such topic"):
+        await explain_cluster([address(1)], SEA_0, 20, None, services.connect)
+    await asyncio.sleep(0)
+    assert services.open_connections == 0
