@@ -14,6 +14,7 @@ from .values import (
     Command,
     FetchRequest,
     FetchResponse,
+    Form,
     IsrWrite,
     Message,
     Replica,
@@ -49,13 +50,7 @@ class BrokerActions:
                 yield from self._leads(state, slot, number, replica)
             yield from self._follows(state, slot, number, replica)
             yield from self._syncs(state, slot, number, replica)
-            told = self._steps.told(number, state[STORE])
-            if told != number:
-                yield self.changed(state, ("is told the present state", slot), slot, told)
-            if "command" in self.scenario.late:
-                command = self._steps.present_command(slot, state[STORE])
-                if command is not None:
-                    yield from self.sent(state, ("a command is late", slot), command)
+            yield from self._commands(state, slot, number)
         if state[MESSAGES]:
             yield from self._arrivals(state)
 
@@ -88,6 +83,23 @@ class BrokerActions:
         if messages is not None:
             after = put(state, MESSAGES, messages)
             yield Step(label, self.world.canonical(after), None)
+
+    # -- commands --------------------------------------------------------------------------
+
+    def _commands(self, state: State, slot: int, number: int) -> Iterator[Step]:
+        """At once, or late: then also those of controllers that are deposed, which see what
+        the present one sees."""
+        forms = self._steps.forms(state[STORE]) if self.scenario.has_topics else (Form.ONE,)
+        for form in forms:
+            told, store = self._steps.told(number, state[STORE], form)
+            if (told, store) != (number, state[STORE]):
+                label: Label = ("is told", slot, form.name)
+                yield self.changed(put(state, STORE, store), label, slot, told)
+            command = self._steps.command(slot, state[STORE], form)
+            if command is not None and command.kind in self.scenario.late:
+                for reign in range(command.reign + 1):
+                    label = ("a command is late", slot, form.name, command.reign - reign)
+                    yield from self.sent(state, label, command._replace(reign=reign))
 
     # -- data ------------------------------------------------------------------------------
 
@@ -154,7 +166,8 @@ class BrokerActions:
         """Whether the broker cannot have fetched from this leader lately."""
         asked = self._steps.position(state[broker])
         assert leader.value is not None
-        return asked is None or asked[:2] != (leader.broker, leader.value.epoch)
+        at = (leader.broker, leader.value.epoch, leader.topic)
+        return asked is None or (asked.leader, asked.epoch, asked.topic) != at
 
     def _compare_and_swap(self, state: State, slot: int, number: int) -> Step:
         """The leader's write and its answer at once."""
@@ -223,7 +236,8 @@ class BrokerActions:
         slot = command.broker
         taken = self._steps.told_late(state[slot], command)
         taken = self._steps.settled(taken, state[MESSAGES])
-        return self.changed(state, ("a late command arrives", slot), slot, taken)
+        label = ("a late command arrives", slot, command.form.name)
+        return self.changed(state, label, slot, taken)
 
 
 def put(state: State, part: int, number: int) -> State:
@@ -240,7 +254,7 @@ def words(message: Message) -> tuple[str | int, ...]:
             return ("answer", follower, position.leader)
         case IsrWrite(_, value, _):
             return ("ISR change", value.leader)
-        case Command(_, broker, _, _, _, _):
+        case Command(_, broker, _, _, _, _, _):
             return ("command", broker)
         case _:
             return ("election",)

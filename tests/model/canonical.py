@@ -73,7 +73,7 @@ def of_messages(messages: tuple[Message, ...]) -> Masks:
                 _of_members(masks, joiners)
             case ElectionWrite(_, value):
                 _of_value(masks, value)
-            case Command(_, broker, life, value, _, _):
+            case Command(_, broker, life, value, _, _, _):
                 masks[broker - 1] |= 1 << life
                 _of_value(masks, value)
             case _:
@@ -105,8 +105,8 @@ def rename_store(store: Store, to: Renaming) -> Store:
         None if r is None else Registered(table[r.life], r.running, table[r.whole])
         for r, table in zip(store.registered, to, strict=True)
     ]
-    return Store(
-        _value(store.value, to), (registered[0], registered[1], registered[2]), store.reign
+    return store._replace(
+        value=_value(store.value, to), registered=(registered[0], registered[1], registered[2])
     )
 
 
@@ -144,7 +144,7 @@ def rename_messages(messages: tuple[Message, ...], to: Renaming) -> tuple[Messag
                 )
             case ElectionWrite(_, value):
                 renamed.append(message._replace(value=_value(value, to)))
-            case Command(_, broker, life, value, _, _):
+            case Command(_, broker, life, value, _, _, _):
                 renamed.append(message._replace(life=to[broker - 1][life], value=_value(value, to)))
             case _:
                 renamed.append(message)

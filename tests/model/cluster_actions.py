@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from . import writes
 from .broker_actions import BrokerActions, Label, Step, put
 from .scenarios import Scenario
 from .steps import Steps
 from .values import (
     BROKERS,
+    FIRST_TOPIC,
     FOUND,
+    MIN_ISR,
     NEXT_LIFE,
     NOT_SYNCED,
     UNTIL_ADMITTED,
     ElectionWrite,
+    Form,
     Registered,
     Replica,
+    Store,
     Value,
 )
 from .world import GHOST, MESSAGES, STORE, State, World
@@ -45,6 +50,7 @@ class ClusterActions:
                 yield self._brokers.changed(state, ("starts", broker), broker, started)
             yield from self._registrations(state, replica, registered)
         yield from self._elections(state)
+        yield from self._topics(state, store)
 
     def _step(self, label: Label, state: State) -> Step:
         return Step(label, self.world.canonical(state), None)
@@ -113,7 +119,7 @@ class ClusterActions:
         paid = self._brokers.pay(state, "reign")
         if paid is not None:
             store = self.world.stores.values[state[STORE]]
-            later = self.world.stores.number(store._replace(reign=store.reign + 1))
+            later = self.world.stores.number(store._replace(reign=store.reign + 1, acknowledged=()))
             # The guard on the controller's key: what the former one had sent is void.
             kept = tuple(
                 m
@@ -140,6 +146,36 @@ class ClusterActions:
         broken = broken_by_write(self.world.stores.values[state[STORE]], new)
         after = self._steps.write(state, new)
         return Step((words, *described(new)), self.world.canonical(after), broken)
+
+    # -- topics ----------------------------------------------------------------------------
+
+    def _topics(self, state: State, store: Store) -> Iterator[Step]:
+        value = store.value
+        paid = self._brokers.pay(state, "delete")
+        if paid is not None and not store.deleting and value.topic == FIRST_TOPIC:
+            deleting = put(paid, STORE, self._steps.deleting(state[STORE]))
+            yield self._step(("is to be deleted",), deleting)
+        paid = self._brokers.pay(state, "move")
+        if paid is None or store.deleting:
+            return
+        epochs = self.scenario.epochs
+        for broker in BROKERS:
+            rest = tuple(member for member in value.isr if member[0] != broker)
+            if broker != value.leader and len(rest) >= MIN_ISR and value.epoch + 1 < epochs:
+                yield from self._moves(paid, broker, value._replace(isr=rest))
+
+    def _moves(self, state: State, broker: int, without: Value) -> Iterator[Step]:
+        """A replica is assigned to another broker and back. What the broker is told in
+        between is on its way, and perhaps arrives twice."""
+        between = self._steps.write(state, without)
+        stop = self._steps.command(broker, between[STORE], Form.STOP)
+        if stop is None:
+            return
+        told = self._steps.told_late(between[broker], stop)
+        for label, stopped in (("is moved away and back", between[broker]), ("is moved", told)):
+            for sent in self._brokers.sent(put(between, broker, stopped), (label, broker), stop):
+                back = self._steps.write(sent.state, writes.assigned_again(without))
+                yield self._step(sent.label, back)
 
     # -- damage ----------------------------------------------------------------------------
 

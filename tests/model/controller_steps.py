@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from functools import cache
 
+from tidelog.model import NO_EPOCH
 from tidelog_controller.policies.electability import ElectionRules, LiveBroker
 from tidelog_controller.policies.leader_election import next_state
 from tidelog_controller.policies.recovery import needs_descriptions
 from tidelog_runtime.replica_control import ReplicaSummary
 
+from .deletion_steps import deletion_step
 from .model_log import ModelLog
 from .values import (
     BROKERS,
     FIRST_LIFE,
     PRESENT,
-    TOPIC_ID,
     Entries,
     Replica,
     Store,
     Value,
     from_production,
     to_production,
+    topic_id,
 )
 
 
@@ -34,7 +36,8 @@ class Controller:
         self._decide = cache(self._next_state)
 
     def decide(self, store: Store, replicas: tuple[Replica, ...]) -> Value | None:
-        """What it would write now; None: nothing.
+        """What it would write now; None: nothing. Once a topic is deleted the next of its
+        name is to come, which waits for as many brokers as it has replicas.
 
         Brokers answer about their logs at once, if they have taken the key's present
         revision in the life that is registered: that alone counts."""
@@ -50,12 +53,16 @@ class Controller:
         return needs_descriptions(to_production(store.value), self._live(store), self._rules, None)
 
     def _next_state(self, store: Store, logs: tuple[tuple[int, Entries], ...]) -> Value | None:
+        if store.deleting:
+            return deletion_step(store)
+        if store.value.epoch == NO_EPOCH and len(self._live(store)) < len(BROKERS):
+            return None
         new = next_state(
             to_production(store.value),
             self._live(store),
             0,
             self._rules,
-            logs={broker: _summary(log) for broker, log in logs},
+            logs={broker: _summary(store.value.topic, log) for broker, log in logs},
         )
         return None if new is None else from_production(new)
 
@@ -89,10 +96,10 @@ def _can_answer(store: Store, replica: Replica) -> bool:
     )
 
 
-def _summary(entries: Entries) -> ReplicaSummary:
+def _summary(topic: int, entries: Entries) -> ReplicaSummary:
     log = ModelLog(entries)
     return ReplicaSummary(
-        topic_id=TOPIC_ID,
+        topic_id=topic_id(topic),
         partition=0,
         revision=PRESENT,
         log_start_offset=0,

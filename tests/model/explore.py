@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import NamedTuple
 
-from . import invariants, replica_steps
+from . import invariants, manager_steps
 from .broker_actions import BrokerActions, Label
 from .cluster_actions import ClusterActions
 from .controller_steps import Controller
@@ -25,6 +25,7 @@ from .values import (
     UNLED,
     Budget,
     Command,
+    Form,
     Ghost,
     Registered,
     Replica,
@@ -75,8 +76,10 @@ class Exploration:
         store = Store(UNLED, (registered, registered, registered), 0)
         first = self._controller.decide(store, tuple(empty))
         assert first is not None
+        form = Form.ALL if self.scenario.has_topics else Form.ONE
         told = [
-            replica_steps.take(r, Command("command", r.broker, 1, first, PRESENT, 0)) for r in empty
+            manager_steps.take(r, Command("command", r.broker, 1, first, PRESENT, 0, form)).replica
+            for r in empty
         ]
         return self.world.intern(
             Expanded(

@@ -60,7 +60,9 @@ class Healing:
         if new is not None:
             state = steps.write(state, new)
         for broker in BROKERS:
-            state = put(state, broker, steps.told(state[broker], state[STORE]))
+            for form in steps.forms(state[STORE]):
+                told, store = steps.told(state[broker], state[STORE], form)
+                state = put(put(state, broker, told), STORE, store)
         for broker in BROKERS:
             state = self._sync(state, broker)
         for broker in BROKERS:
@@ -129,6 +131,8 @@ class Healing:
 def is_writable(world: World, state: State) -> bool:
     """Whole: a leader in the present epoch, all three in the ISR, everything committed."""
     value = world.stores.values[state[STORE]].value
+    if world.stores.values[state[STORE]].deleting:
+        return False
     if value.leader not in BROKERS or len(value.isr) != len(BROKERS):
         return False
     replicas = [world.replicas.values[state[slot]] for slot in BROKERS]
@@ -138,5 +142,6 @@ def is_writable(world: World, state: State) -> bool:
         and leader.revision == PRESENT
         and leader.leading.proposed is None
         and leader.high_watermark == len(leader.log)
-        and all(r.up and r.revision != NEVER and r.log == leader.log for r in replicas)
+        and all(r.up and r.revision != NEVER for r in replicas)
+        and all((r.topic, r.log) == (value.topic, leader.log) for r in replicas)
     )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from tidelog.model import NO_EPOCH
 
-from .values import Entries, Ghost, Replica, Store
+from .values import Entries, Ghost, Replica, Store, topic_of
 
 COMMITTED_IN_ISR = "every committed record is with every ISR and eligible member"
 COMMITTED_AT_LEADER = "every committed record is with every leader that was elected as clean"
 AGREE_BELOW_HW = "logs agree below the high watermark"
 ONE_LEADER = "an epoch is led once"
 HW_IN_LOG = "the high watermark is within the log"
+OWN_RECORDS = "a replica holds records of its own topic alone"
 HEALS = "the cluster can heal to a writable one"
 
 
@@ -22,16 +23,21 @@ def broken_by(replica: Replica, store: Store, ghost: Ghost) -> str | None:
     """The invariant that this replica breaks beside this store."""
     if replica.high_watermark > len(replica.log):
         return HW_IN_LOG
-    has_all = is_prefix(ghost.committed, replica.log)
+    for topic, log in ((replica.topic, replica.log), *replica.shelf):
+        if any(topic_of(logged) != topic for logged in log):
+            return OWN_RECORDS
     value = store.value
+    has_all = is_prefix(ghost.committed, replica.log_of(value.topic))
     if not has_all:
         sound = ghost.sound[replica.broker - 1]
         for broker, life in (*value.isr, *value.eligible):
             if broker == replica.broker and sound <= life:
                 return COMMITTED_IN_ISR
         leads = replica.value if replica.leading is not None else None
-        if leads is not None and leads.epoch == value.epoch:
+        if leads is not None and (leads.epoch, leads.topic) == (value.epoch, value.topic):
             return COMMITTED_AT_LEADER
+    if replica.topic != value.topic:
+        return None
     if value.unclean == NO_EPOCH and not is_prefix(
         replica.log[: replica.high_watermark], ghost.committed
     ):
@@ -44,8 +50,12 @@ def noted(ghost: Ghost, before: Replica, after: Replica, store: Store) -> tuple[
     records that its leader counts as committed from now on."""
     if after.leading is None or after.value is None:
         return ghost, None
+    if after.topic != store.value.topic:
+        # What becomes of a topic that is deleted is nobody's concern.
+        return ghost, None
     epoch = after.value.epoch
-    begins = before.leading is None or before.value is None or before.value.epoch != epoch
+    same = before.value is not None and (before.value.epoch, before.topic) == (epoch, after.topic)
+    begins = before.leading is None or not same
     if begins:
         if ghost.led >> epoch & 1:
             return ghost, ONE_LEADER

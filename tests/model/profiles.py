@@ -17,6 +17,10 @@ FULL = (
     Scenario("crashes, more epochs", faults=2, records=1, epochs=3),
     Scenario("shrinking ISR", 2, 1, 2, kinds=of("crash", "lag")),
     Scenario("two controllers", 1, 1, 3, 1, of("election", "command"), of("reign", "crash")),
+    Scenario("deleted topics, late commands", 1, 1, 2, 1, of("command", "stop"), of("delete")),
+    Scenario("deleted topics, brokers away", 2, 1, 2, kinds=of("delete", "lease")),
+    Scenario("deposed controllers stop", 2, 1, 2, 1, of("stop"), of("delete", "reign")),
+    Scenario("moved away and back", 2, 1, 2, 1, of("stop"), of("move", "lag")),
     Scenario("two late fetches", 1, 1, 2, 2, of("fetch")),
     Scenario("damage and resignation", 1, 1, 3, 1, of("fetch", "isr"), of("damage")),
     Scenario("crashes, more records", faults=1, records=2, epochs=3),
@@ -30,5 +34,7 @@ QUICK = (
     Scenario("damage and resignation", 1, 1, 2, kinds=of("damage")),
     Scenario("controlled shutdown", 1, 1, 2, kinds=of("stop")),
     Scenario("zombie leaders", 1, 1, 2, kinds=of("lease")),
+    Scenario("deleted topics", 1, 1, 2, 1, of("stop"), of("delete")),
+    Scenario("moved away and back", 1, 1, 2, 1, of("stop"), of("move")),
     Scenario("synced, reboots", 1, 1, 2, kinds=of("reboot"), synced=True),
 )

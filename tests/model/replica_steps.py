@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog.errors import TidelogError
 from tidelog.model import NO_EPOCH, NO_OFFSET, Acks, EpochEnd, TopicPartition
 from tidelog_broker.partition.exchange import FetchAnswer, FetchPosition
 from tidelog_broker.partition.isr import FollowerProgress
 from tidelog_broker.partition.leading import Leading as LeadingNow
 from tidelog_broker.partition.partition import Partition
-from tidelog_broker.replicas.command_fencing import fence_command
 from tidelog_broker.storage.data_directory import Identity, new_life
 
 from .model_log import NOW_MS, ModelLog, produced, stored
@@ -21,19 +20,20 @@ from .values import (
     BROKERS,
     FOUND,
     NEVER,
+    NO_TOPIC,
     NOT_SYNCED,
     PRESENT,
     SOUND,
-    TOPIC_ID,
     Answer,
-    Command,
     Leading,
     Position,
     Progress,
     Replica,
     Value,
     from_production,
+    record_of,
     to_production,
+    topic_id,
 )
 
 NAME = TopicPartition("model", 0)
@@ -52,16 +52,18 @@ class _Silent:
     def sync_needed(self, partition: Partition) -> None: ...
 
 
-def _rebuild(replica: Replica, lagging: int = 0) -> Partition:
+SILENT = _Silent()
+
+
+def rebuild(replica: Replica, log: ModelLog | None = None, *, lagging: int = 0) -> Partition:
     """`lagging`: the follower that has not been caught up for too long, 0: none."""
-    log = ModelLog(replica.log, replica.flushed)
     partition = Partition(
         NAME,
-        TOPIC_ID,
+        topic_id(replica.topic),
         replica.broker,
-        log,
+        log or ModelLog(replica.log, replica.flushed),
         high_watermark=replica.high_watermark,
-        listener=_Silent(),
+        listener=SILENT,
     )
     partition.revision = replica.revision
     partition.synced = replica.flushed != NOT_SYNCED
@@ -88,7 +90,7 @@ def _rebuild(replica: Replica, lagging: int = 0) -> Partition:
     return partition
 
 
-def _read_back(replica: Replica, partition: Partition) -> Replica:
+def read_back(replica: Replica, partition: Partition) -> Replica:
     assert isinstance(partition.log, ModelLog)
     value = None if partition.state is None else from_production(partition.state)
     leading = None
@@ -106,7 +108,7 @@ def _read_back(replica: Replica, partition: Partition) -> Replica:
         )
     elif value is not None:
         # Who does not lead asks its state for leader and epoch alone.
-        value = Value(value.leader, value.epoch, (), (), NO_EPOCH)
+        value = Value(value.leader, value.epoch, (), (), NO_EPOCH, value.topic)
     return replica._replace(
         high_watermark=partition.high_watermark,
         log=partition.log.entries,
@@ -117,74 +119,55 @@ def _read_back(replica: Replica, partition: Partition) -> Replica:
     )
 
 
-def take(replica: Replica, command: Command) -> Replica:
-    """As `ReplicaManager` does it; unchanged where the broker is down or refuses."""
-    if not replica.up:
-        return replica
-    refused = fence_command(
-        controller_epoch=command.reign,
-        broker_epoch=command.life,
-        known_controller_epoch=replica.reign,
-        known_broker_epoch=replica.life,
-    )
-    if refused is not None:
-        return replica
-    known = replica._replace(life=command.life, reign=command.reign)
-    if replica.damaged:
-        # Out of service: it is told again once it is back.
-        return known
-    partition = _rebuild(known)
-    partition.take(
-        to_production(command.value), command.revision, broker_epoch=command.life, now_ms=NOW_MS
-    )
-    return _read_back(known, partition)
-
-
 def observe(replica: Replica, value: Value) -> Replica:
-    partition = _rebuild(replica)
-    partition.observed(to_production(value), PRESENT)
-    return _read_back(replica, partition)
+    """As `IsrUpdates` and the watch do it: a key that is gone, or another topic's, says no
+    more than that."""
+    partition = rebuild(replica)
+    same_topic = value.topic == replica.topic
+    partition.observed(to_production(value) if same_topic else None, PRESENT)
+    return read_back(replica, partition)
 
 
 def append(replica: Replica, record: int) -> Replica:
-    partition = _rebuild(replica)
-    partition.append([produced(record)], Acks.LEADER, NOW_MS)
-    return _read_back(replica, partition)
+    partition = rebuild(replica)
+    number = record_of(replica.topic, record)
+    partition.append([produced(number)], Acks.LEADER, NOW_MS)
+    return read_back(replica, partition)
 
 
 def flush(replica: Replica, up_to: int) -> Replica:
     """What was appended before an fsync began is on the disk when it ends."""
-    partition = _rebuild(replica._replace(flushed=up_to))
+    partition = rebuild(replica._replace(flushed=up_to))
     partition.log_synced()
-    return _read_back(replica, partition)
+    return read_back(replica, partition)
 
 
 def propose(replica: Replica, running: Mapping[int, int], lagging: int) -> Replica | None:
     """None: there is nothing to propose."""
-    partition = _rebuild(replica, lagging)
+    partition = rebuild(replica, lagging=lagging)
     proposed = partition.propose_isr(running, now_ms=NOW_MS, lag_time_max_ms=LAG_TIME_MAX_MS)
-    return None if proposed is None else _read_back(replica, partition)
+    return None if proposed is None else read_back(replica, partition)
 
 
 def isr_written(replica: Replica, revision: int) -> Replica:
-    partition = _rebuild(replica)
+    partition = rebuild(replica)
     assert partition.leading is not None
     assert partition.leading.proposed is not None
     partition.isr_written(partition.leading.proposed, revision)
-    return _read_back(replica, partition)
+    return read_back(replica, partition)
 
 
 def isr_refused(replica: Replica) -> Replica:
-    partition = _rebuild(replica)
+    partition = rebuild(replica)
     assert partition.leading is not None
     assert partition.leading.proposed is not None
     partition.isr_refused(partition.leading.proposed)
-    return _read_back(replica, partition)
+    return read_back(replica, partition)
 
 
 def fetch_position(replica: Replica) -> Position | None:
     """What the replica asks now; None: it follows nobody."""
-    partition = _rebuild(replica)
+    partition = rebuild(replica)
     if partition.leader_to_follow not in BROKERS:
         return None
     asked = partition.fetch_position()
@@ -194,10 +177,11 @@ def fetch_position(replica: Replica) -> Position | None:
         asked.fetch_offset,
         asked.last_fetched_epoch,
         asked.flushed_offset,
+        replica.topic,
     )
 
 
-def _to_fetch_position(position: Position) -> FetchPosition:
+def fetch_position_of(position: Position) -> FetchPosition:
     return FetchPosition(
         leader=position.leader,
         leader_epoch=position.epoch,
@@ -208,41 +192,15 @@ def _to_fetch_position(position: Position) -> FetchPosition:
     )
 
 
-def serve(
-    replica: Replica, follower: int, life: int, position: Position
-) -> tuple[Replica, Answer | None]:
-    """A fetch at the broker that it goes to; the answer None is a refusal, after which a
-    follower asks again. As `ReplicaFetch` does it: note the position, then read."""
-    partition = _rebuild(replica)
-    asked = _to_fetch_position(position)
-    try:
-        diverging = partition.replica_fetch(follower, life, asked, NOW_MS)
-        if diverging is not None:
-            answer = Answer(
-                partition.high_watermark,
-                partition.leader_epoch,
-                (),
-                (diverging.leader_epoch, diverging.end_offset),
-            )
-        else:
-            read = partition.read_for_follower(asked, 1 << 20)
-            assert isinstance(partition.log, ModelLog)
-            entries = partition.log.entries[position.offset :] if read.batches else ()
-            answer = Answer(read.high_watermark, read.leader_epoch, entries, None)
-    except TidelogError as error:
-        if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
-            return _read_back(replica, partition), None
-        answer = Answer(0, 0, (), None, out_of_range=True)
-    return _read_back(replica, partition), answer
-
-
 def follow(replica: Replica, position: Position, answer: Answer) -> Replica:
     """The answer at the follower; an answer that its log cannot hold changes nothing."""
-    partition = _rebuild(replica)
-    asked = _to_fetch_position(position)
+    if replica.topic != position.topic:
+        return replica
+    partition = rebuild(replica)
+    asked = fetch_position_of(position)
     if answer.out_of_range:
         partition.restart_at(asked, 0)
-        return _read_back(replica, partition)
+        return read_back(replica, partition)
     told = FetchAnswer(
         answer.high_watermark,
         0,
@@ -254,36 +212,45 @@ def follow(replica: Replica, position: Position, answer: Answer) -> Replica:
         partition.follow(asked, told)
     except (TidelogError, ValueError):
         return replica
-    return _read_back(replica, partition)
+    return read_back(replica, partition)
 
 
 def suspended(replica: Replica) -> Replica:
     """Its log is found damaged."""
-    partition = _rebuild(replica)
+    partition = rebuild(replica)
     partition.suspend()
-    return _read_back(replica, partition)._replace(damaged=FOUND)
+    return read_back(replica, partition)._replace(damaged=FOUND)
 
 
 def resumed(replica: Replica, kept: int) -> Replica:
     """After its log was cut to what is sound."""
-    partition = _rebuild(replica)
+    partition = rebuild(replica)
     partition.resume(ModelLog(replica.log[:kept]))
-    return _read_back(replica, partition)._replace(damaged=SOUND)
+    return read_back(replica, partition)._replace(damaged=SOUND)
+
+
+def unclaimed(replica: Replica, logs: dict[int, tuple[int, ...]]) -> Replica:
+    """A process that holds no replica, with the logs that lie on its disk."""
+    topic = max(logs, default=NO_TOPIC)
+    return replica._replace(
+        topic=topic,
+        log=logs.pop(topic, ()),
+        shelf=tuple(sorted(logs.items())),
+        value=None,
+        revision=NEVER,
+        leading=None,
+        high_watermark=0,
+    )
 
 
 def ended(replica: Replica) -> Replica:
     """The process is gone. The high watermark's checkpoint may be as old as it likes;
     here it always is."""
-    return replica._replace(
-        up=False,
-        life=0,
-        own=0,
-        reign=0,
-        high_watermark=0,
-        value=None,
-        revision=NEVER,
-        leading=None,
-    )
+    dead = replica._replace(up=False, life=0, own=0, reign=0, full=False, stopped=())
+    logs = dict(replica.shelf)
+    if replica.topic != NO_TOPIC:
+        logs[replica.topic] = replica.log
+    return unclaimed(dead, logs)
 
 
 def started(replica: Replica) -> Replica:

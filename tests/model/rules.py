@@ -11,16 +11,28 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from tidelog.errors import ErrorCode
+from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_LEADER
 from tidelog_broker.partition import epochs, high_watermark, isr
 from tidelog_broker.partition.exchange import FetchAnswer, FetchPosition
 from tidelog_broker.partition.isr import FollowerProgress
 from tidelog_broker.partition.partition import Partition
+from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_broker.replicas import replica_manager
+from tidelog_broker.replicas.replica_manager import ReplicaManager
+from tidelog_broker.replicas.stopped_replicas import StoppedReplicas
 from tidelog_controller.policies import electability
 from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
+from tidelog_runtime.replica_control import (
+    LeaderAndIsrCommand,
+    PartitionResult,
+    StopPartition,
+)
 
-from . import replica_steps
+from . import writes
+
+# As a revision: newer than all that the model has.
+LATEST = 100
 
 
 class Rule(NamedTuple):
@@ -140,6 +152,48 @@ def _whole_if_synced(
 
 
 _is_whole = electability.is_whole
+_take = Partition.take
+
+
+def _take_any(
+    self: Partition, state: LeaderAndIsr, revision: int, *, broker_epoch: int, now_ms: int
+) -> bool:
+    newest = max(revision, self.revision + 1)
+    return _take(self, state, newest, broker_epoch=broker_epoch, now_ms=now_ms)
+
+
+_stop = ReplicaManager._stop
+
+
+def _stop_any(self: ReplicaManager, wanted: StopPartition) -> PartitionResult:
+    return _stop(self, wanted._replace(revision=LATEST))
+
+
+def _stop_by_name(self: ReplicaManager, wanted: StopPartition) -> PartitionResult:
+    present = self._by_name.get(wanted.partition)
+    topic_id = wanted.topic_id if present is None else present.topic_id
+    return _stop(self, wanted._replace(topic_id=topic_id, revision=LATEST))
+
+
+_set_strays_aside = ReplicaManager._set_strays_aside
+
+
+def _set_all_strays_aside(self: ReplicaManager, command: LeaderAndIsrCommand) -> None:
+    _set_strays_aside(self, replace(command, store_revision=LATEST))
+
+
+def _replica_by_name(self: ReplicaManager, key: ReplicaKey) -> Partition:
+    del key
+    for partition in self._by_name.values():
+        return partition
+    raise TidelogError(ErrorCode.UNKNOWN_TOPIC_ID, "nothing here has that name")
+
+
+def _never_stopped(self: StoppedReplicas, key: ReplicaKey, revision: int) -> bool:
+    del self, key, revision
+    return False
+
+
 _resigned = LeaderAndIsr.resigned
 
 
@@ -184,7 +238,7 @@ ELIGIBLE = Rule(
 WHOLE = Rule("who has lost data is not elected as clean", electability, "is_whole", _always_whole)
 FORMER_LIFE = Rule(
     "a process takes no command for its predecessor's life",
-    replica_steps,
+    replica_manager,
     "fence_command",
     _commands_of_former_lives,
 )
@@ -205,6 +259,45 @@ WHOLE_BY_DURABILITY = Rule(
     electability,
     "is_whole",
     _whole_if_synced,
+)
+REVISION_ORDER = Rule(
+    "a replica takes no state that is older than what it has taken", Partition, "take", _take_any
+)
+STOP_ORDER = Rule(
+    "a StopReplica that is older than what the replica has taken has no effect",
+    ReplicaManager,
+    "_stop",
+    _stop_any,
+)
+STOP_TOPIC = Rule(
+    "a StopReplica is one of its topic's id, and ordered by revision",
+    ReplicaManager,
+    "_stop",
+    _stop_by_name,
+)
+STOPPED_REMEMBERED = Rule(
+    "what was stopped is not brought back by an older command",
+    StoppedReplicas,
+    "is_late",
+    _never_stopped,
+)
+STRAYS_ORDER = Rule(
+    "an older full state sets nothing aside that a newer command told of",
+    ReplicaManager,
+    "_set_strays_aside",
+    _set_all_strays_aside,
+)
+FETCH_TOPIC = Rule(
+    "a follower's fetch finds the replica of its topic's id alone",
+    ReplicaManager,
+    "replica",
+    _replica_by_name,
+)
+ASSIGNED_AGAIN = Rule(
+    "a replica that is assigned again comes with a new leader epoch",
+    writes,
+    "assigned_again",
+    lambda value: value,
 )
 REPEATED_ANSWER = Rule(
     "an answer counts only for the log that it was asked for",

@@ -25,6 +25,11 @@ class Scenario(NamedTuple):
     kinds: frozenset[str] = frozenset({"crash"})  # of KINDS
     synced: bool = False
 
+    @property
+    def has_topics(self) -> bool:
+        """Whether replicas come and go: then it matters in which form a broker is told."""
+        return bool(self.kinds & {"delete", "move"})
+
     def budgets(self) -> dict[str, bool | int | list[str]]:
         return {
             "faults": self.faults,
@@ -42,7 +47,8 @@ LATE = {
     "answer": "a leader's answer to a late request",
     "isr": "a leader's ISR change, whose answer never comes",
     "election": "a controller's transaction",
-    "command": "a controller's command",
+    "command": "a controller's LeaderAndISR",
+    "stop": "a controller's StopReplica",
 }
 KINDS = {
     "crash": "a process ends",
@@ -52,6 +58,8 @@ KINDS = {
     "reign": "another controller is elected",
     "damage": "a replica is found damaged: it resigns and is cut",
     "stop": "a broker is stopping",
+    "delete": "the topic is deleted, and created again under its name",
+    "move": "a replica is assigned to another broker and back",
 }
 
 
@@ -92,6 +100,15 @@ REMOVALS = (
     _removal(rules.COUNTED_END, 1, 1, 2, kinds=of("reboot"), synced=True),
     _removal(rules.WHOLE_BY_DURABILITY, 1, 1, 2, kinds=of("reboot")),
     _removal(rules.FORMER_LIFE, 1, 1, 1),
+    _removal(rules.REVISION_ORDER, 1, 1, 2, in_flight=1, late=of("command"), kinds=of("stop")),
+    _removal(rules.STOP_ORDER, 1, 1, 2, in_flight=1, late=of("stop"), kinds=of("move")),
+    _removal(rules.ASSIGNED_AGAIN, 1, 1, 2, in_flight=1, late=of("stop"), kinds=of("move")),
+    _removal(rules.STOP_TOPIC, 1, 1, 2, in_flight=1, late=of("stop"), kinds=of("delete")),
+    _removal(
+        rules.STOPPED_REMEMBERED, 1, 0, 2, in_flight=1, late=of("command"), kinds=of("delete")
+    ),
+    _removal(rules.STRAYS_ORDER, 1, 1, 2, in_flight=1, late=of("command"), kinds=of("delete")),
+    _removal(rules.FETCH_TOPIC, 1, 2, 2, in_flight=1, late=of("fetch"), kinds=of("delete")),
     _removal(rules.RESIGNED_EPOCH, 1, 1, 3, kinds=of("damage")),
     _removal(rules.REPEATED_ANSWER, 1, 2, 2, in_flight=1, late=of("fetch", "answer")),
 )

@@ -6,9 +6,10 @@ from __future__ import annotations
 from functools import cache
 from typing import NamedTuple
 
+from tidelog.model import NO_EPOCH
 from tidelog_broker.damage.resignations import resignation
 
-from . import invariants, replica_steps, writes
+from . import invariants, manager_steps, replica_steps, writes
 from .controller_steps import Controller
 from .values import (
     BROKERS,
@@ -16,15 +17,16 @@ from .values import (
     NOT_SYNCED,
     PRESENT,
     RESIGNED,
-    TOPIC_ID,
     Answer,
     Command,
     FetchResponse,
+    Form,
     MemberKey,
     Position,
     Registered,
     Value,
     from_production,
+    is_stopped,
     to_production,
 )
 from .world import GHOST, MESSAGES, STORE, State, World
@@ -69,6 +71,7 @@ class Steps:
         self.resigned = cache(self._resigned)
         self.registered = cache(self._registered)
         self.valued = cache(self._valued)
+        self.deleting = cache(self._deleting)
         self.outdated = cache(self._outdated)
         self.settled = cache(self._settled)
         self.voided = cache(self._voided)
@@ -88,7 +91,7 @@ class Steps:
     def _serve(
         self, leader: int, follower: int, life: int, asked: Position
     ) -> tuple[int, Answer | None]:
-        served, answer = replica_steps.serve(self._replicas[leader], follower, life, asked)
+        served, answer = manager_steps.serve(self._replicas[leader], follower, life, asked)
         return self._number(served), answer
 
     def _follow(self, follower: int, asked: Position, answer: Answer) -> int:
@@ -116,20 +119,38 @@ class Steps:
 
     # -- commands --------------------------------------------------------------------------
 
-    def present_command(self, slot: int, store: int) -> Command | None:
+    def forms(self, store: int) -> tuple[Form, ...]:
+        """Of the commands that say how it stands; the full state first."""
+        value = self.world.stores.values[store].value
+        if value.epoch == NO_EPOCH:
+            return (Form.NOTHING,)
+        return (Form.NOTHING, Form.STOP) if is_stopped(value) else (Form.ALL, Form.ONE)
+
+    def command(self, slot: int, store: int, form: Form) -> Command | None:
         """What the controller tells a registered broker now."""
         held = self.world.stores.values[store]
         registered = held.registered[slot - 1]
         if registered is None:
             return None
-        return Command("command", slot, registered.life, held.value, PRESENT, held.reign)
+        kind = "stop" if form is Form.STOP else "command"
+        return Command(kind, slot, registered.life, held.value, PRESENT, held.reign, form)
 
-    def _told(self, replica: int, store: int) -> int:
-        command = self.present_command(self._replicas[replica].broker, store)
-        return replica if command is None else self._told_late(replica, command)
+    def _told(self, replica: int, store: int, form: Form) -> tuple[int, int]:
+        """The broker, and the store with what the controller knows of it, after a command
+        that is answered at once."""
+        broker = self._replicas[replica].broker
+        command = self.command(broker, store, form)
+        if command is None:
+            return replica, store
+        told, done = manager_steps.take(self._replicas[replica], command)
+        held = self.world.stores.values[store]
+        if form is Form.STOP and done and broker not in held.acknowledged:
+            acknowledged = tuple(sorted((*held.acknowledged, broker)))
+            store = self.world.stores.number(held._replace(acknowledged=acknowledged))
+        return self._number(told), store
 
     def _told_late(self, replica: int, command: Command) -> int:
-        return self._number(replica_steps.take(self._replicas[replica], command))
+        return self._number(manager_steps.take(self._replicas[replica], command).replica)
 
     # -- the ISR ---------------------------------------------------------------------------
 
@@ -209,17 +230,37 @@ class Steps:
     def _resigned(self, store: int, broker: int) -> Value | None:
         """What a damaged replica writes; None: there is nothing to write."""
         found = to_production(self.world.stores.values[store].value)
-        written = resignation(found, TOPIC_ID, broker)
+        written = resignation(found, found.topic_id, broker)
         return None if written is None else from_production(written)
 
     def _registered(self, store: int, broker: int, registered: Registered | None) -> int:
         held = self.world.stores.values[store]
         slots = list(held.registered)
         slots[broker - 1] = registered
-        return self.world.stores.number(held._replace(registered=(slots[0], slots[1], slots[2])))
+        # Another life has yet to acknowledge; the same one that is stopping has not.
+        old = held.registered[broker - 1]
+        same = old is not None and registered is not None and old.life == registered.life
+        return self.world.stores.number(
+            held._replace(
+                registered=(slots[0], slots[1], slots[2]),
+                acknowledged=tuple(b for b in held.acknowledged if b != broker or same),
+            )
+        )
 
     def _valued(self, store: int, value: Value) -> int:
-        return self.world.stores.number(self.world.stores.values[store]._replace(value=value))
+        held = self.world.stores.values[store]
+        goes_on = value.topic == held.value.topic
+        acknowledged = held.acknowledged if goes_on else ()
+        return self.world.stores.number(
+            held._replace(
+                value=value, deleting=held.deleting and goes_on, acknowledged=acknowledged
+            )
+        )
+
+    def _deleting(self, store: int) -> int:
+        """Somebody wants the topic deleted."""
+        held = self.world.stores.values[store]
+        return self.world.stores.number(held._replace(deleting=True))
 
     def write(self, state: State, value: Value) -> State:
         """The state after the store has taken `value`, not canonical yet. Whatever named
@@ -242,17 +283,22 @@ class Steps:
 
     def _outdated(self, replica: int) -> int:
         r = self._replicas[replica]
-        return replica if r.revision == NEVER else self._number(r._replace(revision=1))
+        if r.revision == NEVER and not r.stopped:
+            return replica
+        return self._number(r._replace(revision=min(r.revision, 1), stopped=()))
 
     def _settled(self, replica: int, messages: int) -> int:
-        """Once no command is on its way to it, all outdated revisions are alike."""
+        """Once no command is on its way to it, all outdated revisions are alike, and those
+        at which it was stopped matter no more."""
         r = self._replicas[replica]
-        if r.revision in (NEVER, 1, PRESENT):
+        if r.revision in (NEVER, 1, PRESENT) and all(at == PRESENT for _, at in r.stopped):
             return replica
         for message in self.world.messages.values[messages]:
             if isinstance(message, Command) and message.broker == r.broker:
                 return replica
-        return self._number(r._replace(revision=1))
+        revision = r.revision if r.revision in (NEVER, PRESENT) else 1
+        stopped = tuple((topic, at) for topic, at in r.stopped if at == PRESENT)
+        return self._number(r._replace(revision=revision, stopped=stopped))
 
     # -- messages --------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tidelog.model import NO_LEADER
+from tidelog.model import NO_EPOCH, NO_LEADER
 
 from . import invariants
 from .broker_actions import Label
@@ -22,9 +22,6 @@ _SENTENCES = {
     ),
     "a late answer arrives": "the late answer of broker {1} arrives at broker {0}",
     "appends": "broker {0} appends a record",
-    "is told the present state": "the controller tells broker {0} the state of the key",
-    "a command is late": "the controller sends broker {0} the key, which takes its time",
-    "a late command arrives": "the late command arrives at broker {0}",
     "syncs": "broker {0} syncs its log up to offset {1}",
     "reads the key": "broker {0} reads the key by itself",
     "proposes": "broker {0} proposes another ISR",
@@ -39,12 +36,27 @@ _SENTENCES = {
     "finds damage": "broker {0} finds its replica damaged",
     "resigns": "broker {0} resigns",
     "is cut and repaired": "broker {0} cuts its damaged log to {1} record(s) and is back",
+    "is to be deleted": "the topic is to be deleted",
+    "is moved away and back": (
+        "the replica of broker {0} is assigned to another broker and back; the StopReplica in "
+        "between takes its time"
+    ),
+    "is moved": (
+        "the replica of broker {0} is assigned to another broker and back; the StopReplica in "
+        "between arrives at once, and another time late"
+    ),
     "registers": "broker {0} registers",
     "former registration goes": "the registration of broker {0}'s former life goes",
     "loses its lease": "broker {0} loses its lease, and does not know",
     "is stopping": "broker {0} is stopping",
     "has stopped": "broker {0} has stopped",
     "another controller reigns": "another controller is elected",
+}
+_FORMS = {
+    "ONE": "the state of the key",
+    "ALL": "its full state",
+    "NOTHING": "its full state, without this partition",
+    "STOP": "to stop its replica",
 }
 _PREFIXED = {
     "the controller writes": "the controller writes its decision",
@@ -103,6 +115,13 @@ def sentence(label: Label) -> str:
     if kind in _PREFIXED:
         detail = "" if kind != "is lost" else " " + " ".join(str(word) for word in rest)
         return f"{_PREFIXED[str(kind)]}{detail}"
+    if kind == "is told":
+        return f"the controller tells broker {rest[0]} {_FORMS[str(rest[1])]}"
+    if kind == "a late command arrives":
+        return f"late, broker {rest[0]} is told {_FORMS[str(rest[1])]}"
+    if kind == "a command is late":
+        who = "a deposed controller" if rest[2] else "the controller"
+        return f"{who} tells broker {rest[0]} {_FORMS[str(rest[1])]}, which takes its time"
     return _SENTENCES[str(kind)].format(*rest)
 
 
@@ -116,6 +135,8 @@ def _members(members: tuple[MemberKey, ...]) -> str:
 
 
 def key_words(value: Value) -> str:
+    if value.epoch == NO_EPOCH:
+        return "absent"
     leader = "no leader" if value.leader == NO_LEADER else f"leader {value.leader}"
     unclean = f", unclean since epoch {value.unclean}" if value.unclean >= 0 else ""
     eligible = f", eligible {_members(value.eligible)}" if value.eligible else ""
@@ -133,7 +154,9 @@ def changes_of(before: Expanded, after: Expanded) -> Iterator[str]:
 
 def _changes_of_replica(old: Replica, new: Replica) -> Iterator[str]:
     who = f"broker {new.broker}"
-    if old.log != new.log:
+    if old.topic != new.topic:
+        yield f"{who} has {log_words(new.log) if new.topic else 'no replica'} of topic {new.topic}"
+    elif old.log != new.log:
         cut = len(new.log) < len(old.log)
         yield f"{who} {'truncates to' if cut else 'has'} {log_words(new.log)}"
     if old.high_watermark != new.high_watermark and new.up:

@@ -7,6 +7,7 @@ never compared. 0 is no life (`NOT_WHOLE` in an entry of the ISR).
 
 from __future__ import annotations
 
+import enum
 from functools import cache
 from typing import NamedTuple
 
@@ -15,7 +16,10 @@ from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
 
 BROKERS = (1, 2, 3)
 MIN_ISR = 2
-TOPIC_ID = "model"
+
+# A topic, and the one that is created under its name after it was deleted.
+NO_TOPIC, FIRST_TOPIC, SECOND_TOPIC = 0, 1, 2
+TOPICS = (FIRST_TOPIC, SECOND_TOPIC)
 
 # Of a broker, in the numbers that `canonical` gives.
 FIRST_LIFE = 1
@@ -35,19 +39,24 @@ SOUND, FOUND, RESIGNED = 0, 1, 2
 NEXT_LIFE = 14
 UNTIL_ADMITTED = 15
 
-RECORDS_PER_EPOCH = 8  # entry of a log: leader epoch * RECORDS_PER_EPOCH + record
+RECORDS_PER_TOPIC = 4
+RECORDS_PER_EPOCH = (
+    len(TOPICS) * RECORDS_PER_TOPIC
+)  # entry of a log: leader epoch * RECORDS_PER_EPOCH + record
 Entries = tuple[int, ...]
 MemberKey = tuple[int, int]  # broker, life
 
 
 class Value(NamedTuple):
-    """`LeaderAndIsr` without what never changes here."""
+    """`LeaderAndIsr` without what never changes here. NO_EPOCH: the key is not there yet,
+    or no more, and a topic of that number is to come."""
 
     leader: int
     epoch: int
     isr: tuple[MemberKey, ...]
     eligible: tuple[MemberKey, ...]
     unclean: int
+    topic: int = FIRST_TOPIC
 
 
 UNLED = Value(NO_LEADER, NO_EPOCH, (), (), NO_EPOCH)
@@ -60,11 +69,15 @@ class Registered(NamedTuple):
 
 
 class Store(NamedTuple):
-    """What etcd holds. `reign`: how often the controller has changed."""
+    """What etcd holds. `reign`: how often the controller has changed. `deleting`: the topic
+    is to be deleted. `acknowledged`: the brokers that have told this reign's controller, in
+    the lives that are registered, that the topic is stopped there."""
 
     value: Value
     registered: tuple[Registered | None, Registered | None, Registered | None]
     reign: int
+    deleting: bool = False
+    acknowledged: tuple[int, ...] = ()
 
 
 class Progress(NamedTuple):
@@ -89,7 +102,11 @@ class Replica(NamedTuple):
     itself, 0: none yet. `whole`: `whole_since` on its disk, 0: since the registration
     that comes next. `damaged`: SOUND, FOUND or RESIGNED. `value`: what it has taken;
     ISR and eligible set only while it leads. `revision`: NEVER, outdated ones in order,
-    PRESENT. `flushed`: how far the log of a `synced` topic is on the disk."""
+    PRESENT. `flushed`: how far the log of a `synced` topic is on the disk.
+
+    `topic`: whose replica this is, or (`value` None) whose log is on the disk; `shelf`: the
+    other topic's log, if that is there, too. `stopped`: topics with the revisions at which
+    they were stopped here. `full`: the process has been told of all of its replicas."""
 
     broker: int
     up: bool
@@ -105,6 +122,13 @@ class Replica(NamedTuple):
     revision: int
     leading: Leading | None
     flushed: int = NOT_SYNCED
+    topic: int = FIRST_TOPIC
+    shelf: tuple[tuple[int, Entries], ...] = ()
+    stopped: tuple[tuple[int, int], ...] = ()
+    full: bool = False
+
+    def log_of(self, topic: int) -> Entries:
+        return self.log if topic == self.topic else dict(self.shelf).get(topic, ())
 
 
 class Position(NamedTuple):
@@ -115,6 +139,7 @@ class Position(NamedTuple):
     offset: int
     last_epoch: int
     flushed: int
+    topic: int
 
 
 class Answer(NamedTuple):
@@ -157,6 +182,16 @@ class ElectionWrite(NamedTuple):
     value: Value
 
 
+class Form(enum.IntEnum):
+    """Of a command: LeaderAndISR of this partition; the full state, in which it is all
+    there is, or which is empty; StopReplica."""
+
+    ONE = 0
+    ALL = 1
+    NOTHING = 2
+    STOP = 3
+
+
 class Command(NamedTuple):
     kind: str
     broker: int
@@ -164,6 +199,7 @@ class Command(NamedTuple):
     value: Value
     revision: int
     reign: int
+    form: Form = Form.ONE
 
 
 Message = FetchRequest | FetchResponse | IsrWrite | ElectionWrite | Command
@@ -191,7 +227,7 @@ class Budget(NamedTuple):
 @cache
 def to_production(value: Value) -> LeaderAndIsr:
     return LeaderAndIsr(
-        topic_id=TOPIC_ID,
+        topic_id=topic_id(value.topic),
         replicas=BROKERS,
         controller_epoch=0,
         leader=value.leader,
@@ -210,7 +246,26 @@ def from_production(state: LeaderAndIsr) -> Value:
         tuple((m.broker_id, m.broker_epoch) for m in state.isr),
         tuple((m.broker_id, m.broker_epoch) for m in state.eligible),
         state.unclean_leader_epoch,
+        next(topic for topic in TOPICS if topic_id(topic) == state.topic_id),
     )
+
+
+def is_stopped(value: Value) -> bool:
+    """For its topic's deletion: nothing else leaves both sets empty."""
+    return value.epoch != NO_EPOCH and not value.isr and not value.eligible
+
+
+def topic_id(topic: int) -> str:
+    return f"model-{topic}"
+
+
+def record_of(topic: int, record: int) -> int:
+    """A record is one of its topic, wherever it is found."""
+    return (topic - 1) * RECORDS_PER_TOPIC + record
+
+
+def topic_of(logged: int) -> int:
+    return logged % RECORDS_PER_EPOCH // RECORDS_PER_TOPIC + 1
 
 
 def entry(epoch: int, record: int) -> int:
@@ -222,5 +277,6 @@ def epoch_of(logged: int) -> int:
 
 
 def record_name(logged: int) -> str:
-    """Records are called a, b, c in the order in which they were produced."""
+    """Records are called a, b, c in the order in which they were produced; those of the
+    second topic e, f, g."""
     return "abcdefgh"[logged % RECORDS_PER_EPOCH]

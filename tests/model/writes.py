@@ -17,6 +17,7 @@ from .values import (
     Replica,
     Store,
     Value,
+    is_stopped,
 )
 from .world import Parts
 
@@ -35,16 +36,20 @@ def aged(
     older = []
     for replica in replicas:
         commands = [m for m in messages if isinstance(m, Command) and m.broker == replica.broker]
-        revisions = sorted({replica.revision, *(c.revision for c in commands)} - {NEVER})
+        known = {replica.revision, *(at for _, at in replica.stopped)}
+        revisions = sorted({*known, *(c.revision for c in commands)} - {NEVER})
         rank = {revision: number for number, revision in enumerate(revisions, 1)}
         kept += [c._replace(revision=rank[c.revision]) for c in commands]
-        older.append(replica._replace(revision=rank.get(replica.revision, NEVER)))
+        stopped = tuple((topic, rank[at]) for topic, at in replica.stopped)
+        older.append(replica._replace(revision=rank.get(replica.revision, NEVER), stopped=stopped))
     return older, numbers.number(tuple(sorted(kept, key=repr)))
 
 
 def after_write(
     ghost: Ghost, old: Value, new: Value, replicas: tuple[Replica, Replica, Replica]
 ) -> Ghost:
+    if new.topic != old.topic:
+        return Ghost((), ghost.sound, 0)
     committed = ghost.committed
     if new.unclean == new.epoch != old.epoch and new.leader != NO_LEADER:
         # Marked: what the new leader lacks is lost, and clients are told so.
@@ -58,6 +63,12 @@ def after_write(
     return ghost._replace(committed=committed, sound=(sound[0], sound[1], sound[2]))
 
 
+def assigned_again(value: Value) -> Value:
+    """The leader may never have heard that the replica was gone: what it knows of it would
+    count in the same epoch, as the broker's life is the same."""
+    return value._replace(epoch=value.epoch + 1)
+
+
 def common_prefix(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
     length = 0
     while length < min(len(a), len(b)) and a[length] == b[length]:
@@ -69,6 +80,8 @@ def broken_by_write(store: Store, new: Value) -> str | None:
     """The invariant of the key that a write would break."""
     old = store.value
     isr, eligible = dict(new.isr), dict(new.eligible)
+    if new.topic != old.topic:
+        return None if is_stopped(old) else "a topic is stopped before it is gone"
     if new.leader != NO_LEADER and new.leader not in isr:
         return "the leader is in the ISR"
     if set(isr) & set(eligible) or not {*isr, *eligible} <= set(BROKERS):

@@ -1,0 +1,228 @@
+"""What one broker makes of commands and fetches: the production `ReplicaManager`, rebuilt
+from the model's state for one step and read back."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterable
+from pathlib import PurePath
+from typing import Any, NamedTuple, cast
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog_broker.log.errors import OutOfServiceError
+from tidelog_broker.membership.metadata_cache import MetadataCache
+from tidelog_broker.partition.partition import Partition
+from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_broker.replicas.replica_manager import ReplicaManager
+from tidelog_broker.replicas.stopped_replicas import StoppedReplicas
+from tidelog_broker.storage.log_directory import LogDirectory
+from tidelog_runtime.clock import Clock
+from tidelog_runtime.metadata.schema import Keys
+from tidelog_runtime.replica_control import (
+    LeaderAndIsrCommand,
+    PartitionCommand,
+    StopPartition,
+    StopReplicaCommand,
+)
+from tidelog_runtime.topic_config import TopicConfig
+
+from .model_log import NOW_MS, ModelLog
+from .replica_steps import NAME, SILENT, fetch_position_of, read_back, rebuild, unclaimed
+from .values import (
+    NO_TOPIC,
+    NOT_SYNCED,
+    TOPICS,
+    Answer,
+    Command,
+    Form,
+    Position,
+    Replica,
+    to_production,
+    topic_id,
+)
+
+CACHE = MetadataCache(Keys("model"))
+CONFIGS = {False: {}, True: {"durability": "synced"}}
+
+
+class Taken(NamedTuple):
+    """`done`: what the controller may count as acknowledged."""
+
+    replica: Replica
+    done: bool
+
+
+class _Clock:
+    def monotonic_ms(self) -> int:
+        return NOW_MS
+
+    def wall_ms(self) -> int:
+        return NOW_MS
+
+
+class _NoFetchers:
+    """Fetches are steps of their own."""
+
+    def update(self, partitions: Iterable[Partition]) -> None: ...
+    def forget(self, partition: Partition) -> None: ...
+
+
+class ModelLogs:
+    """What the manager uses of a `LogDirectory`. What is set aside is out of reach."""
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+        self.logs = {key_of(topic): ModelLog(entries) for topic, entries in replica.shelf}
+        if replica.topic != NO_TOPIC:
+            self.logs[key_of(replica.topic)] = ModelLog(replica.log, replica.flushed)
+
+    def open_replica(self, name: object, key: ReplicaKey, config: TopicConfig) -> ModelLog:
+        del name
+        if self._replica.damaged:
+            raise OutOfServiceError(PurePath(key.topic_id), "it is damaged")
+        flushed = 0 if config.durability == "synced" else NOT_SYNCED
+        return self.logs.setdefault(key, ModelLog((), flushed))
+
+    def high_watermark(self, key: ReplicaKey) -> int:
+        del key
+        return 0
+
+    def keys(self) -> Iterable[ReplicaKey]:
+        return self.logs.keys()
+
+    def set_aside(self, key: ReplicaKey) -> None:
+        self.logs.pop(key, None)
+
+    delete = set_aside
+
+
+def key_of(topic: int) -> ReplicaKey:
+    return ReplicaKey(topic_id(topic), NAME.partition)
+
+
+def _manager(replica: Replica) -> tuple[ReplicaManager, ModelLogs]:
+    logs = ModelLogs(replica)
+    manager = ReplicaManager(
+        replica.broker,
+        cast(LogDirectory, logs),
+        CACHE,
+        cast(Clock, _Clock()),
+        SILENT,
+        lambda _: _NoFetchers(),
+    )
+    manager.broker_epoch = replica.life
+    manager._controller_epoch = replica.reign
+    if replica.full:
+        manager.has_full_state.set()
+    stopped: StoppedReplicas = manager._stopped
+    for topic, revision in replica.stopped:
+        stopped.stopped(key_of(topic), revision)
+    if replica.value is not None:
+        key = key_of(replica.topic)
+        partition = rebuild(replica, logs.logs[key])
+        manager._by_name[NAME] = manager._by_key[key] = partition
+        manager._configs[NAME] = TopicConfig.parse(CONFIGS[replica.flushed != NOT_SYNCED])
+    return manager, logs
+
+
+def _read_back(replica: Replica, manager: ReplicaManager, logs: ModelLogs) -> Replica:
+    revisions = manager._stopped._revisions
+    after = replica._replace(
+        life=manager.broker_epoch,
+        reign=manager._controller_epoch,
+        full=manager.has_full_state.is_set(),
+        stopped=tuple((t, revisions[key_of(t)]) for t in TOPICS if key_of(t) in revisions),
+    )
+    partition = manager._by_name.get(NAME)
+    if partition is None:
+        return unclaimed(after, {t: logs.logs[key_of(t)].entries for t in _topics(logs)})
+    topic = TOPICS[[topic_id(t) for t in TOPICS].index(partition.topic_id)]
+    shelf = tuple((t, logs.logs[key_of(t)].entries) for t in _topics(logs) if t != topic)
+    return read_back(after._replace(topic=topic, shelf=shelf), partition)
+
+
+def _topics(logs: ModelLogs) -> list[int]:
+    return [topic for topic in TOPICS if key_of(topic) in logs.logs]
+
+
+def take(replica: Replica, command: Command) -> Taken:
+    """Unchanged where the broker is down or refuses the whole command."""
+    if not replica.up:
+        return Taken(replica, False)
+    manager, logs = _manager(replica)
+    if command.form is Form.STOP:
+        result = _run(manager.stop_replica(_stop(command)))
+    else:
+        result = _run(manager.leader_and_isr(_leader_and_isr(command, replica.flushed)))
+    if result.error is not None:
+        return Taken(replica, False)
+    done = all(partition.error is None for partition in result.partitions)
+    return Taken(_read_back(replica, manager, logs), done)
+
+
+def _leader_and_isr(command: Command, flushed: int) -> LeaderAndIsrCommand:
+    state = to_production(command.value)
+    config = CONFIGS[flushed != NOT_SYNCED]
+    named = [PartitionCommand(NAME, state, command.revision, config)]
+    return LeaderAndIsrCommand(
+        controller_id=0,
+        controller_epoch=command.reign,
+        broker_epoch=command.life,
+        full_state=command.form is not Form.ONE,
+        partitions=[] if command.form is Form.NOTHING else named,
+        leaders={},
+        store_revision=command.revision,
+    )
+
+
+def _stop(command: Command) -> StopReplicaCommand:
+    stopped = StopPartition(
+        NAME, topic_id(command.value.topic), command.value.epoch, command.revision, delete=True
+    )
+    return StopReplicaCommand(
+        controller_id=0,
+        controller_epoch=command.reign,
+        broker_epoch=command.life,
+        partitions=[stopped],
+    )
+
+
+def _run(work: Coroutine[Any, Any, Any]) -> Any:
+    """To its end: it waits for nothing but its turn."""
+    while True:
+        try:
+            work.send(None)
+        except StopIteration as end:
+            return end.value
+
+
+def serve(
+    replica: Replica, follower: int, life: int, position: Position
+) -> tuple[Replica, Answer | None]:
+    """A fetch at the broker that it goes to; the answer None is a refusal, after which a
+    follower asks again. As `ReplicaFetch` does it: find the replica by the topic's id, note
+    the position, then read."""
+    manager, _ = _manager(replica)
+    try:
+        partition = manager.replica(key_of(position.topic))
+    except TidelogError:
+        return replica, None
+    asked = fetch_position_of(position)
+    try:
+        diverging = partition.replica_fetch(follower, life, asked, NOW_MS)
+        if diverging is not None:
+            answer = Answer(
+                partition.high_watermark,
+                partition.leader_epoch,
+                (),
+                (diverging.leader_epoch, diverging.end_offset),
+            )
+        else:
+            read = partition.read_for_follower(asked, 1 << 20)
+            assert isinstance(partition.log, ModelLog)
+            entries = partition.log.entries[position.offset :] if read.batches else ()
+            answer = Answer(read.high_watermark, read.leader_epoch, entries, None)
+    except TidelogError as error:
+        if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+            return read_back(replica, partition), None
+        answer = Answer(0, 0, (), None, out_of_range=True)
+    return read_back(replica, partition), answer
