@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from .scenarios import Scenario
-from .steps import Steps, all_registered, joiners_of
+from .steps import Steps, guard_holds, joiners_of
 from .values import (
     NOT_SYNCED,
     PRESENT,
@@ -20,6 +20,7 @@ from .values import (
     Replica,
 )
 from .world import BUDGET, GHOST, MESSAGES, STORE, State, World
+from .writes import broken_by_joiners
 
 Label = tuple[str | int, ...]
 
@@ -177,7 +178,12 @@ class BrokerActions:
             return self.changed(state, label, slot, swap.refused)
         after = self._steps.write(state, swap.value)
         written = self._steps.is_written(after[slot])
-        return self.changed(after, ("writes its ISR change", slot), slot, written)
+        step = self.changed(after, ("writes its ISR change", slot), slot, written)
+        former = self._replicas[number].value
+        assert former is not None
+        registered = self.world.stores.values[state[STORE]].registered
+        broken = broken_by_joiners(registered, joiners_of(former, swap.value))
+        return step if step.broken else step._replace(broken=broken)
 
     # -- what was on its way ---------------------------------------------------------------
 
@@ -226,10 +232,11 @@ class BrokerActions:
 
     def _isr_write_arrives(self, state: State, message: IsrWrite) -> Iterator[Step]:
         registered = self.world.stores.values[state[STORE]].registered
-        if all_registered(registered, message.joiners):
+        if guard_holds(registered, message.joiners):
             after = self._steps.write(state, message.value)
             label = ("a late ISR change is taken", message.value.leader)
-            yield Step(label, self.world.canonical(after), None)
+            broken = broken_by_joiners(registered, message.joiners)
+            yield Step(label, self.world.canonical(after), broken)
 
     def _command_arrives(self, state: State, command: Command) -> Step:
         """It arrives, or is refused: then it might as well have been lost."""

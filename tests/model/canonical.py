@@ -20,6 +20,7 @@ from .values import (
     Message,
     Progress,
     Registered,
+    Registrations,
     Replica,
     Store,
     Value,
@@ -45,15 +46,16 @@ def _of_value(masks: list[int], value: Value | None) -> None:
 def of_store(store: Store) -> Masks:
     masks = [0, 0, 0]
     _of_value(masks, store.value)
-    for index, registered in enumerate(store.registered):
-        if registered is not None:
-            masks[index] |= 1 << registered.life
+    for registrations in (store.registered, store.seen, store.noticed):
+        for index, registered in enumerate(registrations or ()):
+            if registered is not None:
+                masks[index] |= 1 << registered.life
     return masks[0], masks[1], masks[2]
 
 
 def of_replica(replica: Replica) -> Masks:
     masks = [0, 0, 0]
-    masks[replica.broker - 1] |= 1 << replica.life | 1 << replica.own
+    masks[replica.broker - 1] |= 1 << replica.life | 1 << replica.own | 1 << replica.asked
     _of_value(masks, replica.value)
     if replica.leading is not None:
         _of_value(masks, replica.leading.proposed)
@@ -100,13 +102,20 @@ def _value(value: Value, to: Renaming) -> Value:
     return value._replace(isr=_members(value.isr, to), eligible=_members(value.eligible, to))
 
 
-def rename_store(store: Store, to: Renaming) -> Store:
-    registered = [
+def _registrations(registrations: Registrations, to: Renaming) -> Registrations:
+    renamed = [
         None if r is None else Registered(table[r.life], r.running, table[r.whole])
-        for r, table in zip(store.registered, to, strict=True)
+        for r, table in zip(registrations, to, strict=True)
     ]
+    return renamed[0], renamed[1], renamed[2]
+
+
+def rename_store(store: Store, to: Renaming) -> Store:
     return store._replace(
-        value=_value(store.value, to), registered=(registered[0], registered[1], registered[2])
+        value=_value(store.value, to),
+        registered=_registrations(store.registered, to),
+        seen=None if store.seen is None else _registrations(store.seen, to),
+        noticed=None if store.noticed is None else _registrations(store.noticed, to),
     )
 
 
@@ -126,6 +135,7 @@ def rename_replica(replica: Replica, to: Renaming) -> Replica:
     return replica._replace(
         life=table[replica.life],
         own=table[replica.own],
+        asked=table[replica.asked],
         whole=0 if whole == NEXT_LIFE else whole,
         value=None if replica.value is None else _value(replica.value, to),
         leading=leading,

@@ -49,6 +49,12 @@ class ClusterActions:
                 started = self._steps.started(state[broker])
                 yield self._brokers.changed(state, ("starts", broker), broker, started)
             yield from self._registrations(state, replica, registered)
+        for label, learned in (
+            ("the controller learns who is registered", self._steps.seen(state[STORE])),
+            ("leaders learn who is registered", self._steps.noticed(state[STORE])),
+        ):
+            if learned != state[STORE]:
+                yield self._step((label,), put(state, STORE, learned))
         yield from self._elections(state)
         yield from self._topics(state, store)
 
@@ -95,14 +101,22 @@ class ClusterActions:
         if registered is None:
             # A damaged replica resigns before its broker registers.
             if replica.up and not replica.damaged:
-                yield self._step(
-                    ("registers", broker), register(self.world, self._steps, state, broker)
-                )
+                heard = register(self.world, self._steps, state, broker)
+                yield self._step(("registers", broker), heard)
+                if "registration" in self.scenario.late:
+                    life = self.world.replicas.values[heard[broker]].own
+                    asked = put(heard, broker, self._steps.asked(state[broker], life))
+                    yield self._step(("registers, and does not hear", broker), asked)
             return
+        if replica.up and replica.asked == registered.life:
+            heard = put(state, broker, self._steps.joined(state[broker], replica.asked))
+            yield self._step(("hears that it is registered", broker), heard)
         gone = self._steps.registered(state[STORE], broker, None)
         if not replica.up or replica.own != registered.life:
-            # The lease runs out, the controller sees the crash, or the next life removes it.
-            yield self._step(("former registration goes", broker), put(state, STORE, gone))
+            # The lease runs out, the controller sees the crash, or the next life removes it;
+            # or the same life, which does not know that it has registered.
+            after = put(put(state, STORE, gone), broker, self._steps.asked(state[broker], 0))
+            yield self._step(("former registration goes", broker), after)
             return
         paid = self._brokers.pay(state, "lease")
         if paid is not None:
@@ -119,7 +133,13 @@ class ClusterActions:
         paid = self._brokers.pay(state, "reign")
         if paid is not None:
             store = self.world.stores.values[state[STORE]]
-            later = self.world.stores.number(store._replace(reign=store.reign + 1, acknowledged=()))
+            later = self.world.stores.number(
+                store._replace(
+                    reign=store.reign + 1,
+                    acknowledged=(),
+                    seen=store.seen and store.registered,
+                )
+            )
             # The guard on the controller's key: what the former one had sent is void.
             kept = tuple(
                 m

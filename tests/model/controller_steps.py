@@ -36,11 +36,15 @@ class Controller:
         self._decide = cache(self._next_state)
 
     def decide(self, store: Store, replicas: tuple[Replica, ...]) -> Value | None:
-        """What it would write now; None: nothing. Once a topic is deleted the next of its
-        name is to come, which waits for as many brokers as it has replicas.
+        """What it would write now, by the registrations that it knows of; None: nothing.
+        Once a topic is deleted the next of its name is to come, which waits for as many
+        brokers as it has replicas.
 
         Brokers answer about their logs at once, if they have taken the key's present
         revision in the life that is registered: that alone counts."""
+        if store.seen is not None:
+            store = store._replace(registered=store.seen)
+        store = store._replace(seen=None, noticed=None)
         logs: tuple[tuple[int, Entries], ...] = ()
         asked = self._asks(store)
         if asked:

@@ -74,6 +74,8 @@ class Exploration:
         ]
         registered = Registered(1, True, 1)
         store = Store(UNLED, (registered, registered, registered), 0)
+        if "view" in self.scenario.late:
+            store = store._replace(seen=store.registered, noticed=store.registered)
         first = self._controller.decide(store, tuple(empty))
         assert first is not None
         form = Form.ALL if self.scenario.has_topics else Form.ONE

@@ -56,6 +56,7 @@ class Healing:
         steps = self._steps
         for broker in BROKERS:
             state = self._revive(state, broker)
+        state = put(state, STORE, steps.seen(steps.noticed(state[STORE])))
         new = steps.decide(*state[:MESSAGES])
         if new is not None:
             state = steps.write(state, new)

@@ -246,7 +246,7 @@ def unclaimed(replica: Replica, logs: dict[int, tuple[int, ...]]) -> Replica:
 def ended(replica: Replica) -> Replica:
     """The process is gone. The high watermark's checkpoint may be as old as it likes;
     here it always is."""
-    dead = replica._replace(up=False, life=0, own=0, reign=0, full=False, stopped=())
+    dead = replica._replace(up=False, life=0, own=0, asked=0, reign=0, full=False, stopped=())
     logs = dict(replica.shelf)
     if replica.topic != NO_TOPIC:
         logs[replica.topic] = replica.log

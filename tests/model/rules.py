@@ -21,6 +21,7 @@ from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas import replica_manager
 from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_broker.replicas.stopped_replicas import StoppedReplicas
+from tidelog_broker.replication import isr_updates
 from tidelog_controller.policies import electability
 from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
 from tidelog_runtime.replica_control import (
@@ -162,6 +163,17 @@ def _take_any(
     return _take(self, state, newest, broker_epoch=broker_epoch, now_ms=now_ms)
 
 
+def _take_for_any_life(
+    self: Partition, state: LeaderAndIsr, revision: int, *, broker_epoch: int, now_ms: int
+) -> bool:
+    del broker_epoch
+    return _take(self, state, revision, broker_epoch=state.leader_broker_epoch, now_ms=now_ms)
+
+
+def _no_guards(*_: object) -> tuple[()]:
+    return ()
+
+
 _stop = ReplicaManager._stop
 
 
@@ -262,6 +274,18 @@ WHOLE_BY_DURABILITY = Rule(
 )
 REVISION_ORDER = Rule(
     "a replica takes no state that is older than what it has taken", Partition, "take", _take_any
+)
+LEADER_LIFE = Rule(
+    "a broker leads only in an epoch that was given to its present life",
+    Partition,
+    "take",
+    _take_for_any_life,
+)
+JOINER_GUARD = Rule(
+    "an ISR change compares the registration of whoever joins",
+    isr_updates,
+    "joiner_guards",
+    _no_guards,
 )
 STOP_ORDER = Rule(
     "a StopReplica that is older than what the replica has taken has no effect",

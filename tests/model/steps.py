@@ -8,6 +8,10 @@ from typing import NamedTuple
 
 from tidelog.model import NO_EPOCH
 from tidelog_broker.damage.resignations import resignation
+from tidelog_broker.membership.metadata_cache import LiveBroker
+from tidelog_broker.replication import isr_updates
+from tidelog_runtime.metadata.schema import RUNNING, BrokerRegistration, Keys
+from tidelog_runtime.metadata.store import CreateRevision
 
 from . import invariants, manager_steps, replica_steps, writes
 from .controller_steps import Controller
@@ -24,12 +28,16 @@ from .values import (
     MemberKey,
     Position,
     Registered,
+    Registrations,
     Value,
     from_production,
     is_stopped,
     to_production,
 )
 from .world import GHOST, MESSAGES, STORE, State, World
+
+KEYS = Keys("model")
+RUNS = BrokerRegistration("host", "", "uuid", RUNNING, 0, 0)
 
 
 class Swap(NamedTuple):
@@ -67,10 +75,13 @@ class Steps:
         self.has_resigned = cache(self._has_resigned)
         self.resumed = cache(self._resumed)
         self.joined = cache(self._joined)
+        self.asked = cache(self._asked)
         self.decide = cache(self._decide)
         self.resigned = cache(self._resigned)
         self.registered = cache(self._registered)
         self.valued = cache(self._valued)
+        self.seen = cache(self._seen)
+        self.noticed = cache(self._noticed)
         self.deleting = cache(self._deleting)
         self.outdated = cache(self._outdated)
         self.settled = cache(self._settled)
@@ -129,7 +140,7 @@ class Steps:
     def command(self, slot: int, store: int, form: Form) -> Command | None:
         """What the controller tells a registered broker now."""
         held = self.world.stores.values[store]
-        registered = held.registered[slot - 1]
+        registered = (held.seen or held.registered)[slot - 1]
         if registered is None:
             return None
         kind = "stop" if form is Form.STOP else "command"
@@ -158,11 +169,10 @@ class Steps:
         """Who may be found to lag (0: nobody), and the leader after its proposal."""
         r = self._replicas[replica]
         assert r.value is not None
+        held = self.world.stores.values[store]
         running = {
             b: registered.life
-            for b, registered in zip(
-                BROKERS, self.world.stores.values[store].registered, strict=True
-            )
+            for b, registered in zip(BROKERS, held.noticed or held.registered, strict=True)
             if registered is not None and registered.running
         }
         found = []
@@ -180,7 +190,7 @@ class Steps:
         assert r.leading.proposed is not None
         if r.revision != PRESENT:
             return Swap(None, self.observe(replica, store), "the key has moved")
-        if not all_registered(held.registered, joiners_of(r.value, r.leading.proposed)):
+        if not guard_holds(held.registered, joiners_of(r.value, r.leading.proposed)):
             refused = self._number(replica_steps.isr_refused(r))
             return Swap(None, refused, "a joiner's registration has changed")
         return Swap(r.leading.proposed, replica, "")
@@ -217,7 +227,11 @@ class Steps:
     def _joined(self, replica: int, life: int) -> int:
         """The process after its registration."""
         r = self._replicas[replica]
-        return self._number(r._replace(life=life, own=life, whole=r.whole or life))
+        return self._number(r._replace(life=life, own=life, asked=0, whole=r.whole or life))
+
+    def _asked(self, replica: int, life: int) -> int:
+        """The process before it hears of its registration, if ever (0)."""
+        return self._number(self._replicas[replica]._replace(asked=life))
 
     # -- the store -------------------------------------------------------------------------
 
@@ -246,6 +260,16 @@ class Steps:
                 acknowledged=tuple(b for b in held.acknowledged if b != broker or same),
             )
         )
+
+    def _seen(self, store: int) -> int:
+        """Once the controller knows of all registrations."""
+        held = self.world.stores.values[store]
+        return self.world.stores.number(held._replace(seen=held.seen and held.registered))
+
+    def _noticed(self, store: int) -> int:
+        """Once leaders do."""
+        held = self.world.stores.values[store]
+        return self.world.stores.number(held._replace(noticed=held.noticed and held.registered))
 
     def _valued(self, store: int, value: Value) -> int:
         held = self.world.stores.values[store]
@@ -352,12 +376,25 @@ def joiners_of(old: Value, new: Value) -> tuple[MemberKey, ...]:
     return tuple(member for member in new.isr if member[0] not in present)
 
 
-def all_registered(
-    registered: tuple[Registered | None, ...], joiners: tuple[MemberKey, ...]
-) -> bool:
-    """The guard on joiners: the registration as it was read while running."""
-    for broker, life in joiners:
-        found = registered[broker - 1]
-        if found is None or found.life != life or not found.running:
+def guard_holds(registered: Registrations, joiners: tuple[MemberKey, ...]) -> bool:
+    """The guard on joiners: each one's registration as it was read while running."""
+    read = {b: LiveBroker(RUNS, _created(life), _created(life)) for b, life in joiners}
+    for guard in isr_updates.joiner_guards(KEYS, read, read):
+        found = next(
+            r for b, r in zip(BROKERS, registered, strict=True) if KEYS.broker(b) == guard.key
+        )
+        if found is None:
+            return False
+        created = isinstance(guard, CreateRevision)
+        if guard.revision != (_created(found.life) if created else _revision(found)):
             return False
     return True
+
+
+def _created(life: int) -> int:
+    return 2 * life
+
+
+def _revision(registered: Registered) -> int:
+    """A registration is written once more, when its broker is stopping."""
+    return _created(registered.life) + (not registered.running)

@@ -46,6 +46,10 @@ _SENTENCES = {
         "between arrives at once, and another time late"
     ),
     "registers": "broker {0} registers",
+    "registers, and does not hear": "broker {0} registers, and has not heard of it yet",
+    "hears that it is registered": "broker {0} hears that it is registered",
+    "the controller learns who is registered": "the controller learns who is registered",
+    "leaders learn who is registered": "the leader learns who is registered",
     "former registration goes": "the registration of broker {0}'s former life goes",
     "loses its lease": "broker {0} loses its lease, and does not know",
     "is stopping": "broker {0} is stopping",

@@ -68,16 +68,24 @@ class Registered(NamedTuple):
     whole: int  # effective `whole_since`
 
 
+Registrations = tuple[Registered | None, Registered | None, Registered | None]
+
+
 class Store(NamedTuple):
     """What etcd holds. `reign`: how often the controller has changed. `deleting`: the topic
     is to be deleted. `acknowledged`: the brokers that have told this reign's controller, in
-    the lives that are registered, that the topic is stopped there."""
+    the lives that are registered, that the topic is stopped there.
+
+    `seen`: the registrations that the controller knows of, and `noticed` those that leaders
+    know of, where these are late; None: the present ones."""
 
     value: Value
-    registered: tuple[Registered | None, Registered | None, Registered | None]
+    registered: Registrations
     reign: int
     deleting: bool = False
     acknowledged: tuple[int, ...] = ()
+    seen: Registrations | None = None
+    noticed: Registrations | None = None
 
 
 class Progress(NamedTuple):
@@ -106,7 +114,9 @@ class Replica(NamedTuple):
 
     `topic`: whose replica this is, or (`value` None) whose log is on the disk; `shelf`: the
     other topic's log, if that is there, too. `stopped`: topics with the revisions at which
-    they were stopped here. `full`: the process has been told of all of its replicas."""
+    they were stopped here. `full`: the process has been told of all of its replicas.
+
+    `asked`: the life that its process has registered, and has not heard of yet."""
 
     broker: int
     up: bool
@@ -126,6 +136,7 @@ class Replica(NamedTuple):
     shelf: tuple[tuple[int, Entries], ...] = ()
     stopped: tuple[tuple[int, int], ...] = ()
     full: bool = False
+    asked: int = 0
 
     def log_of(self, topic: int) -> Entries:
         return self.log if topic == self.topic else dict(self.shelf).get(topic, ())

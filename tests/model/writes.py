@@ -13,7 +13,9 @@ from .values import (
     ElectionWrite,
     Ghost,
     IsrWrite,
+    MemberKey,
     Message,
+    Registrations,
     Replica,
     Store,
     Value,
@@ -74,6 +76,15 @@ def common_prefix(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
     while length < min(len(a), len(b)) and a[length] == b[length]:
         length += 1
     return a[:length]
+
+
+def broken_by_joiners(registered: Registrations, joiners: tuple[MemberKey, ...]) -> str | None:
+    """Whoever is about to go, or has gone, would hold up every write."""
+    for broker, life in joiners:
+        found = registered[broker - 1]
+        if found is None or (found.life, found.running) != (life, True):
+            return "who joins the ISR is running, in the life that it joins in"
+    return None
 
 
 def broken_by_write(store: Store, new: Value) -> str | None:

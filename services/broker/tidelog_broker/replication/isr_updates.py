@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 import structlog
 
 from tidelog.model import TopicPartition
-from tidelog_broker.membership.metadata_cache import MetadataCache
+from tidelog_broker.membership.metadata_cache import LiveBroker, MetadataCache
 from tidelog_broker.partition.partition import Partition
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.metadata.schema import (
@@ -154,17 +154,9 @@ class IsrUpdates:
         return proposals
 
     def _guards(self, partition: Partition, joiners: Iterable[int]) -> tuple[Guard, ...]:
-        """The partition's version, and each joiner's registration as read while running,
-        in the very life in which it fetched (KIP-841, KIP-903; interleaving 10)."""
-        guards: list[Guard] = [
-            ModRevision(self._keys.leader_and_isr(partition.name), partition.revision)
-        ]
-        for broker_id in sorted(joiners):
-            key = self._keys.broker(broker_id)
-            live = self._cache.brokers[broker_id]
-            guards.append(CreateRevision(key, live.broker_epoch))
-            guards.append(ModRevision(key, live.mod_revision))
-        return tuple(guards)
+        """The partition's version, and those of its joiners."""
+        version = ModRevision(self._keys.leader_and_isr(partition.name), partition.revision)
+        return version, *joiner_guards(self._keys, self._cache.brokers, joiners)
 
     async def _write(self, proposals: list[_Proposal]) -> None:
         for proposal in proposals[:MAX_LOGGED_CHANGES]:
@@ -219,6 +211,19 @@ class IsrUpdates:
                 return
         if partition.leading is not None:
             self.judge_soon(partition)
+
+
+def joiner_guards(
+    keys: Keys, brokers: Mapping[int, LiveBroker], joiners: Iterable[int]
+) -> tuple[Guard, ...]:
+    """Each joiner's registration as read while running, in the very life in which it fetched
+    (KIP-841, KIP-903; interleaving 10)."""
+    guards: list[Guard] = []
+    for broker_id in sorted(joiners):
+        live = brokers[broker_id]
+        guards.append(CreateRevision(keys.broker(broker_id), live.broker_epoch))
+        guards.append(ModRevision(keys.broker(broker_id), live.mod_revision))
+    return tuple(guards)
 
 
 def _most_guards(state: LeaderAndIsr | None) -> int:
