@@ -17,7 +17,7 @@ FULL = (
     Scenario("crashes, more epochs", faults=2, records=1, epochs=3),
     Scenario("shrinking ISR", 2, 1, 2, kinds=of("crash", "lag")),
     Scenario("two controllers", 1, 1, 3, 1, of("election", "command"), of("reign", "crash")),
-    Scenario("registering, reboots", 2, 1, 3, 0, of("registration"), of("reboot", "crash")),
+    Scenario("registering, reboots", 1, 1, 3, 0, of("registration"), of("reboot", "crash")),
     Scenario("registrations seen late", 1, 1, 3, 0, of("registration", "view"), of("reboot")),
     Scenario("registrations of former lives", 1, 1, 2, 0, of("registration", "view")),
     Scenario("stopping seen late", 1, 1, 2, 0, of("view"), of("stop", "lag")),
