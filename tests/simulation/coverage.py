@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.errors import ErrorCode
 from tidelog.state_changes.json_form import EVENT
-from tidelog.v1 import broker_pb2
+from tidelog.v1 import admin_pb2, broker_pb2
 from tidelog_broker.replication.transport import NO_SESSION, ReplicaFetchResponse
 from tidelog_runtime.metadata.store import TransactionResult
 from tidelog_runtime.replica_control import CommandResult
@@ -68,6 +68,8 @@ REFUSED = {
     ("produce", ErrorCode.REQUEST_TIMED_OUT): "produce timed out",
     ("produce", ErrorCode.OUT_OF_ORDER_SEQUENCE): "batch out of order",
     ("produce", ErrorCode.FENCED_PRODUCER_EPOCH): "former holder of a name fenced",
+    ("recover_partitions", ErrorCode.REQUEST_TIMED_OUT): "recovery waits for replicas",
+    ("recover_partitions", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION): "impossible consent refused",
 }
 # Refusals of whole requests between services.
 REFUSED_WHOLE = {
@@ -86,6 +88,9 @@ FOUND_BY_STORE_RULES = (
     "elected after loss",
     "left without a leader",
     "resigned",
+    "recovered by consent",
+    "recovered from live replicas by consent",
+    "consent not needed after all",
 )
 RULES = (
     *LOGGED.values(),
@@ -154,6 +159,12 @@ class Coverage:
         elif isinstance(answer, CommandResult):
             if answer.error is not None:
                 self._refused_whole(kind, answer.error.code)
+        elif isinstance(answer, admin_pb2.RecoverPartitionsResponse):
+            errors = [p.error for p in answer.partitions if p.HasField("error")]
+            if answer.HasField("error"):
+                errors.append(answer.error)
+            for error in errors:
+                self._refused(kind, ErrorCode(error.code))
         elif isinstance(answer, _CLIENT_ANSWERS):
             for partition in answer.partitions:
                 if partition.HasField("error"):

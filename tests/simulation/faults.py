@@ -173,6 +173,10 @@ KINDS: dict[str, Kind] = {
     # Metadata.
     "topic_deleted": Kind(lambda r, _: (r.randint(1, 3),), (500, 6_000)),
     "topic_recreated": Kind(lambda r, _: (r.randint(1, 3),), (500, 6_000), 1.5),
+    # To the loss of records, of topics that are recovered by hand.
+    "consent": Kind(
+        lambda r, _: (r.choice(("last_known", "last_known", "live_replicas")),), (500, 8_000)
+    ),
 }
 
 
@@ -388,6 +392,42 @@ def _half_taken_command(rng: random.Random, cluster: Cluster) -> list[Fault]:
     ]
 
 
+def _recovered_by_hand(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """All reboot; somebody consents, and the controller that was told may go."""
+    del cluster
+    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 12_000)
+    down_ms = rng.randint(300, 2_000)
+    asked_ms = at_ms + down_ms + rng.randint(500, 6_000)
+    story = [
+        Fault(at_ms, "reboot_all", (), down_ms),
+        Fault(asked_ms, "consent", ("last_known",), rng.randint(500, 4_000)),
+    ]
+    if rng.random() < 0.5:
+        crash_ms = asked_ms + rng.randint(0, 150)
+        story.append(Fault(crash_ms, "crash_active_controller", (), rng.randint(500, 4_000)))
+    return story
+
+
+def _given_up(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """A follower is cut off until it has left the ISRs; when all others are down, somebody
+    consents to its leading, or to the best of them all, who then prove to be whole."""
+    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 14_000)
+    left = rng.randint(1, cluster.brokers)
+    others = [n for n in range(1, cluster.brokers + 1) if n != left]
+    given_up = rng.choice(("last_known", "live_replicas"))
+    story = [
+        Fault(at_ms, "cut_from_brokers", (f"broker-{left}",), 5_500),
+        *(
+            Fault(at_ms + 4_500 + rng.randint(0, 800), "crash_broker", (f"broker-{n}",), 6_500)
+            for n in others
+        ),
+        Fault(at_ms + rng.randint(5_800, 6_500), "consent", (given_up,), 2_500),
+    ]
+    if rng.random() < 0.5:
+        story.append(Fault(at_ms + 7_000, "crash_active_controller", (), rng.randint(300, 2_000)))
+    return story
+
+
 def _paused_hand_over(
     rng: random.Random, cluster: Cluster, stopping: int, at_ms: int
 ) -> list[Fault]:
@@ -432,8 +472,10 @@ STORIES: tuple[Callable[[random.Random, Cluster], list[Fault]], ...] = (
     _deaf_at_its_stop,
     _deaf_leader,
     _half_taken_command,
+    _recovered_by_hand,
+    _given_up,
 )
-STORY_SHARE = 0.6
+STORY_SHARE = 0.9
 
 
 def draw_plan(seed: int, size: Size) -> list[Fault]:
@@ -462,5 +504,9 @@ def draw_fault(name: str, rng: random.Random, cluster: Cluster) -> Fault:
 
 
 def may_lose_acknowledged(plan: Sequence[Fault]) -> bool:
-    """Whether more replicas may lose data than a factor of 3 with min ISR 2 tolerates."""
-    return any(fault.kind == "reboot_all" for fault in plan)
+    """Whether more replicas may lose data, or are given up, than a factor of 3 with min ISR 2
+    tolerates."""
+    return any(
+        fault.kind == "reboot_all" or (fault.kind == "consent" and "live_replicas" in fault.args)
+        for fault in plan
+    )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from simulation.faults import Fault
 from simulation.network import Concerns, Conditions
 from simulation.processes import BrokerProcess, Service
+from simulation.recovery_operator import Operator
 from tidelog.errors import TidelogError
 from tidelog.model import NO_LEADER
 from tidelog_runtime.metadata.schema import PartitionKey, decode_controller, decode_leader_and_isr
@@ -71,6 +72,7 @@ class FaultInjector:
             "bit_flip": self._bit_flip,
             "topic_deleted": self._topic_deleted,
             "topic_recreated": self._topic_recreated,
+            "consent": self._consent,
         }
 
     @property
@@ -361,6 +363,14 @@ class FaultInjector:
 
         client.spawn(create())
         return lambda: _forget(client.spawn(recreate()))
+
+    def _consent(self, fault: Fault, _: random.Random) -> End:
+        """At the begin and once more at the end, each perhaps too early or not needed."""
+        operator = Operator(self._world)
+        from_live_replicas = fault.args[0] == "live_replicas"
+        operator.ask_the_impossible()
+        operator.consent(from_live_replicas=from_live_replicas)
+        return lambda: operator.consent(from_live_replicas=from_live_replicas)
 
 
 def _forget(_: object) -> None:

@@ -347,7 +347,7 @@ class ReplicaRules:
     ) -> None:
         """An unclean election keeps as much as any member that was last known has."""
         before = self._store.before_unclean.get((replica.partition, state.leader_epoch))
-        if before is None or self._store.permits_loss(replica.partition):
+        if before is None or self._store.permits_loss(replica.partition, state.leader_epoch):
             return
         for member in (*before.isr, *before.eligible):
             other = self.replicas.get((member.broker_id, replica.partition))

@@ -16,8 +16,9 @@ from simulation.history import Recorder
 from simulation.injector import FaultInjector
 from simulation.invariants import Invariants
 from simulation.liveness import require_healed, require_writable
+from simulation.recovery_operator import Operator
 from simulation.violation import Violation
-from simulation.workload import TOPICS, Workload, drain
+from simulation.workload import TOPICS, Workload, drain, draw_topics
 from simulation.world import Settings, World
 from tidelog.model import Acks
 
@@ -126,12 +127,16 @@ async def _live(
     injector: FaultInjector,
     plan: Sequence[Fault],
 ) -> None:
-    workload = Workload(world, recorder)
+    workload = Workload(world, recorder, draw_topics(world.rng("topics")))
     await workload.start()
     await injector.run(plan)
     await asyncio.sleep(max(0, MIN_WORK_MS - world.now_ms) / 1000)
     await injector.heal()
+    has_healed = asyncio.Event()
+    recovering = asyncio.create_task(Operator(world).recover_until(has_healed))
     await require_healed(world, invariants)
+    has_healed.set()
+    await recovering
     await workload.stop()
     partitions = [p for topic in workload.topics for p in topic.all_partitions]
     probes = await require_writable(world, recorder, partitions)

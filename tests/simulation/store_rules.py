@@ -24,16 +24,20 @@ from tidelog_runtime.metadata.schema import (
     LeaderAndIsr,
     Member,
     PartitionKey,
+    RecoveryConsent,
+    RecoveryKey,
     TopicDeletionKey,
     TopicEntry,
     TopicKey,
     decode_broker,
     decode_leader_and_isr,
+    decode_recovery_consent,
     decode_topic,
 )
 from tidelog_runtime.metadata.store import Changed, KeyValue
 
 SYNCED = "synced"
+MANUAL = "manual"
 
 
 class PartitionId(NamedTuple):
@@ -64,12 +68,15 @@ class StoreRules:
         self._losses_at: dict[Member, int] = {}  # at the registration of each life
         self._lives: dict[Member, BrokerRegistration] = {}  # as last written
         self.registered: dict[int, Registered] = {}
+        self._away_since: dict[int, int] = {}  # revisions at which registrations ended
+        self._consents: dict[TopicPartition, RecoveryConsent] = {}
         self.topics: dict[str, TopicEntry] = {}
         self.deletions: set[str] = set()
         self.partitions: dict[PartitionId, Written] = {}
         self.on_joined: Callable[[PartitionId, Member], None] = lambda *_: None
         # What an unclean election found, by its leader epoch.
         self.before_unclean: dict[tuple[PartitionId, int], LeaderAndIsr] = {}
+        self._given_up: set[tuple[PartitionId, int]] = set()  # by consent, of leader epochs
         self.seen: Counter[str] = Counter()  # what happened, for the coverage
         self._history: dict[PartitionId, dict[int, LeaderAndIsr]] = {}
         self._last_of_epoch: dict[tuple[PartitionId, int], LeaderAndIsr] = {}
@@ -103,12 +110,15 @@ class StoreRules:
         """Changes in the order of their revisions. Raises `Violation`."""
         for revision, group in groupby(changes, key=lambda change: change.revision):
             of_partitions: list[tuple[TopicPartition, KeyValue | None]] = []
+            of_consents: list[tuple[TopicPartition, KeyValue | None]] = []
             for key, value, _ in group:
                 match self._keys.parse(key):
                     case PartitionKey(partition):
                         of_partitions.append((partition, value))
                     case BrokerKey(broker_id):
-                        self._broker_changed(broker_id, value)
+                        self._broker_changed(broker_id, value, revision)
+                    case RecoveryKey(partition):
+                        of_consents.append((partition, value))
                     case TopicKey(topic):
                         self._topic_changed(topic, value)
                     case TopicDeletionKey(topic):
@@ -119,6 +129,25 @@ class StoreRules:
                         pass
             for partition, value in of_partitions:
                 self._partition_changed(partition, value, revision)
+            for partition, value in of_consents:
+                self._consent_changed(partition, value)
+
+    def _consent_changed(self, name: TopicPartition, value: KeyValue | None) -> None:
+        """It speaks of a partition that has no leader, and of no other. An election that
+        rests on it has ended it already."""
+        if value is None:
+            if self._consents.pop(name, None) is not None:
+                self.seen["consent not needed after all"] += 1
+            return
+        consent = decode_recovery_consent(value.value)
+        found = self.partitions.get(PartitionId(consent.topic_id, name.partition))
+        if found is None or found.state.leader != NO_LEADER:
+            raise Violation(
+                "consent_to_led_partition",
+                f"{name} is {brief(found.state) if found else 'not there'}",
+                partition=str(name),
+            )
+        self._consents[name] = consent
 
     def _topic_changed(self, topic: str, value: KeyValue | None) -> None:
         if value is None:
@@ -137,9 +166,10 @@ class StoreRules:
             )
         self._controller_epoch = epoch
 
-    def _broker_changed(self, broker_id: int, value: KeyValue | None) -> None:
+    def _broker_changed(self, broker_id: int, value: KeyValue | None, revision: int) -> None:
         if value is None:
             self.registered.pop(broker_id, None)
+            self._away_since[broker_id] = revision
             return
         new = Registered(decode_broker(value.value), value.create_revision)
         present = self.registered.get(broker_id)
@@ -280,9 +310,13 @@ class StoreRules:
     def is_synced(self, partition: PartitionId) -> bool:
         return self._config(partition).get("durability") == SYNCED
 
-    def permits_loss(self, partition: PartitionId) -> bool:
-        """Whether its topic has any live replica elected rather than none."""
-        return self._config(partition).get("unclean_leader_election") == "true"
+    def permits_loss(self, partition: PartitionId, leader_epoch: int) -> bool:
+        """Whether any live replica could be elected rather than none: its topic says so, or
+        somebody did who consented to this election."""
+        return (
+            self._config(partition).get("unclean_leader_election") == "true"
+            or (partition, leader_epoch) in self._given_up
+        )
 
     def _config(self, partition: PartitionId) -> Mapping[str, str]:
         written = self.partitions.get(partition)
@@ -290,9 +324,11 @@ class StoreRules:
         return topic.config if topic is not None else {}
 
     def _judge_unclean(self, partition: PartitionId, old: LeaderAndIsr, new: LeaderAndIsr) -> None:
-        """Only where nobody could have been elected as clean. Whoever registers while the
-        election is under way is not known to it."""
+        """Only where nobody could have been elected as clean, with all who were last known to
+        be in sync, and where the topic is recovered by hand with a consent. Whoever registers
+        or goes while the election is under way is not known to it."""
         since = self.partitions[partition].revision
+        self._judge_consent(partition, old, new)
         for member in (*old.isr, *old.eligible):
             live = self.registered.get(member.broker_id)
             if (
@@ -311,6 +347,30 @@ class StoreRules:
                     old,
                     new,
                 )
+            is_away = live is None and self._away_since.get(member.broker_id, 0) < since
+            if is_away and not self.permits_loss(partition, new.leader_epoch):
+                raise _violation(
+                    "recovered_without_member",
+                    f"broker {member.broker_id} was in sync and is away; nobody gave it up",
+                    partition,
+                    old,
+                    new,
+                )
+
+    def _judge_consent(self, partition: PartitionId, old: LeaderAndIsr, new: LeaderAndIsr) -> None:
+        """What an election rests on is used up by it."""
+        config = self._config(partition)
+        consent = self._consents.pop(self.partitions[partition].name, None)
+        if consent is not None and consent.topic_id == partition.topic_id:
+            if not consent.from_live_replicas:
+                self.seen["recovered by consent"] += 1
+            else:
+                self.seen["recovered from live replicas by consent"] += 1
+                self._given_up.add((partition, new.leader_epoch))
+        elif config.get("recovery") == MANUAL and config.get("unclean_leader_election") != "true":
+            raise _violation(
+                "recovered_without_consent", "it is recovered by hand", partition, old, new
+            )
 
     def _judge_eligible(self, partition: PartitionId, old: LeaderAndIsr, new: LeaderAndIsr) -> None:
         if self.is_being_deleted(partition) and not new.isr:

@@ -6,6 +6,7 @@ Production producers and consumers; every operation is written down by the `Reco
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -54,6 +55,8 @@ TOPICS = (
     TopicPlan("pond", 1, 2, {"min_insync_replicas": "1"}, batches_per_second=0.5),
     TopicPlan("brook", 1, 3, {"min_insync_replicas": "1"}, Acks.LEADER, batches_per_second=0.3),
 )
+# Which of these may be recovered by hand alone, and how often a seed has it so.
+MANUAL = {"sea": 0.25, "pond": 0.6, "brook": 0.6}
 # Retention passes by followers that were away.
 CREEK = TopicPlan(
     "creek",
@@ -73,13 +76,22 @@ OVERLAP_S = 4.0
 QUIET_END = 0.3
 
 
+def draw_topics(rng: random.Random) -> list[TopicPlan]:
+    """Those of a seed: some wait for somebody's consent before they lose anything."""
+    drawn = [
+        replace(plan, config={**plan.config, "recovery": "manual"})
+        if rng.random() < MANUAL.get(plan.name, 0.0)
+        else plan
+        for plan in TOPICS
+    ]
+    return [*drawn, CREEK]
+
+
 class Workload:
     """`start` creates the topics and begins; `stop` ends the producers and waits for what
     they have on the way; `end` ends the rest."""
 
-    def __init__(
-        self, world: World, recorder: Recorder, topics: Sequence[TopicPlan] = (*TOPICS, CREEK)
-    ) -> None:
+    def __init__(self, world: World, recorder: Recorder, topics: Sequence[TopicPlan]) -> None:
         self._world = world
         self._recorder = recorder
         self.topics = topics

@@ -1,0 +1,108 @@
+"""Whoever recovers partitions by hand: consents to losses, also needlessly, late and twice,
+and asks for what has to be refused.
+
+Nothing but a consent has a topic recovered whose `recovery` is manual; `StoreRules` sees to
+that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from simulation.violation import Violation
+from tidelog.client import Admin
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import NO_LEADER
+from tidelog_runtime.metadata.schema import (
+    PartitionKey,
+    TopicKey,
+    decode_leader_and_isr,
+    decode_topic,
+)
+
+if TYPE_CHECKING:
+    from simulation.world import World
+
+MANUAL = "manual"
+TIMEOUT_MS = 4_000
+NO_SUCH_TOPIC = "no-such-topic"
+NO_SUCH_PARTITION = 99
+# A person takes this long to look before the last consents, and between them.
+LOOKS_FOR_S = 2.0
+
+
+class Operator:
+    """Asks the controllers as a client of its own."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._client = world.client("operator")
+
+    def manual_topics(self) -> list[str]:
+        world = self._world
+        items = world.store_data.snapshot(world.keys.topics).items
+        found = [(world.keys.parse(key), item.value) for key, item in items.items()]
+        return [
+            key.topic
+            for key, value in found
+            if isinstance(key, TopicKey) and decode_topic(value).config.get("recovery") == MANUAL
+        ]
+
+    def consent(self, *, from_live_replicas: bool) -> None:
+        """In the background, once to each topic that is recovered by hand; nothing comes of
+        it where a partition has a leader, or nobody answers."""
+        self._client.spawn(self._consent(self.manual_topics(), from_live_replicas))
+
+    def ask_the_impossible(self) -> None:
+        """In the background. Raises `Violation` in the world where it is not refused."""
+        self._client.spawn(self._ask_the_impossible(self.manual_topics()))
+
+    async def recover_until(self, over: asyncio.Event) -> None:
+        """Consents to whatever of these topics has no leader, again and again."""
+        while not over.is_set():
+            await asyncio.sleep(LOOKS_FOR_S)
+            waiting = [topic for topic in self.manual_topics() if self._waits(topic)]
+            if waiting and not over.is_set():
+                await self._client.spawn(self._consent(waiting, from_live_replicas=False))
+
+    def _waits(self, topic: str) -> bool:
+        world = self._world
+        items = world.store_data.snapshot(world.keys.topics).items
+        own = [
+            decode_leader_and_isr(item.value)
+            for key, item in items.items()
+            if isinstance(parsed := world.keys.parse(key), PartitionKey)
+            and parsed.partition.topic == topic
+        ]
+        return any(state.leader == NO_LEADER for state in own)
+
+    async def _consent(self, topics: list[str], from_live_replicas: bool) -> None:
+        async with self._client.admin() as admin:
+            for topic in topics:
+                try:
+                    results = await admin.recover_partitions(
+                        topic, timeout_ms=TIMEOUT_MS, from_live_replicas=from_live_replicas
+                    )
+                except TidelogError:
+                    continue
+                told = tuple((r.partition, str(r.error)) for r in results)
+                self._world.trace("consented", topic=topic, live=from_live_replicas, told=told)
+
+    async def _ask_the_impossible(self, topics: list[str]) -> None:
+        async with self._client.admin() as admin:
+            await _refused(admin, NO_SUCH_TOPIC, 0)
+            for topic in topics:
+                await _refused(admin, topic, NO_SUCH_PARTITION)
+
+
+async def _refused(admin: Admin, topic: str, partition: int) -> None:
+    try:
+        results = await admin.recover_partitions(topic, [partition], TIMEOUT_MS)
+    except TidelogError as error:
+        if error.code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.REQUEST_TIMED_OUT):
+            return
+        raise Violation(
+            "consent_refused_wrongly", str(error), topic=topic, partition=partition
+        ) from error
+    raise Violation("consent_to_nothing", f"it was taken: {results}", topic=topic)
