@@ -169,7 +169,7 @@ def tell(results: Sequence[Result], report: dict[str, object]) -> int:
         _say(f"\n{what}:")
         for name, times in counts.items():
             _say(f"  {times:9,} {name}")
-        missing += never_met(len(results), counts)
+        missing += never_met(counts)
     for result in failed[:MAX_SHRUNK]:
         _tell_failed(result)
     _say(

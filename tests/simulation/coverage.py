@@ -105,17 +105,6 @@ RULES = (
     *FOUND_BY_STORE_RULES,
 )
 
-# What so few seeds bring about that only SEEDS_FOR_RARE have to, and why it is so.
-SEEDS_FOR_RARE = 1_000
-RARE = {
-    "consumer ahead of a deposed leader": "the broker itself has to be elected again",
-    "fast removals used up": "three crashes of one broker within a minute",
-    "id taken by another node": "a broker comes back with an empty disk within its lease",
-    "joiner's guard failed": "a broker dies in the moment in which it joins",
-    "late fetch answer dropped": "a command is half carried out when the answer comes",
-    "replica fetch of an unknown epoch": "a follower hears of an epoch before its leader",
-    "stopped before all was handed over": "nobody can take over within the time",
-}
 # What cannot come about yet.
 UNREACHABLE = {
     "late StopReplica without effect": "no replica is assigned to a broker a second time",
@@ -204,7 +193,7 @@ _CLIENT_ANSWERS = (
 )
 
 
-def never_met(seeds: int, counts: Mapping[str, int]) -> list[str]:
-    """Of these rules and kinds of fault, those that so many seeds should have met."""
-    excused = {*UNREACHABLE, *(RARE if seeds < SEEDS_FOR_RARE else ())}
-    return [name for name, count in counts.items() if not count and name not in excused]
+def never_met(counts: Mapping[str, int]) -> list[str]:
+    """Of these rules and kinds of fault, those that 150 seeds or more should have met: for
+    what chance brings about seldom there are `stories`."""
+    return [name for name, count in counts.items() if not count and name not in UNREACHABLE]

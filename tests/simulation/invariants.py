@@ -231,6 +231,13 @@ class Invariants:
                 partition=str(partition.name),
             )
 
+    def leader_committed(self, partition: Partition) -> None:
+        """Judged at once: within the same step it may hear of a smaller ISR, or that it was
+        deposed."""
+        replica = self._replica_of.get(partition.log)  # type: ignore[call-overload]
+        if replica is not None:
+            self._noting(lambda: self.replicas.judge(replica, partition))
+
     def end_told(self, partition: Partition, end: int) -> None:
         replica = self._replica_of.get(partition.log)  # type: ignore[call-overload]
         if replica is not None:

@@ -65,6 +65,9 @@ class Observer(Protocol):
     def wait_began(self, partition: Partition, future: asyncio.Future[Any]) -> None:
         """A produce waits for the high watermark."""
 
+    def leader_committed(self, partition: Partition) -> None:
+        """Its high watermark has moved."""
+
     def end_told(self, partition: Partition, end: int) -> None:
         """A leader has told the committed end."""
 
@@ -91,7 +94,7 @@ def observed(observer: Observer, changed: dict[Partition, None]) -> Iterator[Non
             _patched(Partition, "committed_end", lambda tell: _telling(tell, observer)),
             _patched(Purgatory, "committed", lambda wait: _waiting(wait, observer)),
             _patched(MemoryData, "transact", lambda transact: _transacting(transact, observer)),
-            _patched(Partition, "__setattr__", lambda set_: _setting(set_, changed)),
+            _patched(Partition, "__setattr__", lambda set_: _setting(set_, changed, observer)),
         ):
             yield
 
@@ -222,11 +225,15 @@ def _transacting(original: _Transact, observer: Observer) -> _Transact:
     return transact
 
 
-def _setting(original: Callable[..., None], changed: dict[Partition, None]) -> Callable[..., None]:
+def _setting(
+    original: Callable[..., None], changed: dict[Partition, None], observer: Observer
+) -> Callable[..., None]:
     def set_attribute(partition: Partition, name: str, value: object) -> None:
         original(partition, name, value)
         if name in WATCHED_FIELDS:
             changed[partition] = None
+            if name == "high_watermark" and getattr(partition, "leading", None) is not None:
+                observer.leader_committed(partition)
 
     return set_attribute
 

@@ -238,8 +238,6 @@ class ReplicaRules:
         if now.leading is not None and state is not None:
             self._judge_leader(replica, now, state, committed)
         else:
-            if replica.leading is not None and state is not None:
-                self._judge_last_commit(replica, now, state, committed)
             replica.leading = None
         replica.high_watermark = now.high_watermark
         if state is None or state.leader_epoch < committed.unclean_epoch:
@@ -293,16 +291,6 @@ class ReplicaRules:
         replica.leading = now.leading
         # What is committed in an epoch before an unclean election was given up already.
         if is_news and state.leader_epoch >= committed.unclean_epoch:
-            self._judge_commit(replica, now, state, committed)
-
-    def _judge_last_commit(
-        self, replica: Replica, now: ReplicaState, state: LeaderAndIsr, committed: Committed
-    ) -> None:
-        """Of a leader that heard within one step of a smaller ISR, and that it was deposed."""
-        led = state.leader == replica.broker_id and state.leader_epoch >= committed.unclean_epoch
-        if led and now.high_watermark > replica.high_watermark:
-            if self._store.state_at(replica.partition, now.revision) != state:
-                return  # It follows already, and took the high watermark from its leader.
             self._judge_commit(replica, now, state, committed)
 
     def _judge_new_leader(

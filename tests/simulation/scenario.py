@@ -10,12 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from simulation.coverage import Coverage
-from simulation.faults import Fault, draw_plan
+from simulation.faults import Fault
 from simulation.final_checks import require_clean_history, require_equal_replicas
 from simulation.history import Recorder
 from simulation.injector import FaultInjector
 from simulation.invariants import Invariants
 from simulation.liveness import require_healed, require_writable
+from simulation.plans import draw_plan
 from simulation.recovery_operator import Operator
 from simulation.violation import Violation
 from simulation.workload import TOPICS, Workload, drain, draw_topics

@@ -9,12 +9,11 @@ import pytest
 from simulation.faults import (
     KINDS,
     LAST_END_MS,
-    MIN_FAULTS,
-    draw_plan,
     may_lose_acknowledged,
     parse_fault,
 )
 from simulation.injector import FaultInjector
+from simulation.plans import MIN_FAULTS, draw_plan
 from simulation.world import Settings, World
 
 PLANS = [draw_plan(seed, Settings()) for seed in range(300)]

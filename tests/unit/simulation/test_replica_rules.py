@@ -74,22 +74,13 @@ def test_a_new_leader_without_a_committed_record_is_found(cluster: Cluster) -> N
         cluster.lead(2, state(leader=2, epoch=6, isr=(B, C)))
 
 
-def test_what_is_committed_in_the_very_step_that_ends_an_epoch_counts(cluster: Cluster) -> None:
-    cluster.commit(2)
-    cluster.append(5, 1, 2)
-    smaller = state(isr=(A, B))
+def test_what_was_committed_before_the_isr_shrank_stays_so(cluster: Cluster) -> None:
+    cluster.commit(3)
+    smaller = state(isr=(A,), eligible=(B, C))
     revision = cluster.store.write(smaller)
+    cluster.show(1, Shown(smaller, revision, 3, leading=cluster.shown[1].leading))
     cluster.show(1, Shown(smaller, revision, 3, leading=None))
     assert cluster.rules.committed[PARTITION].log.end == 3
-
-
-def test_what_is_committed_in_the_step_that_ends_an_epoch_needs_all_members_too(
-    cluster: Cluster,
-) -> None:
-    cluster.commit(2)
-    cluster.append(5, 1, 2)
-    with finds("committed_without_member"):
-        cluster.show(1, replace(cluster.shown[1], high_watermark=3, leading=None))
 
 
 def test_a_new_leader_with_another_record_than_the_committed_one_is_found(
@@ -177,17 +168,6 @@ def test_a_joiner_that_lacks_a_committed_record_is_found(cluster: Cluster) -> No
     cluster.move(1, 1)
     with finds("joined_without_committed"):
         cluster.store.write(state())
-
-
-def test_a_leader_that_is_deposed_in_the_step_of_its_last_commit_has_committed(
-    cluster: Cluster,
-) -> None:
-    cluster.lead(1, state(isr=(A, B)))
-    cluster.append(5, 1)
-    smaller = state(isr=(A,), min_isr=1)
-    revision = cluster.store.write(smaller)
-    cluster.show(1, Shown(smaller, revision, 1, leading=None))
-    assert cluster.rules.committed[PARTITION].log.end == 1
 
 
 def test_a_leader_that_cuts_its_log_is_found(cluster: Cluster) -> None:

@@ -1,8 +1,27 @@
 import pytest
 
 from tidelog.model import NO_LEADER
-from tidelog_runtime.metadata.schema import NOT_WHOLE, STOPPING, Member, TopicDeletion, encode
-from unit.simulation.planting import KEYS, A, B, C, Store, finds, registration, state
+from tidelog_runtime.metadata.schema import (
+    NOT_WHOLE,
+    STOPPING,
+    Member,
+    RecoveryConsent,
+    TopicDeletion,
+    encode,
+)
+from unit.simulation.planting import (
+    KEYS,
+    NAME,
+    PARTITION,
+    TOPIC_ID,
+    A,
+    B,
+    C,
+    Store,
+    finds,
+    registration,
+    state,
+)
 
 
 @pytest.fixture
@@ -133,6 +152,70 @@ def test_an_unclean_election_after_all_were_lost_is_allowed(store: Store) -> Non
     store.write(state(leader=NO_LEADER, epoch=6))
     store.write(state(leader=3, epoch=7, isr=(Member(3, lives[3]),), unclean=7))
     assert store.rules.seen["elected after loss"] == 1
+
+
+def consent(store: Store, *, live: bool = False) -> None:
+    store.put(KEYS.recovery(NAME), encode(RecoveryConsent(TOPIC_ID, from_live_replicas=live)))
+
+
+def all_lost(store: Store) -> Member:
+    """All are back, none whole, and nobody leads; returns the life of broker 3."""
+    lives = {broker_id: store.register(broker_id) for broker_id in (1, 2, 3)}
+    store.write(state(leader=NO_LEADER, epoch=6))
+    return Member(3, lives[3])
+
+
+def test_a_recovery_by_hand_without_consent_is_found(store: Store) -> None:
+    store.configure(recovery="manual")
+    life = all_lost(store)
+    with finds("recovered_without_consent"):
+        store.write(state(leader=3, epoch=7, isr=(life,), unclean=7))
+
+
+def test_a_consent_serves_one_recovery(store: Store) -> None:
+    store.configure(recovery="manual")
+    life = all_lost(store)
+    consent(store)
+    store.write(state(leader=3, epoch=7, isr=(life,), unclean=7))
+    assert store.rules.seen["recovered by consent"] == 1
+    store.write(state(leader=NO_LEADER, epoch=8, isr=(life,), unclean=7))
+    again = Member(3, store.register(3))
+    with finds("recovered_without_consent"):
+        store.write(state(leader=3, epoch=9, isr=(again,), unclean=9))
+
+
+def test_a_consent_that_ends_without_an_election_serves_none(store: Store) -> None:
+    store.configure(recovery="manual")
+    life = all_lost(store)
+    consent(store)
+    store.delete(KEYS.recovery(NAME))
+    assert store.rules.seen["consent not needed after all"] == 1
+    with finds("recovered_without_consent"):
+        store.write(state(leader=3, epoch=7, isr=(life,), unclean=7))
+
+
+def test_a_consent_to_a_partition_with_a_leader_is_found(store: Store) -> None:
+    with finds("consent_to_led_partition"):
+        consent(store)
+
+
+def test_a_recovery_without_all_who_were_in_sync_is_found(store: Store) -> None:
+    store.delete(KEYS.broker(1))
+    life = Member(3, store.register(3))
+    store.write(state(leader=NO_LEADER, epoch=6, isr=(A,), eligible=(B, C)))
+    store.register(2)
+    with finds("recovered_without_member"):
+        store.write(state(leader=3, epoch=7, isr=(life,), unclean=7))
+
+
+def test_somebody_may_give_up_who_is_away(store: Store) -> None:
+    store.delete(KEYS.broker(1))
+    life = Member(3, store.register(3))
+    store.write(state(leader=NO_LEADER, epoch=6, isr=(A,), eligible=(B, C)))
+    store.register(2)
+    consent(store, live=True)
+    store.write(state(leader=3, epoch=7, isr=(life,), unclean=7))
+    assert store.rules.permits_loss(PARTITION, 7)
 
 
 def test_a_topic_that_is_being_deleted_forgets_its_members(store: Store) -> None:

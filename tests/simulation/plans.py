@@ -1,0 +1,45 @@
+"""The plan of faults that a seed draws. It keeps to what the design tolerates: one machine at
+most loses data, unless all reboot at once."""
+
+from __future__ import annotations
+
+import random
+from typing import Protocol
+
+from simulation.faults import KINDS, Cluster, Fault, draw_fault
+from simulation.stories import STORIES
+
+MIN_FAULTS = 6
+MAX_FAULTS = 12
+# Of the kinds, a seed uses this share: what is rare meets what is rare more often.
+USED_KINDS = 0.6
+# All machines at once: what is lost then is legitimately lost, and has to be marked.
+REBOOT_ALL_SHARE = 0.15
+# How many seeds have a story beside what they draw; 150 seeds have each of them seven times.
+STORY_SHARE = 0.9
+
+
+class Size(Protocol):
+    """Of a world."""
+
+    @property
+    def brokers(self) -> int: ...
+
+    @property
+    def controllers(self) -> int: ...
+
+
+def draw_plan(seed: int, size: Size) -> list[Fault]:
+    """In the order in which they begin."""
+    rng = random.Random(f"{seed}/plan")
+    cluster = Cluster(size.brokers, size.controllers, loser=rng.randint(1, size.brokers))
+    names = [name for name, kind in KINDS.items() if kind.weight]
+    used = sorted(rng.sample(names, round(len(names) * USED_KINDS)), key=names.index)
+    weights = [KINDS[name].weight for name in used]
+    chosen = rng.choices(used, weights, k=rng.randint(MIN_FAULTS, MAX_FAULTS))
+    if rng.random() < REBOOT_ALL_SHARE:
+        chosen.append("reboot_all")
+    plan = [draw_fault(name, rng, cluster) for name in chosen]
+    if rng.random() < STORY_SHARE:
+        plan += rng.choice(STORIES)(rng, cluster)
+    return sorted(plan)

@@ -1,0 +1,305 @@
+"""Faults that are dangerous together, at times that chance would seldom find: each story
+brings about one of the interleavings of ARCHITECTURE.md, or the doing of one rule."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from simulation.faults import FIRST_FAULT_MS, LAST_FAULT_MS, Cluster, Fault
+
+
+def _stale_joiner(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """A follower is away until its lease has run out, and is back before the leader, which
+    watches nothing, has heard of it: it would join in a life that is over."""
+    away = rng.randint(1, cluster.brokers)
+    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 10_000)
+    others = [f"broker-{n}" for n in range(1, cluster.brokers + 1) if n != away]
+    return [
+        Fault(at_ms, "pause_broker", (f"broker-{away}",), rng.randint(3_200, 4_500)),
+        *(Fault(at_ms + 800, "watch_loss", (other,), 6_000) for other in others),
+    ]
+
+
+def _slow_hand_over(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """A broker is told to stop while the controllers hear little and late."""
+    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 10_000)
+    return [
+        Fault(at_ms - 200, "delay", (rng.randint(500, 3_000), "etcd"), 8_000),
+        Fault(at_ms, "shut_down", (cluster.broker(rng),), rng.randint(500, 6_000)),
+    ]
+
+
+def _bounced_leader(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """A broker restarts at once, and what the controllers told its former life comes late
+    and twice."""
+    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 10_000)
+    broker = cluster.broker(rng)
+    return [
+        Fault(at_ms - 1_000, "reorder", (50, broker), 6_000),
+        Fault(at_ms - 1_000, "repeat", (60, broker), 6_000),
+        Fault(at_ms, "crash_broker", (broker,), rng.randint(50, 400)),
+        Fault(at_ms + rng.randint(500, 3_000), "crash_broker", (broker,), rng.randint(50, 400)),
+    ]
+
+
+def _late_deletion(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """A topic goes while the controllers' commands come late and twice; the controller that
+    deletes it may go as well."""
+    del cluster
+    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 12_000)
+    lasting_ms = rng.randint(800, 3_000)
+    kind = rng.choice(("topic_deleted", "topic_recreated"))
+    story = [
+        Fault(at_ms, "repeat", (60, "all"), 10_000),
+        Fault(at_ms, "reorder", (30, "all"), 7_000),
+        Fault(at_ms + 500, kind, (rng.randint(1, 3),), lasting_ms),
+    ]
+    if rng.random() < 0.6:
+        crash_ms = at_ms + 500 + lasting_ms + rng.randint(0, 400)
+        story.append(Fault(crash_ms, "crash_active_controller", (), rng.randint(500, 4_000)))
+    return story
+
+
+def _restarted_twice(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """While no controller runs, a machine reboots and its broker restarts once more."""
+    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 8_000)
+    loser = f"broker-{cluster.loser}"
+    return [
+        *(
+            Fault(at_ms, "crash_controller", (f"controller-{n}",), 6_000)
+            for n in range(1, cluster.controllers + 1)
+        ),
+        Fault(at_ms + 200, "reboot", (loser,), rng.randint(300, 800)),
+        Fault(at_ms + rng.randint(2_500, 4_500), "crash_broker", (loser,), rng.randint(50, 400)),
+    ]
+
+
+def _emptied_follower(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """A broker is back without its data, and fetches slowly, while fetches of its former life
+    still arrive."""
+    at_ms = rng.randint(FIRST_FAULT_MS + 2_000, LAST_FAULT_MS - 8_000)
+    loser = f"broker-{cluster.loser}"
+    return [
+        Fault(at_ms - 2_000, "repeat", (60, loser), 6_000),
+        Fault(at_ms, rng.choice(("empty_disk", "reboot")), (loser,), rng.randint(300, 900)),
+        *(
+            Fault(at_ms + 100, "delay", (rng.randint(500, 2_500), f"broker-{n}>{loser}"), 8_000)
+            for n in range(1, cluster.brokers + 1)
+        ),
+    ]
+
+
+def _late_removal(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """A broker restarts while whatever the controllers write comes late."""
+    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 8_000)
+    return [
+        *(
+            Fault(at_ms - 200, "delay", (rng.randint(500, 3_000), f"controller-{n}>etcd"), 8_000)
+            for n in range(1, cluster.controllers + 1)
+        ),
+        Fault(at_ms, "crash_broker", (cluster.broker(rng),), rng.randint(200, 1_500)),
+    ]
+
+
+def _deposed_and_back(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """A leader that cannot reach its followers is deposed, and leads again at once."""
+    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 8_000)
+    loser = f"broker-{cluster.loser}"
+    other = f"broker-{cluster.loser % cluster.brokers + 1}"
+    return [
+        Fault(at_ms, "cut_from_brokers", (loser,), rng.randint(400, 900)),
+        Fault(at_ms + 200, "failed_fsync", (loser, 2), 1_000),
+        Fault(at_ms + rng.randint(1_200, 2_500), "crash_broker", (other,), rng.randint(300, 1_000)),
+    ]
+
+
+def _zombie_leader(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """A leader that has lost etcd goes on to tell that it leads, while clients look for
+    another because those fail."""
+    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 10_000)
+    zombie = rng.randint(1, cluster.brokers)
+    others = [n for n in range(1, cluster.brokers + 1) if n != zombie]
+    return [
+        Fault(at_ms, "cut_from_etcd", (f"broker-{zombie}",), 9_000),
+        *(
+            Fault(at_ms + 4_800 + 1_500 * i, "crash_broker", (f"broker-{n}",), rng.randint(50, 900))
+            for i, n in enumerate(others)
+        ),
+    ]
+
+
+def _unanswered_change(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """A follower that was cut off joins again while leaders hear nothing of what the store
+    has taken, not from the controllers either."""
+    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 10_000)
+    away_ms = rng.randint(3_000, 3_800)
+    deaf_ms = at_ms + away_ms - rng.randint(100, 300)
+    brokers = range(1, cluster.brokers + 1)
+    return [
+        Fault(at_ms, "cut_from_brokers", (cluster.broker(rng),), away_ms),
+        Fault(deaf_ms, "lost_answers", (95,), 6_000),
+        *(Fault(deaf_ms, "watch_loss", (f"broker-{n}",), 6_000) for n in brokers),
+        *(
+            Fault(deaf_ms, "cut_one_way", (f"controller-{c}", f"broker-{n}"), 6_000)
+            for c in range(1, cluster.controllers + 1)
+            for n in brokers
+        ),
+    ]
+
+
+def _crashed_again_and_again(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """A broker crashes, within a minute, more often than it is removed at once for it."""
+    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 16_000)
+    broker = cluster.broker(rng)
+    return [
+        Fault(
+            at_ms + i * rng.randint(3_500, 4_500), "crash_broker", (broker,), rng.randint(50, 400)
+        )
+        for i in range(4)
+    ]
+
+
+def _emptied_within_lease(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """A broker is back on an empty disk before anybody has noticed that it was gone: its id
+    belongs to the node that it was."""
+    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 8_000)
+    loser = f"broker-{cluster.loser}"
+    return [
+        Fault(at_ms - 300, "cut_from_controllers", (loser,), rng.randint(2_500, 4_000)),
+        Fault(at_ms, "empty_disk", (loser,), rng.randint(50, 400)),
+    ]
+
+
+def _deaf_at_its_stop(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """A broker that is told to stop does not hear that it has handed over."""
+    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 10_000)
+    broker = cluster.broker(rng)
+    return [
+        *_deafness(broker, at_ms - 200, 8_000, cluster),
+        Fault(at_ms, "shut_down", (broker,), rng.randint(300, 4_000)),
+    ]
+
+
+def _deaf_leader(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """A leader does not hear of its new epochs, in which a follower fetches that has given
+    them by its resignations; a crash of the third makes clients ask for metadata, and so
+    they know these epochs, too."""
+    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 12_000)
+    loser = f"broker-{cluster.loser}"
+    others = [f"broker-{n}" for n in range(1, cluster.brokers + 1) if n != cluster.loser]
+    deaf = rng.choice(others)
+    third = next(other for other in others if other != deaf)
+    return [
+        *_deafness(deaf, at_ms, 9_000, cluster),
+        # It would read why the store refuses its next change of an ISR.
+        Fault(at_ms, "lost_answers", (90,), 9_000),
+        Fault(at_ms + 200, "failed_fsync", (loser, 8), 6_500),
+        Fault(at_ms + rng.randint(6_000, 7_500), "crash_broker", (third,), rng.randint(50, 400)),
+    ]
+
+
+def _half_taken_command(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """While a broker hands over what it leads, its answers to followers come late, and these
+    stand still: they find a command and an answer of their former leader together."""
+    first, second = rng.sample(range(1, cluster.brokers + 1), 2)
+    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 16_000)
+    return [
+        fault
+        for stopping, at_ms in ((first, at_ms), (second, at_ms + 9_000))
+        for fault in _paused_hand_over(rng, cluster, stopping, at_ms)
+    ]
+
+
+def _recovered_by_hand(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """All reboot; somebody consents, and the controller that was told may go."""
+    del cluster
+    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 12_000)
+    down_ms = rng.randint(300, 2_000)
+    asked_ms = at_ms + down_ms + rng.randint(500, 6_000)
+    story = [
+        Fault(at_ms, "reboot_all", (), down_ms),
+        Fault(asked_ms, "consent", ("last_known",), rng.randint(500, 4_000)),
+    ]
+    if rng.random() < 0.5:
+        crash_ms = asked_ms + rng.randint(0, 150)
+        story.append(Fault(crash_ms, "crash_active_controller", (), rng.randint(500, 4_000)))
+    return story
+
+
+def _given_up(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """Somebody consents to the leading of a follower that was not in sync."""
+    return _last_one_up(rng, cluster, "live_replicas")
+
+
+def _waited_for(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """Somebody consents to a recovery that has to wait for those who are down, and who
+    then prove to be whole."""
+    return _last_one_up(rng, cluster, "last_known")
+
+
+def _last_one_up(rng: random.Random, cluster: Cluster, consent: str) -> list[Fault]:
+    """A follower is cut off until it has left the ISRs; then all others crash."""
+    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 14_000)
+    left = rng.randint(1, cluster.brokers)
+    others = [n for n in range(1, cluster.brokers + 1) if n != left]
+    story = [
+        Fault(at_ms, "cut_from_brokers", (f"broker-{left}",), 5_500),
+        *(
+            Fault(at_ms + 4_500 + rng.randint(0, 800), "crash_broker", (f"broker-{n}",), 6_500)
+            for n in others
+        ),
+        Fault(at_ms + rng.randint(5_800, 6_500), "consent", (consent,), 2_500),
+    ]
+    if rng.random() < 0.5:
+        story.append(Fault(at_ms + 7_000, "crash_active_controller", (), rng.randint(300, 2_000)))
+    return story
+
+
+def _paused_hand_over(
+    rng: random.Random, cluster: Cluster, stopping: int, at_ms: int
+) -> list[Fault]:
+    host = f"broker-{stopping}"
+    others = [f"broker-{n}" for n in range(1, cluster.brokers + 1) if n != stopping]
+    delay_ms = rng.randint(300, 1_500)
+    return [
+        *(Fault(at_ms - 1_500, "delay", (delay_ms, f"{host}>{other}"), 4_000) for other in others),
+        *(
+            Fault(at_ms - rng.randint(0, 100), "pause_broker", (other,), rng.randint(600, 1_500))
+            for other in others
+        ),
+        Fault(at_ms, "shut_down", (host,), rng.randint(300, 4_000)),
+    ]
+
+
+def _deafness(broker: str, at_ms: int, duration_ms: int, cluster: Cluster) -> list[Fault]:
+    """It hears nothing from the controllers, nor of what the store has taken."""
+    return [
+        Fault(at_ms, "watch_loss", (broker,), duration_ms),
+        *(
+            Fault(at_ms, "cut_one_way", (f"controller-{n}", broker), duration_ms)
+            for n in range(1, cluster.controllers + 1)
+        ),
+    ]
+
+
+STORIES: tuple[Callable[[random.Random, Cluster], list[Fault]], ...] = (
+    _stale_joiner,
+    _slow_hand_over,
+    _bounced_leader,
+    _late_deletion,
+    _restarted_twice,
+    _emptied_follower,
+    _late_removal,
+    _deposed_and_back,
+    _zombie_leader,
+    _unanswered_change,
+    _crashed_again_and_again,
+    _emptied_within_lease,
+    _deaf_at_its_stop,
+    _deaf_leader,
+    _half_taken_command,
+    _recovered_by_hand,
+    _given_up,
+    _waited_for,
+)
