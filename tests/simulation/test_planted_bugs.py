@@ -16,7 +16,8 @@ from tidelog_broker.partition.exchange import FetchAnswer
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.requests.purgatory import Purgatory
 from tidelog_controller.core import reconcile
-from tidelog_controller.policies import leader_election
+from tidelog_controller.policies import leader_election, recovery
+from tidelog_controller.policies.electability import ElectionRules
 from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
 
 MAX_SEEDS = 40
@@ -35,6 +36,22 @@ def first_violation(seeds: Sequence[int] = range(1, MAX_SEEDS + 1)) -> str | Non
     """The name of the first invariant that these seeds show to be violated."""
     names = (run_seed(seed).violation for seed in seeds)
     return next((name for name in names if name not in (None, EXCEPTION)), None)
+
+
+def recover_without_consent(monkeypatch: pytest.MonkeyPatch) -> None:
+    next_state = leader_election.next_state
+
+    def hasty(state: Any, live: Any, epoch: int, rules: ElectionRules, **options: Any) -> Any:
+        return next_state(state, live, epoch, rules._replace(recovery="balanced"), **options)
+
+    monkeypatch.setattr(reconcile, "next_state", hasty)
+    monkeypatch.setattr(
+        reconcile,
+        "needs_descriptions",
+        lambda state, live, rules, consent: recovery.needs_descriptions(
+            state, live, rules._replace(recovery="balanced"), consent
+        ),
+    )
 
 
 @pytest.mark.timeout(300)
@@ -132,6 +149,12 @@ def test_a_leader_elected_without_a_look_at_what_it_lost_is_found(
 
     monkeypatch.setattr(reconcile, "next_state", careless)
     assert first_violation() == "elected_not_whole"
+
+
+@pytest.mark.timeout(300)
+def test_a_recovery_that_waits_for_no_consent_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    recover_without_consent(monkeypatch)
+    assert first_violation() == "recovered_without_consent"
 
 
 @pytest.mark.timeout(300)
