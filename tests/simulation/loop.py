@@ -368,6 +368,8 @@ class SimLoop(asyncio.AbstractEventLoop):
                 # What ends may begin tasks of its own.
                 for _ in range(MAX_CLOSING_ROUNDS):
                     pending = asyncio.all_tasks(self).difference(ended)
+                    if not pending:
+                        break
                     for task in pending:
                         _end(task)
                     ended += pending
