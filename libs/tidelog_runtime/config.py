@@ -104,6 +104,11 @@ class ServiceConfig(BaseSettings):
         le=60,
         description="seconds after which etcd forgets a service that has fallen silent",
     )
+    state_changes_topic: bool = Field(
+        default=True,
+        description="whether state changes are written to the topic __state_changes, which the "
+        "active controller creates",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="least level that is logged"
     )

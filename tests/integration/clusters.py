@@ -17,8 +17,13 @@ QUICK_BROKERS: Mapping[str, Setting] = {
     "lease_ttl_seconds": 2,
     "replica_lag_time_max_ms": 2_000,
     "retention_check_interval_ms": 500,
+    "state_changes_topic": False,
 }
-QUICK_CONTROLLERS: Mapping[str, Setting] = {"lease_ttl_seconds": 2}
+QUICK_CONTROLLERS: Mapping[str, Setting] = {
+    "lease_ttl_seconds": 2,
+    # What tests count is their own.
+    "state_changes_topic": False,
+}
 
 # Those that are running now: a failure shows their logs.
 RUNNING: list[LocalCluster] = []

@@ -77,14 +77,19 @@ def create(
 
 @app.command("list", epilog=EPILOG)
 def list_(
-    context: typer.Context, bootstrap: BootstrapOption = None, as_json: JsonOption = False
+    context: typer.Context,
+    internal: Annotated[
+        bool, typer.Option("--internal", help="Also the cluster's own topics, as __state_changes.")
+    ] = False,
+    bootstrap: BootstrapOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """List all topics, and which are unwell.
 
     Example: tidelog topics list
     """
     session = session_of(context, bootstrap, as_json)
-    session.run(lambda: _list(session))
+    session.run(lambda: _list(session, internal=internal))
 
 
 @app.command(epilog=EPILOG)
@@ -230,9 +235,9 @@ async def _create(
     _note_pending("have not started their replicas", created.pending_brokers)
 
 
-async def _list(session: Session) -> None:
+async def _list(session: Session, *, internal: bool) -> None:
     async with await session.admin() as admin:
-        topics = await admin.list_topics()
+        topics = await admin.list_topics(internal=internal)
     if session.as_json:
         write_json([_summary(topic) for topic in topics])
     elif not topics:

@@ -38,6 +38,7 @@ from tidelog.model import TopicPartition
 from tidelog.rpc.status import UnreachableError
 from tidelog.rpc.trace_context import of_request
 from tidelog.rpc.wire import error_from_wire
+from tidelog.state_changes.topic import is_internal
 from tidelog.v1 import admin_pb2, broker_pb2
 
 DEFAULT_TIMEOUT_MS = 30_000
@@ -192,10 +193,15 @@ class Admin:
     async def describe_cluster(self) -> ClusterDescription:
         return cluster_from_wire(await self._describe(None))
 
-    async def list_topics(self) -> list[TopicDescription]:
-        """All topics, by name."""
+    async def list_topics(self, *, internal: bool = False) -> list[TopicDescription]:
+        """All topics, by name; with `internal`, also those that the cluster keeps for
+        itself."""
         answer = await self._describe(())
-        topics = [topic_from_wire(t) for t in answer.topics if not t.HasField("error")]
+        topics = [
+            topic_from_wire(topic)
+            for topic in answer.topics
+            if not topic.HasField("error") and (internal or not is_internal(topic.name))
+        ]
         return sorted(topics, key=lambda topic: topic.name)
 
     async def describe_topic(self, topic: str) -> TopicDescription:

@@ -257,8 +257,8 @@ class SyncAdmin(_Background[Admin]):
     def describe_cluster(self) -> ClusterDescription:
         return self._run(self._client.describe_cluster())
 
-    def list_topics(self) -> list[TopicDescription]:
-        return self._run(self._client.list_topics())
+    def list_topics(self, *, internal: bool = False) -> list[TopicDescription]:
+        return self._run(self._client.list_topics(internal=internal))
 
     def describe_topic(self, topic: str) -> TopicDescription:
         return self._run(self._client.describe_topic(topic))

@@ -38,6 +38,7 @@ from tidelog_runtime.local.process import LocalProcess
 from tidelog_runtime.local.service_file import Setting
 from tidelog_runtime.metadata.store import StoreUnavailableError
 
+STATE_CHANGES_REPLICATION_FACTOR = 3
 READY_TIMEOUT_SECONDS = 30.0
 ETCD_VARIABLE = "TIDELOG_ETCD"
 
@@ -103,7 +104,12 @@ class LocalCluster:
         self._broker_ids = range(1, brokers + 1)
         self._controller_ids = range(1, controllers + 1)
         self._broker_config = dict(broker_config or {})
-        self._controller_config = dict(controller_config or {})
+        # A cluster of one broker has its state changes in a topic, too.
+        factor = min(STATE_CHANGES_REPLICATION_FACTOR, brokers)
+        self._controller_config = {
+            "state_changes_replication_factor": factor,
+            **(controller_config or {}),
+        }
         self._usual_ports = usual_ports
         self._programs = programs if programs is not None else Programs()
         self._open_view = view

@@ -112,6 +112,7 @@ class StateChangeLog:
     def __init__(self, service: str, clock: Clock, capacity: int = RING_CAPACITY) -> None:
         self.service = service
         self.told = 0
+        self.dropped = 0  # those that did not come into the topic `__state_changes`
         self._clock = clock
         self._ring: deque[StateChange] = deque(maxlen=capacity)
         self._unwritten: deque[StateChange] = deque()

@@ -29,6 +29,7 @@ from tidelog_controller.edge.replica_control_client import GrpcReplicaControl
 from tidelog_controller.edge.standard_services import add_standard_services
 from tidelog_controller.metrics.controller_metrics import ControllerMetrics
 from tidelog_controller.metrics.decision_meter import MeteredAdmin
+from tidelog_controller.policies.internal_topics import InternalTopic, state_changes_topic
 from tidelog_controller.shell.broker_channel import TcpDialer
 from tidelog_controller.shell.event_loop import Environment, NoStopwatch
 from tidelog_controller.shell.service import ControllerService
@@ -45,6 +46,7 @@ from tidelog_runtime.telemetry.metrics.controller_catalogue import CONTROLLER_ME
 from tidelog_runtime.telemetry.metrics.http_server import MetricsServer, MetricsUnavailableError
 from tidelog_runtime.telemetry.metrics.loop_watch import LoopWatch
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
+from tidelog_runtime.telemetry.state_change_publisher import publishing, registered_brokers
 from tidelog_runtime.version import installed_version
 
 EXIT_FAULT = 1
@@ -103,6 +105,7 @@ async def _serve(config: ControllerConfig) -> int:
             state_changes=state_changes,
             command_timeout_ms=config.command_timeout_ms,
             stopwatch=metrics.decisions if metrics else NoStopwatch(),
+            internal_topics=internal_topics(config),
         ),
         ControllerEntry(config.controller_id, address),
         lease_ttl_seconds=config.lease_ttl_seconds,
@@ -124,7 +127,9 @@ async def _serve(config: ControllerConfig) -> int:
             metrics_server = _serve_metrics(config, metrics, service)
         await server.start()
         log.info("controller_started", address=address, cluster=config.cluster)
-        return await _run_until(stopping, service, log)
+        find_brokers = partial(registered_brokers, store, keys)
+        async with publishing(state_changes, find_brokers, enabled=config.state_changes_topic):
+            return await _run_until(stopping, service, log)
     except MetricsUnavailableError as error:
         log.error("cannot_listen", listen=config.metrics_listen, problem=str(error))
         return EXIT_FAULT
@@ -150,6 +155,12 @@ def _serve_metrics(
         "metrics_served", address=metrics_server.start(*config.metrics_address)
     )
     return metrics_server
+
+
+def internal_topics(config: ControllerConfig) -> list[InternalTopic]:
+    if not config.state_changes_topic:
+        return []
+    return [state_changes_topic(config.state_changes_replication_factor)]
 
 
 async def _run_until(

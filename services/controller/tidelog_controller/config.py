@@ -28,6 +28,14 @@ class ControllerConfig(ServiceConfig):
         """Its name in log lines and events."""
         return f"controller-{self.controller_id}"
 
+    state_changes_replication_factor: int = Field(
+        default=3,
+        ge=1,
+        le=32,
+        description="replicas of the topic __state_changes, which is created once so many "
+        "brokers are running",
+    )
+
     @model_validator(mode="after")
     def _is_reachable(self) -> Self:
         host = self.listen.rpartition(":")[0]

@@ -190,3 +190,9 @@ def test_what_a_recovery_still_waits_for_is_told(commands: Commands) -> None:
 def test_recovery_of_an_unknown_topic_is_not_found(commands: Commands) -> None:
     result = commands.run("topics", "recover", "bay", "--yes")
     assert result.exit_code == ExitStatus.NOT_FOUND
+
+
+def test_the_clusters_own_topics_are_listed_where_they_are_asked_for(commands: Commands) -> None:
+    commands.cluster.create("__state_changes", [0])
+    assert "__state_changes" not in commands.run("topics", "list").stdout
+    assert "__state_changes" in commands.run("topics", "list", "--internal").stdout

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import TopicPartition
 from tidelog_controller.core.controller import Controller
+from tidelog_controller.policies.internal_topics import InternalTopic
 from tidelog_controller.state.commands import (
     AdminReply,
     CloseChannel,
@@ -156,8 +157,11 @@ class FakeBroker:
 
 
 class Driver:
-    def __init__(self, store: TableStore | None = None) -> None:
+    def __init__(
+        self, store: TableStore | None = None, internal_topics: Sequence[InternalTopic] = ()
+    ) -> None:
         self.store = store or TableStore()
+        self.internal_topics = internal_topics  # of the next reign
         self.now_ms = 1_000
         self.brokers: dict[int, FakeBroker] = {}
         self.transcript: list[str] = []
@@ -195,7 +199,13 @@ class Driver:
             )
         ).revision
         identity = ControllerIdentity(controller_id, epoch, revision)
-        return Controller(KEYS, identity, random.Random(7), command_timeout_ms=COMMAND_TIMEOUT_MS)
+        return Controller(
+            KEYS,
+            identity,
+            random.Random(7),
+            command_timeout_ms=COMMAND_TIMEOUT_MS,
+            internal_topics=self.internal_topics,
+        )
 
     def load(self) -> None:
         self.store.unseen.clear()
@@ -460,9 +470,9 @@ def _describe(broker_id: int, command: LeaderAndIsrCommand | StopReplicaCommand)
     return f"broker {broker_id} {what} {names}".rstrip()
 
 
-def cluster(*broker_ids: int) -> Driver:
+def cluster(*broker_ids: int, internal_topics: Sequence[InternalTopic] = ()) -> Driver:
     """A controller that has taken over a cluster of running brokers without topics."""
-    driver = Driver()
+    driver = Driver(internal_topics=internal_topics)
     for broker_id in broker_ids:
         driver.start_broker(broker_id)
     driver.load()

@@ -20,6 +20,7 @@ from tidelog_controller.control.dispatch import Dispatch
 from tidelog_controller.core.batch_report import told
 from tidelog_controller.core.description import describe
 from tidelog_controller.core.dirty_partitions import DirtyPartitions
+from tidelog_controller.policies.internal_topics import InternalTopic
 from tidelog_controller.requests.recovery_admin import RecoveryAdmin
 from tidelog_controller.requests.topic_admin import TopicAdmin
 from tidelog_controller.state.commands import (
@@ -92,13 +93,16 @@ class Controller:
         rng: random.Random,
         *,
         command_timeout_ms: int,
+        internal_topics: Sequence[InternalTopic] = (),
     ) -> None:
         self.context = Context(keys)
         self._keys = keys
         self._identity = identity
         self._transactions = Transactions(keys, identity)
         self._dispatch = Dispatch(self.context, identity, command_timeout_ms)
-        self._admin = TopicAdmin(self.context, self._transactions, self._dispatch.controls, rng)
+        self._admin = TopicAdmin(
+            self.context, self._transactions, self._dispatch.controls, rng, internal_topics
+        )
         self._recoveries = RecoveryAdmin(self.context, self._transactions)
         self._unreachable = UnreachableLeaders()
         self._dirty = DirtyPartitions(

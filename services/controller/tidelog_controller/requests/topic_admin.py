@@ -8,11 +8,17 @@ done, or when the request's time is up.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog_controller.control.broker_control import BrokerControl
+from tidelog_controller.policies.internal_topics import (
+    InternalTopic,
+    check_may_create,
+    check_may_delete,
+    is_due,
+)
 from tidelog_controller.policies.topics import (
     check_config,
     check_name,
@@ -59,11 +65,14 @@ class TopicAdmin:
         transactions: Transactions,
         controls: Mapping[int, BrokerControl],
         rng: random.Random,
+        internal_topics: Sequence[InternalTopic] = (),
     ) -> None:
         self._context = context
         self._transactions = transactions
         self._controls = controls
         self._rng = rng
+        self._internal_topics = {topic.name: topic for topic in internal_topics}
+        self._internal_creations: dict[str, TopicCreation] = {}
         self._creations: dict[int, _Creation] = {}
         self._deletions: dict[int, _Deletion] = {}
 
@@ -94,6 +103,10 @@ class TopicAdmin:
         topic = self._context.topics.get(request.topic)
         if topic is None:
             return [Reply(request.request_id, AdminReply(unknown_topic(request.topic)))]
+        try:
+            check_may_delete(request.topic, self._internal_topics)
+        except TidelogError as refusal:
+            return [Reply(request.request_id, AdminReply(refusal))]
         if request.topic_id and request.topic_id != topic.entry.topic_id:
             error = TidelogError(
                 ErrorCode.UNKNOWN_TOPIC_ID,
@@ -119,6 +132,8 @@ class TopicAdmin:
             commands += self._advance_deletion(deletion, now_ms)
         for topic in self._context.deletions:
             commands += self._finish_deletion(topic)
+        for internal in self._internal_topics.values():
+            commands += self._create_internal(internal)
         return commands
 
     def wake_at_ms(self) -> int | None:
@@ -128,6 +143,7 @@ class TopicAdmin:
 
     def _check_creation(self, request: CreateTopic) -> None:
         check_name(request.topic)
+        check_may_create(request.topic)
         if request.topic in self._context.deletions:
             raise being_deleted(request.topic)
         claimed = (c.purpose.topic == request.topic for c in self._creations.values())
@@ -136,6 +152,23 @@ class TopicAdmin:
         check_partitions(request.partitions)
         check_replication_factor(request.replication_factor, len(self._context.running_brokers()))
         check_config(request.config, request.replication_factor)
+
+    def _create_internal(self, topic: InternalTopic) -> Iterable[Command]:
+        """Before everything has been read nobody is known to run, and nothing is due."""
+        keys, malformed = self._context.keys, self._context.malformed
+        if keys.topic(topic.name) in malformed or self._is_malformed_intent(topic.name):
+            return []
+        known = {**self._context.topics, **self._context.deletions}
+        if not is_due(topic, known, len(self._context.running_brokers())):
+            return []
+        begun = self._internal_creations.get(topic.name)
+        if begun is not None and self._transactions.is_in_flight(begun):
+            return []
+        entry = TopicEntry(
+            new_id(self._rng), topic.partitions, topic.replication_factor, topic.config
+        )
+        creation = self._internal_creations[topic.name] = TopicCreation(topic.name, entry)
+        return [self._transactions.begin(creation)]
 
     def _advance_creation(self, creation: _Creation, now_ms: int) -> list[Command]:
         reply = self._creation_reply(creation, now_ms)

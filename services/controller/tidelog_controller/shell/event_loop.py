@@ -14,6 +14,7 @@ from structlog.typing import FilteringBoundLogger
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.model import BrokerBacklog, ControllerState, StateRequest
 from tidelog_controller.core.controller import Controller
+from tidelog_controller.policies.internal_topics import InternalTopic
 from tidelog_controller.shell.broker_channel import BrokerChannel, Dialer
 from tidelog_controller.shell.controller_election import Leadership
 from tidelog_controller.state.commands import (
@@ -91,6 +92,7 @@ class Environment:
     state_changes: StateChangeLog
     command_timeout_ms: int
     stopwatch: Stopwatch = dataclasses.field(default_factory=NoStopwatch)
+    internal_topics: Sequence[InternalTopic] = ()
 
 
 class _ReignOverError(Exception):
@@ -108,6 +110,7 @@ class EventLoop:
             leadership.identity,
             environment.rng,
             command_timeout_ms=environment.command_timeout_ms,
+            internal_topics=environment.internal_topics,
         )
         self._queue: asyncio.Queue[Event] = asyncio.Queue(MAX_QUEUED_EVENTS)
         self._channels: dict[int, BrokerChannel] = {}

@@ -101,6 +101,7 @@ class ControllerService:
             now_ms=clock.wall_ms(),
             store=self._environment.store.health,
             events_told=state_changes.told,
+            events_dropped=state_changes.dropped,
             controller=self._describe_reign(request),
         )
 

@@ -1,0 +1,53 @@
+"""The topic that holds every service's state changes, and internal topics in general. Pure.
+
+A record's key is the partition, else the topic, that it is about, else the service that
+tells it, so that what is about one thing stays in order; its value is the JSON form. An
+event may be there twice where its leader died before it answered."""
+
+from __future__ import annotations
+
+import json
+
+from tidelog.state_changes import json_form
+from tidelog.state_changes.event import NO_PARTITION, StateChange
+
+STATE_CHANGES_TOPIC = "__state_changes"
+# Topics that a cluster keeps for itself; users read them.
+INTERNAL_PREFIX = "__"
+
+
+def is_internal(topic: str) -> bool:
+    return topic.startswith(INTERNAL_PREFIX)
+
+
+def is_published(change: StateChange) -> bool:
+    """What befalls the topic itself is in logs and rings alone: to write it would make the
+    next of it."""
+    return change.topic != STATE_CHANGES_TOPIC
+
+
+def key_of(change: StateChange) -> bytes:
+    """
+    >>> from tidelog.state_changes.event import Kind, Stage
+    >>> key_of(StateChange(0, "broker-1", Kind.ISR_SHRINK, Stage.COMPLETED, topic="sea"))
+    b'sea'
+    """
+    if not change.topic:
+        return change.service.encode()
+    about = change.topic
+    return (about if change.partition == NO_PARTITION else f"{about}/{change.partition}").encode()
+
+
+def value_of(change: StateChange) -> bytes:
+    return json.dumps(json_form.to_object(change), ensure_ascii=False).encode()
+
+
+def from_value(value: bytes) -> StateChange:
+    """Raises `NotAStateChangeError`."""
+    try:
+        document = json.loads(value)
+    except ValueError as error:
+        raise json_form.NotAStateChangeError(f"no JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise json_form.NotAStateChangeError("a state change is a JSON object")
+    return json_form.from_object(document)

@@ -1,0 +1,230 @@
+"""A service's state changes on their way to the topic `__state_changes`.
+
+They go through the ordinary client, in the background, and never in the way: what the
+bounded queue cannot hold is dropped and counted, and a topic that takes nothing is tried
+again after a pause. Failing tells no state change, so that nothing feeds on itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from itertools import islice
+from typing import Protocol
+
+import structlog
+
+from tidelog.client import Producer
+from tidelog.client.delivery import Delivery
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import Codec
+from tidelog.rpc.status import UnreachableError
+from tidelog.state_changes.event import StateChange
+from tidelog.state_changes.topic import STATE_CHANGES_TOPIC, is_published, key_of, value_of
+from tidelog_runtime.metadata.schema import Keys, decode_broker
+from tidelog_runtime.metadata.store import MetadataStore, StoreError
+from tidelog_runtime.telemetry.state_change_log import StateChangeLog
+
+# As many as the ring of recent events holds: what is queued costs no memory of its own.
+MAX_QUEUED_EVENTS = 20_000
+MAX_EVENTS_IN_FLIGHT = 200
+# Between two such slices the loop gets its turn.
+EVENTS_PER_SLICE = 20
+FIRST_PAUSE_MS = 500
+MAX_PAUSE_MS = 30_000
+# At the end of the service, for what is queued then.
+FLUSH_TIMEOUT_MS = 500
+# Of the producer: how long the first of a batch waits for others, and how long a batch is
+# tried before it counts as not taken.
+LINGER_MS = 20
+DELIVERY_TIMEOUT_MS = 30_000
+BUFFER_BYTES = 4 << 20
+# Events that no broker will ever take; all else may be taken later.
+_HOPELESS = frozenset({ErrorCode.BATCH_TOO_LARGE, ErrorCode.INVALID_BATCH})
+
+_log = structlog.get_logger()
+
+
+class EventProducer(Protocol):
+    """What of `tidelog.client.Producer` is needed."""
+
+    async def send(
+        self, topic: str, value: bytes | None, key: bytes | None = None
+    ) -> asyncio.Future[Delivery]: ...
+
+    async def close(self, *, flush: bool = True) -> None: ...
+
+
+def new_event_producer(addresses: Sequence[str]) -> Producer:
+    return Producer(
+        addresses,
+        codec=Codec.LZ4,
+        linger_ms=LINGER_MS,
+        buffer_bytes=BUFFER_BYTES,
+        delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
+    )
+
+
+class NoBrokerError(Exception):
+    """Nobody is registered who could take events."""
+
+
+_EXPECTED = (TidelogError, UnreachableError, StoreError, NoBrokerError)
+
+FindBrokers = Callable[[], Awaitable[Sequence[str]]]
+
+
+async def registered_brokers(store: MetadataStore, keys: Keys) -> list[str]:
+    """Addresses, for a service that is no broker itself. Raises `StoreError`."""
+    snapshot = await store.snapshot(keys.brokers)
+    return [decode_broker(item.value).address for _, item in sorted(snapshot.items.items())]
+
+
+@asynccontextmanager
+async def publishing(
+    state_changes: StateChangeLog, find_brokers: FindBrokers, *, enabled: bool
+) -> AsyncIterator[None]:
+    """State changes are published while the service does what is inside."""
+    if not enabled:
+        yield
+        return
+    publisher = StateChangePublisher(state_changes, find_brokers, new_event_producer)
+    running = asyncio.create_task(publisher.run())
+    try:
+        yield
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+class StateChangePublisher:
+    """`find_brokers`: addresses to begin with, asked for at each new beginning; may raise
+    `StoreError`. What is told before `run` begins is queued."""
+
+    def __init__(
+        self,
+        state_changes: StateChangeLog,
+        find_brokers: FindBrokers,
+        new_producer: Callable[[Sequence[str]], EventProducer],
+        max_queued_events: int = MAX_QUEUED_EVENTS,
+    ) -> None:
+        self._state_changes = state_changes
+        self._find_brokers = find_brokers
+        self._new_producer = new_producer
+        self._max_queued_events = max_queued_events
+        self._queue: deque[StateChange] = deque()
+        self._grew = asyncio.Event()
+        self._producer: EventProducer | None = None
+        self._pause_ms = FIRST_PAUSE_MS
+        self._failing = False
+        state_changes.add_sink(self._take)
+
+    async def run(self) -> None:
+        """Until cancelled; then whatever is queued has so long as FLUSH_TIMEOUT_MS, where
+        the topic took the last that was sent."""
+        try:
+            while True:
+                try:
+                    await self._publish()
+                except Exception as error:
+                    # Whatever it is, the service goes on.
+                    self._tell_failing(error)
+                await self._close_producer()
+                await asyncio.sleep(self._pause_ms / 1000)
+                self._pause_ms = min(2 * self._pause_ms, MAX_PAUSE_MS)
+        finally:
+            await self._end()
+
+    def _take(self, change: StateChange) -> None:
+        if not is_published(change):
+            return
+        if len(self._queue) >= self._max_queued_events:
+            self._state_changes.dropped += 1
+            return
+        self._queue.append(change)
+        self._grew.set()
+
+    async def _publish(self) -> None:
+        """Goes on until an event is not taken, which it raises."""
+        while True:
+            while not self._queue:
+                self._grew.clear()
+                await self._grew.wait()
+            if self._producer is None:
+                addresses = await self._find_brokers()
+                if not addresses:
+                    raise NoBrokerError("no broker is registered")
+                self._producer = self._new_producer(addresses)
+            await self._send_some(self._producer)
+            self._pause_ms = FIRST_PAUSE_MS
+            self._tell_going_on()
+
+    async def _send_some(self, producer: EventProducer) -> None:
+        """Events stay queued until the topic has them, in their order."""
+        sending = list(islice(self._queue, MAX_EVENTS_IN_FLIGHT))
+        deliveries: list[asyncio.Future[Delivery]] = []
+        failure: Exception | None = None
+        try:
+            for number, change in enumerate(sending):
+                if number % EVENTS_PER_SLICE == EVENTS_PER_SLICE - 1:
+                    await asyncio.sleep(0)
+                deliveries.append(
+                    await producer.send(STATE_CHANGES_TOPIC, value_of(change), key_of(change))
+                )
+        except TidelogError as error:
+            failure = error
+            if error.code in _HOPELESS:
+                self._drop(sending[len(deliveries)])
+        outcomes = await asyncio.gather(*deliveries, return_exceptions=True)
+        # No await from here on: what is told meanwhile is behind all these.
+        for change, outcome in zip(sending, outcomes, strict=False):
+            if isinstance(outcome, Delivery):
+                self._queue.remove(change)
+            elif isinstance(outcome, TidelogError) and outcome.code in _HOPELESS:
+                self._drop(change)
+            elif isinstance(outcome, Exception):
+                failure = outcome
+        if failure is not None and not _is_hopeless(failure):
+            raise failure
+
+    def _drop(self, change: StateChange) -> None:
+        self._queue.remove(change)
+        self._state_changes.dropped += 1
+
+    def _tell_failing(self, error: Exception) -> None:
+        """Once, however long it lasts."""
+        if self._failing:
+            return
+        self._failing = True
+        if isinstance(error, _EXPECTED):
+            _log.info("state_changes_held", topic=STATE_CHANGES_TOPIC, problem=str(error))
+        else:
+            _log.warning("state_changes_fault", topic=STATE_CHANGES_TOPIC, exc_info=error)
+
+    def _tell_going_on(self) -> None:
+        if self._failing:
+            self._failing = False
+            dropped = self._state_changes.dropped
+            _log.info("state_changes_published", topic=STATE_CHANGES_TOPIC, dropped=dropped)
+
+    async def _close_producer(self) -> None:
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            await producer.close(flush=False)
+
+    async def _end(self) -> None:
+        if self._producer is None:
+            return
+        try:
+            async with asyncio.timeout(FLUSH_TIMEOUT_MS / 1000):
+                while self._queue:
+                    await self._send_some(self._producer)
+        except (TimeoutError, TidelogError, UnreachableError):
+            _log.info("state_changes_unpublished", events=len(self._queue))
+        await self._close_producer()
+
+
+def _is_hopeless(error: Exception) -> bool:
+    return isinstance(error, TidelogError) and error.code in _HOPELESS

@@ -1,0 +1,55 @@
+"""Topics that the cluster keeps for itself: when they are created, and that users leave them
+alone. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.state_changes.topic import INTERNAL_PREFIX, STATE_CHANGES_TOPIC, is_internal
+
+STATE_CHANGES_PARTITIONS = 3
+STATE_CHANGES_RETENTION_MS = 7 * 24 * 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class InternalTopic:
+    name: str
+    partitions: int
+    replication_factor: int
+    config: Mapping[str, str]
+
+
+def state_changes_topic(replication_factor: int) -> InternalTopic:
+    return InternalTopic(
+        STATE_CHANGES_TOPIC,
+        STATE_CHANGES_PARTITIONS,
+        replication_factor,
+        {"retention_ms": str(STATE_CHANGES_RETENTION_MS)},
+    )
+
+
+def is_due(topic: InternalTopic, known: Collection[str], running_brokers: int) -> bool:
+    """Whether it is to be created. `known`: names that are taken, be it by a deletion. With
+    fewer brokers than replicas it would have to be moved later."""
+    return topic.name not in known and running_brokers >= topic.replication_factor
+
+
+def check_may_create(topic: str) -> None:
+    if is_internal(topic):
+        raise TidelogError(
+            ErrorCode.INVALID_TOPIC_NAME,
+            f"names that begin with {INTERNAL_PREFIX} are for the cluster's own topics; choose "
+            f"another name than {topic}",
+        )
+
+
+def check_may_delete(topic: str, kept: Collection[str]) -> None:
+    """`kept`: the names of those that this cluster keeps."""
+    if topic in kept:
+        raise TidelogError(
+            ErrorCode.INVALID_REQUEST,
+            f"{topic} is the cluster's own and would be created again; to be rid of it, start "
+            "all services with state_changes_topic = false, then delete it",
+        )

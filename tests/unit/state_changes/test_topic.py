@@ -1,0 +1,35 @@
+"""State changes as records of their topic."""
+
+from __future__ import annotations
+
+from tidelog.state_changes.topic import (
+    STATE_CHANGES_TOPIC,
+    from_value,
+    is_internal,
+    is_published,
+    key_of,
+    value_of,
+)
+from unit.state_changes.planted import elsewhere, leader_death
+
+
+def test_a_record_tells_the_whole_event() -> None:
+    events = leader_death() + elsewhere()
+    assert [from_value(value_of(event)) for event in events] == events
+
+
+def test_the_key_is_the_partition_then_the_topic_then_the_service() -> None:
+    event = leader_death()[0]
+    keys = [
+        key_of(event),
+        key_of(event._replace(partition=-1)),
+        key_of(event._replace(topic="", partition=-1)),
+    ]
+    assert keys == [b"sea/0", b"sea", b"broker-3"]
+
+
+def test_the_topic_is_internal_and_does_not_tell_of_itself() -> None:
+    event = leader_death()[0]
+    assert is_internal(STATE_CHANGES_TOPIC)
+    assert is_published(event)
+    assert not is_published(event._replace(topic=STATE_CHANGES_TOPIC))

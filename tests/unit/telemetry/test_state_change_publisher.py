@@ -1,0 +1,234 @@
+"""State changes on their way to their topic: in order, bounded, and never in the way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+import pytest
+
+from tidelog.client.delivery import Delivery
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.state_changes.event import Kind, Stage
+from tidelog.state_changes.topic import STATE_CHANGES_TOPIC, from_value
+from tidelog_runtime.telemetry import state_change_publisher
+from tidelog_runtime.telemetry.state_change_log import StateChangeLog
+from tidelog_runtime.telemetry.state_change_publisher import StateChangePublisher
+from unit.metadata.virtual_time import run, virtual_clock
+
+
+class FakeProducer:
+    """Takes what is sent, but for what `refuse` gives an error for."""
+
+    def __init__(self) -> None:
+        self.revisions: list[int] = []
+        self.keys: list[bytes | None] = []
+        self.tries = 0
+        self.closed = 0
+        self.refuse: Callable[[int], TidelogError | None] = lambda _: None
+
+    async def send(
+        self, topic: str, value: bytes | None, key: bytes | None = None
+    ) -> asyncio.Future[Delivery]:
+        assert topic == STATE_CHANGES_TOPIC
+        self.tries += 1
+        future: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
+        revision = from_value(value or b"").revision
+        refusal = self.refuse(revision)
+        if refusal is not None:
+            future.set_exception(refusal)
+        else:
+            self.revisions.append(revision)
+            self.keys.append(key)
+            future.set_result(Delivery(topic, 0, len(self.revisions), 0, 0))
+        return future
+
+    async def close(self, *, flush: bool = True) -> None:
+        assert not flush, "whoever closes has no time to wait"
+        self.closed += 1
+
+
+class World:
+    def __init__(self, max_queued_events: int = 1_000) -> None:
+        self.log = StateChangeLog("broker-1", virtual_clock())
+        self.producer = FakeProducer()
+        self.brokers: Sequence[str] = ("broker-1:1",)
+        self.publisher = StateChangePublisher(
+            self.log, self._find, lambda _: self.producer, max_queued_events
+        )
+
+    async def _find(self) -> Sequence[str]:
+        return self.brokers
+
+    def tell(self, *revisions: int, topic: str = "sea") -> None:
+        for revision in revisions:
+            self.log.tell(Kind.ISR_SHRINK, Stage.COMPLETED, topic=topic, revision=revision)
+
+    async def publish_for(self, seconds: float) -> None:
+        running = asyncio.create_task(self.publisher.run())
+        await asyncio.sleep(seconds)
+        await self.stop(running)
+
+    async def stop(self, running: asyncio.Task[None]) -> None:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+def on_virtual_time(story: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    def test() -> None:
+        run(story())
+
+    test.__name__ = story.__name__
+    return test
+
+
+def _unavailable(_: int) -> TidelogError:
+    return TidelogError(ErrorCode.NOT_ENOUGH_REPLICAS, "too few in sync")
+
+
+@on_virtual_time
+async def test_events_are_published_in_the_order_in_which_they_were_told() -> None:
+    world = World()
+    world.tell(*range(1, 500))
+    await world.publish_for(1)
+    assert world.producer.revisions == list(range(1, 500))
+    assert world.log.dropped == 0
+
+
+@on_virtual_time
+async def test_an_event_that_was_not_taken_is_sent_again_and_the_others_are_not() -> None:
+    world = World()
+    refused = [3]
+    world.producer.refuse = lambda r: _unavailable(r) if r in refused else None
+    world.tell(1, 2, 3, 4)
+    running = asyncio.create_task(world.publisher.run())
+    await asyncio.sleep(0.1)
+    refused.clear()
+    await asyncio.sleep(5)
+    await world.stop(running)
+    assert world.producer.revisions == [1, 2, 4, 3]
+
+
+@on_virtual_time
+async def test_what_the_queue_cannot_hold_is_dropped_and_counted() -> None:
+    world = World(max_queued_events=3)
+    world.producer.refuse = _unavailable
+    world.tell(1, 2, 3, 4, 5)
+    assert world.log.dropped == 2
+    world.producer.refuse = lambda _: None
+    await world.publish_for(1)
+    assert world.producer.revisions == [1, 2, 3]
+
+
+@on_virtual_time
+async def test_a_topic_that_takes_nothing_is_tried_less_and_less_often() -> None:
+    world = World()
+    world.producer.refuse = _unavailable
+    world.tell(1)
+    await world.publish_for(600)
+    pauses_at_most = 600_000 / state_change_publisher.MAX_PAUSE_MS
+    assert 15 <= world.producer.tries <= pauses_at_most + 10
+    assert world.log.dropped == 0
+
+
+@on_virtual_time
+async def test_failing_to_publish_tells_no_state_change() -> None:
+    world = World()
+    world.producer.refuse = _unavailable
+    world.tell(1)
+    await world.publish_for(600)
+    assert world.log.told == 1
+
+
+@on_virtual_time
+async def test_what_befalls_the_topic_itself_is_not_published() -> None:
+    world = World()
+    world.tell(1, topic=STATE_CHANGES_TOPIC)
+    world.tell(2)
+    await world.publish_for(1)
+    assert world.producer.revisions == [2]
+    assert world.log.dropped == 0
+
+
+@on_virtual_time
+async def test_an_event_that_no_broker_will_take_holds_up_no_other() -> None:
+    world = World()
+    too_large = TidelogError(ErrorCode.BATCH_TOO_LARGE, "too large")
+    world.producer.refuse = lambda r: too_large if r == 2 else None
+    world.tell(1, 2, 3)
+    await world.publish_for(1)
+    assert world.producer.revisions == [1, 3]
+    assert world.log.dropped == 1
+
+
+@on_virtual_time
+async def test_brokers_that_are_not_there_yet_are_waited_for() -> None:
+    world = World()
+    world.brokers = ()
+    world.tell(1)
+    running = asyncio.create_task(world.publisher.run())
+    await asyncio.sleep(10)
+    assert world.producer.tries == 0
+    world.brokers = ("broker-2:1",)
+    await asyncio.sleep(60)
+    await world.stop(running)
+    assert world.producer.revisions == [1]
+
+
+@on_virtual_time
+async def test_the_end_of_the_service_takes_along_what_is_queued() -> None:
+    world = World()
+    running = asyncio.create_task(world.publisher.run())
+    world.tell(1)
+    await asyncio.sleep(1)
+    world.tell(2)
+    await world.stop(running)
+    assert world.producer.revisions == [1, 2]
+    assert world.producer.closed == 1
+
+
+@on_virtual_time
+async def test_the_end_does_not_wait_for_a_topic_that_takes_nothing() -> None:
+    world = World()
+    world.tell(1)
+    running = asyncio.create_task(world.publisher.run())
+    await asyncio.sleep(1)
+    world.producer.refuse = _unavailable
+    world.tell(2)
+    before = virtual_clock().monotonic_ms()
+    await world.stop(running)
+    assert virtual_clock().monotonic_ms() - before <= state_change_publisher.FLUSH_TIMEOUT_MS
+
+
+@on_virtual_time
+async def test_records_are_keyed_by_what_they_are_about() -> None:
+    world = World()
+    world.tell(1)
+    world.log.tell(Kind.STORE_LOST, Stage.COMPLETED, revision=2)
+    await world.publish_for(1)
+    assert world.producer.keys == [b"sea", b"broker-1"]
+
+
+@on_virtual_time
+async def test_a_fault_of_the_client_does_not_end_publishing() -> None:
+    world = World()
+    faults = [ValueError("a fault")]
+
+    def failing(_: Sequence[str]) -> FakeProducer:
+        if faults:
+            raise faults.pop()
+        return world.producer
+
+    world.publisher = StateChangePublisher(world.log, world._find, failing)
+    world.tell(1)
+    await world.publish_for(5)
+    assert world.producer.revisions == [1]
+
+
+def test_a_document_that_is_no_state_change_is_refused() -> None:
+    from tidelog.state_changes.json_form import NotAStateChangeError
+
+    for wrong in (b"", b"[]", b"{}", b'{"kind": "x"}'):
+        with pytest.raises(NotAStateChangeError):
+            from_value(wrong)
