@@ -37,6 +37,7 @@ from tidelog.client.sequences import Fate, Identity, Numbering
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_OFFSET, TopicPartition
 from tidelog.record_batch import EncodedRecords
+from tidelog.rpc.trace_context import Metadata
 
 # Of an idempotent producer's partition whose batches queue up, so many share a request.
 SHARED_BATCHES = 3
@@ -108,6 +109,7 @@ class Accumulator:
         *,
         deadline_ms: int,
         on_settled: Callable[[Outcome], None],
+        trace_context: Metadata | None = None,
     ) -> None:
         """Puts a batch at the end of its partition's queue."""
         if self.fatal is not None:
@@ -116,7 +118,9 @@ class Accumulator:
         queue = self._queues.get(partition)
         if queue is None:
             queue = self._queues[partition] = _Queue(partition, self._new_numbering())
-        batch = SealedBatch(partition, queue.next_number, encoded, deadline_ms, on_settled)
+        batch = SealedBatch(
+            partition, queue.next_number, encoded, deadline_ms, on_settled, trace_context
+        )
         queue.next_number += 1
         queue.waiting.append(batch)
         self._waiting[partition] = queue

@@ -14,7 +14,7 @@ import grpc.aio
 
 from tidelog.rpc.channels import open_channel
 from tidelog.rpc.status import from_status
-from tidelog.rpc.trace_context import current_metadata
+from tidelog.rpc.trace_context import carried
 from tidelog.v1 import (
     admin_pb2,
     admin_pb2_grpc,
@@ -152,12 +152,17 @@ class _GrpcBroker:
     async def produce(
         self, request: broker_pb2.ProduceRequest, timeout_ms: int
     ) -> broker_pb2.ProduceResponse:
-        return await _answer(self._stub.Produce(request, timeout=timeout_ms / 1000), self._address)
+        return await _answer(
+            self._stub.Produce(request, timeout=timeout_ms / 1000, metadata=carried()),
+            self._address,
+        )
 
     async def fetch(
         self, request: broker_pb2.FetchRequest, timeout_ms: int
     ) -> broker_pb2.FetchResponse:
-        return await _answer(self._stub.Fetch(request, timeout=timeout_ms / 1000), self._address)
+        return await _answer(
+            self._stub.Fetch(request, timeout=timeout_ms / 1000, metadata=carried()), self._address
+        )
 
     async def list_offsets(
         self, request: broker_pb2.ListOffsetsRequest, timeout_ms: int
@@ -195,7 +200,7 @@ class _GrpcController:
         self, request: admin_pb2.CreateTopicRequest, timeout_ms: int
     ) -> admin_pb2.CreateTopicResponse:
         return await _answer(
-            self._stub.CreateTopic(request, timeout=timeout_ms / 1000, metadata=current_metadata()),
+            self._stub.CreateTopic(request, timeout=timeout_ms / 1000, metadata=carried()),
             self._address,
         )
 
@@ -203,7 +208,7 @@ class _GrpcController:
         self, request: admin_pb2.DeleteTopicRequest, timeout_ms: int
     ) -> admin_pb2.DeleteTopicResponse:
         return await _answer(
-            self._stub.DeleteTopic(request, timeout=timeout_ms / 1000, metadata=current_metadata()),
+            self._stub.DeleteTopic(request, timeout=timeout_ms / 1000, metadata=carried()),
             self._address,
         )
 
@@ -211,9 +216,7 @@ class _GrpcController:
         self, request: admin_pb2.RecoverPartitionsRequest, timeout_ms: int
     ) -> admin_pb2.RecoverPartitionsResponse:
         return await _answer(
-            self._stub.RecoverPartitions(
-                request, timeout=timeout_ms / 1000, metadata=current_metadata()
-            ),
+            self._stub.RecoverPartitions(request, timeout=timeout_ms / 1000, metadata=carried()),
             self._address,
         )
 

@@ -30,6 +30,7 @@ from tidelog.client.retry import DEFAULT_MAX_BACKOFF_MS, DEFAULT_MIN_BACKOFF_MS,
 from tidelog.client.unclean_elections import UncleanElection
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_OFFSET, OffsetPosition, Record, TopicPartition
+from tidelog.rpc.trace_context import captured
 
 # What `poll` and `poll_batches` give at most, unless asked otherwise.
 DEFAULT_MAX_RECORDS = 500
@@ -204,6 +205,7 @@ class Consumer:
         max_records: int = DEFAULT_MAX_RECORDS,
     ) -> list[Record]:
         """Records as soon as there are any; none after `timeout_ms`."""
+        self._fetcher.trace_context = captured()
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         while not (records := self._take(max_records)):
             if not await self._wait_until(deadline_ms):
@@ -216,6 +218,7 @@ class Consumer:
         max_batches: int = DEFAULT_MAX_BATCHES,
     ) -> list[FetchedBatch]:
         """Batches as soon as there are any; none after `timeout_ms`."""
+        self._fetcher.trace_context = captured()
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         while True:
             self._check_open()
@@ -237,6 +240,7 @@ class Consumer:
             records = self._take(1)
             if records:
                 return records[0]
+            self._fetcher.trace_context = captured()
             await self._fetcher.arrived.wait()
 
     async def close(self) -> None:

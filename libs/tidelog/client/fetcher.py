@@ -17,6 +17,7 @@ from tidelog.client.unclean_elections import UncleanElection, UncleanElections
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import OffsetPosition, TopicPartition
 from tidelog.rpc.status import UnreachableError
+from tidelog.rpc.trace_context import Metadata, carrying
 from tidelog.v1 import broker_pb2
 
 # An answer may come this much after the time that the broker was given to wait.
@@ -65,6 +66,8 @@ class Fetcher:
         self._elections = UncleanElections()
         self._wake = asyncio.Event()
         self.arrived = asyncio.Event()
+        # Of the user's span in which records were last asked for.
+        self.trace_context: Metadata | None = None
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._fetches: dict[asyncio.Task[None], _Pending] = {}
         self._next_look_ms = 0
@@ -164,15 +167,16 @@ class Fetcher:
     async def _fetch(self, pending: _Pending) -> None:
         plan = pending.plan
         try:
-            answer = await self._connections.broker(plan.leader.address).fetch(
-                fetch_to_wire(
-                    plan,
-                    max_wait_ms=self._max_wait_ms,
-                    min_bytes=self._min_bytes,
-                    max_bytes=self._max_bytes,
-                ),
-                self._max_wait_ms + ANSWER_GRACE_MS,
+            wire = fetch_to_wire(
+                plan,
+                max_wait_ms=self._max_wait_ms,
+                min_bytes=self._min_bytes,
+                max_bytes=self._max_bytes,
             )
+            with carrying(self.trace_context):
+                answer = await self._connections.broker(plan.leader.address).fetch(
+                    wire, self._max_wait_ms + ANSWER_GRACE_MS
+                )
         except UnreachableError as error:
             unknown = TidelogError(ErrorCode.REQUEST_TIMED_OUT, str(error))
             self._all_failed(plan, unknown, stale=True)

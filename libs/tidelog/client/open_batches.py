@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from tidelog.client.delivery import Delivery
 from tidelog.model import Codec, TopicPartition
 from tidelog.record_batch import EncodedRecords, Headers, encode_records
+from tidelog.rpc.trace_context import Metadata, captured
 
 # Bounds a batch of records that are empty or nearly so.
 MAX_BATCH_RECORDS = 16_384
@@ -35,6 +36,8 @@ class OpenBatch:
     headers: dict[int, Headers] = field(default_factory=dict)
     waiters: list[asyncio.Future[Delivery]] = field(default_factory=list)
     size_bytes: int = 0
+    # Of the user's span in which its first record was sent.
+    trace_context: Metadata | None = None
 
     def encode(self, codec: Codec) -> EncodedRecords:
         return encode_records(
@@ -75,7 +78,7 @@ class OpenBatches:
         """Returns whether the batch is full now. The caller has made room before."""
         batch = self._open.get(partition)
         if batch is None:
-            batch = self._open[partition] = OpenBatch(partition, now_ms)
+            batch = self._open[partition] = OpenBatch(partition, now_ms, trace_context=captured())
         if headers:
             batch.headers[len(batch.values)] = headers
         batch.keys.append(key)

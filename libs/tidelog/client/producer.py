@@ -50,6 +50,7 @@ from tidelog.client.unclean_elections import UncleanElection
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_LEADER, Acks, Codec, TopicPartition
 from tidelog.record_batch import EncodedRecords, Headers, encode_records
+from tidelog.rpc.trace_context import Metadata, captured
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,200}")
 _log = logging.getLogger(__name__)
@@ -298,7 +299,7 @@ class Producer:
                 to = chosen if chosen is not None else self._sticky.move(topic, self._usable(topic))
                 where = TopicPartition(topic, to)
                 self._seal_open(where)
-                batches.append(self._seal(where, encoded, size, ()))
+                batches.append(self._seal(where, encoded, size, (), trace_context=captured()))
                 unsent_bytes += size
                 if unsent_bytes >= self._max_request_bytes:
                     # A request is full: lets it go before the next is made.
@@ -376,6 +377,7 @@ class Producer:
             batch.size_bytes,
             batch.waiters,
             batch.timestamps_ms,
+            batch.trace_context,
         )
 
     def _seal(
@@ -385,6 +387,7 @@ class Producer:
         size_bytes: int,
         waiters: Sequence[asyncio.Future[Delivery]],
         timestamps_ms: Sequence[int] = (),
+        trace_context: Metadata | None = None,
     ) -> asyncio.Future[BatchReport]:
         report: asyncio.Future[BatchReport] = asyncio.get_running_loop().create_future()
         self._unsettled.add(report)
@@ -405,6 +408,7 @@ class Producer:
             encoded,
             deadline_ms=self._clock.monotonic_ms() + self._delivery_timeout_ms,
             on_settled=settled,
+            trace_context=trace_context,
         )
         self._sender.wake()
         return report

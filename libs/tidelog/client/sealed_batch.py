@@ -10,6 +10,7 @@ from tidelog.client.delivery import Outcome
 from tidelog.client.retry import Leader
 from tidelog.model import Batch, TopicPartition
 from tidelog.record_batch import EncodedRecords
+from tidelog.rpc.trace_context import Metadata
 
 # What one batch takes in a request beside its records, generously.
 BATCH_OVERHEAD_BYTES = 128
@@ -26,6 +27,7 @@ class SealedBatch:
     encoded: EncodedRecords
     deadline_ms: int
     on_settled: Callable[[Outcome], None]
+    trace_context: Metadata | None = None
     batch: Batch | None = None
     # Refused together with others: sent by itself, to learn which of them is at fault.
     suspect: bool = False
@@ -58,3 +60,12 @@ class Request:
     leader: Leader
     groups: list[Group] = field(default_factory=list)
     wire_bytes: int = 0
+
+    @property
+    def trace_context(self) -> Metadata | None:
+        """A request has one: that of the first batch that was sent within a span."""
+        for group in self.groups:
+            for batch in group.batches:
+                if batch.trace_context is not None:
+                    return batch.trace_context
+        return None

@@ -18,6 +18,7 @@ from tidelog.client.unclean_elections import UncleanElection, UncleanElections
 from tidelog.errors import STALE_METADATA, ErrorCode, TidelogError
 from tidelog.model import Acks
 from tidelog.rpc.status import UnreachableError
+from tidelog.rpc.trace_context import carrying
 
 # An answer may come this much after the time that the broker was given.
 ANSWER_GRACE_MS = 1_000
@@ -190,9 +191,10 @@ class Sender:
         request = pending.request
         try:
             wire = request_to_wire(request, self._acks, self._request_timeout_ms)
-            answer = await self._connections.broker(request.leader.address).produce(
-                wire, self._request_timeout_ms + ANSWER_GRACE_MS
-            )
+            with carrying(request.trace_context):
+                answer = await self._connections.broker(request.leader.address).produce(
+                    wire, self._request_timeout_ms + ANSWER_GRACE_MS
+                )
             outcomes = outcomes_from_wire(request, answer)
         except UnreachableError as error:
             unknown = TidelogError(ErrorCode.REQUEST_TIMED_OUT, str(error))

@@ -4,6 +4,9 @@ of a user made a service do something.
 A span of the user's own OpenTelemetry is continued. Loading OpenTelemetry takes as long as
 a small program runs, and without it there is no span to continue: it is loaded only where
 somebody else has, or where a context is to be made or read.
+
+What is to be carried is given to each call by `carrying`, never taken from the task that
+happens to make it: a client's tasks outlive the span in which they were started.
 """
 
 from __future__ import annotations
@@ -12,16 +15,20 @@ import random
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 Metadata = tuple[tuple[str, str], ...]
 
 _USED_WHERE_LOADED = "opentelemetry.trace"
 _TRACE_ID_BITS, _SPAN_ID_BITS = 128, 64
 
+_carried: ContextVar[Metadata | None] = ContextVar("carried_trace_context", default=None)
 
-def current_metadata() -> Metadata | None:
-    """`traceparent` (and `tracestate`) of the span that is current where this is called;
-    None: there is none."""
+
+def captured() -> Metadata | None:
+    """`traceparent` (and `tracestate`) of the user's span that is current where this is
+    called; None: there is none, which costs a look into a dictionary where nobody has
+    loaded OpenTelemetry."""
     if _USED_WHERE_LOADED not in sys.modules:
         return None
     from opentelemetry import trace
@@ -34,28 +41,40 @@ def current_metadata() -> Metadata | None:
     return tuple(carrier.items())
 
 
+def carried() -> Metadata | None:
+    """What the calls made here are to carry."""
+    return _carried.get()
+
+
+@contextmanager
+def carrying(metadata: Metadata | None) -> Iterator[None]:
+    token = _carried.set(metadata)
+    try:
+        yield
+    finally:
+        _carried.reset(token)
+
+
 @contextmanager
 def of_request(rng: random.Random) -> Iterator[str]:
-    """What is called inside belongs to the user's span, where there is one, else to a new
-    trace; gives the trace id, 32 hexadecimal digits."""
-    from opentelemetry import context, trace
+    """Calls made inside belong to the user's span, where there is one, else to a new trace;
+    gives the trace id, 32 hexadecimal digits."""
+    metadata = captured() or _new(rng)
+    with carrying(metadata):
+        yield trace_id_of(metadata)
 
-    span_context = trace.get_current_span().get_span_context()
-    if span_context.is_valid:
-        yield trace.format_trace_id(span_context.trace_id)
-        return
-    made = trace.SpanContext(
-        # Zero is no id.
-        rng.getrandbits(_TRACE_ID_BITS) or 1,
-        rng.getrandbits(_SPAN_ID_BITS) or 1,
-        is_remote=False,
-    )
-    span = trace.NonRecordingSpan(made)
-    token = context.attach(trace.set_span_in_context(span))
-    try:
-        yield trace.format_trace_id(made.trace_id)
-    finally:
-        context.detach(token)
+
+def _new(rng: random.Random) -> Metadata:
+    from opentelemetry import trace
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    # Zero is no id.
+    trace_id = rng.getrandbits(_TRACE_ID_BITS) or 1
+    span_id = rng.getrandbits(_SPAN_ID_BITS) or 1
+    span = trace.NonRecordingSpan(trace.SpanContext(trace_id, span_id, is_remote=False))
+    carrier: dict[str, str] = {}
+    TraceContextTextMapPropagator().inject(carrier, trace.set_span_in_context(span))
+    return tuple(carrier.items())
 
 
 def trace_id_of(metadata: Iterable[tuple[str, str | bytes]] | None) -> str:

@@ -18,6 +18,7 @@ from tidelog.inspection.model import Explanation, Scope, ServiceState, StateRequ
 from tidelog.model import Batch, LeaderHint, TopicPartition
 from tidelog.record_batch import decode
 from tidelog.rpc.channels import new_server
+from tidelog.rpc.trace_context import trace_id_of
 from tidelog.rpc.wire import batch_from_wire, batch_to_wire, error_to_wire
 from tidelog.v1 import (
     broker_pb2,
@@ -158,6 +159,7 @@ class FakeBroker(broker_pb2_grpc.BrokerServiceServicer):
         self.alive = True
         self.script: dict[str, deque[Script]] = defaultdict(deque)
         self.seen: dict[str, list[object]] = defaultdict(list)
+        self.traces: dict[str, list[str]] = defaultdict(list)  # ids of traces, by RPC
         self.hint = True
         self.metadata_of: Callable[[], broker_pb2.MetadataResponse] | None = None
         self.gate = asyncio.Event()
@@ -188,6 +190,7 @@ class FakeBroker(broker_pb2_grpc.BrokerServiceServicer):
         self, request: broker_pb2.ProduceRequest, context: ServicerContext
     ) -> broker_pb2.ProduceResponse:
         self.seen["produce"].append(request)
+        self.traces["produce"].append(trace_id_of(context.invocation_metadata()))
         scripted = self._next("produce")
         if scripted == "append, then die":
             for partition in request.partitions:
@@ -248,6 +251,7 @@ class FakeBroker(broker_pb2_grpc.BrokerServiceServicer):
         self, request: broker_pb2.FetchRequest, context: ServicerContext
     ) -> broker_pb2.FetchResponse:
         self.seen["fetch"].append(request)
+        self.traces["fetch"].append(trace_id_of(context.invocation_metadata()))
         error = await self._play(self._next("fetch"), context)
         await self.gate.wait()
         loop = asyncio.get_running_loop()

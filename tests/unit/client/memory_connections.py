@@ -11,6 +11,7 @@ import grpc
 from tidelog.client.connections import AdminApi, BrokerApi
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.rpc.status import UnreachableError
+from tidelog.rpc.trace_context import Metadata, carried
 from tidelog.v1 import broker_pb2
 from unit.client.fake_broker import FakeBroker, FakeCluster
 
@@ -29,6 +30,9 @@ class _AbortedError(Exception):
 class _Context:
     async def abort(self, status: grpc.StatusCode, _: str) -> NoReturn:
         raise _AbortedError(status)
+
+    def invocation_metadata(self) -> Metadata | None:
+        return carried()
 
 
 class MemoryConnections:
