@@ -23,6 +23,14 @@ class LogSince:
             log.seek(self._start)
             return log.read().decode(errors="replace")
 
+    def told(self, kind: str, stage: str | None = None) -> list[dict[str, Any]]:
+        """State changes of that kind, in whatever stage unless one is given."""
+        return [
+            line
+            for line in self.events(EVENT)
+            if line["kind"] == kind and stage in (None, line["stage"])
+        ]
+
     def events(self, name: str) -> list[dict[str, Any]]:
         """Lines of that name, or that tell state changes of that kind."""
         lines = self.text().splitlines(keepends=True)

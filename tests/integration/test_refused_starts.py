@@ -81,7 +81,7 @@ def port_in_use() -> Iterator[int]:
 
 async def test_the_data_of_another_broker_is_refused(tmp_path: Path, etcd: LocalEtcd) -> None:
     async with started(broker(tmp_path, etcd_endpoints=[etcd.endpoint])) as owner:
-        await owner.until_says("broker_registered")
+        await owner.until_tells("registration")
     identity = (tmp_path / "data" / "broker.json").read_bytes()
 
     why = await refuses(broker(tmp_path, "other", broker_id=2, etcd_endpoints=[etcd.endpoint]))
@@ -93,7 +93,7 @@ async def test_the_data_of_another_broker_is_refused(tmp_path: Path, etcd: Local
 
 async def test_the_data_of_another_cluster_is_refused(tmp_path: Path, etcd: LocalEtcd) -> None:
     async with started(broker(tmp_path, cluster="north", etcd_endpoints=[etcd.endpoint])) as owner:
-        await owner.until_says("broker_registered")
+        await owner.until_tells("registration")
 
     stranger = broker(tmp_path, "stranger", cluster="south", etcd_endpoints=[etcd.endpoint])
     why = await refuses(stranger)
@@ -107,7 +107,7 @@ async def test_the_data_of_another_cluster_is_refused(tmp_path: Path, etcd: Loca
     async with started(
         broker(tmp_path, "back", cluster="north", etcd_endpoints=[etcd.endpoint])
     ) as back:
-        await back.until_says("broker_registered")
+        await back.until_tells("registration")
 
 
 async def test_a_directory_that_another_process_uses_is_refused(tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ async def test_of_two_brokers_with_one_id_the_second_waits_and_says_why(
     endpoints = [etcd.endpoint]
     view = open_view(etcd.endpoint, "default")
     async with started(broker(tmp_path, etcd_endpoints=endpoints)) as first:
-        await first.until_says("broker_registered")
+        await first.until_tells("registration")
         registered = await view.brokers()
         async with started(
             broker(tmp_path, "second", data_dir=str(tmp_path / "second"), etcd_endpoints=endpoints)
@@ -245,9 +245,9 @@ async def test_of_two_brokers_with_one_id_the_second_waits_and_says_why(
             said = await second.until_says("broker_id_taken")
             assert await view.brokers() == registered
             assert first.process.running
-            assert not second.events("broker_registered")
+            assert not second.told("registration", "completed")
             await first.process.stop()
-            await second.until_says("broker_registered")
+            await second.until_tells("registration")
 
             async def look() -> bool:
                 return set(await view.brokers()) == {1} and await view.brokers() != registered

@@ -8,6 +8,7 @@ from pathlib import PurePath
 from typing import Any, NamedTuple, cast
 
 from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import TopicPartition
 from tidelog_broker.log.errors import OutOfServiceError
 from tidelog_broker.membership.metadata_cache import MetadataCache
 from tidelog_broker.partition.partition import Partition
@@ -23,6 +24,7 @@ from tidelog_runtime.replica_control import (
     StopPartition,
     StopReplicaCommand,
 )
+from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 from tidelog_runtime.topic_config import TopicConfig
 
 from .model_log import NOW_MS, ModelLog
@@ -59,6 +61,15 @@ class _Clock:
         return NOW_MS
 
 
+class _Untold(StateChangeLog):
+    """Nobody listens, and a step of the model is taken a million times."""
+
+    def tell(self, *_args: object, **_fields: object) -> None: ...
+
+
+_UNTOLD = _Untold("broker", _Clock(), capacity=0)
+
+
 class _NoFetchers:
     """Fetches are steps of their own."""
 
@@ -89,6 +100,12 @@ class ModelLogs:
     def keys(self) -> Iterable[ReplicaKey]:
         return self.logs.keys()
 
+    def log_of(self, key: ReplicaKey) -> ModelLog | None:
+        return self.logs.get(key)
+
+    def name_of(self, key: ReplicaKey) -> TopicPartition | None:
+        return NAME if key in self.logs else None
+
     def set_aside(self, key: ReplicaKey) -> None:
         self.logs.pop(key, None)
 
@@ -108,9 +125,10 @@ def _manager(replica: Replica) -> tuple[ReplicaManager, ModelLogs]:
         cast(Clock, _Clock()),
         SILENT,
         lambda _: _NoFetchers(),
+        _UNTOLD,
     )
     manager.broker_epoch = replica.life
-    manager._controller_epoch = replica.reign
+    manager.controller_epoch = replica.reign
     if replica.full:
         manager.has_full_state.set()
     stopped: StoppedReplicas = manager._stopped
@@ -128,7 +146,7 @@ def _read_back(replica: Replica, manager: ReplicaManager, logs: ModelLogs) -> Re
     revisions = manager._stopped._revisions
     after = replica._replace(
         life=manager.broker_epoch,
-        reign=manager._controller_epoch,
+        reign=manager.controller_epoch,
         full=manager.has_full_state.is_set(),
         stopped=tuple((t, revisions[key_of(t)]) for t in TOPICS if key_of(t) in revisions),
     )

@@ -52,6 +52,9 @@ class ModelLog:
     def bytes_from(self, offset: int) -> int:
         return self.log_end_offset - offset
 
+    def append_time_of(self, offset: int) -> int | None:  # noqa: ARG002 - there is no time
+        return None
+
     @property
     def log_start_offset(self) -> int:
         return 0

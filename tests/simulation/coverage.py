@@ -39,19 +39,19 @@ LOGGED = {
     "joiner_guard_failed": "joiner's guard failed",
     "late_answer_dropped": "late fetch answer dropped",
     "log_recovered": "log recovered",
-    "replica_damaged": "damage found at a start",
-    "replica_failed": "damage found while running",
-    "replica_repaired": "damaged log repaired",
-    "registration_gone": "registered again",
-    "replica_restarted": "replica restarted at the leader's start",
-    "stop_replica_without_effect": "late StopReplica without effect",
-    "stopped_before_hand_over": "stopped before all was handed over",
-    "stray_set_aside": "stray set aside",
 }
-# State changes that services tell, by kind and stage.
+# State changes that services tell: by kind and stage, and by cause where that tells them apart.
 TOLD = {
+    ("broker_stopping", "failed"): "stopped before all was handed over",
     ("controller_stepped_down", "completed"): "controller deposed",
+    ("delete", "ignored", "stale_revision"): "late StopReplica without effect",
+    ("registration_lost", "completed"): "registered again",
+    ("replica_repaired", "completed"): "damaged log repaired",
+    ("stop", "completed", "stray"): "stray set aside",
+    ("stop", "ignored", "stale_revision"): "late StopReplica without effect",
+    ("truncation", "completed", "no_longer_held"): "replica restarted at the leader's start",
 }
+DAMAGE_FOUND = {True: "damage found at a start", False: "damage found while running"}
 # Refusals of one partition, by the method that was answered.
 REFUSED = {
     ("replica_fetch", ErrorCode.FENCED_LEADER_EPOCH): "replica fetch fenced",
@@ -94,7 +94,8 @@ FOUND_BY_STORE_RULES = (
 )
 RULES = (
     *LOGGED.values(),
-    *TOLD.values(),
+    *dict.fromkeys(TOLD.values()),
+    *DAMAGE_FOUND.values(),
     *REFUSED.values(),
     *REFUSED_WHOLE.values(),
     ANSWERED_DIVERGENCE,
@@ -109,6 +110,13 @@ RULES = (
 UNREACHABLE = {
     "late StopReplica without effect": "no replica is assigned to a broker a second time",
 }
+
+
+def _rule_told(event: Mapping[str, Any]) -> str | None:
+    kind, stage = event["kind"], event["stage"]
+    if kind == "replica_damaged":
+        return DAMAGE_FOUND[event["details"]["at_start"]]
+    return TOLD.get((kind, stage)) or TOLD.get((kind, stage, event.get("cause", "")))
 
 
 class Coverage:
@@ -134,8 +142,8 @@ class Coverage:
             self.faults[fault.kind] += 1
 
     def _logged(self, _process: SimProcess | None, event: dict[str, Any]) -> None:
-        name = event["event"]
-        rule = TOLD.get((event["kind"], event["stage"])) if name == EVENT else LOGGED.get(name)
+        told = event["event"] == EVENT
+        rule = _rule_told(event) if told else LOGGED.get(event["event"])
         if rule is not None:
             self._rules[rule] += 1
 

@@ -307,6 +307,7 @@ class BrokerProcess(Service):
                 record_batch.check, max_decompressed_bytes=MAX_DECOMPRESSED_BATCH_BYTES
             ),
             timestamps_of=timestamps_of,
+            state_changes=StateChangeLog(self.host, world.loop),
         )
 
     async def _answer(

@@ -67,6 +67,8 @@ class Kind(enum.Enum):
     BROKER_FENCED = "broker_fenced"  # its registration was ended because it seemed dead
     BROKER_STOPPING = "broker_stopping"
     REGISTRATION = "registration"  # the broker's own view of joining
+    REGISTRATION_LOST = "registration_lost"  # its key is gone; it registers again
+    COMMAND = "command"  # of a controller, as a whole: a full state, or one that is refused
     LEADER_UNREACHABLE = "leader_unreachable"
     LEADER_REACHED = "leader_reached"
     COMMAND_OVERDUE = "command_overdue"
@@ -96,6 +98,7 @@ class Cause(enum.Enum):
     CAUGHT_UP = "caught_up"
     LAG_TIME = "lag_time"  # not caught up for replica_lag_time_max_ms
     LAG_BYTES = "lag_bytes"  # lacks more than replica_lag_max_bytes
+    NO_LONGER_HELD = "no_longer_held"  # the leader's log begins beyond the follower's
     RECOVERY = "recovery"  # nobody is whole; the best log of those known leads
     CONSENT = "consent"  # an operator accepted the loss of records
     NEW_CONTROLLER = "new_controller"  # it sends every broker its full state
@@ -111,8 +114,11 @@ class Cause(enum.Enum):
     DISK_FULL = "disk_full"
     DIVERGED = "diverged"  # the follower's log parted from its leader's
     NO_FOLLOWER_PROGRESS = "no_follower_progress"
+    LEADER_NOT_SYNCED = "leader_not_synced"  # of a synced topic: the leader's own disk
     BELOW_MIN_ISR = "below_min_isr"
     TIMEOUT = "timeout"
+    REMOVED = "removed"  # somebody else deleted it
+    STORE_UNREACHABLE = "store_unreachable"
     REQUESTED = "requested"  # somebody asked for it
 
     @classmethod

@@ -47,6 +47,7 @@ _UNWELCOME = frozenset(
         Kind.RESIGNATION,
         Kind.BROKER_FENCED,
         Kind.LEADER_UNREACHABLE,
+        Kind.REGISTRATION_LOST,
         Kind.COMMAND_OVERDUE,
         Kind.CONTROLLER_STEPPED_DOWN,
         Kind.STORE_LOST,

@@ -8,6 +8,7 @@ if __name__ == "__main__":
 import asyncio
 import fcntl
 import random
+import shutil
 import signal
 import sys
 from collections.abc import Callable
@@ -29,6 +30,8 @@ from tidelog.rpc.channels import new_server
 from tidelog.v1 import (
     broker_pb2,
     broker_pb2_grpc,
+    inspect_pb2,
+    inspect_pb2_grpc,
     replica_control_pb2,
     replica_control_pb2_grpc,
     replica_pb2,
@@ -47,7 +50,9 @@ from tidelog_broker.storage.data_directory import DataDirectory, DataDirectoryEr
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.config import load
 from tidelog_runtime.metadata.etcd import EtcdStore
+from tidelog_runtime.telemetry.inspect_service import InspectServicer
 from tidelog_runtime.telemetry.logging import configure_logging
+from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
 MAX_DECOMPRESSED_BATCH_BYTES = 64 << 20
 SERVER_GRACE_S = 1.0
@@ -93,6 +98,11 @@ def timestamps_of(batch: Batch) -> list[int]:
     return record_batch.decode(batch).timestamps_ms
 
 
+def service_name(config: BrokerConfig) -> str:
+    """In log lines and state changes."""
+    return f"broker-{config.broker_id}"
+
+
 def new_broker(config: BrokerConfig) -> Broker:
     clock, rng, disk = SystemClock(), random.SystemRandom(), OsDisk()
     return Broker(
@@ -115,6 +125,8 @@ def new_broker(config: BrokerConfig) -> Broker:
             record_batch.check, max_decompressed_bytes=MAX_DECOMPRESSED_BATCH_BYTES
         ),
         timestamps_of=timestamps_of,
+        state_changes=StateChangeLog(service_name(config), clock),
+        free_bytes=lambda: shutil.disk_usage(config.data_dir).free,
     )
 
 
@@ -128,8 +140,11 @@ def add_services(
     replica_control_pb2_grpc.add_ReplicaControlServiceServicer_to_server(
         ReplicaControlService(broker.manager, broker.stopped), server
     )
+    inspect_pb2_grpc.add_InspectServiceServicer_to_server(
+        InspectServicer(broker.inspection, broker.state_changes), server
+    )
     health_pb2_grpc.add_HealthServicer_to_server(health, server)
-    modules = (broker_pb2, replica_pb2, replica_control_pb2, health_pb2)
+    modules = (broker_pb2, replica_pb2, replica_control_pb2, inspect_pb2, health_pb2)
     names = [
         service.full_name
         for module in modules
@@ -189,16 +204,18 @@ async def run(config: BrokerConfig) -> int:
     add_services(server, broker, health)
     bound = listen(server, config.listen)
     edge = GrpcEdge(server, health, config.advertised_address or bound)
-    return await live(broker, edge, stop_requested)
+    try:
+        return await live(broker, edge, stop_requested)
+    finally:
+        broker.state_changes.flush()
 
 
 def main() -> int:
     config = load(BrokerConfig, sys.argv[1:])
     configure_logging(
-        "broker",
+        service_name(config),
         log_level=config.log_level,
         log_format=config.log_format,
-        broker_id=config.broker_id,
     )
     try:
         lock = hold_lock(config.data_dir)

@@ -16,20 +16,26 @@ from typing import Any
 
 import structlog
 
+from tidelog.inspection.model import NOT_KNOWN
 from tidelog.model import TopicPartition
+from tidelog.state_changes.event import Cause, Detail, Kind, Stage
 from tidelog_broker.background import Faults, RunBlocking, first_of, retry_pause
 from tidelog_broker.config import BrokerConfig
 from tidelog_broker.damage.replica_repair import ReplicaRepair
 from tidelog_broker.damage.resignations import Resignations
 from tidelog_broker.damage.stray_check import StrayCheck
+from tidelog_broker.inspection.broker_state import BrokerInspection, FreeBytes
+from tidelog_broker.inspection.replica_knowledge import ReplicaKnowledge
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.errors import LogError
 from tidelog_broker.maintenance import Maintenance
+from tidelog_broker.membership.change_ids import ChangeIds
 from tidelog_broker.membership.cluster_watch import ClusterWatch
 from tidelog_broker.membership.hand_over import is_awaited
 from tidelog_broker.membership.metadata_cache import MetadataCache
 from tidelog_broker.membership.registration import Registration
 from tidelog_broker.partition.partition import Partition
+from tidelog_broker.replicas.high_watermark_events import HighWatermarkEvents
 from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_broker.replication.fetchers import Fetchers
 from tidelog_broker.replication.isr_updates import IsrUpdates
@@ -48,8 +54,10 @@ from tidelog_broker.storage.log_directory import DamagedReplica, LogDirectory
 from tidelog_broker.storage.log_syncer import LogSyncer
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.metadata.cluster_id import ensure_cluster
+from tidelog_runtime.metadata.measured_store import MeasuredStore
 from tidelog_runtime.metadata.schema import NOT_WHOLE, RUNNING, BrokerRegistration, Keys
 from tidelog_runtime.metadata.store import MetadataStore, StoreError, StoreUnavailableError
+from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
 STORE_RETRY_DELAY_S = 0.3
 STORE_FAREWELL_TIMEOUT_S = 2.0
@@ -86,35 +94,56 @@ class Broker:
         run_blocking: RunBlocking,
         check_batch: CheckBatch,
         timestamps_of: TimestampsOf,
+        state_changes: StateChangeLog,
+        free_bytes: FreeBytes = lambda: NOT_KNOWN,
     ) -> None:
+        """`free_bytes`: of the file system of the data; NOT_KNOWN where nothing tells."""
         self._config = config
-        self._store = store
+        self._keys = Keys(config.cluster)
+        self._store = MeasuredStore(store, self._keys.cluster, clock, state_changes)
+        self.state_changes = state_changes
         self._peers = peers
         self._controllers = controllers
         self._rng = rng
         self._run_blocking = run_blocking
         self._data_directory = data_directory
-        self._keys = Keys(config.cluster)
         self._logs = LogDirectory(disk, PurePath(config.data_dir), clock)
         self.faults = Faults()
         self._purgatory = Purgatory()
         self.cache = MetadataCache(self._keys)
+        self._change_ids = ChangeIds(config.broker_id, lambda: self.manager.broker_epoch, clock)
         self._isr_updates = IsrUpdates(
-            store, self._keys, self.cache, clock, config.replica_lag_time_max_ms
+            self._store,
+            self._keys,
+            self.cache,
+            clock,
+            config.replica_lag_time_max_ms,
+            self._change_ids,
+            state_changes,
         )
         self._log_syncer = LogSyncer(self._logs, run_blocking, self)
         self._listener = _Listener(self._purgatory, self._isr_updates, self._log_syncer)
         self.manager = ReplicaManager(
-            config.broker_id, self._logs, self.cache, clock, self._listener, self._new_fetchers
+            config.broker_id,
+            self._logs,
+            self.cache,
+            clock,
+            self._listener,
+            self._new_fetchers,
+            state_changes,
         )
         self.produce = Produce(self.manager, self._purgatory, clock, check_batch)
-        self.consumer_fetch = ConsumerFetch(self.manager, self._purgatory)
+        self.consumer_fetch = ConsumerFetch(self.manager, self._purgatory, clock)
         self.replica_fetch = ReplicaFetch(self.manager, self._purgatory, clock)
         self.list_offsets = ListOffsets(self.manager, timestamps_of)
-        self.producer_ids = ProducerIds(store, self._keys)
+        self.producer_ids = ProducerIds(self._store, self._keys)
         self.describe_producers = DescribeProducers(self.manager, self._purgatory, clock)
+        self._high_watermarks = HighWatermarkEvents(
+            config.replica_lag_time_max_ms // 2, config.broker_id, state_changes
+        )
         self._maintenance = self._new_maintenance(clock)
         self._repair = self._new_repair(clock)
+        self.inspection = self._new_inspection(clock, free_bytes)
         self.manager.replica_lag_max_bytes = config.replica_lag_max_bytes
         self.manager.on_failure = self._repair.failed
         self._damaged: list[DamagedReplica] = []
@@ -131,6 +160,7 @@ class Broker:
             self.manager,
             self._logs,
             self._isr_updates,
+            self._high_watermarks,
             clock,
             self._run_blocking,
             confirm_strays=StrayCheck(
@@ -148,11 +178,42 @@ class Broker:
         return ReplicaRepair(
             self._logs,
             self.manager,
-            Resignations(self._store, self._keys, self.cache, broker_id, self._rng),
+            Resignations(
+                self._store,
+                self._keys,
+                self.cache,
+                broker_id,
+                self._rng,
+                self._change_ids,
+                self.state_changes,
+            ),
             clock,
             self._rng,
             self._run_blocking,
             self._maintenance.checkpoint,
+            broker_id,
+            self.state_changes,
+        )
+
+    def _new_inspection(self, clock: Clock, free_bytes: FreeBytes) -> BrokerInspection:
+        return BrokerInspection(
+            self.manager,
+            self._logs,
+            self.cache,
+            ReplicaKnowledge(
+                self.manager,
+                self._repair,
+                self._fetchers,
+                self.replica_fetch,
+                self.consumer_fetch,
+                self._high_watermarks,
+                clock,
+            ),
+            clock,
+            self.state_changes,
+            lambda: self._store.health,
+            free_bytes,
+            self._run_blocking,
         )
 
     def _new_fetchers(self, manager: ReplicaManager) -> Fetchers:
@@ -168,9 +229,15 @@ class Broker:
 
     def log_synced(self, partition: Partition) -> None:
         """Told by the log syncer."""
+        if self.manager.disk:
+            self.manager.disk.took(partition.key, "synced")
         partition.log_synced()
         self._purgatory.log_synced(partition)
         self._fetchers.log_synced(partition)
+
+    def sync_put_off(self, partition: Partition, error: LogError) -> None:
+        """Told by the log syncer."""
+        self.manager.disk.refused(partition.key, error, "synced")
 
     def sync_failed(self, partition: Partition, error: LogError) -> None:
         """Told by the log syncer."""
@@ -208,6 +275,7 @@ class Broker:
     async def join(self, address: str) -> None:
         """Registers under `address`, where the edge listens already, and starts what runs
         in the background. Raises `DataDirectoryError` if the store has fallen back."""
+        self.inspection.address = address
         identity = self._data_directory.identity
         registration = Registration(
             self._store,
@@ -224,6 +292,7 @@ class Broker:
             self._config.lease_ttl_seconds,
             self._rng,
             self._registered,
+            self.state_changes,
         )
         self._registration = registration
         watch = ClusterWatch(
@@ -232,6 +301,7 @@ class Broker:
         self._watch = watch
         config, maintenance = self._config, self._maintenance
         self._start("cluster-watch", watch.run())
+        self._start("store-probe", self._store.probe())
         self._start("isr-updates", self._isr_updates.run())
         self._start(
             "isr-timer", maintenance.judge_isrs(max(100, config.replica_lag_time_max_ms // 4))
@@ -315,14 +385,29 @@ class Broker:
         then this broker serves and follows as ever."""
         if self._registration is None or self._watch is None or self.cache.controller is None:
             return
+        self.inspection.is_stopping = True
+        self._tell_stopping(Stage.REQUESTED, Cause.REQUESTED)
         try:
             async with asyncio.timeout(self._config.shutdown_timeout_ms / 1000):
                 await self._registration.stopping()
                 await self._until_handed_over(self._watch)
         except TimeoutError:
-            _log.warning("stopped_before_hand_over", partitions=self._awaited())
+            self._tell_stopping(Stage.FAILED, Cause.TIMEOUT)
         except StoreError as error:
-            _log.warning("stopped_without_store", why=str(error))
+            self._tell_stopping(Stage.FAILED, Cause.STORE_UNREACHABLE, why=str(error))
+        else:
+            self._tell_stopping(Stage.COMPLETED, Cause.REQUESTED)
+
+    def _tell_stopping(self, stage: Stage, cause: Cause, **details: Detail) -> None:
+        """`awaited`: how many partitions are still to be handed over."""
+        self.state_changes.tell(
+            Kind.BROKER_STOPPING,
+            stage,
+            cause=cause,
+            broker=self._config.broker_id,
+            broker_epoch=self.manager.broker_epoch,
+            details={"awaited": self._awaited(), **details},
+        )
 
     async def _until_handed_over(self, watch: ClusterWatch) -> None:
         while self._awaited() and not watch.controller_gone.is_set():

@@ -12,6 +12,7 @@ from tidelog_broker.background import RunBlocking
 from tidelog_broker.log.errors import LogError
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_broker.replicas.high_watermark_events import HighWatermarkEvents
 from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_broker.replication.isr_updates import IsrUpdates
 from tidelog_broker.storage.log_directory import LogDirectory, Stray
@@ -33,6 +34,7 @@ class Maintenance:
         manager: ReplicaManager,
         logs: LogDirectory,
         isr_updates: IsrUpdates,
+        high_watermarks: HighWatermarkEvents,
         clock: Clock,
         run_blocking: RunBlocking,
         confirm_strays: ConfirmStrays,
@@ -41,6 +43,7 @@ class Maintenance:
         self._manager = manager
         self._logs = logs
         self._isr_updates = isr_updates
+        self._high_watermarks = high_watermarks
         self._clock = clock
         self._run_blocking = run_blocking
         self._confirm_strays = confirm_strays
@@ -58,6 +61,16 @@ class Maintenance:
                 for partition in self._manager.led():
                     partition.grant_followers(now_ms)
             self._isr_updates.judge_all(self._manager)
+            self._manager.disk.judge()
+            await self._judge_high_watermarks(now_ms)
+
+    async def _judge_high_watermarks(self, now_ms: int) -> None:
+        self._high_watermarks.forget_led_no_more()
+        for position, partition in enumerate(list(self._manager.led())):
+            if position % PARTITIONS_PER_TURN == PARTITIONS_PER_TURN - 1:
+                await asyncio.sleep(0)
+            if partition.leading is not None:
+                self._high_watermarks.judge(partition, now_ms)
 
     async def write_checkpoints(self, interval_ms: int) -> None:
         while True:
@@ -66,9 +79,7 @@ class Maintenance:
 
     def checkpoint(self, *, sync: bool = False) -> bool:
         """Whether it could be written; an older one stays otherwise, which is safe."""
-        offsets = {
-            ReplicaKey(p.topic_id, p.name.partition): p.high_watermark for p in self._manager.all()
-        }
+        offsets = {p.key: p.high_watermark for p in self._manager.all()}
         try:
             self._logs.checkpoint(offsets, sync=sync)
             self._note_revision()
@@ -98,6 +109,8 @@ class Maintenance:
             if ticket is not None:
                 await self._run_blocking(ticket.run)
                 log.finish_flush(ticket)
+                if self._manager.disk:
+                    self._manager.disk.took(key, "synced")
         except LogError as error:
             if self._logs.log_of(key) is log:
                 self._manager.log_failed(key, error)
@@ -146,7 +159,7 @@ class Maintenance:
         for position, partition in enumerate(partitions):
             if position % PARTITIONS_PER_TURN == 0:
                 await asyncio.sleep(0)
-            log = self._logs.log_of(ReplicaKey(partition.topic_id, partition.name.partition))
+            log = self._logs.log_of(partition.key)
             if log is None or log.closed or log.failed is not None:
                 continue
             try:

@@ -11,8 +11,10 @@ from typing import Any
 
 from tidelog.errors import TidelogError
 from tidelog.model import Acks, TopicPartition
+from tidelog.state_changes.event import Kind, StateChange
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.errors import LogError
+from tidelog_broker.membership.change_ids import ChangeIds
 from tidelog_broker.membership.metadata_cache import MetadataCache
 from tidelog_broker.partition.exchange import Appended, FetchPosition
 from tidelog_broker.partition.partition import Partition
@@ -20,6 +22,7 @@ from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_broker.requests.purgatory import Purgatory
 from tidelog_broker.storage.log_directory import LogDirectory
+from tidelog_runtime.clock import Clock
 from tidelog_runtime.leader_reports import UnreachableLeadersReport
 from tidelog_runtime.metadata.schema import (
     RUNNING,
@@ -39,6 +42,7 @@ from tidelog_runtime.replica_control import (
     StopPartition,
     StopReplicaCommand,
 )
+from tidelog_runtime.telemetry.state_change_log import Filter, StateChangeLog
 from unit.broker.fake_log import NAME, TOPIC_ID, epoch_of, sent, state
 from unit.broker.log.memory_disk import MemoryDisk
 from unit.metadata.virtual_time import virtual_clock
@@ -49,12 +53,25 @@ KEY = ReplicaKey(TOPIC_ID, NAME.partition)
 PATIENCE_SECONDS = 60.0  # of virtual time
 
 
+def events_told(log: StateChangeLog, *kinds: Kind) -> list[StateChange]:
+    return log.recent(Filter(kinds=frozenset(kind.value for kind in kinds)))
+
+
+def stages(changes: Iterable[StateChange]) -> list[str]:
+    """As "become_leader completed"."""
+    return [f"{change.kind.value} {change.stage.value}" for change in changes]
+
+
 def on(partition: int) -> TopicPartition:
     return TopicPartition(NAME.topic, partition)
 
 
 def address_of(broker_id: int) -> str:
     return f"10.0.0.{broker_id}:7500"
+
+
+def change_ids(clock: Clock) -> ChangeIds:
+    return ChangeIds(1, lambda: epoch_of(1), clock)
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -132,8 +149,15 @@ class Replicas:
         self.followers = NotedFollowers()
         self.logs = LogDirectory(self.disk, path, self.clock)
         self.damaged = self.logs.open_all()
+        self.state_changes = StateChangeLog("broker-1", self.clock)
         self.manager = ReplicaManager(
-            1, self.logs, self.cache, self.clock, self.listener, lambda _: self.followers
+            1,
+            self.logs,
+            self.cache,
+            self.clock,
+            self.listener,
+            lambda _: self.followers,
+            self.state_changes,
         )
         self.manager.broker_epoch = epoch_of(1)
         self.manager.on_failure = self._failed
@@ -148,6 +172,10 @@ class Replicas:
     def memory(self) -> MemoryDisk:
         assert isinstance(self.disk, MemoryDisk)
         return self.disk
+
+    def told(self, *kinds: Kind) -> list[StateChange]:
+        """What it has told so far; no kinds: all."""
+        return events_told(self.state_changes, *kinds)
 
     async def take(
         self,
@@ -279,3 +307,16 @@ def topic_change(partitions: int = 1, topic_id: str = TOPIC_ID, revision: int = 
     key = KEYS.topic(NAME.topic)
     value = encode(TopicEntry(topic_id, partitions, 3))
     return Changed(key, KeyValue(key, value, revision, revision), revision)
+
+
+class DiskNotes:
+    """What a fetcher says of its replicas' disks, none of which refuses."""
+
+    def __init__(self) -> None:
+        self.taken: list[tuple[ReplicaKey, str]] = []
+
+    def took(self, key: ReplicaKey, what: str) -> None:
+        self.taken.append((key, what))
+
+    def __bool__(self) -> bool:
+        return False

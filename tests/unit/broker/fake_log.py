@@ -67,6 +67,10 @@ class FakeLog:
         """As though every record had 100 bytes."""
         return 100 * (self.log_end_offset - max(offset, self.log_start_offset))
 
+    def append_time_of(self, offset: int) -> int | None:
+        held = (b.header for b in self.batches if b.header.next_offset > offset)
+        return next((header.append_time_ms for header in held), None)
+
     def epoch_end(self, epoch: int) -> EpochEnd:
         known = [b.header for b in self.batches if b.header.leader_epoch <= epoch]
         if not known:

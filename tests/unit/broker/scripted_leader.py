@@ -20,7 +20,8 @@ from tidelog_broker.replication.transport import (
     ReplicaFetchResponse,
     ReplicaFetchResult,
 )
-from unit.broker.broker_parts import PATIENCE_SECONDS, address_of, at_work, on
+from tidelog_runtime.telemetry.state_change_log import StateChangeLog
+from unit.broker.broker_parts import PATIENCE_SECONDS, DiskNotes, address_of, at_work, on
 from unit.broker.fake_log import TOPIC_ID, FakeLog, Notes, epoch_of, stamped, state
 from unit.metadata.virtual_time import virtual_clock
 
@@ -92,6 +93,8 @@ class Follower:
         self.unreachable = False
         self._came = asyncio.Event()
         self.syncing: list[Partition] = []
+        self.state_changes = StateChangeLog("broker-2", virtual_clock())
+        self.disk = DiskNotes()
         self.fetcher = ReplicaFetcher(
             LEADER,
             self,

@@ -10,6 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tidelog.model import Acks
+from tidelog.state_changes.event import Cause, Kind, Stage
 from tidelog_broker.broker import Broker
 from tidelog_broker.config import BrokerConfig
 from tidelog_broker.log.disk import Disk, OsDisk
@@ -38,7 +39,8 @@ from tidelog_runtime.metadata.schema import (
 )
 from tidelog_runtime.metadata.store import Put, Transaction
 from tidelog_runtime.replica_control import LeaderAddress, LeaderAndIsrCommand, PartitionCommand
-from unit.broker.broker_parts import KEYS, NoController, address_of, settled, until
+from tidelog_runtime.telemetry.state_change_log import StateChangeLog
+from unit.broker.broker_parts import KEYS, NoController, address_of, events_told, settled, until
 from unit.broker.fake_log import NAME, TOPIC_ID, sent
 from unit.metadata.virtual_time import virtual_clock
 
@@ -85,6 +87,7 @@ class Process:
             run_blocking=in_place,
             check_batch=lambda _: None,
             timestamps_of=lambda _: [],
+            state_changes=StateChangeLog(f"broker-{broker_id}", virtual_clock()),
         )
 
     # As the broker's peers.
@@ -397,11 +400,12 @@ async def test_a_hand_over_that_nobody_decides_ends_with_its_time(cluster: Clust
     cluster.with_controller()
     leader, follower = await pair(cluster)
     began = virtual_clock().time()
-    with capture_logs() as lines:
-        await leader.broker.hand_over()
+    await leader.broker.hand_over()
     assert 4.9 < virtual_clock().time() - began < 5.1
-    (line,) = [line for line in lines if line["event"] == "stopped_before_hand_over"]
-    assert line["partitions"] == 1
+    asked, given_up = events_told(leader.broker.state_changes, Kind.BROKER_STOPPING)
+    assert asked.stage is Stage.REQUESTED
+    assert (given_up.stage, given_up.cause) == (Stage.FAILED, Cause.TIMEOUT)
+    assert given_up.details["awaited"] == 1
     for process in (leader, follower):
         await process.stop()
 
@@ -440,9 +444,9 @@ async def test_without_a_store_a_hand_over_is_given_up(cluster: Cluster) -> None
     cluster.with_controller()
     process = await leading_alone(cluster)
     process.store.disconnect()
-    with capture_logs() as lines:
-        await process.broker.hand_over()
-    assert "stopped_without_store" in [line["event"] for line in lines]
+    await process.broker.hand_over()
+    (*_, given_up) = events_told(process.broker.state_changes, Kind.BROKER_STOPPING)
+    assert (given_up.stage, given_up.cause) == (Stage.FAILED, Cause.STORE_UNREACHABLE)
     await process.stop()
 
 

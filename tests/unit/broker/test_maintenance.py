@@ -12,11 +12,12 @@ from tidelog_broker.maintenance import ConfirmStrays, Maintenance
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.producer_state import LONGEST_DELIVERY_MS
 from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_broker.replicas.high_watermark_events import HighWatermarkEvents
 from tidelog_broker.replication.isr_updates import IsrUpdates
 from tidelog_broker.storage.log_directory import Stray
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.topic_config import TopicConfig
-from unit.broker.broker_parts import KEY, KEYS, Replicas, append, at_work, commit, on
+from unit.broker.broker_parts import KEY, KEYS, Replicas, append, at_work, change_ids, commit, on
 from unit.broker.fake_log import NAME, TOPIC_ID, epoch_of, sent_by, state
 from unit.broker.flaky_store import FlakyStore
 
@@ -33,9 +34,17 @@ async def all_of_them(strays: list[Stray]) -> list[Stray]:
 class Broker:
     def __init__(self) -> None:
         self.replicas = Replicas()
+        clock, state_changes = self.replicas.clock, self.replicas.state_changes
         self.isr_updates = IsrUpdates(
-            FlakyStore(self.replicas.clock), KEYS, self.replicas.cache, self.replicas.clock, 500
+            FlakyStore(clock),
+            KEYS,
+            self.replicas.cache,
+            clock,
+            500,
+            change_ids(clock),
+            state_changes,
         )
+        self.high_watermarks = HighWatermarkEvents(250, 1, state_changes)
         self.maintenance = self.with_blocking(at_once)
 
     def with_blocking(
@@ -46,6 +55,7 @@ class Broker:
             replicas.manager,
             replicas.logs,
             self.isr_updates,
+            self.high_watermarks,
             replicas.clock,
             run_blocking,
             confirm_strays=confirm_strays,
@@ -275,6 +285,7 @@ async def oldest_catch_up_ms(stalled_ms: int) -> int:
         broker.replicas.manager,
         broker.replicas.logs,
         broker.isr_updates,
+        broker.high_watermarks,
         clock,
         at_once,
         confirm_strays=all_of_them,

@@ -13,10 +13,12 @@ import asyncio
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import structlog
 
+from tidelog.model import TopicPartition
+from tidelog.state_changes.event import Cause, Detail, Kind, Stage
 from tidelog_broker.background import RunBlocking
 from tidelog_broker.damage.resignations import Resignations
 from tidelog_broker.log.errors import LogCorruptError, LogError, LogFailedError
@@ -25,6 +27,7 @@ from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.storage.log_directory import DamagedReplica, LogDirectory
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.metadata.store import StoreRolledBackError
+from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
 FIRST_RETRY_DELAY_S = 1.0
 MAX_RETRY_DELAY_S = 60.0
@@ -49,6 +52,14 @@ class Replicas(Protocol):
         """What was decided before that revision of its key has no effect any more."""
 
 
+class Damage(NamedTuple):
+    """`since_ms`: of the monotonic clock."""
+
+    cause: Cause
+    reason: str
+    since_ms: int
+
+
 @dataclass(slots=True)
 class _Repair:
     failures: int = 0
@@ -70,6 +81,8 @@ class ReplicaRepair:
         rng: random.Random,
         run_blocking: RunBlocking,
         checkpoint: Callable[[], object],
+        broker_id: int,
+        state_changes: StateChangeLog,
     ) -> None:
         self._logs = logs
         self._replicas = replicas
@@ -78,8 +91,11 @@ class ReplicaRepair:
         self._rng = rng
         self._run_blocking = run_blocking
         self._checkpoint = checkpoint
+        self._broker_id = broker_id
+        self._state_changes = state_changes
         # All bounded by the number of replicas.
         self._failed: dict[ReplicaKey, str] = {}
+        self._damages: dict[ReplicaKey, Damage] = {}
         self._resigned: dict[ReplicaKey, _Repair] = {}
         self._history: dict[ReplicaKey, _Repair] = {}
         self._found = asyncio.Event()
@@ -95,26 +111,59 @@ class ReplicaRepair:
         self._logs.take_out(key, str(error), check_all=not isinstance(error, LogFailedError))
         self._failed[key] = str(error)
         self._found.set()
-        _log.error(
-            "replica_failed",
-            partition=str(self._logs.name_of(key)),
-            damaged=isinstance(error, LogCorruptError),
-            why=str(error),
+        cause = Cause.CORRUPT if isinstance(error, LogCorruptError) else Cause.DISK_ERROR
+        self._damaged(key, self._logs.name_of(key), cause, str(error), at_start=False)
+
+    def _damaged(
+        self,
+        key: ReplicaKey,
+        name: TopicPartition | None,
+        cause: Cause,
+        reason: str,
+        *,
+        at_start: bool,
+    ) -> None:
+        self._damages[key] = Damage(cause, reason, self._clock.monotonic_ms())
+        self._tell(Kind.REPLICA_DAMAGED, Stage.COMPLETED, key, name, why=reason, at_start=at_start)
+
+    def damage_of(self, key: ReplicaKey) -> Damage | None:
+        """None: it is not known to be damaged, or repaired."""
+        return self._damages.get(key)
+
+    def _cause_of(self, key: ReplicaKey) -> Cause:
+        found = self._damages.get(key)
+        return found.cause if found is not None else Cause.NONE
+
+    def _tell(
+        self,
+        kind: Kind,
+        stage: Stage,
+        key: ReplicaKey,
+        name: TopicPartition | None,
+        **details: Detail,
+    ) -> None:
+        self._state_changes.tell(
+            kind,
+            stage,
+            cause=self._cause_of(key),
+            name=name,
+            topic_id=key.topic_id,
+            broker=self._broker_id,
+            details=details if name else {**details, "partition": key.partition},
         )
 
     async def resign_found(self, damaged: Sequence[DamagedReplica]) -> None:
         """What the start has found, before the broker registers: from then on it might be
         elected. Raises `StoreRolledBackError`."""
         for replica in damaged:
-            _log.error(
-                "replica_damaged",
-                partition=str(replica.name) if replica.name else None,
-                topic_id=replica.key.topic_id,
-                why=replica.reason,
-            )
+            unopened = replica.name is not None and self._logs.log_of(replica.key) is None
+            cause = Cause.DISK_ERROR if unopened else Cause.CORRUPT
+            self._damaged(replica.key, replica.name, cause, replica.reason, at_start=True)
         resigned_at: dict[ReplicaKey, int] = {}
         await self._resignations.resign(
-            ((replica.key, replica.name) for replica in damaged), resigned_at.__setitem__
+            ((replica.key, replica.name) for replica in damaged),
+            resigned_at.__setitem__,
+            self._cause_of,
         )
         for replica in damaged:
             missing = self._logs.name_of(replica.key) is None
@@ -122,6 +171,7 @@ class ReplicaRepair:
                 # Checked and cut when it was opened, or to be created empty.
                 self._logs.back(replica.key)
                 self._logs.unmark(replica.key)
+                del self._damages[replica.key]
             else:
                 self._schedule(replica.key, resigned_at[replica.key])
 
@@ -145,7 +195,7 @@ class ReplicaRepair:
         await self._run_blocking(mark)
         try:
             await self._resignations.resign(
-                [(key, self._logs.name_of(key)) for key in batch], self._schedule
+                [(key, self._logs.name_of(key)) for key in batch], self._schedule, self._cause_of
             )
         except StoreRolledBackError as error:
             # They stay out of service; the other replicas need no store.
@@ -192,15 +242,19 @@ class ReplicaRepair:
         if reopening is None:
             # Set aside or deleted meanwhile.
             self._history.pop(key, None)
+            self._damages.pop(key, None)
             return
         await self._run_blocking(reopening.run)
         try:
             log = self._logs.end_repair(key)
         except LogError as error:
-            _log.error(
-                "repair_failed",
-                partition=str(self._logs.name_of(key)),
+            self._tell(
+                Kind.REPLICA_REPAIRED,
+                Stage.FAILED,
+                key,
+                self._logs.name_of(key),
                 why=str(error),
+                failures=repair.failures,
                 fix="check the disk, and move the replica to another broker if it is failing",
             )
             self._schedule(key, repair.resigned_at)
@@ -212,10 +266,15 @@ class ReplicaRepair:
         # that it was not whole: it is in no ISR, or stands there in no life.
         self._checkpoint()
         self._logs.unmark(key)
-        _log.warning(
-            "replica_repaired",
-            partition=str(self._logs.name_of(key)),
+        report = {} if log.recovery is None else log.recovery.as_event()
+        recovery = {name: value for name, value in report.items() if value is not None}
+        self._tell(
+            Kind.REPLICA_REPAIRED,
+            Stage.COMPLETED,
+            key,
+            self._logs.name_of(key),
             log_start_offset=log.log_start_offset,
             log_end_offset=log.log_end_offset,
-            **({} if log.recovery is None else log.recovery.as_event()),
+            **recovery,
         )
+        self._damages.pop(key, None)

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import structlog
 
 from tidelog.model import NO_LEADER, TopicPartition
+from tidelog.state_changes.event import Cause, Change, Kind, Stage
 from tidelog_broker.background import retry_pause
+from tidelog_broker.membership.change_ids import ChangeIds
 from tidelog_broker.membership.metadata_cache import MetadataCache, VersionedState
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_runtime.metadata.schema import (
@@ -35,10 +37,9 @@ from tidelog_runtime.metadata.store import (
     StoreUnavailableError,
     Transaction,
 )
+from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
 RETRY_DELAY_S = 0.3
-# A disk that fails makes thousands resign: the log names the first of each transaction.
-MAX_LOGGED = 4
 
 _log = structlog.get_logger()
 
@@ -63,11 +64,12 @@ def resignation(found: LeaderAndIsr | None, topic_id: str, broker_id: int) -> Le
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of one partition while its replica resigns. `told_at`: the first
-    revision of its key that the store itself told meanwhile, if it did. `written`: what was
-    written last, perhaps without an answer."""
+    """What is known of one partition while its replica resigns. `change`: as which that is
+    told. `told_at`: the first revision of its key that the store itself told meanwhile, if it
+    did. `written`: what was written last, perhaps without an answer."""
 
     found: _Found
+    change: Change
     told_at: int | None = None
     written: LeaderAndIsr | None = None
 
@@ -84,10 +86,10 @@ class _Known:
             return None
         if present.leader != NO_LEADER:
             # What was written without an answer has been applied.
-            return None if present == self.written else state
+            return None if present == self.written else replace(state, change=self.change)
         # By whom does not matter: since the replica is out of service nobody describes it.
         moved = self.told_at is not None and self.found.revision > self.told_at
-        return None if moved and present == state else state
+        return None if moved and present == state else replace(state, change=self.change)
 
 
 class _Found(NamedTuple):
@@ -107,17 +109,22 @@ class Resignations:
         cache: MetadataCache,
         broker_id: int,
         rng: random.Random,
+        change_ids: ChangeIds,
+        state_changes: StateChangeLog,
     ) -> None:
         self._store = store
         self._keys = keys
         self._cache = cache
         self._broker_id = broker_id
         self._rng = rng
+        self._change_ids = change_ids
+        self._state_changes = state_changes
 
     async def resign(
         self,
         replicas: Iterable[tuple[ReplicaKey, TopicPartition | None]],
         on_resigned: Callable[[ReplicaKey, int], None],
+        cause: Callable[[ReplicaKey], Cause] = lambda _: Cause.CORRUPT,
     ) -> None:
         """Tells of each, as soon as the store has it that it is not whole, or that nobody
         relies on it, and returns after the last; until then it tries, also while the store
@@ -132,7 +139,9 @@ class Resignations:
         while waiting:
             batch = self._next_batch(waiting)
             for name in batch:
-                known.setdefault(name, _Known(self._cached(name)))
+                if name not in known:
+                    change = self._change_ids.next(cause(batch[name]))
+                    known[name] = _Known(self._cached(name), change)
             try:
                 revisions = await self._write(batch, known)
                 said_unavailable = False
@@ -204,24 +213,39 @@ class Resignations:
         for name, key in batch.items():
             state = known[name].to_write(key.topic_id, self._broker_id)
             if state is not None:
+                if known[name].written is None:
+                    self._tell(Stage.REQUESTED, name, state, known[name].found.revision)
                 known[name].written = state
                 changes.append(Put(self._keys.leader_and_isr(name), encode_leader_and_isr(state)))
                 resigning.append(name)
         guards = [ModRevision(self._keys.leader_and_isr(n), known[n].found.revision) for n in batch]
         result = await self._store.transact(Transaction(guards, changes))
         if result.succeeded:
-            for name in resigning[:MAX_LOGGED]:
-                _log.warning(
-                    "replica_resigned",
-                    partition=str(name),
-                    revision=result.revision,
-                    partitions=len(resigning),
-                )
             revisions = {name: known[name].found.revision for name in batch}
-            return revisions | dict.fromkeys(resigning, result.revision)
+            revisions |= dict.fromkeys(resigning, result.revision)
+            for name in batch:
+                # Also what was written without an answer, and has been found there now.
+                written = known[name].written
+                if written is not None:
+                    self._tell(Stage.COMPLETED, name, written, revisions[name])
+            return revisions
         for name in batch:
             known[name].told(_parse(result.current.get(self._keys.leader_and_isr(name))))
         return None
+
+    def _tell(self, stage: Stage, name: TopicPartition, state: LeaderAndIsr, revision: int) -> None:
+        self._state_changes.tell(
+            Kind.RESIGNATION,
+            stage,
+            change=state.change,
+            name=name,
+            topic_id=state.topic_id,
+            broker=self._broker_id,
+            controller_epoch=state.controller_epoch,
+            leader_epoch=state.leader_epoch,
+            revision=revision,
+            details={"isr": sorted(state.isr_ids), "leader": state.leader},
+        )
 
 
 def _parse(item: KeyValue | None) -> _Found:

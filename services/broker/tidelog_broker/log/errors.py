@@ -25,12 +25,17 @@ _PASSING = frozenset(
 )
 
 
+_FULL = frozenset({errnos.ENOSPC, errnos.EFBIG, errnos.EDQUOT})
+
+
 class LogError(Exception):
     """A fault of the disk or of what is on it; concerns one partition.
 
-    `is_passing`: the log is as sound as before, and a later attempt may succeed."""
+    `is_passing`: the log is as sound as before, and a later attempt may succeed. `is_full`:
+    it wants room."""
 
     is_passing = False
+    is_full = False
 
 
 class LogStorageError(LogError):
@@ -42,6 +47,7 @@ class LogStorageError(LogError):
         self.path = path
         self.errno = errno
         self.is_passing = errno in _PASSING
+        self.is_full = errno in _FULL
 
     @classmethod
     def of(cls, error: OSError, path: PurePath, action: str) -> Self:

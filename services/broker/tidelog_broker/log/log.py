@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
-from tidelog.log_format import frame_bytes
+from tidelog.log_format import FrameError, frame_bytes
 from tidelog.model import Batch, BatchHeader, EpochEnd
 from tidelog_broker.log.append_order import require_order
 from tidelog_broker.log.checked_file import write_checked
@@ -14,6 +14,7 @@ from tidelog_broker.log.config import LogConfig
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.epoch_file import EpochFile
 from tidelog_broker.log.errors import (
+    LogCorruptError,
     LogFailedError,
     LogStorageError,
     OffsetOutOfRangeError,
@@ -164,6 +165,17 @@ class Log:
         at the log's end, all below its start; in the active segment at most one index
         interval and a batch too many."""
         return self._segments.reader.bytes_from(offset)
+
+    def append_time_of(self, offset: int) -> int | None:
+        """When the batch that holds the offset was appended by its leader, in milliseconds
+        since 1970; None at the log's end, outside the log, and where the disk does not tell.
+        Reads a frame's header, and at most one index interval to find it."""
+        if not self.log_start_offset <= offset < self.log_end_offset:
+            return None
+        try:
+            return self._segments.reader.append_time_of(offset)
+        except (OSError, LogCorruptError, FrameError):
+            return None
 
     def epoch_end(self, epoch: int) -> EpochEnd:
         return self._epochs.epoch_end(epoch, self.log_end_offset)

@@ -96,6 +96,14 @@ class LogReader:
             within = segment.bytes_from(offset)
         return within + sum(later.size for later in self._segments[index + 1 :])
 
+    def append_time_of(self, offset: int) -> int:
+        """`Log.append_time_of` says what; also raises `FrameError` and `LogCorruptError`."""
+        segment = self._segments[self._segment_index(offset)]
+        place = self._positions.get(offset)
+        if place is not None and place.segment is segment:
+            return segment.header_at(place.position).append_time_ms
+        return segment.header_at(segment.position_of(offset)[0]).append_time_ms
+
     def first_at_time(self, timestamp_ms: int, up_to: int) -> Batch | None:
         """`Log.offset_for_timestamp` says what."""
         for segment in self._segments:

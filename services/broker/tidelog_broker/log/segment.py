@@ -205,6 +205,10 @@ class Segment:
             f"no batch has a timestamp of {timestamp_ms} or later, as its index says",
         )
 
+    def header_at(self, position: int) -> BatchHeader:
+        """Of the frame that begins there. Raises `FrameError` and `OSError`."""
+        return parse_frame(self.open().read_at(FRAME_HEADER_BYTES, position), 0, None).header
+
     def headers(self, start: int, end: int) -> Iterator[BatchHeader]:
         """Of its batches between two offsets; by a file of its own, as a log that is being
         opened in a thread needs it. Both checksums hold: producer and sequence lie under

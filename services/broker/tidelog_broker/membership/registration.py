@@ -15,6 +15,7 @@ from dataclasses import replace
 
 import structlog
 
+from tidelog.state_changes.event import Cause, Detail, Kind, Stage
 from tidelog_broker.background import first_of, retry_pause
 from tidelog_runtime.metadata.schema import (
     STOPPING,
@@ -36,6 +37,7 @@ from tidelog_runtime.metadata.store import (
     StoreUnavailableError,
     Transaction,
 )
+from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
 RETRY_DELAY_S = 0.2
 # How long another node may hold this broker's id before it is said again.
@@ -56,6 +58,7 @@ class Registration:
         lease_ttl_seconds: int,
         rng: random.Random,
         on_registered: Callable[[int], None],
+        state_changes: StateChangeLog,
     ) -> None:
         self._store = store
         self._key = keys.broker(broker_id)
@@ -64,6 +67,7 @@ class Registration:
         self._ttl = lease_ttl_seconds
         self._rng = rng
         self._on_registered = on_registered
+        self._state_changes = state_changes
         self._lease: Lease | None = None
         self._vanished = asyncio.Event()
         self._gone_at = 0
@@ -91,11 +95,21 @@ class Registration:
                 said_unavailable = False
                 assert self._lease is not None
                 await first_of(self._lease.wait_lost(), self._vanished.wait())
-                _log.warning("registration_gone", broker_epoch=self.broker_epoch)
+                removed = self._vanished.is_set()
+                self._tell(
+                    Kind.REGISTRATION_LOST,
+                    Stage.COMPLETED,
+                    Cause.REMOVED if removed else Cause.BROKER_LEASE_ENDED,
+                )
                 await self._lease.revoke()
             except (StoreUnavailableError, LeaseLostError) as error:
                 if not said_unavailable:
-                    _log.warning("registration_waits_for_store", why=str(error))
+                    self._tell(
+                        Kind.REGISTRATION,
+                        Stage.FAILED,
+                        Cause.STORE_UNREACHABLE,
+                        why=str(error) or "its lease ran out meanwhile",
+                    )
                     said_unavailable = True
                 await retry_pause(RETRY_DELAY_S, self._rng)
             except StoreRolledBackError as error:
@@ -141,8 +155,26 @@ class Registration:
         self.broker_epoch = broker_epoch
         if self._gone_at <= broker_epoch:
             self._vanished.clear()
-        _log.info("broker_registered", broker_epoch=broker_epoch)
+        self._tell(
+            Kind.REGISTRATION,
+            Stage.COMPLETED,
+            address=self._wanted.address,
+            state=self._wanted.state,
+            whole_since=self._wanted.whole_since or broker_epoch,
+            synced_whole_since=self._wanted.synced_whole_since or broker_epoch,
+        )
         self._on_registered(broker_epoch)
+
+    def _tell(self, kind: Kind, stage: Stage, cause: Cause = Cause.NONE, **details: Detail) -> None:
+        self._state_changes.tell(
+            kind,
+            stage,
+            cause=cause,
+            broker=self._broker_id,
+            broker_epoch=self.broker_epoch,
+            revision=max(self.broker_epoch, self._gone_at),
+            details=details,
+        )
 
     async def _create(self, lease: Lease) -> tuple[int, BrokerRegistration]:
         """Creates the key, once it is free; returns the broker epoch, and what it created."""

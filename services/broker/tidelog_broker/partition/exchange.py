@@ -39,7 +39,8 @@ class FetchPosition(NamedTuple):
 
 class FetchAnswer(NamedTuple):
     """A leader's answer for one partition. `producers`: those who wrote below the log's
-    start, for a follower that needs them."""
+    start, for a follower that needs them. `is_uncommitted`: a consumer gets no batch because
+    the record that it asks for is not committed."""
 
     high_watermark: int
     log_start_offset: int
@@ -47,3 +48,4 @@ class FetchAnswer(NamedTuple):
     batches: Sequence[Batch]
     diverging: EpochEnd | None = None
     producers: ProducerStates | None = None
+    is_uncommitted: bool = False

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from tidelog.model import NO_OFFSET
+from tidelog.state_changes.event import NO_CHANGE, Cause, Change
 from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
 
 
@@ -123,8 +124,17 @@ def may_join(progress: FollowerProgress, *, high_watermark: int, epoch_start: in
 
 
 class IsrChange(NamedTuple):
+    """`by_bytes`: those of the leaving that lack too many bytes."""
+
     joining: tuple[Member, ...]
     leaving: frozenset[int]
+    by_bytes: frozenset[int] = frozenset()
+
+    @property
+    def cause(self) -> Cause:
+        if not self.leaving:
+            return Cause.CAUGHT_UP
+        return Cause.LAG_BYTES if self.by_bytes else Cause.LAG_TIME
 
 
 def judge(
@@ -163,13 +173,16 @@ def judge(
         for broker_id, progress in followers.items()
         if broker_id in in_sync and lags(broker_id, progress)
     )
-    return IsrChange(joining, leaving) if joining or leaving else None
+    if not joining and not leaving:
+        return None
+    return IsrChange(joining, leaving, leaving & frozenset(too_far_behind))
 
 
-def changed(state: LeaderAndIsr, change: IsrChange) -> LeaderAndIsr:
-    """The value that a leader proposes: ISR and eligible set alone differ."""
+def changed(state: LeaderAndIsr, change: IsrChange, origin: Change = NO_CHANGE) -> LeaderAndIsr:
+    """The value that a leader proposes: ISR and eligible set alone differ, and of what
+    `origin` that is."""
     stay = (member for member in state.isr if member.broker_id not in change.leaving)
-    return state.with_isr((*stay, *change.joining))
+    return replace(state.with_isr((*stay, *change.joining)), change=origin)
 
 
 def maximal(state: LeaderAndIsr, proposed: LeaderAndIsr | None) -> frozenset[int]:

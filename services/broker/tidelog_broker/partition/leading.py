@@ -17,6 +17,9 @@ class Leading:
     epoch_start: int
     followers: dict[int, FollowerProgress] = field(default_factory=dict)
     proposed: LeaderAndIsr | None = None
+    # Appends with acks=all for want of replicas in sync, and the wall clock of the last.
+    refused_below_min_isr: int = 0
+    last_refused_ms: int = 0
 
     def settle(self, log_end: int) -> None:
         """What followers told by leaving the partition out, up to now: before the log's end

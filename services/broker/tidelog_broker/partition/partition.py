@@ -8,11 +8,12 @@ watermark, a lost leadership) is told to a `PartitionListener`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from tidelog.errors import TidelogError
 from tidelog.model import NO_EPOCH, Acks, Batch, EpochEnd, TopicPartition
+from tidelog.state_changes.event import NO_CHANGE, Cause, Change
 from tidelog_broker.partition import epochs, isr, refusals
 from tidelog_broker.partition import high_watermark as hw
 from tidelog_broker.partition.appending import LogEnd, prepare, prepare_fence
@@ -146,7 +147,7 @@ class Partition(Replica):
         prepared = prepare(self.log.producers.states, batches, self._end(now_ms))
         if prepared.stamped:
             if acks is Acks.ALL:
-                self._require_min_isr()
+                self._require_min_isr(now_ms)
             self._append(prepared.stamped)
         return prepared.answer
 
@@ -159,7 +160,7 @@ class Partition(Replica):
         states = self.log.producers.states
         fence = prepare_fence(states, producer_id, producer_epoch, self._end(now_ms))
         if fence is not None:
-            self._require_min_isr()
+            self._require_min_isr(now_ms)
             self._append([fence])
         entry = states.entry(producer_id)
         return max(leading.epoch_start, entry.end_offset if entry is not None else 0)
@@ -172,9 +173,12 @@ class Partition(Replica):
         self.require_leading()
         return LogEnd(self.log.log_end_offset, self.leader_epoch, now_ms)
 
-    def _require_min_isr(self) -> None:
+    def _require_min_isr(self, now_ms: int) -> None:
         assert self.state is not None
         if len(self.state.isr) < self.state.min_isr:
+            leading = self.require_leading()
+            leading.refused_below_min_isr += 1
+            leading.last_refused_ms = now_ms
             raise refusals.not_enough_replicas(self.name, self.state)
 
     def _append(self, stamped: Sequence[Batch]) -> None:
@@ -271,9 +275,12 @@ class Partition(Replica):
         """Committed batches alone: nothing between high watermark and log end."""
         self.require_leading()
         self._fence(known_epoch)
-        self._require_in_range(fetch_offset)
+        end = self._require_in_range(fetch_offset)
         batches: Sequence[Batch] = ()
-        if max_bytes > 0 and fetch_offset < self.high_watermark:
+        if fetch_offset >= self.high_watermark:
+            answer = self._answer(())
+            return answer._replace(is_uncommitted=True) if fetch_offset < end else answer
+        if max_bytes > 0:
             batches = self.log.read(fetch_offset, max_bytes=max_bytes, up_to=self.high_watermark)
         return self._answer(batches)
 
@@ -311,10 +318,12 @@ class Partition(Replica):
             raise refusals.producers_not_known(self.name, start, position.fetch_offset)
         self._require_in_range(position.fetch_offset)
 
-    def _require_in_range(self, offset: int) -> None:
+    def _require_in_range(self, offset: int) -> int:
+        """Returns the log's end."""
         start, end = self.log.log_start_offset, self.log.log_end_offset
         if not start <= offset <= end:
             raise refusals.out_of_range(self.name, start, end, offset)
+        return end
 
     def _advance_high_watermark(self) -> None:
         leading = self.leading
@@ -345,10 +354,17 @@ class Partition(Replica):
             self.leading.followers[broker_id] = replace(progress, last_caught_up_ms=now_ms)
 
     def propose_isr(
-        self, running: Mapping[int, int], *, now_ms: int, lag_time_max_ms: int
+        self,
+        running: Mapping[int, int],
+        *,
+        now_ms: int,
+        lag_time_max_ms: int,
+        origin: Callable[[Cause], Change] = lambda _: NO_CHANGE,
     ) -> LeaderAndIsr | None:
         """The value to write now, by a compare-and-swap on `revision`; None: all is well,
-        or a change is in flight already. From here on joiners hold the high watermark."""
+        or a change is in flight already. From here on joiners hold the high watermark.
+
+        `origin` names the change, for whoever tells of it."""
         if self.leading is None or self.state is None or self.leading.proposed is not None:
             return None
         self.leading.settle(self.log.log_end_offset)
@@ -364,7 +380,7 @@ class Partition(Replica):
         )
         if change is None:
             return None
-        self.leading.proposed = isr.changed(self.state, change)
+        self.leading.proposed = isr.changed(self.state, change, origin(change.cause))
         return self.leading.proposed
 
     def _too_far_behind(self) -> list[int]:

@@ -11,6 +11,7 @@ from tidelog_broker.partition import epochs
 from tidelog_broker.partition import high_watermark as hw
 from tidelog_broker.partition.exchange import FetchAnswer, FetchPosition
 from tidelog_broker.partition.leading import Leading
+from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.partition.replica_log import ReplicaLog
 from tidelog_runtime.metadata.schema import NOT_WHOLE, LeaderAndIsr
 
@@ -40,6 +41,10 @@ class Replica(ABC):
         self.synced = False
         self.in_service = True
         self._broker_id = broker_id
+
+    @property
+    def key(self) -> ReplicaKey:
+        return ReplicaKey(self.topic_id, self.name.partition)
 
     @property
     def leader_epoch(self) -> int:

@@ -54,6 +54,10 @@ class ReplicaLog(Protocol):
     def bytes_from(self, offset: int) -> int:
         """About how many bytes there are from that offset on; 0 at the log's end."""
 
+    def append_time_of(self, offset: int) -> int | None:
+        """Of the batch that holds the offset; None at the log's end, and where nothing
+        tells."""
+
     def epoch_end(self, epoch: int) -> EpochEnd: ...
 
     def append(self, batches: Sequence[Batch]) -> None: ...

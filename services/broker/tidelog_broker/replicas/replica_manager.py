@@ -8,20 +8,28 @@ so that a large command does not hold up the data plane.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Protocol
-
-import structlog
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_LEADER, TopicPartition
-from tidelog_broker.log.errors import LogError, OutOfServiceError
+from tidelog.state_changes.event import Cause, Kind
+from tidelog_broker.log.errors import LogError
 from tidelog_broker.log.log import Log
 from tidelog_broker.membership.metadata_cache import MetadataCache
 from tidelog_broker.partition.listener import PartitionListener
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_broker.replicas.command_events import (
+    CommandEvents,
+    CommandRefusal,
+    Part,
+    role_part,
+    stop_part,
+)
 from tidelog_broker.replicas.command_fencing import fence_command
+from tidelog_broker.replicas.disk_events import DiskEvents, cause_of
+from tidelog_broker.replicas.not_led_here import not_led_here
 from tidelog_broker.replicas.stopped_replicas import StoppedReplicas
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_runtime.clock import Clock
@@ -37,9 +45,10 @@ from tidelog_runtime.replica_control import (
     StopPartition,
     StopReplicaCommand,
 )
+from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 from tidelog_runtime.topic_config import TopicConfig
 
-_log = structlog.get_logger()
+Command = LeaderAndIsrCommand | StopReplicaCommand | DescribeReplicasCommand
 
 
 class Followers(Protocol):
@@ -60,8 +69,12 @@ class ReplicaManager:
         clock: Clock,
         listener: PartitionListener,
         followers: Callable[[ReplicaManager], Followers],
+        state_changes: StateChangeLog,
     ) -> None:
         self.broker_id = broker_id
+        self.state_changes = state_changes
+        # Which replicas' disks refuse now.
+        self.disk = DiskEvents(logs, clock, broker_id, state_changes)
         # 0: no command counts yet. Newer ones in commands are taken.
         self.broker_epoch = 0
         self.has_full_state = asyncio.Event()
@@ -75,17 +88,18 @@ class ReplicaManager:
         self._by_key: dict[ReplicaKey, Partition] = {}
         self._configs: dict[TopicPartition, TopicConfig] = {}
         self._stopped = StoppedReplicas()
-        self._controller_epoch = 0
+        self._events = CommandEvents(state_changes, broker_id)
+        self.controller_epoch = 0
         self._command = asyncio.Lock()
         self.replica_lag_max_bytes: int | None = None
         # Told of a log that has failed, or of damage in one; it suspends the replica.
-        self.on_failure: Callable[[ReplicaKey, LogError], None] = _say_failed
+        self.on_failure: Callable[[ReplicaKey, LogError], None] = lambda key, _: self.suspend(key)
 
     # -- the controller's commands ---------------------------------------------------
 
     async def leader_and_isr(self, command: LeaderAndIsrCommand) -> CommandResult:
         async with self._command:
-            refusal = self._refusal(command.controller_epoch, command.broker_epoch)
+            refusal = self._refusal("leader_and_isr", command)
             if refusal is not None:
                 return CommandResult(error=refusal)
             for broker_id, address in command.leaders.items():
@@ -96,7 +110,7 @@ class ReplicaManager:
             news: list[Partition] = []
             try:
                 for wanted in command.partitions:
-                    result, partition = self._take(wanted, command.broker_epoch)
+                    result, partition = self._take(wanted, command)
                     results.append(result)
                     if partition is not None:
                         news.append(partition)
@@ -108,13 +122,14 @@ class ReplicaManager:
             if command.full_state:
                 self._set_strays_aside(command)
                 self.has_full_state.set()
-            if news or command.full_state:
-                self._say_taken(command, news)
+                self._events.full_state_taken(
+                    command.controller_epoch, command.store_revision, len(command.partitions)
+                )
             return CommandResult(partitions=results)
 
     async def stop_replica(self, command: StopReplicaCommand) -> CommandResult:
         async with self._command:
-            refusal = self._refusal(command.controller_epoch, command.broker_epoch)
+            refusal = self._refusal("stop_replica", command)
             if refusal is not None:
                 return CommandResult(error=refusal)
             results = []
@@ -126,7 +141,7 @@ class ReplicaManager:
     async def describe_replicas(self, command: DescribeReplicasCommand) -> DescribeReplicasResult:
         """How far logs reach. Not in the middle of a command, which may be about them."""
         async with self._command:
-            refusal = self._refusal(command.controller_epoch, command.broker_epoch)
+            refusal = self._refusal("describe_replicas", command)
             if refusal is not None:
                 return DescribeReplicasResult(error=refusal)
             replicas = []
@@ -136,18 +151,26 @@ class ReplicaManager:
                     replicas.append(_summary(partition))
             return DescribeReplicasResult(replicas=replicas)
 
-    def _refusal(self, controller_epoch: int, broker_epoch: int) -> TidelogError | None:
+    def _refusal(self, name: str, command: Command) -> TidelogError | None:
+        controller_epoch, broker_epoch = command.controller_epoch, command.broker_epoch
         code = fence_command(
             controller_epoch=controller_epoch,
             broker_epoch=broker_epoch,
-            known_controller_epoch=self._controller_epoch,
+            known_controller_epoch=self.controller_epoch,
             known_broker_epoch=self.broker_epoch,
         )
+        if code is not None:
+            stale_controller = code is ErrorCode.STALE_CONTROLLER_EPOCH
+            cause = Cause.STALE_CONTROLLER_EPOCH if stale_controller else Cause.STALE_BROKER_EPOCH
+            refusal = CommandRefusal(
+                name, command.controller_id, controller_epoch, broker_epoch, cause
+            )
+            self._events.refused(refusal, len(command.partitions))
         if code is ErrorCode.STALE_CONTROLLER_EPOCH:
             return TidelogError(
                 code,
                 f"broker {self.broker_id} has taken commands of controller epoch "
-                f"{self._controller_epoch}; {controller_epoch} is older",
+                f"{self.controller_epoch}; {controller_epoch} is older",
             )
         if code is not None:
             lives = f"lives in broker epoch {self.broker_epoch}" if self.broker_epoch else "starts"
@@ -156,55 +179,86 @@ class ReplicaManager:
                 f"broker {self.broker_id} {lives}; the command is for its former life "
                 f"{broker_epoch}",
             )
-        self._controller_epoch = controller_epoch
+        self.controller_epoch = controller_epoch
         self.broker_epoch = broker_epoch
         return None
 
     def _take(
-        self, wanted: PartitionCommand, broker_epoch: int
+        self, wanted: PartitionCommand, command: LeaderAndIsrCommand
     ) -> tuple[PartitionResult, Partition | None]:
         """Brings one replica into the wanted state; the partition is returned if that was
         news. Recorded only when it is done, so that a repeat after a failure counts
         (KAFKA-9307)."""
         topic_id, number = wanted.state.topic_id, wanted.partition.partition
-        if self._stopped.is_late(ReplicaKey(topic_id, number), wanted.revision):
-            return PartitionResult(topic_id, number, wanted.revision, None), None
+        done = PartitionResult(topic_id, number, wanted.revision, None)
+        part = role_part(wanted, self.broker_id, command.controller_epoch)
+        if self._stopped.is_late(part.key, wanted.revision):
+            self._events.ignored(part, Cause.STALE_REVISION)
+            return done, None
+        present = self._by_name.get(wanted.partition)
+        if present is not None and wanted.revision <= present.revision:
+            if present.topic_id != topic_id:
+                # It is older than the topic that has the name here now.
+                self._events.ignored(part, Cause.OTHER_TOPIC_ID, present.revision)
+                return done, None
+            if wanted.revision < present.revision:
+                self._events.ignored(part, Cause.STALE_REVISION, present.revision)
+        else:
+            self._events.received(part)
         try:
-            partition = self._replica(wanted)
-            if partition is None:
-                return PartitionResult(topic_id, number, wanted.revision, None), None
+            partition = self._replica(wanted, part)
             synced = self._configs[wanted.partition].durability == "synced"
             durability_changed = partition.set_synced(synced)
             news = partition.take(
                 wanted.state,
                 wanted.revision,
-                broker_epoch=broker_epoch,
+                broker_epoch=command.broker_epoch,
                 now_ms=self._clock.monotonic_ms(),
             )
         except TidelogError as error:
-            _log.error("replica_refused", partition=str(wanted.partition), why=str(error))
+            self._events.failed(part, Cause.NONE, str(error))
             return PartitionResult(topic_id, number, 0, error), None
         except LogError as error:
-            if not isinstance(error, OutOfServiceError):  # whose failure has been said
-                _log.error("replica_failed", partition=str(wanted.partition), why=str(error))
+            self._events.failed(part, cause_of(error), str(error))
             failure = TidelogError(ErrorCode.STORAGE_ERROR, str(error))
             return PartitionResult(topic_id, number, 0, failure), None
+        if news:
+            self._say_taken(part, partition, command.broker_epoch)
         result = PartitionResult(topic_id, number, partition.revision, None)
         return result, partition if news or durability_changed else None
 
-    def _replica(self, wanted: PartitionCommand) -> Partition | None:
-        """The replica that a command is about, created where it is not there. None: the
-        command is older than the topic that has the name here now."""
+    def _say_taken(self, part: Part, partition: Partition, broker_epoch: int) -> None:
+        assert partition.state is not None
+        if part.kind is Kind.BECOME_LEADER and partition.leading is None:
+            # Nobody leads by what was decided for a former life (interleaving 2).
+            former = partition.state.leader_broker_epoch != broker_epoch
+            self._events.ignored(part, Cause.STALE_BROKER_EPOCH if former else Cause.NONE)
+            return
+        self._events.completed(
+            part,
+            {
+                "leader": partition.state.leader,
+                "isr": sorted(partition.state.isr_ids),
+                "log_end_offset": partition.log.log_end_offset,
+                "high_watermark": partition.high_watermark,
+            },
+        )
+
+    def _replica(self, wanted: PartitionCommand, part: Part) -> Partition:
+        """The replica that a command is about, created where it is not there."""
         config = TopicConfig.parse(wanted.config)
         present = self._by_name.get(wanted.partition)
         if present is not None and present.topic_id != wanted.state.topic_id:
-            if wanted.revision <= present.revision:
-                return None
             # The topic was deleted and created again while nobody told us.
             self._remove(present, delete=False)
+            former = ReplicaKey(present.topic_id, present.name.partition)
+            self._events.stopped(present.name, former, Cause.OTHER_TOPIC_ID, wanted.revision)
             present = None
-        key = ReplicaKey(wanted.state.topic_id, wanted.partition.partition)
+        key = part.key
+        is_new = self._logs.log_of(key) is None
         log = self._logs.open_replica(wanted.partition, key, config)
+        if is_new:
+            self._events.created(part)
         self._configs[wanted.partition] = config
         if present is not None:
             return present
@@ -226,32 +280,38 @@ class ReplicaManager:
         """Stops one replica. A command about another topic id, or one that is not newer
         than what this replica knows, is acknowledged and has no effect (KIP-570;
         interleaving 7)."""
-        key = ReplicaKey(wanted.topic_id, wanted.partition.partition)
+        part = stop_part(wanted, self.controller_epoch)
+        key = part.key
         partition = self._by_key.get(key)
+        if partition is None and not self.has_full_state.is_set():
+            error = self._too_early(wanted)
+            self._events.failed(part, Cause.NONE, error.message)
+            return PartitionResult(*key, 0, error)
+        if partition is not None and wanted.revision <= partition.revision:
+            self._events.ignored(part, Cause.STALE_REVISION, partition.revision)
+            return PartitionResult(*key, wanted.revision, None)
+        # Without a partition it is still there if it was under repair, or nobody's, when the
+        # command came; else it is gone already, as the command wants it.
+        is_there = partition is not None or self._logs.name_of(key) is not None
+        if is_there:
+            self._events.received(part)
         try:
-            if partition is None:
-                if not self.has_full_state.is_set():
-                    return PartitionResult(*key, 0, self._too_early(wanted))
-                if wanted.delete:
-                    self._logs.delete(key)
-                else:
-                    # Still there if it was under repair when the command first came.
-                    self._logs.set_aside(key)
-                self._stopped.stopped(key, wanted.revision)
-            elif wanted.revision > partition.revision:
+            if partition is not None:
                 self._remove(partition, delete=wanted.delete)
-                self._stopped.stopped(key, wanted.revision)
+            elif wanted.delete:
+                self._logs.delete(key)
             else:
-                _log.debug(
-                    "stop_replica_without_effect",
-                    partition=str(wanted.partition),
-                    revision=wanted.revision,
-                    known=partition.revision,
-                )
+                self._logs.set_aside(key)
         except LogError as error:
+            self._events.failed(part, cause_of(error), str(error))
             failure = TidelogError(ErrorCode.STORAGE_ERROR, str(error))
-            return PartitionResult(wanted.topic_id, wanted.partition.partition, 0, failure)
-        return PartitionResult(wanted.topic_id, wanted.partition.partition, wanted.revision, None)
+            return PartitionResult(*key, 0, failure)
+        self._stopped.stopped(key, wanted.revision)
+        if is_there:
+            self._events.completed(part)
+        elif wanted.partition in self._by_name:
+            self._events.ignored(part, Cause.OTHER_TOPIC_ID)
+        return PartitionResult(*key, wanted.revision, None)
 
     def _too_early(self, wanted: StopPartition) -> TidelogError:
         """Before the full state nothing tells a late command from a new one: the replica
@@ -265,7 +325,7 @@ class ReplicaManager:
     def _remove(self, partition: Partition, *, delete: bool) -> None:
         partition.stop_leading()
         self._followers.forget(partition)
-        key = ReplicaKey(partition.topic_id, partition.name.partition)
+        key = partition.key
         self._by_key.pop(key, None)
         if self._by_name.get(partition.name) is partition:
             del self._by_name[partition.name]
@@ -274,7 +334,7 @@ class ReplicaManager:
             self._logs.delete(key)
         else:
             self._logs.set_aside(key)
-        _log.info("replica_stopped", partition=str(partition.name), deleted=delete)
+        self.disk.forget(key)
 
     def _set_strays_aside(self, command: LeaderAndIsrCommand) -> None:
         """A full state names every replica of this broker; what it does not name, and what
@@ -282,35 +342,31 @@ class ReplicaManager:
         named = {ReplicaKey(p.state.topic_id, p.partition.partition) for p in command.partitions}
         for key in [k for k in self._logs.keys() if k not in named]:  # noqa: SIM118
             partition = self._by_key.get(key)
+            name = self._logs.name_of(key)
+            assert name is not None
             try:
                 if partition is None:
-                    _log.warning("stray_set_aside", topic_id=key.topic_id, partition=key.partition)
                     self._logs.set_aside(key)
-                    self._stopped.stopped(key, command.store_revision)
                 elif partition.revision <= command.store_revision:
                     self._remove(partition, delete=False)
-                    self._stopped.stopped(key, command.store_revision)
+                else:
+                    continue
+                self._stopped.stopped(key, command.store_revision)
+                self._events.stopped(name, key, Cause.STRAY, command.store_revision)
             except LogError as error:
                 # It stays where it is, unused; that must not keep the others from serving.
-                _log.error("stray_stays", topic_id=key.topic_id, why=str(error))
-
-    def _say_taken(self, command: LeaderAndIsrCommand, news: list[Partition]) -> None:
-        _log.info(
-            "leader_and_isr_taken",
-            controller_epoch=command.controller_epoch,
-            full_state=command.full_state,
-            partitions=len(command.partitions),
-            news=len(news),
-            leading=sum(1 for p in news if p.leading),
-        )
+                self._events.stopped(name, key, Cause.STRAY, command.store_revision, str(error))
 
     # -- finding a partition ----------------------------------------------------------
 
     def led(self) -> Iterator[Partition]:
         return (p for p in self._by_name.values() if p.leading is not None)
 
-    def all(self) -> Iterable[Partition]:
+    def all(self) -> Collection[Partition]:
         return self._by_name.values()
+
+    def find(self, key: ReplicaKey) -> Partition | None:
+        return self._by_key.get(key)
 
     def replica(self, key: ReplicaKey) -> Partition:
         """For followers. Raises UNKNOWN_TOPIC_ID."""
@@ -338,40 +394,12 @@ class ReplicaManager:
 
     def not_led_here(self, name: TopicPartition, partition: Partition | None) -> TidelogError:
         """Why a client's request cannot be served here, and where it can."""
-        topic = self._cache.topics.get(name.topic)
-        if topic is None and partition is None:
-            return TidelogError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"topic {name.topic!r} does not exist; create it first",
-            )
-        if topic is not None and not 0 <= name.partition < topic.partitions:
-            return TidelogError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"topic {name.topic!r} has partitions 0 to {topic.partitions - 1}, "
-                f"not {name.partition}",
-            )
-        hint = self._cache.leader_hint(name)
-        if partition is not None and not partition.in_service:
-            return TidelogError(
-                ErrorCode.LEADER_NOT_AVAILABLE,
-                f"broker {self.broker_id} has found its replica of {name} damaged, and leaves it "
-                "to another to lead; try again with fresh metadata",
-            )
-        if hint is None:
-            return TidelogError(
-                ErrorCode.LEADER_NOT_AVAILABLE,
-                f"{name} has no leader now; try again with fresh metadata",
-            )
-        if hint.broker_id == self.broker_id:
-            return TidelogError(
-                ErrorCode.LEADER_NOT_AVAILABLE,
-                f"broker {self.broker_id} is about to lead {name}; try again",
-            )
-        return TidelogError(
-            ErrorCode.NOT_LEADER,
-            f"broker {self.broker_id} does not lead {name}; broker {hint.broker_id} at "
-            f"{hint.address} does",
-            hint,
+        return not_led_here(
+            self.broker_id,
+            name,
+            partition,
+            self._cache.topics.get(name.topic),
+            self._cache.leader_hint(name),
         )
 
     def max_batch_bytes(self, partition: Partition) -> int:
@@ -389,18 +417,19 @@ class ReplicaManager:
         self, partition: Partition, error: LogError, what: str = "written"
     ) -> TidelogError:
         """A log that could not be `what`; returns what a client is to be told."""
+        key = partition.key
         if error.is_passing:
-            _log.error("disk_refused", partition=str(partition.name), why=str(error))
+            self.disk.refused(key, error, what)
             return TidelogError(
                 ErrorCode.STORAGE_ERROR, f"{partition.name} cannot be {what}: {error}"
             )
-        self.on_failure(ReplicaKey(partition.topic_id, partition.name.partition), error)
+        self.on_failure(key, error)
         return self.not_led_here(partition.name, partition)
 
     def log_failed(self, key: ReplicaKey, error: LogError) -> None:
-        """The same of a log that may have no partition yet."""
+        """The same of a log that could not be synced, and may have no partition yet."""
         if error.is_passing:
-            _log.error("disk_refused", topic_id=key.topic_id, why=str(error))
+            self.disk.refused(key, error, "synced")
         else:
             self.on_failure(key, error)
 
@@ -441,10 +470,6 @@ class ReplicaManager:
             if leader != NO_LEADER:
                 counts[leader] = counts.get(leader, 0) + 1
         return counts
-
-
-def _say_failed(key: ReplicaKey, error: LogError) -> None:
-    _log.error("replica_failed", topic_id=key.topic_id, partition=key.partition, why=str(error))
 
 
 def _summary(partition: Partition) -> ReplicaSummary:

@@ -97,10 +97,10 @@ class FetchSession:
         self._note(partition)
 
     def followers_forgotten(self, partition: Partition) -> None:
-        self.recount[_key(partition)] = None
+        self.recount[partition.key] = None
 
     def _note(self, partition: Partition) -> None:
-        self.news[_key(partition)] = None
+        self.news[partition.key] = None
 
     # -- told by requests ----------------------------------------------------------
 
@@ -180,6 +180,14 @@ class FetchSessions:
             return self._open(request, now_ms)
         return self._resume(request)
 
+    def id_of(self, lane: FollowerLane, time: SessionTime | None) -> int:
+        """The session of this lane, if that is its time; NO_SESSION: it is none of these, or
+        over."""
+        session = self._sessions.get(lane)
+        if session is None or session.ended or session.time is not time:
+            return NO_SESSION
+        return session.id
+
     def _open(self, request: ReplicaFetchRequest, now_ms: int) -> FetchSession | None:
         lane = FollowerLane(request.broker_id, request.synced)
         present = self._sessions.get(lane)
@@ -218,10 +226,6 @@ class FetchSessions:
 
     def _remove(self, lane: FollowerLane) -> None:
         self._sessions.pop(lane).end()
-
-
-def _key(partition: Partition) -> ReplicaKey:
-    return ReplicaKey(partition.topic_id, partition.name.partition)
 
 
 def _nobody_waits() -> None:

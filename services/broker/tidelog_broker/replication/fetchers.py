@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from itertools import count
 from typing import NamedTuple
 
+from tidelog.inspection.model import FollowerState
 from tidelog.model import NO_LEADER
 from tidelog_broker.background import Faults
 from tidelog_broker.partition.partition import Partition
@@ -86,6 +87,11 @@ class Fetchers:
         lane = self._following.get(partition)
         if lane in self._fetchers:
             self._fetchers[lane][0].log_synced(partition)
+
+    def progress_of(self, partition: Partition) -> FollowerState | None:
+        """None: it follows nobody."""
+        lane = self._following.get(partition)
+        return self._fetchers[lane][0].progress_of(partition) if lane in self._fetchers else None
 
     def unanswered(self) -> dict[int, Unanswered]:
         """By leader, where none of this broker's fetchers has an answer: since when the last

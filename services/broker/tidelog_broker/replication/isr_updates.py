@@ -15,8 +15,11 @@ from typing import NamedTuple, Protocol
 import structlog
 
 from tidelog.model import TopicPartition
+from tidelog.state_changes.event import Cause, Stage
+from tidelog_broker.membership.change_ids import ChangeIds
 from tidelog_broker.membership.metadata_cache import LiveBroker, MetadataCache
 from tidelog_broker.partition.partition import Partition
+from tidelog_broker.replication.isr_events import IsrChangeEvent, isr_events, tell
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.metadata.schema import (
     Keys,
@@ -37,12 +40,10 @@ from tidelog_runtime.metadata.store import (
     StoreUnavailableError,
     Transaction,
 )
+from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
 # Between two rounds of so many partitions the loop gets its turn.
 MAX_JUDGED_PER_TURN = 256
-# A broker that comes back changes thousands of ISRs: the log names the first of each
-# transaction, and how many there are.
-MAX_LOGGED_CHANGES = 4
 RETRY_DELAY_S = 0.2
 
 _log = structlog.get_logger()
@@ -53,6 +54,7 @@ class _Proposal(NamedTuple):
     state: LeaderAndIsr
     revision: int
     guards: tuple[Guard, ...]
+    events: tuple[IsrChangeEvent, ...]
 
 
 class PartitionSource(Protocol):
@@ -70,12 +72,16 @@ class IsrUpdates:
         cache: MetadataCache,
         clock: Clock,
         lag_time_max_ms: int,
+        change_ids: ChangeIds,
+        state_changes: StateChangeLog,
     ) -> None:
         self._store = store
         self._keys = keys
         self._cache = cache
         self._clock = clock
         self._lag_time_max_ms = lag_time_max_ms
+        self._change_ids = change_ids
+        self._state_changes = state_changes
         self._dirty: dict[TopicPartition, Partition] = {}
         self._unanswered: list[_Proposal] = []
         self._wake = asyncio.Event()
@@ -95,7 +101,7 @@ class IsrUpdates:
         while True:
             # Those whose key has moved meanwhile are decided, and would only make the
             # guards of the others fail.
-            proposals = [p for p in self._unanswered if self._is_pending(p)]
+            proposals = self._still_pending()
             self._unanswered = []
             if not proposals:
                 await self._wake.wait()
@@ -120,9 +126,28 @@ class IsrUpdates:
             else:
                 said_unavailable = False
 
-    def _is_pending(self, proposal: _Proposal) -> bool:
-        leading = proposal.partition.leading
-        return leading is not None and leading.proposed is proposal.state
+    def _still_pending(self) -> list[_Proposal]:
+        pending = []
+        for proposal in self._unanswered:
+            leading, state = proposal.partition.leading, proposal.partition.state
+            if leading is not None and leading.proposed is proposal.state:
+                pending.append(proposal)
+            elif state is not None and state.change.id == proposal.state.change.id:
+                # Its answer was lost: the watch has brought what the store took.
+                self._tell(proposal, Stage.COMPLETED, revision=proposal.partition.revision)
+            else:
+                self._tell(proposal, Stage.FAILED, cause=Cause.CONFLICT)
+        return pending
+
+    def _tell(
+        self,
+        proposal: _Proposal,
+        stage: Stage,
+        *,
+        revision: int | None = None,
+        cause: Cause | None = None,
+    ) -> None:
+        tell(self._state_changes, proposal.events, stage, revision=revision, cause=cause)
 
     def _propose(self) -> list[_Proposal]:
         """Takes up to one transaction's worth of partitions and lets each propose."""
@@ -137,7 +162,10 @@ class IsrUpdates:
                 break
             partition = self._dirty.pop(name)
             state = partition.propose_isr(
-                running, now_ms=now_ms, lag_time_max_ms=self._lag_time_max_ms
+                running,
+                now_ms=now_ms,
+                lag_time_max_ms=self._lag_time_max_ms,
+                origin=self._change_ids.next,
             )
             if state is None or before is None:
                 continue
@@ -146,7 +174,9 @@ class IsrUpdates:
                 state,
                 partition.revision,
                 self._guards(partition, state.isr_ids - before.isr_ids),
+                isr_events(partition, before, state, now_ms),
             )
+            self._tell(proposal, Stage.REQUESTED)
             guards.update(proposal.guards)
             proposals.append(proposal)
         if self._dirty:
@@ -159,14 +189,6 @@ class IsrUpdates:
         return version, *joiner_guards(self._keys, self._cache.brokers, joiners)
 
     async def _write(self, proposals: list[_Proposal]) -> None:
-        for proposal in proposals[:MAX_LOGGED_CHANGES]:
-            _log.info(
-                "isr_change_requested",
-                partition=str(proposal.partition.name),
-                leader_epoch=proposal.state.leader_epoch,
-                isr=sorted(proposal.state.isr_ids),
-                partitions=len(proposals),
-            )
         result = await self._store.transact(
             Transaction(
                 guards=list(dict.fromkeys(guard for p in proposals for guard in p.guards)),
@@ -179,12 +201,7 @@ class IsrUpdates:
         if result.succeeded:
             for proposal in proposals:
                 proposal.partition.isr_written(proposal.state, result.revision)
-            _log.info(
-                "isr_changed",
-                partitions=len(proposals),
-                revision=result.revision,
-                first=str(proposals[0].partition.name),
-            )
+                self._tell(proposal, Stage.COMPLETED, revision=result.revision)
             return
         for proposal in proposals:
             self._refused(proposal, result.current)
@@ -195,6 +212,7 @@ class IsrUpdates:
         revisions only grow. Each partition reads what the store has for it and judges
         again (KAFKA-2729)."""
         partition = proposal.partition
+        self._tell(proposal, Stage.FAILED, cause=Cause.CONFLICT)
         found = current.get(self._keys.leader_and_isr(partition.name))
         if found is None:
             partition.observed(None, partition.revision + 1)

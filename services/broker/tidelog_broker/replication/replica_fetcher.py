@@ -4,6 +4,7 @@ broker follows there (see `fetchers` for the exception), and names those that ha
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -12,10 +13,13 @@ from typing import NamedTuple, Protocol
 import structlog
 
 from tidelog.errors import ErrorCode, TidelogError
+from tidelog.inspection.model import NOT_KNOWN, FollowerState
+from tidelog.state_changes.event import Cause
 from tidelog_broker.log.errors import AppendOrderError, LogError
-from tidelog_broker.partition.exchange import FetchPosition
+from tidelog_broker.partition.exchange import FetchAnswer, FetchPosition
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_broker.replication.follower_events import FollowerEvents
 from tidelog_broker.replication.follower_session import FollowerSession, Lives, Positions
 from tidelog_broker.replication.transport import (
     Peers,
@@ -24,6 +28,7 @@ from tidelog_broker.replication.transport import (
     ReplicaFetchRequest,
     ReplicaFetchResult,
 )
+from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
 FIRST_RETRY_DELAY_S = 0.02
 MAX_RETRY_DELAY_S = 0.5
@@ -38,10 +43,13 @@ def retry_delay_s(failures: int) -> float:
 
 class HeldBack(NamedTuple):
     """A partition that fails on its own is left out until `release` (loop time), so that
-    it does not turn the long poll of all others into a busy loop."""
+    it does not turn the long poll of all others into a busy loop. `why` it failed last, and
+    `since` when it does."""
 
     release: float
     failures: int
+    why: str
+    since: float
 
 
 class Unanswered(NamedTuple):
@@ -59,8 +67,29 @@ class FetchLimits:
     max_partition_bytes: int
 
 
+class Problem(NamedTuple):
+    """Why fetching does not work, and since when (loop time)."""
+
+    why: str
+    since: float
+
+
+class DiskListener(Protocol):
+    """False while no replica's disk refuses."""
+
+    def __bool__(self) -> bool: ...
+
+    def took(self, key: ReplicaKey, what: str) -> None: ...
+
+
 class FollowerContext(Protocol):
     """What a fetcher asks of the broker it runs in."""
+
+    @property
+    def state_changes(self) -> StateChangeLog: ...
+
+    @property
+    def disk(self) -> DiskListener: ...
 
     @property
     def broker_id(self) -> int: ...
@@ -73,10 +102,6 @@ class FollowerContext(Protocol):
 
     def replica_failed(self, partition: Partition, error: LogError) -> object:
         """This replica's own log refused."""
-
-
-def _key(partition: Partition) -> ReplicaKey:
-    return ReplicaKey(partition.topic_id, partition.name.partition)
 
 
 def _is_being_cancelled() -> bool:
@@ -112,32 +137,53 @@ class ReplicaFetcher:
         self._failures = 0
         self._fetching: asyncio.Task[bool] | None = None
         self.unanswered: Unanswered | None = None
+        # Loop times: since when each is followed, and of the last answer.
+        self._followed_since: dict[ReplicaKey, float] = {}
+        self._answered_at = -math.inf
+        self._problem: Problem | None = None
+        self._events = FollowerEvents(leader, context)
 
     def follow(self, partitions: Iterable[Partition]) -> None:
+        now = asyncio.get_running_loop().time()
         for partition in partitions:
-            key = _key(partition)
+            key = partition.key
             self._partitions[key] = partition
+            self._followed_since[key] = now
             self._held_back.pop(key, None)
             self._session.tell_again(key)
             self._moved[key] = None
         self._ask_anew()
 
     def forget(self, partition: Partition) -> None:
-        key = _key(partition)
+        key = partition.key
         self._held_back.pop(key, None)
+        self._followed_since.pop(key, None)
         if self._partitions.pop(key, None) is not None:
             self._moved[key] = None
             self._ask_anew()
 
     def log_synced(self, partition: Partition) -> None:
         """No sync is under way for it any more."""
-        self._moved[_key(partition)] = None
+        self._moved[partition.key] = None
         self._changed.set()
 
     def _ask_anew(self) -> None:
         self._changed.set()
         if self._fetching is not None:
             self._fetching.cancel()
+
+    def progress_of(self, partition: Partition) -> FollowerState:
+        """How following this partition goes."""
+        now = asyncio.get_running_loop().time()
+        answered = self._answered_at >= self._followed_since.get(partition.key, math.inf)
+        held = self._held_back.get(partition.key)
+        problem = Problem(held.why, held.since) if held is not None else self._problem
+        return FollowerState(
+            leader=self._leader,
+            last_answer_ms=int((now - self._answered_at) * 1000) if answered else NOT_KNOWN,
+            problem=problem.why if problem else "",
+            problem_ms=int((now - problem.since) * 1000) if problem else NOT_KNOWN,
+        )
 
     @property
     def is_idle(self) -> bool:
@@ -215,27 +261,32 @@ class ReplicaFetcher:
         try:
             response = await self._peers.replica_fetch(address, request)
         except PeerUnreachableError as error:
-            if self._failures == 0:
-                _log.info("leader_unreachable", leader=self._leader, why=str(error))
-            self._failures += 1
+            self._failed(str(error))
+            self._events.unreachable(lives.leader, str(error), len(self._partitions))
             return False
         self.unanswered = None
         if response.error is not None:
             if self._failures == 0:
                 _log.info("replica_fetch_refused", leader=self._leader, why=response.error.message)
-            self._failures += 1
+            self._failed(response.error.message)
             return False
         if not response.session_id and not response.results and not was_open:
             # It took this for a late request, which it is not.
-            self._failures += 1
+            self._failed(f"broker {self._leader} took a fetch for a late one")
             return False
-        if self._failures:
-            _log.info("leader_reached", leader=self._leader, failures=self._failures)
         self._failures = 0
+        self._problem = None
+        self._answered_at = asyncio.get_running_loop().time()
+        self._events.reached(lives.leader)
         self._take(response.results)
         if not self._session.answered(response.session_id, response.results):
             self._begin_anew()
         return True
+
+    def _failed(self, why: str) -> None:
+        self._failures += 1
+        since = self._problem.since if self._problem else asyncio.get_running_loop().time()
+        self._problem = Problem(why, since)
 
     def _take(self, results: Sequence[ReplicaFetchResult]) -> None:
         if self._held_back:
@@ -252,18 +303,27 @@ class ReplicaFetcher:
             self._moved[result.replica] = None
             try:
                 if result.answer is not None:
-                    if not partition.follow(asked, result.answer):
-                        _log.debug("late_answer_dropped", partition=str(partition.name))
+                    self._follow(partition, asked, result.answer)
                     self._held_back.pop(result.replica, None)
                 elif result.error is not None:
                     self._refused(partition, asked, result)
             except (TidelogError, AppendOrderError) as error:
                 # The leader's answer is not what its log can hold.
                 _log.warning("replica_fetch_failed", partition=str(partition.name), why=str(error))
-                self._hold_back(result.replica)
+                self._hold_back(result.replica, str(error))
             except LogError as error:
                 self._context.replica_failed(partition, error)
-                self._hold_back(result.replica)
+                self._hold_back(result.replica, str(error))
+
+    def _follow(self, partition: Partition, asked: FetchPosition, answer: FetchAnswer) -> None:
+        if answer.diverging is not None:
+            end, epoch = partition.log.log_end_offset, partition.log.latest_epoch
+        if not partition.follow(asked, answer):
+            _log.debug("late_answer_dropped", partition=str(partition.name))
+        elif answer.diverging is not None:
+            self._events.truncated(partition, end, epoch, Cause.DIVERGED)
+        elif answer.batches and self._context.disk:
+            self._context.disk.took(partition.key, "written")
 
     def _refused(
         self, partition: Partition, asked: FetchPosition, result: ReplicaFetchResult
@@ -271,24 +331,21 @@ class ReplicaFetcher:
         error = result.error
         assert error is not None
         if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            end, epoch = partition.log.log_end_offset, partition.log.latest_epoch
             if partition.restart_at(asked, result.log_start_offset):
-                _log.warning(
-                    "replica_restarted",
-                    partition=str(partition.name),
-                    at=result.log_start_offset,
-                    why=error.message,
-                )
+                self._events.truncated(partition, end, epoch, Cause.NO_LONGER_HELD)
             return
         # Fenced, not the leader, not known there yet: either the controller's command is
         # on its way here, or to the leader.
         _log.debug("replica_fetch_refused", partition=str(partition.name), why=error.message)
-        self._hold_back(result.replica)
+        self._hold_back(result.replica, error.message)
 
-    def _hold_back(self, key: ReplicaKey) -> None:
+    def _hold_back(self, key: ReplicaKey, why: str) -> None:
         before = self._held_back.get(key)
         failures = before.failures + 1 if before else 1
         now = asyncio.get_running_loop().time()
-        self._held_back[key] = HeldBack(now + retry_delay_s(failures), failures)
+        since = before.since if before else now
+        self._held_back[key] = HeldBack(now + retry_delay_s(failures), failures, why, since)
 
     def _moved_and_followed(self) -> Iterable[Partition]:
         for key in self._moved:

@@ -9,6 +9,7 @@ from typing import Protocol
 
 import structlog
 
+from tidelog.state_changes.event import Kind, Stage
 from tidelog_broker.membership.metadata_cache import MetadataCache
 from tidelog_broker.replication.replica_fetcher import Unanswered
 from tidelog_broker.replication.transport import (
@@ -17,6 +18,7 @@ from tidelog_broker.replication.transport import (
     ControllerUnreachableError,
 )
 from tidelog_runtime.leader_reports import UnreachableLeader, UnreachableLeadersReport
+from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
 # So often it is looked at, and reported as long as it lasts. The controller believes a report
 # for several times as long.
@@ -46,13 +48,19 @@ class Reporter(Protocol):
     @property
     def broker_epoch(self) -> int: ...
 
+    @property
+    def state_changes(self) -> StateChangeLog: ...
+
 
 class Fetching(Protocol):
     def unanswered(self) -> Mapping[int, Unanswered]: ...
 
 
 class LeaderReports:
-    """`fetch_max_wait_ms`: how long a leader may hold a fetch back."""
+    """Tells of each that its controller is asked to act on it, once for as long as it lasts;
+    that it is silent its fetcher has told at once.
+
+    `fetch_max_wait_ms`: how long a leader may hold a fetch back."""
 
     def __init__(
         self,
@@ -81,11 +89,21 @@ class LeaderReports:
             if leaders or self._reported:
                 await self._report(leaders)
 
+    def _tell(self, leader: UnreachableLeader) -> None:
+        self._reporter.state_changes.tell(
+            Kind.LEADER_UNREACHABLE,
+            Stage.REQUESTED,
+            broker=leader.broker_id,
+            broker_epoch=leader.broker_epoch,
+            details={"unanswered_ms": leader.unanswered_ms},
+        )
+
     async def _report(self, leaders: tuple[UnreachableLeader, ...]) -> None:
         named = tuple(leader.broker_id for leader in leaders)
-        if named != self._reported:
-            _log.warning("unreachable_leaders", leaders=named, before=self._reported)
-            self._reported = named
+        for leader in leaders:
+            if leader.broker_id not in self._reported:
+                self._tell(leader)
+        self._reported = named
         controller = self._cache.controller
         if controller is None:
             return

@@ -18,6 +18,8 @@ from tidelog_broker.requests.fetch_wait import (
     size_of,
 )
 from tidelog_broker.requests.purgatory import Purgatory
+from tidelog_broker.requests.waiting_consumers import WaitingConsumers
+from tidelog_runtime.clock import Clock
 
 
 class FetchEntry(NamedTuple):
@@ -43,9 +45,11 @@ class FetchWait(NamedTuple):
 
 
 class ConsumerFetch:
-    def __init__(self, manager: ReplicaManager, purgatory: Purgatory) -> None:
+    def __init__(self, manager: ReplicaManager, purgatory: Purgatory, clock: Clock) -> None:
         self._manager = manager
         self._purgatory = purgatory
+        self._clock = clock
+        self.waiting = WaitingConsumers()
         self._turn = 0
 
     async def __call__(self, entries: Sequence[FetchEntry], wait: FetchWait) -> list[FetchOutcome]:
@@ -58,8 +62,11 @@ class ConsumerFetch:
                 while True:
                     moved.clear()
                     over = deadline.over
-                    outcomes, size = self._collect(entries, wait.max_bytes)
+                    outcomes, size, waiting = self._collect(entries, wait.max_bytes)
                     if over or size >= wanted or any(outcome.error for outcome in outcomes):
+                        for entry in waiting:
+                            now_ms = self._clock.monotonic_ms()
+                            self.waiting.note(entry.name, entry.fetch_offset, now_ms)
                         return outcomes
                     await moved.wait()
             finally:
@@ -67,9 +74,11 @@ class ConsumerFetch:
 
     def _collect(
         self, entries: Sequence[FetchEntry], max_bytes: int
-    ) -> tuple[list[FetchOutcome], int]:
+    ) -> tuple[list[FetchOutcome], int, list[FetchEntry]]:
+        """The outcomes, their bytes, and for which the record asked for is not committed."""
         self._turn += 1
         outcomes: dict[int, FetchOutcome] = {}
+        waiting: list[FetchEntry] = []
         budget = min(max_bytes, MAX_RESPONSE_BYTES)
         size = 0
         for position in in_turn(len(entries), self._turn):
@@ -91,4 +100,8 @@ class ConsumerFetch:
             else:
                 size += size_of(answer)
                 outcomes[position] = FetchOutcome(answer, None)
-        return [outcomes[position] for position in range(len(entries))], size
+                if answer.is_uncommitted:
+                    waiting.append(entry)
+                if answer.batches and self._manager.disk:
+                    self._manager.disk.took(partition.key, "read")
+        return [outcomes[position] for position in range(len(entries))], size, waiting

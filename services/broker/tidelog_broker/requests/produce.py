@@ -87,6 +87,8 @@ class Produce:
                 self._check(batch)
             end = partition.log.log_end_offset
             appended = partition.append(entry.batches, acks, self._clock.wall_ms())
+            if self._manager.disk:
+                self._manager.disk.took(partition.key, "written")
             if appended.next_offset <= end:
                 _log.debug("duplicate_answered", partition=str(entry.name))
         except TidelogError as error:

@@ -36,7 +36,7 @@ class ReplicaFetch:
     def __init__(self, manager: ReplicaManager, purgatory: Purgatory, clock: Clock) -> None:
         self._manager = manager
         self._clock = clock
-        self._sessions = FetchSessions(purgatory)
+        self.sessions = FetchSessions(purgatory)
         # By follower: two that ask by turns must not always begin with the same partition.
         self._turns: Counter[int] = Counter()
 
@@ -53,7 +53,7 @@ class ReplicaFetch:
                 ),
                 (),
             )
-        session = self._sessions.of(request, self._clock.monotonic_ms())
+        session = self.sessions.of(request, self._clock.monotonic_ms())
         if session is None:
             return ReplicaFetchResponse(None, (), NO_SESSION)
         results = None

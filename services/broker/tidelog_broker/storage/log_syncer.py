@@ -12,20 +12,15 @@ import asyncio
 from itertools import islice
 from typing import Protocol
 
-import structlog
-
 from tidelog_broker.background import RunBlocking
 from tidelog_broker.log.errors import LogError, LogFailedError
 from tidelog_broker.partition.partition import Partition
-from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.storage.log_directory import LogDirectory
 
 # Side by side, so that the file system makes one commit of many.
 SYNCS_AT_ONCE = 8
 # A log that could not be opened for its sync (too many open files) is tried again.
 RETRY_DELAY_S = 0.2
-
-_log = structlog.get_logger()
 
 
 class SyncListener(Protocol):
@@ -34,6 +29,9 @@ class SyncListener(Protocol):
     def log_synced(self, partition: Partition) -> None:
         """No sync of this log runs or waits for its turn any more, unless it has grown
         meanwhile; also where the log has gone."""
+
+    def sync_put_off(self, partition: Partition, error: LogError) -> None:
+        """It could not begin, and is tried again."""
 
     def sync_failed(self, partition: Partition, error: LogError) -> None:
         """Nobody knows what of this log is on the disk: it has failed, counts no further
@@ -87,12 +85,12 @@ class LogSyncer:
         elif isinstance(error, LogFailedError):
             self._listener.sync_failed(partition, error)
         else:
-            _log.error("sync_put_off", partition=str(partition.name), why=str(error))
+            self._listener.sync_put_off(partition, error)
             asyncio.get_running_loop().call_later(RETRY_DELAY_S, self.note, partition)
             self._listener.log_synced(partition)
 
     async def _flush(self, partition: Partition) -> None:
-        log = self._logs.log_of(ReplicaKey(partition.topic_id, partition.name.partition))
+        log = self._logs.log_of(partition.key)
         if log is None or log is not partition.log or log.closed:
             return  # set aside, deleted or opened anew meanwhile
         ticket = log.begin_flush()

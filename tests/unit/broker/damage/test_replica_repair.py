@@ -5,10 +5,10 @@ import random
 from collections.abc import Callable
 
 import pytest
-from structlog.testing import capture_logs
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Acks, TopicPartition
+from tidelog.state_changes.event import Kind, Stage
 from tidelog_broker.damage.replica_repair import MAX_RETRY_DELAY_S, ReplicaRepair, repair_delay_s
 from tidelog_broker.damage.resignations import Resignations
 from tidelog_broker.log.errors import LogStorageError
@@ -21,7 +21,7 @@ from tidelog_runtime.metadata.schema import (
     decode_leader_and_isr,
     encode_leader_and_isr,
 )
-from unit.broker.broker_parts import DATA, KEY, KEYS, Replicas, append, command, commit
+from unit.broker.broker_parts import DATA, KEY, KEYS, Replicas, append, change_ids, command, commit
 from unit.broker.fake_log import NAME, TOPIC_ID, sent, state
 from unit.broker.flaky_store import FlakyStore
 from unit.broker.log.memory_disk import MemoryDisk
@@ -49,11 +49,21 @@ class Broker:
         self.repair = ReplicaRepair(
             self.replicas.logs,
             self.replicas.manager,
-            Resignations(self.store, KEYS, self.replicas.cache, 1, random.Random(1)),
+            Resignations(
+                self.store,
+                KEYS,
+                self.replicas.cache,
+                1,
+                random.Random(1),
+                change_ids(self.replicas.clock),
+                self.replicas.state_changes,
+            ),
             self.replicas.clock,
             random.Random(1),
             self._run_blocking,
             lambda: self.replicas.logs.checkpoint({KEY: self.high_watermark}),
+            1,
+            self.replicas.state_changes,
         )
         self.replicas.manager.on_failure = self.repair.failed
         self.tasks = [
@@ -273,10 +283,9 @@ async def test_a_disk_that_keeps_failing_is_tried_less_and_less_often() -> None:
     broker.disk.fail_sync = True
     with pytest.raises(LogStorageError) as refused:
         log.flush()
-    with capture_logs() as lines:
-        broker.replicas.manager.log_failed(KEY, refused.value)
-        await asyncio.sleep(3600)
-    attempts = [line for line in lines if line["event"] == "repair_failed"]
+    broker.replicas.manager.log_failed(KEY, refused.value)
+    await asyncio.sleep(3600)
+    attempts = [c for c in broker.replicas.told(Kind.REPLICA_REPAIRED) if c.stage is Stage.FAILED]
     assert 3600 / MAX_RETRY_DELAY_S < len(attempts) < 2 * 3600 / MAX_RETRY_DELAY_S + 20
     assert not partition.in_service
     broker.disk.fail_sync = False

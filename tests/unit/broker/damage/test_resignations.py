@@ -19,7 +19,8 @@ from tidelog_runtime.metadata.schema import (
     encode_leader_and_isr,
 )
 from tidelog_runtime.metadata.store import MAX_TRANSACTION_CHANGES, StoreUnavailableError
-from unit.broker.broker_parts import KEY, KEYS, on
+from tidelog_runtime.telemetry.state_change_log import StateChangeLog
+from unit.broker.broker_parts import KEY, KEYS, change_ids, on
 from unit.broker.fake_log import NAME, TOPIC_ID, epoch_of, state
 from unit.broker.flaky_store import FlakyStore
 from unit.metadata.virtual_time import virtual_clock
@@ -95,7 +96,17 @@ class Store(FlakyStore):
         super().__init__(virtual_clock())
         self.cache = MetadataCache(KEYS)
         self.told: dict[ReplicaKey, int] = {}
-        self.resignations = Resignations(self, KEYS, self.cache, 1, random.Random(1))
+        clock = virtual_clock()
+        self.state_changes = StateChangeLog("broker-1", clock)
+        self.resignations = Resignations(
+            self,
+            KEYS,
+            self.cache,
+            1,
+            random.Random(1),
+            change_ids(clock),
+            self.state_changes,
+        )
 
     def holds(self, wanted: LeaderAndIsr, name: TopicPartition = NAME) -> None:
         self.put(KEYS.leader_and_isr(name), encode_leader_and_isr(wanted))

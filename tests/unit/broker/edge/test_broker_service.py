@@ -65,7 +65,7 @@ class Edge:
         self.store = MemoryStore(replicas.clock)
         self.service = BrokerService(
             Produce(manager, purgatory, replicas.clock, check),
-            ConsumerFetch(manager, purgatory),
+            ConsumerFetch(manager, purgatory, replicas.clock),
             ListOffsets(manager, timestamps_of),
             ProducerIds(self.store, KEYS),
             DescribeProducers(manager, purgatory, replicas.clock),

@@ -24,7 +24,14 @@ class Broker:
         self.replicas = Replicas()
         self.epochs: list[int] = []
         self.registration = Registration(
-            self.store, KEYS, 1, registration(1), 3, random.Random(1), self.epochs.append
+            self.store,
+            KEYS,
+            1,
+            registration(1),
+            3,
+            random.Random(1),
+            self.epochs.append,
+            self.replicas.state_changes,
         )
         self.watch = ClusterWatch(
             self.store,

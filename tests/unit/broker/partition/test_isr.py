@@ -132,7 +132,9 @@ def judge_far_behind(followers: dict[int, FollowerProgress], *far: int) -> IsrCh
 
 
 def test_a_member_that_lags_by_too_many_bytes_leaves_though_it_caught_up_a_moment_ago() -> None:
-    assert judge_far_behind({2: progress(9, broker_id=2)}, 2) == IsrChange((), frozenset({2}))
+    assert judge_far_behind({2: progress(9, broker_id=2)}, 2) == IsrChange(
+        (), frozenset({2}), by_bytes=frozenset({2})
+    )
 
 
 def test_a_follower_that_lags_by_too_many_bytes_does_not_join() -> None:

@@ -13,8 +13,10 @@ from tidelog_broker.replication.fetchers import Fetchers
 from tidelog_broker.replication.replica_fetcher import FetchLimits
 from tidelog_broker.replication.transport import ReplicaFetchRequest, ReplicaFetchResponse
 from tidelog_runtime.metadata.schema import LeaderAndIsr
-from unit.broker.broker_parts import address_of, on, settled
+from tidelog_runtime.telemetry.state_change_log import StateChangeLog
+from unit.broker.broker_parts import DiskNotes, address_of, on, settled
 from unit.broker.fake_log import TOPIC_ID, FakeLog, Notes, epoch_of, state
+from unit.metadata.virtual_time import virtual_clock
 
 
 class Broker:
@@ -28,6 +30,8 @@ class Broker:
         self.waiting_synced: dict[str, list[TopicPartition]] = {}
         self.synced: list[TopicPartition] = []
         self.fault: Exception | None = None
+        self.state_changes = StateChangeLog("broker-3", virtual_clock())
+        self.disk = DiskNotes()
         self.fetchers = Fetchers(
             self, self, FetchLimits(500, 4096, 1024), random.Random(1), Faults(), lambda _: False
         )

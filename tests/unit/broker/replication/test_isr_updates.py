@@ -25,7 +25,17 @@ from tidelog_runtime.metadata.store import (
     ModRevision,
     Put,
 )
-from unit.broker.broker_parts import KEYS, at_work, fetch_by, on, registration, settled, until
+from tidelog_runtime.telemetry.state_change_log import StateChangeLog
+from unit.broker.broker_parts import (
+    KEYS,
+    at_work,
+    change_ids,
+    fetch_by,
+    on,
+    registration,
+    settled,
+    until,
+)
 from unit.broker.fake_log import TOPIC_ID, FakeLog, Notes, epoch_of, sent, state
 from unit.broker.flaky_store import FlakyStore
 from unit.metadata.virtual_time import virtual_clock
@@ -46,7 +56,16 @@ class Leader:
         self.cache = MetadataCache(KEYS)
         self.cache.load(self.store.data.snapshot(KEYS.root))
         self.partitions: list[Partition] = []
-        self.updates = IsrUpdates(self.store, KEYS, self.cache, self.clock, LAG_TIME_MAX_MS)
+        self.state_changes = StateChangeLog("broker-1", self.clock)
+        self.updates = IsrUpdates(
+            self.store,
+            KEYS,
+            self.cache,
+            self.clock,
+            LAG_TIME_MAX_MS,
+            change_ids(self.clock),
+            self.state_changes,
+        )
 
     def register(self, broker_id: int, **changes: object) -> int:
         return self.store.put(KEYS.broker(broker_id), encode(registration(broker_id, **changes)))

@@ -18,6 +18,7 @@ from tidelog_broker.replication.unreachable_leaders import (
 )
 from tidelog_runtime.leader_reports import UnreachableLeader, UnreachableLeadersReport
 from tidelog_runtime.metadata.schema import ControllerEntry
+from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 from unit.broker.broker_parts import KEYS, at_work
 from unit.broker.fake_log import epoch_of
 from unit.metadata.virtual_time import virtual_clock
@@ -40,6 +41,7 @@ class Follower:
         self.is_cut_off = False
         self.cache = MetadataCache(KEYS)
         self.cache.controller = CONTROLLER
+        self.state_changes = StateChangeLog("broker-3", virtual_clock())
         self.reports = LeaderReports(self, self, self.cache, self, MAX_WAIT_MS)
 
     def silence(self, leader: int) -> None:

@@ -50,6 +50,9 @@ class Broker:
         partition.log_synced()
         self.told.append(f"{partition.name.partition} synced to {partition.counted_end}")
 
+    def sync_put_off(self, partition: Partition, error: LogError) -> None:
+        self.told.append(f"{partition.name.partition} put off: {error}")
+
     def sync_failed(self, partition: Partition, error: LogError) -> None:
         self.told.append(f"{partition.name.partition} failed: {error}")
 

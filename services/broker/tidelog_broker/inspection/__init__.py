@@ -1,0 +1,1 @@
+"""How this broker and its replicas stand, for whoever asks by `Inspect`."""

@@ -1,0 +1,169 @@
+"""How this broker stands: computed when it is asked for, in slices between which the loop
+gets its turn."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+from tidelog.inspection.model import (
+    NOT_KNOWN,
+    BrokerState,
+    Explanation,
+    RegisteredBroker,
+    ReplicaState,
+    Scope,
+    ServiceState,
+    StateRequest,
+    StoreHealth,
+)
+from tidelog.model import NO_EPOCH, TopicPartition
+from tidelog_broker.background import RunBlocking
+from tidelog_broker.inspection.replica_knowledge import ReplicaKnowledge
+from tidelog_broker.inspection.replica_state import failure_fields, is_well, replica_state
+from tidelog_broker.membership.metadata_cache import MetadataCache
+from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_broker.replicas.replica_manager import ReplicaManager
+from tidelog_broker.storage.log_directory import LogDirectory
+from tidelog_runtime.clock import Clock
+from tidelog_runtime.telemetry.state_change_log import StateChangeLog
+from tidelog_runtime.version import installed_version
+
+# Between two slices of so many replicas the loop gets its turn.
+REPLICAS_PER_TURN = 32
+
+# Bytes that are left, or NOT_KNOWN. May block; raises OSError.
+FreeBytes = Callable[[], int]
+
+
+class BrokerInspection:
+    """`Inspected` by `InspectServicer`. `address`, `is_stopping`: set by the broker."""
+
+    def __init__(
+        self,
+        manager: ReplicaManager,
+        logs: LogDirectory,
+        cache: MetadataCache,
+        knowledge: ReplicaKnowledge,
+        clock: Clock,
+        state_changes: StateChangeLog,
+        store_health: Callable[[], StoreHealth],
+        free_bytes: FreeBytes,
+        run_blocking: RunBlocking,
+    ) -> None:
+        self._manager = manager
+        self._logs = logs
+        self._cache = cache
+        self._knowledge = knowledge
+        self._clock = clock
+        self._state_changes = state_changes
+        self._store_health = store_health
+        self._free_bytes = free_bytes
+        self._run_blocking = run_blocking
+        self._started_at_ms = clock.wall_ms()
+        self.address = ""
+        self.is_stopping = False
+
+    async def describe(self, request: StateRequest) -> ServiceState:
+        replicas = [replica async for replica in self._replicas(request)]
+        free_bytes = await self._free()
+        manager, cache = self._manager, self._cache
+        return ServiceState(
+            role="broker",
+            id=manager.broker_id,
+            address=self.address,
+            version=installed_version(),
+            started_at_ms=self._started_at_ms,
+            now_ms=self._clock.wall_ms(),
+            store=self._store_health(),
+            events_told=self._state_changes.told,
+            broker=BrokerState(
+                broker_epoch=manager.broker_epoch if manager.broker_id in cache.brokers else 0,
+                state=self._state(),
+                has_full_state=manager.has_full_state.is_set(),
+                controller_epoch=manager.controller_epoch,
+                registered=self._registered(),
+                replicas=replicas,
+                replica_count=len(manager.all()),
+                leader_count=sum(1 for _ in manager.led()),
+                disk_free_bytes=free_bytes,
+                controller_address=cache.controller.address if cache.controller else "",
+            ),
+        )
+
+    async def explain(self, scope: Scope, timeout_ms: int) -> Explanation:
+        raise NotImplementedError(f"{scope} within {timeout_ms} ms")
+
+    def _state(self) -> str:
+        if self.is_stopping:
+            return "stopping"
+        ready = self._manager.has_full_state.is_set()
+        return "running" if ready and self._manager.broker_id in self._cache.brokers else "starting"
+
+    def _registered(self) -> list[RegisteredBroker]:
+        return [
+            RegisteredBroker(
+                broker_id,
+                live.broker_epoch,
+                live.registration.address,
+                live.registration.state,
+                live.registration.rack,
+                live.registration.whole_since or live.broker_epoch,
+                live.registration.synced_whole_since or live.broker_epoch,
+            )
+            for broker_id, live in sorted(self._cache.brokers.items())
+        ]
+
+    async def _replicas(self, request: StateRequest) -> AsyncIterator[ReplicaState]:
+        """In the order of their names; those that come or go meanwhile may be missing."""
+        keys = {self._logs.name_of(key): key for key in self._logs.keys()}  # noqa: SIM118
+        names = sorted(name for name in keys if name is not None and _is_wanted(name, request))
+        for position, name in enumerate(names):
+            if position % REPLICAS_PER_TURN == REPLICAS_PER_TURN - 1:
+                await asyncio.sleep(0)
+            replica = self._replica(name, keys[name])
+            known = self._cache.state_of(name)
+            key_state = known.state if known is not None else None
+            if not (request.only_unwell and is_well(replica, key_state)):
+                yield replica
+
+    def _replica(self, name: TopicPartition, key: ReplicaKey) -> ReplicaState:
+        partition = self._manager.find(key)
+        if partition is not None:
+            return replica_state(partition, self._knowledge, self._knowledge.now())
+        failure = self._knowledge.failure_of(key)
+        log = self._logs.log_of(key)
+        # No controller has claimed it yet.
+        return ReplicaState(
+            topic=name.topic,
+            topic_id=key.topic_id,
+            partition=name.partition,
+            role="damaged" if self._logs.is_out(key) else "none",
+            leader_epoch=NO_EPOCH,
+            revision=0,
+            log_start_offset=log.log_start_offset if log else 0,
+            log_end_offset=log.log_end_offset if log else 0,
+            high_watermark=self._logs.high_watermark(key),
+            flushed_offset=log.flushed_offset if log else 0,
+            size_bytes=log.size_bytes if log else 0,
+            **failure_fields(failure, self._knowledge.now()),
+        )
+
+    async def _free(self) -> int:
+        found = NOT_KNOWN
+
+        def look() -> None:
+            nonlocal found
+            found = self._free_bytes()
+
+        try:
+            await self._run_blocking(look)
+        except OSError:
+            return NOT_KNOWN
+        return found
+
+
+def _is_wanted(name: TopicPartition, request: StateRequest) -> bool:
+    if request.topic and name.topic != request.topic:
+        return False
+    return request.partition is None or name.partition == request.partition

@@ -1,0 +1,75 @@
+"""Gathers what a replica does not know of itself from the parts of the broker that do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidelog.inspection.model import NOT_KNOWN, FollowerState, WaitingConsumer
+from tidelog.model import NO_LEADER
+from tidelog_broker.damage.replica_repair import ReplicaRepair
+from tidelog_broker.inspection.replica_state import Failure, Now
+from tidelog_broker.partition.partition import Partition
+from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_broker.replicas.high_watermark_events import HighWatermarkEvents
+from tidelog_broker.replicas.replica_manager import ReplicaManager
+from tidelog_broker.replication.fetch_sessions import FollowerLane
+from tidelog_broker.replication.fetchers import Fetchers
+from tidelog_broker.requests.consumer_fetch import ConsumerFetch
+from tidelog_broker.requests.replica_fetch import ReplicaFetch
+from tidelog_runtime.clock import Clock
+
+
+class ReplicaKnowledge:
+    """`Surroundings` of every replica of one broker."""
+
+    def __init__(
+        self,
+        manager: ReplicaManager,
+        repair: ReplicaRepair,
+        fetchers: Fetchers,
+        replica_fetch: ReplicaFetch,
+        consumer_fetch: ConsumerFetch,
+        high_watermarks: HighWatermarkEvents,
+        clock: Clock,
+    ) -> None:
+        self._manager = manager
+        self._repair = repair
+        self._fetchers = fetchers
+        self._sessions = replica_fetch.sessions
+        self._waiting = consumer_fetch.waiting
+        self._high_watermarks = high_watermarks
+        self._clock = clock
+
+    def now(self) -> Now:
+        return Now(self._clock.monotonic_ms(), self._clock.wall_ms())
+
+    def session_of(self, partition: Partition, follower: int) -> int:
+        leading = partition.leading
+        progress = leading.followers.get(follower) if leading is not None else None
+        if progress is None or progress.session is None:
+            return 0
+        return self._sessions.id_of(FollowerLane(follower, partition.synced), progress.session)
+
+    def hw_stalled_ms(self, partition: Partition) -> int:
+        waiting_ms = self._high_watermarks.waiting_ms(partition, self._clock.monotonic_ms())
+        return NOT_KNOWN if waiting_ms is None else waiting_ms
+
+    def waiting_consumers(self, partition: Partition) -> Sequence[WaitingConsumer]:
+        now_ms = self._clock.monotonic_ms()
+        return self._waiting.of(partition.name, partition.high_watermark, now_ms)
+
+    def following(self, partition: Partition) -> FollowerState:
+        found = self._fetchers.progress_of(partition)
+        if found is not None:
+            return found
+        leader = partition.state.leader if partition.state is not None else NO_LEADER
+        return FollowerState(NO_LEADER if leader == self._manager.broker_id else leader)
+
+    def failure_of(self, key: ReplicaKey) -> Failure | None:
+        damage = self._repair.damage_of(key)
+        if damage is not None:
+            return Failure(damage.cause.value, damage.reason, damage.since_ms)
+        refusal = self._manager.disk.of(key)
+        if refusal is not None:
+            return Failure(refusal.cause.value, refusal.message, refusal.since_ms)
+        return None

@@ -1,0 +1,155 @@
+"""One replica as `inspect.proto` describes it: what its leader knows of each follower, or
+what it knows of its leader. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+from tidelog.inspection.model import (
+    NOT_KNOWN,
+    FollowerProgress,
+    FollowerState,
+    LeaderState,
+    ReplicaState,
+    WaitingConsumer,
+)
+from tidelog.model import NO_LEADER, NO_OFFSET
+from tidelog_broker.partition import isr
+from tidelog_broker.partition.lag import lag_of
+from tidelog_broker.partition.leading import Leading
+from tidelog_broker.partition.partition import Partition
+from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_runtime.metadata.schema import LeaderAndIsr
+
+
+class Now(NamedTuple):
+    """Both clocks at one moment."""
+
+    monotonic_ms: int
+    wall_ms: int
+
+
+class Failure(NamedTuple):
+    """Why a replica takes no records: "disk_full", "disk_error" or "corrupt"; `since_ms` of
+    the monotonic clock."""
+
+    failure: str
+    message: str
+    since_ms: int
+
+
+class Surroundings(Protocol):
+    """What a replica does not know of itself."""
+
+    def session_of(self, partition: Partition, follower: int) -> int:
+        """The session that stands for what the follower has told; 0: none."""
+
+    def hw_stalled_ms(self, partition: Partition) -> int:
+        """NOT_KNOWN where nothing waits."""
+
+    def waiting_consumers(self, partition: Partition) -> Sequence[WaitingConsumer]: ...
+
+    def following(self, partition: Partition) -> FollowerState: ...
+
+    def failure_of(self, key: ReplicaKey) -> Failure | None: ...
+
+
+def failure_fields(failure: Failure | None, now: Now) -> dict[str, Any]:
+    """Of a `ReplicaState`."""
+    if failure is None:
+        return {}
+    return {
+        "failure": failure.failure,
+        "failure_message": failure.message,
+        "failure_ms": now.monotonic_ms - failure.since_ms,
+    }
+
+
+def role_of(partition: Partition) -> str:
+    if not partition.in_service:
+        return "damaged"
+    if partition.leading is not None:
+        return "leader"
+    return "none" if partition.leader_to_follow == NO_LEADER else "follower"
+
+
+def replica_state(partition: Partition, around: Surroundings, now: Now) -> ReplicaState:
+    log = partition.log
+    leading = partition.leading
+    return ReplicaState(
+        topic=partition.name.topic,
+        topic_id=partition.topic_id,
+        partition=partition.name.partition,
+        role=role_of(partition),
+        leader_epoch=partition.leader_epoch,
+        revision=partition.revision,
+        log_start_offset=log.log_start_offset,
+        log_end_offset=log.log_end_offset,
+        high_watermark=partition.high_watermark,
+        flushed_offset=log.flushed_offset,
+        size_bytes=log.bytes_from(log.log_start_offset),
+        synced=partition.synced,
+        leader=leader_state(partition, leading, around, now) if leading else None,
+        follower=around.following(partition) if leading is None else None,
+        **failure_fields(around.failure_of(partition.key), now),
+    )
+
+
+def leader_state(
+    partition: Partition, leading: Leading, around: Surroundings, now: Now
+) -> LeaderState:
+    assert partition.state is not None
+    return LeaderState(
+        hw_stalled_ms=around.hw_stalled_ms(partition),
+        maximal_isr=sorted(isr.maximal(partition.state, leading.proposed)),
+        followers=[
+            follower_progress(partition, follower, progress, around, now)
+            for follower, progress in sorted(leading.followers.items())
+        ],
+        refused_below_min_isr=leading.refused_below_min_isr,
+        last_refused_ms=(
+            max(0, now.wall_ms - leading.last_refused_ms)
+            if leading.refused_below_min_isr
+            else NOT_KNOWN
+        ),
+        waiting_consumers=around.waiting_consumers(partition),
+    )
+
+
+def follower_progress(
+    partition: Partition,
+    follower: int,
+    known: isr.FollowerProgress,
+    around: Surroundings,
+    now: Now,
+) -> FollowerProgress:
+    progress = isr.told_again(known, partition.log.log_end_offset)
+    lag = lag_of(partition.log, progress.log_end_offset, now.wall_ms)
+    # At the start of an epoch a follower is granted a lag time: that is no fetch.
+    fetched = progress.log_end_offset != NO_OFFSET
+    return FollowerProgress(
+        broker_id=follower,
+        broker_epoch=progress.broker_epoch,
+        in_isr=partition.is_in_sync(follower),
+        log_end_offset=progress.log_end_offset if fetched else NOT_KNOWN,
+        lag_records=lag.records,
+        lag_bytes=lag.bytes,
+        lag_ms=lag.ms,
+        last_fetch_ms=now.monotonic_ms - progress.last_fetch_ms if fetched else NOT_KNOWN,
+        last_caught_up_ms=now.monotonic_ms - progress.last_caught_up_ms if fetched else NOT_KNOWN,
+        session_id=around.session_of(partition, follower),
+    )
+
+
+def is_well(replica: ReplicaState, key: LeaderAndIsr | None) -> bool:
+    """In sync, with a leader, and nobody waiting. `key`: the partition's, as this broker has
+    read it last; None: there is none."""
+    if replica.failure or replica.role in ("damaged", "none"):
+        return False
+    if key is None or key.leader == NO_LEADER or len(key.isr) < len(key.replicas):
+        return False
+    if replica.leader is not None:
+        leader = replica.leader
+        return leader.hw_stalled_ms == NOT_KNOWN and not leader.waiting_consumers
+    return replica.follower is not None and not replica.follower.problem

@@ -1,0 +1,155 @@
+"""Tells what becomes of the controller's commands: one event for each stage of each replica
+that a command brings news of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from tidelog.model import NO_EPOCH, TopicPartition
+from tidelog.state_changes.event import Cause, Change, Detail, Kind, Stage
+from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_runtime.replica_control import PartitionCommand, StopPartition
+from tidelog_runtime.telemetry.state_change_log import StateChangeLog
+
+
+class Part(NamedTuple):
+    """What a command asks of one replica."""
+
+    kind: Kind
+    name: TopicPartition
+    key: ReplicaKey
+    change: Change
+    controller_epoch: int
+    leader_epoch: int
+    revision: int
+
+
+class CommandRefusal(NamedTuple):
+    """Of a command as a whole."""
+
+    command: str
+    controller_id: int
+    controller_epoch: int
+    broker_epoch: int
+    cause: Cause
+
+
+def role_part(wanted: PartitionCommand, broker_id: int, controller_epoch: int) -> Part:
+    leads = wanted.state.leader == broker_id
+    return Part(
+        Kind.BECOME_LEADER if leads else Kind.BECOME_FOLLOWER,
+        wanted.partition,
+        ReplicaKey(wanted.state.topic_id, wanted.partition.partition),
+        wanted.state.change,
+        controller_epoch,
+        wanted.state.leader_epoch,
+        wanted.revision,
+    )
+
+
+def stop_part(wanted: StopPartition, controller_epoch: int) -> Part:
+    return Part(
+        Kind.DELETE if wanted.delete else Kind.STOP,
+        wanted.partition,
+        ReplicaKey(wanted.topic_id, wanted.partition.partition),
+        wanted.change,
+        controller_epoch,
+        wanted.leader_epoch,
+        wanted.revision,
+    )
+
+
+class CommandEvents:
+    """What fails is sent again, and told once; what was refused for another life, too."""
+
+    def __init__(self, log: StateChangeLog, broker_id: int) -> None:
+        self._log = log
+        self._broker_id = broker_id
+        # The last failure of each replica, until it has succeeded; bounded by the replicas
+        # that were commanded.
+        self._failed: dict[ReplicaKey, tuple[Kind, int, str]] = {}
+        self._refused: CommandRefusal | None = None
+
+    def refused(self, refusal: CommandRefusal, partitions: int) -> None:
+        if refusal == self._refused:
+            return
+        self._refused = refusal
+        self._log.tell(
+            Kind.COMMAND,
+            Stage.IGNORED,
+            cause=refusal.cause,
+            broker=self._broker_id,
+            broker_epoch=refusal.broker_epoch,
+            controller_epoch=refusal.controller_epoch,
+            details={
+                "command": refusal.command,
+                "controller": refusal.controller_id,
+                "partitions": partitions,
+            },
+        )
+
+    def full_state_taken(self, controller_epoch: int, revision: int, partitions: int) -> None:
+        self._log.tell(
+            Kind.COMMAND,
+            Stage.COMPLETED,
+            cause=Cause.FULL_STATE,
+            broker=self._broker_id,
+            controller_epoch=controller_epoch,
+            revision=revision,
+            details={"command": "leader_and_isr", "partitions": partitions},
+        )
+
+    def received(self, part: Part) -> None:
+        """Not again by the command that repeats one that has failed."""
+        if self._failed.get(part.key, ())[:2] != (part.kind, part.revision):
+            self._tell(part, Stage.RECEIVED)
+
+    def created(self, part: Part) -> None:
+        self._tell(part._replace(kind=Kind.CREATE), Stage.COMPLETED)
+
+    def completed(self, part: Part, details: Mapping[str, Detail] | None = None) -> None:
+        self._failed.pop(part.key, None)
+        self._tell(part, Stage.COMPLETED, details=details)
+
+    def ignored(self, part: Part, cause: Cause, known_revision: int | None = None) -> None:
+        known = {} if known_revision is None else {"known_revision": known_revision}
+        self._tell(part, Stage.IGNORED, cause, known)
+
+    def failed(self, part: Part, cause: Cause, why: str) -> None:
+        failure = (part.kind, part.revision, why)
+        if self._failed.get(part.key) != failure:
+            self._failed[part.key] = failure
+            self._tell(part, Stage.FAILED, cause, {"why": why})
+
+    def stopped(
+        self, name: TopicPartition, key: ReplicaKey, cause: Cause, revision: int, why: str = ""
+    ) -> None:
+        """Nobody commanded it: the replica is another topic's now, or not assigned here. `why`
+        it could not be set aside; empty: it was."""
+        part = Part(Kind.STOP, name, key, Change(cause=cause), NO_EPOCH, NO_EPOCH, revision)
+        if why:
+            self._tell(part, Stage.FAILED, details={"why": why})
+        else:
+            self._tell(part, Stage.COMPLETED)
+
+    def _tell(
+        self,
+        part: Part,
+        stage: Stage,
+        cause: Cause | None = None,
+        details: Mapping[str, Detail] | None = None,
+    ) -> None:
+        self._log.tell(
+            part.kind,
+            stage,
+            change=part.change,
+            cause=cause,
+            name=part.name,
+            topic_id=part.key.topic_id,
+            broker=self._broker_id,
+            controller_epoch=part.controller_epoch,
+            leader_epoch=part.leader_epoch,
+            revision=part.revision,
+            details=details,
+        )

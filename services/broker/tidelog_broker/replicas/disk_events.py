@@ -1,0 +1,68 @@
+"""Tells when the disk of a replica begins to refuse, and when it takes again."""
+
+from __future__ import annotations
+
+from tidelog.state_changes.event import Cause, Detail, Kind, Stage
+from tidelog_broker.log.errors import LogCorruptError, LogError, OutOfServiceError
+from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_broker.replicas.disk_refusals import DiskRefusals, Refusal
+from tidelog_broker.storage.log_directory import LogDirectory
+from tidelog_runtime.clock import Clock
+from tidelog_runtime.telemetry.state_change_log import StateChangeLog
+
+
+def cause_of(error: LogError) -> Cause:
+    if isinstance(error, (LogCorruptError, OutOfServiceError)):
+        return Cause.CORRUPT
+    return Cause.DISK_FULL if error.is_full else Cause.DISK_ERROR
+
+
+class DiskEvents:
+    """False where every disk takes all, so that the way of a record costs one look."""
+
+    def __init__(
+        self, logs: LogDirectory, clock: Clock, broker_id: int, state_changes: StateChangeLog
+    ) -> None:
+        self._refusals = DiskRefusals()
+        self._logs = logs
+        self._clock = clock
+        self._broker_id = broker_id
+        self._state_changes = state_changes
+
+    def __bool__(self) -> bool:
+        return bool(self._refusals)
+
+    def refused(self, key: ReplicaKey, error: LogError, what: str) -> None:
+        """`what` could not be done: "written", "synced" or "read"; told once."""
+        now_ms = self._clock.monotonic_ms()
+        if self._refusals.refused(key, cause_of(error), what, str(error), now_ms):
+            self._tell(Kind.DISK_REFUSED, key, cause_of(error), what=what, why=str(error))
+
+    def took(self, key: ReplicaKey, what: str) -> None:
+        self._refusals.took(key, what)
+
+    def judge(self) -> None:
+        """By the clock: tells which of them take again."""
+        now_ms = self._clock.monotonic_ms()
+        for key, refusal in self._refusals.over(now_ms):
+            for_ms = now_ms - refusal.since_ms
+            self._tell(
+                Kind.DISK_TAKES_AGAIN, key, refusal.cause, what=refusal.what, refused_ms=for_ms
+            )
+
+    def forget(self, key: ReplicaKey) -> None:
+        self._refusals.forget(key)
+
+    def of(self, key: ReplicaKey) -> Refusal | None:
+        return self._refusals.of(key)
+
+    def _tell(self, kind: Kind, key: ReplicaKey, cause: Cause, **details: Detail) -> None:
+        self._state_changes.tell(
+            kind,
+            Stage.COMPLETED,
+            cause=cause,
+            name=self._logs.name_of(key),
+            topic_id=key.topic_id,
+            broker=self._broker_id,
+            details=details,
+        )

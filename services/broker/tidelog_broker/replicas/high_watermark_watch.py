@@ -1,0 +1,126 @@
+"""Which high watermarks stand still while records wait to be committed, and who holds them.
+Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tidelog.model import NO_OFFSET
+from tidelog.state_changes.event import Cause
+from tidelog_broker.partition import isr
+from tidelog_broker.partition.partition import Partition
+
+
+class Holders(NamedTuple):
+    """Why a high watermark does not move: the brokers whose end offsets hold it, with these
+    (NO_OFFSET: none told in this epoch); below min ISR whoever is in sync."""
+
+    cause: Cause
+    brokers: tuple[int, ...]
+    end_offsets: tuple[int, ...]
+
+
+def who_holds(
+    high_watermark: int,
+    end_offsets: Mapping[int, int],
+    *,
+    leader: int,
+    maximal_isr: Collection[int],
+    committed_isr: Collection[int],
+    min_isr: int,
+) -> Holders:
+    """`end_offsets`: as far as each counts, the leader's own among them. The leader itself
+    holds a `synced` topic that its disk does not sync."""
+    ends = {broker: end_offsets.get(broker, NO_OFFSET) for broker in sorted(maximal_isr)}
+    if len(committed_isr) < min_isr:
+        members = sorted(committed_isr)
+        told = tuple(end_offsets.get(broker, NO_OFFSET) for broker in members)
+        return Holders(Cause.BELOW_MIN_ISR, tuple(members), told)
+    held = {broker: end for broker, end in ends.items() if end <= high_watermark}
+    cause = Cause.LEADER_NOT_SYNCED if list(held) == [leader] else Cause.NO_FOLLOWER_PROGRESS
+    return Holders(cause, tuple(held), tuple(held.values()))
+
+
+def holders_of(partition: Partition, broker_id: int) -> Holders:
+    """Of a partition that this broker leads."""
+    leading, state = partition.leading, partition.state
+    assert leading is not None
+    assert state is not None
+    ends = {broker: progress.log_end_offset for broker, progress in leading.followers.items()}
+    return who_holds(
+        partition.high_watermark,
+        {**ends, broker_id: partition.counted_end},
+        leader=broker_id,
+        maximal_isr=isr.maximal(state, leading.proposed),
+        committed_isr=state.isr_ids,
+        min_isr=state.min_isr,
+    )
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """`leader_epoch`: in which it was seen."""
+
+    leader_epoch: int
+    high_watermark: int
+    since_ms: int
+    stalled: bool = False
+
+
+class Verdict(NamedTuple):
+    """`stalled`: now, or no more; for how long it has been, or was."""
+
+    stalled: bool
+    for_ms: int
+
+
+class HighWatermarkWatch:
+    """Looks at each led partition now and then: nothing is noted while records move.
+
+    Kept: those that had records waiting when they were looked at last; bounded by the
+    partitions that this broker leads."""
+
+    def __init__(self, stalled_after_ms: int) -> None:
+        self._stalled_after_ms = stalled_after_ms
+        self._waiting: dict[Partition, _Waiting] = {}
+
+    def look(self, partition: Partition, now_ms: int) -> Verdict | None:
+        """None: nothing has changed since the last look."""
+        known = self._waiting.get(partition)
+        waits = partition.high_watermark < partition.log.log_end_offset
+        if known is None:
+            if waits:
+                self._waiting[partition] = _Waiting(
+                    partition.leader_epoch, partition.high_watermark, now_ms
+                )
+            return None
+        moved = not waits or known.high_watermark != partition.high_watermark
+        if known.leader_epoch != partition.leader_epoch or moved:
+            del self._waiting[partition]
+            if waits:
+                self.look(partition, now_ms)
+            # The end of an epoch ends its stall, too: the next one begins anew.
+            return Verdict(False, now_ms - known.since_ms) if known.stalled else None
+        if known.stalled or now_ms - known.since_ms < self._stalled_after_ms:
+            return None
+        known.stalled = True
+        return Verdict(True, now_ms - known.since_ms)
+
+    def forget_led_no_more(self) -> None:
+        if self._waiting:
+            waiting = self._waiting.items()
+            self._waiting = {p: noted for p, noted in waiting if p.leading is not None}
+
+    def waiting_ms(self, partition: Partition, now_ms: int) -> int | None:
+        """How long records have been waiting and the high watermark has not moved, by the
+        looks so far; None: nothing waits."""
+        if partition.high_watermark >= partition.log.log_end_offset:
+            return None
+        known = self._waiting.get(partition)
+        same = known is not None and (known.leader_epoch, known.high_watermark) == (
+            partition.leader_epoch,
+            partition.high_watermark,
+        )
+        return now_ms - known.since_ms if known is not None and same else 0

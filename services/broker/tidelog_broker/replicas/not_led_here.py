@@ -1,0 +1,50 @@
+"""Why a client's request cannot be served by this broker, and where it can. Pure."""
+
+from __future__ import annotations
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import LeaderHint, TopicPartition
+from tidelog_broker.partition.partition import Partition
+from tidelog_runtime.metadata.schema import TopicEntry
+
+
+def not_led_here(
+    broker_id: int,
+    name: TopicPartition,
+    partition: Partition | None,
+    topic: TopicEntry | None,
+    hint: LeaderHint | None,
+) -> TidelogError:
+    """`partition`: the replica here, if there is one; `topic` and `hint`: by the metadata."""
+    if topic is None and partition is None:
+        return TidelogError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"topic {name.topic!r} does not exist; create it first",
+        )
+    if topic is not None and not 0 <= name.partition < topic.partitions:
+        return TidelogError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"topic {name.topic!r} has partitions 0 to {topic.partitions - 1}, "
+            f"not {name.partition}",
+        )
+    if partition is not None and not partition.in_service:
+        return TidelogError(
+            ErrorCode.LEADER_NOT_AVAILABLE,
+            f"broker {broker_id} has found its replica of {name} damaged, and leaves it "
+            "to another to lead; try again with fresh metadata",
+        )
+    if hint is None:
+        return TidelogError(
+            ErrorCode.LEADER_NOT_AVAILABLE,
+            f"{name} has no leader now; try again with fresh metadata",
+        )
+    if hint.broker_id == broker_id:
+        return TidelogError(
+            ErrorCode.LEADER_NOT_AVAILABLE,
+            f"broker {broker_id} is about to lead {name}; try again",
+        )
+    return TidelogError(
+        ErrorCode.NOT_LEADER,
+        f"broker {broker_id} does not lead {name}; broker {hint.broker_id} at {hint.address} does",
+        hint,
+    )

@@ -1,0 +1,78 @@
+"""Tells what happens to a follower: its leader does not answer, or does again; its log is
+cut."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from tidelog.state_changes.event import Cause, Kind, Stage
+from tidelog_broker.partition.partition import Partition
+from tidelog_runtime.telemetry.state_change_log import StateChangeLog
+
+
+class Teller(Protocol):
+    """The broker that follows."""
+
+    @property
+    def broker_id(self) -> int: ...
+
+    @property
+    def state_changes(self) -> StateChangeLog: ...
+
+
+class FollowerEvents:
+    """Of one leader."""
+
+    def __init__(self, leader: int, teller: Teller) -> None:
+        self._leader = leader
+        self._teller = teller
+        self._unreachable = False
+
+    def unreachable(self, broker_epoch: int, why: str, partitions: int) -> None:
+        """Once, until it is reached again."""
+        if self._unreachable:
+            return
+        self._unreachable = True
+        self._teller.state_changes.tell(
+            Kind.LEADER_UNREACHABLE,
+            Stage.COMPLETED,
+            broker=self._leader,
+            broker_epoch=broker_epoch,
+            details={"why": why, "partitions": partitions},
+        )
+
+    def reached(self, broker_epoch: int) -> None:
+        if not self._unreachable:
+            return
+        self._unreachable = False
+        self._teller.state_changes.tell(
+            Kind.LEADER_REACHED,
+            Stage.COMPLETED,
+            broker=self._leader,
+            broker_epoch=broker_epoch,
+        )
+
+    def truncated(self, partition: Partition, end: int, epoch: int, cause: Cause) -> None:
+        """`end`, `epoch`: of the log as it was. Nothing is told where nothing was cut."""
+        log = partition.log
+        if log.log_end_offset == end and log.latest_epoch == epoch:
+            return
+        assert partition.state is not None
+        self._teller.state_changes.tell(
+            Kind.TRUNCATION,
+            Stage.COMPLETED,
+            change=partition.state.change,
+            cause=cause,
+            name=partition.name,
+            topic_id=partition.topic_id,
+            broker=self._teller.broker_id,
+            leader_epoch=partition.leader_epoch,
+            revision=partition.revision,
+            details={
+                "from": end,
+                "to": log.log_end_offset,
+                "epoch": epoch,
+                "log_start_offset": log.log_start_offset,
+                "high_watermark": partition.high_watermark,
+            },
+        )

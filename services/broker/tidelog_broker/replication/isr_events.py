@@ -1,0 +1,84 @@
+"""Tells the ISR changes of a leader, stage by stage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from tidelog.model import NO_OFFSET, TopicPartition
+from tidelog.state_changes.event import Cause, Detail, Kind, Stage
+from tidelog_broker.partition.partition import Partition
+from tidelog_runtime.metadata.schema import LeaderAndIsr
+from tidelog_runtime.telemetry.state_change_log import StateChangeLog
+
+
+class IsrChangeEvent(NamedTuple):
+    """One for those that leave and one for those that join, under one change id. `state`: as
+    it is proposed; `revision`: of the value that it replaces."""
+
+    kind: Kind
+    name: TopicPartition
+    state: LeaderAndIsr
+    revision: int
+    details: Mapping[str, Detail]
+
+
+def isr_events(
+    partition: Partition, before: LeaderAndIsr, proposed: LeaderAndIsr, now_ms: int
+) -> tuple[IsrChangeEvent, ...]:
+    """With what the leader judged by; taken in the moment of its judgement."""
+    leaving = sorted(before.isr_ids - proposed.isr_ids)
+    joining = sorted(proposed.isr_ids - before.isr_ids)
+    return tuple(
+        IsrChangeEvent(
+            kind,
+            partition.name,
+            proposed,
+            partition.revision,
+            _details(partition, brokers, proposed, now_ms),
+        )
+        for kind, brokers in ((Kind.ISR_SHRINK, leaving), (Kind.ISR_EXPAND, joining))
+        if brokers
+    )
+
+
+def _details(
+    partition: Partition, brokers: list[int], proposed: LeaderAndIsr, now_ms: int
+) -> dict[str, Detail]:
+    """`behind_ms`: since each had all, or since the epoch began."""
+    assert partition.leading is not None
+    progress = {broker: partition.leading.followers.get(broker) for broker in brokers}
+    return {
+        "brokers": brokers,
+        "end_offsets": [p.log_end_offset if p else NO_OFFSET for p in progress.values()],
+        "behind_ms": [now_ms - p.last_caught_up_ms if p else 0 for p in progress.values()],
+        "leader_end_offset": partition.counted_end,
+        "high_watermark": partition.high_watermark,
+        "isr": sorted(proposed.isr_ids),
+        "min_isr": proposed.min_isr,
+    }
+
+
+def tell(
+    log: StateChangeLog,
+    events: tuple[IsrChangeEvent, ...],
+    stage: Stage,
+    *,
+    revision: int | None = None,
+    cause: Cause | None = None,
+) -> None:
+    """`revision`: at which it was taken, or what stands instead; None: that it rests on."""
+    for event in events:
+        log.tell(
+            event.kind,
+            stage,
+            change=event.state.change,
+            cause=cause,
+            name=event.name,
+            topic_id=event.state.topic_id,
+            controller_epoch=event.state.controller_epoch,
+            leader_epoch=event.state.leader_epoch,
+            revision=event.revision if revision is None else revision,
+            # Said once: the other stages have the same id.
+            details=event.details if stage is Stage.REQUESTED else None,
+        )
