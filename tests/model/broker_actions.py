@@ -9,7 +9,6 @@ from typing import NamedTuple
 from .scenarios import Scenario
 from .steps import Steps, guard_holds, joiners_of
 from .values import (
-    NOT_SYNCED,
     PRESENT,
     Command,
     FetchRequest,
@@ -50,7 +49,8 @@ class BrokerActions:
             if replica.leading is not None:
                 yield from self._leads(state, slot, number, replica)
             yield from self._follows(state, slot, number, replica)
-            yield from self._syncs(state, slot, number, replica)
+            if self.scenario.synced:
+                yield from self._syncs(state, slot, number, replica)
             yield from self._commands(state, slot, number)
         if state[MESSAGES]:
             yield from self._arrivals(state)
@@ -118,10 +118,9 @@ class BrokerActions:
             yield from self.sent(state, ("sends a fetch", slot, asked.leader), request)
 
     def _syncs(self, state: State, slot: int, number: int, replica: Replica) -> Iterator[Step]:
-        if replica.flushed != NOT_SYNCED:
-            for up_to in range(replica.flushed + 1, len(replica.log) + 1):
-                synced = self._steps.flush(number, up_to)
-                yield self.changed(state, ("syncs", slot, up_to), slot, synced)
+        for up_to in range(replica.flushed + 1, len(replica.log) + 1):
+            synced = self._steps.flush(number, up_to)
+            yield self.changed(state, ("syncs", slot, up_to), slot, synced)
 
     def _leads(self, state: State, slot: int, number: int, replica: Replica) -> Iterator[Step]:
         budget = self.world.budgets.values[state[BUDGET]]
@@ -179,11 +178,7 @@ class BrokerActions:
         after = self._steps.write(state, swap.value)
         written = self._steps.is_written(after[slot])
         step = self.changed(after, ("writes its ISR change", slot), slot, written)
-        former = self._replicas[number].value
-        assert former is not None
-        registered = self.world.stores.values[state[STORE]].registered
-        broken = broken_by_joiners(registered, joiners_of(former, swap.value))
-        return step if step.broken else step._replace(broken=broken)
+        return step if swap.broken is None else step._replace(broken=swap.broken)
 
     # -- what was on its way ---------------------------------------------------------------
 

@@ -49,14 +49,19 @@ class ClusterActions:
                 started = self._steps.started(state[broker])
                 yield self._brokers.changed(state, ("starts", broker), broker, started)
             yield from self._registrations(state, replica, registered)
+        if store.seen is not None:
+            yield from self._learns(state)
+        yield from self._elections(state)
+        if self.scenario.has_topics:
+            yield from self._topics(state, store)
+
+    def _learns(self, state: State) -> Iterator[Step]:
         for label, learned in (
             ("the controller learns who is registered", self._steps.seen(state[STORE])),
             ("leaders learn who is registered", self._steps.noticed(state[STORE])),
         ):
             if learned != state[STORE]:
                 yield self._step((label,), put(state, STORE, learned))
-        yield from self._elections(state)
-        yield from self._topics(state, store)
 
     def _step(self, label: Label, state: State) -> Step:
         return Step(label, self.world.canonical(state), None)

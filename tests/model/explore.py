@@ -62,7 +62,8 @@ class Exploration:
         self._brokers = BrokerActions(self.world, scenario, steps)
         self._cluster = ClusterActions(self.world, scenario, steps, self._brokers)
         first = self.start()
-        self._healing = Healing(self.world, steps, (first[GHOST], first[BUDGET]))
+        nothing = first[GHOST], first[BUDGET]
+        self._healing = Healing(self.world, steps, nothing, has_topics=scenario.has_topics)
         self._sound: dict[tuple[int, int, int], str | None] = {}
 
     def start(self) -> State:

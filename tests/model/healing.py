@@ -6,7 +6,7 @@ from __future__ import annotations
 from .broker_actions import put
 from .cluster_actions import register
 from .steps import Steps
-from .values import BROKERS, NEVER, NOT_SYNCED, PRESENT
+from .values import BROKERS, NEVER, NOT_SYNCED, PRESENT, Form
 from .world import MESSAGES, STORE, State, World
 
 MAX_ROUNDS = 40
@@ -16,11 +16,14 @@ FETCHES_PER_ROUND = 4
 class Healing:
     """What was found to heal is remembered, with every state on the way."""
 
-    def __init__(self, world: World, steps: Steps, nothing: tuple[int, int]) -> None:
+    def __init__(
+        self, world: World, steps: Steps, nothing: tuple[int, int], *, has_topics: bool
+    ) -> None:
         """`nothing`: ghost and budget, which have no part in it."""
         self._world = world
         self._steps = steps
         self._nothing = nothing
+        self._has_topics = has_topics
         self._heals: dict[tuple[int, ...], bool] = {}
         self._no_messages = world.messages.number(())
 
@@ -61,7 +64,8 @@ class Healing:
         if new is not None:
             state = steps.write(state, new)
         for broker in BROKERS:
-            for form in steps.forms(state[STORE]):
+            forms = steps.forms(state[STORE]) if self._has_topics else (Form.ONE,)
+            for form in forms:
                 told, store = steps.told(state[broker], state[STORE], form)
                 state = put(put(state, broker, told), STORE, store)
         for broker in BROKERS:

@@ -42,11 +42,12 @@ RUNS = BrokerRegistration("host", "", "uuid", RUNNING, 0, 0)
 
 class Swap(NamedTuple):
     """What the store makes of a leader's ISR change: `value` where it takes it; else the
-    leader as it is after the refusal, and why."""
+    leader as it is after the refusal, and why. `broken`: an invariant, by taking it."""
 
     value: Value | None
     refused: int
     why: str
+    broken: str | None = None
 
 
 class Steps:
@@ -193,7 +194,8 @@ class Steps:
         if not guard_holds(held.registered, joiners_of(r.value, r.leading.proposed)):
             refused = self._number(replica_steps.isr_refused(r))
             return Swap(None, refused, "a joiner's registration has changed")
-        return Swap(r.leading.proposed, replica, "")
+        broken = writes.broken_by_joiners(held.registered, joiners_of(r.value, r.leading.proposed))
+        return Swap(r.leading.proposed, replica, "", broken)
 
     def _is_written(self, replica: int) -> int:
         return self._number(replica_steps.isr_written(self._replicas[replica], PRESENT))
