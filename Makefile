@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PROTOS := $(wildcard proto/tidelog/v1/*.proto)
 
-.PHONY: help demo up test sim model mutants lint bench proto lock system-deps clean
+.PHONY: help demo up test sim model mutants lint bench proto dashboards lock system-deps clean
 
 help:
 	@echo "make demo         show the main job: produce, kill a leader and a controller, lose nothing"
@@ -19,6 +19,7 @@ help:
 	@echo "make lint         style, types, dependencies between modules, generated code"
 	@echo "make bench        measure throughput and latency against gRPC's own"
 	@echo "make proto        generate the code of proto/ anew"
+	@echo "make dashboards   generate the Grafana dashboards anew"
 	@echo "make lock         resolve the dependencies anew into requirements.lock"
 	@echo "make system-deps  install the Debian packages that some suites need"
 	@echo "make clean        remove what was built; keeps data"
@@ -63,6 +64,9 @@ endef
 proto: $(STAMP)
 	rm -f libs/tidelog/v1/*_pb2*.py libs/tidelog/v1/*_pb2*.pyi
 	$(call generate,libs)
+
+dashboards: $(STAMP)
+	PYTHONPATH=deploy/grafana $(BIN)/python -m tidelog_dashboards deploy/grafana/dashboards
 
 .PHONY: check-generated
 check-generated: $(STAMP)

@@ -35,6 +35,7 @@ from tidelog_runtime.local.ports import (
     choose_port,
 )
 from tidelog_runtime.local.process import LocalProcess
+from tidelog_runtime.local.prometheus_targets import write_targets
 from tidelog_runtime.local.service_file import Setting
 from tidelog_runtime.metadata.store import StoreUnavailableError
 
@@ -175,6 +176,7 @@ class LocalCluster:
             for member in self._members.all():
                 member.process.start()
             self._write_cluster_file()
+            write_targets(self.describe(), self.directory)
         except BaseException:
             await self.stop()
             raise

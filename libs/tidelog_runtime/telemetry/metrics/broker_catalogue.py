@@ -288,6 +288,11 @@ DISK_FREE = gauge(
     "Free bytes of the file system of data_dir.",
     "Below a tenth of its size: lower retention or add disk, before writes are refused.",
 )
+DISK_SIZE = gauge(
+    "tidelog_disk_size_bytes",
+    "Size of the file system of data_dir.",
+    "Compare with tidelog_disk_free_bytes for how full it is.",
+)
 
 BROKER_METRICS = (
     *SERVICE_METRICS,
@@ -330,4 +335,5 @@ BROKER_METRICS = (
     PARTITION_LOG_SIZE,
     UNFLUSHED_RECORDS,
     DISK_FREE,
+    DISK_SIZE,
 )

@@ -1,0 +1,1 @@
+"""Tidelog's Grafana dashboards as code."""

@@ -1,0 +1,26 @@
+"""All dashboards, as the files that Grafana is provisioned with."""
+
+from __future__ import annotations
+
+import json
+
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+
+from tidelog_dashboards.broker import broker
+from tidelog_dashboards.controller import controller
+from tidelog_dashboards.overview import overview
+from tidelog_dashboards.replication_lag import replication_lag
+from tidelog_dashboards.topic import topic
+
+
+def files() -> dict[str, str]:
+    """Name and content of each file. Panels have ids by their place, so that links to a
+    panel last."""
+    built = {}
+    for make in (overview, replication_lag, broker, controller, topic):
+        dashboard = make().build()
+        for number, panel in enumerate(dashboard.panels or [], start=1):
+            panel.id_val = number
+        name = (dashboard.uid or "").removeprefix("tidelog-")
+        built[f"{name}.json"] = json.dumps(dashboard, cls=JSONEncoder, indent=2) + "\n"
+    return built

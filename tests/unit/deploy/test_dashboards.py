@@ -1,0 +1,145 @@
+"""The committed dashboards: what the code makes of them, with queries for series that exist."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidelog_dashboards.dashboards import files
+from unit.deploy import promql
+
+DIRECTORY = Path(__file__).parents[3] / "deploy/grafana/dashboards"
+FILES = files()
+DASHBOARDS = {name: json.loads(content) for name, content in FILES.items()}
+
+GRID_WIDTH = 24
+# What a description tells people to do.
+_WHAT_TO_DO = re.compile(
+    r"\b(look|run|start|compare|bring|lower|raise|let|do what|divide|place|spread|scrape less|"
+    r"find out|stop no)\b",
+    re.IGNORECASE,
+)
+
+Panel = dict[str, Any]
+
+
+def panels_of(dashboard: dict[str, Any]) -> list[Panel]:
+    return [panel for panel in dashboard["panels"] if panel["type"] != "row"]
+
+
+PANELS = [
+    pytest.param(panel, id=f"{name}: {panel['title']}")
+    for name, dashboard in DASHBOARDS.items()
+    for panel in panels_of(dashboard)
+]
+QUERIES = [
+    pytest.param(target, id=f"{name}: {panel['title']} {target['refId']}")
+    for name, dashboard in DASHBOARDS.items()
+    for panel in panels_of(dashboard)
+    for target in panel["targets"]
+]
+
+
+def test_the_committed_files_are_what_the_code_makes() -> None:
+    committed = {path.name: path.read_text() for path in DIRECTORY.glob("*.json")}
+
+    assert committed == FILES, "run `make dashboards` and commit what it writes"
+
+
+def test_no_two_dashboards_have_the_same_uid() -> None:
+    uids = [dashboard["uid"] for dashboard in DASHBOARDS.values()]
+
+    assert len(set(uids)) == len(uids)
+
+
+@pytest.mark.parametrize("name", sorted(DASHBOARDS))
+def test_panels_do_not_overlap_and_fit_the_grid(name: str) -> None:
+    places = [panel["gridPos"] for panel in DASHBOARDS[name]["panels"]]
+
+    assert all(place["x"] + place["w"] <= GRID_WIDTH for place in places)
+    for one, other in itertools.combinations(places, 2):
+        beside = one["x"] + one["w"] <= other["x"] or other["x"] + other["w"] <= one["x"]
+        above = one["y"] + one["h"] <= other["y"] or other["y"] + other["h"] <= one["y"]
+        assert beside or above, (one, other)
+
+
+@pytest.mark.parametrize("name", sorted(DASHBOARDS))
+def test_no_two_panels_have_the_same_id(name: str) -> None:
+    ids = [panel["id"] for panel in DASHBOARDS[name]["panels"]]
+
+    assert len(set(ids)) == len(ids)
+
+
+@pytest.mark.parametrize("name", sorted(DASHBOARDS))
+def test_health_comes_first(name: str) -> None:
+    first, *_ = panels_of(DASHBOARDS[name])
+
+    assert first["type"] == "stat"
+
+
+@pytest.mark.parametrize("panel", PANELS)
+def test_a_panel_asks_a_question(panel: Panel) -> None:
+    assert panel["title"].endswith("?")
+
+
+@pytest.mark.parametrize("panel", PANELS)
+def test_a_panel_says_what_to_do(panel: Panel) -> None:
+    assert panel["description"].endswith(".")
+    assert _WHAT_TO_DO.search(panel["description"])
+
+
+@pytest.mark.parametrize("panel", PANELS)
+def test_a_panel_of_numbers_has_a_unit(panel: Panel) -> None:
+    if panel["type"] in ("stat", "timeseries"):
+        assert panel["fieldConfig"]["defaults"]["unit"]
+
+
+@pytest.mark.parametrize("target", QUERIES)
+def test_a_query_names_series_and_labels_that_exist(target: dict[str, Any]) -> None:
+    asked = list(promql.selectors(target["expr"]))
+
+    assert asked
+    for name, labels in asked:
+        assert set(labels) <= promql.labels_of(name)
+
+
+@pytest.mark.parametrize("target", QUERIES)
+def test_a_query_is_of_one_cluster(target: dict[str, Any]) -> None:
+    assert all("cluster" in labels for _, labels in promql.selectors(target["expr"]))
+
+
+@pytest.mark.parametrize("target", QUERIES)
+def test_labels_that_are_kept_exist(target: dict[str, Any]) -> None:
+    known = frozenset[str]().union(
+        *(promql.labels_of(name) for name, _ in promql.selectors(target["expr"]))
+    )
+
+    assert all(labels <= known for labels in promql.kept_labels(target["expr"]))
+
+
+@pytest.mark.parametrize("target", QUERIES)
+def test_a_legend_has_only_labels_that_are_kept(target: dict[str, Any]) -> None:
+    wanted = set(re.findall(r"\{\{(\w+)\}\}", target.get("legendFormat", "")))
+    kept = list(promql.kept_labels(target["expr"]))
+    known = [promql.labels_of(name) for name, _ in promql.selectors(target["expr"])]
+
+    assert all(wanted <= labels for labels in (kept or known))
+
+
+@pytest.mark.parametrize("target", QUERIES)
+def test_rates_are_of_counters_and_counters_have_rates(target: dict[str, Any]) -> None:
+    counted = promql.counted(target["expr"])
+    asked = [name for name, _ in promql.selectors(target["expr"])]
+
+    assert all(promql.is_counter(name) for name in counted)
+    assert all(name in counted for name in asked if promql.is_counter(name))
+
+
+@pytest.mark.parametrize("target", QUERIES)
+def test_no_query_makes_up_data(target: dict[str, Any]) -> None:
+    assert not re.search(r"\bvector\(|\bscalar\(|\babsent", target["expr"])

@@ -1,0 +1,29 @@
+import json
+from pathlib import Path
+
+from tidelog_runtime.local.cluster_file import BrokerPart, ClusterFile, ControllerPart
+from tidelog_runtime.local.prometheus_targets import TARGETS_FILE, write_targets
+
+
+def test_every_part_that_measures_is_a_target_that_names_its_cluster_and_itself(
+    tmp_path: Path,
+) -> None:
+    cluster = ClusterFile(
+        cluster="sea",
+        etcd="127.0.0.1:2379",
+        controllers=[ControllerPart(1, "127.0.0.1:7401", None, "127.0.0.1:8401")],
+        brokers=[
+            BrokerPart(1, "127.0.0.1:7501", 17, "/data/1", "127.0.0.1:8501"),
+            BrokerPart(2, "127.0.0.1:7502", 18, "/data/2", ""),
+        ],
+    )
+
+    write_targets(cluster, tmp_path)
+
+    assert json.loads((tmp_path / TARGETS_FILE).read_text()) == [
+        {
+            "targets": ["127.0.0.1:8401"],
+            "labels": {"cluster": "sea", "service": "controller-1"},
+        },
+        {"targets": ["127.0.0.1:8501"], "labels": {"cluster": "sea", "service": "broker-1"}},
+    ]
