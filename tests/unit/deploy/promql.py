@@ -43,7 +43,7 @@ def labels_of(name: str) -> frozenset[str]:
     base = re.sub(r"_(bucket|count|sum)$", "", name)
     if base != name and METRICS[base].type is MetricType.HISTOGRAM:
         own = {*METRICS[base].labels, *(["le"] if name.endswith("_bucket") else [])}
-        return own | TARGET_LABELS
+        return TARGET_LABELS | own
     if METRICS[name].type is MetricType.HISTOGRAM:
         raise KeyError(f"{name} is a histogram: ask for its _bucket, _count or _sum")
     return TARGET_LABELS.union(METRICS[name].labels)
