@@ -1,0 +1,47 @@
+"""The alert rules: of series that exist, each with its tests. Whether they fire is for promtool,
+in tests/monitoring."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from unit.deploy import promql
+
+DIRECTORY = Path(__file__).parents[3] / "deploy/prometheus"
+RULES = re.split(r"^ +- alert: ", (DIRECTORY / "alerts.yml").read_text(), flags=re.MULTILINE)[1:]
+NAMED = [pytest.param(rule, id=rule.splitlines()[0]) for rule in RULES]
+TESTS = (DIRECTORY / "alerts_test.yml").read_text()
+
+
+def without_comments(text: str) -> str:
+    return re.sub(r"^ *#.*$", "", text, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("rule", NAMED)
+def test_an_alert_is_of_series_and_labels_that_exist(rule: str) -> None:
+    query = without_comments(rule).partition("expr:")[2].partition("labels:")[0]
+    asked = list(promql.selectors(query))
+
+    assert asked
+    for name, labels in asked:
+        assert set(labels) <= promql.labels_of(name)
+
+
+@pytest.mark.parametrize("rule", NAMED)
+def test_an_alert_says_what_is_wrong_what_that_means_and_what_to_run(rule: str) -> None:
+    assert re.search(r"severity: (critical|warning)\}", rule)
+    for annotation in ("summary", "description", "runbook"):
+        assert re.search(rf"^ +{annotation}: .*\S", rule, re.MULTILINE)
+
+
+@pytest.mark.parametrize("rule", NAMED)
+def test_promtool_is_told_when_an_alert_fires_and_when_not(rule: str) -> None:
+    name = rule.splitlines()[0]
+    test = re.search(rf"- name: {name}\b.*?(?=\n  - name:|\Z)", TESTS, re.DOTALL)
+
+    assert test
+    assert f'alertname="{name}"' in test[0]
+    assert "exp_samples: []" in test[0]
