@@ -1,5 +1,7 @@
 """`python -m bench`: throughput in pairs with the ceiling, latency, memory, start, an idle
-cluster, rolling restart. `python -m bench idle` or `rolling`: that alone."""
+cluster, rolling restart. `python -m bench idle` or `rolling`: that alone.
+
+`python -m bench scrape` and `metrics-cost` measure metrics, into files of their own."""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from pathlib import Path
 import uvloop
 from rich.console import Console
 
-from bench import idle, memory, produce, report, restart, rolling
+from bench import idle, memory, metrics_cost, produce, report, restart, rolling, scrape
 from bench.noop import ceiling_mb_per_second, noop_server
 from bench.report import Measured
 from tidelog_runtime.local.cluster import LocalCluster
@@ -25,6 +27,8 @@ WANTED_ROLLING_MS = 1000.0
 LATENCY_SAMPLES = 1000
 MANY_PARTITIONS = 1000
 RESTARTS = 3
+# What is measured alone has `out/<name>.json`.
+OWN_FILES = ("scrape", "metrics-cost")
 
 
 async def throughput(
@@ -141,6 +145,10 @@ async def idle_cluster(directory: Path) -> list[Measured]:
 
 async def run(arguments: argparse.Namespace, directory: Path, console: Console) -> list[Measured]:
     results: list[Measured] = []
+    if arguments.what == "scrape":
+        return await scrape.scrapes(directory, console)
+    if arguments.what == "metrics-cost":
+        return await metrics_cost.cost(directory, console)
     if arguments.what == "all":
         results += await figures(arguments, directory, console)
     if arguments.what in ("all", "idle"):
@@ -186,7 +194,9 @@ async def figures(
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("what", nargs="?", choices=("all", "idle", "rolling"), default="all")
+    parser.add_argument(
+        "what", nargs="?", choices=("all", "idle", "rolling", *OWN_FILES), default="all"
+    )
     parser.add_argument("--pairs", type=int, default=5, help="pairs of ceiling and Tidelog")
     parser.add_argument("--seconds", type=float, default=4.0, help="length of one measurement")
     arguments = parser.parse_args()
@@ -196,7 +206,9 @@ def main() -> int:
         results = uvloop.run(run(arguments, directory, console))
     finally:
         shutil.rmtree(directory, ignore_errors=True)
-    report.write(results, Path("out") / "bench.json", keep_others=arguments.what != "all")
+    name = arguments.what if arguments.what in OWN_FILES else "bench"
+    keep_others = arguments.what in ("idle", "rolling")
+    report.write(results, Path("out") / f"{name}.json", keep_others=keep_others)
     report.show(results, console)
     return 0 if all(result.met is not False for result in results) else 1
 

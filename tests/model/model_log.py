@@ -49,6 +49,14 @@ class ModelLog:
     def leader_epochs(self) -> tuple[tuple[int, int], ...]:
         return tuple((e.leader_epoch, e.start_offset) for e in self._epochs.entries)
 
+    @property
+    def size_bytes(self) -> int:
+        return self.log_end_offset - self.log_start_offset
+
+    @property
+    def segment_count(self) -> int:
+        return 1
+
     def bytes_from(self, offset: int) -> int:
         return self.log_end_offset - offset
 

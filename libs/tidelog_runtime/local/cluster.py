@@ -133,6 +133,13 @@ class LocalCluster:
     def controller_address(self, controller_id: int) -> str:
         return self._controller(controller_id).address
 
+    def broker_metrics(self, broker_id: int) -> str:
+        """Where it is scraped; empty: nothing is measured."""
+        return self._broker(broker_id).metrics
+
+    def controller_metrics(self, controller_id: int) -> str:
+        return self._controller(controller_id).metrics
+
     def broker_data_dir(self, broker_id: int) -> Path:
         return self.directory / "brokers" / str(broker_id)
 

@@ -11,11 +11,12 @@ import random
 import shutil
 import signal
 import sys
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path, PurePath
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 import grpc.aio
 import structlog
@@ -41,18 +42,31 @@ from tidelog_broker.broker import Broker
 from tidelog_broker.config import BrokerConfig
 from tidelog_broker.edge.broker_service import client_service
 from tidelog_broker.edge.controller_client import GrpcControllers
+from tidelog_broker.edge.metered_service import MeteredBrokerService
 from tidelog_broker.edge.replica_client import GrpcPeers
 from tidelog_broker.edge.replica_control_service import ReplicaControlService
 from tidelog_broker.edge.replica_service import ReplicaService
 from tidelog_broker.life import live
 from tidelog_broker.log.disk import OsDisk
+from tidelog_broker.metrics.broker_metrics import BrokerMetrics
+from tidelog_broker.metrics.request_meter import (
+    MeteredPeers,
+    ReplicaFetchCall,
+    metered_replica_fetch,
+)
 from tidelog_broker.storage.data_directory import DataDirectory, DataDirectoryError
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.config import load
 from tidelog_runtime.metadata.etcd import EtcdStore
+from tidelog_runtime.metadata.measured_store import MeasuredStore
+from tidelog_runtime.metadata.schema import Keys
 from tidelog_runtime.telemetry.inspect_service import InspectServicer
 from tidelog_runtime.telemetry.logging import configure_logging
+from tidelog_runtime.telemetry.metrics.broker_catalogue import BROKER_METRICS
+from tidelog_runtime.telemetry.metrics.http_server import MetricsServer, MetricsUnavailableError
+from tidelog_runtime.telemetry.metrics.loop_watch import LoopWatch
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
+from tidelog_runtime.version import installed_version
 
 MAX_DECOMPRESSED_BATCH_BYTES = 64 << 20
 SERVER_GRACE_S = 1.0
@@ -103,11 +117,29 @@ def service_name(config: BrokerConfig) -> str:
     return f"broker-{config.broker_id}"
 
 
-def new_broker(config: BrokerConfig) -> Broker:
+class Parts(NamedTuple):
+    """`metrics`: None where nothing is measured."""
+
+    broker: Broker
+    metrics: BrokerMetrics | None
+
+
+def new_broker(config: BrokerConfig) -> Parts:
     clock, rng, disk = SystemClock(), random.SystemRandom(), OsDisk()
-    return Broker(
+    state_changes = StateChangeLog(service_name(config), clock)
+    store = MeasuredStore(
+        EtcdStore(config.etcd_endpoints, clock=clock, rng=rng),
+        Keys(config.cluster).cluster,
+        clock,
+        state_changes,
+    )
+    metrics = None
+    if config.metrics_address is not None:
+        metrics = BrokerMetrics(store, state_changes, time.perf_counter)
+    peers = GrpcPeers()
+    broker = Broker(
         config,
-        store=EtcdStore(config.etcd_endpoints, clock=clock, rng=rng),
+        store=store,
         disk=disk,
         data_directory=DataDirectory.open(
             disk,
@@ -116,7 +148,7 @@ def new_broker(config: BrokerConfig) -> Broker:
             boot_id=boot_id(config.boot_id_file),
             rng=rng,
         ),
-        peers=GrpcPeers(),
+        peers=MeteredPeers(peers, metrics.requests) if metrics else peers,
         controllers=GrpcControllers(),
         clock=clock,
         rng=rng,
@@ -125,17 +157,22 @@ def new_broker(config: BrokerConfig) -> Broker:
             record_batch.check, max_decompressed_bytes=MAX_DECOMPRESSED_BATCH_BYTES
         ),
         timestamps_of=timestamps_of,
-        state_changes=StateChangeLog(service_name(config), clock),
+        state_changes=state_changes,
         free_bytes=lambda: shutil.disk_usage(config.data_dir).free,
     )
+    return Parts(broker, metrics)
 
 
-def add_services(
-    server: grpc.aio.Server, broker: Broker, health: health_aio.HealthServicer
-) -> None:
-    broker_pb2_grpc.add_BrokerServiceServicer_to_server(client_service(broker), server)
+def add_services(server: grpc.aio.Server, parts: Parts, health: health_aio.HealthServicer) -> None:
+    broker, metrics = parts
+    clients = client_service(broker)
+    replica_fetch: ReplicaFetchCall = broker.replica_fetch
+    if metrics is not None:
+        clients = MeteredBrokerService(broker, metrics.requests)
+        replica_fetch = metered_replica_fetch(replica_fetch, metrics.requests)
+    broker_pb2_grpc.add_BrokerServiceServicer_to_server(clients, server)
     replica_pb2_grpc.add_ReplicaServiceServicer_to_server(
-        ReplicaService(broker.replica_fetch, broker.stopped), server
+        ReplicaService(replica_fetch, broker.stopped), server
     )
     replica_control_pb2_grpc.add_ReplicaControlServiceServicer_to_server(
         ReplicaControlService(broker.manager, broker.stopped), server
@@ -168,6 +205,21 @@ def listen(server: grpc.aio.Server, address: str) -> str:
     return f"{host}:{port}"
 
 
+def serve_metrics(config: BrokerConfig, parts: Parts) -> MetricsServer | None:
+    """From now on, while the logs are opened, too. Raises `MetricsUnavailableError`."""
+    broker, metrics = parts
+    if metrics is None or config.metrics_address is None:
+        return None
+    server = MetricsServer(
+        BROKER_METRICS,
+        partial(metrics.collect, broker.figures, lambda topic: topic in broker.cache.topics),
+        LoopWatch(time.monotonic),
+        (service_name(config), config.cluster, installed_version()),
+    )
+    _log.info("metrics_served", address=server.start(*config.metrics_address))
+    return server
+
+
 class GrpcEdge:
     """The server with its services, bound already."""
 
@@ -197,16 +249,20 @@ async def run(config: BrokerConfig) -> int:
     loop.set_default_executor(ThreadPoolExecutor(MAX_BLOCKING_THREADS, "blocking"))
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signal_number, stop_requested.set)
-    broker = new_broker(config)
+    parts = new_broker(config)
+    broker = parts.broker
     server = new_server()
     health = health_aio.HealthServicer()
     await health.set("", health_pb2.HealthCheckResponse.NOT_SERVING)
-    add_services(server, broker, health)
+    add_services(server, parts, health)
     bound = listen(server, config.listen)
     edge = GrpcEdge(server, health, config.advertised_address or bound)
+    metrics_server = serve_metrics(config, parts)
     try:
         return await live(broker, edge, stop_requested)
     finally:
+        if metrics_server is not None:
+            await metrics_server.stop()
         broker.state_changes.flush()
 
 
@@ -221,7 +277,7 @@ def main() -> int:
         lock = hold_lock(config.data_dir)
         with lock:
             return uvloop.run(run(config))
-    except (StartError, DataDirectoryError, OSError) as error:
+    except (StartError, DataDirectoryError, MetricsUnavailableError, OSError) as error:
         _log.critical("cannot_start", why=str(error))
         return EXIT_CANNOT_START
 

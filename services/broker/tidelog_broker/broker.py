@@ -34,6 +34,9 @@ from tidelog_broker.membership.cluster_watch import ClusterWatch
 from tidelog_broker.membership.hand_over import is_awaited
 from tidelog_broker.membership.metadata_cache import MetadataCache
 from tidelog_broker.membership.registration import Registration
+from tidelog_broker.metrics.collector import BrokerCollector
+from tidelog_broker.metrics.replica_figures import Judges
+from tidelog_broker.metrics.vitals import StalledFor, WaitedFor, broker_vitals
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.replicas.high_watermark_events import HighWatermarkEvents
 from tidelog_broker.replicas.replica_manager import ReplicaManager
@@ -144,6 +147,7 @@ class Broker:
         self._maintenance = self._new_maintenance(clock)
         self._repair = self._new_repair(clock)
         self.inspection = self._new_inspection(clock, free_bytes)
+        self.figures = self._new_figures(clock)
         self.manager.replica_lag_max_bytes = config.replica_lag_max_bytes
         self.manager.on_failure = self._repair.failed
         self._damaged: list[DamagedReplica] = []
@@ -215,6 +219,21 @@ class Broker:
             free_bytes,
             self._run_blocking,
         )
+
+    def _new_figures(self, clock: Clock) -> BrokerCollector:
+        vitals = broker_vitals(
+            self.manager,
+            self.cache,
+            self._purgatory,
+            self._isr_updates,
+            self._log_syncer,
+            Judges(
+                StalledFor(self._high_watermarks, clock, self._config.replica_lag_time_max_ms // 2),
+                WaitedFor(self.consumer_fetch.waiting, clock),
+            ),
+            self.inspection.free_bytes,
+        )
+        return BrokerCollector(self.manager, vitals, clock)
 
     def _new_fetchers(self, manager: ReplicaManager) -> Fetchers:
         limits = FetchLimits(

@@ -63,6 +63,14 @@ class FakeLog:
             starts.setdefault(batch.header.leader_epoch, batch.header.base_offset)
         return list(starts.items())
 
+    @property
+    def size_bytes(self) -> int:
+        return self.bytes_from(self.log_start_offset)
+
+    @property
+    def segment_count(self) -> int:
+        return 1
+
     def bytes_from(self, offset: int) -> int:
         """As though every record had 100 bytes."""
         return 100 * (self.log_end_offset - max(offset, self.log_start_offset))

@@ -52,7 +52,9 @@ REFUSALS = (
     ErrorCode.STALE_BROKER_EPOCH.name,
     ErrorCode.METADATA_STORE_UNAVAILABLE.name,
 )
-QUEUES = ("commit_waits", "fetch_waits", "isr_updates", "log_syncs", "failed_replicas")
+# Produces that wait for replicas or the disk; partitions that fetches wait for; partitions
+# whose ISR is to be judged or written; logs that are to be synced.
+QUEUES = ("produces", "fetched_partitions", "isr_updates", "log_syncs")
 ISR_CAUSES = tuple(
     cause.value for cause in (Cause.LAG_TIME, Cause.LAG_BYTES, Cause.CAUGHT_UP, Cause.NONE)
 )

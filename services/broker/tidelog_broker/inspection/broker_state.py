@@ -66,7 +66,7 @@ class BrokerInspection:
 
     async def describe(self, request: StateRequest) -> ServiceState:
         replicas = [replica async for replica in self._replicas(request)]
-        free_bytes = await self._free()
+        free_bytes = await self.free_bytes()
         manager, cache = self._manager, self._cache
         return ServiceState(
             role="broker",
@@ -149,7 +149,8 @@ class BrokerInspection:
             **failure_fields(failure, self._knowledge.now()),
         )
 
-    async def _free(self) -> int:
+    async def free_bytes(self) -> int:
+        """Of the file system of the data, or NOT_KNOWN."""
         found = NOT_KNOWN
 
         def look() -> None:

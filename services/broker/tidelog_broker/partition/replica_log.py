@@ -51,6 +51,12 @@ class ReplicaLog(Protocol):
     def leader_epochs(self) -> Sequence[tuple[int, int]]:
         """Each leader epoch of the log and where it starts, in order."""
 
+    @property
+    def size_bytes(self) -> int: ...
+
+    @property
+    def segment_count(self) -> int: ...
+
     def bytes_from(self, offset: int) -> int:
         """About how many bytes there are from that offset on; 0 at the log's end."""
 

@@ -86,6 +86,10 @@ class IsrUpdates:
         self._unanswered: list[_Proposal] = []
         self._wake = asyncio.Event()
 
+    def __len__(self) -> int:
+        """How many partitions wait to be judged or to be written."""
+        return len(self._dirty) + len(self._unanswered)
+
     def judge_soon(self, partition: Partition) -> None:
         self._dirty[partition.name] = partition
         self._wake.set()

@@ -74,8 +74,16 @@ class Purgatory:
 
     def __len__(self) -> int:
         """How much is kept for what waits; 0: nothing waits."""
-        waiting = sum(len(produces) for produces in self._produces.values())
-        return waiting + len(self._watches) + len(self._commits)
+        return self.waiting_produces + len(self._watches) + len(self._commits)
+
+    @property
+    def waiting_produces(self) -> int:
+        return sum(len(produces) for produces in self._produces.values())
+
+    @property
+    def awaited_partitions(self) -> int:
+        """Those that a consumer's fetch waits for."""
+        return len(self._commits)
 
     # -- told by partitions --------------------------------------------------------
 

@@ -57,6 +57,10 @@ class LogSyncer:
         self._waiting[partition] = None
         self._wake.set()
 
+    def __len__(self) -> int:
+        """How many logs wait for their sync, or are synced now."""
+        return len(self._waiting) + len(self._syncing)
+
     def is_pending(self, partition: Partition) -> bool:
         return partition in self._waiting or partition in self._syncing
 

@@ -1,0 +1,26 @@
+"""Which changes of the ISR this broker made as a leader. A sink of `StateChangeLog`."""
+
+from __future__ import annotations
+
+from tidelog.state_changes.event import Kind, Stage, StateChange
+from tidelog_runtime.telemetry.metrics import broker_catalogue as catalogue
+from tidelog_runtime.telemetry.metrics.recording import Counts
+from tidelog_runtime.telemetry.metrics.sheet import Sheet
+
+
+class IsrMeter:
+    def __init__(self) -> None:
+        self._shrinks = Counts(catalogue.ISR_SHRINKS)
+        self._expands = Counts(catalogue.ISR_EXPANDS)
+
+    def take(self, change: StateChange) -> None:
+        if change.stage is not Stage.COMPLETED:
+            return
+        if change.kind is Kind.ISR_SHRINK:
+            self._shrinks.add(change.cause.value)
+        elif change.kind is Kind.ISR_EXPAND:
+            self._expands.add()
+
+    def tell(self, sheet: Sheet) -> None:
+        sheet.tell_counts(self._shrinks)
+        sheet.tell_counts(self._expands)

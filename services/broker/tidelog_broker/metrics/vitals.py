@@ -1,0 +1,73 @@
+"""What a broker tells a scrape besides its replicas, from the parts that know it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sized
+from typing import NamedTuple
+
+from tidelog_broker.membership.metadata_cache import MetadataCache
+from tidelog_broker.metrics.replica_figures import Judges
+from tidelog_broker.partition.partition import Partition
+from tidelog_broker.replicas.high_watermark_events import HighWatermarkEvents
+from tidelog_broker.replicas.replica_manager import ReplicaManager
+from tidelog_broker.requests.purgatory import Purgatory
+from tidelog_broker.requests.waiting_consumers import WaitingConsumers
+from tidelog_runtime.clock import Clock
+
+
+class BrokerVitals(NamedTuple):
+    """`queues`: by the names in QUEUES. `free_bytes`: NOT_KNOWN where nothing tells."""
+
+    registered: Callable[[], bool]
+    has_full_state: Callable[[], bool]
+    queues: Mapping[str, Callable[[], int]]
+    judges: Judges
+    free_bytes: Callable[[], Awaitable[int]]
+
+
+def broker_vitals(
+    manager: ReplicaManager,
+    cache: MetadataCache,
+    purgatory: Purgatory,
+    isr_updates: Sized,
+    log_syncer: Sized,
+    judges: Judges,
+    free_bytes: Callable[[], Awaitable[int]],
+) -> BrokerVitals:
+    return BrokerVitals(
+        registered=lambda: manager.broker_id in cache.brokers,
+        has_full_state=manager.has_full_state.is_set,
+        queues={
+            "produces": lambda: purgatory.waiting_produces,
+            "fetched_partitions": lambda: purgatory.awaited_partitions,
+            "isr_updates": isr_updates.__len__,
+            "log_syncs": log_syncer.__len__,
+        },
+        judges=judges,
+        free_bytes=free_bytes,
+    )
+
+
+class StalledFor:
+    """Whether a high watermark has stood still for so long while records wait."""
+
+    def __init__(self, watch: HighWatermarkEvents, clock: Clock, stalled_after_ms: int) -> None:
+        self._watch = watch
+        self._clock = clock
+        self._stalled_after_ms = stalled_after_ms
+
+    def __call__(self, partition: Partition) -> bool:
+        waiting_ms = self._watch.waiting_ms(partition, self._clock.monotonic_ms())
+        return waiting_ms is not None and waiting_ms >= self._stalled_after_ms
+
+
+class WaitedFor:
+    """Whether a consumer has lately got nothing, because its record is not committed."""
+
+    def __init__(self, waiting: WaitingConsumers, clock: Clock) -> None:
+        self._waiting = waiting
+        self._clock = clock
+
+    def __call__(self, partition: Partition) -> bool:
+        now_ms = self._clock.monotonic_ms()
+        return bool(self._waiting.of(partition.name, partition.high_watermark, now_ms))
