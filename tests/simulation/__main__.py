@@ -29,7 +29,7 @@ DEFAULT_JOBS = 2
 # A worker's memory is given back after so many seeds.
 SEEDS_PER_WORKER = 50
 SEEDS_PER_COLLECTION = 10
-# Much longer than any seed takes; then it is an endless loop within one step.
+# Of CPU, much longer than any seed takes; then it is an endless loop within one step.
 SEED_TIMEOUT_S = 120
 MIN_SEEDS_FOR_COVERAGE = 150
 MAX_SHRUNK = 3
@@ -115,7 +115,7 @@ def run_bounded(seed: int, plan: Sequence[Fault] | None = None) -> Result:
         try:
             return run_seed(seed, plan)
         except _TooLongError:
-            why = f"one step did not end within {SEED_TIMEOUT_S} s"
+            why = f"one step did not end within {SEED_TIMEOUT_S} s of CPU"
             return Result(seed, list(plan or ()), violation=EXCEPTION, message=why)
 
 
@@ -124,13 +124,13 @@ def _time_limit() -> Iterator[None]:
     def give_up(*_: object) -> None:
         raise _TooLongError
 
-    former = signal.signal(signal.SIGALRM, give_up)
-    signal.alarm(SEED_TIMEOUT_S)
+    former = signal.signal(signal.SIGPROF, give_up)
+    signal.setitimer(signal.ITIMER_PROF, SEED_TIMEOUT_S)
     try:
         yield
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, former)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, former)
 
 
 # -- telling -------------------------------------------------------------------------------
