@@ -46,6 +46,9 @@ class Refusal(Exception):  # noqa: N818 - as gRPC's own, it only carries a statu
 class _Context:
     """As much of a servicer's context as the edge uses."""
 
+    def invocation_metadata(self) -> tuple[()]:
+        return ()
+
     async def abort(
         self, code: grpc.StatusCode, details: str = "", trailing_metadata: Any = ()
     ) -> NoReturn:
