@@ -109,6 +109,13 @@ class ServiceConfig(BaseSettings):
         description="whether state changes are written to the topic __state_changes, which the "
         "active controller creates",
     )
+    state_changes_queue_events: int = Field(
+        default=20_000,
+        ge=1,
+        le=1_000_000,
+        description="state changes that wait for that topic at most; what comes besides is in the "
+        "log alone, and counted",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="least level that is logged"
     )

@@ -36,6 +36,7 @@ def new_cluster(
     controllers: int = 2,
     cluster: str | None = None,
     broker_config: Mapping[str, Setting] | None = None,
+    controller_config: Mapping[str, Setting] | None = None,
 ) -> LocalCluster:
     return LocalCluster(
         directory,
@@ -43,7 +44,7 @@ def new_cluster(
         controllers=controllers,
         cluster=cluster or f"test-{uuid.uuid4().hex[:8]}",
         broker_config={**QUICK_BROKERS, **(broker_config or {})},
-        controller_config=QUICK_CONTROLLERS,
+        controller_config={**QUICK_CONTROLLERS, **(controller_config or {})},
         usual_ports=False,
         rng=random.Random(),
     )
@@ -57,6 +58,7 @@ async def running_cluster(
     controllers: int = 2,
     cluster: str | None = None,
     broker_config: Mapping[str, Setting] | None = None,
+    controller_config: Mapping[str, Setting] | None = None,
 ) -> AsyncIterator[LocalCluster]:
     """Ready when it is entered, stopped when it is left."""
     started = new_cluster(
@@ -65,6 +67,7 @@ async def running_cluster(
         controllers=controllers,
         cluster=cluster,
         broker_config=broker_config,
+        controller_config=controller_config,
     )
     RUNNING.append(started)
     try:

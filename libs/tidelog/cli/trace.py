@@ -118,7 +118,7 @@ async def _trace(session: Session, scope: TraceScope, *, follow: bool) -> ExitSt
     from tidelog.client.event_streams import EventStreams
     from tidelog.state_changes.life import trace as lives_in
 
-    async with EventStreams(await session.reach()) as streams:
+    async with EventStreams(session.service_addresses()) as streams:
         gathered = await streams.recent(scope)
         lives = lives_in(gathered.events, scope)
         _show(lives, scope, as_json=session.as_json)

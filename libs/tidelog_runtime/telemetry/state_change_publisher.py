@@ -23,12 +23,11 @@ from tidelog.model import Codec
 from tidelog.rpc.status import UnreachableError
 from tidelog.state_changes.event import StateChange
 from tidelog.state_changes.topic import STATE_CHANGES_TOPIC, is_published, key_of, value_of
+from tidelog_runtime.config import ServiceConfig
 from tidelog_runtime.metadata.schema import Keys, decode_broker
 from tidelog_runtime.metadata.store import MetadataStore, StoreError
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
-# As many as the ring of recent events holds: what is queued costs no memory of its own.
-MAX_QUEUED_EVENTS = 20_000
 MAX_EVENTS_IN_FLIGHT = 200
 # Between two such slices the loop gets its turn.
 EVENTS_PER_SLICE = 20
@@ -84,13 +83,16 @@ async def registered_brokers(store: MetadataStore, keys: Keys) -> list[str]:
 
 @asynccontextmanager
 async def publishing(
-    state_changes: StateChangeLog, find_brokers: FindBrokers, *, enabled: bool
+    state_changes: StateChangeLog, find_brokers: FindBrokers, config: ServiceConfig
 ) -> AsyncIterator[None]:
-    """State changes are published while the service does what is inside."""
-    if not enabled:
+    """State changes are published while the service does what is inside, where it is
+    configured to."""
+    if not config.state_changes_topic:
         yield
         return
-    publisher = StateChangePublisher(state_changes, find_brokers, new_event_producer)
+    publisher = StateChangePublisher(
+        state_changes, find_brokers, new_event_producer, config.state_changes_queue_events
+    )
     running = asyncio.create_task(publisher.run())
     try:
         yield
@@ -108,7 +110,7 @@ class StateChangePublisher:
         state_changes: StateChangeLog,
         find_brokers: FindBrokers,
         new_producer: Callable[[Sequence[str]], EventProducer],
-        max_queued_events: int = MAX_QUEUED_EVENTS,
+        max_queued_events: int,
     ) -> None:
         self._state_changes = state_changes
         self._find_brokers = find_brokers

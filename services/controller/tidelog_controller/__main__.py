@@ -128,7 +128,7 @@ async def _serve(config: ControllerConfig) -> int:
         await server.start()
         log.info("controller_started", address=address, cluster=config.cluster)
         find_brokers = partial(registered_brokers, store, keys)
-        async with publishing(state_changes, find_brokers, enabled=config.state_changes_topic):
+        async with publishing(state_changes, find_brokers, config):
             return await _run_until(stopping, service, log)
     except MetricsUnavailableError as error:
         log.error("cannot_listen", listen=config.metrics_listen, problem=str(error))

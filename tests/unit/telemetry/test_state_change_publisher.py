@@ -220,7 +220,7 @@ async def test_a_fault_of_the_client_does_not_end_publishing() -> None:
             raise faults.pop()
         return world.producer
 
-    world.publisher = StateChangePublisher(world.log, world._find, failing)
+    world.publisher = StateChangePublisher(world.log, world._find, failing, 10)
     world.tell(1)
     await world.publish_for(5)
     assert world.producer.revisions == [1]
