@@ -32,20 +32,36 @@ CONTROLLER_KINDS = (
     Kind.CONTROLLER_LOADED,
     Kind.CONTROLLER_STEPPED_DOWN,
 )
-STORE_KINDS = (Kind.STORE_LOST, Kind.STORE_BACK)
-BROKER_KINDS = (
-    Kind.BROKER_JOINED,
-    Kind.BROKER_LEFT,
-    Kind.BROKER_FENCED,
-    Kind.BROKER_STOPPING,
-    Kind.REGISTRATION,
-    Kind.LEADER_UNREACHABLE,
-    Kind.LEADER_REACHED,
-    Kind.COMMAND_OVERDUE,
-)
-# About no topic; they cause what happens to many partitions at once.
-CLUSTER_KINDS = (*CONTROLLER_KINDS, *STORE_KINDS, *BROKER_KINDS)
 TOPIC_KINDS = (Kind.TOPIC_CREATION, Kind.TOPIC_DELETION)
+_PARTITION_KINDS = frozenset(
+    {
+        Kind.CREATE,
+        Kind.ELECTION,
+        Kind.UNCLEAN_ELECTION,
+        Kind.LEADER_LOST,
+        Kind.ISR_SHRINK,
+        Kind.ISR_EXPAND,
+        Kind.RESIGNATION,
+        Kind.CONFIG_CHANGE,
+        Kind.BECOME_LEADER,
+        Kind.BECOME_FOLLOWER,
+        Kind.STOP,
+        Kind.DELETE,
+        Kind.TRUNCATION,
+        Kind.REPLICA_DAMAGED,
+        Kind.REPLICA_REPAIRED,
+        Kind.DISK_REFUSED,
+        Kind.DISK_TAKES_AGAIN,
+        Kind.HW_STALLED,
+        Kind.HW_MOVES_AGAIN,
+        Kind.RECOVERY_CONSENT,
+    }
+)
+# About no topic: what befalls brokers, controllers and the store, and so many partitions at
+# once.
+CLUSTER_KINDS = tuple(
+    kind for kind in Kind if kind not in _PARTITION_KINDS and kind not in TOPIC_KINDS
+)
 
 # What a controller commands a replica to do, and is acknowledged.
 _COMMANDED = frozenset(
