@@ -33,6 +33,8 @@ MAX_EVENTS_IN_FLIGHT = 200
 EVENTS_PER_SLICE = 20
 FIRST_PAUSE_MS = 500
 MAX_PAUSE_MS = 30_000
+# The failure in a row of which the log tells, after pauses of 7.5 s in all.
+TOLD_FAILURE = 5
 # At the end of the service, for what is queued then.
 FLUSH_TIMEOUT_MS = 500
 # Of the producer: how long the first of a batch waits for others, and how long a batch is
@@ -120,7 +122,7 @@ class StateChangePublisher:
         self._grew = asyncio.Event()
         self._producer: EventProducer | None = None
         self._pause_ms = FIRST_PAUSE_MS
-        self._failing = False
+        self._failures = 0
         state_changes.add_sink(self._take)
 
     async def run(self) -> None:
@@ -196,18 +198,19 @@ class StateChangePublisher:
         self._state_changes.dropped += 1
 
     def _tell_failing(self, error: Exception) -> None:
-        """Once, however long it lasts."""
-        if self._failing:
+        """Once, however long it lasts, and not at the start of a cluster, whose brokers and
+        topic are yet to come."""
+        self._failures += 1
+        if self._failures != TOLD_FAILURE:
             return
-        self._failing = True
         if isinstance(error, _EXPECTED):
             _log.info("state_changes_held", topic=STATE_CHANGES_TOPIC, problem=str(error))
         else:
             _log.warning("state_changes_fault", topic=STATE_CHANGES_TOPIC, exc_info=error)
 
     def _tell_going_on(self) -> None:
-        if self._failing:
-            self._failing = False
+        failures, self._failures = self._failures, 0
+        if failures >= TOLD_FAILURE:
             dropped = self._state_changes.dropped
             _log.info("state_changes_published", topic=STATE_CHANGES_TOPIC, dropped=dropped)
 

@@ -66,6 +66,7 @@ from tidelog_runtime.telemetry.metrics.broker_catalogue import BROKER_METRICS
 from tidelog_runtime.telemetry.metrics.http_server import MetricsServer, MetricsUnavailableError
 from tidelog_runtime.telemetry.metrics.loop_watch import LoopWatch
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
+from tidelog_runtime.telemetry.state_change_publisher import publishing
 from tidelog_runtime.version import installed_version
 
 MAX_DECOMPRESSED_BATCH_BYTES = 64 << 20
@@ -258,8 +259,13 @@ async def run(config: BrokerConfig) -> int:
     bound = listen(server, config.listen)
     edge = GrpcEdge(server, health, config.advertised_address or bound)
     metrics_server = serve_metrics(config, parts)
+
+    async def live_brokers() -> list[str]:
+        return [known.registration.address for _, known in sorted(broker.cache.brokers.items())]
+
     try:
-        return await live(broker, edge, stop_requested)
+        async with publishing(broker.state_changes, live_brokers, config):
+            return await live(broker, edge, stop_requested)
     finally:
         if metrics_server is not None:
             await metrics_server.stop()
