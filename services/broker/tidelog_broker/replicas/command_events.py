@@ -9,7 +9,7 @@ from typing import NamedTuple
 from tidelog.model import NO_EPOCH, TopicPartition
 from tidelog.state_changes.event import Cause, Change, Detail, Kind, Stage
 from tidelog_broker.partition.replica_key import ReplicaKey
-from tidelog_runtime.replica_control import PartitionCommand, StopPartition
+from tidelog_runtime.replica_control import LeaderAndIsrCommand, PartitionCommand, StopPartition
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
 
@@ -35,14 +35,19 @@ class CommandRefusal(NamedTuple):
     cause: Cause
 
 
-def role_part(wanted: PartitionCommand, broker_id: int, controller_epoch: int) -> Part:
+def role_part(wanted: PartitionCommand, broker_id: int, command: LeaderAndIsrCommand) -> Part:
+    """A full state tells of changes that may be days old: their durations and causes say
+    nothing of the replica that hears of them now."""
+    change = wanted.state.change
+    if command.full_state:
+        change = change._replace(cause=Cause.FULL_STATE, requested_at_ms=0)
     leads = wanted.state.leader == broker_id
     return Part(
         Kind.BECOME_LEADER if leads else Kind.BECOME_FOLLOWER,
         wanted.partition,
         ReplicaKey(wanted.state.topic_id, wanted.partition.partition),
-        wanted.state.change,
-        controller_epoch,
+        change,
+        command.controller_epoch,
         wanted.state.leader_epoch,
         wanted.revision,
     )

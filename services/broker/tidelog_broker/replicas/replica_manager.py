@@ -191,7 +191,7 @@ class ReplicaManager:
         (KAFKA-9307)."""
         topic_id, number = wanted.state.topic_id, wanted.partition.partition
         done = PartitionResult(topic_id, number, wanted.revision, None)
-        part = role_part(wanted, self.broker_id, command.controller_epoch)
+        part = role_part(wanted, self.broker_id, command)
         if self._stopped.is_late(part.key, wanted.revision):
             self._events.ignored(part, Cause.STALE_REVISION)
             return done, None

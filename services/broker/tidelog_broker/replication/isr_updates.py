@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 import structlog
 
 from tidelog.model import TopicPartition
-from tidelog.state_changes.event import Cause, Stage
+from tidelog.state_changes.event import NO_CHANGE, Cause, Stage
 from tidelog_broker.membership.change_ids import ChangeIds
 from tidelog_broker.membership.metadata_cache import LiveBroker, MetadataCache
 from tidelog_broker.partition.partition import Partition
@@ -143,6 +143,14 @@ class IsrUpdates:
                 self._tell(proposal, Stage.FAILED, cause=Cause.CONFLICT)
         return pending
 
+    def _tell_refused(self, proposal: _Proposal, found: KeyValue | None) -> None:
+        """An earlier attempt may have been applied, and its answer lost."""
+        change = decode_leader_and_isr(found.value).change if found is not None else NO_CHANGE
+        if found is not None and change.id == proposal.state.change.id:
+            self._tell(proposal, Stage.COMPLETED, revision=found.mod_revision)
+        else:
+            self._tell(proposal, Stage.FAILED, cause=Cause.CONFLICT)
+
     def _tell(
         self,
         proposal: _Proposal,
@@ -216,8 +224,8 @@ class IsrUpdates:
         revisions only grow. Each partition reads what the store has for it and judges
         again (KAFKA-2729)."""
         partition = proposal.partition
-        self._tell(proposal, Stage.FAILED, cause=Cause.CONFLICT)
         found = current.get(self._keys.leader_and_isr(partition.name))
+        self._tell_refused(proposal, found)
         if found is None:
             partition.observed(None, partition.revision + 1)
         elif found.mod_revision != proposal.revision:

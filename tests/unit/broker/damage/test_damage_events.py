@@ -1,0 +1,118 @@
+"""What is told of damaged replicas, their resignation and repair."""
+
+import asyncio
+
+from tidelog.model import NO_LEADER
+from tidelog.state_changes.event import Cause, Kind, Stage
+from tidelog_broker.storage.log_directory import DamagedReplica
+from unit.broker.broker_parts import KEY, KEYS, events_told, stages
+from unit.broker.damage.test_replica_repair import Broker, flip, three_records
+from unit.broker.damage.test_resignations import Store
+from unit.broker.fake_log import NAME, state
+
+DAMAGE = (Kind.REPLICA_DAMAGED, Kind.RESIGNATION, Kind.REPLICA_REPAIRED)
+
+
+async def repaired() -> Broker:
+    """A wrong checksum was found while a follower read."""
+    broker = Broker()
+    partition = await three_records(broker)
+    flip(broker)
+    broker.read(partition)
+    await asyncio.sleep(5)
+    await broker.stop()
+    return broker
+
+
+async def test_damage_is_found_then_resigned_for_then_repaired() -> None:
+    broker = await repaired()
+    assert stages(broker.replicas.told(*DAMAGE)) == [
+        "replica_damaged completed",
+        "resignation requested",
+        "resignation completed",
+        "replica_repaired completed",
+    ]
+
+
+async def test_each_of_these_says_what_kind_of_damage_and_of_which_replica() -> None:
+    broker = await repaired()
+    for told in broker.replicas.told(*DAMAGE):
+        assert (told.cause, told.name, told.broker) == (Cause.CORRUPT, NAME, 1)
+
+
+async def test_a_repair_tells_where_the_log_ends_now() -> None:
+    (told,) = (await repaired()).replicas.told(Kind.REPLICA_REPAIRED)
+    assert (told.details["log_start_offset"], told.details["log_end_offset"]) == (0, 2)
+
+
+async def test_what_is_repaired_is_damaged_no_more() -> None:
+    broker = Broker()
+    partition = await three_records(broker)
+    flip(broker)
+    broker.read(partition)
+    damage = broker.repair.damage_of(KEY)
+    assert damage is not None
+    assert damage.cause is Cause.CORRUPT
+    await asyncio.sleep(5)
+    assert broker.repair.damage_of(KEY) is None
+    await broker.stop()
+
+
+async def test_damage_found_at_a_start_is_told_as_such() -> None:
+    broker = Broker()
+    await three_records(broker)
+    broker.replicas.logs.take_out(KEY, "as the test wants it")
+    await broker.repair.resign_found([DamagedReplica(KEY, NAME, "as the test wants it")])
+    (told,) = broker.replicas.told(Kind.REPLICA_DAMAGED)
+    assert told.details == {"why": "as the test wants it", "at_start": True}
+    await broker.stop()
+
+
+# -- resigning ---------------------------------------------------------------------------
+
+
+async def test_a_resignation_has_one_id_in_the_key_and_in_its_stages() -> None:
+    store = Store()
+    store.holds(state(leader=2))
+    await store.is_known()
+    await store.resign()
+    change = store.partition().change
+    requested, completed = events_told(store.state_changes)
+    assert change.id == requested.change_id == completed.change_id == "b1-101-1"
+    assert change.cause is Cause.CORRUPT
+    assert completed.revision == store.item(KEYS.leader_and_isr(NAME)).mod_revision
+
+
+async def test_it_keeps_its_id_when_it_has_to_be_written_again() -> None:
+    store = Store()
+    store.holds(state(leader=2))
+    await store.is_known()
+    store.holds(state(leader=3, epoch=6))
+    await store.resign()
+    assert len(store.sent) == 2
+    assert stages(events_told(store.state_changes)) == [
+        "resignation requested",
+        "resignation completed",
+    ]
+
+
+async def test_what_was_applied_without_an_answer_is_completed_all_the_same() -> None:
+    store = Store()
+    store.holds(state(leader=2))
+    await store.is_known()
+    store.loses_answers = True
+    resigning = asyncio.create_task(store.resign())
+    await asyncio.sleep(0.1)
+    store.loses_answers = False
+    await resigning
+    completed = events_told(store.state_changes)[-1]
+    assert completed.stage is Stage.COMPLETED
+    assert completed.revision == store.item(KEYS.leader_and_isr(NAME)).mod_revision
+
+
+async def test_who_is_not_relied_on_tells_nothing() -> None:
+    store = Store()
+    store.holds(state(leader=NO_LEADER, isr=(2, 3), replicas=(2, 3)))
+    await store.is_known()
+    await store.resign()
+    assert events_told(store.state_changes) == []

@@ -1,0 +1,160 @@
+"""A whole broker as Inspect describes it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest_asyncio
+
+from tidelog.inspection.model import (
+    FollowerProgress,
+    ReplicaState,
+    ServiceState,
+    StateRequest,
+    StoreHealth,
+)
+from tidelog.model import NO_EPOCH, Acks
+from unit.broker.broker_parts import address_of, settled
+from unit.broker.fake_log import NAME, TOPIC_ID, sent
+from unit.broker.test_broker_life import Cluster, Process, leading_alone, pair
+from unit.metadata.virtual_time import virtual_clock
+
+
+@pytest_asyncio.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    yield Cluster(tmp_path)
+
+
+async def described(process: Process, **asked: object) -> ServiceState:
+    return await process.broker.inspection.describe(StateRequest(**asked))  # type: ignore[arg-type]
+
+
+def replicas_in(state: ServiceState) -> list[ReplicaState]:
+    assert state.broker is not None
+    return list(state.broker.replicas)
+
+
+async def test_it_says_who_it_is_and_how_the_store_answers(cluster: Cluster) -> None:
+    process = await leading_alone(cluster)
+    state = await described(process)
+    assert (state.role, state.id, state.address) == ("broker", 1, address_of(1))
+    assert state.store.unreachable_ms == StoreHealth().unreachable_ms
+    assert state.events_told == process.broker.state_changes.told > 0
+    await process.stop()
+
+
+async def test_before_its_full_state_it_is_starting(cluster: Cluster) -> None:
+    process = await Process(cluster, 1).start()
+    state = (await described(process)).broker
+    assert state is not None
+    assert (state.state, state.has_full_state, state.replica_count) == ("starting", False, 0)
+    await process.stop()
+
+
+async def test_then_it_is_running_and_counts_what_it_has(cluster: Cluster) -> None:
+    process = await leading_alone(cluster)
+    state = (await described(process)).broker
+    assert state is not None
+    assert (state.state, state.broker_epoch, state.controller_epoch) == (
+        "running",
+        process.epoch,
+        1,
+    )
+    assert (state.replica_count, state.leader_count) == (1, 1)
+    assert [b.broker_id for b in state.registered] == [1]
+    assert [b.whole_since for b in state.registered] == [process.epoch]
+    await process.stop()
+
+
+async def test_a_leader_knows_its_follower_and_the_session_in_which_it_fetches(
+    cluster: Cluster,
+) -> None:
+    leader, follower = await pair(cluster)
+    leader.partition.append([sent()], Acks.LEADER, virtual_clock().wall_ms())
+    await asyncio.sleep(1)
+    (replica,) = replicas_in(await described(leader))
+    assert replica.leader is not None
+    (progress,) = replica.leader.followers
+    assert isinstance(progress, FollowerProgress)
+    assert (progress.broker_id, progress.lag_records, progress.in_isr) == (2, 0, True)
+    assert progress.session_id > 0
+    for process in (leader, follower):
+        await process.stop()
+
+
+async def test_a_follower_knows_when_its_leader_answered(cluster: Cluster) -> None:
+    leader, follower = await pair(cluster)
+    await asyncio.sleep(1)
+    (replica,) = replicas_in(await described(follower))
+    assert replica.follower is not None
+    assert (replica.role, replica.follower.leader) == ("follower", 1)
+    assert 0 <= replica.follower.last_answer_ms <= 1_000
+    for process in (leader, follower):
+        await process.stop()
+
+
+async def test_a_follower_whose_leader_is_gone_says_why_it_cannot_fetch(cluster: Cluster) -> None:
+    leader, follower = await pair(cluster)
+    await leader.stop()
+    await asyncio.sleep(2)
+    (replica,) = replicas_in(await described(follower))
+    assert replica.follower is not None
+    assert "connection refused" in replica.follower.problem
+    assert replica.follower.problem_ms >= 1_000
+    await follower.stop()
+
+
+async def test_only_what_was_asked_for_is_described(cluster: Cluster) -> None:
+    process = await leading_alone(cluster)
+    assert len(replicas_in(await described(process, topic=NAME.topic))) == 1
+    assert replicas_in(await described(process, topic="another")) == []
+    assert replicas_in(await described(process, topic=NAME.topic, partition=7)) == []
+    await process.stop()
+
+
+async def test_what_is_well_may_be_left_out_and_is_counted(cluster: Cluster) -> None:
+    leader, follower = await pair(cluster)
+    await settled()
+    state = await described(leader, only_unwell=True)
+    assert replicas_in(state) == []
+    assert state.broker is not None
+    assert state.broker.replica_count == 1
+    for process in (leader, follower):
+        await process.stop()
+
+
+async def test_a_replica_that_no_controller_has_claimed_yet_is_told_of(cluster: Cluster) -> None:
+    process = await leading_alone(cluster)
+    await process.stop()
+    again = await Process(cluster, 1).start()
+    (replica,) = replicas_in(await described(again))
+    assert (replica.role, replica.leader_epoch, replica.topic_id) == ("none", NO_EPOCH, TOPIC_ID)
+    await again.stop()
+
+
+async def test_a_long_description_leaves_the_loop_its_turns(cluster: Cluster) -> None:
+    process = await leading_alone(cluster)
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    counting = asyncio.create_task(count())
+    logs = process.broker.inspection._logs
+    key = next(iter(logs.keys()))
+    many = {
+        key._replace(partition=n): logs._logs[key]._replace(name=NAME._replace(partition=n))
+        for n in range(200)
+    }
+    logs._logs.update(many)
+    before = turns
+    assert len(replicas_in(await described(process))) == 200
+    assert turns - before >= 5
+    counting.cancel()
+    for added in many:
+        if added != key:
+            del logs._logs[added]
+    await process.stop()

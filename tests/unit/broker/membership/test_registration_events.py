@@ -1,0 +1,47 @@
+"""What a broker tells of its registration."""
+
+import asyncio
+
+from tidelog.state_changes.event import Cause, Kind, Stage
+from unit.broker.broker_parts import KEYS, events_told, stages
+from unit.broker.membership.test_broker_registration import Broker, running
+
+
+async def test_a_registration_is_told_with_its_life() -> None:
+    broker = Broker()
+    async with running(broker):
+        epoch = await broker.registered()
+    (told,) = events_told(broker.state_changes)
+    assert (told.kind, told.stage) == (Kind.REGISTRATION, Stage.COMPLETED)
+    assert (told.broker, told.broker_epoch, told.revision) == (1, epoch, epoch)
+    assert told.details["whole_since"] == epoch
+
+
+async def test_whose_key_somebody_deleted_tells_that_it_was_removed_and_registers_again() -> None:
+    broker = Broker()
+    async with running(broker):
+        first = await broker.registered()
+        gone_at = broker.store.delete(KEYS.broker(1))
+        broker.registration.observed_gone(gone_at)
+        await broker.registered(times=2)
+    _, lost, again = events_told(broker.state_changes)
+    assert (lost.kind, lost.cause, lost.broker_epoch) == (
+        Kind.REGISTRATION_LOST,
+        Cause.REMOVED,
+        first,
+    )
+    assert lost.revision == gone_at
+    assert again.broker_epoch > first
+
+
+async def test_whose_lease_ended_tells_that() -> None:
+    broker = Broker()
+    async with running(broker):
+        await broker.registered()
+        broker.store.disconnect()
+        await asyncio.sleep(10)
+        broker.store.reconnect()
+        await broker.registered(times=2)
+    lost = events_told(broker.state_changes, Kind.REGISTRATION_LOST)
+    assert [told.cause for told in lost] == [Cause.BROKER_LEASE_ENDED]
+    assert stages(events_told(broker.state_changes))[-1] == "registration completed"

@@ -1,0 +1,192 @@
+"""What a broker tells of the controller's commands."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from tidelog.state_changes.event import UNKNOWN_DURATION, Cause, Change, Kind, Stage, StateChange
+from tidelog_runtime.metadata.schema import LeaderAndIsr
+from unit.broker.broker_parts import Replicas, command, stages, stop_command
+from unit.broker.fake_log import NAME, TOPIC_ID, epoch_of, state
+
+ELECTION = Change("c1-7", Cause.BROKER_CRASHED, requested_at_ms=1)
+OTHER_ID = "other-id-other-id-othe"
+
+
+def elected(leader: int = 1, epoch: int = 5) -> LeaderAndIsr:
+    return replace(state(leader, epoch), change=ELECTION)
+
+
+async def holding(revision: int = 10) -> Replicas:
+    """Broker 1 leads, and what it told of that is over."""
+    replicas = Replicas()
+    await replicas.manager.leader_and_isr(command(state(), revision, full_state=True))
+    replicas.state_changes._ring.clear()
+    return replicas
+
+
+def only(changes: list[StateChange]) -> StateChange:
+    (change,) = changes
+    return change
+
+
+async def test_a_command_that_is_news_is_received_and_completed() -> None:
+    replicas = await holding()
+    await replicas.take(elected(epoch=6), revision=20)
+    assert stages(replicas.told()) == ["become_leader received", "become_leader completed"]
+
+
+async def test_all_its_stages_have_the_id_and_the_cause_of_the_decision() -> None:
+    replicas = await holding()
+    await replicas.take(elected(leader=2, epoch=6), revision=20)
+    for told in replicas.told(Kind.BECOME_FOLLOWER):
+        assert (told.change_id, told.cause) == ("c1-7", Cause.BROKER_CRASHED)
+        assert (told.name, told.topic_id, told.broker) == (NAME, TOPIC_ID, 1)
+        assert (told.controller_epoch, told.leader_epoch, told.revision) == (1, 6, 20)
+
+
+async def test_the_duration_counts_from_the_decision() -> None:
+    replicas = await holding()
+    decided = ELECTION._replace(requested_at_ms=replicas.clock.wall_ms() + 970)
+    await asyncio.sleep(1)
+    await replicas.take(replace(state(epoch=6), change=decided), revision=20)
+    assert {told.duration_ms for told in replicas.told()} == {30}
+
+
+async def test_a_replica_that_is_new_here_is_created_before_it_takes_its_role() -> None:
+    replicas = Replicas()
+    await replicas.take(elected(leader=2))
+    assert stages(replicas.told()) == [
+        "become_follower received",
+        "create completed",
+        "become_follower completed",
+    ]
+
+
+async def test_a_repeated_command_is_told_by_nobody() -> None:
+    replicas = await holding(revision=10)
+    await replicas.take(state(), revision=10)
+    assert replicas.told() == []
+
+
+async def test_an_older_command_is_ignored() -> None:
+    replicas = await holding(revision=10)
+    await replicas.manager.leader_and_isr(command(elected(leader=2), 9))
+    told = only(replicas.told())
+    assert (told.stage, told.cause) == (Stage.IGNORED, Cause.STALE_REVISION)
+    assert told.details == {"known_revision": 10}
+
+
+async def test_a_command_of_the_former_topic_of_that_name_is_ignored() -> None:
+    replicas = await holding(revision=10)
+    await replicas.manager.leader_and_isr(command(replace(state(), topic_id=OTHER_ID), 9))
+    told = only(replicas.told())
+    assert (told.stage, told.cause) == (Stage.IGNORED, Cause.OTHER_TOPIC_ID)
+
+
+async def test_a_decision_for_a_former_life_is_taken_and_ignored() -> None:
+    replicas = Replicas()
+    replicas.manager.broker_epoch = epoch_of(1) + 1
+    await replicas.manager.leader_and_isr(command(elected(), broker_epoch=epoch_of(1) + 1))
+    told = replicas.told(Kind.BECOME_LEADER)[-1]
+    assert (told.stage, told.cause) == (Stage.IGNORED, Cause.STALE_BROKER_EPOCH)
+
+
+@pytest.mark.parametrize(
+    ("lives", "cause"),
+    [
+        ({"controller_epoch": 0}, Cause.STALE_CONTROLLER_EPOCH),
+        ({"broker_epoch": epoch_of(1) - 1}, Cause.STALE_BROKER_EPOCH),
+    ],
+)
+async def test_a_command_that_is_refused_as_a_whole_is_told_once(
+    lives: dict[str, int], cause: Cause
+) -> None:
+    replicas = await holding()
+    for _ in range(3):
+        await replicas.manager.leader_and_isr(command(elected(), 20, **lives))  # type: ignore[arg-type]
+    told = only(replicas.told())
+    assert (told.kind, told.stage, told.cause) == (Kind.COMMAND, Stage.IGNORED, cause)
+    assert told.details == {"command": "leader_and_isr", "controller": 1, "partitions": 1}
+
+
+async def test_a_failure_is_told_once_until_it_is_over() -> None:
+    replicas = Replicas()
+    replicas.memory.space = 0
+    for _ in range(3):
+        await replicas.manager.leader_and_isr(command(elected()))
+    failed = replicas.told(Kind.BECOME_LEADER)
+    assert stages(failed) == ["become_leader received", "become_leader failed"]
+    assert failed[-1].cause is Cause.DISK_FULL
+
+
+async def test_a_full_state_is_told_as_one_command() -> None:
+    replicas = Replicas()
+    await replicas.manager.leader_and_isr(command(elected(), full_state=True, store_revision=30))
+    told = only(replicas.told(Kind.COMMAND))
+    assert (told.stage, told.cause, told.revision) == (Stage.COMPLETED, Cause.FULL_STATE, 30)
+
+
+async def test_what_a_full_state_tells_of_long_ago_has_its_id_and_no_duration() -> None:
+    replicas = Replicas()
+    await replicas.manager.leader_and_isr(command(elected(), full_state=True))
+    told = replicas.told(Kind.BECOME_LEADER)[-1]
+    assert (told.change_id, told.cause) == ("c1-7", Cause.FULL_STATE)
+    assert told.duration_ms == UNKNOWN_DURATION
+
+
+# -- stopping ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("delete", [True, False])
+async def test_a_stop_is_received_and_completed(*, delete: bool) -> None:
+    replicas = await holding()
+    await replicas.manager.stop_replica(stop_command(20, delete=delete))
+    kind = "delete" if delete else "stop"
+    assert stages(replicas.told()) == [f"{kind} received", f"{kind} completed"]
+
+
+async def test_a_stop_that_is_repeated_is_told_once() -> None:
+    replicas = await holding()
+    for _ in range(2):
+        await replicas.manager.stop_replica(stop_command(20))
+    assert len(replicas.told(Kind.DELETE)) == 2
+
+
+async def test_a_late_stop_is_ignored() -> None:
+    replicas = await holding(revision=10)
+    await replicas.manager.stop_replica(stop_command(9))
+    told = only(replicas.told())
+    assert (told.kind, told.stage, told.cause) == (
+        Kind.DELETE,
+        Stage.IGNORED,
+        Cause.STALE_REVISION,
+    )
+
+
+async def test_a_stop_of_the_former_topic_of_that_name_is_ignored() -> None:
+    replicas = await holding()
+    await replicas.manager.stop_replica(stop_command(20, topic_id=OTHER_ID))
+    told = only(replicas.told())
+    assert (told.stage, told.cause) == (Stage.IGNORED, Cause.OTHER_TOPIC_ID)
+
+
+async def test_a_stop_before_the_full_state_has_failed() -> None:
+    replicas = Replicas()
+    await replicas.manager.stop_replica(stop_command(20))
+    assert stages(replicas.told()) == ["delete failed"]
+
+
+async def test_a_replica_that_a_full_state_does_not_name_is_stopped_as_a_stray() -> None:
+    replicas = await holding()
+    await replicas.manager.leader_and_isr(command(state(), 20, numbers=[1], full_state=True))
+    told = only(replicas.told(Kind.STOP))
+    assert (told.stage, told.cause, told.name) == (Stage.COMPLETED, Cause.STRAY, NAME)
+
+
+async def test_a_replica_whose_name_another_topic_has_now_is_stopped_for_that() -> None:
+    replicas = await holding()
+    await replicas.take(replace(state(), topic_id=OTHER_ID), revision=20)
+    told = only(replicas.told(Kind.STOP))
+    assert (told.cause, told.topic_id) == (Cause.OTHER_TOPIC_ID, TOPIC_ID)

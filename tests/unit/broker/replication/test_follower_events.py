@@ -1,0 +1,111 @@
+"""What a follower tells, and how it says that following goes."""
+
+import asyncio
+
+from tidelog.errors import ErrorCode
+from tidelog.inspection.model import NOT_KNOWN
+from tidelog.model import EpochEnd
+from tidelog.state_changes.event import Cause, Kind, StateChange
+from unit.broker.broker_parts import events_told, settled, stages
+from unit.broker.fake_log import NAME, FakeLog, epoch_of
+from unit.broker.scripted_leader import LEADER, ME, Follower, following
+
+
+def told(follower: Follower, *kinds: Kind) -> list[StateChange]:
+    return events_told(follower.state_changes, *kinds)
+
+
+async def test_a_leader_that_does_not_answer_is_told_once_and_once_that_it_does_again() -> None:
+    follower = Follower()
+    follower.follow()
+    follower.unreachable = True
+    async with following(follower):
+        await asyncio.sleep(5)
+        (lost,) = told(follower)
+        follower.unreachable = False
+        (await follower.next(len(follower.asked))).answer(session_id=1)
+        await settled()
+    assert stages(told(follower)) == [
+        "leader_unreachable completed",
+        "leader_reached completed",
+    ]
+    assert (lost.broker, lost.broker_epoch) == (LEADER, epoch_of(LEADER))
+    assert "connection refused" in str(lost.details["why"])
+
+
+async def test_a_leader_that_answers_is_no_event() -> None:
+    follower = Follower()
+    follower.follow()
+    async with following(follower):
+        (await follower.next(0)).answer(session_id=1)
+        await follower.next(1)
+    assert told(follower) == []
+
+
+async def test_a_cut_is_told_with_where_the_log_ended_and_where_it_ends() -> None:
+    follower = Follower()
+    follower.follow(log=FakeLog([1, 1, 2, 2]))
+    async with following(follower):
+        first = await follower.next(0)
+        first.answer(first.parts_at(EpochEnd(1, 5)))
+        await follower.next(1)
+    (cut,) = told(follower, Kind.TRUNCATION)
+    assert (cut.cause, cut.name, cut.broker, cut.leader_epoch) == (Cause.DIVERGED, NAME, ME, 5)
+    assert (cut.details["from"], cut.details["to"], cut.details["epoch"]) == (4, 2, 2)
+
+
+async def test_a_follower_that_begins_anew_tells_that_its_leader_holds_no_more_of_it() -> None:
+    follower = Follower()
+    follower.follow(log=FakeLog([1]))
+    async with following(follower):
+        first = await follower.next(0)
+        first.answer(first.failed(ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=40))
+        await follower.next(1)
+    (cut,) = told(follower, Kind.TRUNCATION)
+    assert cut.cause is Cause.NO_LONGER_HELD
+    assert (cut.details["from"], cut.details["to"]) == (1, 40)
+
+
+# -- how it goes -------------------------------------------------------------------------
+
+
+async def test_before_the_first_answer_none_is_known() -> None:
+    follower = Follower()
+    partition = follower.follow()
+    async with following(follower):
+        await follower.next(0)
+        progress = follower.fetcher.progress_of(partition)
+    assert (progress.leader, progress.last_answer_ms, progress.problem) == (LEADER, NOT_KNOWN, "")
+
+
+async def test_the_last_answer_ages() -> None:
+    follower = Follower()
+    partition = follower.follow()
+    async with following(follower):
+        (await follower.next(0)).answer(session_id=1)
+        await follower.next(1)
+        await asyncio.sleep(0.25)
+        progress = follower.fetcher.progress_of(partition)
+    assert progress.last_answer_ms == 250
+
+
+async def test_a_leader_that_does_not_answer_is_a_problem_since_the_first_time() -> None:
+    follower = Follower()
+    partition = follower.follow()
+    follower.unreachable = True
+    async with following(follower):
+        await asyncio.sleep(3)
+        progress = follower.fetcher.progress_of(partition)
+    assert "connection refused" in progress.problem
+    assert progress.problem_ms == 3000
+
+
+async def test_a_partition_that_is_refused_on_its_own_is_its_problem_alone() -> None:
+    follower = Follower()
+    refused, other = follower.follow(0), follower.follow(1)
+    async with following(follower):
+        first = await follower.next(0)
+        first.answer(first.failed(ErrorCode.FENCED_LEADER_EPOCH), first.data(0, number=1))
+        await follower.next(1)
+        problems = [follower.fetcher.progress_of(p).problem for p in (refused, other)]
+    assert problems == ["as the test wants it", ""]

@@ -1,0 +1,116 @@
+"""What a leader tells of its ISR changes."""
+
+import asyncio
+
+from tidelog.state_changes.event import Cause, Kind, Stage, StateChange
+from unit.broker.broker_parts import KEYS, append, events_told, fetch_by, on, stages, until
+from unit.broker.fake_log import NAME, TOPIC_ID, state
+from unit.broker.replication.test_isr_updates import Leader, running
+
+
+def told(leader: Leader, *kinds: Kind) -> list[StateChange]:
+    return events_told(leader.state_changes, *kinds)
+
+
+async def expanded() -> Leader:
+    """Broker 3 has joined."""
+    leader = Leader()
+    partition = leader.with_joiner()
+    async with running(leader):
+        await leader.judge(partition)
+    return leader
+
+
+async def shrunk(lag_max_bytes: int | None = None) -> Leader:
+    """Brokers 2 and 3 have left."""
+    leader = Leader()
+    partition = leader.lead(wanted=state(isr=(1, 2, 3)))
+    partition.lag_max_bytes = lag_max_bytes
+    append(partition, b"a", b"b")
+    for follower, offset in ((2, 1), (3, 0)):
+        fetch_by(partition, follower, offset)
+    async with running(leader):
+        await asyncio.sleep(0 if lag_max_bytes else 0.6)
+        await leader.judge(partition)
+    return leader
+
+
+async def test_a_change_is_requested_and_completed_at_the_revision_of_the_store() -> None:
+    leader = await expanded()
+    requested, completed = told(leader)
+    assert stages((requested, completed)) == ["isr_expand requested", "isr_expand completed"]
+    assert completed.revision == leader.store.item(KEYS.leader_and_isr(on(0))).mod_revision
+    assert requested.revision < completed.revision
+
+
+async def test_it_is_about_the_partition_and_no_single_replica() -> None:
+    requested, _ = told(await expanded())
+    assert (requested.name, requested.topic_id, requested.broker) == (NAME, TOPIC_ID, -1)
+    assert (requested.controller_epoch, requested.leader_epoch) == (1, 5)
+
+
+async def test_its_id_is_in_the_partitions_key_and_in_every_stage() -> None:
+    leader = await expanded()
+    change = leader.stored().change
+    assert change.id == "b1-101-1"
+    assert {event.change_id for event in told(leader)} == {change.id}
+    assert change.cause is Cause.CAUGHT_UP
+
+
+async def test_who_leaves_for_its_time_is_told_with_how_far_and_how_long_it_is_behind() -> None:
+    requested, _ = told(await shrunk(), Kind.ISR_SHRINK)
+    assert requested.cause is Cause.LAG_TIME
+    assert requested.details["brokers"] == [2, 3]
+    assert requested.details["end_offsets"] == [1, 0]
+    assert requested.details["leader_end_offset"] == 2
+    assert requested.details["behind_ms"] == [600, 600]
+    assert requested.details["isr"] == [1]
+
+
+async def test_who_leaves_for_its_bytes_is_told_as_such() -> None:
+    requested, _ = told(await shrunk(lag_max_bytes=50), Kind.ISR_SHRINK)
+    assert requested.cause is Cause.LAG_BYTES
+
+
+async def test_what_was_applied_without_an_answer_is_completed_when_that_is_found() -> None:
+    leader = Leader()
+    partition = leader.with_joiner()
+    leader.store.loses_answers = True
+    async with running(leader):
+        await leader.judge(partition)
+        leader.store.loses_answers = False
+        await until(lambda: len(told(leader)) == 2)
+    assert stages(told(leader)) == ["isr_expand requested", "isr_expand completed"]
+    assert told(leader)[1].revision == partition.revision
+
+
+async def test_what_the_watch_brings_first_completes_it_too() -> None:
+    leader = Leader()
+    partition = leader.with_joiner()
+    leader.store.loses_answers = True
+    async with running(leader):
+        await leader.judge(partition)
+        item = leader.store.item(KEYS.leader_and_isr(on(0)))
+        partition.observed(leader.stored(), item.mod_revision)
+        await until(lambda: len(told(leader)) == 2)
+    assert told(leader)[1].stage is Stage.COMPLETED
+
+
+async def test_a_change_that_another_overtook_has_failed() -> None:
+    leader = Leader()
+    partition = leader.with_joiner()
+    leader.overwrite(state(leader=2, epoch=6))
+    async with running(leader):
+        await leader.judge(partition)
+    failed = told(leader)[-1]
+    assert (failed.stage, failed.cause) == (Stage.FAILED, Cause.CONFLICT)
+
+
+async def test_without_an_answer_nothing_is_told_but_that_it_was_requested() -> None:
+    leader = Leader()
+    partition = leader.with_joiner()
+    leader.store.disconnect()
+    async with running(leader):
+        await leader.judge(partition)
+        await asyncio.sleep(5)
+    assert stages(told(leader)) == ["isr_expand requested"]
