@@ -21,7 +21,7 @@ from tidelog_runtime.config import METRICS_OFF
 from tidelog_runtime.local.cluster import LocalCluster
 
 PAIRS = 10
-BYTES_A_RUN = 500_000_000
+BYTES_A_RUN = 300_000_000
 # Three times as often as Prometheus' default.
 SCRAPE_INTERVAL_S = 5.0
 WANTED_RATIO = 1.03

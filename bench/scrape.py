@@ -14,6 +14,7 @@ import urllib.request
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path, PurePath
+from typing import NamedTuple
 
 from rich.console import Console
 
@@ -175,6 +176,14 @@ class Replicas:
             partition.take(key(BROKERS[:2]), 11, broker_epoch=101, now_ms=CLOCK.monotonic_ms())
 
 
+class MeasuredBroker(NamedTuple):
+    store: MeasuredStore
+    figures: BrokerCollector
+
+    def has_topic(self, topic: str) -> bool:  # noqa: ARG002 - all that are counted exist
+        return True
+
+
 async def no_bytes() -> int:
     return 0
 
@@ -186,13 +195,14 @@ def _measured_store(state_changes: StateChangeLog) -> MeasuredStore:
 async def broker_scrapes(directory: Path) -> list[Measured]:
     replicas = Replicas(directory)
     state_changes = StateChangeLog("broker-1", CLOCK)
-    metrics = BrokerMetrics(_measured_store(state_changes), state_changes, time.perf_counter)
+    metrics = BrokerMetrics(state_changes, time.perf_counter)
     for number in range(TOPICS):
         metrics.requests.topic(f"topic-{number}")
     judges = Judges(lambda _: True, lambda _: True)
     vitals = BrokerVitals(lambda: True, lambda: True, {}, judges, no_bytes)
     figures = BrokerCollector(replicas, vitals, CLOCK)
-    collect: Collect = partial(metrics.collect, figures, lambda _: True)
+    broker = MeasuredBroker(_measured_store(state_changes), figures)
+    collect: Collect = partial(metrics.collect, broker)
     many = f"broker that leads {PARTITIONS:,} partitions"
     replicas.fetch(dead=False)
     results = await measure(many, BROKER_METRICS, collect)

@@ -58,8 +58,6 @@ from tidelog_broker.storage.data_directory import DataDirectory, DataDirectoryEr
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.config import load
 from tidelog_runtime.metadata.etcd import EtcdStore
-from tidelog_runtime.metadata.measured_store import MeasuredStore
-from tidelog_runtime.metadata.schema import Keys
 from tidelog_runtime.telemetry.inspect_service import InspectServicer
 from tidelog_runtime.telemetry.logging import configure_logging
 from tidelog_runtime.telemetry.metrics.broker_catalogue import BROKER_METRICS
@@ -128,19 +126,13 @@ class Parts(NamedTuple):
 def new_broker(config: BrokerConfig) -> Parts:
     clock, rng, disk = SystemClock(), random.SystemRandom(), OsDisk()
     state_changes = StateChangeLog(service_name(config), clock)
-    store = MeasuredStore(
-        EtcdStore(config.etcd_endpoints, clock=clock, rng=rng),
-        Keys(config.cluster).cluster,
-        clock,
-        state_changes,
-    )
     metrics = None
     if config.metrics_address is not None:
-        metrics = BrokerMetrics(store, state_changes, time.perf_counter)
+        metrics = BrokerMetrics(state_changes, time.perf_counter)
     peers = GrpcPeers()
     broker = Broker(
         config,
-        store=store,
+        store=EtcdStore(config.etcd_endpoints, clock=clock, rng=rng),
         disk=disk,
         data_directory=DataDirectory.open(
             disk,
@@ -161,6 +153,8 @@ def new_broker(config: BrokerConfig) -> Parts:
         state_changes=state_changes,
         free_bytes=lambda: shutil.disk_usage(config.data_dir).free,
     )
+    if metrics is not None:
+        metrics.watch(broker.store)
     return Parts(broker, metrics)
 
 
@@ -213,7 +207,7 @@ def serve_metrics(config: BrokerConfig, parts: Parts) -> MetricsServer | None:
         return None
     server = MetricsServer(
         BROKER_METRICS,
-        partial(metrics.collect, broker.figures, lambda topic: topic in broker.cache.topics),
+        partial(metrics.collect, broker),
         LoopWatch(time.monotonic),
         (service_name(config), config.cluster, installed_version()),
     )

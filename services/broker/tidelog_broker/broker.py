@@ -103,7 +103,7 @@ class Broker:
         """`free_bytes`: of the file system of the data; NOT_KNOWN where nothing tells."""
         self._config = config
         self._keys = Keys(config.cluster)
-        self._store = MeasuredStore(store, self._keys.cluster, clock, state_changes)
+        self.store = MeasuredStore(store, self._keys.cluster, clock, state_changes)
         self.state_changes = state_changes
         self._peers = peers
         self._controllers = controllers
@@ -116,7 +116,7 @@ class Broker:
         self.cache = MetadataCache(self._keys)
         self._change_ids = ChangeIds(config.broker_id, lambda: self.manager.broker_epoch, clock)
         self._isr_updates = IsrUpdates(
-            self._store,
+            self.store,
             self._keys,
             self.cache,
             clock,
@@ -139,7 +139,7 @@ class Broker:
         self.consumer_fetch = ConsumerFetch(self.manager, self._purgatory, clock)
         self.replica_fetch = ReplicaFetch(self.manager, self._purgatory, clock)
         self.list_offsets = ListOffsets(self.manager, timestamps_of)
-        self.producer_ids = ProducerIds(self._store, self._keys)
+        self.producer_ids = ProducerIds(self.store, self._keys)
         self.describe_producers = DescribeProducers(self.manager, self._purgatory, clock)
         self._high_watermarks = HighWatermarkEvents(
             config.replica_lag_time_max_ms // 2, config.broker_id, state_changes
@@ -168,7 +168,7 @@ class Broker:
             clock,
             self._run_blocking,
             confirm_strays=StrayCheck(
-                self._store,
+                self.store,
                 self._keys,
                 self._config.broker_id,
                 cluster_id=lambda: data_directory.identity.cluster_id,
@@ -183,7 +183,7 @@ class Broker:
             self._logs,
             self.manager,
             Resignations(
-                self._store,
+                self.store,
                 self._keys,
                 self.cache,
                 broker_id,
@@ -215,10 +215,13 @@ class Broker:
             ),
             clock,
             self.state_changes,
-            lambda: self._store.health,
+            lambda: self.store.health,
             free_bytes,
             self._run_blocking,
         )
+
+    def has_topic(self, topic: str) -> bool:
+        return topic in self.cache.topics
 
     def _new_figures(self, clock: Clock) -> BrokerCollector:
         vitals = broker_vitals(
@@ -275,7 +278,7 @@ class Broker:
         said = False
         while True:
             try:
-                cluster_id = await ensure_cluster(self._store, self._keys, self._rng)
+                cluster_id = await ensure_cluster(self.store, self._keys, self._rng)
             except StoreUnavailableError as error:
                 if not said:
                     said = True
@@ -297,7 +300,7 @@ class Broker:
         self.inspection.address = address
         identity = self._data_directory.identity
         registration = Registration(
-            self._store,
+            self.store,
             self._keys,
             self._config.broker_id,
             BrokerRegistration(
@@ -315,12 +318,12 @@ class Broker:
         )
         self._registration = registration
         watch = ClusterWatch(
-            self._store, self._keys, self.cache, self.manager, registration, self._rng
+            self.store, self._keys, self.cache, self.manager, registration, self._rng
         )
         self._watch = watch
         config, maintenance = self._config, self._maintenance
         self._start("cluster-watch", watch.run())
-        self._start("store-probe", self._store.probe())
+        self._start("store-probe", self.store.probe())
         self._start("isr-updates", self._isr_updates.run())
         self._start(
             "isr-timer", maintenance.judge_isrs(max(100, config.replica_lag_time_max_ms // 4))
@@ -473,7 +476,7 @@ class Broker:
         await self._close_logs()
         await self._peers.close()
         await self._controllers.close()
-        await self._store.close()
+        await self.store.close()
 
     async def _close_logs(self) -> None:
         """A stop is clean only if every log was opened, and closed again in full: what was

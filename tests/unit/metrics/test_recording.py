@@ -18,11 +18,20 @@ from tidelog_runtime.telemetry.metrics.recording import Counts, Distributions
 from tidelog_runtime.telemetry.metrics.service_catalogue import STATE_CHANGE_DURATION
 from tidelog_runtime.telemetry.metrics.sheet import Sheet
 from tidelog_runtime.telemetry.metrics.state_changes import StateChangeMeter
+from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
 SENT = counter("tidelog_sent_total", "Sent.", "Look.", ("to",), [("a",), ("b",)], bound=1)
 DEPTH = gauge("tidelog_depth", "Depth.", "Look.", ("of",), bound=2)
 TIME = histogram("tidelog_time_seconds", "Time.", "Look.", (0.1, 1.0))
 BUILD = ("broker-1", "default", "0.1.0")
+
+
+class StandingClock:
+    def monotonic_ms(self) -> int:
+        return 1
+
+    def wall_ms(self) -> int:
+        return 1
 
 
 async def nothing(sheet: Sheet) -> None:
@@ -92,10 +101,10 @@ def test_every_counter_and_histogram_of_a_broker_is_there_at_zero() -> None:
 
 
 def test_a_state_change_is_counted_by_kind_and_stage_and_its_time_where_that_is_kept() -> None:
-    timed = STATE_CHANGE_DURATION.of([("election", "completed")])
-    meter = StateChangeMeter(timed)
+    log = StateChangeLog("controller-1", StandingClock())
+    meter = StateChangeMeter(log, STATE_CHANGE_DURATION.of([("election", "completed")]))
     for stage in (Stage.REQUESTED, Stage.COMPLETED):
-        meter.take(StateChange(1, "controller-1", Kind.ELECTION, stage, duration_ms=20))
+        log.add(StateChange(1, "controller-1", Kind.ELECTION, stage, duration_ms=20))
     sheet = Sheet(BROKER_METRICS)
 
     meter.tell(sheet)
@@ -109,14 +118,25 @@ def test_a_state_change_is_counted_by_kind_and_stage_and_its_time_where_that_is_
 
 
 def test_a_state_change_without_a_time_counts_and_is_not_timed() -> None:
-    meter = StateChangeMeter(STATE_CHANGE_DURATION.of([("election", "completed")]))
-    meter.take(StateChange(1, "controller-1", Kind.ELECTION, Stage.COMPLETED))
+    log = StateChangeLog("controller-1", StandingClock())
+    meter = StateChangeMeter(log, STATE_CHANGE_DURATION.of([("election", "completed")]))
+    log.add(StateChange(1, "controller-1", Kind.ELECTION, Stage.COMPLETED))
     sheet = Sheet(BROKER_METRICS)
 
     meter.tell(sheet)
 
     durations = sheet.distributions["tidelog_state_change_duration_seconds"]
     assert sum(durations[("election", "completed")].counts) == 0
+
+
+def test_events_that_were_dropped_are_counted() -> None:
+    log = StateChangeLog("controller-1", StandingClock())
+    meter, sheet = StateChangeMeter(log, STATE_CHANGE_DURATION), Sheet(BROKER_METRICS)
+
+    log.dropped = 3
+    meter.tell(sheet)
+
+    assert sheet.values["tidelog_events_dropped_total"] == {(): 3}
 
 
 async def test_a_scrape_has_what_the_loop_tells_in_the_words_of_prometheus() -> None:

@@ -1,5 +1,4 @@
-"""State changes as counters and durations: what the log of events tells, added up. A sink
-of `StateChangeLog`."""
+"""State changes as counters and durations: what the log of events tells, added up."""
 
 from __future__ import annotations
 
@@ -7,19 +6,23 @@ from tidelog.state_changes.event import StateChange
 from tidelog_runtime.telemetry.metrics.metric import Metric
 from tidelog_runtime.telemetry.metrics.recording import Counts, Distributions
 from tidelog_runtime.telemetry.metrics.service_catalogue import (
+    EVENTS_DROPPED,
     STATE_CHANGE_DURATION,
     STATE_CHANGES,
 )
 from tidelog_runtime.telemetry.metrics.sheet import Sheet
+from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
 
 class StateChangeMeter:
     """`durations`: STATE_CHANGE_DURATION as this service has it."""
 
-    def __init__(self, durations: Metric) -> None:
+    def __init__(self, log: StateChangeLog, durations: Metric) -> None:
         assert durations.name == STATE_CHANGE_DURATION.name
+        self._log = log
         self._counts = Counts(STATE_CHANGES)
         self._durations = Distributions(durations)
+        log.add_sink(self.take)
 
     def take(self, change: StateChange) -> None:
         kind, stage = change.kind.value, change.stage.value
@@ -31,3 +34,4 @@ class StateChangeMeter:
     def tell(self, sheet: Sheet) -> None:
         sheet.tell_counts(self._counts)
         sheet.tell_distributions(self._durations)
+        sheet.tell(EVENTS_DROPPED, self._log.dropped)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 from tidelog_broker.metrics.collector import BrokerCollector
 from tidelog_broker.metrics.isr_meter import IsrMeter
@@ -16,27 +17,38 @@ from tidelog_runtime.telemetry.metrics.store_meter import StoreMeter
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
 
-class BrokerMetrics:
-    """Counts from now on. `seconds`: a clock that only differences are taken of."""
+class Measured(Protocol):
+    """The broker."""
 
-    def __init__(
-        self, store: MeasuredStore, state_changes: StateChangeLog, seconds: Callable[[], float]
-    ) -> None:
+    @property
+    def store(self) -> MeasuredStore: ...
+
+    @property
+    def figures(self) -> BrokerCollector: ...
+
+    def has_topic(self, topic: str) -> bool: ...
+
+
+class BrokerMetrics:
+    """Counts state changes and requests from now on, and the store's answers from `watch` on.
+    `seconds`: a clock that only differences are taken of."""
+
+    def __init__(self, state_changes: StateChangeLog, seconds: Callable[[], float]) -> None:
         self.requests = RequestMeter(seconds)
-        self._store = store
-        self._store_meter = StoreMeter()
-        self._changes = StateChangeMeter(STATE_CHANGE_DURATION.of(BROKER_TIMED_CHANGES))
+        self._store = StoreMeter()
+        self._changes = StateChangeMeter(
+            state_changes, STATE_CHANGE_DURATION.of(BROKER_TIMED_CHANGES)
+        )
         self._isr = IsrMeter()
-        store.observers.append(self._store_meter.observe)
-        state_changes.add_sink(self._changes.take)
         state_changes.add_sink(self._isr.take)
 
-    async def collect(
-        self, figures: BrokerCollector, is_topic: Callable[[str], bool], sheet: Sheet
-    ) -> None:
-        self.requests.forget_topics_but(is_topic)
+    def watch(self, store: MeasuredStore) -> None:
+        store.observers.append(self._store.observe)
+
+    async def collect(self, broker: Measured, sheet: Sheet) -> None:
+        self.requests.forget_topics_but(broker.has_topic)
         self.requests.tell(sheet)
         self._changes.tell(sheet)
         self._isr.tell(sheet)
-        self._store_meter.tell(sheet, self._store.health)
-        await figures.collect(sheet)
+        self._store.tell(sheet, broker.store.health)
+        await broker.figures.collect(sheet)

@@ -24,9 +24,10 @@ class ControllerMetrics:
         self.decisions = DecisionMeter(seconds)
         self._store = store
         self._store_meter = StoreMeter()
-        self._changes = StateChangeMeter(STATE_CHANGE_DURATION.of(CONTROLLER_TIMED_CHANGES))
+        self._changes = StateChangeMeter(
+            state_changes, STATE_CHANGE_DURATION.of(CONTROLLER_TIMED_CHANGES)
+        )
         store.observers.append(self._store_meter.observe)
-        state_changes.add_sink(self._changes.take)
         state_changes.add_sink(self.decisions.take)
 
     async def collect(self, controller: Controller, sheet: Sheet) -> None:

@@ -1,0 +1,181 @@
+"""What services tell Prometheus, in a real cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import urllib.request
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from integration.load import load
+from integration.single_service import SingleService
+from integration.topics import create_topic, new_name, partition_of, write
+from integration.waiting import until
+from tidelog_runtime.local.cluster import LocalCluster
+from tidelog_runtime.local.service_file import Setting
+from tidelog_runtime.telemetry.metrics.catalogue import CATALOGUE
+from tidelog_runtime.telemetry.metrics.metric import MetricType
+
+# Those of the library.
+LIBRARY = ("process_", "python_")
+
+
+class Scrape:
+    """`values`: by name, then by labels. A histogram has its `_count`."""
+
+    def __init__(self, text: str) -> None:
+        self.families = list(text_string_to_metric_families(text))
+        self.values: dict[str, dict[frozenset[tuple[str, str]], float]] = {}
+        for family in self.families:
+            for sample in family.samples:
+                series = self.values.setdefault(sample.name, {})
+                series[frozenset(sample.labels.items())] = sample.value
+
+    def value(self, name: str, **labels: str) -> float | None:
+        return self.values.get(f"tidelog_{name}", {}).get(frozenset(labels.items()))
+
+
+async def scrape(address: str) -> Scrape:
+    def read() -> str:
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as response:
+            text: str = response.read().decode()
+            return text
+
+    return Scrape(await asyncio.to_thread(read))
+
+
+async def test_every_service_tells_what_the_catalogue_names_and_no_more(
+    cluster: LocalCluster,
+) -> None:
+    parts = cluster.describe()
+    for service, address in (
+        ("broker", parts.brokers[0].metrics),
+        ("controller", parts.controllers[0].metrics),
+    ):
+        told = await scrape(address)
+
+        names = {family.name for family in told.families if not family.name.startswith(LIBRARY)}
+        known = {metric.name.removesuffix("_total"): metric for metric in CATALOGUE[service]}
+        assert names <= known.keys()
+        recorded = {
+            name for name, m in known.items() if m.type is not MetricType.GAUGE and m.series
+        }
+        assert recorded <= names
+        assert all(
+            known[family.name].help == family.documentation
+            for family in told.families
+            if family.name in known
+        )
+        build = told.values["tidelog_build_info"]
+        assert [dict(labels)["service"] for labels in build] == [f"{service}-1"]
+        assert told.values["process_resident_memory_bytes"]
+
+
+async def test_the_lag_of_a_paused_follower_grows_at_its_leader_and_ends_when_it_is_back(
+    cluster: LocalCluster,
+) -> None:
+    topic = new_name("sea")
+    leader = (await create_topic(cluster, topic)).partitions[0].leader
+    paused = next(b for b in cluster.broker_ids if b != leader)
+    labels = {"topic": topic, "partition": "0", "follower": str(paused)}
+
+    async def lag_beyond(seconds: float) -> Scrape | None:
+        told = await scrape(cluster.broker_metrics(leader))
+        lag = told.value("replication_lag_seconds", **labels)
+        return told if lag is not None and lag > seconds else None
+
+    async def caught_up() -> bool:
+        told = await scrape(cluster.broker_metrics(leader))
+        return told.value("replication_lag_seconds", **labels) == 0
+
+    await write(cluster, topic, [b"before"])
+    cluster.pause(paused)
+    try:
+        async with load(cluster, topic):
+            first = await until(lambda: lag_beyond(1.0), "the follower lags by a second")
+            later = await until(lambda: lag_beyond(3.0), "the follower lags by three")
+        assert first is not None
+        assert later is not None
+        assert (await partition_of(cluster, topic)).leader == leader
+    finally:
+        cluster.resume(paused)
+    await until(caught_up, "the follower has caught up")
+
+    max_lag = later.value("follower_max_lag_seconds", follower=str(paused))
+    assert max_lag is not None
+    assert max_lag > 3.0
+    for measure in ("records", "bytes"):
+        grown = later.value(f"replication_lag_{measure}", **labels)
+        before = first.value(f"replication_lag_{measure}", **labels)
+        assert grown is not None
+        assert before is not None
+        assert grown > before
+    assert later.value("follower_out_of_isr_partitions", follower=str(paused))
+    assert later.value("broker_under_replicated_partitions")
+    for other in cluster.broker_ids:
+        if other not in (leader, paused):
+            healthy = later.value("replication_lag_seconds", **{**labels, "follower": str(other)})
+            assert healthy is not None
+            assert healthy < 1.0
+
+
+async def test_what_is_written_is_counted_at_the_leader_and_at_its_followers(
+    cluster: LocalCluster,
+) -> None:
+    topic = new_name("sea")
+    leader = (await create_topic(cluster, topic)).partitions[0].leader
+    follower = next(b for b in cluster.broker_ids if b != leader)
+    before = await scrape(cluster.broker_metrics(follower))
+
+    await write(cluster, topic, [bytes(100) for _ in range(50)])
+    told = await scrape(cluster.broker_metrics(leader))
+    got = await scrape(cluster.broker_metrics(follower))
+
+    assert told.value("topic_records_total", topic=topic, flow="produce") == 50
+    produced = told.value("request_duration_seconds_count", request="produce", acks="all")
+    assert produced is not None
+    assert produced >= 1
+    in_before = before.value("data_records_total", flow="replica_in")
+    in_after = got.value("data_records_total", flow="replica_in")
+    assert in_before is not None
+    assert in_after is not None
+    assert in_after >= in_before + 50
+
+
+async def test_the_active_controller_tells_of_the_cluster_and_a_standby_does_not(
+    cluster: LocalCluster,
+) -> None:
+    active = await cluster.active_controller()
+    assert active is not None
+    standby = 3 - active
+
+    told = await scrape(cluster.controller_metrics(active))
+    silent = await scrape(cluster.controller_metrics(standby))
+
+    assert told.value("controller_active") == 1
+    assert told.value("cluster_brokers", state="running") == 3
+    assert silent.value("controller_active") == 0
+    assert silent.value("cluster_partitions") is None
+
+
+@pytest.mark.parametrize("program", ["tidelog_broker", "tidelog_controller"])
+async def test_a_service_whose_port_for_metrics_is_taken_refuses_to_start(
+    program: str, tmp_path: Path
+) -> None:
+    own: dict[str, Setting] = {"controller_id": 1}
+    if program == "tidelog_broker":
+        own = {"broker_id": 1, "data_dir": str(tmp_path / "data")}
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        own |= {"listen": "127.0.0.1:0", "metrics_listen": f"127.0.0.1:{port}"}
+        service = SingleService(program, tmp_path, "alone", **own)
+        service.process.start()
+
+        status = await service.ended()
+
+    assert status != 0
+    assert f"cannot serve metrics on 127.0.0.1:{port}" in service.text()
+    assert "choose another address with metrics_listen, or off" in service.text()
