@@ -3,7 +3,7 @@ or as JSON. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tidelog.cli.output import plural
@@ -33,7 +33,7 @@ _MISSING = {
 def story_lines(life: ChangeLife) -> Iterator[str]:
     """A headline, then each stage with who told it and how long after the request."""
     yield headline(life)
-    details = _details(life.headline)
+    details = _details(life.headline.details)
     if details:
         yield f"    {details}"
     if len(life.parts) == 1 and len(life.parts[0].stages) == 1:
@@ -76,7 +76,7 @@ def _broker(told: StateChange) -> str:
 
 
 def _part_lines(life: ChangeLife, part: Part) -> Iterator[str]:
-    if part.broker != NO_BROKER or part.kind is not life.headline.kind:
+    if (part.kind, part.broker) != (life.headline.kind, life.headline.broker):
         about = f" of broker {part.broker}" if part.broker != NO_BROKER else ""
         yield f"    {part.kind.value}{about}"
     for told in part.stages:
@@ -88,7 +88,10 @@ def _stage_line(life: ChangeLife, told: StateChange) -> str:
     line = f"{elapsed}  {told.service.ljust(_SERVICE_WIDTH)}  {told.stage.value}"
     if told.cause not in (Cause.NONE, life.cause):
         line += f", because {told.cause.value}"
-    details = _details(told) if told is not life.headline else ""
+    # What the headline has said already is not said again.
+    said = life.headline.details
+    news = {name: value for name, value in told.details.items() if said.get(name) != value}
+    details = _details(news)
     return f"{line}  {details}" if details else line
 
 
@@ -101,8 +104,8 @@ def gap_text(gap: Gap) -> str:
     return f"! {share}: {_MISSING[gap.missing]}, as far as those tell who were heard"
 
 
-def _details(told: StateChange) -> str:
-    return ", ".join(f"{name} {_value(value)}" for name, value in told.details.items())
+def _details(details: Mapping[str, Detail]) -> str:
+    return ", ".join(f"{name} {_value(value)}" for name, value in details.items() if value != "")
 
 
 def _value(value: Detail) -> str:
@@ -153,7 +156,7 @@ def _condensed(group: Sequence[ChangeLife]) -> str:
         words.append(f"because {first.cause.value}")
     if len(group) == 1 and first.leader_epoch != NO_EPOCH:
         words.append(f"leader epoch {first.leader_epoch}")
-    details = _details(first) if len(group) == 1 else ""
+    details = _details(first.details) if len(group) == 1 else ""
     if details:
         words.append(details)
     if group[0].change_id:
@@ -211,7 +214,7 @@ def event_line(told: StateChange) -> str:
         words.append(f"revision {told.revision}")
     if told.change_id:
         words.append(f"change {told.change_id}")
-    details = _details(told)
+    details = _details(told.details)
     return "  ".join([*words, details] if details else words)
 
 

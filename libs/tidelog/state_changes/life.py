@@ -63,6 +63,17 @@ CLUSTER_KINDS = tuple(
     kind for kind in Kind if kind not in _PARTITION_KINDS and kind not in TOPIC_KINDS
 )
 
+# Details of a partition's event whose value is a broker's id, or a list of them.
+_BROKERS_IN_DETAILS = (
+    "leader",
+    "leader_before",
+    "follower",
+    "replicas",
+    "isr",
+    "isr_before",
+    "eligible",
+    "brokers",
+)
 # What a controller commands a replica to do, and is acknowledged.
 _COMMANDED = frozenset(
     {Kind.CREATE, Kind.BECOME_LEADER, Kind.BECOME_FOLLOWER, Kind.STOP, Kind.DELETE}
@@ -212,12 +223,12 @@ def _brokers_in(change: StateChange) -> list[int]:
     role, _, number = change.service.rpartition("-")
     if role == "broker" and number.isdecimal():
         brokers.append(int(number))
-    for name, value in change.details.items():
-        # The lists of numbers that events of partitions carry are replicas, and a leader is
-        # named by its id: the one that died tells nothing itself.
+    for name in _BROKERS_IN_DETAILS:
+        # A leader that died tells nothing itself.
+        value = change.details.get(name)
         if isinstance(value, list):
             brokers += [item for item in value if isinstance(item, int)]
-        elif isinstance(value, int) and "leader" in name and "epoch" not in name:
+        elif isinstance(value, int):
             brokers.append(value)
     return brokers
 
@@ -239,7 +250,7 @@ def _life(stages: Sequence[StateChange]) -> ChangeLife:
         Part(kind, broker, tuple(sorted(share, key=_stage_order)))
         for (kind, broker), share in shares.items()
     ]
-    parts.sort(key=_part_order)
+    _put_in_order(parts)
     headline = _headline(parts)
     return ChangeLife(
         headline.change_id,
@@ -250,11 +261,25 @@ def _life(stages: Sequence[StateChange]) -> ChangeLife:
     )
 
 
-def _part_order(part: Part) -> tuple[bool, int, int, int]:
-    """The key first: nothing is sent before the store has it. Of what is sent at once, the
-    leader's share first."""
-    is_replica = part.broker != NO_BROKER
-    return is_replica, part.stages[0].time_ms, _KIND_ORDER[part.kind], part.broker
+def _put_in_order(parts: list[Part]) -> None:
+    """The key first: nothing is sent before the store has it. What one replica does stays
+    together, in the order in which replicas were first told, of those at once the leader
+    first; what was commanded comes before what follows from it."""
+    began: dict[int, int] = {}
+    for part in parts:
+        first_ms = part.stages[0].time_ms
+        began[part.broker] = min(first_ms, began.get(part.broker, first_ms))
+    leaders = {part.broker for part in parts if part.kind is Kind.BECOME_LEADER}
+    parts.sort(
+        key=lambda part: (
+            part.broker != NO_BROKER,
+            began[part.broker],
+            part.broker not in leaders,
+            part.broker,
+            not part.has(*_BEGUN),
+            _KIND_ORDER[part.kind],
+        )
+    )
 
 
 def _stage_order(told: StateChange) -> tuple[int, int]:
@@ -274,14 +299,17 @@ def _headline(parts: Sequence[Part]) -> StateChange:
 
 
 def _revision(parts: Sequence[Part]) -> int:
-    """Replicas tell the revision of the decision, too. One that ignored it may name the
-    newer one that it knew."""
-    known = [
+    """That of the write, where whoever wrote the key tells it; replicas tell it, too. What is
+    requested rests on an earlier one, and a replica that ignored it names what it knew."""
+    of_key = [told for part in parts if part.broker == NO_BROKER for told in part.stages]
+    written = [told.revision for told in of_key if told.stage is Stage.COMPLETED]
+    carried_out = [
         told.revision
         for part in parts
         for told in part.stages
-        if told.revision != NO_REVISION and told.stage is not Stage.IGNORED
+        if told.stage is not Stage.IGNORED and (part.broker != NO_BROKER or not written)
     ]
+    known = [revision for revision in written or carried_out if revision != NO_REVISION]
     return min(known, default=NO_REVISION)
 
 

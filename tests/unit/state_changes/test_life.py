@@ -39,6 +39,19 @@ def test_a_leaders_death_is_told_from_its_cause_to_its_last_follower() -> None:
     assert election.gaps == ()
 
 
+def test_an_offset_in_the_details_names_no_broker() -> None:
+    shrink = told(
+        0, "broker-3", Kind.ISR_SHRINK, Stage.COMPLETED, revision=5, brokers=[1], end_offsets=[9]
+    )
+    assert _kinds(trace([shrink, *elsewhere()], SEA_0)) == [Kind.ISR_SHRINK]
+
+
+def test_what_one_replica_does_stays_together() -> None:
+    created = replica(18, "broker-3", 3, Stage.COMPLETED, kind=Kind.CREATE)
+    parts = _election(trace([*leader_death(), created], SEA_0)).parts
+    assert [part.broker for part in parts] == [-1, 3, 3, 1]
+
+
 def test_the_order_in_which_events_arrive_does_not_matter() -> None:
     events = leader_death()
     shuffled = random.Random(7).sample(events, len(events))
@@ -63,6 +76,19 @@ def test_revisions_come_before_clocks() -> None:
     late_clock = told(900, "broker-1", Kind.ISR_SHRINK, Stage.COMPLETED, revision=7)
     early_clock = told(100, "broker-2", Kind.ISR_EXPAND, Stage.COMPLETED, revision=8)
     assert _kinds(trace([early_clock, late_clock], SEA_0)) == [Kind.ISR_SHRINK, Kind.ISR_EXPAND]
+
+
+def test_a_change_lies_where_it_was_written_and_not_where_it_was_requested() -> None:
+    change = Change("b1-40-1", Cause.CAUGHT_UP, BEGAN_MS)
+    requested, completed = (
+        told(at_ms, "broker-1", Kind.ISR_EXPAND, stage, change=change, revision=revision)
+        for at_ms, stage, revision in ((0, Stage.REQUESTED, 7), (4, Stage.COMPLETED, 9))
+    )
+    other = told(3, "broker-2", Kind.ISR_SHRINK, Stage.COMPLETED, revision=8)
+    assert _kinds(trace([requested, completed, other], SEA_0)) == [
+        Kind.ISR_SHRINK,
+        Kind.ISR_EXPAND,
+    ]
 
 
 def test_what_has_no_revision_lies_where_its_time_puts_it() -> None:
