@@ -31,6 +31,11 @@ def test_a_span_of_the_user_is_continued() -> None:
     assert metadata["traceparent"] == f"00-{USERS.trace_id:032x}-{USERS.span_id:016x}-00"
 
 
+def test_a_request_within_a_request_belongs_to_the_same_trace() -> None:
+    with of_request(random.Random(5)) as outer, of_request(random.Random(6)) as inner:
+        assert inner == outer
+
+
 def test_a_request_that_is_over_leaves_no_context() -> None:
     with of_request(random.Random(5)):
         pass

@@ -336,9 +336,11 @@ async def _delete(session: Session, name: str, timeout_ms: int, *, ask: bool) ->
         if ask and not _confirmed(topic):
             write_note("Nothing was deleted.")
             return ExitStatus.FAILED
-        pending = await _delete_that_very_topic(admin, topic, timeout_ms)
+        with admin.traced() as trace_id:
+            pending = await _delete_that_very_topic(admin, topic, timeout_ms)
     if session.as_json:
-        write_json({"topic": name, "topic_id": topic.topic_id, "pending_brokers": pending})
+        done = {"pending_brokers": pending, "trace_id": trace_id}
+        write_json({"topic": name, "topic_id": topic.topic_id, **done})
     else:
         write_line(f"Deleted topic {name}.")
     _note_pending("have not deleted their replicas", pending)
@@ -381,14 +383,16 @@ async def _recover(
             write_note("Nothing was recovered.")
             return ExitStatus.FAILED
         try:
-            recovered = await admin.recover_partitions(
-                name, wanted, timeout_ms, from_live_replicas=live
-            )
+            with admin.traced() as trace_id:
+                recovered = await admin.recover_partitions(
+                    name, wanted, timeout_ms, from_live_replicas=live
+                )
         except TidelogError as error:
             raise _in_doubt(error) from error
     if session.as_json:
         results = [{"partition": r.partition, "error": _problem(r.error)} for r in recovered]
-        write_json({"topic": name, "topic_id": topic.topic_id, "partitions": results})
+        done = {"partitions": results, "trace_id": trace_id}
+        write_json({"topic": name, "topic_id": topic.topic_id, **done})
     elif not recovered:
         write_line(f"Every partition of topic {name} has a leader.")
     for result in recovered:

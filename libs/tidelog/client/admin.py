@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self, TypeVar
@@ -104,6 +105,11 @@ class Admin:
         traceback: TracebackType | None,
     ) -> None:
         await self.close()
+
+    def traced(self) -> AbstractContextManager[str]:
+        """Requests made inside belong to one trace, and every event of what they bring about
+        carries its id, which is given: that of the user's own span, where there is one."""
+        return of_request(self._rng)
 
     async def create_topic(
         self,

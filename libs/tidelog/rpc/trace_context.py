@@ -57,9 +57,9 @@ def carrying(metadata: Metadata | None) -> Iterator[None]:
 
 @contextmanager
 def of_request(rng: random.Random) -> Iterator[str]:
-    """Calls made inside belong to the user's span, where there is one, else to a new trace;
-    gives the trace id, 32 hexadecimal digits."""
-    metadata = captured() or _new(rng)
+    """Calls made inside belong to the request around this one or to the user's span, where
+    there is one, else to a new trace; gives the trace id, 32 hexadecimal digits."""
+    metadata = carried() or captured() or _new(rng)
     with carrying(metadata):
         yield trace_id_of(metadata)
 

@@ -196,3 +196,11 @@ def test_the_clusters_own_topics_are_listed_where_they_are_asked_for(commands: C
     commands.cluster.create("__state_changes", [0])
     assert "__state_changes" not in commands.run("topics", "list").stdout
     assert "__state_changes" in commands.run("topics", "list", "--internal").stdout
+
+
+def test_json_tells_the_trace_of_what_was_asked_for(commands: Commands) -> None:
+    created = json.loads(commands.run("topics", "create", "bay", "-r", "1", "--json").stdout)
+    deleted = json.loads(commands.run("topics", "delete", "bay", "--yes", "--json").stdout)
+    assert commands.cluster.controller is not None
+    told = [created["trace_id"], deleted["trace_id"]]
+    assert commands.cluster.controller.trace_ids == told

@@ -61,6 +61,7 @@ class FakeController(admin_pb2_grpc.AdminServiceServicer):
         self, request: admin_pb2.DeleteTopicRequest, context: ServicerContext
     ) -> admin_pb2.DeleteTopicResponse:
         self.calls += 1
+        self.trace_ids.append(trace_id_of(context.invocation_metadata()))
         if self.script:
             self.script.popleft()
             self.cluster.topics.pop(request.topic, None)
