@@ -29,6 +29,9 @@ from tidelog_runtime.metadata.store import MetadataStore, StoreError
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
 MAX_EVENTS_IN_FLIGHT = 200
+# When ten thousand leaders are elected at once, electing them comes first: publishing takes
+# no more than a tenth of a core or so, and what the queue cannot hold is in the log.
+MAX_EVENTS_PER_SECOND = 2_000
 # Between two such slices the loop gets its turn.
 EVENTS_PER_SLICE = 20
 FIRST_PAUSE_MS = 500
@@ -161,12 +164,15 @@ class StateChangePublisher:
                 if not addresses:
                     raise NoBrokerError("no broker is registered")
                 self._producer = self._new_producer(addresses)
-            await self._send_some(self._producer)
+            sent = await self._send_some(self._producer)
             self._pause_ms = FIRST_PAUSE_MS
             self._tell_going_on()
+            if self._queue:
+                await asyncio.sleep(sent / MAX_EVENTS_PER_SECOND)
 
-    async def _send_some(self, producer: EventProducer) -> None:
-        """Events stay queued until the topic has them, in their order."""
+    async def _send_some(self, producer: EventProducer) -> int:
+        """Events stay queued until the topic has them, in their order. Returns how many were
+        sent; raises why one was not taken."""
         sending = list(islice(self._queue, MAX_EVENTS_IN_FLIGHT))
         deliveries: list[asyncio.Future[Delivery]] = []
         failure: Exception | None = None
@@ -192,6 +198,7 @@ class StateChangePublisher:
                 failure = outcome
         if failure is not None and not _is_hopeless(failure):
             raise failure
+        return len(sending)
 
     def _drop(self, change: StateChange) -> None:
         self._queue.remove(change)

@@ -133,6 +133,16 @@ async def test_a_topic_that_takes_nothing_is_tried_less_and_less_often() -> None
 
 
 @on_virtual_time
+async def test_a_flood_is_published_at_a_bounded_rate() -> None:
+    world = World(max_queued_events=10_000)
+    world.tell(*range(1, 10_001))
+    running = asyncio.create_task(world.publisher.run())
+    await asyncio.sleep(1)
+    assert len(world.producer.revisions) <= state_change_publisher.MAX_EVENTS_PER_SECOND + 200
+    await world.stop(running)
+
+
+@on_virtual_time
 async def test_failing_to_publish_tells_no_state_change() -> None:
     world = World()
     world.producer.refuse = _unavailable
