@@ -1,0 +1,102 @@
+"""What happened, as all services tell it: live, from log files, and by the id of a request."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from integration.topics import create_topic, new_name, until_in_sync, until_led_by_another
+from integration.waiting import until
+from tidelog.client import Admin
+from tidelog.client.event_streams import EventStreams
+from tidelog.state_changes.event import Kind, Stage, StateChange
+from tidelog.state_changes.life import TraceScope
+from tidelog_runtime.local.cluster import LocalCluster
+
+
+async def _traced(*arguments: str) -> list[dict[str, Any]]:
+    """What `tidelog trace --json` prints."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tidelog.cli", "trace", "--json", *arguments,
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    out, err = await process.communicate()
+    assert process.returncode == 0, err.decode()
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def _logs(cluster: LocalCluster) -> list[str]:
+    return [str(path) for path in sorted(Path(cluster.directory / "logs").glob("*.log"))]
+
+
+def _stages(change: dict[str, Any]) -> list[tuple[str, str, int | None, str]]:
+    return [(s["service"], s["kind"], s.get("broker"), s["stage"]) for s in change["stages"]]
+
+
+async def test_a_leaders_death_is_traced_from_the_dropped_connection_to_the_last_follower(
+    cluster: LocalCluster,
+) -> None:
+    topic = new_name("sea")
+    before = (await create_topic(cluster, topic)).partitions[0]
+    await cluster.kill(before.leader)
+    after = await until_led_by_another(cluster, topic, before)
+    (follower,) = [b for b in before.replicas if b not in (before.leader, after.leader)]
+
+    async def acknowledged() -> list[dict[str, Any]]:
+        story = await _traced(f"{topic}/0", "--bootstrap", cluster.bootstrap)
+        return story if story[-1]["kind"] == "election" and not story[-1]["missing"] else []
+
+    live = await until(acknowledged, "every survivor has acknowledged the election")
+    from_files = await _traced("--files", *_logs(cluster), f"{topic}/0")
+    cluster.start_broker(before.leader)
+    await until_in_sync(cluster, topic)
+
+    story = [(change["kind"], change.get("broker"), change.get("cause")) for change in live]
+    died = story.index(("broker_fenced", before.leader, "broker_crashed"))
+    assert story[died:] == [
+        ("broker_fenced", before.leader, "broker_crashed"),
+        ("broker_left", before.leader, "broker_crashed"),
+        ("election", None, "broker_crashed"),
+    ]
+    controller = f"controller-{await cluster.active_controller()}"
+    leads, follows = f"broker-{after.leader}", f"broker-{follower}"
+    assert _stages(live[-1]) == [
+        (controller, "election", None, "requested"),
+        (controller, "election", None, "completed"),
+        (controller, "become_leader", after.leader, "requested"),
+        (leads, "become_leader", after.leader, "received"),
+        (leads, "become_leader", after.leader, "completed"),
+        (controller, "become_leader", after.leader, "acknowledged"),
+        (controller, "become_follower", follower, "requested"),
+        (follows, "become_follower", follower, "received"),
+        (follows, "become_follower", follower, "completed"),
+        (controller, "become_follower", follower, "acknowledged"),
+    ]
+    assert all(stage["duration_ms"] >= 0 for stage in live[-1]["stages"])
+    assert from_files[-3:] == live[-3:]
+
+
+async def test_the_trace_of_a_request_is_in_the_events_of_every_replica(
+    cluster: LocalCluster,
+) -> None:
+    topic = new_name("traced")
+    async with Admin(cluster.bootstrap) as admin:
+        created = await admin.create_topic(topic, 2, 3)
+    async with EventStreams(cluster.bootstrap) as streams:
+
+        async def told() -> list[StateChange]:
+            events = (await streams.recent(TraceScope(topic))).events
+            done = [e for e in events if e.topic == topic and e.stage is Stage.COMPLETED]
+            replicas = {(e.partition, e.broker) for e in done if e.broker >= 0}
+            return events if len(replicas) == 6 else []
+
+        events = await until(told, "each of six replicas has told that it began")
+    carrying = [event for event in events if event.trace_id == created.trace_id]
+    replicas = {(e.service, e.partition) for e in carrying if e.stage is Stage.COMPLETED}
+    assert {(f"broker-{b}", p) for b in cluster.broker_ids for p in (0, 1)} <= replicas
+    assert Kind.TOPIC_CREATION in {event.kind for event in carrying}
+    async with Admin(cluster.bootstrap) as admin:
+        await admin.delete_topic(topic)
