@@ -30,6 +30,7 @@ from tidelog_broker.metrics.vitals import BrokerVitals
 from tidelog_broker.partition.exchange import FetchPosition
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_broker.storage.disk_use import DiskUse
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_controller.metrics.controller_metrics import ControllerMetrics
 from tidelog_controller.state.context import Context
@@ -184,8 +185,8 @@ class MeasuredBroker(NamedTuple):
         return True
 
 
-async def no_bytes() -> int:
-    return 0
+async def no_disk() -> DiskUse:
+    return DiskUse(0, 0)
 
 
 def _measured_store(state_changes: StateChangeLog) -> MeasuredStore:
@@ -199,7 +200,7 @@ async def broker_scrapes(directory: Path) -> list[Measured]:
     for number in range(TOPICS):
         metrics.requests.topic(f"topic-{number}")
     judges = Judges(lambda _: True, lambda _: True)
-    vitals = BrokerVitals(lambda: True, lambda: True, {}, judges, no_bytes)
+    vitals = BrokerVitals(lambda: True, lambda: True, {}, judges, no_disk)
     figures = BrokerCollector(replicas, vitals, CLOCK)
     broker = MeasuredBroker(_measured_store(state_changes), figures)
     collect: Collect = partial(metrics.collect, broker)

@@ -8,7 +8,6 @@ if __name__ == "__main__":
 import asyncio
 import fcntl
 import random
-import shutil
 import signal
 import sys
 import time
@@ -55,6 +54,7 @@ from tidelog_broker.metrics.request_meter import (
     metered_replica_fetch,
 )
 from tidelog_broker.storage.data_directory import DataDirectory, DataDirectoryError
+from tidelog_broker.storage.disk_use import disk_use
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.config import load
 from tidelog_runtime.metadata.etcd import EtcdStore
@@ -151,7 +151,7 @@ def new_broker(config: BrokerConfig) -> Parts:
         ),
         timestamps_of=timestamps_of,
         state_changes=state_changes,
-        free_bytes=lambda: shutil.disk_usage(config.data_dir).free,
+        look_at_disk=partial(disk_use, config.data_dir),
     )
     if metrics is not None:
         metrics.watch(broker.store)

@@ -16,7 +16,6 @@ from typing import Any
 
 import structlog
 
-from tidelog.inspection.model import NOT_KNOWN
 from tidelog.model import TopicPartition
 from tidelog.state_changes.event import Cause, Detail, Kind, Stage
 from tidelog_broker.background import Faults, RunBlocking, first_of, retry_pause
@@ -24,7 +23,7 @@ from tidelog_broker.config import BrokerConfig
 from tidelog_broker.damage.replica_repair import ReplicaRepair
 from tidelog_broker.damage.resignations import Resignations
 from tidelog_broker.damage.stray_check import StrayCheck
-from tidelog_broker.inspection.broker_state import BrokerInspection, FreeBytes
+from tidelog_broker.inspection.broker_state import BrokerInspection
 from tidelog_broker.inspection.replica_knowledge import ReplicaKnowledge
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.errors import LogError
@@ -53,6 +52,7 @@ from tidelog_broker.requests.producer_ids import ProducerIds
 from tidelog_broker.requests.purgatory import Purgatory
 from tidelog_broker.requests.replica_fetch import ReplicaFetch
 from tidelog_broker.storage.data_directory import DataDirectory
+from tidelog_broker.storage.disk_use import UNKNOWN_DISK, LookAtDisk
 from tidelog_broker.storage.log_directory import DamagedReplica, LogDirectory
 from tidelog_broker.storage.log_syncer import LogSyncer
 from tidelog_runtime.clock import Clock
@@ -98,9 +98,9 @@ class Broker:
         check_batch: CheckBatch,
         timestamps_of: TimestampsOf,
         state_changes: StateChangeLog,
-        free_bytes: FreeBytes = lambda: NOT_KNOWN,
+        look_at_disk: LookAtDisk = lambda: UNKNOWN_DISK,
     ) -> None:
-        """`free_bytes`: of the file system of the data; NOT_KNOWN where nothing tells."""
+        """`look_at_disk`: at the file system of the data."""
         self._config = config
         self._keys = Keys(config.cluster)
         self.store = MeasuredStore(store, self._keys.cluster, clock, state_changes)
@@ -146,7 +146,7 @@ class Broker:
         )
         self._maintenance = self._new_maintenance(clock)
         self._repair = self._new_repair(clock)
-        self.inspection = self._new_inspection(clock, free_bytes)
+        self.inspection = self._new_inspection(clock, look_at_disk)
         self.figures = self._new_figures(clock)
         self.manager.replica_lag_max_bytes = config.replica_lag_max_bytes
         self.manager.on_failure = self._repair.failed
@@ -199,7 +199,7 @@ class Broker:
             self.state_changes,
         )
 
-    def _new_inspection(self, clock: Clock, free_bytes: FreeBytes) -> BrokerInspection:
+    def _new_inspection(self, clock: Clock, look_at_disk: LookAtDisk) -> BrokerInspection:
         return BrokerInspection(
             self.manager,
             self._logs,
@@ -216,7 +216,7 @@ class Broker:
             clock,
             self.state_changes,
             lambda: self.store.health,
-            free_bytes,
+            look_at_disk,
             self._run_blocking,
         )
 
@@ -234,7 +234,7 @@ class Broker:
                 StalledFor(self._high_watermarks, clock, self._config.replica_lag_time_max_ms // 2),
                 WaitedFor(self.consumer_fetch.waiting, clock),
             ),
-            self.inspection.free_bytes,
+            self.inspection.disk_use,
         )
         return BrokerCollector(self.manager, vitals, clock)
 

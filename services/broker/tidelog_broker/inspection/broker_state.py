@@ -7,7 +7,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 
 from tidelog.inspection.model import (
-    NOT_KNOWN,
     BrokerState,
     Explanation,
     RegisteredBroker,
@@ -24,6 +23,7 @@ from tidelog_broker.inspection.replica_state import failure_fields, is_well, rep
 from tidelog_broker.membership.metadata_cache import MetadataCache
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.replica_manager import ReplicaManager
+from tidelog_broker.storage.disk_use import UNKNOWN_DISK, DiskUse, LookAtDisk
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
@@ -31,9 +31,6 @@ from tidelog_runtime.version import installed_version
 
 # Between two slices of so many replicas the loop gets its turn.
 REPLICAS_PER_TURN = 32
-
-# Bytes that are left, or NOT_KNOWN. May block; raises OSError.
-FreeBytes = Callable[[], int]
 
 
 class BrokerInspection:
@@ -48,7 +45,7 @@ class BrokerInspection:
         clock: Clock,
         state_changes: StateChangeLog,
         store_health: Callable[[], StoreHealth],
-        free_bytes: FreeBytes,
+        look_at_disk: LookAtDisk,
         run_blocking: RunBlocking,
     ) -> None:
         self._manager = manager
@@ -58,7 +55,7 @@ class BrokerInspection:
         self._clock = clock
         self._state_changes = state_changes
         self._store_health = store_health
-        self._free_bytes = free_bytes
+        self._look_at_disk = look_at_disk
         self._run_blocking = run_blocking
         self._started_at_ms = clock.wall_ms()
         self.address = ""
@@ -66,7 +63,7 @@ class BrokerInspection:
 
     async def describe(self, request: StateRequest) -> ServiceState:
         replicas = [replica async for replica in self._replicas(request)]
-        free_bytes = await self.free_bytes()
+        disk = await self.disk_use()
         manager, cache = self._manager, self._cache
         return ServiceState(
             role="broker",
@@ -87,7 +84,7 @@ class BrokerInspection:
                 replicas=replicas,
                 replica_count=len(manager.all()),
                 leader_count=sum(1 for _ in manager.led()),
-                disk_free_bytes=free_bytes,
+                disk_free_bytes=disk.free_bytes,
                 controller_address=cache.controller.address if cache.controller else "",
             ),
         )
@@ -150,18 +147,17 @@ class BrokerInspection:
             **failure_fields(failure, self._knowledge.now()),
         )
 
-    async def free_bytes(self) -> int:
-        """Of the file system of the data, or NOT_KNOWN."""
-        found = NOT_KNOWN
+    async def disk_use(self) -> DiskUse:
+        found = UNKNOWN_DISK
 
         def look() -> None:
             nonlocal found
-            found = self._free_bytes()
+            found = self._look_at_disk()
 
         try:
             await self._run_blocking(look)
         except OSError:
-            return NOT_KNOWN
+            return UNKNOWN_DISK
         return found
 
 

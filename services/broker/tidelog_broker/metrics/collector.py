@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Iterable
 from typing import Protocol
 
-from tidelog.inspection.model import NOT_KNOWN
 from tidelog_broker.metrics.replica_figures import ReplicaFigures
 from tidelog_broker.metrics.vitals import BrokerVitals
 from tidelog_broker.partition.partition import Partition
+from tidelog_broker.storage.disk_use import UNKNOWN_DISK
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.telemetry.metrics import broker_catalogue as catalogue
 from tidelog_runtime.telemetry.metrics.service_catalogue import QUEUE_DEPTH
@@ -42,8 +42,9 @@ class BrokerCollector:
                 await asyncio.sleep(0)
         sheet.tell(catalogue.REGISTERED, vitals.registered())
         sheet.tell(catalogue.HAS_FULL_STATE, vitals.has_full_state())
-        free_bytes = await vitals.free_bytes()
-        if free_bytes != NOT_KNOWN:
-            sheet.tell(catalogue.DISK_FREE, free_bytes)
+        disk = await vitals.disk_use()
+        if disk != UNKNOWN_DISK:
+            sheet.tell(catalogue.DISK_FREE, disk.free_bytes)
+            sheet.tell(catalogue.DISK_SIZE, disk.size_bytes)
         for queue, depth in vitals.queues.items():
             sheet.tell(QUEUE_DEPTH, depth(), queue)

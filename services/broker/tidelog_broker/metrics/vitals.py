@@ -12,17 +12,18 @@ from tidelog_broker.replicas.high_watermark_events import HighWatermarkEvents
 from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_broker.requests.purgatory import Purgatory
 from tidelog_broker.requests.waiting_consumers import WaitingConsumers
+from tidelog_broker.storage.disk_use import DiskUse
 from tidelog_runtime.clock import Clock
 
 
 class BrokerVitals(NamedTuple):
-    """`queues`: by the names in QUEUES. `free_bytes`: NOT_KNOWN where nothing tells."""
+    """`queues`: by the names in QUEUES."""
 
     registered: Callable[[], bool]
     has_full_state: Callable[[], bool]
     queues: Mapping[str, Callable[[], int]]
     judges: Judges
-    free_bytes: Callable[[], Awaitable[int]]
+    disk_use: Callable[[], Awaitable[DiskUse]]
 
 
 def broker_vitals(
@@ -32,7 +33,7 @@ def broker_vitals(
     isr_updates: Sized,
     log_syncer: Sized,
     judges: Judges,
-    free_bytes: Callable[[], Awaitable[int]],
+    disk_use: Callable[[], Awaitable[DiskUse]],
 ) -> BrokerVitals:
     return BrokerVitals(
         registered=lambda: manager.broker_id in cache.brokers,
@@ -44,7 +45,7 @@ def broker_vitals(
             "log_syncs": log_syncer.__len__,
         },
         judges=judges,
-        free_bytes=free_bytes,
+        disk_use=disk_use,
     )
 
 
