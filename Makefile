@@ -76,10 +76,24 @@ check-generated: $(STAMP)
 	then echo "Generated code is up to date with proto/."; \
 	else echo "libs/tidelog/v1 is not what proto/ generates: run 'make proto'." >&2; exit 1; fi
 
-# No suite needs a system package yet. Those that will are named here and in
-# tests/suites.py, which says what is left out without them.
+# What suites need of the system; tests/suites.py names the programs, and says what is left
+# out without them.
+SYSTEM_PACKAGES := prometheus
+SUDO := $(shell test "$$(id -u)" = 0 || echo sudo)
+
+# Debian starts the service of a package that it installs; the tests run Prometheus themselves.
+# One that was here before is left as it is.
 system-deps:
-	@echo "Nothing to install: no suite needs a system package."
+	@if command -v prometheus >/dev/null && command -v promtool >/dev/null; then \
+		echo "Nothing to install: prometheus and promtool are there."; \
+	elif ! command -v apt-get >/dev/null; then \
+		echo "This is no Debian: install Prometheus 2.42 or later, with promtool, yourself." >&2; exit 1; \
+	else \
+		$(SUDO) apt-get update --quiet && \
+		$(SUDO) apt-get install --yes --quiet --no-install-recommends $(SYSTEM_PACKAGES) && \
+		{ $(SUDO) service prometheus stop || true; } && \
+		{ $(SUDO) systemctl disable prometheus || true; }; \
+	fi
 
 lock: $(STAMP)
 	CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --upgrade --generate-hashes \
