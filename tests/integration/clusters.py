@@ -37,6 +37,7 @@ def new_cluster(
     cluster: str | None = None,
     broker_config: Mapping[str, Setting] | None = None,
     controller_config: Mapping[str, Setting] | None = None,
+    etcd: str | None = None,
 ) -> LocalCluster:
     return LocalCluster(
         directory,
@@ -45,6 +46,7 @@ def new_cluster(
         cluster=cluster or f"test-{uuid.uuid4().hex[:8]}",
         broker_config={**QUICK_BROKERS, **(broker_config or {})},
         controller_config={**QUICK_CONTROLLERS, **(controller_config or {})},
+        etcd=etcd,
         usual_ports=False,
         rng=random.Random(),
     )
@@ -59,6 +61,7 @@ async def running_cluster(
     cluster: str | None = None,
     broker_config: Mapping[str, Setting] | None = None,
     controller_config: Mapping[str, Setting] | None = None,
+    etcd: str | None = None,
 ) -> AsyncIterator[LocalCluster]:
     """Ready when it is entered, stopped when it is left."""
     started = new_cluster(
@@ -68,6 +71,7 @@ async def running_cluster(
         cluster=cluster,
         broker_config=broker_config,
         controller_config=controller_config,
+        etcd=etcd,
     )
     RUNNING.append(started)
     try:

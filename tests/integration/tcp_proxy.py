@@ -1,4 +1,4 @@
-"""A second address for a server, that can be cut off or made to hang."""
+"""A second address for a server, that can be cut off, made to hang, or slowed down."""
 
 from __future__ import annotations
 
@@ -17,6 +17,10 @@ class TcpProxy:
         self._flowing = asyncio.Event()
         self._flowing.set()
         self.address = ""
+        # Of each chunk, in both directions.
+        self.delay_seconds = 0.0
+        # Of each connection, in each direction; 0: as fast as it goes.
+        self.bytes_per_second = 0
 
     async def start(self) -> None:
         """On a free port; started again, on the same one."""
@@ -32,6 +36,10 @@ class TcpProxy:
     def hang(self) -> None:
         """Connections stay, and are made; nothing goes through."""
         self._flowing.clear()
+
+    def flow(self) -> None:
+        """No longer as after `hang`."""
+        self._flowing.set()
 
     async def stop(self) -> None:
         """Connections break, and are refused."""
@@ -70,5 +78,8 @@ class TcpProxy:
         with suppress(ConnectionError):
             while data := await reader.read(CHUNK_BYTES):
                 await self._flowing.wait()
+                pace = len(data) / self.bytes_per_second if self.bytes_per_second else 0.0
+                if pace or self.delay_seconds:
+                    await asyncio.sleep(pace + self.delay_seconds)
                 writer.write(data)
                 await writer.drain()

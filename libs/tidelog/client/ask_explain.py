@@ -38,7 +38,7 @@ async def explain_cluster(
     connections = connect()
     try:
         told = await _ask_services(connections, addresses, scope, timeout_ms)
-        if told is not None and not told.silent:
+        if told is not None and not told.silent and _covers(told, addresses):
             return told
         try:
             seen = await from_here
@@ -51,6 +51,13 @@ async def explain_cluster(
         from_here.cancel()
         await asyncio.gather(from_here, return_exceptions=True)
         await connections.close()
+
+
+def _covers(explanation: Explanation, addresses: Sequence[str]) -> bool:
+    """Whether all of these were asked: of controllers that are not active the cluster does
+    not know."""
+    asked = {service.rpartition(" ")[2] for service in explanation.asked}
+    return asked.issuperset(addresses)
 
 
 def _answered(explanation: Explanation) -> int:

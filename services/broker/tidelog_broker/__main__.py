@@ -25,6 +25,7 @@ from grpc_health.v1.health import aio as health_aio
 from grpc_reflection.v1alpha import reflection
 
 from tidelog import record_batch
+from tidelog.client.explaining import Explainer
 from tidelog.model import Batch
 from tidelog.rpc.channels import new_server
 from tidelog.v1 import (
@@ -58,6 +59,9 @@ from tidelog_broker.storage.disk_use import disk_use
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.config import load
 from tidelog_runtime.metadata.etcd import EtcdStore
+from tidelog_runtime.metadata.measured_store import MeasuredStore
+from tidelog_runtime.metadata.schema import Keys
+from tidelog_runtime.telemetry.explained import Explained
 from tidelog_runtime.telemetry.inspect_service import InspectServicer
 from tidelog_runtime.telemetry.logging import configure_logging
 from tidelog_runtime.telemetry.metrics.broker_catalogue import BROKER_METRICS
@@ -172,8 +176,9 @@ def add_services(server: grpc.aio.Server, parts: Parts, health: health_aio.Healt
     replica_control_pb2_grpc.add_ReplicaControlServiceServicer_to_server(
         ReplicaControlService(broker.manager, broker.stopped), server
     )
+    explained = Explained(broker.inspection, Explainer(SystemClock()))
     inspect_pb2_grpc.add_InspectServiceServicer_to_server(
-        InspectServicer(broker.inspection, broker.state_changes), server
+        InspectServicer(explained, broker.state_changes), server
     )
     health_pb2_grpc.add_HealthServicer_to_server(health, server)
     modules = (broker_pb2, replica_pb2, replica_control_pb2, inspect_pb2, health_pb2)

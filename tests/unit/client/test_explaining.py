@@ -189,8 +189,8 @@ async def test_the_service_that_explains_asks_itself_without_a_call(
 def told(*, silent: int) -> inspect_pb2.ExplainResponse:
     return inspect_pb2.ExplainResponse(
         findings=[inspect_pb2.Finding(cause="told", severity="info")],
-        asked=["a", "b"],
-        silent=["b"][:silent],
+        asked=[f"broker-{i} at {address(i)}" for i in (1, 2)],
+        silent=[f"broker-2 at {address(2)}"][:silent],
     )
 
 
@@ -199,6 +199,16 @@ async def test_a_service_that_reaches_all_others_explains(cluster: DescribedClus
     services.explains[address(2)] = told(silent=0)
     explained = await explain_cluster([address(1), address(2)], CLUSTER, 20, None, services.connect)
     assert [finding.cause for finding in explained.findings] == ["told"]
+
+
+async def test_addresses_that_the_service_did_not_ask_are_asked_from_here(
+    cluster: DescribedCluster,
+) -> None:
+    services = services_of(cluster)
+    services.explains[address(1)] = told(silent=0)
+    given = [address(1), "127.0.0.1:7401"]
+    explained = await explain_cluster(given, CLUSTER, 20, None, services.connect)
+    assert "controller-1 at 127.0.0.1:7401" in explained.asked
 
 
 async def test_where_a_service_reaches_fewer_than_can_be_reached_from_here_that_counts(

@@ -76,13 +76,10 @@ def _by_state(view: ClusterView, broker_id: int) -> Reason | None:
     """What a broker that answers says of itself as a whole."""
     broker = view.brokers[broker_id].broker
     assert broker is not None
-    by_state = {
-        "starting": (causes.BROKER_STARTING, "is starting"),
-        "stopping": (causes.BROKER_STOPPING, "is stopping"),
-    }
-    if broker.state in by_state:
-        cause, words = by_state[broker.state]
-        return Reason(Root(cause, broker_id), words)
+    if broker.state == "stopping":
+        return Reason(Root(causes.BROKER_STOPPING, broker_id), "is stopping")
+    if not broker.has_full_state:
+        return Reason(Root(causes.BROKER_STARTING, broker_id), "is starting")
     known = view.registry.store_answers and bool(view.registry.brokers)
     if known and broker_id not in view.registry.brokers:
         return Reason(Root(causes.BROKER_UNREGISTERED, broker_id), "lives and is not registered")

@@ -122,9 +122,10 @@ def _subject(names: Sequence[TopicPartition]) -> tuple[str, int]:
 
 
 def _severity(root: Root, follows: Sequence[tuple[Symptom, Reason]]) -> str:
-    if any(symptom.severity == causes.CRITICAL for symptom, _ in follows):
-        return causes.CRITICAL
-    return _MILD.get(root.cause, causes.WARNING)
+    """The worst of what follows; where nothing does, what the root is by itself."""
+    if not follows:
+        return _MILD.get(root.cause, causes.WARNING)
+    return min((symptom.severity for symptom, _ in follows), key=causes.SEVERITIES.index)
 
 
 def _about_broker(view: ClusterView, root: Root) -> list[str]:

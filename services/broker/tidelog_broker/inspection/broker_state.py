@@ -8,10 +8,8 @@ from collections.abc import AsyncIterator, Callable
 
 from tidelog.inspection.model import (
     BrokerState,
-    Explanation,
     RegisteredBroker,
     ReplicaState,
-    Scope,
     ServiceState,
     StateRequest,
     StoreHealth,
@@ -34,7 +32,7 @@ REPLICAS_PER_TURN = 32
 
 
 class BrokerInspection:
-    """`Inspected` by `InspectServicer`. `address`, `is_stopping`: set by the broker."""
+    """What `Explained` needs of this broker. `address`, `is_stopping`: set by the broker."""
 
     def __init__(
         self,
@@ -88,9 +86,6 @@ class BrokerInspection:
                 controller_address=cache.controller.address if cache.controller else "",
             ),
         )
-
-    async def explain(self, scope: Scope, timeout_ms: int) -> Explanation:
-        raise NotImplementedError(f"{scope} within {timeout_ms} ms")
 
     def _state(self) -> str:
         if self.is_stopping:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tidelog.inspection.explain import Listening
@@ -232,3 +234,17 @@ def test_times_count_from_the_clock_of_who_tells(cluster: DescribedCluster) -> N
     cluster.partition("sea/0", isr=(1, 3))
     cluster.kill(2, ago_ms=3_600_000)
     assert "(1 h 0 min ago)" in said(found(cluster.explain(), "replica_dead"))
+
+
+def test_a_broker_without_its_full_state_is_starting(cluster: DescribedCluster) -> None:
+    cluster.partition("sea/0", isr=(1, 3))
+    cluster.brokers[2] = replace(cluster.brokers[2], has_full_state=False, state="starting")
+    starting = found(cluster.explain(), "broker_starting")
+    assert (starting.severity, starting.broker) == ("warning", 2)
+
+
+def test_a_broker_that_lost_its_registration_is_not_starting(cluster: DescribedCluster) -> None:
+    cluster.partition("sea/0", isr=(1, 3))
+    cluster.brokers[2] = replace(cluster.brokers[2], state="starting")
+    del cluster.registered[2]
+    assert causes_of(cluster.explain()) == ["broker_unregistered"]

@@ -1,0 +1,131 @@
+"""What `tidelog explain` says of a cluster of the tests."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Mapping
+
+from integration.topics import create_topic
+from integration.waiting import TIMEOUT_SECONDS, until
+from tidelog.client import Producer
+from tidelog.client.ask_explain import explain_cluster
+from tidelog.errors import TidelogError
+from tidelog.inspection.model import Explanation, Finding, Scope
+from tidelog.model import Acks
+from tidelog_runtime.local.cluster import LocalCluster
+
+WHOLE = Scope()
+# Who answers at all does so within milliseconds.
+ANSWER_MS = 1_000
+
+# By leader and follower.
+Pairs = Mapping[tuple[int, int], str]
+
+
+def addresses(cluster: LocalCluster) -> list[str]:
+    """Of all brokers and controllers, running or not."""
+    described = cluster.describe()
+    brokers = [part.address for part in described.brokers]
+    return [*brokers, *(part.address for part in described.controllers)]
+
+
+async def explained(cluster: LocalCluster, scope: Scope = WHOLE) -> Explanation:
+    return await explain_cluster(addresses(cluster), scope, ANSWER_MS)
+
+
+async def of_partition(cluster: LocalCluster, name: str) -> list[Finding]:
+    topic, _, partition = name.rpartition("/")
+    return list((await explained(cluster, Scope(topic, int(partition)))).findings)
+
+
+async def until_found(
+    cluster: LocalCluster,
+    *causes: tuple[str, int],
+    scope: Scope = WHOLE,
+    timeout_seconds: float = TIMEOUT_SECONDS,
+) -> Explanation:
+    """The first explanation that has all of these causes, each with its broker (-1: of no
+    single one)."""
+
+    seen: list[Explanation] = []
+
+    async def look() -> bool:
+        seen.append(await explained(cluster, scope))
+        return causes_of(seen[-1]).issuperset(causes)
+
+    try:
+        await until(look, f"explain finds {causes}", timeout_seconds)
+    except AssertionError as error:
+        raise AssertionError(f"{error}; explain says: {seen[-1:]}") from None
+    return seen[-1]
+
+
+def the(found: Explanation | list[Finding], cause: str, broker: int | None = None) -> Finding:
+    findings = found if isinstance(found, list) else found.findings
+    matching = [f for f in findings if f.cause == cause and broker in (None, f.broker)]
+    assert len(matching) == 1, f"{len(matching)} of {cause} {broker}: {findings}"
+    return matching[0]
+
+
+def causes_of(found: Explanation | list[Finding]) -> set[tuple[str, int]]:
+    findings = found if isinstance(found, list) else found.findings
+    return {(finding.cause, finding.broker) for finding in findings}
+
+
+def said(finding: Finding) -> str:
+    return "\n".join((finding.summary, *finding.evidence, finding.next_step))
+
+
+def assert_not_blamed(found: Explanation, *names: str) -> None:
+    """No finding names these partitions."""
+    for finding in found.findings:
+        words = said(finding).replace(",", " ").replace(":", " ").split()
+        for name in names:
+            assert name not in finding.partitions, finding
+            assert name not in words, finding
+
+
+async def create_pairs(
+    cluster: LocalCluster, topic: str, config: dict[str, str] | None = None
+) -> Pairs:
+    """A topic with a partition for each leader and follower."""
+    brokers = len(cluster.broker_ids)
+    described = await create_topic(cluster, topic, brokers * (brokers - 1), 2, config)
+    pairs = {(p.replicas[0], p.replicas[1]): f"{topic}/{p.partition}" for p in described.partitions}
+    assert len(pairs) == brokers * (brokers - 1), pairs
+    return pairs
+
+
+async def append(
+    cluster: LocalCluster, name: str, values: list[bytes], acks: Acks = Acks.LEADER
+) -> None:
+    """Raises what could not be delivered."""
+    topic, _, partition = name.rpartition("/")
+    async with Producer(
+        cluster.bootstrap, acks=acks, idempotent=False, delivery_timeout_ms=10_000
+    ) as producer:
+        await (await producer.send_many(topic, values, partition=int(partition)))
+
+
+async def is_refused(cluster: LocalCluster, name: str) -> TidelogError | None:
+    """Whether a produce with acks=all fails within a short time."""
+    topic, _, partition = name.rpartition("/")
+    async with Producer(cluster.bootstrap, delivery_timeout_ms=1_000) as producer:
+        try:
+            await (await producer.send_many(topic, [b"refused"], partition=int(partition)))
+        except TidelogError as error:
+            return error
+    return None
+
+
+async def tidelog(cluster: LocalCluster, *arguments: str) -> tuple[int | None, str]:
+    """The exit status of the command, and all that was printed."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tidelog.cli", *arguments),
+        *("--bootstrap", ",".join(addresses(cluster))),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    output, _ = await process.communicate()
+    return process.returncode, output.decode()

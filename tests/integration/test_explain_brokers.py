@@ -1,0 +1,200 @@
+"""Brokers die and stand still, controllers are killed: `tidelog explain` names each fault,
+what follows from it, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from integration.clusters import running_cluster
+from integration.explaining import (
+    Pairs,
+    assert_not_blamed,
+    causes_of,
+    create_pairs,
+    explained,
+    is_refused,
+    of_partition,
+    said,
+    the,
+    tidelog,
+    until_found,
+)
+from integration.topics import until_in_sync
+from integration.waiting import until
+from tidelog.cli.exit_status import ExitStatus
+from tidelog.inspection.model import Scope
+from tidelog_runtime.local.cluster import LocalCluster
+
+TOPIC = "pairs"
+DEAD, PAUSED = 3, 4
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalCluster]:
+    async with running_cluster(tmp_path_factory.mktemp("explain"), brokers=4) as running:
+        yield running
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def pairs(cluster: LocalCluster) -> Pairs:
+    return await create_pairs(cluster, TOPIC)
+
+
+async def all_back(cluster: LocalCluster) -> None:
+    for broker_id in cluster.broker_ids:
+        if not cluster.broker_process(broker_id).running:
+            cluster.start_broker(broker_id)
+    await cluster.ready()
+    await until_in_sync(cluster, TOPIC)
+
+
+async def test_a_cluster_that_is_well_is_said_to_be_well(
+    cluster: LocalCluster, pairs: Pairs
+) -> None:
+    assert (await explained(cluster)).findings == ()
+    status, output = await tidelog(cluster, "explain", pairs[1, 2])
+    assert (status, output) == (
+        ExitStatus.DONE,
+        f"All is well with {pairs[1, 2]}, as 6 services tell.\n",
+    )
+
+
+async def test_a_dead_and_a_paused_broker_are_told_apart(
+    cluster: LocalCluster, pairs: Pairs
+) -> None:
+    await cluster.kill(DEAD)
+    cluster.pause(PAUSED)
+    try:
+        found = await until_found(
+            cluster,
+            ("replica_dead", DEAD),
+            ("broker_paused", PAUSED),
+            ("no_leader", -1),
+        )
+        assert await is_refused(cluster, pairs[1, DEAD])
+        # Both are out of every ISR by now, or the leader waits for a replica that is gone.
+        below = await until_found(
+            cluster, ("under_min_isr", 1), scope=Scope(*_split(pairs[1, DEAD]))
+        )
+        whole = await explained(cluster)
+        of_paused = await of_partition(cluster, pairs[1, PAUSED])
+        healthy = await of_partition(cluster, pairs[1, 2])
+        status, output = await tidelog(cluster, "explain", "--broker", str(DEAD))
+    finally:
+        cluster.resume(PAUSED)
+    await all_back(cluster)
+
+    dead = the(whole, "replica_dead")
+    assert dead.severity == "critical"
+    assert f"{cluster.broker_address(DEAD)} refuses connections" in said(dead)
+    assert "broker_crashed" in said(dead)
+    paused = the(whole, "broker_paused")
+    assert f"{cluster.broker_address(PAUSED)} takes connections" in said(paused)
+    assert "kill -CONT" in paused.next_step
+
+    refused = the(below, "under_min_isr")
+    assert refused.because == (f"replica_dead of broker {DEAD}",)
+    assert "1 append with acks=all" in said(refused) or "appends with acks=all" in said(refused)
+    assert f"broker {PAUSED}" not in said(refused)
+    assert ("replica_dead", DEAD) not in causes_of(of_paused)
+    assert ("broker_paused", PAUSED) in causes_of(of_paused)
+
+    lost = the(found, "no_leader")
+    names = {pairs[DEAD, PAUSED], pairs[PAUSED, DEAD]}
+    assert set(lost.partitions) <= names
+    assert "was in the ISR in its life" in said(lost) or "was eligible in its life" in said(lost)
+
+    assert healthy == []
+    assert_not_blamed(whole, pairs[1, 2], pairs[2, 1])
+    assert status == ExitStatus.FAILED
+    assert f"replica_dead: broker {DEAD} is dead" in output
+    assert f"No answer from broker-{DEAD}" in output
+
+
+async def test_a_partition_without_leader_names_its_dead_members_in_their_lives(
+    cluster: LocalCluster, pairs: Pairs
+) -> None:
+    name = pairs[DEAD, PAUSED]
+    await cluster.kill(DEAD)
+    await cluster.kill(PAUSED)
+    found = await until_found(cluster, ("no_leader", -1), scope=Scope(*_split(name)))
+    healthy = await of_partition(cluster, pairs[1, 2])
+    await all_back(cluster)
+
+    lost = the(found, "no_leader")
+    assert lost.severity == "critical"
+    assert f"replica_dead of broker {PAUSED}" in lost.because
+    assert "in its life" in said(lost)
+    assert "broker_crashed" in said(lost)
+    assert f"tidelog topics recover {TOPIC} --partition" in lost.next_step
+    assert healthy == []
+
+
+async def test_leaders_that_are_not_the_preferred_ones_are_a_note_and_no_fault(
+    cluster: LocalCluster, pairs: Pairs
+) -> None:
+    await cluster.kill(DEAD)
+    await until_found(cluster, ("replica_dead", DEAD))
+    await all_back(cluster)
+
+    async def look() -> bool:
+        return causes_of(await explained(cluster, Scope(broker=DEAD))) == {
+            ("not_preferred_leader", DEAD)
+        }
+
+    await until(look, "all but the preferred leader is well")
+    found = await explained(cluster)
+    status, _ = await tidelog(cluster, "explain", TOPIC)
+
+    note = the(found, "not_preferred_leader", DEAD)
+    assert note.severity == "info"
+    assert note.partition_count == 3
+    assert_not_blamed(found, pairs[1, 2])
+    assert status == ExitStatus.DONE
+
+
+async def test_without_a_controller_a_dead_leader_is_replaced_by_nobody(
+    cluster: LocalCluster, pairs: Pairs
+) -> None:
+    for controller_id in (1, 2):
+        await cluster.kill_controller(controller_id)
+    led = await _led_by(cluster, DEAD)
+    await cluster.kill(DEAD)
+    cluster.pause(PAUSED)
+    try:
+        found = await until_found(
+            cluster, ("no_controller", -1), ("replica_dead", DEAD), ("broker_paused", PAUSED)
+        )
+        of_led = await of_partition(cluster, led) if led else []
+        healthy = await of_partition(cluster, pairs[1, 2])
+    finally:
+        cluster.resume(PAUSED)
+        for controller_id in (1, 2):
+            cluster.start_controller(controller_id)
+    await all_back(cluster)
+
+    missing = the(found, "no_controller")
+    assert missing.severity == "critical"
+    assert "refuses connections" in said(missing) or "no controller is registered" in said(missing)
+    if led:
+        lost = the(of_led, "no_leader")
+        assert lost.because[0] == f"replica_dead of broker {DEAD}"
+        assert "no_controller" in lost.because
+    assert healthy == []
+    assert_not_blamed(found, pairs[1, 2], pairs[2, 1])
+
+
+async def _led_by(cluster: LocalCluster, broker_id: int) -> str:
+    from integration.topics import describe
+
+    partitions = (await describe(cluster, TOPIC)).partitions
+    led = [p for p in partitions if p.leader == broker_id and PAUSED not in p.replicas]
+    return f"{TOPIC}/{led[0].partition}" if led else ""
+
+
+def _split(name: str) -> tuple[str, int]:
+    topic, _, partition = name.rpartition("/")
+    return topic, int(partition)
