@@ -34,9 +34,26 @@ async def explained(cluster: LocalCluster, scope: Scope = WHOLE) -> Explanation:
     return await explain_cluster(addresses(cluster), scope, ANSWER_MS)
 
 
-async def of_partition(cluster: LocalCluster, name: str) -> list[Finding]:
+def split(name: str) -> tuple[str, int]:
+    """
+    >>> split("sea/3")
+    ('sea', 3)
+    """
     topic, _, partition = name.rpartition("/")
-    return list((await explained(cluster, Scope(topic, int(partition)))).findings)
+    return topic, int(partition)
+
+
+def of(name: str) -> Scope:
+    return Scope(*split(name))
+
+
+async def of_partition(cluster: LocalCluster, name: str) -> list[Finding]:
+    return list((await explained(cluster, of(name))).findings)
+
+
+async def faults_of(cluster: LocalCluster, name: str) -> list[Finding]:
+    """Without notes, as that another than the preferred replica leads."""
+    return [f for f in await of_partition(cluster, name) if f.severity != "info"]
 
 
 async def until_found(
@@ -101,19 +118,19 @@ async def append(
     cluster: LocalCluster, name: str, values: list[bytes], acks: Acks = Acks.LEADER
 ) -> None:
     """Raises what could not be delivered."""
-    topic, _, partition = name.rpartition("/")
+    topic, partition = split(name)
     async with Producer(
         cluster.bootstrap, acks=acks, idempotent=False, delivery_timeout_ms=10_000
     ) as producer:
-        await (await producer.send_many(topic, values, partition=int(partition)))
+        await (await producer.send_many(topic, values, partition=partition))
 
 
 async def is_refused(cluster: LocalCluster, name: str) -> TidelogError | None:
     """Whether a produce with acks=all fails within a short time."""
-    topic, _, partition = name.rpartition("/")
+    topic, partition = split(name)
     async with Producer(cluster.bootstrap, delivery_timeout_ms=1_000) as producer:
         try:
-            await (await producer.send_many(topic, [b"refused"], partition=int(partition)))
+            await (await producer.send_many(topic, [b"refused"], partition=partition))
         except TidelogError as error:
             return error
     return None

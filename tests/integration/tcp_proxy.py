@@ -19,7 +19,7 @@ class TcpProxy:
         self.address = ""
         # Of each chunk, in both directions.
         self.delay_seconds = 0.0
-        # Of each connection, in each direction; 0: as fast as it goes.
+        # Of each connection, of what the server says; 0: as fast as it goes.
         self.bytes_per_second = 0
 
     async def start(self) -> None:
@@ -63,7 +63,7 @@ class TcpProxy:
                 await asyncio.wait(
                     tasks := [
                         asyncio.create_task(self._copy(reader, target_writer)),
-                        asyncio.create_task(self._copy(target_reader, writer)),
+                        asyncio.create_task(self._copy(target_reader, writer, answers=True)),
                     ],
                     return_when=asyncio.FIRST_COMPLETED,
                 )
@@ -74,11 +74,14 @@ class TcpProxy:
         finally:
             writer.close()
 
-    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _copy(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, answers: bool = False
+    ) -> None:
         with suppress(ConnectionError):
             while data := await reader.read(CHUNK_BYTES):
                 await self._flowing.wait()
-                pace = len(data) / self.bytes_per_second if self.bytes_per_second else 0.0
+                paced = answers and self.bytes_per_second
+                pace = len(data) / self.bytes_per_second if paced else 0.0
                 if pace or self.delay_seconds:
                     await asyncio.sleep(pace + self.delay_seconds)
                 writer.write(data)

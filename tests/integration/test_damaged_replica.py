@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from integration.bit_flips import flip_a_bit
 from integration.logs import LogSince
 from integration.topics import (
     create_topic,
@@ -35,19 +36,6 @@ async def written(cluster: LocalCluster) -> TopicDescription:
         for _ in range(BATCHES):
             await write(cluster, topic.name, VALUES, partition)
     return topic
-
-
-def flip_a_bit(replica: Path) -> int:
-    """In the records of a batch in the middle; returns its base offset."""
-    frames = [(segment, info) for segment, info in dump_log(replica) if info.header is not None]
-    segment, info = frames[len(frames) // 2]
-    assert info.header is not None
-    with segment.open("r+b") as file:
-        file.seek(info.position + info.size - 5)
-        [byte] = file.read(1)
-        file.seek(-1, 1)
-        file.write(bytes([byte ^ 4]))
-    return info.header.base_offset
 
 
 def faults(replica: Path) -> list[str | None]:

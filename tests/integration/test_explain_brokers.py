@@ -16,13 +16,14 @@ from integration.explaining import (
     create_pairs,
     explained,
     is_refused,
+    of,
     of_partition,
     said,
     the,
     tidelog,
     until_found,
 )
-from integration.topics import until_in_sync
+from integration.topics import describe, until_in_sync
 from integration.waiting import until
 from tidelog.cli.exit_status import ExitStatus
 from tidelog.inspection.model import Scope
@@ -76,9 +77,7 @@ async def test_a_dead_and_a_paused_broker_are_told_apart(
         )
         assert await is_refused(cluster, pairs[1, DEAD])
         # Both are out of every ISR by now, or the leader waits for a replica that is gone.
-        below = await until_found(
-            cluster, ("under_min_isr", 1), scope=Scope(*_split(pairs[1, DEAD]))
-        )
+        below = await until_found(cluster, ("under_min_isr", 1), scope=of(pairs[1, DEAD]))
         whole = await explained(cluster)
         of_paused = await of_partition(cluster, pairs[1, PAUSED])
         healthy = await of_partition(cluster, pairs[1, 2])
@@ -120,7 +119,7 @@ async def test_a_partition_without_leader_names_its_dead_members_in_their_lives(
     name = pairs[DEAD, PAUSED]
     await cluster.kill(DEAD)
     await cluster.kill(PAUSED)
-    found = await until_found(cluster, ("no_leader", -1), scope=Scope(*_split(name)))
+    found = await until_found(cluster, ("no_leader", -1), scope=of(name))
     healthy = await of_partition(cluster, pairs[1, 2])
     await all_back(cluster)
 
@@ -188,13 +187,6 @@ async def test_without_a_controller_a_dead_leader_is_replaced_by_nobody(
 
 
 async def _led_by(cluster: LocalCluster, broker_id: int) -> str:
-    from integration.topics import describe
-
     partitions = (await describe(cluster, TOPIC)).partitions
     led = [p for p in partitions if p.leader == broker_id and PAUSED not in p.replicas]
     return f"{TOPIC}/{led[0].partition}" if led else ""
-
-
-def _split(name: str) -> tuple[str, int]:
-    topic, _, partition = name.rpartition("/")
-    return topic, int(partition)

@@ -133,6 +133,9 @@ def _leader_gone(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
     if view.active is None:
         reasons.append(_nobody_elects())
         waits = "nobody elects another, because no controller is active"
+    elif not view.registry.store_answers:
+        reasons.append(Reason(Root(causes.STORE_UNREACHABLE), "keeps everything as it is"))
+        waits = "nobody can elect another as long as the metadata store does not answer"
     else:
         waits = "another is elected once its registration has ended"
     return Symptom(

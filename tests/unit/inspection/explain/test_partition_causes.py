@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tidelog.inspection.explain import Listening
 from tidelog.inspection.model import InSyncMember, WaitingConsumer
 from unit.inspection.explain.described import NOW_MS, DescribedCluster, at, causes_of, found, said
 
@@ -87,6 +88,14 @@ def test_a_leader_that_died_and_that_nobody_replaces_is_no_leader(
     missing = found(cluster.explain(), "no_leader")
     assert "led by broker 2, which is dead" in missing.summary
     assert missing.because == ("replica_dead of broker 2", "no_controller")
+
+
+def test_without_the_store_nobody_replaces_a_leader_that_died(cluster: DescribedCluster) -> None:
+    cluster.partition("sea/0", (2, 3))
+    cluster.silence(2, Listening.REFUSES)
+    cluster.lose_store("broker-1", "broker-3", "controller-1")
+    missing = found(cluster.explain(), "no_leader")
+    assert missing.because == ("replica_dead of broker 2", "store_unreachable")
 
 
 def test_a_partition_that_was_never_led_waits_for_any_replica(cluster: DescribedCluster) -> None:

@@ -1,0 +1,259 @@
+"""Replicas that are cut off, slow, damaged or without room, and a metadata store that is
+away or slow: `tidelog explain` names each by what services see of it.
+
+Broker 1 is reached by others through a proxy, and so is etcd by everybody."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+
+import pytest
+import pytest_asyncio
+
+from integration.bit_flips import flip_a_bit
+from integration.clusters import running_cluster
+from integration.explaining import (
+    Pairs,
+    append,
+    assert_not_blamed,
+    causes_of,
+    create_pairs,
+    explained,
+    faults_of,
+    of,
+    of_partition,
+    said,
+    split,
+    the,
+    until_found,
+)
+from integration.full_disk import FileSizeLimit
+from integration.tcp_proxy import TcpProxy
+from integration.topics import describe, until_in_sync
+from integration.waiting import until
+from tidelog.client import Admin, Consumer, Producer
+from tidelog.errors import TidelogError
+from tidelog.model import Acks, TopicPartition
+from tidelog_runtime.demo.replicas import find_replica
+from tidelog_runtime.local.cluster import LocalCluster
+from tidelog_runtime.local.etcd import LocalEtcd
+
+TOPIC = "pairs"
+CONFIG = {
+    "lease_ttl_seconds": 10,
+    "replica_fetch_max_bytes": 64 << 10,
+    "replica_fetch_partition_max_bytes": 64 << 10,
+}
+VALUE = bytes(range(256)) * 64
+
+
+@dataclass
+class World:
+    cluster: LocalCluster
+    store: TcpProxy
+    leader: TcpProxy
+    pairs: Pairs
+
+    async def heal(self) -> None:
+        self.leader.flow()
+        self.leader.bytes_per_second = 0
+        for broker_id in self.cluster.broker_ids:
+            if not self.cluster.broker_process(broker_id).running:
+                self.cluster.start_broker(broker_id)
+        await until_registered(self.cluster)
+        await until_in_sync(self.cluster, TOPIC)
+
+
+async def until_registered(cluster: LocalCluster, address: str = "") -> None:
+    """All brokers are, one of them at that address."""
+
+    async def look() -> bool:
+        try:
+            async with Admin(cluster.bootstrap) as admin:
+                brokers = (await admin.describe_cluster()).brokers
+        except TidelogError:
+            return False
+        known = {broker.address for broker in brokers}
+        return len(known) == len(cluster.broker_ids) and (not address or address in known)
+
+    await until(look, "all brokers are registered")
+
+
+async def advertise(cluster: LocalCluster, broker_id: int, address: str) -> None:
+    """That broker, started again, is reached by others at another address."""
+    await cluster.stop_broker(broker_id)
+    path = cluster.directory / "config" / f"broker-{broker_id}.toml"
+    path.write_text(path.read_text() + f'advertised_address = "{address}"\n')
+    cluster.start_broker(broker_id)
+    await until_registered(cluster, address)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+    directory = tmp_path_factory.mktemp("explain")
+    etcd = await LocalEtcd.start(directory / "etcd", log_path=directory / "etcd.log")
+    store = TcpProxy(etcd.endpoint)
+    await store.start()
+    try:
+        async with running_cluster(
+            directory / "cluster",
+            controllers=1,
+            broker_config=CONFIG,
+            controller_config={"lease_ttl_seconds": 10},
+            etcd=store.address,
+        ) as cluster:
+            leader = TcpProxy(cluster.broker_address(1))
+            await leader.start()
+            await advertise(cluster, 1, leader.address)
+            pairs = await create_pairs(cluster, TOPIC, {"min_insync_replicas": "1"})
+            yield World(cluster, store, leader, pairs)
+            await leader.stop()
+    finally:
+        await store.stop()
+        await etcd.stop()
+
+
+@asynccontextmanager
+async def writing(cluster: LocalCluster, name: str) -> AsyncIterator[None]:
+    """About a megabyte a second, acknowledged by the leader alone."""
+    topic, partition = split(name)
+
+    async def write() -> None:
+        async with Producer(cluster.bootstrap, acks=Acks.LEADER, idempotent=False) as producer:
+            while True:
+                await producer.send(topic, VALUE, partition=partition)
+                await asyncio.sleep(0.016)
+
+    task = asyncio.create_task(write())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+async def test_followers_that_are_cut_off_and_a_full_disk_are_told_apart(world: World) -> None:
+    cluster, pairs, disk = world.cluster, world.pairs, FileSizeLimit()
+    await append(cluster, pairs[2, 3], [VALUE] * 40)
+    await until_in_sync(cluster, TOPIC)
+    world.leader.hang()
+    disk.fill(cluster, 3)
+    try:
+        await append(cluster, pairs[2, 3], [VALUE] * 8)
+        await until_found(cluster, ("replica_cut_off", 2), ("replica_cut_off", 3), ("disk_full", 3))
+        found = await until_found(cluster, ("replica_cut_off", 2), scope=of(pairs[1, 2]))
+        whole = await explained(cluster)
+        healthy = [await faults_of(cluster, pairs[pair]) for pair in ((3, 2), (2, 1), (3, 1))]
+    finally:
+        world.leader.flow()
+        disk.free(cluster, 3)
+    await world.heal()
+
+    cut = the(found, "replica_cut_off")
+    assert cut.partitions == (pairs[1, 2],)
+    assert "broker-1, the leader, has seen" in said(cut) or "cannot fetch from broker 1" in said(
+        cut
+    )
+    full = the(whole, "disk_full")
+    assert full.partitions == (pairs[2, 3],)
+    assert disk.says in said(full)
+    assert "bytes left" in said(full)
+    assert set(the(whole, "replica_cut_off", 3).partitions) == {pairs[1, 3]}
+    assert healthy == [[], [], []]
+    assert_not_blamed(whole, pairs[3, 2], pairs[2, 1], pairs[3, 1])
+
+
+async def test_a_slow_follower_and_a_dead_one_are_told_apart(world: World) -> None:
+    cluster, pairs = world.cluster, world.pairs
+    world.leader.bytes_per_second = 150_000
+    async with writing(cluster, pairs[1, 2]):
+        await cluster.kill(3)
+        found = await until_found(cluster, ("replica_slow", 2), ("replica_dead", 3))
+        of_slow = await of_partition(cluster, pairs[1, 2])
+        healthy = await faults_of(cluster, pairs[2, 1])
+    await world.heal()
+
+    slow = the(found, "replica_slow")
+    assert slow.partitions == (pairs[1, 2],)
+    assert "records a second, while" in said(slow)
+    assert "the oldest of them written" in said(slow)
+    assert causes_of(of_slow) - {("hw_stalled", 1)} == {("replica_slow", 2)}
+    assert pairs[1, 3] in the(found, "replica_dead").partitions
+    assert healthy == []
+    assert_not_blamed(found, pairs[2, 1])
+
+
+async def test_without_the_store_a_dead_follower_stays_in_the_isr_and_damage_stays_damage(
+    world: World,
+) -> None:
+    cluster, pairs = world.cluster, world.pairs
+    topic_id = (await describe(cluster, TOPIC)).topic_id
+    for _ in range(10):
+        await append(cluster, pairs[2, 1], [b"a record of a batch"] * 10)
+    await until_in_sync(cluster, TOPIC)
+    await world.store.stop()
+    try:
+        await until_found(cluster, ("store_unreachable", -1))
+        await cluster.kill(3)
+        await append(cluster, pairs[1, 3], [b"waits"] * 5)
+        flip_a_bit(find_replica(cluster.broker_data_dir(2), TOPIC, split(pairs[2, 1])[1], topic_id))
+        await reads_from_the_start(cluster, pairs[2, 1])
+        found = await until_found(
+            cluster,
+            ("store_unreachable", -1),
+            ("replica_dead", 3),
+            ("hw_stalled", 1),
+            ("replica_corrupt", 2),
+        )
+        healthy = await faults_of(cluster, pairs[1, 2])
+    finally:
+        await world.store.start()
+    await world.heal()
+
+    lost = the(found, "store_unreachable")
+    assert lost.severity == "critical"
+    assert "broker-1 has had no answer for" in said(lost)
+    stalled = the(found, "hw_stalled", 1)
+    assert stalled.partitions == (pairs[1, 3],)
+    assert stalled.because == ("replica_dead of broker 3", "store_unreachable")
+    assert "broker 3 holds it" in said(stalled)
+    damaged = the(found, "replica_corrupt")
+    assert damaged.partitions == (pairs[2, 1],)
+    assert "broker-2 says" in said(damaged)
+    assert healthy == []
+    assert_not_blamed(found, pairs[1, 2])
+
+
+async def reads_from_the_start(cluster: LocalCluster, name: str) -> None:
+    """As far as it goes: what is damaged is not served."""
+    partition = TopicPartition(*split(name))
+    with suppress(TimeoutError, TidelogError):
+        async with asyncio.timeout(3), Consumer(cluster.bootstrap, max_wait_ms=100) as consumer:
+            consumer.assign([partition])
+            await consumer.seek(partition, 0)
+            while True:
+                await consumer.poll()
+
+
+async def test_a_slow_store_is_told_beside_a_dead_broker(world: World) -> None:
+    cluster, pairs = world.cluster, world.pairs
+    world.store.delay_seconds = 0.4
+    try:
+        await cluster.kill(3)
+        found = await until_found(cluster, ("store_slow", -1), ("replica_dead", 3))
+        healthy = await faults_of(cluster, pairs[1, 2])
+    finally:
+        world.store.delay_seconds = 0.0
+    await world.heal()
+
+    slow = the(found, "store_slow")
+    assert slow.severity == "warning"
+    assert "within the last minute" in slow.summary
+    assert healthy == []
