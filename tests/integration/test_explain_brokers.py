@@ -3,6 +3,7 @@ what follows from it, and nothing else."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 
 import pytest
@@ -23,7 +24,7 @@ from integration.explaining import (
     tidelog,
     until_found,
 )
-from integration.topics import describe, until_in_sync
+from integration.topics import until_in_sync
 from integration.waiting import until
 from tidelog.cli.exit_status import ExitStatus
 from tidelog.inspection.model import Scope
@@ -96,7 +97,7 @@ async def test_a_dead_and_a_paused_broker_are_told_apart(
 
     refused = the(below, "under_min_isr")
     assert refused.because == (f"replica_dead of broker {DEAD}",)
-    assert "1 append with acks=all" in said(refused) or "appends with acks=all" in said(refused)
+    assert re.search(r"has refused [\d,]+ appends? with acks=all in this epoch", said(refused))
     assert f"broker {PAUSED}" not in said(refused)
     assert ("replica_dead", DEAD) not in causes_of(of_paused)
     assert ("broker_paused", PAUSED) in causes_of(of_paused)
@@ -104,7 +105,7 @@ async def test_a_dead_and_a_paused_broker_are_told_apart(
     lost = the(found, "no_leader")
     names = {pairs[DEAD, PAUSED], pairs[PAUSED, DEAD]}
     assert set(lost.partitions) <= names
-    assert "was in the ISR in its life" in said(lost) or "was eligible in its life" in said(lost)
+    assert re.search(r"broker \d was (in the ISR|eligible) in its life \d+; gone since", said(lost))
 
     assert healthy == []
     assert_not_blamed(whole, pairs[1, 2], pairs[2, 1])
@@ -158,16 +159,16 @@ async def test_leaders_that_are_not_the_preferred_ones_are_a_note_and_no_fault(
 async def test_without_a_controller_a_dead_leader_is_replaced_by_nobody(
     cluster: LocalCluster, pairs: Pairs
 ) -> None:
+    later = await create_pairs(cluster, "later")
     for controller_id in (1, 2):
         await cluster.kill_controller(controller_id)
-    led = await _led_by(cluster, DEAD)
     await cluster.kill(DEAD)
     cluster.pause(PAUSED)
     try:
         found = await until_found(
             cluster, ("no_controller", -1), ("replica_dead", DEAD), ("broker_paused", PAUSED)
         )
-        of_led = await of_partition(cluster, led) if led else []
+        of_led = await of_partition(cluster, later[DEAD, 1])
         healthy = await of_partition(cluster, pairs[1, 2])
     finally:
         cluster.resume(PAUSED)
@@ -177,16 +178,10 @@ async def test_without_a_controller_a_dead_leader_is_replaced_by_nobody(
 
     missing = the(found, "no_controller")
     assert missing.severity == "critical"
-    assert "refuses connections" in said(missing) or "no controller is registered" in said(missing)
-    if led:
-        lost = the(of_led, "no_leader")
-        assert lost.because[0] == f"replica_dead of broker {DEAD}"
-        assert "no_controller" in lost.because
+    assert "no controller is registered as active, by the word of broker-1" in said(missing) or (
+        "the store names the one at" in said(missing)
+    )
+    lost = the(of_led, "no_leader")
+    assert lost.because == (f"replica_dead of broker {DEAD}", "no_controller")
     assert healthy == []
     assert_not_blamed(found, pairs[1, 2], pairs[2, 1])
-
-
-async def _led_by(cluster: LocalCluster, broker_id: int) -> str:
-    partitions = (await describe(cluster, TOPIC)).partitions
-    led = [p for p in partitions if p.leader == broker_id and PAUSED not in p.replicas]
-    return f"{TOPIC}/{led[0].partition}" if led else ""

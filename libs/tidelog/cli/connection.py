@@ -8,7 +8,7 @@ nearest one above it; the usual ports of this machine.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,12 +22,12 @@ DIAL_TIMEOUT_SECONDS = 1.0
 
 
 class Bootstrap(NamedTuple):
-    """`source` says where the addresses come from. `controllers`: the addresses of those
+    """`source` says where the addresses come from. `services`: role, id and address of each
     that a cluster file names."""
 
     addresses: str
     source: str
-    controllers: tuple[str, ...] = ()
+    services: tuple[tuple[str, int, str], ...] = ()
 
 
 def find_bootstrap(given: str | None, environment: Mapping[str, str], directory: Path) -> Bootstrap:
@@ -58,10 +58,15 @@ def _from_cluster_file(path: Path) -> Bootstrap:
             f"{path} has no 'bootstrap' with host:port addresses; name brokers with "
             "--bootstrap, or start the local cluster again"
         )
-    named = content.get("controllers")
-    parts = named if isinstance(named, list) else []
-    controllers = tuple(str(p["address"]) for p in parts if isinstance(p, dict) and "address" in p)
-    return Bootstrap(addresses, str(path), controllers)
+    return Bootstrap(addresses, str(path), tuple(_services_in(content)))
+
+
+def _services_in(content: dict[str, object]) -> Iterator[tuple[str, int, str]]:
+    for role, key in (("broker", "brokers"), ("controller", "controllers")):
+        parts = content.get(key)
+        for part in parts if isinstance(parts, list) else ():
+            if isinstance(part, dict) and {"id", "address"} <= part.keys():
+                yield role, int(part["id"]), str(part["address"])
 
 
 async def check_somebody_listens(bootstrap: Bootstrap) -> None:

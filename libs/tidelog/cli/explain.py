@@ -84,7 +84,9 @@ async def _explain(session: Session, scope: Scope, timeout_ms: int) -> ExitStatu
     from tidelog.client.explaining import NobodyAnswersError
 
     try:
-        explained = await explain_cluster(session.service_addresses(), scope, timeout_ms)
+        explained = await explain_cluster(
+            session.service_addresses(), scope, timeout_ms, known=session.known_services()
+        )
     except NobodyAnswersError as error:
         raise ClusterUnreachableError(
             f"no service of the cluster answers: {error.reason}; start the cluster, or name a "

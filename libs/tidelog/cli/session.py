@@ -74,7 +74,12 @@ class Session:
         """Brokers and controllers that are known beforehand, whether they listen or not.
         Raises `UsageError`."""
         bootstrap = self.found_bootstrap()
-        return [*_addresses_in(bootstrap), *bootstrap.controllers]
+        named = (address for _, _, address in bootstrap.services)
+        return list(dict.fromkeys((*_addresses_in(bootstrap), *named)))
+
+    def known_services(self) -> dict[str, tuple[str, int]]:
+        """Role and id by address, where a cluster file tells them."""
+        return {address: (role, id_) for role, id_, address in self.found_bootstrap().services}
 
     async def admin(self) -> Admin:
         from tidelog.client import Admin

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tidelog.client.clock import Clock, SystemClock
 from tidelog.client.connections import GrpcConnections
-from tidelog.client.explaining import DEFAULT_TIMEOUT_MS, ExplainConnections, Explainer
+from tidelog.client.explaining import DEFAULT_TIMEOUT_MS, ExplainConnections, Explainer, Identity
 from tidelog.errors import TidelogError
 from tidelog.inspection.model import Explanation, Finding, Scope
 from tidelog.rpc.inspect_codec import from_wire
@@ -27,14 +27,18 @@ async def explain_cluster(
     timeout_ms: int = DEFAULT_TIMEOUT_MS,
     clock: Clock | None = None,
     connect: Callable[[], ExplainConnections] = GrpcConnections,
+    known: Mapping[str, Identity] | None = None,
 ) -> Explanation:
-    """By the word of the service that could ask most of the others, or by asking them from
-    here where that shows more: after a cut of the network each sees another part.
+    """By the word of a service that could ask all the others. Where it could not, or did not
+    know all of `addresses`, by asking them from here, unless that reaches fewer: after a cut
+    of the network each sees another part.
 
     Raises `NobodyAnswersError`, and `TidelogError` where the topic or partition does not
     exist."""
     explainer = Explainer(clock or SystemClock(), connect)
-    from_here = asyncio.create_task(explainer.explain(addresses, scope, timeout_ms))
+    from_here = asyncio.create_task(
+        explainer.explain(addresses, scope, timeout_ms, known=known or {})
+    )
     connections = connect()
     try:
         told = await _ask_services(connections, addresses, scope, timeout_ms)
@@ -46,7 +50,7 @@ async def explain_cluster(
             if told is None:
                 raise
             return told
-        return seen if told is None or _answered(seen) > _answered(told) else told
+        return seen if told is None or _answered(seen) >= _answered(told) else told
     finally:
         from_here.cancel()
         await asyncio.gather(from_here, return_exceptions=True)

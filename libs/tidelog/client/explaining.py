@@ -9,8 +9,9 @@ no more than the time that all were given. It needs neither a controller nor the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Protocol
 
 from tidelog.client.clock import Clock
@@ -45,6 +46,10 @@ MAX_METADATA_ATTEMPTS = 3
 # In place of the address of the service that explains.
 _OWN = ""
 
+# Role and id of the service that is to be at an address.
+Identity = tuple[str, int]
+_NOBODY_KNOWN: Mapping[str, Identity] = MappingProxyType({})
+
 Dial = Callable[[str], Awaitable[Listening]]
 Describe = Callable[[StateRequest], Awaitable[ServiceState]]
 
@@ -71,7 +76,7 @@ class _Round:
     own: Describe | None
     timeout_ms: int
     connections: ExplainConnections
-    known_as: dict[str, tuple[str, int]] = field(default_factory=dict)
+    known_as: dict[str, Identity] = field(default_factory=dict)
     asked: dict[str, None] = field(default_factory=dict)
     states: dict[tuple[str, int], ServiceState] = field(default_factory=dict)
     answered_at: dict[tuple[str, int], str] = field(default_factory=dict)
@@ -120,11 +125,13 @@ class Explainer:
         scope: Scope,
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
         own: Describe | None = None,
+        known: Mapping[str, Identity] = _NOBODY_KNOWN,
     ) -> Explanation:
-        """`own`: the service that explains, which asks itself without a call. Raises
+        """`own`: the service that explains, which asks itself without a call. `known`: who is
+        to be at which of the addresses, for those that do not answer. Raises
         `NobodyAnswersError`, and `TidelogError` (UNKNOWN_TOPIC_OR_PARTITION) for a topic or
         partition that does not exist."""
-        observed = await self.observe(addresses, scope, timeout_ms, own)
+        observed = await self.observe(addresses, scope, timeout_ms, own, known)
         answered = [f"{name_of(state)} at {state.address}" for state in observed.states]
         silent = [str(service) for service in observed.silent]
         return Explanation(explain(observed), (*answered, *silent), tuple(silent))
@@ -135,22 +142,23 @@ class Explainer:
         scope: Scope,
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
         own: Describe | None = None,
+        known: Mapping[str, Identity] = _NOBODY_KNOWN,
     ) -> Observed:
         connections = self._connect()
         request = StateRequest(scope.topic, scope.partition, only_unwell=not scope.topic)
         try:
             found = _Round(request, own, timeout_ms, connections)
-            return await self._observe(found, addresses, scope)
+            for address in addresses:
+                found.known_as[address] = known.get(address, ("", NOT_KNOWN))
+            return await self._observe(found, scope)
         finally:
             await connections.close()
 
-    async def _observe(self, found: _Round, addresses: Iterable[str], scope: Scope) -> Observed:
+    async def _observe(self, found: _Round, scope: Scope) -> Observed:
         if found.own is not None:
             state = await found.own(found.request)
             found.asked[state.address] = None
             found.take(state, _OWN)
-        for address in addresses:
-            found.known_as.setdefault(address, ("", NOT_KNOWN))
         await self._ask_all(found)
         states = sorted(found.states.values(), key=lambda state: (state.role, state.id))
         silent = found.silent_services()

@@ -42,7 +42,9 @@ def test_the_local_cluster_is_found_from_below(tmp_path: Path) -> None:
     path = local_cluster(tmp_path)
     below = tmp_path / "a" / "b"
     assert find_bootstrap(None, {}, below) == Bootstrap(
-        "127.0.0.1:7501", str(path), ("127.0.0.1:7401",)
+        "127.0.0.1:7501",
+        str(path),
+        (("broker", 1, "127.0.0.1:7501"), ("controller", 1, "127.0.0.1:7401")),
     )
 
 

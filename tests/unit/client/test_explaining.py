@@ -90,6 +90,22 @@ async def test_an_address_that_was_asked_before_anybody_told_of_it_is_known_in_t
     assert [(s.role, s.id) for s in observed.silent] == [("broker", 2)]
 
 
+async def test_who_is_to_be_at_an_address_may_be_known_beforehand(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.kill(2)
+    services = services_of(cluster)
+    services.listening = {address(2): Listening.ACCEPTS}
+    explainer = Explainer(SystemClock(), services.connect, services.dial)
+    explained = await explainer.explain(
+        (address(1), address(2)), CLUSTER, 20, known={address(2): ("broker", 2)}
+    )
+    assert [(f.cause, f.broker) for f in explained.findings][:2] == [
+        ("no_controller", -1),
+        ("broker_paused", 2),
+    ]
+
+
 async def test_a_service_at_two_addresses_is_one(cluster: DescribedCluster) -> None:
     services = services_of(cluster)
     twin = replace(services.states[0], address="127.0.0.1:9999")

@@ -1,0 +1,161 @@
+"""A broker that stands still while its registration stands: what waits for it (commands,
+a deletion, the high watermark, consumers), each told by `tidelog explain` and led back to it,
+beside a broker that died.
+
+Leases are long here, so that the paused broker stays registered, and in every ISR."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import pytest
+import pytest_asyncio
+
+from integration.clusters import running_cluster
+from integration.explaining import (
+    Pairs,
+    append,
+    assert_not_blamed,
+    create_pairs,
+    explained,
+    faults_of,
+    is_refused,
+    of,
+    said,
+    split,
+    the,
+    until_found,
+)
+from integration.topics import create_topic
+from integration.wire_client import WireClient
+from tidelog.client import Admin
+from tidelog.inspection.model import Explanation, Scope
+from tidelog_runtime.local.cluster import LocalCluster
+
+TOPIC, DELETED = "pairs", "gone"
+DEAD, PAUSED = 2, 3
+SETTINGS = {"lease_ttl_seconds": 60, "replica_lag_time_max_ms": 60_000}
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@dataclass
+class Faulty:
+    """The cluster with its faults, and what was explained then."""
+
+    cluster: LocalCluster
+    pairs: Pairs
+    alone: str  # a partition on broker 1 alone
+    whole: Explanation
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def faulty(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Faulty]:
+    async with running_cluster(
+        tmp_path_factory.mktemp("explain"),
+        controllers=1,
+        broker_config=SETTINGS,
+        controller_config={"command_timeout_ms": 2_000},
+    ) as cluster:
+        pairs = await create_pairs(cluster, TOPIC)
+        single = (await create_topic(cluster, "alone", 3, 1)).partitions
+        alone = next(f"alone/{p.partition}" for p in single if p.leader == 1)
+        await create_topic(cluster, DELETED, 3)
+        await append(cluster, pairs[1, PAUSED], [b"committed"] * 10)
+        cluster.pause(PAUSED)
+        consuming = asyncio.create_task(_wait_for_records(cluster, pairs[1, PAUSED], 12))
+        try:
+            await cluster.kill(DEAD)
+            await append(cluster, pairs[1, PAUSED], [b"waits"] * 5)
+            async with Admin(cluster.bootstrap) as admin:
+                await admin.delete_topic(DELETED, timeout_ms=100)
+            await is_refused(cluster, pairs[1, DEAD])
+            found = await until_found(
+                cluster,
+                ("broker_paused", PAUSED),
+                ("replica_dead", DEAD),
+                ("command_overdue", PAUSED),
+                ("deletion_waits", PAUSED),
+                ("hw_stalled", 1),
+                ("consumer_waits", 1),
+                ("under_min_isr", 1),
+            )
+            yield Faulty(cluster, pairs, alone, found)
+        finally:
+            consuming.cancel()
+            cluster.resume(PAUSED)
+
+
+async def _wait_for_records(cluster: LocalCluster, name: str, offset: int) -> None:
+    """A consumer that asks again and again, beyond the high watermark."""
+    topic, partition = split(name)
+    async with WireClient(cluster.broker_address(1)) as leader:
+        while True:
+            await leader.fetch(topic, partition, offset)
+            await asyncio.sleep(0.1)
+
+
+async def test_a_paused_broker_is_the_root_of_what_waits_for_it(faulty: Faulty) -> None:
+    paused = the(faulty.whole, "broker_paused")
+    assert paused.severity == "critical"
+    assert faulty.pairs[1, PAUSED] in paused.partitions
+    assert "it is registered in life" in said(paused)
+    assert f"{faulty.cluster.broker_address(PAUSED)} takes connections" in said(paused)
+
+
+async def test_commands_that_are_not_acknowledged_are_overdue(faulty: Faulty) -> None:
+    overdue = the(faulty.whole, "command_overdue")
+    assert overdue.because == (f"broker_paused of broker {PAUSED}",)
+    assert "has yet to acknowledge" in said(overdue)
+    assert overdue.partition_count > 0
+    assert not [f for f in faulty.whole.findings if f.cause == "command_overdue" and f.broker == 1]
+
+
+async def test_a_deletion_waits_for_the_paused_broker_and_not_for_the_dead_one(
+    faulty: Faulty,
+) -> None:
+    waits = the(faulty.whole, "deletion_waits")
+    assert waits.topic == DELETED
+    assert waits.because == (f"broker_paused of broker {PAUSED}",)
+    assert f"broker {DEAD}" not in said(waits)
+    scoped = await explained(faulty.cluster, Scope(DELETED))
+    assert "deletion_waits" in {finding.cause for finding in scoped.findings}
+
+
+async def test_the_high_watermark_stands_still_for_the_follower_that_holds_it(
+    faulty: Faulty,
+) -> None:
+    stalled = the(faulty.whole, "hw_stalled", 1)
+    assert stalled.partitions == (faulty.pairs[1, PAUSED],)
+    assert stalled.because == (f"broker_paused of broker {PAUSED}",)
+    assert "stands still at 10" in stalled.summary
+    assert "its log ends at 15" in said(stalled)
+    assert f"broker {PAUSED} holds it: the leader knows it to have 10" in said(stalled)
+
+
+async def test_a_consumer_between_high_watermark_and_log_end_gets_nothing(
+    faulty: Faulty,
+) -> None:
+    waits = the(faulty.whole, "consumer_waits")
+    assert (waits.topic, waits.partition) == split(faulty.pairs[1, PAUSED])
+    assert "at offset 12 get nothing" in waits.summary
+    assert "between the high watermark (10) and the log's end (15)" in waits.summary
+    assert f"broker_paused of broker {PAUSED}" in waits.because
+    assert "hw_stalled of broker 1" in waits.because
+
+
+async def test_a_partition_of_the_dead_broker_is_not_blamed_on_the_paused_one(
+    faulty: Faulty,
+) -> None:
+    below = await explained(faulty.cluster, of(faulty.pairs[1, DEAD]))
+    refused = the(below, "under_min_isr")
+    assert refused.because == (f"replica_dead of broker {DEAD}",)
+    assert "broker-1, the leader, has refused" in said(refused)
+    assert "broker_paused" not in {finding.cause for finding in below.findings}
+
+
+async def test_a_partition_that_neither_broker_holds_is_well(faulty: Faulty) -> None:
+    assert await faults_of(faulty.cluster, faulty.alone) == []
+    assert_not_blamed(faulty.whole, faulty.alone)

@@ -1,0 +1,126 @@
+"""After a reboot of all machines nobody is whole: `tidelog explain` says who waits for what,
+and later what an election may have cost."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import pytest
+import pytest_asyncio
+
+from integration.clusters import running_cluster
+from integration.explaining import (
+    Pairs,
+    append,
+    assert_not_blamed,
+    causes_of,
+    create_pairs,
+    explained,
+    faults_of,
+    of,
+    said,
+    split,
+    the,
+    tidelog,
+    until_found,
+)
+from tidelog.cli.exit_status import ExitStatus
+from tidelog.inspection.model import Explanation
+from tidelog.model import Acks
+from tidelog_runtime.local.cluster import LocalCluster
+
+# What must not be lost is synced; what may be waits for a person.
+KEPT, MANUAL = "kept", "manual"
+DEAD = 3
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@dataclass
+class Rebooted:
+    """All machines were rebooted; then one broker died besides."""
+
+    cluster: LocalCluster
+    kept: Pairs
+    manual: Pairs
+    whole: Explanation
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def rebooted(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Rebooted]:
+    directory = tmp_path_factory.mktemp("explain")
+    boot_id = directory / "boot_id"
+    boot_id.write_text("boot 1")
+    settings = {"boot_id_file": str(boot_id)}
+    async with running_cluster(
+        directory / "cluster", controllers=1, broker_config=settings
+    ) as cluster:
+        kept = await create_pairs(cluster, KEPT, {"durability": "synced"})
+        manual = await create_pairs(cluster, MANUAL, {"recovery": "manual"})
+        for name in (kept[1, 2], manual[1, 2], manual[1, DEAD]):
+            await append(cluster, name, [b"acknowledged"] * 20, Acks.ALL)
+        await asyncio.gather(*(cluster.kill(broker_id) for broker_id in cluster.broker_ids))
+        boot_id.write_text("boot 2")
+        for broker_id in cluster.broker_ids:
+            cluster.start_broker(broker_id)
+        await cluster.ready()
+        await until_found(cluster, ("no_leader", -1))
+        await cluster.kill(DEAD)
+        found = await until_found(cluster, ("no_leader", -1), ("replica_dead", DEAD))
+        yield Rebooted(cluster, kept, manual, found)
+
+
+async def test_a_manual_recovery_waits_for_consent_and_names_the_command(
+    rebooted: Rebooted,
+) -> None:
+    topic, partition = split(rebooted.manual[1, 2])
+    found = await explained(rebooted.cluster, of(rebooted.manual[1, 2]))
+    waits = the(found, "no_leader")
+    assert (waits.topic, waits.partition) == (topic, partition)
+    assert "waits for consent" in waits.summary
+    assert waits.because == ()
+    assert "has lost data: it is whole only since life" in said(waits)
+    assert waits.next_step.endswith(f"tidelog topics recover {topic} --partition {partition}")
+
+
+async def test_where_a_member_is_dead_it_is_waited_for_instead(rebooted: Rebooted) -> None:
+    found = await explained(rebooted.cluster, of(rebooted.manual[1, DEAD]))
+    waits = the(found, "no_leader")
+    assert f"waits for broker {DEAD}, last known to hold every committed record" in waits.summary
+    assert waits.because == (f"replica_dead of broker {DEAD}",)
+    was = rf"broker {DEAD} was (in the ISR|eligible) in its life \d+; gone since"
+    assert re.search(was, said(waits))
+    assert "broker_crashed" in said(waits)
+    assert "--from-live-replicas" in waits.next_step
+
+
+async def test_what_was_synced_has_a_leader_and_is_not_blamed(rebooted: Rebooted) -> None:
+    assert await faults_of(rebooted.cluster, rebooted.kept[1, 2]) == []
+    assert_not_blamed(rebooted.whole, rebooted.kept[1, 2], rebooted.kept[2, 1])
+    of_kept = await explained(rebooted.cluster, of(rebooted.kept[1, DEAD]))
+    assert "no_leader" not in {finding.cause for finding in of_kept.findings}
+    assert ("replica_dead", DEAD) in causes_of(of_kept)
+
+
+async def test_after_consent_the_unclean_election_is_told_in_its_epoch(
+    rebooted: Rebooted,
+) -> None:
+    cluster, name = rebooted.cluster, rebooted.manual[1, 2]
+    topic, partition = split(name)
+    status, output = await tidelog(
+        cluster, "topics", "recover", topic, "--partition", str(partition), "--yes"
+    )
+    assert status == ExitStatus.DONE, output
+    found = await explained(cluster, of(name))
+    still = await explained(cluster, of(rebooted.manual[2, 1]))
+
+    unclean = the(found, "unclean_election")
+    assert unclean.severity == "warning"
+    assert (unclean.topic, unclean.partition) == (topic, partition)
+    assert "was elected in leader epoch" in said(unclean)
+    assert "Compare what producers had acknowledged" in unclean.next_step
+    assert "replica_dead" not in {finding.cause for finding in found.findings}
+    assert "unclean_election" not in {finding.cause for finding in still.findings}
