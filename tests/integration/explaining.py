@@ -61,16 +61,18 @@ async def until_found(
     cluster: LocalCluster,
     *causes: tuple[str, int],
     scope: Scope = WHOLE,
+    missing: tuple[str, ...] = (),
     timeout_seconds: float = TIMEOUT_SECONDS,
 ) -> Explanation:
     """The first explanation that has all of these causes, each with its broker (-1: of no
-    single one)."""
+    single one), and says none of the words that are to be missing."""
 
     seen: list[Explanation] = []
 
     async def look() -> bool:
         seen.append(await explained(cluster, scope))
-        return causes_of(seen[-1]).issuperset(causes)
+        words = "".join(map(said, seen[-1].findings))
+        return causes_of(seen[-1]).issuperset(causes) and not any(w in words for w in missing)
 
     try:
         await until(look, f"explain finds {causes}", timeout_seconds)

@@ -205,6 +205,8 @@ async def test_without_the_store_a_dead_follower_stays_in_the_isr_and_damage_sta
         await append(cluster, pairs[1, 3], [b"waits"] * 5)
         flip_a_bit(find_replica(cluster.broker_data_dir(2), TOPIC, split(pairs[2, 1])[1], topic_id))
         await reads_from_the_start(cluster, pairs[2, 1])
+        # By then everybody has asked it again.
+        await until_found(cluster, ("store_unreachable", -1), missing=("may not have asked",))
         found = await until_found(
             cluster,
             ("store_unreachable", -1),
@@ -227,6 +229,7 @@ async def test_without_the_store_a_dead_follower_stays_in_the_isr_and_damage_sta
     damaged = the(found, "replica_corrupt")
     assert damaged.partitions == (pairs[2, 1],)
     assert "broker-2 says" in said(damaged)
+    assert damaged.because == ("store_unreachable",)
     assert healthy == []
     assert_not_blamed(found, pairs[1, 2])
 

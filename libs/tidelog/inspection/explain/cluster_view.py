@@ -6,6 +6,8 @@ import enum
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tidelog.inspection.explain import causes
+from tidelog.inspection.explain.causes import Root
 from tidelog.inspection.explain.observed import (
     BROKER,
     CONTROLLER,
@@ -32,6 +34,8 @@ from tidelog.model import NO_EPOCH, NO_LEADER, TopicPartition
 # A registered broker whose fetch a leader has had within this lives, whatever its address
 # says.
 PROOF_OF_LIFE_MS = 2_000
+# Within this every service has asked the store again, whether it needed to or not.
+STORE_SPREAD_MS = 15_000
 
 
 class Life(enum.Enum):
@@ -148,6 +152,17 @@ class ClusterView:
     def store_lost(self, broker_id: int) -> bool:
         state = self.brokers.get(broker_id)
         return state is not None and state.store.unreachable_ms >= 0
+
+    def everybody_lost_store(self) -> bool:
+        """Also where some have lost it so lately that others may not have asked since."""
+        lost_ms = [s.store.unreachable_ms for s in self.observed.states]
+        return bool(lost_ms) and (min(lost_ms) >= 0 or 0 <= max(lost_ms) < STORE_SPREAD_MS)
+
+    def store_root(self, broker_id: int) -> Root:
+        """One for the store, where everybody misses it; else for the broker that alone does."""
+        if self.everybody_lost_store():
+            return Root(causes.STORE_UNREACHABLE)
+        return Root(causes.STORE_UNREACHABLE, broker_id)
 
     def _registry(self) -> Registry:
         if self.active is not None and self.active.controller is not None:

@@ -9,7 +9,7 @@ from tidelog.inspection.explain import causes
 from tidelog.inspection.explain.causes import Root
 from tidelog.inspection.explain.cluster_view import ClusterView
 from tidelog.inspection.explain.observed import name_of
-from tidelog.inspection.explain.replicas import failure_of, store_root, why_broker_does_nothing
+from tidelog.inspection.explain.replicas import failure_of, why_broker_does_nothing
 from tidelog.inspection.explain.words import MAX_NAMED, brokers, plural, span
 from tidelog.inspection.model import BrokerBacklog, Finding, WaitingDeletion
 
@@ -56,12 +56,9 @@ def no_controller(view: ClusterView) -> Iterator[Finding]:
     if not known and view.brokers:
         tellers = ", ".join(name_of(view.brokers[b]) for b in sorted(view.brokers)[:MAX_NAMED])
         evidence.append(f"no controller is registered as active, by the word of {tellers}")
-    stores_lost = [s for s in view.observed.states if s.store.unreachable_ms >= 0]
-    because = (
-        (str(Root(causes.STORE_UNREACHABLE)),)
-        if stores_lost and len(stores_lost) == len(view.observed.states)
-        else ()
-    )
+    because: tuple[str, ...] = ()
+    if view.everybody_lost_store():
+        because = (str(Root(causes.STORE_UNREACHABLE)),)
     yield Finding(
         causes.NO_CONTROLLER,
         causes.CRITICAL,
@@ -167,7 +164,7 @@ def _why_not_deleted(
     if backlog is not None and backlog.problem:
         return f'broker {broker_id} cannot be told: "{backlog.problem}"', None
     if view.store_lost(broker_id):
-        return f"broker {broker_id} misses the metadata store", store_root(view, broker_id)
+        return f"broker {broker_id} misses the metadata store", view.store_root(broker_id)
     state = view.brokers[broker_id].broker
     for replica in state.replicas if state else ():
         failure = failure_of(replica, broker_id)

@@ -8,7 +8,7 @@ from tidelog.inspection.explain import causes
 from tidelog.inspection.explain.causes import Reason, Root, Symptom
 from tidelog.inspection.explain.cluster_view import ClusterView, Life
 from tidelog.inspection.explain.elections import no_leader, unclean_election
-from tidelog.inspection.explain.replicas import failure_of, store_root, why_behind
+from tidelog.inspection.explain.replicas import failure_of, why_behind
 from tidelog.inspection.explain.words import brokers, ids, listed, name_of_key, plural, span
 from tidelog.inspection.model import LeaderState, PartitionKeyState, ReplicaState
 from tidelog.model import NO_LEADER, TopicPartition
@@ -186,7 +186,7 @@ def _holders(
     if reasons and view.store_lost(key.leader):
         stuck = "its leader cannot take it out of the ISR, because the metadata store is away"
         lines.append(stuck)
-        reasons.append(Reason(store_root(view, key.leader), "keeps the ISR as it is"))
+        reasons.append(Reason(view.store_root(key.leader), "keeps the ISR as it is"))
     words = ", ".join(
         f"broker {broker_id} {reason.words if reason else 'has not taken the newest records'}"
         for broker_id, reason in found
@@ -260,7 +260,8 @@ def _failures(view: ClusterView) -> Iterator[Symptom]:
             if reason is None:
                 continue
             name = TopicPartition(replica.topic, replica.partition)
-            leads = replica.role == "leader"
+            key = view.keys.get(name)
+            leads = replica.role == "leader" or (key is not None and key.leader == broker_id)
             yield Symptom(
                 causes.TAKES_NO_RECORDS,
                 causes.CRITICAL if leads else causes.WARNING,

@@ -206,14 +206,6 @@ def _not_admitted(view: ClusterView, key: PartitionKeyState) -> Reason | None:
     if not view.store_lost(key.leader):
         return None
     return Reason(
-        store_root(view, key.leader),
+        view.store_root(key.leader),
         "has every record, but its leader cannot write the ISR into the metadata store",
-    )
-
-
-def store_root(view: ClusterView, broker_id: int) -> Root:
-    """One for the store, where everybody misses it; else for who alone does."""
-    everybody = all(state.store.unreachable_ms >= 0 for state in view.observed.states)
-    return (
-        Root(causes.STORE_UNREACHABLE) if everybody else Root(causes.STORE_UNREACHABLE, broker_id)
     )

@@ -56,7 +56,7 @@ _FOLLOWS: Sequence[tuple[str, Callable[[int], str]]] = (
     (causes.NO_LEADER, lambda n: f"{plural(n, 'partition')} without a leader"),
     (causes.UNDER_MIN_ISR, lambda n: f"{plural(n, 'partition')} below min ISR"),
     (causes.HW_STALLED, lambda n: f"the high watermark stands still in {plural(n, 'partition')}"),
-    (causes.TAKES_NO_RECORDS, lambda n: f"{plural(n, 'replica')} that take no records"),
+    (causes.TAKES_NO_RECORDS, lambda n: f"{plural(n, 'replica')} taking no records"),
     (causes.REPLICA_OUT_OF_ISR, lambda n: f"out of the ISR of {plural(n, 'partition')}"),
 )
 
@@ -107,9 +107,10 @@ def finding(view: ClusterView, root: Root, follows: Sequence[tuple[Symptom, Reas
 
 
 def _because(view: ClusterView, root: Root) -> tuple[str, ...]:
-    """A broker without registration may have lost the store."""
-    if root.cause == causes.BROKER_UNREGISTERED and view.store_lost(root.broker):
-        return (str(Root(causes.STORE_UNREACHABLE, root.broker)),)
+    """A broker that misses the store can neither register nor resign what is damaged."""
+    waits = root.cause in (causes.BROKER_UNREGISTERED, causes.REPLICA_CORRUPT)
+    if waits and view.store_lost(root.broker):
+        return (str(view.store_root(root.broker)),)
     return ()
 
 

@@ -21,13 +21,16 @@ def unreachable(view: ClusterView) -> Iterator[Finding]:
     if not lost:
         return
     others = [state for state in states if state.store.unreachable_ms < 0]
-    if not others:
+    if view.everybody_lost_store():
+        evidence = [*map(_told, lost)]
+        if others:
+            evidence.append(f"{listed(map(name_of, others))} may not have asked it since")
         yield Finding(
             causes.STORE_UNREACHABLE,
             causes.CRITICAL,
             "the metadata store does not answer: data flows with the leaders and ISRs that there "
             "are, and nothing that needs metadata happens",
-            tuple(map(_told, lost)),
+            tuple(evidence),
             "Check that etcd runs at the configured etcd_endpoints and has a quorum; all recovers "
             "by itself when it answers.",
         )

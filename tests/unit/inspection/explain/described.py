@@ -151,9 +151,9 @@ class DescribedCluster:
     def pause(self, broker_id: int) -> None:
         self.silence(broker_id, Listening.ACCEPTS)
 
-    def lose_store(self, *services: str) -> None:
+    def lose_store(self, *services: str, for_ms: int = 60_000) -> None:
         for service in services:
-            self.stores[service] = StoreHealth(4_000, "no answer from 127.0.0.1:2379", 2, 2)
+            self.stores[service] = StoreHealth(for_ms, "no answer from 127.0.0.1:2379", 2, 2)
 
     def stop_controller(self) -> None:
         """Nobody else is elected; brokers know partitions from the store."""

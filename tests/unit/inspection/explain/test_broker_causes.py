@@ -182,6 +182,17 @@ def test_a_leader_that_takes_no_records_is_critical(cluster: DescribedCluster) -
     assert found(cluster.explain(), "disk_full").severity == "critical"
 
 
+def test_a_damaged_leader_is_critical_and_waits_for_the_store_to_resign(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0")
+    cluster.replica("sea/0", 1, role="damaged", failure="corrupt", leader=None)
+    cluster.lose_store("broker-1")
+    damaged = found(cluster.explain(), "replica_corrupt")
+    assert damaged.severity == "critical"
+    assert damaged.because == ("store_unreachable of broker 1",)
+
+
 def test_a_live_broker_without_registration_is_unregistered(cluster: DescribedCluster) -> None:
     cluster.partition("sea/0", isr=(1, 3))
     del cluster.registered[2]

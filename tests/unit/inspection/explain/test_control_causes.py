@@ -114,7 +114,7 @@ def test_a_store_that_nobody_reaches_is_one_finding(cluster: DescribedCluster) -
     cluster.controller_active = False
     findings = cluster.explain()
     assert causes_of(findings) == ["store_unreachable", "no_controller"]
-    assert "broker-2 has had no answer for 4.0 s" in said(findings[0])
+    assert "broker-2 has had no answer for 1 min 0 s" in said(findings[0])
     assert findings[1].because == ("store_unreachable",)
 
 
@@ -124,6 +124,15 @@ def test_a_store_that_one_broker_misses_is_that_brokers_matter(cluster: Describe
     assert lost.broker == 2
     assert "it answers broker-1, broker-3, controller-1" in said(lost)
     assert cluster.explain(broker=3) == []
+
+
+def test_a_store_that_some_lost_a_moment_ago_may_be_lost_for_all(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.lose_store("broker-2", for_ms=3_000)
+    lost = found(cluster.explain(), "store_unreachable")
+    assert lost.broker == -1
+    assert "broker-1, broker-3, controller-1 may not have asked it since" in said(lost)
 
 
 def test_a_slow_store_says_how_slow_and_for_whom(cluster: DescribedCluster) -> None:
