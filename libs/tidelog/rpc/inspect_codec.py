@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from operator import attrgetter
 from types import UnionType
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
@@ -20,6 +21,7 @@ from tidelog.v1 import inspect_pb2 as pb
 _Message = TypeVar("_Message", bound=Message)
 _Value = TypeVar("_Value")
 _hints: dict[type, dict[str, Any]] = {}
+_readers: dict[type, list[Callable[[Any], Any]]] = {}
 
 
 def to_wire(value: object, kind: type[_Message]) -> _Message:
@@ -49,25 +51,33 @@ def _fill(value: object, message: Message) -> None:
 
 def from_wire(message: Message, kind: type[_Value]) -> _Value:
     """The dataclass `kind`, whose fields are those of the message."""
-    values: dict[str, Any] = {}
+    readers = _readers.get(kind)
+    if readers is None:
+        readers = _readers[kind] = _readers_of(message, kind)
+    return kind(*[read(message) for read in readers])
+
+
+def _readers_of(message: Message, kind: type) -> list[Callable[[Any], Any]]:
+    """What gives each field of the dataclass, in its order: found out once for each kind,
+    because a large cluster is described in tens of thousands of messages."""
+    fields = message.DESCRIPTOR.fields_by_name
     hints = _hints_of(kind)
-    for field in message.DESCRIPTOR.fields:
-        hint = hints[field.name]
-        if field.type != FieldDescriptor.TYPE_MESSAGE:
-            if field.is_repeated:
-                values[field.name] = tuple(getattr(message, field.name))
-            elif field.has_presence and not message.HasField(field.name):
-                values[field.name] = None
-            else:
-                values[field.name] = getattr(message, field.name)
-        elif field.is_repeated:
-            inner = get_args(hint)[0]
-            values[field.name] = tuple(from_wire(m, inner) for m in getattr(message, field.name))
-        else:
-            present = message.HasField(field.name)
-            inner = _without_none(hint)
-            values[field.name] = from_wire(getattr(message, field.name), inner) if present else None
-    return kind(**values)
+    return [_reader(fields[name], hints[name]) for name in hints]
+
+
+def _reader(field: Any, hint: Any) -> Callable[[Any], Any]:
+    name, value_of = field.name, attrgetter(field.name)
+    if field.type != FieldDescriptor.TYPE_MESSAGE:
+        if field.is_repeated:
+            return lambda message: tuple(value_of(message))
+        if field.has_presence:
+            return lambda message: value_of(message) if message.HasField(name) else None
+        return value_of
+    if field.is_repeated:
+        item = get_args(hint)[0]
+        return lambda message: tuple([from_wire(m, item) for m in value_of(message)])
+    inner = _without_none(hint)
+    return lambda message: from_wire(value_of(message), inner) if message.HasField(name) else None
 
 
 def _hints_of(kind: type) -> dict[str, Any]:

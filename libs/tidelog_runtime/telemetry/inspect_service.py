@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable
 from typing import Any, Protocol
@@ -70,7 +71,8 @@ class InspectServicer(InspectServiceServicer):
     ) -> pb.DescribeServiceResponse:
         await _require_topic(context, request, request.topic)
         state = await self._inspected.describe(from_wire(request, StateRequest))
-        return to_wire(state, pb.DescribeServiceResponse)
+        # In a thread: thousands of replicas would hold up the event loop.
+        return await asyncio.to_thread(to_wire, state, pb.DescribeServiceResponse)
 
     async def Explain(  # noqa: N802 - the generated name
         self, request: pb.ExplainRequest, context: _Context

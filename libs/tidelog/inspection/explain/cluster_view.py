@@ -73,6 +73,7 @@ class ClusterView:
         self.backlogs = self._backlogs()
         self.deleting = self._deleting()
         self.keys = self._keys()
+        self._lives: dict[int, Life] = {}
         self._silent = {s.id: s for s in observed.silent if s.role == BROKER}
         self._replicas = self._described()
 
@@ -88,6 +89,11 @@ class ClusterView:
         return max((state.now_ms for state in self.observed.states), default=0)
 
     def life(self, broker_id: int) -> Life:
+        if broker_id not in self._lives:
+            self._lives[broker_id] = self._judge(broker_id)
+        return self._lives[broker_id]
+
+    def _judge(self, broker_id: int) -> Life:
         if broker_id in self.brokers:
             return Life.ANSWERS
         silent = self._silent.get(broker_id)
