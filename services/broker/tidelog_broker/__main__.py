@@ -59,8 +59,6 @@ from tidelog_broker.storage.disk_use import disk_use
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.config import load
 from tidelog_runtime.metadata.etcd import EtcdStore
-from tidelog_runtime.metadata.measured_store import MeasuredStore
-from tidelog_runtime.metadata.schema import Keys
 from tidelog_runtime.telemetry.explained import Explained
 from tidelog_runtime.telemetry.inspect_service import InspectServicer
 from tidelog_runtime.telemetry.logging import configure_logging
