@@ -26,14 +26,8 @@ if TYPE_CHECKING:
 
 # Log lines of the production code, and what they show.
 LOGGED = {
-    "broker_connection_lost": "connection lost, process alive",
-    "broker_crash_detected": "fast removal",
     "broker_id_taken": "id taken by another node",
-    "broker_left_to_its_lease": "fast removals used up",
-    "broker_removal_void": "removal of a registration that is gone",
     "broker_was_stalled": "stalled leader's grant",
-    "command_not_acknowledged": "command overdue",
-    "cut_off_leaders_deposed": "leader deposed on reports",
     "duplicate_answered": "duplicate batch answered like its original",
     "isr_changes_wait_for_store": "ISR change without answer",
     "joiner_guard_failed": "joiner's guard failed",
@@ -42,9 +36,15 @@ LOGGED = {
 }
 # State changes that services tell: by kind and stage, and by cause where that tells them apart.
 TOLD = {
+    ("broker_fenced", "failed"): "removal of a registration that is gone",
+    ("broker_fenced", "ignored"): "fast removals used up",
+    ("broker_fenced", "requested"): "fast removal",
     ("broker_stopping", "failed"): "stopped before all was handed over",
+    ("command_overdue", "completed"): "command overdue",
+    ("connection_lost", "completed"): "connection lost, process alive",
     ("controller_stepped_down", "completed"): "controller deposed",
     ("delete", "ignored", "stale_revision"): "late StopReplica without effect",
+    ("election", "completed", "leader_unreachable"): "leader deposed on reports",
     ("registration_lost", "completed"): "registered again",
     ("replica_repaired", "completed"): "damaged log repaired",
     ("stop", "completed", "stray"): "stray set aside",

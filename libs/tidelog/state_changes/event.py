@@ -71,6 +71,7 @@ class Kind(enum.Enum):
     COMMAND = "command"  # of a controller, as a whole: a full state, or one that is refused
     LEADER_UNREACHABLE = "leader_unreachable"
     LEADER_REACHED = "leader_reached"
+    CONNECTION_LOST = "connection_lost"  # of a controller, to a broker whose address answers
     COMMAND_OVERDUE = "command_overdue"
     # The controller and the store.
     CONTROLLER_ELECTED = "controller_elected"
@@ -92,6 +93,7 @@ class Cause(enum.Enum):
     BROKER_RESTARTED = "broker_restarted"  # back in another life before it was missed
     BROKER_STOPPING = "broker_stopping"
     BROKER_STOPPED = "broker_stopped"
+    BROKER_GONE = "broker_gone"  # before whoever tells it looked
     BROKER_JOINED = "broker_joined"
     REPLICA_RESIGNED = "replica_resigned"
     LEADER_UNREACHABLE = "leader_unreachable"  # it lives, and its followers cannot reach it
@@ -101,6 +103,7 @@ class Cause(enum.Enum):
     NO_LONGER_HELD = "no_longer_held"  # the leader's log begins beyond the follower's
     RECOVERY = "recovery"  # nobody is whole; the best log of those known leads
     CONSENT = "consent"  # an operator accepted the loss of records
+    CONNECTION_LOST = "connection_lost"  # what came through it has to be told again
     NEW_CONTROLLER = "new_controller"  # it sends every broker its full state
     FULL_STATE = "full_state"  # a broker that joined, or whose connection broke
     STALE_CONTROLLER_EPOCH = "stale_controller_epoch"

@@ -77,6 +77,22 @@ class LeaderAndIsr:
         since (interleaving 3 of ARCHITECTURE.md)."""
         return self if min_isr == self.min_isr else replace(self, min_isr=min_isr, eligible=())
 
+    def with_change(self, change: Change) -> LeaderAndIsr:
+        """The same, as decided by this change. `dataclasses.replace` takes three times as
+        long, and this is done for each of ten thousand elections."""
+        return LeaderAndIsr(
+            self.topic_id,
+            self.replicas,
+            self.controller_epoch,
+            self.leader,
+            self.leader_epoch,
+            self.isr,
+            self.eligible,
+            self.min_isr,
+            self.unclean_leader_epoch,
+            change,
+        )
+
     def resigned(self, broker_id: int) -> LeaderAndIsr:
         """The same after a replica has found that it lost data (interleaving 9 of
         ARCHITECTURE.md): out of the ISR and not to be elected as clean.

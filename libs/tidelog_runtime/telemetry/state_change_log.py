@@ -48,6 +48,7 @@ _UNWELCOME = frozenset(
         Kind.BROKER_FENCED,
         Kind.LEADER_UNREACHABLE,
         Kind.REGISTRATION_LOST,
+        Kind.CONNECTION_LOST,
         Kind.COMMAND_OVERDUE,
         Kind.CONTROLLER_STEPPED_DOWN,
         Kind.STORE_LOST,

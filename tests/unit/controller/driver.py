@@ -11,6 +11,7 @@ from typing import Any
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import TopicPartition
+from tidelog.state_changes.event import Kind, Stage
 from tidelog_controller.core.controller import Controller
 from tidelog_controller.policies.internal_topics import InternalTopic
 from tidelog_controller.state.commands import (
@@ -25,6 +26,7 @@ from tidelog_controller.state.commands import (
     SendLeaderAndIsr,
     SendStopReplica,
     StepDown,
+    Tell,
     Transact,
 )
 from tidelog_controller.state.context import ControllerIdentity
@@ -81,6 +83,7 @@ from tidelog_runtime.replica_control import (
 KEYS = Keys("test")
 MAX_STEPS = 10_000
 COMMAND_TIMEOUT_MS = 10_000
+WALL_MS = 1_700_000_000_000
 
 
 class TableStore:
@@ -171,6 +174,7 @@ class Driver:
         self.unanswered: list[SendLeaderAndIsr | SendStopReplica] = []
         self.replies: dict[int, AdminReply] = {}
         self.logs: list[tuple[str, Mapping[str, Any]]] = []
+        self.told: list[Tell] = []
         self.stepped_down: str | None = None
         self.reads: list[ReadKeys] = []
         # How many of the next transactions the store leaves without an answer, and
@@ -314,11 +318,21 @@ class Driver:
         key = KEYS.leader_and_isr(TopicPartition(topic, partition))
         return self.store.put(key, encode_leader_and_isr(state.with_isr(members)))
 
+    # What was told.
+
+    def tells(self, *kinds: Kind, stage: Stage | None = None) -> list[Tell]:
+        """Of these kinds, or of all."""
+        return [
+            told
+            for told in self.told
+            if (not kinds or told.kind in kinds) and stage in (None, told.stage)
+        ]
+
     # The loop.
 
     def feed(self, event: Event) -> None:
         """The event and all that follows from it."""
-        pending = deque(self.controller.handle(event, self.now_ms))
+        pending = deque(self.controller.handle(event, self.now_ms, WALL_MS + self.now_ms))
         for _ in range(MAX_STEPS):
             if pending:
                 pending.extend(self._carry_out(pending.popleft()))
@@ -357,7 +371,7 @@ class Driver:
         self.feed(self._answer(command, FakeBroker(command.command.broker_epoch)))
 
     def _handle(self, event: Event) -> list[Command]:
-        return self.controller.handle(event, self.now_ms)
+        return self.controller.handle(event, self.now_ms, WALL_MS + self.now_ms)
 
     def _watch(self) -> list[Command]:
         changes = tuple(self.store.unseen)
@@ -385,6 +399,8 @@ class Driver:
                 self.transcript.append(f"open {broker_id}@{epoch}")
             case CloseChannel(broker_id, epoch):
                 self.transcript.append(f"close {broker_id}@{epoch}")
+            case Tell():
+                self.told.append(command)
             case Log(event, fields, _):
                 self.logs.append((event, fields))
             case StepDown(reason):

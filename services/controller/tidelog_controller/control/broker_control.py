@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import NamedTuple
 
 from tidelog.errors import ErrorCode
+from tidelog.inspection.model import BrokerBacklog, PendingState
 from tidelog.model import TopicPartition
 from tidelog_runtime.replica_control import CommandResult, PartitionResult
 
@@ -20,9 +22,11 @@ MAX_PARTITIONS_PER_COMMAND = 2_000
 
 FIRST_RETRY_MS = 100
 MAX_RETRY_MS = 2_000
+# So many of those that wait are named to who asks.
+MAX_PENDING_NAMED = 10
 
 # To a command that stops a replica these say: there is no such replica.
-_ALREADY_GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+ALREADY_GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
 class _Required(NamedTuple):
@@ -41,6 +45,7 @@ class _InFlight(NamedTuple):
 class _Deferred(NamedTuple):
     retry_at_ms: int
     failures: int
+    problem: str
 
 
 def retry_delay_ms(failures: int) -> int:
@@ -60,6 +65,7 @@ class BrokerControl:
         self._in_flight: _InFlight | None = None
         self._retry_at_ms = 0
         self._failures = 0
+        self._problem = ""  # why the last command failed as a whole
 
     def __len__(self) -> int:
         """How many partitions have a state that is not acknowledged."""
@@ -147,9 +153,10 @@ class BrokerControl:
         if command is None:
             return []
         if result.error is not None:
-            self._fail(command, now_ms)
+            self._fail(command, now_ms, result.error.message)
             return []
         self._failures = 0
+        self._problem = ""
         done = []
         unanswered = dict(command.partitions)
         for answer in result.partitions:
@@ -157,18 +164,18 @@ class BrokerControl:
             if partition is None:
                 continue
             if not _is_done(answer, command.stops):
-                self._defer(partition, now_ms)
+                self._defer(partition, now_ms, answer.error.message if answer.error else "")
             elif self._acknowledge(partition, answer, command, now_ms):
                 done.append(partition)
         for partition in unanswered.values():
-            self._defer(partition, now_ms)
+            self._defer(partition, now_ms, "the broker's answer left it out")
         return done
 
-    def lost(self, command_id: int, now_ms: int) -> None:
+    def lost(self, command_id: int, now_ms: int, reason: str) -> None:
         """Nobody knows whether the broker carried the command out: all is sent again."""
         command = self._end(command_id)
         if command is not None:
-            self._fail(command, now_ms)
+            self._fail(command, now_ms, reason)
 
     def wake_at_ms(self) -> int | None:
         """When there is something to send again; None: nothing waits for time to pass."""
@@ -194,6 +201,33 @@ class BrokerControl:
         """Told once, until all is acknowledged."""
         self._overdue_told = True
 
+    def first_waiting(self, limit: int) -> list[TopicPartition]:
+        return list(islice(self._required, limit))
+
+    def backlog(self, now_ms: int, timeout_ms: int) -> BrokerBacklog:
+        """Named first are those that the broker refused."""
+        names = dict.fromkeys(islice(self._deferred, MAX_PENDING_NAMED))
+        names |= dict.fromkeys(self.first_waiting(MAX_PENDING_NAMED))
+        pending = [
+            PendingState(
+                partition.topic,
+                partition.partition,
+                self._required[partition].revision,
+                deferred.problem if (deferred := self._deferred.get(partition)) else "",
+            )
+            for partition in islice(names, MAX_PENDING_NAMED)
+        ]
+        waiting_ms = self.waiting_ms(now_ms)
+        return BrokerBacklog(
+            self.broker_id,
+            self.broker_epoch,
+            len(self._required),
+            waiting_ms,
+            bool(self._required) and waiting_ms >= timeout_ms,
+            tuple(pending),
+            self._problem,
+        )
+
     def _end(self, command_id: int) -> _InFlight | None:
         command = self._in_flight
         if command is None or command.id != command_id:
@@ -201,17 +235,20 @@ class BrokerControl:
         self._in_flight = None
         return command
 
-    def _fail(self, command: _InFlight, now_ms: int) -> None:
+    def _fail(self, command: _InFlight, now_ms: int, problem: str) -> None:
+        self._problem = problem
         self._full_state_due = self._full_state_due or command.full_state
         self._retry_at_ms = now_ms + retry_delay_ms(self._failures)
         self._failures += 1
 
-    def _defer(self, partition: TopicPartition, now_ms: int) -> None:
+    def _defer(self, partition: TopicPartition, now_ms: int, problem: str) -> None:
         if partition not in self._required:
             return
         held = self._deferred.get(partition)
         failures = held.failures if held else 0
-        self._deferred[partition] = _Deferred(now_ms + retry_delay_ms(failures), failures + 1)
+        self._deferred[partition] = _Deferred(
+            now_ms + retry_delay_ms(failures), failures + 1, problem
+        )
 
     def _acknowledge(
         self, partition: TopicPartition, answer: PartitionResult, command: _InFlight, now_ms: int
@@ -226,9 +263,9 @@ class BrokerControl:
             return True
         if required.revision == command.required.get(partition):
             # Not overtaken by a newer requirement: the broker fell short of this one.
-            self._defer(partition, now_ms)
+            self._defer(partition, now_ms, f"the broker is at revision {answer.revision}")
         return False
 
 
 def _is_done(answer: PartitionResult, stops: bool) -> bool:
-    return answer.error is None or (stops and answer.error.code in _ALREADY_GONE)
+    return answer.error is None or (stops and answer.error.code in ALREADY_GONE)

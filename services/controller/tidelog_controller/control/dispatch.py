@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from tidelog.inspection.model import BrokerBacklog
 from tidelog.model import NO_LEADER, TopicPartition
+from tidelog.state_changes.event import Cause
 from tidelog_controller.control.broker_control import BrokerControl
 from tidelog_controller.control.command_building import (
     description_command,
     full_state_command,
     next_command,
 )
+from tidelog_controller.control.command_telling import FIRST_PARTITIONS, CommandTelling
 from tidelog_controller.control.descriptions import Descriptions
+from tidelog_controller.policies.causes import is_by_controller
 from tidelog_controller.state.commands import (
-    Level,
-    Log,
     SendDescribeReplicas,
     SendLeaderAndIsr,
     SendStopReplica,
+    Tell,
 )
 from tidelog_controller.state.context import Context, ControllerIdentity, Partition
 from tidelog_controller.state.events import CommandAnswered, CommandLost, ReplicasDescribed
@@ -31,9 +33,15 @@ class Dispatch:
     acknowledged a state for `command_timeout_ms` is told of."""
 
     def __init__(
-        self, context: Context, identity: ControllerIdentity, command_timeout_ms: int
+        self,
+        context: Context,
+        identity: ControllerIdentity,
+        command_timeout_ms: int,
+        tell: Callable[[Tell], None],
     ) -> None:
         self.controls: dict[int, BrokerControl] = {}
+        self._tellings: dict[int, CommandTelling] = {}  # of the same brokers
+        self._tell = tell
         self.descriptions = Descriptions()
         self._context = context
         self._identity = identity
@@ -42,50 +50,74 @@ class Dispatch:
 
     # Who is to know what.
 
-    def joined(self, broker_id: int, broker_epoch: int, now_ms: int) -> None:
+    def joined(self, broker_id: int, broker_epoch: int, now_ms: int, why: Cause) -> None:
         self.controls[broker_id] = BrokerControl(broker_id, broker_epoch)
-        self.require_all(broker_id, now_ms)
+        self._tellings[broker_id] = CommandTelling(
+            broker_id, broker_epoch, self._identity.controller_epoch, self._tell
+        )
+        self.require_all(broker_id, now_ms, why)
 
     def left(self, broker_id: int) -> None:
         del self.controls[broker_id]
+        del self._tellings[broker_id]
         self.descriptions.forget_broker(broker_id)
 
-    def require_all(self, broker_id: int, now_ms: int) -> None:
+    def require_all(self, broker_id: int, now_ms: int, why: Cause) -> None:
         """The full state, anew."""
         control = self.controls[broker_id]
+        self._tellings[broker_id].full_state_required(why)
         control.require_full_state()
         for partition, held in self._context.replicas_on(broker_id):
             control.require(partition, held.revision, now_ms)
 
     def changed(
-        self, partition: TopicPartition, old: Partition | None, new: Partition | None, now_ms: int
+        self,
+        partition: TopicPartition,
+        old: Partition | None,
+        new: Partition | None,
+        now_ms: int,
+        *,
+        is_news: bool,
     ) -> None:
-        """The partition's key; None: there was none, or is none any more."""
+        """The partition's key; None: there was none, or is none any more. `is_news`: not what
+        is found at the start of a reign, of which the full state is told."""
         if new is None:
-            for control in self.controls.values():
+            for broker_id, control in self.controls.items():
                 control.forget(partition)
+                if old is not None:
+                    self._tellings[broker_id].forget(partition, old.state.topic_id)
             return
+        # What leaders have written themselves they need not be told of.
+        is_news = is_news and (not is_isr_only(old, new) or is_by_controller(new.state.change))
         for broker_id in concerned(old, new):
             if broker_id in self.controls:
                 self.controls[broker_id].require(partition, new.revision, now_ms)
+                if is_news:
+                    self._tellings[broker_id].changed(partition)
 
     def is_acknowledged(self, partition: TopicPartition) -> bool:
         return not any(control.waits_for(partition) for control in self.controls.values())
 
     # Commands.
 
-    def due(self, now_ms: int) -> list[SendCommand]:
+    def due(self, now_ms: int, wall_ms: int) -> list[SendCommand]:
         """Those to send now; they count as sent."""
         commands: list[SendCommand] = []
-        for control in self.controls.values():
-            for build in (self._command, self._question):
-                command = build(control, now_ms)
-                if command is not None:
-                    self._last_command_id = command.id
-                    commands.append(command)
+        for broker_id, control in self.controls.items():
+            command = self._command(control, now_ms)
+            if command is not None:
+                self._last_command_id = command.id
+                self._tellings[broker_id].sent(command, wall_ms)
+                commands.append(command)
+            question = self._question(control, now_ms)
+            if question is not None:
+                self._last_command_id = question.id
+                commands.append(question)
         return commands
 
-    def _command(self, control: BrokerControl, now_ms: int) -> SendCommand | None:
+    def _command(
+        self, control: BrokerControl, now_ms: int
+    ) -> SendLeaderAndIsr | SendStopReplica | None:
         if not control.is_ready(now_ms):
             return None
         parts = (self._context, self._identity, control, self._last_command_id + 1)
@@ -93,7 +125,7 @@ class Dispatch:
             return full_state_command(*parts)
         return next_command(*parts, now_ms)
 
-    def _question(self, control: BrokerControl, now_ms: int) -> SendCommand | None:
+    def _question(self, control: BrokerControl, now_ms: int) -> SendDescribeReplicas | None:
         return description_command(
             self._identity, control, self.descriptions, self._last_command_id + 1, now_ms
         )
@@ -110,47 +142,39 @@ class Dispatch:
         control = self.controls[event.broker_id]
         match event:
             case CommandLost():
-                control.lost(event.id, now_ms)
+                control.lost(event.id, now_ms, event.reason)
                 self.descriptions.lost(event.broker_id, event.id, now_ms)
                 return ()
             case ReplicasDescribed():
                 return self.descriptions.answered(event.broker_id, event.id, event.result, now_ms)
             case CommandAnswered():
                 done = control.answered(event.id, event.result, now_ms)
+                telling = self._tellings[event.broker_id]
+                telling.answered(event.id, event.result)
+                if not len(control):
+                    telling.all_acknowledged()
                 # The step after an acknowledgement: keys of a topic that is being deleted.
                 return [p for p in done if p.topic in self._context.deletions]
 
-    def backlogs(self, now_ms: int) -> list[BrokerBacklog]:
-        """What each live broker has yet to acknowledge, by broker."""
-        return [
-            BrokerBacklog(
-                broker_id,
-                control.broker_epoch,
-                len(control),
-                control.waiting_ms(now_ms),
-                overdue=control.waiting_ms(now_ms) > self._command_timeout_ms,
-            )
-            for broker_id, control in sorted(self.controls.items())
-        ]
-
     # Time.
 
-    def overdue(self, now_ms: int) -> list[Log]:
-        """What is not acknowledged in time, told once."""
-        told: list[Log] = []
-        for control in self.controls.values():
+    def tell_overdue(self, now_ms: int, wall_ms: int) -> None:
+        """What is not acknowledged in time, once."""
+        for broker_id, control in self.controls.items():
             due_at_ms = control.overdue_at_ms(self._command_timeout_ms)
             if due_at_ms is None or due_at_ms > now_ms:
                 continue
             control.tell_overdue()
-            fields = {
-                "broker_id": control.broker_id,
-                "broker_epoch": control.broker_epoch,
-                "partitions": len(control),
-                "command_timeout_ms": self._command_timeout_ms,
-            }
-            told.append(Log("command_not_acknowledged", fields, Level.WARNING))
-        return told
+            first = [str(partition) for partition in control.first_waiting(FIRST_PARTITIONS)]
+            since_ms = wall_ms - control.waiting_ms(now_ms)
+            self._tellings[broker_id].overdue(first, len(control), since_ms)
+
+    def backlogs(self, now_ms: int) -> list[BrokerBacklog]:
+        """What each live broker has yet to acknowledge, by broker."""
+        return [
+            self.controls[b].backlog(now_ms, self._command_timeout_ms)
+            for b in sorted(self.controls)
+        ]
 
     def wake_at_ms(self) -> int | None:
         """When there is something to send, or to tell; None: nothing waits for time to pass."""
@@ -164,11 +188,15 @@ def concerned(old: Partition | None, new: Partition) -> tuple[int, ...]:
     """The brokers that have to know of a change. One of the ISR is the leader's affair; all
     replicas follow a new epoch. Without a leader all are to know the newest revision: they are
     asked about their logs by it."""
-    isr_only = (
+    return (new.state.leader,) if is_isr_only(old, new) else new.state.replicas
+
+
+def is_isr_only(old: Partition | None, new: Partition) -> bool:
+    """Whether a leader goes on in its epoch."""
+    return (
         old is not None
         and new.state.leader != NO_LEADER
         and old.state.topic_id == new.state.topic_id
         and old.state.leader_epoch == new.state.leader_epoch
         and old.state.replicas == new.state.replicas
     )
-    return (new.state.leader,) if isr_only else new.state.replicas

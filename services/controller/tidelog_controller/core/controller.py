@@ -10,28 +10,36 @@ so that no step depends on how the controller came to know something.
 from __future__ import annotations
 
 import random
-from collections import deque
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
 from tidelog.errors import ErrorCode
 from tidelog.inspection.model import BrokerBacklog, ControllerState, StateRequest
+from tidelog.state_changes.event import NO_REVISION, Cause, Change, Detail, Kind, Stage
 from tidelog_controller.control.dispatch import Dispatch
-from tidelog_controller.core.batch_report import told
-from tidelog_controller.core.description import describe
+from tidelog_controller.core.description import Reign, describe
 from tidelog_controller.core.dirty_partitions import DirtyPartitions
+from tidelog_controller.core.transaction_telling import TransactionTelling
 from tidelog_controller.policies.internal_topics import InternalTopic
 from tidelog_controller.requests.recovery_admin import RecoveryAdmin
 from tidelog_controller.requests.topic_admin import TopicAdmin
+from tidelog_controller.state.broken_connections import (
+    FAST_REMOVAL_WINDOW_MS,
+    MAX_FAST_REMOVALS,
+    BrokenConnections,
+)
 from tidelog_controller.state.commands import (
     CloseChannel,
     Command,
     Level,
     Log,
     OpenChannel,
+    Reply,
     StepDown,
+    Tell,
+    Transact,
 )
 from tidelog_controller.state.context import (
+    Broker,
     BrokerChanged,
     ConsentChanged,
     Context,
@@ -41,6 +49,7 @@ from tidelog_controller.state.context import (
     PartitionChanged,
     TopicChanged,
 )
+from tidelog_controller.state.departures import Departures
 from tidelog_controller.state.events import (
     CRASHED,
     AdminRequest,
@@ -77,11 +86,6 @@ from tidelog_runtime.metadata.store import (
     TransactionResult,
 )
 
-# A broker whose connection keeps breaking though it lives (behind a proxy, say) is not
-# taken for dead more often than this; then its lease alone decides.
-MAX_FAST_REMOVALS = 2
-FAST_REMOVAL_WINDOW_MS = 60_000
-
 
 class Controller:
     """One reign. Deterministic: equal events, times and `rng` give equal commands."""
@@ -99,7 +103,11 @@ class Controller:
         self._keys = keys
         self._identity = identity
         self._transactions = Transactions(keys, identity)
-        self._dispatch = Dispatch(self.context, identity, command_timeout_ms)
+        self._departures = Departures()
+        self._dispatch = Dispatch(self.context, identity, command_timeout_ms, self._tell)
+        self._telling = TransactionTelling(
+            self.context, identity.controller_epoch, self._departures.last, self._tell
+        )
         self._admin = TopicAdmin(
             self.context, self._transactions, self._dispatch.controls, rng, internal_topics
         )
@@ -113,27 +121,31 @@ class Controller:
             self._dispatch.is_acknowledged,
             identity.controller_epoch,
         )
-        self._removals: dict[int, deque[int]] = {}  # broker id to times of fast removals
+        self._broken = BrokenConnections()
+        self._deletions_since_ms: dict[str, int] = {}  # as far as this reign knows
         self._loaded = False
         self._early: list[AdminRequest] = []  # came before everything was read
         self._deposed = False
         self._now_ms = 0
+        self._wall_ms = 0
         self._out: list[Command] = []
 
-    def handle(self, event: Event, now_ms: int) -> list[Command]:
-        """`now_ms` never falls. After `StepDown` there is nothing more to come."""
+    def handle(self, event: Event, now_ms: int, wall_ms: int) -> list[Command]:
+        """`now_ms` never falls; `wall_ms` is told and never decided by. After `StepDown` there
+        is nothing more to come."""
         if self._deposed:
             return []
         self._now_ms = now_ms
+        self._wall_ms = wall_ms
         self._out = []
         self._dirty.touch(self._unreachable.advance(now_ms))
         self._take(event)
         if not self._deposed:
-            self._out += self._admin.advance(now_ms)
-            self._out += self._recoveries.advance(now_ms)
+            self._begin(self._admin.advance(now_ms))
+            self._begin(self._recoveries.advance(now_ms))
             self._judge()
-            self._out += self._dispatch.due(now_ms)
-            self._out += self._dispatch.overdue(now_ms)
+            self._out += self._dispatch.due(now_ms, wall_ms)
+            self._dispatch.tell_overdue(now_ms, wall_ms)
         return self._out
 
     def wake_at_ms(self) -> int | None:
@@ -146,9 +158,17 @@ class Controller:
         ]
         return min((time for time in times if time is not None), default=None)
 
-    def describe(self, request: StateRequest) -> ControllerState:
+    def describe(self, request: StateRequest, now_ms: int) -> ControllerState:
         """How it stands; changes nothing."""
-        return describe(self.context, self._identity, request)
+        reign = Reign(
+            self.context,
+            self._identity,
+            self._dispatch,
+            self._departures.last,
+            self._telling.lost_records,
+            self._deletions_since_ms,
+        )
+        return describe(reign, request, now_ms)
 
     @property
     def is_loaded(self) -> bool:
@@ -170,10 +190,11 @@ class Controller:
                 self._absorb(changes)
                 self.context.watched_to(max((c.revision for c in changes), default=0))
             case Transacted(transaction_id, result):
-                self._end_transaction(transaction_id, result)
+                self._end_transaction(transaction_id, result, answered=True)
             case KeysRead(transaction_id, revision, current):
                 # As though it had failed: whether it was applied shows in what is found.
-                self._end_transaction(transaction_id, TransactionResult(False, revision, current))
+                found = TransactionResult(False, revision, current)
+                self._end_transaction(transaction_id, found, answered=False)
             case OutcomeUnknown(transaction_id):
                 self._out.append(self._transactions.outcome_unknown(transaction_id))
             case CommandAnswered() | CommandLost() | ReplicasDescribed():
@@ -193,11 +214,11 @@ class Controller:
             return
         match request:
             case CreateTopic():
-                self._out += self._admin.create(request, self._now_ms)
+                self._begin(self._admin.create(request, self._now_ms))
             case DeleteTopic():
-                self._out += self._admin.delete(request, self._now_ms)
+                self._begin(self._admin.delete(request, self._now_ms))
             case RecoverPartitions():
-                self._out += self._recoveries.recover(request, self._now_ms)
+                self._begin(self._recoveries.recover(request, self._now_ms))
 
     # What the store says.
 
@@ -205,12 +226,18 @@ class Controller:
         self._check_reign(snapshot.items.get(self._keys.controller))
         self._absorb(Changed(item.key, item, item.mod_revision) for item in snapshot.items.values())
         self.context.watched_to(snapshot.revision)
-        self._log(
-            "controller_loaded",
-            brokers=sorted(self.context.brokers),
-            topics=len(self.context.topics),
-            deletions=len(self.context.deletions),
-            revision=snapshot.revision,
+        self._tell(
+            Tell(
+                Kind.CONTROLLER_LOADED,
+                Stage.COMPLETED,
+                revision=snapshot.revision,
+                details={
+                    "brokers": sorted(self.context.brokers),
+                    "topics": len(self.context.topics),
+                    "partitions": self.context.partition_count,
+                    "deletions": len(self.context.deletions),
+                },
+            )
         )
         self._loaded = True
         early, self._early = self._early, []
@@ -224,19 +251,22 @@ class Controller:
                 continue
             match self.context.absorb(change):
                 case BrokerChanged() as changed:
-                    self._broker_changed(changed)
+                    self._broker_changed(changed, change.revision)
                 case TopicChanged() as changed:
-                    self._topic_changed(changed)
+                    self._topic_changed(changed, change.revision)
                 case PartitionChanged() as changed:
                     self._partition_changed(changed)
                 case DeletionChanged(topic, new):
-                    if new is not None:
-                        self._log_news("topic_deletion_began", topic=topic, topic_id=new.topic_id)
+                    if new is None:
+                        self._deletions_since_ms.pop(topic, None)
+                    else:
+                        self._deletions_since_ms.setdefault(topic, self._now_ms)
                     self._dirty.touch(self.context.partitions_of(topic))
-                case ConsentChanged() as changed:
-                    self._consent_changed(changed)
+                case ConsentChanged(partition, _):
+                    self._dirty.touch([partition])
                 case Malformed(key, problem):
-                    self._log("metadata_malformed", Level.WARNING, key=key, problem=problem)
+                    fields = {"key": key, "problem": problem}
+                    self._out.append(Log("metadata_malformed", fields, Level.WARNING))
                 case None:
                     pass
 
@@ -244,64 +274,43 @@ class Controller:
         if held is None or held.create_revision > self._identity.key_revision:
             self._step_down("the controller key has passed on")
 
-    def _broker_changed(self, changed: BrokerChanged) -> None:
+    def _broker_changed(self, changed: BrokerChanged, revision: int) -> None:
         broker_id, old, new = changed
         if old is not None and (new is None or new.broker_epoch != old.broker_epoch):
             self._dispatch.left(broker_id)
             self._unreachable.forget_broker(broker_id)
             self._out.append(CloseChannel(broker_id, old.broker_epoch))
-            self._log("broker_left", broker_id=broker_id, broker_epoch=old.broker_epoch)
+            departure = self._departures.left(old, new, self._wall_ms)
+            self._tell_of_broker(Kind.BROKER_LEFT, old, revision, departure.cause)
         if new is not None and (old is None or new.broker_epoch != old.broker_epoch):
-            registration = new.registration
-            self._dispatch.joined(broker_id, new.broker_epoch, self._now_ms)
-            self._out.append(OpenChannel(broker_id, new.broker_epoch, registration.address))
-            self._log_news(
-                "broker_joined",
-                broker_id=broker_id,
-                broker_epoch=new.broker_epoch,
-                address=registration.address,
-                whole_since=registration.whole_since,
-            )
+            why = Cause.BROKER_JOINED if self._loaded else Cause.NEW_CONTROLLER
+            self._dispatch.joined(broker_id, new.broker_epoch, self._now_ms, why)
+            self._out.append(OpenChannel(broker_id, new.broker_epoch, new.registration.address))
+            if self._loaded:
+                # Whoever is found at the start of a reign is no news: one line counts them.
+                self._tell_of_broker(Kind.BROKER_JOINED, new, revision)
             for topic in self.context.topics:
                 self._dirty.touch(self.context.unplaced(topic))
-        elif new is not None:
-            self._log("broker_state", broker_id=broker_id, state=new.registration.state)
+        elif new is not None and not new.running:
+            self._tell_of_broker(Kind.BROKER_STOPPING, new, revision)
         replicas = list(self.context.replicas_on(broker_id))
         # Elections go before changes of the ISR: nobody can write until they are done.
         self._dirty.touch(p for p, held in replicas if held.state.leader == broker_id)
         self._dirty.touch(p for p, _ in replicas)
 
-    def _topic_changed(self, changed: TopicChanged) -> None:
+    def _topic_changed(self, changed: TopicChanged, revision: int) -> None:
         topic, old, new = changed
-        if old is None and new is not None:
-            self._log_news(
-                "topic_created",
-                topic=topic,
-                topic_id=new.entry.topic_id,
-                partitions=new.entry.partitions,
-                replication_factor=new.entry.replication_factor,
-            )
-        elif new is None and old is not None:
-            self._log("topic_deleted", topic=topic, topic_id=old.entry.topic_id)
+        if new is None and old is not None:
+            self._telling.topic_gone(topic, old.entry.topic_id, revision)
         if new is not None:
             self._dirty.touch(self.context.unplaced(topic))
             if old is not None and new.rules != old.rules:
                 self._dirty.touch(self.context.partitions_of(topic))
 
-    def _consent_changed(self, changed: ConsentChanged) -> None:
-        partition, new = changed
-        if new is not None:
-            self._log_news(
-                "recovery_consented",
-                partition=str(partition),
-                from_live_replicas=new.entry.from_live_replicas,
-            )
-        self._dirty.touch([partition])
-
     def _partition_changed(self, changed: PartitionChanged) -> None:
         partition, old, new = changed
         self._dirty.touch([partition])
-        self._dispatch.changed(partition, old, new, self._now_ms)
+        self._dispatch.changed(partition, old, new, self._now_ms, is_news=self._loaded)
 
     # Deciding.
 
@@ -310,21 +319,30 @@ class Controller:
             batch = self._dirty.next_batch()
             if batch is None:
                 return
+            batch = self._telling.originated(batch, self._transactions.next_id, self._wall_ms)
             self._out.append(self._transactions.begin(batch))
 
-    def _end_transaction(self, transaction_id: int, result: TransactionResult) -> None:
+    def _begin(self, commands: Iterable[Command]) -> None:
+        """What requests need done."""
+        for command in commands:
+            match command:
+                case Transact(transaction_id, _):
+                    purpose = self._transactions.purpose_of(transaction_id)
+                    self._telling.begun(transaction_id, purpose, self._wall_ms)
+                case Reply(_, reply):
+                    self._telling.replied(reply)
+            self._out.append(command)
+
+    def _end_transaction(
+        self, transaction_id: int, result: TransactionResult, *, answered: bool
+    ) -> None:
         purpose, transaction = self._transactions.end(transaction_id)
         self._absorb(outcome(transaction, result))
         if self._deposed:
             return
-        match purpose:
-            case PartitionBatch(writes, _):
-                self._end_batch(writes, result)
-            case RegistrationRemoval(broker_id, broker_epoch) if not result.succeeded:
-                # The lease ran out first, or the broker is back in a new life.
-                self._log("broker_removal_void", broker_id=broker_id, broker_epoch=broker_epoch)
-            case _:
-                pass
+        self._telling.ended(transaction_id, purpose, result, answered=answered)
+        if isinstance(purpose, PartitionBatch):
+            self._end_batch(purpose.writes, result)
 
     def _end_batch(self, writes: Iterable[PartitionWrite], result: TransactionResult) -> None:
         for write in writes:
@@ -333,7 +351,6 @@ class Controller:
                 self._unreachable.deposed(write.partition)
         if result.succeeded:
             self._dirty.touch(write.partition for write in writes)
-            self._log_batch(list(writes), result.revision)
             return
         self._dirty.refused(writes)
 
@@ -354,13 +371,17 @@ class Controller:
         """A change of the ISR is judged with the reports that stand when it comes; here a
         new report is, with the ISR that stands."""
         for leader in self._unreachable.reported(report, self.context.brokers):
-            self._log(
-                "leader_unreachable",
-                Level.WARNING,
-                leader=leader.broker_id,
-                broker_epoch=leader.broker_epoch,
-                follower=report.broker_id,
-                unanswered_ms=leader.unanswered_ms,
+            self._tell(
+                Tell(
+                    Kind.LEADER_UNREACHABLE,
+                    Stage.COMPLETED,
+                    broker=leader.broker_id,
+                    broker_epoch=leader.broker_epoch,
+                    details={
+                        "follower": report.broker_id,
+                        "unanswered_ms": leader.unanswered_ms,
+                    },
+                )
             )
             self._dirty.touch(
                 partition
@@ -377,31 +398,35 @@ class Controller:
         broker = self.context.brokers.get(broker_id)
         if broker is None or broker.broker_epoch != broker_epoch:
             return
-        fields: dict[str, Any] = {
-            "broker_id": broker_id,
-            "broker_epoch": broker_epoch,
-            "dial": dial.value,
-        }
+        is_news = self._broken.is_news(broker_id, broker_epoch, dial, self._now_ms)
         if dial not in CRASHED:
-            self._log("broker_connection_lost", Level.WARNING, **fields)
-            self._dispatch.require_all(broker_id, self._now_ms)
+            if is_news:
+                details: dict[str, Detail] = {"dial": dial.value}
+                self._tell_of_broker(Kind.CONNECTION_LOST, broker, details=details)
+            self._dispatch.require_all(broker_id, self._now_ms, Cause.CONNECTION_LOST)
             return
+        self._departures.refused(broker_id, broker_epoch)
         removal = RegistrationRemoval(broker_id, broker_epoch)
         if self._transactions.is_in_flight(removal):
             return
-        if not self._may_remove(broker_id):
-            self._log("broker_left_to_its_lease", Level.WARNING, **fields)
+        fencing = Tell(
+            Kind.BROKER_FENCED,
+            Stage.REQUESTED,
+            Change("", Cause.BROKER_CRASHED, self._wall_ms - detection_ms),
+            broker=broker_id,
+            broker_epoch=broker_epoch,
+            details={"dial": dial.value, "detection_ms": detection_ms},
+        )
+        if not self._broken.may_remove(broker_id, self._now_ms):
+            if is_news:
+                # Its lease alone decides.
+                bound = {"removals": MAX_FAST_REMOVALS, "within_ms": FAST_REMOVAL_WINDOW_MS}
+                details = {**fencing.details, **bound}
+                self._tell(fencing._replace(stage=Stage.IGNORED, details=details))
             return
-        self._log("broker_crash_detected", Level.WARNING, **fields, detection_ms=detection_ms)
-        self._out.append(self._transactions.begin(removal))
-
-    def _may_remove(self, broker_id: int) -> bool:
-        removals = self._removals.setdefault(broker_id, deque(maxlen=MAX_FAST_REMOVALS))
-        oldest_counts = removals and self._now_ms - removals[0] < FAST_REMOVAL_WINDOW_MS
-        if len(removals) == MAX_FAST_REMOVALS and oldest_counts:
-            return False
-        removals.append(self._now_ms)
-        return True
+        command = self._transactions.begin(removal)
+        self._telling.fencing(command.id, fencing)
+        self._out.append(command)
 
     # Telling.
 
@@ -410,13 +435,29 @@ class Controller:
             self._deposed = True
             self._out.append(StepDown(reason))
 
-    def _log(self, event: str, level: Level = Level.INFO, **fields: Any) -> None:
-        self._out.append(Log(event, fields, level))
+    def _tell(self, told: Tell) -> None:
+        self._out.append(told)
 
-    def _log_news(self, event: str, **fields: Any) -> None:
-        """What is found at the start of a reign is no news: one line counts it."""
-        if self._loaded:
-            self._log(event, **fields)
-
-    def _log_batch(self, writes: list[PartitionWrite], revision: int) -> None:
-        self._out += told(writes, self.context.deletions, revision)
+    def _tell_of_broker(
+        self,
+        kind: Kind,
+        broker: Broker,
+        revision: int = NO_REVISION,
+        cause: Cause | None = None,
+        details: Mapping[str, Detail] | None = None,
+    ) -> None:
+        registration = broker.registration
+        about: dict[str, Detail] = {"address": registration.address}
+        if kind is Kind.BROKER_JOINED:
+            about |= {"rack": registration.rack, "whole_since": registration.whole_since}
+        self._tell(
+            Tell(
+                kind,
+                Stage.COMPLETED,
+                broker=broker.broker_id,
+                broker_epoch=broker.broker_epoch,
+                revision=revision,
+                details={**about, **(details or {})},
+                cause=cause,
+            )
+        )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
 
 from tidelog.inspection.model import (
     ControllerState,
@@ -10,22 +11,65 @@ from tidelog.inspection.model import (
     PartitionKeyState,
     RegisteredBroker,
     StateRequest,
+    WaitingDeletion,
 )
+from tidelog.inspection.model import Departure as Departed
 from tidelog.model import TopicPartition
+from tidelog_controller.control.dispatch import Dispatch
+from tidelog_controller.policies.causes import Departure
 from tidelog_controller.state.context import Broker, Context, ControllerIdentity, Partition, Topic
+from tidelog_runtime.metadata.schema import LeaderAndIsr
 
 
-def describe(
-    context: Context, identity: ControllerIdentity, request: StateRequest
-) -> ControllerState:
+class Reign(NamedTuple):
+    """What a controller knows. `lost_records`: of a partition that leads uncleanly.
+    `deletions_since_ms`: when those that are not done were seen first."""
+
+    context: Context
+    identity: ControllerIdentity
+    dispatch: Dispatch
+    departed: Mapping[int, Departure]
+    lost_records: Callable[[TopicPartition, LeaderAndIsr], int]
+    deletions_since_ms: Mapping[str, int]
+
+
+def describe(reign: Reign, request: StateRequest, now_ms: int) -> ControllerState:
+    """Partitions that are asked for by name, and otherwise those that are not as they should
+    be."""
+    context = reign.context
     return ControllerState(
         active=True,
-        controller_epoch=identity.controller_epoch,
-        partitions=tuple(_partitions(context, request)),
+        controller_epoch=reign.identity.controller_epoch,
+        backlogs=tuple(reign.dispatch.backlogs(now_ms)),
+        departures=tuple(_departures(reign)),
+        deletions=tuple(_deletions(reign, now_ms)),
+        partitions=tuple(_partitions(reign, request)),
         partition_count=context.partition_count,
         revision=context.revision,
         registered=tuple(_registered(context.brokers[b]) for b in sorted(context.brokers)),
     )
+
+
+def _departures(reign: Reign) -> Iterator[Departed]:
+    """Of brokers that have not come back, newest first."""
+    for broker_id, (broker_epoch, cause, at_ms, address) in reversed(list(reign.departed.items())):
+        if broker_id not in reign.context.brokers:
+            yield Departed(broker_id, broker_epoch, at_ms, cause.value, address)
+
+
+def _deletions(reign: Reign, now_ms: int) -> Iterator[WaitingDeletion]:
+    for topic in sorted(reign.context.deletions):
+        waiting = [
+            broker_id
+            for broker_id in sorted(reign.dispatch.controls)
+            if reign.dispatch.controls[broker_id].waits_for_topic(topic)
+        ]
+        yield WaitingDeletion(
+            topic,
+            reign.context.deletions[topic].topic_id,
+            now_ms - reign.deletions_since_ms.get(topic, now_ms),
+            tuple(waiting),
+        )
 
 
 def _registered(broker: Broker) -> RegisteredBroker:
@@ -41,8 +85,8 @@ def _registered(broker: Broker) -> RegisteredBroker:
     )
 
 
-def _partitions(context: Context, request: StateRequest) -> Iterator[PartitionKeyState]:
-    """Those that are asked for by name, and otherwise those that are not as they should be."""
+def _partitions(reign: Reign, request: StateRequest) -> Iterator[PartitionKeyState]:
+    context = reign.context
     topics = [request.topic] if request.topic else context.topics
     for topic in sorted(topics):
         for partition in context.partitions_of(topic):
@@ -53,7 +97,7 @@ def _partitions(context: Context, request: StateRequest) -> Iterator[PartitionKe
                 continue
             named = bool(request.topic) and not request.only_unwell
             if named or not is_well(held):
-                yield _key_state(partition, held, context.topics.get(topic))
+                yield _key_state(reign, partition, held, context.topics.get(topic))
 
 
 def is_well(held: Partition) -> bool:
@@ -68,7 +112,7 @@ def is_well(held: Partition) -> bool:
 
 
 def _key_state(
-    partition: TopicPartition, held: Partition, topic: Topic | None
+    reign: Reign, partition: TopicPartition, held: Partition, topic: Topic | None
 ) -> PartitionKeyState:
     state, change = held.state, held.state.change
     return PartitionKeyState(
@@ -86,6 +130,7 @@ def _key_state(
         change_id=change.id,
         change_cause=change.cause.value,
         changed_at_ms=change.requested_at_ms,
+        lost_records=reign.lost_records(partition, state),
         recovery=topic.rules.recovery if topic else "balanced",
         unclean_leader_election=bool(topic and topic.rules.unclean_leader_election),
         synced=bool(topic and topic.rules.synced),

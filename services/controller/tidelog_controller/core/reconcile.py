@@ -60,7 +60,16 @@ def next_write(
     elected = new.leader_epoch > held.state.leader_epoch and new.leader != NO_LEADER
     consumed = consent.revision if consent and elected else 0
     deposes = elected and leader_serves(held.state, context.live)
-    return PartitionWrite(partition, held.state, new, held.revision, consumed, deposes)
+    unclean = new.unclean_leader_epoch == new.leader_epoch
+    return PartitionWrite(
+        partition,
+        held.state,
+        new,
+        held.revision,
+        consumed,
+        deposes,
+        logs if elected and unclean else None,
+    )
 
 
 def logs_needed(context: Context, partition: TopicPartition) -> tuple[int, ...]:

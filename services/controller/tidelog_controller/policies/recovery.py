@@ -72,6 +72,35 @@ def unclean_leader(
     return _best([best, *outside], described)
 
 
+def records_given_up(
+    state: LeaderAndIsr, leader: int, logs: Mapping[int, ReplicaSummary | None]
+) -> int:
+    """How many records the elected leader's log lacks of those that another described log
+    holds: of what may have been committed, no more is lost. -1: the log of a last-known
+    member is not known, and so nobody can tell."""
+    elected = logs.get(leader)
+    if elected is None or any(logs.get(b) is None for b in last_known(state)):
+        return -1
+    others = (log for b, log in logs.items() if b != leader and log is not None)
+    return max((log.log_end_offset - _shared_end(log, elected) for log in others), default=0)
+
+
+def _shared_end(log: ReplicaSummary, other: ReplicaSummary) -> int:
+    """Up to where two logs are the same: the end of the newest epoch that both know, in
+    whichever it ends first. Without one they have nothing in common."""
+    ends, other_ends = _epoch_ends(log), _epoch_ends(other)
+    shared = [epoch for epoch in ends if epoch in other_ends]
+    if not shared:
+        return log.log_start_offset
+    return min(ends[max(shared)], other_ends[max(shared)])
+
+
+def _epoch_ends(log: ReplicaSummary) -> dict[int, int]:
+    next_starts = [start for _, start in log.epochs[1:]]
+    ends = [*next_starts, log.log_end_offset]
+    return {epoch: ends[number] for number, (epoch, _) in enumerate(log.epochs)}
+
+
 def _among(
     state: LeaderAndIsr,
     live: Mapping[int, LiveBroker],

@@ -29,6 +29,7 @@ from tidelog_controller.state.commands import (
     SendLeaderAndIsr,
     SendStopReplica,
     StepDown,
+    Tell,
     Transact,
 )
 from tidelog_controller.state.context import Context
@@ -161,7 +162,7 @@ class EventLoop:
 
     def describe(self, request: StateRequest) -> ControllerState:
         """Between two events: what it reads does not change while it reads."""
-        return self._controller.describe(request)
+        return self._controller.describe(request, self._environment.clock.monotonic_ms())
 
     # What a scrape asks for.
 
@@ -187,9 +188,9 @@ class EventLoop:
         stopwatch = self._environment.stopwatch
         while True:
             event = await self._next_event()
-            now_ms = self._environment.clock.monotonic_ms()
+            clock = self._environment.clock
             began = stopwatch.begin()
-            for command in self._controller.handle(event, now_ms):
+            for command in self._controller.handle(event, clock.monotonic_ms(), clock.wall_ms()):
                 self._carry_out(command, tasks)
             stopwatch.end(began)
 
@@ -222,10 +223,29 @@ class EventLoop:
                 waiting = self._requests.get(request_id)
                 if waiting is not None and not waiting.done():
                     waiting.set_result(reply)
+            case Tell():
+                self._tell(command)
             case Log(event, fields, level):
                 getattr(self._log, level.value)(event, **fields)
             case StepDown(reason):
                 raise _ReignOverError(reason)
+
+    def _tell(self, told: Tell) -> None:
+        self._environment.state_changes.tell(
+            told.kind,
+            told.stage,
+            change=told.change,
+            cause=told.cause,
+            name=told.name,
+            topic=told.topic,
+            topic_id=told.topic_id,
+            broker=told.broker,
+            broker_epoch=told.broker_epoch,
+            controller_epoch=self._identity.controller_epoch,
+            leader_epoch=told.leader_epoch,
+            revision=told.revision,
+            details=told.details,
+        )
 
     def _open_channel(self, command: OpenChannel, tasks: asyncio.TaskGroup) -> None:
         channel = BrokerChannel(

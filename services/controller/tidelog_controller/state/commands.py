@@ -8,6 +8,17 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from tidelog.errors import TidelogError
+from tidelog.model import NO_EPOCH, TopicPartition
+from tidelog.state_changes.event import (
+    NO_BROKER,
+    NO_CHANGE,
+    NO_REVISION,
+    Cause,
+    Change,
+    Detail,
+    Kind,
+    Stage,
+)
 from tidelog_runtime.metadata.store import Transaction
 from tidelog_runtime.replica_control import (
     DescribeReplicasCommand,
@@ -95,6 +106,41 @@ class Log(NamedTuple):
     level: Level = Level.INFO
 
 
+class Tell(NamedTuple):
+    """One stage of a state change; `StateChange` documents the fields, and the shell knows
+    the rest of them. `cause` None: that of the `change`."""
+
+    kind: Kind
+    stage: Stage
+    change: Change = NO_CHANGE
+    name: TopicPartition | None = None
+    topic: str = ""
+    topic_id: str = ""
+    broker: int = NO_BROKER
+    broker_epoch: int = NO_REVISION
+    leader_epoch: int = NO_EPOCH
+    revision: int = NO_REVISION
+    details: Mapping[str, Detail] = {}
+    cause: Cause | None = None
+
+    def at(self, stage: Stage, revision: int | None = None, cause: Cause | None = None) -> Tell:
+        """A later stage of the same."""
+        return Tell(
+            self.kind,
+            stage,
+            self.change,
+            self.name,
+            self.topic,
+            self.topic_id,
+            self.broker,
+            self.broker_epoch,
+            self.leader_epoch,
+            self.revision if revision is None else revision,
+            self.details,
+            cause,
+        )
+
+
 class StepDown(NamedTuple):
     """Another controller has taken over: nothing that this one knows counts any more."""
 
@@ -111,5 +157,6 @@ Command = (
     | SendDescribeReplicas
     | Reply
     | Log
+    | Tell
     | StepDown
 )

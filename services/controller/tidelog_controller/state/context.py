@@ -67,6 +67,7 @@ class Partition(NamedTuple):
 class Deletion(NamedTuple):
     topic_id: str
     revision: int
+    trace_id: str = ""
 
 
 class Consent(NamedTuple):
@@ -263,7 +264,8 @@ class Context:
         self.deletions.pop(topic, None)
         if value is None:
             return DeletionChanged(topic, None)
-        new = Deletion(decode_topic_deletion(value.value).topic_id, value.mod_revision)
+        intent = decode_topic_deletion(value.value)
+        new = Deletion(intent.topic_id, value.mod_revision, intent.trace_id)
         self.deletions[topic] = new
         return DeletionChanged(topic, new)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tidelog.model import TopicPartition
+from tidelog_controller.policies.recovery import Logs
 from tidelog_controller.state.commands import ReadKeys, Transact
 from tidelog_controller.state.context import ControllerIdentity
 from tidelog_runtime.metadata.schema import (
@@ -49,7 +50,7 @@ class PartitionWrite(NamedTuple):
     """`new` None: the key is deleted. `expected`: its modification revision; 0: absent.
     `consent_revision`: of a consent to recovery that this election uses up; 0: of none.
     `deposes`: the leader until now could go on, but for its followers, which cannot reach
-    it."""
+    it. `logs`: those that an unclean election was decided by; None: it is none."""
 
     partition: TopicPartition
     old: LeaderAndIsr | None
@@ -57,6 +58,11 @@ class PartitionWrite(NamedTuple):
     expected: int
     consent_revision: int = 0
     deposes: bool = False
+    logs: Logs | None = None
+
+    def deciding(self, new: LeaderAndIsr) -> PartitionWrite:
+        """The same with another new state; `_replace` takes twice as long."""
+        return PartitionWrite(self[0], self[1], new, *self[3:])
 
     @property
     def changes(self) -> int:
@@ -162,12 +168,20 @@ class Transactions:
     def writes_topic(self, topic: str) -> bool:
         return any(partition.topic == topic for partition in self._partitions)
 
+    def purpose_of(self, transaction_id: int) -> Purpose:
+        return self._in_flight[transaction_id].purpose
+
     def is_in_flight(self, purpose: Purpose) -> bool:
         return any(entry.purpose == purpose for entry in self._others())
 
     def _others(self) -> Iterator[_InFlight]:
         """Those that are no batches; a batch is long to compare."""
         return (e for e in self._in_flight.values() if not isinstance(e.purpose, PartitionBatch))
+
+    @property
+    def next_id(self) -> int:
+        """Of the transaction that is begun next."""
+        return self._last_id + 1
 
     def begin(self, purpose: Purpose) -> Transact:
         guards, changes = self._parts(purpose)
@@ -253,7 +267,7 @@ class Transactions:
         if topic_guard is not None:
             key = self._keys.topic(topic_guard.topic)
             guards.append(CreateRevision(key, topic_guard.create_revision))
-        for partition, _, new, expected, consent_revision, _ in writes:
+        for partition, _, new, expected, consent_revision, *_ in writes:
             key = self._keys.leader_and_isr(partition)
             guards.append(ModRevision(key, expected))
             changes.append(Delete(key) if new is None else Put(key, encode_leader_and_isr(new)))

@@ -50,7 +50,7 @@ def test_a_new_broker_is_owed_its_full_state_first() -> None:
 def test_a_full_state_that_was_lost_is_owed_again() -> None:
     made = BrokerControl(1, 10)
     made.sent(1, {}, stops=False, full_state=True)
-    made.lost(1, 0)
+    made.lost(1, 0, "gone")
     assert made.full_state_due
 
 
@@ -83,7 +83,7 @@ def test_a_broker_that_is_further_than_required_has_acknowledged() -> None:
 def test_an_answer_to_a_former_command_counts_for_nothing() -> None:
     made = control((0, 5))
     send(made, command_id=1)
-    made.lost(1, 0)
+    made.lost(1, 0, "gone")
     assert made.answered(1, CommandResult(None, [ok(0, 5)]), 0) == []
     assert made.waits_for(at(0))
 
@@ -140,7 +140,7 @@ def test_pauses_after_lost_commands_grow_to_a_bound() -> None:
     now_ms, pauses = 0, []
     for command_id in range(1, 9):
         send(made, command_id, now_ms)
-        made.lost(command_id, now_ms)
+        made.lost(command_id, now_ms, "gone")
         wake = made.wake_at_ms()
         assert wake is not None
         pauses.append(wake - now_ms)
@@ -152,12 +152,12 @@ def test_pauses_after_lost_commands_grow_to_a_bound() -> None:
 def test_an_answer_ends_the_growth_of_pauses() -> None:
     made = control((0, 5))
     send(made, 1)
-    made.lost(1, 0)
+    made.lost(1, 0, "gone")
     send(made, 2, 100)
     made.answered(2, CommandResult(None, [ok(0, 5)]), 100)
     made.require(at(0), 6, 100)
     send(made, 3, 100)
-    made.lost(3, 100)
+    made.lost(3, 100, "gone")
     assert made.wake_at_ms() == 100 + FIRST_RETRY_MS
 
 

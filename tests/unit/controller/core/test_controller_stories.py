@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_LEADER, TopicPartition
+from tidelog.state_changes.event import Kind, Stage
 from tidelog_controller.state.commands import ReadKeys
 from tidelog_controller.state.events import (
     CommandAnswered,
@@ -67,17 +68,6 @@ def test_the_death_of_a_broker_is_one_transaction_and_one_command_for_each_survi
     ]
 
 
-def test_the_death_of_a_broker_is_told_in_one_line_for_each_batch() -> None:
-    driver = with_topic()
-    driver.logs.clear()
-    driver.kill_broker(1)
-    driver.watch()
-    assert [(name, fields.get("elected")) for name, fields in driver.logs] == [
-        ("broker_left", None),
-        ("partitions_changed", 2),
-    ]
-
-
 def test_many_partitions_go_in_batches_of_120() -> None:
     driver = with_topic(partitions=300)
     driver.kill_broker(1)
@@ -93,15 +83,17 @@ def test_elections_go_before_changes_of_the_isr() -> None:
     driver = with_topic(partitions=300)
     driver.kill_broker(1)
     driver.watch()
-    batches = [fields for name, fields in driver.logs if name == "partitions_changed"][-3:]
-    assert [fields.get("elected", 0) for fields in batches] == [100, 0, 0]
+    told = driver.tells(Kind.ELECTION, Kind.ISR_SHRINK, stage=Stage.REQUESTED)
+    assert [t.kind for t in told] == [Kind.ELECTION] * 100 + [Kind.ISR_SHRINK] * 200
 
 
 def test_what_a_new_controller_finds_is_counted_in_one_line() -> None:
     driver = with_topic(partitions=3)
-    driver.logs.clear()
+    driver.told.clear()
     driver.take_over()
-    assert [name for name, _ in driver.logs] == ["controller_loaded"]
+    (loaded,) = driver.tells(Kind.CONTROLLER_LOADED)
+    assert loaded.details["partitions"] == 3
+    assert not driver.tells(Kind.BROKER_JOINED, Kind.TOPIC_CREATION, Kind.CREATE)
 
 
 def test_batches_in_flight_are_bounded() -> None:
@@ -327,7 +319,7 @@ def test_a_late_answer_of_a_former_life_is_no_acknowledgement() -> None:
     driver.answer(late)
     driver.pass_time(20_000)
     assert len(driver.sent) == sent
-    assert [name for name, _ in driver.logs if name == "command_not_acknowledged"]
+    assert driver.tells(Kind.COMMAND_OVERDUE)
 
 
 def test_a_broker_that_does_not_acknowledge_in_time_is_told_of_once() -> None:
@@ -336,16 +328,16 @@ def test_a_broker_that_does_not_acknowledge_in_time_is_told_of_once() -> None:
     driver.leader_writes_isr(0, 2, 3)
     driver.watch()
     driver.pass_time(60_000)
-    told = [fields for name, fields in driver.logs if name == "command_not_acknowledged"]
-    assert [(f["broker_id"], f["partitions"]) for f in told] == [(2, 1)]
+    (told,) = driver.tells(Kind.COMMAND_OVERDUE)
+    assert (told.broker, told.details) == (2, {"partitions": 1, "first": ["t/0"]})
 
 
 def test_a_quiet_cluster_is_quiet() -> None:
     driver = with_topic()
-    driver.logs.clear()
+    driver.told.clear()
     assert driver.controller.wake_at_ms() is None
     driver.pass_time(3_600_000)
-    assert (driver.logs, driver.sent, driver.transactions) == ([], [], [])
+    assert (driver.logs, driver.told, driver.sent, driver.transactions) == ([], [], [], [])
 
 
 def test_commands_name_the_addresses_and_lives_of_their_leaders() -> None:
@@ -370,13 +362,6 @@ def test_a_refused_connection_removes_that_registration_and_elects_at_once() -> 
         "close 2@6",
         "transaction of 3 done",
     ]
-
-
-def test_a_crash_is_told_with_the_time_of_its_detection() -> None:
-    driver = with_topic(partitions=3)
-    driver.refuse_connection(2)
-    (crash,) = [fields for name, fields in driver.logs if name == "broker_crash_detected"]
-    assert (crash["broker_id"], crash["detection_ms"], crash["dial"]) == (2, 3, "refused")
 
 
 def test_the_next_life_of_a_broker_is_not_removed_for_its_former_one() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tidelog.state_changes.event import Cause, Kind, Stage
 from tidelog_controller.state.unreachable_leaders import DEPOSITION_INTERVAL_MS, REPORT_EXPIRY_MS
 from unit.controller.driver import Driver, cluster
 
@@ -59,8 +60,10 @@ def test_what_was_done_is_said_with_both_leaders() -> None:
     number = number_led_by(driver, 1)
     driver.report(2, 1)
     driver.report(3, 1)
-    said = [fields for event, fields in driver.logs if event == "cut_off_leaders_deposed"]
-    assert [f["leaders"] for f in said] == [{f"t/{number}": (1, driver.state(number).leader)}]
+    told = driver.tells(Kind.ELECTION, stage=Stage.COMPLETED)[-1]
+    assert (str(told.name), told.change.cause) == (f"t/{number}", Cause.LEADER_UNREACHABLE)
+    leaders = (told.details["leader_before"], told.details["leader"])
+    assert leaders == (1, driver.state(number).leader)
 
 
 def test_partitions_that_the_leader_still_serves_stay_with_it() -> None:

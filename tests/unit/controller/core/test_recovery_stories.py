@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_EPOCH, NO_LEADER
+from tidelog.state_changes.event import Kind, Stage
 from tidelog_controller.state.events import ReplicasDescribed
 from tidelog_runtime.metadata.schema import (
     NOT_WHOLE,
@@ -246,8 +247,9 @@ def test_unclean_elections_are_told_of_by_partition() -> None:
     driver = down(partitions=2)
     reboot(driver, 1, 2, 3)
     driver.watch()
-    (told,) = [fields for name, fields in driver.logs if name == "elected_uncleanly"]
-    assert told["leaders"] == {"t/0": leader(driver, 0), "t/1": leader(driver, 1)}
+    told = driver.tells(Kind.UNCLEAN_ELECTION, stage=Stage.COMPLETED)
+    leaders = {str(t.name): t.details["leader"] for t in told}
+    assert leaders == {"t/0": leader(driver, 0), "t/1": leader(driver, 1)}
 
 
 def test_a_topic_that_allows_it_is_led_by_the_best_of_who_is_there() -> None:

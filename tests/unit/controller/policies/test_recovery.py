@@ -7,7 +7,7 @@ from dataclasses import replace
 from tidelog.model import NO_LEADER
 from tidelog_controller.policies.electability import ElectionRules, LiveBroker
 from tidelog_controller.policies.leader_election import next_state
-from tidelog_controller.policies.recovery import Logs, needs_descriptions
+from tidelog_controller.policies.recovery import Logs, needs_descriptions, records_given_up
 from tidelog_runtime.metadata.schema import NOT_WHOLE, LeaderAndIsr, Member, RecoveryConsent
 from tidelog_runtime.replica_control import ReplicaSummary
 
@@ -211,3 +211,27 @@ def test_a_stopping_broker_is_not_elected_uncleanly() -> None:
 def test_unclean_election_without_a_live_log_elects_nobody() -> None:
     assert elected(leaderless(1), rebooted(2), {2: None}, UNCLEAN) is None
     assert elected(leaderless(1), {}, {}, UNCLEAN) is None
+
+
+# What is given up.
+
+
+def test_records_beyond_the_elected_log_are_given_up() -> None:
+    logs = {1: log(7, (0, 0), (1, 6)), 2: log(12, (0, 0)), 3: log(9, (0, 0))}
+    assert records_given_up(leaderless(1, 2, 3), 1, logs) == 6
+
+
+def test_logs_that_the_elected_one_extends_give_up_nothing() -> None:
+    logs = {1: log(12, (0, 0), (1, 6)), 2: log(5, (0, 0)), 3: log(0)}
+    assert records_given_up(leaderless(1, 2, 3), 1, logs) == 0
+
+
+def test_all_records_of_others_are_given_up_for_an_empty_log() -> None:
+    logs = {1: log(0), 2: log(5, (0, 2), start=2)}
+    assert records_given_up(leaderless(1, 2), 1, logs) == 3
+
+
+def test_nobody_can_tell_while_the_log_of_a_member_is_not_known() -> None:
+    logs = {1: log(7, (0, 0)), 3: None}
+    assert records_given_up(leaderless(1, 2), 1, logs) == -1
+    assert records_given_up(leaderless(1, 3), 1, logs) == -1

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 
 from tidelog.errors import ErrorCode
-from tidelog.state_changes.event import Kind
+from tidelog.state_changes.event import Kind, Stage
 from tidelog_controller.shell import service as service_module
 from tidelog_controller.state.commands import AdminReply
 from tidelog_controller.state.events import CreateTopic, DeleteTopic
@@ -194,8 +194,8 @@ async def test_a_crash_is_detected_by_the_broken_connection(world: World) -> Non
     controller = await with_topic(world)
     leader = (await world.partition(0)).leader
     world.network.kill(broker_address(leader))
-    await asyncio.wait_for(until(lambda: bool(controller.logs.named("broker_left"))), 1)
-    await until(lambda: len(controller.logs.named("partitions_changed")) >= 2)
+    await asyncio.wait_for(until(lambda: bool(controller.told(Kind.BROKER_LEFT))), 1)
+    await until(lambda: bool(controller.told(Kind.ELECTION, Stage.COMPLETED)))
     assert await world.store.get(KEYS.broker(leader)) is None
     assert (await world.partition(0)).leader not in (leader, -1)
 
@@ -208,7 +208,7 @@ async def test_a_broken_connection_to_a_living_broker_is_made_anew(world: World)
     await until(lambda: bool(world.network.commands))
     await until(lambda: len(world.network.watches) > watches)
     assert await world.store.get(KEYS.broker(2)) is not None
-    assert controller.logs.named("broker_connection_lost")
+    assert controller.told(Kind.CONNECTION_LOST)
 
 
 async def test_an_unreachable_store_is_told_of_once_and_when_it_is_back(
@@ -246,7 +246,7 @@ async def test_reports_reach_the_active_controller_and_no_other() -> None:
     store, network = MemoryStore(SystemClock()), FakeNetwork()
     await register(store, 1, 2)
     first = ControllerProcess(1, store, network)
-    await until(lambda: first.service.is_active and bool(first.logs.named("controller_loaded")))
+    await until(lambda: bool(first.told(Kind.CONTROLLER_LOADED)))
     second = ControllerProcess(2, store, network)
     epochs = {
         broker_id: item.create_revision
@@ -260,7 +260,7 @@ async def test_reports_reach_the_active_controller_and_no_other() -> None:
 
     assert refusal is not None
     assert refusal.code is ErrorCode.NOT_CONTROLLER
-    await until(lambda: bool(first.logs.named("leader_unreachable")))
+    await until(lambda: bool(first.told(Kind.LEADER_UNREACHABLE)))
     await second.stop()
     await first.stop()
     await store.close()

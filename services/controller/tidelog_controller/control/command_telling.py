@@ -1,0 +1,169 @@
+"""What is told of the commands to one life of a broker: each change once when it is first
+sent, and once when it is acknowledged, however often it is sent again.
+
+A full state tells replicas mostly what they know: it is told as one command, and of its
+replicas only those whose state is news.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidelog.errors import ErrorCode
+from tidelog.model import TopicPartition
+from tidelog.state_changes.event import Cause, Change, Kind, Stage
+from tidelog_controller.control.broker_control import ALREADY_GONE
+from tidelog_controller.policies.causes import change_id
+from tidelog_controller.state.commands import SendLeaderAndIsr, SendStopReplica, Tell
+from tidelog_runtime.replica_control import CommandResult, StopReplicaCommand
+
+FIRST_PARTITIONS = 5
+
+_REFUSALS = {
+    ErrorCode.STALE_BROKER_EPOCH: Cause.STALE_BROKER_EPOCH,
+    ErrorCode.STALE_CONTROLLER_EPOCH: Cause.STALE_CONTROLLER_EPOCH,
+}
+
+
+class CommandTelling:
+    """`requested` of the full state and of what is overdue lasts until it is acknowledged."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        broker_epoch: int,
+        controller_epoch: int,
+        tell: Callable[[Tell], None],
+    ) -> None:
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._controller_epoch = controller_epoch
+        self._tell = tell
+        self._news: dict[TopicPartition, None] = {}  # not sent yet
+        # Sent, told and not acknowledged, by topic id and number.
+        self._requested: dict[tuple[str, int], Tell] = {}
+        self._why_full_state = Cause.NONE
+        self._full_state: Tell | None = None
+        self._full_state_command = 0  # the id of the last command that was one
+        self._overdue: Tell | None = None
+
+    def full_state_required(self, why: Cause) -> None:
+        if self._full_state is None:
+            self._why_full_state = why
+
+    def changed(self, partition: TopicPartition) -> None:
+        self._news[partition] = None
+
+    def forget(self, partition: TopicPartition, topic_id: str) -> None:
+        """Nobody waits any more for what was sent of it."""
+        self._news.pop(partition, None)
+        self._requested.pop((topic_id, partition.partition), None)
+
+    def sent(self, command: SendLeaderAndIsr | SendStopReplica, wall_ms: int) -> None:
+        wanted = command.command
+        if isinstance(wanted, StopReplicaCommand):
+            for stop in wanted.partitions:
+                self._request(
+                    Kind.DELETE,
+                    stop.change,
+                    stop.partition,
+                    stop.topic_id,
+                    stop.leader_epoch,
+                    stop.revision,
+                )
+            return
+        if wanted.full_state:
+            self._send_full_state(command.id, len(wanted.partitions), wall_ms)
+        if not self._news:
+            return
+        for partition, state, revision, _ in wanted.partitions:
+            leads = state.leader == self._broker_id
+            self._request(
+                Kind.BECOME_LEADER if leads else Kind.BECOME_FOLLOWER,
+                state.change,
+                partition,
+                state.topic_id,
+                state.leader_epoch,
+                revision,
+            )
+
+    def answered(self, command_id: int, result: CommandResult) -> None:
+        if command_id == self._full_state_command:
+            self._end_full_state(result)
+        for topic_id, number, revision, error in result.partitions:
+            told = self._requested.get((topic_id, number))
+            if told is None:
+                continue
+            # A replica that is to be deleted and is gone has no revision of its own.
+            gone = told.kind is Kind.DELETE and error is not None and error.code in ALREADY_GONE
+            if gone or (error is None and revision >= told.revision):
+                del self._requested[topic_id, number]
+                self._tell(told.at(Stage.ACKNOWLEDGED))
+
+    def overdue(self, waiting: list[str], count: int, since_wall_ms: int) -> None:
+        """`waiting`: the first partitions of `count` that are not acknowledged."""
+        name = change_id(self._controller_epoch, f"overdue-{self._broker_id}-{since_wall_ms}")
+        self._overdue = Tell(
+            Kind.COMMAND_OVERDUE,
+            Stage.COMPLETED,
+            Change(name, Cause.TIMEOUT, since_wall_ms),
+            broker=self._broker_id,
+            broker_epoch=self._broker_epoch,
+            details={"partitions": count, "first": waiting},
+        )
+        self._tell(self._overdue)
+
+    def all_acknowledged(self) -> None:
+        if self._overdue is not None:
+            self._tell(self._overdue.at(Stage.ACKNOWLEDGED))
+            self._overdue = None
+
+    def _request(
+        self,
+        kind: Kind,
+        change: Change,
+        partition: TopicPartition,
+        topic_id: str,
+        leader_epoch: int,
+        revision: int,
+    ) -> None:
+        if partition not in self._news:
+            return
+        del self._news[partition]
+        told = Tell(
+            kind,
+            Stage.REQUESTED,
+            change,
+            partition,
+            "",
+            topic_id,
+            self._broker_id,
+            self._broker_epoch,
+            leader_epoch,
+            revision,
+        )
+        self._requested[topic_id, partition.partition] = told
+        self._tell(told)
+
+    def _send_full_state(self, command_id: int, partitions: int, wall_ms: int) -> None:
+        self._full_state_command = command_id
+        if self._full_state is not None:
+            return
+        name = change_id(self._controller_epoch, f"full-{self._broker_id}-{command_id}")
+        self._full_state = Tell(
+            Kind.COMMAND,
+            Stage.REQUESTED,
+            Change(name, self._why_full_state, wall_ms),
+            broker=self._broker_id,
+            broker_epoch=self._broker_epoch,
+            details={"command": "leader_and_isr", "full_state": True, "partitions": partitions},
+        )
+        self._tell(self._full_state)
+
+    def _end_full_state(self, result: CommandResult) -> None:
+        told = self._full_state
+        if told is None:
+            return
+        if result.error is None:
+            self._full_state = None
+            self._tell(told.at(Stage.ACKNOWLEDGED))

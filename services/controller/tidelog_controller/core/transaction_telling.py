@@ -1,0 +1,290 @@
+"""What is told of the controller's transactions: what each is to change when it is begun, and
+what became of that when it has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from tidelog.inspection.model import NOT_KNOWN
+from tidelog.model import TopicPartition
+from tidelog.state_changes.event import Cause, Change, Detail, Kind, Stage
+from tidelog_controller.policies.causes import (
+    Circumstances,
+    Departure,
+    cause_of,
+    change_id,
+    kind_of,
+)
+from tidelog_controller.policies.recovery import records_given_up
+from tidelog_controller.state.commands import AdminReply, Tell
+from tidelog_controller.state.context import Context
+from tidelog_controller.state.transactions import (
+    DeletionIntent,
+    PartitionBatch,
+    PartitionWrite,
+    Purpose,
+    RecoveryIntent,
+    TopicCreation,
+)
+from tidelog_runtime.metadata.schema import LeaderAndIsr
+from tidelog_runtime.metadata.store import TransactionResult
+from tidelog_runtime.replica_control import ReplicaSummary
+
+
+class TransactionTelling:
+    """`departed`: by broker, its last life that was seen to end."""
+
+    def __init__(
+        self,
+        context: Context,
+        controller_epoch: int,
+        departed: Mapping[int, Departure],
+        tell: Callable[[Tell], None],
+    ) -> None:
+        self._context = context
+        self._controller_epoch = controller_epoch
+        self._departed = departed
+        self._tell = tell
+        # What was told as requested, by transaction.
+        self._requested: dict[int, list[Tell]] = {}
+        self._creations: dict[str, Tell] = {}  # by topic id, until all have acknowledged
+        self._deletions: dict[str, Tell] = {}  # by topic id, until it is gone
+        # Of partitions that lead uncleanly: in which epoch, and how many records are known to
+        # be given up by that.
+        self._losses: dict[TopicPartition, tuple[int, int]] = {}
+
+    def lost_records(self, partition: TopicPartition, state: LeaderAndIsr) -> int:
+        """NOT_KNOWN where this controller did not elect, or could not tell."""
+        leader_epoch, lost = self._losses.get(partition, (state.leader_epoch, NOT_KNOWN))
+        return lost if leader_epoch == state.unclean_leader_epoch else NOT_KNOWN
+
+    # Partitions.
+
+    def originated(self, batch: PartitionBatch, number: int, wall_ms: int) -> PartitionBatch:
+        """The same batch with a change of its own in every state. Tells what is requested.
+        `number`: the id that its transaction will have."""
+        name = change_id(self._controller_epoch, number)
+        changes: dict[tuple[Cause, str], Change] = {}
+        requested: list[Tell] = []
+        writes: list[PartitionWrite] = []
+        for write in batch.writes:
+            partition, old, new = write[:3]
+            deleting = partition.topic in self._context.deletions
+            known = Circumstances(
+                self._context.live,
+                self._departed,
+                deleting,
+                write.deposes,
+                bool(write.consent_revision),
+            )
+            cause = cause_of(old, new, known)
+            origin = (cause, self._trace_id(cause, partition))
+            change = changes.get(origin)
+            if change is None:
+                change = changes[origin] = Change(name, cause, wall_ms, origin[1])
+            state = new or old
+            assert state is not None, "a key that is not there is not deleted"
+            told = Tell(
+                kind_of(old, new, deleting=deleting),
+                Stage.REQUESTED,
+                change,
+                partition,
+                "",
+                state.topic_id,
+                leader_epoch=state.leader_epoch,
+                details=_details(write),
+            )
+            requested.append(told)
+            self._tell(told)
+            if new is not None:
+                write = write.deciding(new.with_change(change))
+            writes.append(write)
+        self._requested[number] = requested
+        return PartitionBatch(tuple(writes), batch.topic_guard)
+
+    def _trace_id(self, cause: Cause, partition: TopicPartition) -> str:
+        """Of the request that it is done for; empty: it is done for none."""
+        context = self._context
+        match cause:
+            case Cause.TOPIC_CREATED:
+                return context.topics[partition.topic].entry.trace_id
+            case Cause.TOPIC_DELETED:
+                return context.deletions[partition.topic].trace_id
+            case Cause.CONSENT:
+                return context.consents[partition].entry.trace_id
+            case _:
+                return ""
+
+    def _end_batch(
+        self, told: list[Tell], batch: PartitionBatch, result: TransactionResult, refused: Cause
+    ) -> None:
+        for requested, write in zip(told, batch.writes, strict=True):
+            partition, _, new = write[:3]
+            revision = result.revision if result.succeeded else self._applied_at(write)
+            if not revision:
+                self._tell(requested.at(Stage.FAILED, cause=refused))
+                continue
+            if new is None:
+                self._losses.pop(partition, None)
+            elif requested.kind is Kind.UNCLEAN_ELECTION:
+                lost = requested.details["lost_records"]
+                assert isinstance(lost, int)
+                self._losses[partition] = (new.leader_epoch, lost)
+            self._tell(requested.at(Stage.COMPLETED, revision))
+
+    def _applied_at(self, write: PartitionWrite) -> int:
+        """Where a transaction without an answer was applied all the same; 0: it was not."""
+        held = self._context.partition(write.partition)
+        if held is None or write.new is None or held.state.change.id != write.new.change.id:
+            return 0
+        return held.revision
+
+    # Intents, and registrations of brokers that seem dead.
+
+    def begun(self, number: int, purpose: Purpose, wall_ms: int) -> None:
+        name = change_id(self._controller_epoch, number)
+        requested = _requested(purpose, Change(name, Cause.REQUESTED, wall_ms))
+        if requested:
+            self._requested[number] = requested
+        for told in requested:
+            self._tell(told)
+
+    def fencing(self, number: int, told: Tell) -> None:
+        """The removal of a registration; `told` has yet to get its id."""
+        name = change_id(self._controller_epoch, number)
+        requested = told._replace(change=told.change._replace(id=name))
+        self._requested[number] = [requested]
+        self._tell(requested)
+
+    def ended(
+        self, number: int, purpose: Purpose, result: TransactionResult, *, answered: bool
+    ) -> None:
+        """After its outcome was absorbed. `answered`: by the transaction itself, and not by
+        a later look at its keys, which may be too early."""
+        told = self._requested.pop(number, [])
+        refused = Cause.CONFLICT if answered else Cause.TIMEOUT
+        if isinstance(purpose, PartitionBatch):
+            self._end_batch(told, purpose, result, refused)
+            return
+        applied = result.succeeded or self._is_applied(purpose)
+        if applied and isinstance(purpose, DeletionIntent):
+            # It is completed when the topic is gone.
+            self._deletions[purpose.topic_id] = told[0]
+            return
+        if applied and isinstance(purpose, TopicCreation):
+            self._creations[purpose.entry.topic_id] = told[0]
+        for requested in told:
+            if applied:
+                self._tell(requested.at(Stage.COMPLETED, result.revision))
+            else:
+                self._tell(requested.at(Stage.FAILED, cause=refused))
+
+    def topic_gone(self, topic: str, topic_id: str, revision: int) -> None:
+        """Who asked for it is known where this controller took the request."""
+        self._creations.pop(topic_id, None)
+        told = self._deletions.pop(topic_id, None)
+        if told is None:
+            deletion = self._context.deletions.get(topic)
+            trace_id = deletion.trace_id if deletion else ""
+            change = Change(cause=Cause.REQUESTED, trace_id=trace_id)
+            told = Tell(Kind.TOPIC_DELETION, Stage.COMPLETED, change, None, topic, topic_id)
+        self._tell(told.at(Stage.COMPLETED, revision))
+
+    def replied(self, reply: AdminReply) -> None:
+        """A creation that every broker has acknowledged."""
+        done = reply.error is None and not reply.pending_brokers
+        created = self._creations.pop(reply.topic_id, None) if done else None
+        if created is not None:
+            self._tell(created.at(Stage.ACKNOWLEDGED))
+
+    def _is_applied(self, purpose: Purpose) -> bool:
+        """Whether a transaction without an answer was applied, as far as its keys tell."""
+        match purpose:
+            case TopicCreation(topic, entry):
+                held = self._context.topics.get(topic)
+                return held is not None and held.entry.topic_id == entry.topic_id
+            case DeletionIntent(topic, topic_id, _):
+                deletion = self._context.deletions.get(topic)
+                return deletion is not None and deletion.topic_id == topic_id
+            case RecoveryIntent(_, _, consent, partitions):
+                consents = [self._context.consents.get(name) for name, _, _ in partitions]
+                return all(c is not None and c.entry == consent for c in consents)
+            case _:
+                return False
+
+
+def _requested(purpose: Purpose, change: Change) -> list[Tell]:
+    """`change` has yet to get the trace that it belongs to."""
+    match purpose:
+        case TopicCreation(topic, entry):
+            change = change._replace(trace_id=entry.trace_id)
+            size: dict[str, Detail] = {
+                "partitions": entry.partitions,
+                "replication_factor": entry.replication_factor,
+            }
+            return [
+                Tell(
+                    Kind.TOPIC_CREATION,
+                    Stage.REQUESTED,
+                    change,
+                    topic=topic,
+                    topic_id=entry.topic_id,
+                    details=size,
+                )
+            ]
+        case DeletionIntent(topic, topic_id, _, trace_id):
+            change = change._replace(trace_id=trace_id)
+            return [
+                Tell(Kind.TOPIC_DELETION, Stage.REQUESTED, change, topic=topic, topic_id=topic_id)
+            ]
+        case RecoveryIntent(_, _, consent, partitions):
+            change = change._replace(trace_id=consent.trace_id)
+            accepted: dict[str, Detail] = {"from_live_replicas": consent.from_live_replicas}
+            return [
+                Tell(
+                    Kind.RECOVERY_CONSENT,
+                    Stage.REQUESTED,
+                    change,
+                    partition,
+                    topic_id=consent.topic_id,
+                    details=accepted,
+                )
+                for partition, _, _ in partitions
+            ]
+        case _:
+            return []
+
+
+def _details(write: PartitionWrite) -> dict[str, Detail]:
+    """Leaders and ISRs before and after; of an unclean election, what the logs were known to
+    hold."""
+    _, old, new = write[:3]
+    if new is None:
+        return {}
+    if old is None:
+        return {
+            "replicas": list(new.replicas),
+            "leader": new.leader,
+            "isr": [member[0] for member in new.isr],
+        }
+    details: dict[str, Detail] = {
+        "leader_before": old.leader,
+        "leader": new.leader,
+        "isr_before": [member[0] for member in old.isr],
+        "isr": [member[0] for member in new.isr],
+    }
+    if new.eligible:
+        details["eligible"] = [member[0] for member in new.eligible]
+    if write.logs is not None:
+        details["logs"] = [
+            _log_end(broker_id, write.logs[broker_id]) for broker_id in sorted(write.logs)
+        ]
+        details["lost_records"] = records_given_up(old, new.leader, write.logs)
+    return details
+
+
+def _log_end(broker_id: int, log: ReplicaSummary | None) -> str:
+    if log is None:
+        return f"broker {broker_id} has no log"
+    epoch = f"epoch {log.epochs[-1][0]}" if log.epochs else "no epoch"
+    return f"broker {broker_id} ends at {log.log_end_offset} in {epoch}"

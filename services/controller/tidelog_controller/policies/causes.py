@@ -1,0 +1,96 @@
+"""Which kind of change a write of a partition's key is, and why it is made. Pure.
+
+Control is level-triggered: nobody remembers what set it off. What is told follows from the
+states before and after and from what is known of brokers, as every decision does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from tidelog.model import NO_LEADER
+from tidelog.state_changes.event import Cause, Change, Kind
+from tidelog_controller.policies.electability import LiveBroker
+from tidelog_runtime.metadata.schema import NOT_WHOLE, LeaderAndIsr, Member
+
+# What the ids of changes begin with that a controller has decided; others are brokers'.
+_BY_CONTROLLER = "c"
+
+
+class Departure(NamedTuple):
+    """How a life of a broker ended. `at_ms`: wall clock, when it was noticed."""
+
+    broker_epoch: int
+    cause: Cause
+    at_ms: int
+    address: str
+
+
+class Circumstances(NamedTuple):
+    """What there is to know beside the two states. `departed`: by broker, its last life that
+    this controller saw end. `deleting`: the topic is being deleted. `deposes`: the leader
+    could go on, but for its followers. `consented`: an operator's consent is used up."""
+
+    live: Mapping[int, LiveBroker]
+    departed: Mapping[int, Departure]
+    deleting: bool = False
+    deposes: bool = False
+    consented: bool = False
+
+
+def change_id(controller_epoch: int, number: int | str) -> str:
+    """`number`: unique in the reign."""
+    return f"{_BY_CONTROLLER}{controller_epoch}-{number}"
+
+
+def is_by_controller(change: Change) -> bool:
+    return change.id.startswith(_BY_CONTROLLER)
+
+
+def kind_of(old: LeaderAndIsr | None, new: LeaderAndIsr | None, *, deleting: bool) -> Kind:
+    """`old` None: the partition gets its replicas; `new` None: the key is deleted."""
+    if new is None:
+        return Kind.DELETE
+    if old is None:
+        return Kind.CREATE
+    if deleting:
+        return Kind.STOP
+    if new.leader_epoch == old.leader_epoch:
+        return Kind.ISR_SHRINK if new.min_isr == old.min_isr else Kind.CONFIG_CHANGE
+    if new.leader == NO_LEADER:
+        return Kind.LEADER_LOST
+    unclean = new.unclean_leader_epoch == new.leader_epoch
+    return Kind.UNCLEAN_ELECTION if unclean else Kind.ELECTION
+
+
+def cause_of(old: LeaderAndIsr | None, new: LeaderAndIsr | None, known: Circumstances) -> Cause:
+    if known.deleting or new is None:
+        return Cause.TOPIC_DELETED
+    if old is None:
+        return Cause.TOPIC_CREATED
+    if new.leader_epoch == old.leader_epoch:
+        if new.min_isr != old.min_isr:
+            return Cause.CONFIG_CHANGED
+        left = [member for member in old.isr if member not in new.isr]
+        return _why_gone(left[0], known) if left else Cause.NONE
+    if known.deposes:
+        return Cause.LEADER_UNREACHABLE
+    if new.unclean_leader_epoch == new.leader_epoch:
+        return Cause.CONSENT if known.consented else Cause.RECOVERY
+    if old.leader == NO_LEADER:
+        # Somebody who can lead without loss is back.
+        return Cause.BROKER_JOINED
+    return _why_gone(Member(old.leader, old.leader_broker_epoch), known)
+
+
+def _why_gone(member: Member, known: Circumstances) -> Cause:
+    if member.broker_epoch == NOT_WHOLE:
+        return Cause.REPLICA_RESIGNED
+    live = known.live.get(member.broker_id)
+    if live is not None and live.broker_epoch == member.broker_epoch:
+        return Cause.NONE if live.running else Cause.BROKER_STOPPING
+    departed = known.departed.get(member.broker_id)
+    if departed is not None and departed.broker_epoch == member.broker_epoch:
+        return departed.cause
+    return Cause.BROKER_GONE if live is None else Cause.BROKER_RESTARTED

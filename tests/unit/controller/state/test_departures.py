@@ -1,0 +1,64 @@
+"""How brokers left, and how often a broken connection is told of."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidelog.state_changes.event import Cause
+from tidelog_controller.state import departures
+from tidelog_controller.state.broken_connections import TELL_AGAIN_MS, BrokenConnections
+from tidelog_controller.state.context import Broker
+from tidelog_controller.state.departures import Departures
+from tidelog_controller.state.events import DialOutcome
+from tidelog_runtime.metadata.schema import RUNNING, STOPPING, BrokerRegistration
+
+
+def broker(broker_id: int, broker_epoch: int, state: str = RUNNING) -> Broker:
+    return Broker(
+        broker_id, BrokerRegistration(f"b:{broker_id}", "", "uuid", state, 0, 0), broker_epoch
+    )
+
+
+def test_a_registration_that_ends_by_itself_is_an_ended_lease() -> None:
+    left = Departures().left(broker(1, 10), None, 5)
+    assert left == (10, Cause.BROKER_LEASE_ENDED, 5, "b:1")
+
+
+def test_a_refused_connection_makes_it_a_crash_of_that_life_alone() -> None:
+    known = Departures()
+    known.refused(1, 10)
+    assert known.left(broker(1, 10), None, 5).cause is Cause.BROKER_CRASHED
+    assert known.left(broker(1, 11), None, 9).cause is Cause.BROKER_LEASE_ENDED
+
+
+def test_a_stopping_broker_that_leaves_has_stopped() -> None:
+    known = Departures()
+    known.refused(1, 10)
+    assert known.left(broker(1, 10, STOPPING), None, 5).cause is Cause.BROKER_STOPPED
+
+
+def test_a_broker_whose_next_life_is_seen_at_once_has_restarted() -> None:
+    assert Departures().left(broker(1, 10), broker(1, 12), 5).cause is Cause.BROKER_RESTARTED
+
+
+def test_the_oldest_departure_is_forgotten_beyond_the_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(departures, "MAX_DEPARTURES", 2)
+    known = Departures()
+    for broker_id in (1, 2, 1, 3):
+        known.left(broker(broker_id, 10), None, 5)
+    assert list(known.last) == [1, 3]
+
+
+def test_a_broken_connection_is_news_when_it_looks_otherwise_or_after_a_while() -> None:
+    known = BrokenConnections()
+    no_answer, accepted = DialOutcome.NO_ANSWER, DialOutcome.ACCEPTED
+    told = [
+        known.is_news(1, 10, no_answer, 0),
+        known.is_news(1, 10, no_answer, 2_000),
+        known.is_news(1, 10, accepted, 4_000),
+        known.is_news(1, 11, accepted, 5_000),
+        known.is_news(1, 11, accepted, 5_000 + TELL_AGAIN_MS),
+    ]
+    assert told == [True, False, True, True, True]
