@@ -1,0 +1,117 @@
+"""What brokers tell of themselves while something is wrong: real processes, real faults."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+
+import pytest
+import pytest_asyncio
+
+from integration.clusters import running_cluster
+from integration.inspected import described, events_of, replica_of
+from integration.topics import create_topic, new_name, partition_of, until_in_sync, until_isr
+from integration.waiting import until
+from integration.wire_client import WireClient, wire_batch
+from tidelog.inspection.model import FollowerProgress, LeaderState
+from tidelog.state_changes.event import Cause, Kind, Stage, StateChange
+from tidelog.v1.broker_pb2 import ACKS_LEADER
+from tidelog_runtime.local.cluster import LocalCluster
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalCluster]:
+    """A follower that stands still leaves the ISR by its leader's judgement, long before its
+    lease ends."""
+    async with running_cluster(
+        tmp_path_factory.mktemp("inspection"),
+        broker_config={"replica_lag_time_max_ms": 1_000, "lease_ttl_seconds": 10},
+    ) as running:
+        yield running
+
+
+@contextmanager
+def paused(cluster: LocalCluster, broker_id: int) -> Iterator[None]:
+    cluster.pause(broker_id)
+    try:
+        yield
+    finally:
+        cluster.resume(broker_id)
+
+
+def progress_of(leader: LeaderState, broker_id: int) -> FollowerProgress:
+    (progress,) = [p for p in leader.followers if p.broker_id == broker_id]
+    return progress
+
+
+async def test_a_paused_follower_is_named_from_the_standing_high_watermark_to_its_return(
+    cluster: LocalCluster,
+) -> None:
+    topic = new_name("sea")
+    await create_topic(cluster, topic)
+    partition = await partition_of(cluster, topic)
+    leader, slow, well = partition.replicas
+    address = cluster.broker_address(leader)
+
+    async def stalled() -> LeaderState | None:
+        found = (await replica_of(address, topic)).leader
+        return found if found is not None and found.hw_stalled_ms > 0 else None
+
+    async def waiting() -> LeaderState | None:
+        found = (await replica_of(address, topic)).leader
+        return found if found is not None and found.waiting_consumers else None
+
+    async with WireClient(address) as client:
+        with paused(cluster, slow):
+            await client.produce(topic, 0, wire_batch(b"wave"), acks=ACKS_LEADER)
+            standing = await until(stalled, "the high watermark stands still")
+            await client.fetch(topic, 0, 0)
+            unread = await until(waiting, "a consumer waits")
+            await until_isr(cluster, topic, {leader, well})
+            unwell = await described(address, only_unwell=True)
+        await until_in_sync(cluster, topic)
+
+    assert standing is not None
+    assert unread is not None
+    lagging = progress_of(standing, slow)
+    assert (lagging.in_isr, lagging.lag_records) == (True, 1)
+    assert lagging.lag_ms >= standing.hw_stalled_ms - 1_000
+    assert progress_of(standing, well).lag_records == 0
+    assert slow in standing.maximal_isr
+    assert [consumer.offset for consumer in unread.waiting_consumers] == [0]
+    assert unwell.broker is not None
+    assert topic in [replica.topic for replica in unwell.broker.replicas]
+
+    async def over() -> list[StateChange]:
+        return await events_of(address, topic, Kind.HW_MOVES_AGAIN.value)
+
+    await until(over, "it is told that the high watermark moves again")
+    told = await events_of(address, topic)
+    (held,) = [change for change in told if change.kind is Kind.HW_STALLED]
+    assert held.cause is Cause.NO_FOLLOWER_PROGRESS
+    assert held.details["brokers"] == [slow]
+    for kind, cause in (
+        (Kind.ISR_SHRINK, Cause.LAG_TIME),
+        (Kind.ISR_EXPAND, Cause.CAUGHT_UP),
+    ):
+        changes = [change for change in told if change.kind is kind]
+        assert [change.stage for change in changes] == [Stage.REQUESTED, Stage.COMPLETED]
+        assert {change.cause for change in changes} == {cause}
+        assert len({change.change_id for change in changes}) == 1
+        assert changes[0].details["brokers"] == [slow]
+
+
+async def test_the_log_of_a_quiet_cluster_is_quiet(cluster: LocalCluster) -> None:
+    topic = new_name("sea")
+    described_topic = await create_topic(cluster, topic, 3)
+    sizes = {p.name: p.log_path.stat().st_size for p in cluster.processes()}
+    async with WireClient(cluster.broker_address(described_topic.partitions[0].leader)) as client:
+        for _ in range(50):
+            await client.produce(topic, 0, wire_batch(b"wave"))
+            await client.fetch(topic, 0, 0)
+    grown = {
+        p.name: p.log_path.read_text()[sizes[p.name] :]
+        for p in cluster.processes()
+        if p.log_path.stat().st_size > sizes[p.name] and "etcd" not in p.name
+    }
+    assert grown == {}
