@@ -11,12 +11,14 @@ import pytest_asyncio
 
 from integration.clusters import running_cluster
 from integration.full_disk import FileSizeLimit, FullDisk, full_disks
+from integration.inspected import events_of
 from integration.load import load
 from integration.topics import create_topic, new_name, read, until_in_sync, until_isr
 from integration.waiting import until
 from integration.wire_client import WireClient, assert_refused, values_of, wire_batch
 from tidelog.client.descriptions import TopicDescription
 from tidelog.log_dump import dump_log
+from tidelog.state_changes.event import Cause, Kind, StateChange
 from tidelog.v1 import errors_pb2
 from tidelog_runtime.demo.replicas import find_replica
 from tidelog_runtime.local.cluster import LocalCluster
@@ -52,6 +54,18 @@ async def disk(
             yield Disk(cluster, full)
     finally:
         full.release()
+
+
+async def told_of_the_disk(cluster: LocalCluster, topic: str) -> list[StateChange]:
+    """Up to its taking again, which is told a moment after it did."""
+    address = cluster.broker_address(FULL)
+
+    async def again() -> list[StateChange]:
+        return await events_of(address, topic, Kind.DISK_TAKES_AGAIN.value)
+
+    await until(again, "it is told that the disk takes again")
+    kinds = (Kind.DISK_REFUSED.value, Kind.DISK_TAKES_AGAIN.value)
+    return await events_of(address, topic, *kinds)
 
 
 def led_by(topic: TopicDescription, broker_id: int) -> int:
@@ -100,6 +114,7 @@ async def test_a_leader_whose_disk_is_full_refuses_and_then_goes_on(disk: Disk) 
             disk.free()
         resumed = await client.produce(topic, full, wire_batch(b"calm"))
         last = await client.fetch(topic, full, RECORDS)
+    told = await told_of_the_disk(cluster, topic)
 
     for result in refused:
         assert_refused(
@@ -116,6 +131,11 @@ async def test_a_leader_whose_disk_is_full_refuses_and_then_goes_on(disk: Disk) 
     assert after == before
     assert (resumed.HasField("error"), resumed.base_offset) == (False, RECORDS)
     assert values_of(last.batches) == [b"calm"]
+    assert [(change.kind, change.partition) for change in told] == [
+        (Kind.DISK_REFUSED, full),
+        (Kind.DISK_TAKES_AGAIN, full),
+    ]
+    assert {change.cause for change in told} == {Cause.DISK_FULL}
 
 
 @pytest.mark.asyncio(loop_scope="module")

@@ -275,24 +275,12 @@ class Broker:
         self._opened = True
 
     async def _cluster_id(self) -> str:
-        said = False
         while True:
             try:
-                cluster_id = await ensure_cluster(self.store, self._keys, self._rng)
-            except StoreUnavailableError as error:
-                if not said:
-                    said = True
-                    _log.error(
-                        "etcd_unreachable",
-                        endpoints=self._config.etcd_endpoints,
-                        why=str(error),
-                        fix="start etcd or correct etcd_endpoints; this broker keeps trying",
-                    )
+                return await ensure_cluster(self.store, self._keys, self._rng)
+            except StoreUnavailableError:
+                # The store itself has told that it is away.
                 await retry_pause(STORE_RETRY_DELAY_S, self._rng)
-            else:
-                if said:
-                    _log.info("etcd_reached", endpoints=self._config.etcd_endpoints)
-                return cluster_id
 
     async def join(self, address: str) -> None:
         """Registers under `address`, where the edge listens already, and starts what runs

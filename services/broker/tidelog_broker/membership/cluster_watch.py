@@ -65,8 +65,8 @@ class ClusterWatch:
                 self.ready.set()
                 async for changes in self._store.watch(snapshot):
                     self._react(self._cache.apply(changes))
-            except StoreUnavailableError as error:
-                _log.warning("metadata_unreadable", why=str(error))
+            except StoreUnavailableError:
+                pass  # the store itself has told that it is away
             except StoreRolledBackError as error:
                 # Wiped, or restored from a backup: what it says may contradict what this
                 # broker has acted on. The data plane goes on with what it knows.
