@@ -1,0 +1,127 @@
+"""A whole scrape of a broker: within its bounds with very many partitions, and without
+holding up the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tidelog_broker.metrics.broker_metrics import BrokerMetrics
+from tidelog_broker.metrics.collector import PARTITIONS_PER_TURN, BrokerCollector
+from tidelog_broker.metrics.replica_figures import Judges
+from tidelog_broker.metrics.vitals import BrokerVitals
+from tidelog_broker.partition.partition import Partition
+from tidelog_runtime.metadata.measured_store import MeasuredStore
+from tidelog_runtime.metadata.memory import MemoryStore
+from tidelog_runtime.metadata.store import KeyValue, StoreUnavailableError
+from tidelog_runtime.telemetry.metrics.broker_catalogue import BROKER_METRICS, QUEUES
+from tidelog_runtime.telemetry.metrics.sheet import Sheet
+from tidelog_runtime.telemetry.state_change_log import StateChangeLog
+from unit.broker.fake_log import state
+from unit.broker.log.builders import FakeClock
+from unit.broker.metrics.test_replica_figures import fetch, replica
+from unit.metrics.test_catalogue import LIBRARY_SERIES, MAX_BROKER_SERIES
+
+MANY = 10_000
+
+
+class AwayStore(MemoryStore):
+    async def get(self, key: str) -> KeyValue | None:
+        raise StoreUnavailableError(f"nobody answers about {key}")
+
+
+class MeasuredBroker:
+    def __init__(self, *partitions: Partition, store: type[MemoryStore] = MemoryStore) -> None:
+        self.clock = clock = FakeClock()
+        self.state_changes = StateChangeLog("broker-1", clock)
+        self.store = MeasuredStore(store(clock), "key", clock, self.state_changes)
+        self.metrics = BrokerMetrics(self.state_changes, lambda: 0.0)
+        self.metrics.watch(self.store)
+        self._partitions = partitions
+        queues = {queue: lambda: 7 for queue in QUEUES}
+        judges = Judges(lambda _: True, lambda _: True)
+        vitals = BrokerVitals(lambda: True, lambda: False, queues, judges, self._disk)
+        self.figures = BrokerCollector(self, vitals, clock)
+
+    def all(self) -> tuple[Partition, ...]:
+        return self._partitions
+
+    def has_topic(self, topic: str) -> bool:  # noqa: ARG002 - all of them are there
+        return True
+
+    async def _disk(self) -> int:
+        return 5
+
+    async def scrape(self) -> Sheet:
+        sheet = Sheet(BROKER_METRICS)
+        await self.metrics.collect(self, sheet)
+        sheet.begin()
+        return sheet
+
+
+async def test_ten_thousand_unwell_partitions_in_busy_topics_keep_within_the_bound() -> None:
+    partitions = [replica(n, state(isr=(1,)), records=3, topic=f"t{n % 500}") for n in range(MANY)]
+    for partition in partitions:
+        for follower in (2, 3):
+            fetch(partition, follower, 1, now_ms=2_000)
+    broker = MeasuredBroker(*partitions)
+    for partition in partitions:
+        broker.metrics.requests.topic(partition.name.topic)
+
+    sheet = await broker.scrape()
+
+    assert sheet.series_count + LIBRARY_SERIES <= MAX_BROKER_SERIES
+    assert sheet.left_out == 0
+
+
+async def test_the_loop_gets_its_turn_after_every_slice_of_partitions() -> None:
+    broker = MeasuredBroker(*(replica(n) for n in range(8 * PARTITIONS_PER_TURN)))
+    turns = 0
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    other = asyncio.create_task(take_turns())
+    await broker.scrape()
+    other.cancel()
+
+    assert turns >= 8
+
+
+async def test_what_a_broker_knows_besides_its_replicas_is_told() -> None:
+    sheet = await MeasuredBroker().scrape()
+
+    assert sheet.values["tidelog_broker_registered"] == {(): 1}
+    assert sheet.values["tidelog_broker_has_full_state"] == {(): 0}
+    assert sheet.values["tidelog_disk_free_bytes"] == {(): 5}
+    assert sheet.values["tidelog_queue_depth"] == {(queue,): 7 for queue in QUEUES}
+
+
+async def test_how_the_store_answers_is_told_by_operation() -> None:
+    broker = MeasuredBroker()
+    await broker.store.get("key")
+
+    sheet = await broker.scrape()
+
+    durations = sheet.distributions["tidelog_store_request_duration_seconds"]
+    counts = {operation: sum(series.counts) for (operation,), series in durations.items()}
+    assert counts == {"get": 1, "snapshot": 0, "transact": 0, "grant_lease": 0}
+    assert sheet.values["tidelog_store_unreachable_seconds"] == {(): 0}
+    assert not any(sheet.values["tidelog_store_errors_total"].values())
+
+
+async def test_a_store_that_does_not_answer_is_an_error_and_unreachable_from_then_on() -> None:
+    broker = MeasuredBroker(store=AwayStore)
+    with pytest.raises(StoreUnavailableError):
+        await broker.store.get("key")
+    broker.clock.now_ms += 4_000
+
+    sheet = await broker.scrape()
+
+    assert sheet.values["tidelog_store_errors_total"]["get",] == 1
+    assert sheet.values["tidelog_store_unreachable_seconds"] == {(): 4}
+    assert not sum(sheet.distributions["tidelog_store_request_duration_seconds"]["get",].counts)
