@@ -171,7 +171,8 @@ FOLLOWER_LAG_BYTES = gauge(
 )
 FOLLOWER_MAX_LAG_SECONDS = gauge(
     "tidelog_follower_max_lag_seconds",
-    "Age of the oldest record that a follower lacks, in any partition led here.",
+    "Age of the oldest record that a follower lacks, in the partitions led here in which it was "
+    "caught up longest ago.",
     "Look at the follower's process (paused, dead?), disk and network.",
     labels=("follower",),
     bound=MAX_PEER_SERIES,

@@ -1,15 +1,15 @@
 """The figures of all replicas of a broker, added up, and the few that are told one by one.
 Pure; looks at the disk only for the age of what the worst followers lack.
 
-A follower's lag in seconds needs a look into the log. What bounds it needs none: the time
-since the follower was last known to have everything. So the worst are chosen by that."""
+A follower's lag in seconds needs a look into the log. The time since it was last known to
+have everything needs none, and is near enough to choose by whom to look at."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from heapq import nlargest
-from typing import NamedTuple
+from heapq import heappush, heapreplace, nlargest
+from itertools import count
+from typing import Generic, NamedTuple, TypeVar
 
 from tidelog.inspection.model import NOT_KNOWN
 from tidelog.model import NO_LEADER, NO_OFFSET
@@ -28,8 +28,38 @@ from tidelog_runtime.telemetry.metrics.sheet import Sheet
 
 # A follower that was caught up within so long is on its way, and not behind.
 LAGGING_AFTER_MS = 1_000
-# Of one follower, to find the oldest record that it lacks anywhere.
+# Of one follower, to find the oldest record that it lacks anywhere: those in which it was
+# caught up longest ago.
 MAX_AGES_READ_PER_FOLLOWER = 20
+
+
+_Item = TypeVar("_Item")
+
+
+class Largest(Generic[_Item]):
+    """The `most` items with the largest keys; of equal ones the first. Memory and time go into
+    those that are kept: a scrape of ten thousand partitions makes no ten thousand objects."""
+
+    __slots__ = ("_heap", "_most", "_ties")
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._heap: list[tuple[int, int, _Item]] = []
+        self._ties = count(0, -1)
+
+    def takes(self, key: int) -> bool:
+        """Whether an item with that key is among the largest now."""
+        return len(self._heap) < self._most or key > self._heap[0][0]
+
+    def add(self, key: int, item: _Item) -> None:
+        entry = (key, next(self._ties), item)
+        if len(self._heap) < self._most:
+            heappush(self._heap, entry)
+        else:
+            heapreplace(self._heap, entry)
+
+    def descending(self) -> list[tuple[int, _Item]]:
+        return [(key, item) for key, _, item in sorted(self._heap, reverse=True)]
 
 
 class Judges(NamedTuple):
@@ -40,29 +70,32 @@ class Judges(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """A follower of a partition that is led here. `behind_ms`: since it was last known to
-    have everything, or since the epoch began. `end`: NO_OFFSET where it has not fetched in
-    this epoch."""
+    """A follower of a partition that is led here, and how far it has come."""
 
-    behind_ms: int
     partition: Partition
     follower: int
     end: int
 
 
-@dataclass(slots=True)
 class FollowerFigures:
-    """One follower over all partitions that are led here. `fetched_ms`, `granted_ms`: how
-    long ago its last fetch was, and the first epoch in which it has not fetched began."""
+    """One follower over all partitions that are led here. `fetched_at_ms`: its last fetch in
+    any of them; `granted_at_ms`: the earliest epoch's start in which it has not fetched yet
+    (NOT_KNOWN: none). `behind`: those in which it lacks records, by how long that may be."""
 
-    lag_records: int = 0
-    lag_bytes: int = 0
-    lagging: int = 0
-    out_of_isr: int = 0
-    max_lag_ms: int = 0
-    fetched_ms: int = NOT_KNOWN
-    granted_ms: int = NOT_KNOWN
-    behind: list[Pair] = field(default_factory=list)
+    __slots__ = (
+        *("behind", "fetched_at_ms", "granted_at_ms", "lag_bytes", "lag_records"),
+        *("lagging", "max_lag_ms", "out_of_isr"),
+    )
+
+    def __init__(self) -> None:
+        self.lag_records = 0
+        self.lag_bytes = 0
+        self.lagging = 0
+        self.out_of_isr = 0
+        self.max_lag_ms = 0
+        self.fetched_at_ms = NOT_KNOWN
+        self.granted_at_ms = NOT_KNOWN
+        self.behind: Largest[Pair] = Largest(MAX_AGES_READ_PER_FOLLOWER)
 
 
 class ReplicaFigures:
@@ -88,7 +121,8 @@ class ReplicaFigures:
         self.unflushed_records = 0
         self.followers: dict[int, FollowerFigures] = {}
         self._topic_bytes: dict[str, int] = {}
-        self._sizes: list[tuple[int, int, Partition]] = []
+        self._largest: Largest[Partition] = Largest(MAX_PARTITION_SERIES)
+        self._worst: Largest[Pair] = Largest(MAX_LAG_SERIES)
         # Who has everything, as many as there may be series.
         self._caught_up: list[Pair] = []
 
@@ -102,8 +136,8 @@ class ReplicaFigures:
         self.segments += log.segment_count
         self.unflushed_records += log.log_end_offset - log.flushed_offset
         self._topic_bytes[topic] = self._topic_bytes.get(topic, 0) + size
-        # The number breaks ties, so that partitions need no order.
-        self._sizes.append((size, -self.replicas, partition))
+        if self._largest.takes(size):
+            self._largest.add(size, partition)
         state, leading = partition.state, partition.leading
         if not partition.in_service:
             self.out_of_service += 1
@@ -126,16 +160,37 @@ class ReplicaFigures:
             self.uncommitted_records += end - partition.high_watermark
             self.hw_stalled += self._judges.is_stalled(partition)
             self.waited_for += self._judges.is_waited_for(partition)
-        isr_ids = state.isr_ids if in_sync < replicas else None
+        self._add_followers(partition, leading, end)
+        if in_sync < replicas:
+            for follower in leading.followers.keys() - state.isr_ids:
+                self.followers[follower].out_of_isr += 1
+
+    def _add_followers(self, partition: Partition, leading: Leading, end: int) -> None:
         for follower, progress in leading.followers.items():
             figures = self.followers.get(follower)
             if figures is None:
                 figures = self.followers[follower] = FollowerFigures()
-            if isr_ids is not None and follower not in isr_ids:
-                figures.out_of_isr += 1
-            self._add_progress(figures, partition, follower, progress, end)
+            if progress.log_end_offset == NO_OFFSET:
+                self._add_unknown(figures, progress)
+                continue
+            fetched_at_ms, session = progress.last_fetch_ms, progress.session
+            if session is not None and session.last_request_ms > fetched_at_ms:
+                fetched_at_ms = session.last_request_ms
+            if fetched_at_ms > figures.fetched_at_ms:
+                figures.fetched_at_ms = fetched_at_ms
+            if progress.log_end_offset < end:
+                self._add_behind(figures, partition, follower, progress, end)
+            elif len(self._caught_up) < MAX_LAG_SERIES:
+                self._caught_up.append(Pair(partition, follower, end))
 
-    def _add_progress(
+    def _add_unknown(self, figures: FollowerFigures, progress: FollowerProgress) -> None:
+        """It has not fetched in this epoch: nothing is known of its log."""
+        granted_at_ms = progress.last_fetch_ms
+        if figures.granted_at_ms == NOT_KNOWN or granted_at_ms < figures.granted_at_ms:
+            figures.granted_at_ms = granted_at_ms
+        figures.lagging += self._now_ms - progress.last_caught_up_ms > LAGGING_AFTER_MS
+
+    def _add_behind(
         self,
         figures: FollowerFigures,
         partition: Partition,
@@ -143,26 +198,15 @@ class ReplicaFigures:
         progress: FollowerProgress,
         leader_end: int,
     ) -> None:
-        now_ms, end = self._now_ms, progress.log_end_offset
-        behind_ms = now_ms - progress.last_caught_up_ms
-        if end == NO_OFFSET:
-            figures.granted_ms = max(figures.granted_ms, now_ms - progress.last_fetch_ms)
-            figures.lagging += behind_ms > LAGGING_AFTER_MS
-            figures.behind.append(Pair(behind_ms, partition, follower, end))
-            return
-        fetch_ms = progress.last_fetch_ms
-        if progress.session is not None:
-            fetch_ms = max(fetch_ms, progress.session.last_request_ms)
-        age_ms = now_ms - fetch_ms
-        if figures.fetched_ms == NOT_KNOWN or age_ms < figures.fetched_ms:
-            figures.fetched_ms = age_ms
-        if end < leader_end:
-            figures.lag_records += leader_end - end
-            figures.lag_bytes += partition.log.bytes_from(end)
-            figures.lagging += behind_ms > LAGGING_AFTER_MS
-            figures.behind.append(Pair(behind_ms, partition, follower, end))
-        elif len(self._caught_up) < MAX_LAG_SERIES:
-            self._caught_up.append(Pair(0, partition, follower, end))
+        end = progress.log_end_offset
+        behind_ms = self._now_ms - progress.last_caught_up_ms
+        figures.lag_records += leader_end - end
+        figures.lag_bytes += partition.log.bytes_from(end)
+        figures.lagging += behind_ms > LAGGING_AFTER_MS
+        if self._worst.takes(behind_ms):
+            self._worst.add(behind_ms, Pair(partition, follower, end))
+        if figures.behind.takes(behind_ms):
+            figures.behind.add(behind_ms, Pair(partition, follower, end))
 
     # -- telling -----------------------------------------------------------------------
 
@@ -193,18 +237,16 @@ class ReplicaFigures:
         largest = nlargest(MAX_TOPIC_SERIES, ((b, t) for t, b in self._topic_bytes.items()))
         for size, topic in largest:
             sheet.tell(catalogue.TOPIC_LOG_SIZE, size, topic)
-        for size, _, partition in nlargest(MAX_PARTITION_SERIES, self._sizes):
+        for size, partition in self._largest.descending():
             topic, number = partition.name
             sheet.tell(catalogue.PARTITION_LOG_SIZE, size, topic, str(number))
 
     def _tell_worst(self, sheet: Sheet) -> Iterator[None]:
         """One series for each follower of the worst partitions; where there is room, of
         those that have everything, too, so that a graph is there before it is needed."""
-        behind = [pair for figures in self.followers.values() for pair in figures.behind]
-        known = [pair for pair in behind if pair.end != NO_OFFSET]
-        worst = nlargest(MAX_LAG_SERIES, known, key=lambda pair: pair.behind_ms)
         told = 0
-        for pair in [*worst, *self._caught_up][:MAX_LAG_SERIES]:
+        worst = self._worst.descending()
+        for behind_ms, pair in [*worst, *((0, pair) for pair in self._caught_up)][:MAX_LAG_SERIES]:
             lag = self._lag_of(pair)
             topic, number = pair.partition.name
             labels = (topic, str(number), str(pair.follower))
@@ -212,7 +254,7 @@ class ReplicaFigures:
             sheet.tell(catalogue.LAG_BYTES, lag.bytes, *labels)
             if lag.ms != NOT_KNOWN:
                 sheet.tell(catalogue.LAG_SECONDS, lag.ms / 1000, *labels)
-            told += pair.behind_ms > LAGGING_AFTER_MS
+            told += behind_ms > LAGGING_AFTER_MS
             yield
         lagging = sum(figures.lagging for figures in self.followers.values())
         sheet.tell(catalogue.PARTITIONS_WITHOUT_SERIES, lagging - told)
@@ -224,20 +266,17 @@ class ReplicaFigures:
             sheet.tell(catalogue.FOLLOWER_LAG_BYTES, figures.lag_bytes, label)
             sheet.tell(catalogue.FOLLOWER_LAGGING_PARTITIONS, figures.lagging, label)
             sheet.tell(catalogue.FOLLOWER_OUT_OF_ISR, figures.out_of_isr, label)
-            age_ms = figures.fetched_ms if figures.fetched_ms != NOT_KNOWN else figures.granted_ms
-            sheet.tell(catalogue.FOLLOWER_FETCH_AGE, max(0, age_ms) / 1000, label)
-            yield from self._find_oldest(figures)
+            sheet.tell(catalogue.FOLLOWER_FETCH_AGE, self._fetch_age_ms(figures) / 1000, label)
+            for _, pair in figures.behind.descending():
+                figures.max_lag_ms = max(figures.max_lag_ms, self._lag_of(pair).ms)
+                yield
             sheet.tell(catalogue.FOLLOWER_MAX_LAG_SECONDS, figures.max_lag_ms / 1000, label)
 
-    def _find_oldest(self, figures: FollowerFigures) -> Iterator[None]:
-        """`max_lag_ms` is better after each look, and exact after the last, unless very many
-        would have to be looked at."""
-        known = [pair for pair in figures.behind if pair.end != NO_OFFSET]
-        for pair in nlargest(MAX_AGES_READ_PER_FOLLOWER, known, key=lambda p: p.behind_ms):
-            if pair.behind_ms <= figures.max_lag_ms:
-                return
-            figures.max_lag_ms = max(figures.max_lag_ms, self._lag_of(pair).ms)
-            yield
+    def _fetch_age_ms(self, figures: FollowerFigures) -> int:
+        since_ms = figures.fetched_at_ms
+        if since_ms == NOT_KNOWN:
+            since_ms = figures.granted_at_ms
+        return max(0, self._now_ms - since_ms)
 
     def _lag_of(self, pair: Pair) -> Lag:
         return lag_of(pair.partition.log, pair.end, self._wall_ms)
