@@ -12,6 +12,7 @@ from tidelog_broker.metrics.collector import PARTITIONS_PER_TURN, BrokerCollecto
 from tidelog_broker.metrics.replica_figures import Judges
 from tidelog_broker.metrics.vitals import BrokerVitals
 from tidelog_broker.partition.partition import Partition
+from tidelog_broker.storage.disk_use import DiskUse
 from tidelog_runtime.metadata.measured_store import MeasuredStore
 from tidelog_runtime.metadata.memory import MemoryStore
 from tidelog_runtime.metadata.store import KeyValue, StoreUnavailableError
@@ -50,8 +51,8 @@ class MeasuredBroker:
     def has_topic(self, topic: str) -> bool:  # noqa: ARG002 - all of them are there
         return True
 
-    async def _disk(self) -> int:
-        return 5
+    async def _disk(self) -> DiskUse:
+        return DiskUse(5, 10)
 
     async def scrape(self) -> Sheet:
         sheet = Sheet(BROKER_METRICS)
@@ -98,6 +99,7 @@ async def test_what_a_broker_knows_besides_its_replicas_is_told() -> None:
     assert sheet.values["tidelog_broker_registered"] == {(): 1}
     assert sheet.values["tidelog_broker_has_full_state"] == {(): 0}
     assert sheet.values["tidelog_disk_free_bytes"] == {(): 5}
+    assert sheet.values["tidelog_disk_size_bytes"] == {(): 10}
     assert sheet.values["tidelog_queue_depth"] == {(queue,): 7 for queue in QUEUES}
 
 
