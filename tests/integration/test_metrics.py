@@ -12,7 +12,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from integration.load import load
 from integration.single_service import SingleService
-from integration.topics import create_topic, new_name, partition_of, write
+from integration.topics import (
+    create_topic,
+    new_name,
+    partition_of,
+    until_led_by_another,
+    write,
+)
 from integration.waiting import until
 from tidelog_runtime.local.cluster import LocalCluster
 from tidelog_runtime.local.service_file import Setting
@@ -159,6 +165,33 @@ async def test_the_active_controller_tells_of_the_cluster_and_a_standby_does_not
     assert told.value("cluster_brokers", state="running") == 3
     assert silent.value("controller_active") == 0
     assert silent.value("cluster_partitions") is None
+
+
+async def test_a_leaders_death_counts_as_a_departure_and_an_election_by_its_cause(
+    cluster: LocalCluster,
+) -> None:
+    topic = new_name("sea")
+    before = (await create_topic(cluster, topic)).partitions[0]
+    active = await cluster.active_controller()
+    assert active is not None
+    first = await scrape(cluster.controller_metrics(active))
+
+    await cluster.kill(before.leader)
+    await until_led_by_another(cluster, topic, before)
+    told = await scrape(cluster.controller_metrics(active))
+    cluster.start_broker(before.leader)
+    await cluster.ready()
+
+    for name, labels in (
+        ("elections_total", {"outcome": "clean", "cause": "broker_crashed"}),
+        ("broker_departures_total", {"cause": "broker_crashed"}),
+    ):
+        earlier, later = first.value(name, **labels), told.value(name, **labels)
+        assert earlier is not None
+        assert later is not None
+        assert later > earlier
+    timed = told.value("state_change_duration_seconds_count", kind="election", stage="completed")
+    assert timed
 
 
 @pytest.mark.parametrize("program", ["tidelog_broker", "tidelog_controller"])

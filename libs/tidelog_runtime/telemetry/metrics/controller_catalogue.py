@@ -36,6 +36,7 @@ ELECTION_CAUSES = tuple(
         Cause.BROKER_STOPPING,
         Cause.BROKER_STOPPED,
         Cause.BROKER_JOINED,
+        Cause.BROKER_GONE,
         Cause.REPLICA_RESIGNED,
         Cause.LEADER_UNREACHABLE,
         Cause.RECOVERY,
