@@ -165,8 +165,10 @@ async def _follow(
     from contextlib import aclosing
 
     from tidelog.client.event_streams import Silent
+    from tidelog.state_changes.life import Involved
 
     known = {event[:-1] for event in gathered.events}
+    involved = Involved(scope, gathered.events)
     newest_ms = max((event.time_ms for event in gathered.events), default=0)
     since_ms = max(scope.since_ms, newest_ms - FOLLOW_OVERLAP_MS)
     async with aclosing(streams.follow(scope._replace(since_ms=since_ms))) as batches:
@@ -174,7 +176,7 @@ async def _follow(
             for told in batch:
                 if isinstance(told, Silent):
                     write_note(f"{told.address}: {told.problem}")
-                elif told[:-1] not in known:
+                elif told[:-1] not in known and involved.takes(told):
                     _write_event(told, as_json=as_json)
             sys.stdout.flush()
 

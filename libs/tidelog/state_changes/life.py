@@ -194,6 +194,25 @@ def relevant(events: Iterable[StateChange], scope: TraceScope) -> list[StateChan
     return own + cluster
 
 
+class Involved:
+    """Which of the events to come are of the scope, or befall those who have carried out
+    what was told of it before."""
+
+    def __init__(self, scope: TraceScope, told: Iterable[StateChange]) -> None:
+        self._scope = scope
+        self._brokers: set[int] = set()
+        for change in told:
+            self.takes(change)
+
+    def takes(self, change: StateChange) -> bool:
+        if self._scope.includes(change):
+            self._brokers.update(_brokers_in(change))
+            return True
+        if change.topic:
+            return False
+        return not self._scope.topic or _touches(change, self._brokers)
+
+
 def lives_of(events: Iterable[StateChange]) -> list[ChangeLife]:
     """Each change with its stages, in causal order."""
     groups: dict[tuple[object, ...], list[StateChange]] = {}

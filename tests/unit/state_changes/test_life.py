@@ -5,7 +5,14 @@ from __future__ import annotations
 import random
 
 from tidelog.state_changes.event import Cause, Change, Kind, Stage
-from tidelog.state_changes.life import CAUSE_WINDOW_MS, ChangeLife, Gap, TraceScope, trace
+from tidelog.state_changes.life import (
+    CAUSE_WINDOW_MS,
+    ChangeLife,
+    Gap,
+    Involved,
+    TraceScope,
+    trace,
+)
 from unit.state_changes.planted import (
     BEGAN_MS,
     ELECTION,
@@ -165,3 +172,16 @@ def test_a_part_that_failed_and_was_done_after_all_is_no_failure() -> None:
     assert not _election(trace([*leader_death(), failed], SEA_0)).is_failed
     kept = [e for e in leader_death() if e.broker != 3]
     assert _election(trace([*kept, failed], SEA_0)).is_failed
+
+
+def test_what_befalls_a_broker_counts_from_when_it_has_part_in_the_partition() -> None:
+    involved = Involved(SEA_0, [])
+    left = of_broker(9, Kind.BROKER_LEFT, 3)
+    assert not involved.takes(left)
+    assert involved.takes(replica(17, "broker-3", 3, Stage.COMPLETED))
+    assert involved.takes(left)
+
+
+def test_what_is_of_another_topic_or_partition_is_not_taken() -> None:
+    involved = Involved(SEA_0, leader_death())
+    assert [involved.takes(event) for event in elsewhere()] == [False, False, False]
