@@ -37,23 +37,53 @@ async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Loc
         yield running
 
 
-async def test_the_events_of_all_services_come_into_the_topic(cluster: LocalCluster) -> None:
-    services = {f"broker-{broker_id}" for broker_id in cluster.broker_ids}
-    services.add(f"controller-{await cluster.active_controller()}")
-    topic = new_name("told")
-    await create_topic(cluster, topic, 3)
+async def _read_until(
+    cluster: LocalCluster, topic: str, services: set[str], what: str
+) -> list[StateChange]:
+    """All that is in `__state_changes`, once each of `services` has told of `topic`."""
     seen: list[StateChange] = []
-
     async with Consumer(cluster.bootstrap, max_wait_ms=100) as consumer:
         await consumer.assign_topic(STATE_CHANGES_TOPIC)
 
         async def read_on() -> bool:
             seen.extend(from_value(record.value or b"") for record in await consumer.poll())
-            brokers = {e.service for e in seen if e.topic == topic}
-            return len(brokers) >= 3 and services <= {e.service for e in seen}
+            return services <= {event.service for event in seen if event.topic == topic}
 
-        await until(read_on, f"{services} have told of what they did")
+        await until(read_on, what)
+    return seen
+
+
+async def test_the_events_of_all_services_come_into_the_topic(cluster: LocalCluster) -> None:
+    services = {f"broker-{broker_id}" for broker_id in cluster.broker_ids}
+    services.add(f"controller-{await cluster.active_controller()}")
+    topic = new_name("told")
+    await create_topic(cluster, topic, 3)
+    seen = await _read_until(cluster, topic, services, f"{services} have told of {topic}")
     assert STATE_CHANGES_TOPIC not in {event.topic for event in seen}
+
+
+async def test_what_is_told_while_the_topic_takes_nothing_comes_into_it_later(
+    cluster: LocalCluster,
+) -> None:
+    """One broker is left, and two must be in sync."""
+    controller = f"controller-{await cluster.active_controller()}"
+    for broker_id in (2, 3):
+        await cluster.kill(broker_id)
+    topic = new_name("alone")
+    async with Admin(cluster.broker_address(1)) as admin:
+        await until(lambda: _runs_alone(admin), "only broker 1 is registered")
+        await admin.create_topic(topic, 1, 1)
+    await write(cluster, topic, [b"calm"])
+    for broker_id in (2, 3):
+        cluster.start_broker(broker_id)
+    await cluster.ready()
+    await _read_until(
+        cluster, topic, {"broker-1", controller}, f"what was told of {topic} is in the topic"
+    )
+
+
+async def _runs_alone(admin: Admin) -> bool:
+    return len((await admin.describe_cluster()).brokers) == 1
 
 
 async def test_the_topic_is_read_by_the_command_like_any_other(cluster: LocalCluster) -> None:

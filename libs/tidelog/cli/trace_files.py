@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from tidelog.cli.exit_status import UsageError
+from tidelog.cli.lines import LineSplitter
 from tidelog.cli.trace_targets import parse_target
 from tidelog.state_changes.life import TraceScope
 from tidelog.state_changes.log_lines import LogLines
 
 _GZIP_MAGIC = b"\x1f\x8b"
+_CHUNK_BYTES = 1 << 20
+# No event is so long; of a file that is no log, no more than this is held.
+_MAX_LINE_BYTES = 1 << 20
 
 
 class FileTargets(NamedTuple):
@@ -47,11 +51,21 @@ def read_logs(paths: Sequence[Path], topic: str) -> LogLines:
             zipped = plain.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
             plain.seek(0)
             if not zipped:
-                lines.take(plain)
+                lines.take(_lines_of(plain.read))
                 continue
             with gzip.open(plain) as unzipped:
                 try:
-                    lines.take(unzipped)
+                    lines.take(_lines_of(unzipped.read))
                 except (EOFError, gzip.BadGzipFile) as error:
                     raise UsageError(f"{path} is damaged as a gzip file: {error}") from error
     return lines
+
+
+def _lines_of(read: Callable[[int], bytes]) -> Iterator[bytes]:
+    """Empty in place of one that is too long."""
+    splitter = LineSplitter(_MAX_LINE_BYTES)
+    while chunk := read(_CHUNK_BYTES):
+        for line in splitter.feed(chunk):
+            yield line.data or b""
+    for line in splitter.end():
+        yield line.data or b""

@@ -102,6 +102,14 @@ def test_log_files_tell_the_same_story(commands: Commands, tmp_path: Path) -> No
     assert "2 files: 16 lines, 1 line of other kinds" in result.stderr
 
 
+def test_a_line_without_end_is_no_event(commands: Commands, tmp_path: Path) -> None:
+    plain, _ = _write_logs(tmp_path)
+    plain.write_bytes(bytes(3 << 20) + b"\n" + plain.read_bytes())
+    result = commands.run("trace", "--files", str(plain), "sea/0")
+    assert "become_follower" in result.stdout
+    assert "1 file: 4 lines, 2 lines of other kinds" in result.stderr
+
+
 def test_files_without_the_partition_say_so(commands: Commands, tmp_path: Path) -> None:
     plain, _ = _write_logs(tmp_path)
     result = commands.run("trace", "--files", str(plain), "sea/7")
@@ -152,6 +160,19 @@ def test_services_tell_the_story_together(commands: Commands) -> None:
     _tell(commands, leader_death() + elsewhere())
     result = commands.run("trace", "sea/0")
     assert result.stdout == _golden("leader_death.txt")
+
+
+def test_without_a_topic_the_whole_cluster_is_told_of(commands: Commands) -> None:
+    _tell(commands, leader_death() + elsewhere())
+    told_of = [text.split("  ")[1:3] for text in commands.run("trace").stdout.splitlines()]
+    assert told_of == [
+        ["broker_fenced", "broker 2 (broker epoch 42)"],
+        ["election", "ore/0"],
+        ["broker_left", "broker 2 (broker epoch 42)"],
+        ["election", "sea/0"],
+        ["isr_shrink", "sea/1"],
+        ["broker_left", "broker 9 (broker epoch 49)"],
+    ]
 
 
 def test_json_is_a_document_for_each_change(commands: Commands) -> None:
