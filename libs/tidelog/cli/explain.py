@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidelog.cli.exit_status import ClusterUnreachableError, ExitStatus
+from tidelog.cli.exit_status import ClusterUnreachableError, ExitStatus, UsageError
 from tidelog.cli.output import plural, write_json, write_line
 from tidelog.cli.session import (
     BootstrapOption,
@@ -18,6 +18,7 @@ from tidelog.cli.session import (
     ending_with_a_status,
     session_of,
 )
+from tidelog.errors import ErrorCode, TidelogError
 
 if TYPE_CHECKING:
     from tidelog.inspection.model import Explanation, Finding, Scope
@@ -87,6 +88,10 @@ async def _explain(session: Session, scope: Scope, timeout_ms: int) -> ExitStatu
         explained = await explain_cluster(
             session.service_addresses(), scope, timeout_ms, known=session.known_services()
         )
+    except TidelogError as error:
+        if error.code is ErrorCode.INVALID_REQUEST:
+            raise UsageError(error.message) from error
+        raise
     except NobodyAnswersError as error:
         raise ClusterUnreachableError(
             f"no service of the cluster answers: {error.reason}; start the cluster, or name a "

@@ -168,6 +168,8 @@ class Explainer:
         silent = found.silent_services()
         if not states:
             raise NobodyAnswersError(silent)
+        if scope.broker is not None:
+            _require_broker(found, scope.broker)
         metadata = await self._partitions(found, states, scope)
         earlier, states = await self._look_again(found, states)
         return Observed(states, silent, scope, metadata, earlier, RATE_SAMPLE_MS if earlier else 0)
@@ -301,6 +303,19 @@ def _has_laggards(state: ServiceState) -> bool:
         if replica.leader is not None
         for follower in replica.leader.followers
     )
+
+
+def _require_broker(found: _Round, broker_id: int) -> None:
+    """Raises `TidelogError` (INVALID_REQUEST) for a broker that nobody has heard of."""
+    known = {id_ for role, id_ in (*found.known_as.values(), *found.states) if role == BROKER}
+    for state in found.states.values():
+        for key in state.controller.partitions if state.controller else ():
+            known.update(key.replicas)
+    if broker_id not in known:
+        raise TidelogError(
+            ErrorCode.INVALID_REQUEST,
+            f"no service knows a broker {broker_id}; known are {sorted(known)}",
+        )
 
 
 def _require_known(answer: broker_pb2.MetadataResponse, scope: Scope) -> None:

@@ -172,6 +172,11 @@ async def test_a_partition_beyond_the_topics_is_refused(cluster: DescribedCluste
         await observe(services, "127.0.0.1:7401", scope=Scope("sea", 7))
 
 
+async def test_a_broker_that_nobody_has_heard_of_is_refused(cluster: DescribedCluster) -> None:
+    with pytest.raises(TidelogError, match=r"no service knows a broker 9; known are \[1, 2, 3\]"):
+        await observe(services_of(cluster), scope=Scope(broker=9))
+
+
 async def test_a_leader_of_a_replica_that_lags_is_looked_at_twice(
     cluster: DescribedCluster,
 ) -> None:

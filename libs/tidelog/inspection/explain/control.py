@@ -3,15 +3,15 @@ deletions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tidelog.inspection.explain import causes
 from tidelog.inspection.explain.causes import Root
 from tidelog.inspection.explain.cluster_view import ClusterView
-from tidelog.inspection.explain.observed import name_of
+from tidelog.inspection.explain.observed import Listening, SilentService, name_of
 from tidelog.inspection.explain.replicas import failure_of, why_broker_does_nothing
 from tidelog.inspection.explain.words import MAX_NAMED, brokers, plural, span
-from tidelog.inspection.model import BrokerBacklog, Finding, WaitingDeletion
+from tidelog.inspection.model import BrokerBacklog, Finding, ServiceState, WaitingDeletion
 
 # A command that was sent is acknowledged within milliseconds.
 BACKLOG_MIN_MS = 1_000
@@ -22,52 +22,78 @@ _MAX_PENDING_TOLD = 3
 def no_controller(view: ClusterView) -> Iterator[Finding]:
     if view.active is not None:
         return
-    known = {
-        state.broker.controller_address
-        for state in view.brokers.values()
-        if state.broker is not None and state.broker.controller_address
-    }
-    answered = {state.address for state in view.controllers}
-    evidence: list[str] = []
-    for state in view.controllers:
-        assert state.controller is not None
-        told = f"{name_of(state)} at {state.address} answers and is not active"
-        if state.controller.active_address:
-            told += f"; it takes {state.controller.active_address} for the active one"
-            known.add(state.controller.active_address)
-        if state.store.unreachable_ms >= 0:
-            told += (
-                f"; it has not reached the metadata store for {span(state.store.unreachable_ms)}"
-            )
-        evidence.append(told)
+    named = _named_active(view)
     silent = {service.address: service for service in view.observed.silent}
-    for address in sorted(known - answered):
-        if address in silent:
-            service = silent[address]
-            evidence.append(
-                f"the store names the one at {address} as active; it {service.listening.value} "
-                f"and {service.problem}"
-            )
+    evidence = [_standby(state) for state in view.controllers]
+    evidence += [
+        f"the one at {address} is active by the store; it {silent[address].listening.value} and "
+        f"{silent[address].problem}"
+        for address in named
+        if address in silent
+    ]
     evidence += [
         f"{service} {service.listening.value} and {service.problem}"
         for service in view.silent_controllers()
-        if service.address not in known
+        if service.address not in named
     ]
-    if not known and view.brokers:
+    if not named and view.brokers:
         tellers = ", ".join(name_of(view.brokers[b]) for b in sorted(view.brokers)[:MAX_NAMED])
         evidence.append(f"no controller is registered as active, by the word of {tellers}")
     because: tuple[str, ...] = ()
     if view.everybody_lost_store():
         because = (str(Root(causes.STORE_UNREACHABLE)),)
+    severity, summary, next_step = _without_controller(
+        [silent[address] for address in named if address in silent]
+    )
     yield Finding(
         causes.NO_CONTROLLER,
-        causes.CRITICAL,
-        "no controller is active: nobody elects leaders, creates or deletes topics",
+        severity,
+        summary,
         tuple(evidence),
         "The controllers stand for election by themselves once the metadata store answers."
         if because
-        else "Start a controller; one that runs and is not elected says why in its log.",
+        else next_step,
         because=because,
+    )
+
+
+def _named_active(view: ClusterView) -> list[str]:
+    """Where an active controller is said to be, and none that is active answers."""
+    told = [s.broker.controller_address for s in view.brokers.values() if s.broker]
+    told += [s.controller.active_address for s in view.controllers if s.controller]
+    answered = {state.address for state in view.controllers}
+    return sorted({address for address in told if address} - answered)
+
+
+def _standby(state: ServiceState) -> str:
+    told = f"{name_of(state)} at {state.address} answers and is not active"
+    if state.store.unreachable_ms >= 0:
+        told += f"; it has not reached the metadata store for {span(state.store.unreachable_ms)}"
+    return told
+
+
+def _without_controller(silent: Sequence[SilentService]) -> tuple[str, str, str]:
+    """Severity, summary and next step, by how those are that the store names."""
+    listening = {service.listening for service in silent}
+    nobody = "nobody elects leaders, creates or deletes topics"
+    if Listening.ACCEPTS in listening:
+        return (
+            causes.CRITICAL,
+            "the active controller stands still: it takes connections and answers nothing; "
+            f"{nobody}",
+            "Look at its process: is it stopped, or starved of CPU or memory? Another one takes "
+            "over when its lease has ended.",
+        )
+    if listening & {Listening.SILENT, Listening.ERRS}:
+        return (
+            causes.WARNING,
+            "the active controller cannot be asked, so that what it knows is not told here",
+            "Check the network to its address; ask from another machine, or one of the services.",
+        )
+    return (
+        causes.CRITICAL,
+        f"no controller is active: {nobody}",
+        "Start a controller; one that runs and is not elected says why in its log.",
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tidelog.inspection.explain import Listening, SilentService
@@ -99,6 +101,27 @@ def test_without_an_active_controller_it_says_what_the_others_tell(
     assert missing.severity == "critical"
     assert "controller-1 at 127.0.0.1:7401 answers and is not active" in said(missing)
     assert "127.0.0.1:7402 refuses connections" in said(missing)
+
+
+@pytest.mark.parametrize(
+    ("listening", "severity", "summary"),
+    [
+        (Listening.REFUSES, "critical", "no controller is active"),
+        (Listening.ACCEPTS, "critical", "the active controller stands still"),
+        (Listening.SILENT, "warning", "the active controller cannot be asked"),
+    ],
+)
+def test_the_active_controller_that_does_not_answer_is_judged_by_a_plain_connect(
+    cluster: DescribedCluster, listening: Listening, severity: str, summary: str
+) -> None:
+    cluster.controller_answers = False
+    for broker_id, broker in cluster.brokers.items():
+        cluster.brokers[broker_id] = replace(broker, controller_address="127.0.0.1:7402")
+    cluster.silent.append(SilentService("127.0.0.1:7402", listening, "gave no answer"))
+    missing = found(cluster.explain(), "no_controller")
+    assert missing.severity == severity
+    assert missing.summary.startswith(summary)
+    assert "the one at 127.0.0.1:7402 is active by the store" in said(missing)
 
 
 def test_a_missing_controller_is_not_blamed_on_a_partition_that_is_well(
