@@ -76,9 +76,9 @@ async def test_a_dead_and_a_paused_broker_are_told_apart(
             ("broker_paused", PAUSED),
             ("no_leader", -1),
         )
+        await until_found(cluster, ("under_min_isr", 1), scope=of(pairs[1, DEAD]))
         assert await is_refused(cluster, pairs[1, DEAD])
-        # Both are out of every ISR by now, or the leader waits for a replica that is gone.
-        below = await until_found(cluster, ("under_min_isr", 1), scope=of(pairs[1, DEAD]))
+        below = await explained(cluster, of(pairs[1, DEAD]))
         whole = await explained(cluster)
         of_paused = await of_partition(cluster, pairs[1, PAUSED])
         healthy = await of_partition(cluster, pairs[1, 2])

@@ -32,6 +32,7 @@ from integration.topics import create_topic
 from integration.wire_client import WireClient
 from tidelog.client import Admin
 from tidelog.inspection.model import Explanation, Scope
+from tidelog.model import Acks
 from tidelog_runtime.local.cluster import LocalCluster
 
 TOPIC, DELETED = "pairs", "gone"
@@ -63,7 +64,7 @@ async def faulty(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Faul
         single = (await create_topic(cluster, "alone", 3, 1)).partitions
         alone = next(f"alone/{p.partition}" for p in single if p.leader == 1)
         await create_topic(cluster, DELETED, 3)
-        await append(cluster, pairs[1, PAUSED], [b"committed"] * 10)
+        await append(cluster, pairs[1, PAUSED], [b"committed"] * 10, Acks.ALL)
         cluster.pause(PAUSED)
         consuming = asyncio.create_task(_wait_for_records(cluster, pairs[1, PAUSED], 12))
         try:
