@@ -18,6 +18,9 @@ def no_leader(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
     if key.leader_epoch == NO_EPOCH:
         return _never_led(view, key)
     members = (*key.isr, *key.eligible)
+    if not members:
+        # Nobody is to lead it any more: the topic is being deleted.
+        return None
     fates = [_fate(view, key, member, in_isr=member in key.isr) for member in members]
     evidence = [_without_leader_since(view, key), *(evidence for evidence, _ in fates)]
     reasons = [reason for _, reason in fates if reason is not None]

@@ -82,6 +82,14 @@ def test_partitions_of_a_topic_that_is_being_deleted_need_no_leader(
     assert causes_of(cluster.explain()) == ["deletion_waits"]
 
 
+def test_without_a_controller_a_topic_that_is_being_deleted_is_known_by_its_keys(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0", leader=-1, isr=())
+    cluster.stop_controller()
+    assert cluster.explain("sea") == []
+
+
 def test_a_deletion_that_began_a_moment_ago_is_no_news(cluster: DescribedCluster) -> None:
     cluster.deletions.append(WaitingDeletion("sea", "id-sea", 200, (2,)))
     assert cluster.explain() == []
