@@ -200,13 +200,11 @@ class Explainer:
         try:
             found.take(await self._describe(found, address, timeout_ms), address)
         except UnreachableError as error:
-            timed_out = error.reason.startswith("DEADLINE_EXCEEDED")
-            said = (
-                f"gave no answer within {span(timeout_ms)}"
-                if timed_out
-                else f"gave no answer ({error.reason})"
-            )
-            listening = await self._dial(address)
+            listening, said = await self._dial(address), "gave no answer"
+            if error.reason.startswith("DEADLINE_EXCEEDED"):
+                said += f" within {span(timeout_ms)}"
+            elif listening is not Listening.REFUSES:
+                said += f" ({error.reason})"
         except TidelogError as error:
             listening, said = Listening.ERRS, f'answered "{error.message}"'
         else:

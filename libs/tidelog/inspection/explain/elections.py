@@ -6,7 +6,7 @@ from tidelog.inspection.explain import causes
 from tidelog.inspection.explain.causes import Reason, Root, Symptom
 from tidelog.inspection.explain.cluster_view import ClusterView, Life
 from tidelog.inspection.explain.replicas import failure_of, why_broker_does_nothing
-from tidelog.inspection.explain.words import brokers, clock_time, name_of_key, since
+from tidelog.inspection.explain.words import brokers, clock_time, listed, name_of_key, since
 from tidelog.inspection.model import NOT_KNOWN, InSyncMember, PartitionKeyState
 from tidelog.model import NO_EPOCH, NO_LEADER
 
@@ -48,7 +48,7 @@ def _waits_for(key: PartitionKeyState, away: list[int]) -> tuple[str, str]:
     if key.unclean_leader_election:
         return (
             "waits for any of its replicas, because unclean_leader_election is set",
-            f"Start any of brokers {_comma(key.replicas)}.",
+            f"Start any of brokers {listed(key.replicas)}.",
         )
     if away:
         one = f"waits for {brokers(away)}, last known to hold every committed record"
@@ -68,10 +68,6 @@ def _waits_for(key: PartitionKeyState, away: list[int]) -> tuple[str, str]:
         "waits for the controller: all that were in sync are there",
         "Look at the findings about controller and store; the election follows by itself.",
     )
-
-
-def _comma(ids: object) -> str:
-    return ", ".join(str(broker_id) for broker_id in ids)  # type: ignore[attr-defined]
 
 
 def _without_leader_since(view: ClusterView, key: PartitionKeyState) -> str:
@@ -168,7 +164,7 @@ def _never_led(view: ClusterView, key: PartitionKeyState) -> Symptom:
         name,
         f"{name} has never had a leader: none of its replicas has been there since it was created",
         "have never had a leader: none of their replicas has been there since",
-        f"Start any of brokers {_comma(key.replicas)}.",
+        f"Start any of brokers {listed(key.replicas)}.",
         (f"its replicas are assigned to {brokers(key.replicas)}",),
         tuple(reasons),
     )

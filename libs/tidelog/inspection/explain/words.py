@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterable, Sequence
 
-from tidelog.inspection.model import PartitionKeyState
+from tidelog.inspection.model import InSyncMember, PartitionKeyState
 from tidelog.model import TopicPartition
 
 # Of a list that may be long.
@@ -78,5 +78,5 @@ def name_of_key(key: PartitionKeyState) -> TopicPartition:
     return TopicPartition(key.topic, key.partition)
 
 
-def ids(members: Sequence[object]) -> list[int]:
-    return [member.broker_id for member in members]  # type: ignore[attr-defined]
+def ids(members: Sequence[InSyncMember]) -> list[int]:
+    return [member.broker_id for member in members]
