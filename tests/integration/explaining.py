@@ -131,9 +131,9 @@ async def append(
 
 
 async def is_refused(cluster: LocalCluster, name: str) -> TidelogError | None:
-    """Whether a produce with acks=all fails within a short time."""
+    """Why a produce with acks=all fails within some seconds; None: it does not."""
     topic, partition = split(name)
-    async with Producer(cluster.bootstrap, delivery_timeout_ms=1_000) as producer:
+    async with Producer(cluster.bootstrap, delivery_timeout_ms=4_000) as producer:
         try:
             await (await producer.send_many(topic, [b"refused"], partition=partition))
         except TidelogError as error:
