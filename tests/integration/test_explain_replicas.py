@@ -28,12 +28,14 @@ from integration.explaining import (
     said,
     split,
     the,
+    tidelog,
     until_found,
 )
 from integration.full_disk import FileSizeLimit
 from integration.tcp_proxy import TcpProxy
 from integration.topics import describe, until_in_sync
 from integration.waiting import until
+from tidelog.cli.exit_status import ExitStatus
 from tidelog.client import Admin, Consumer, Producer
 from tidelog.errors import TidelogError
 from tidelog.model import Acks, TopicPartition
@@ -260,3 +262,33 @@ async def test_a_slow_store_is_told_beside_a_dead_broker(world: World) -> None:
     assert slow.severity == "warning"
     assert "within the last minute" in slow.summary
     assert healthy == []
+
+
+async def test_the_last_broker_explains_without_store_and_controller(world: World) -> None:
+    """The last test: nothing is mended after it."""
+    cluster, pairs = world.cluster, world.pairs
+    await world.store.stop()
+    await cluster.kill_controller(1)
+    for broker_id in (2, 3):
+        await cluster.kill(broker_id)
+    found = await until_found(
+        cluster,
+        ("store_unreachable", -1),
+        ("no_controller", -1),
+        ("replica_dead", 2),
+        ("replica_dead", 3),
+    )
+    of_led = await of_partition(cluster, pairs[2, 3])
+    status, output = await tidelog(cluster, "explain", pairs[2, 3])
+
+    assert the(found, "no_controller").because == ("store_unreachable",)
+    assert "broker-1 has had no answer" in said(the(found, "store_unreachable"))
+    for broker_id in (2, 3):
+        dead = the(found, "replica_dead", broker_id)
+        assert f"{cluster.broker_address(broker_id)} refuses connections" in said(dead)
+        assert "says broker-1, which cannot see the metadata store now" in said(dead)
+    lost = the(of_led, "no_leader")
+    assert lost.because[0] in ("replica_dead of broker 2", "replica_dead of broker 3")
+    assert "no_controller" in lost.because
+    assert status == ExitStatus.FAILED
+    assert f"{pairs[2, 3]} is led by broker" in output
