@@ -203,8 +203,6 @@ class Explainer:
             listening, said = await self._dial(address), "gave no answer"
             if error.reason.startswith("DEADLINE_EXCEEDED"):
                 said += f" within {span(timeout_ms)}"
-            elif listening is not Listening.REFUSES:
-                said += f" ({error.reason})"
         except TidelogError as error:
             listening, said = Listening.ERRS, f'answered "{error.message}"'
         else:

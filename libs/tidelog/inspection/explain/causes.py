@@ -111,4 +111,7 @@ class Symptom:
 
     @property
     def roots(self) -> tuple[Root, ...]:
-        return tuple(dict.fromkeys(reason.root for reason in self.reasons))
+        """In one order, however the replicas are assigned, so that equal ones are told as one:
+        those of brokers first."""
+        found = {reason.root for reason in self.reasons}
+        return tuple(sorted(found, key=lambda root: (root.broker < 0, root.cause, root.broker)))

@@ -29,7 +29,7 @@ def no_leader(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
     ]
     if view.active is None:
         reasons.append(_nobody_elects())
-    many, next_step = _waits_for(key, away)
+    many, next_step = _waits_for(key, sorted(away))
     return Symptom(
         causes.NO_LEADER,
         causes.CRITICAL,
@@ -54,7 +54,7 @@ def _waits_for(key: PartitionKeyState, away: list[int]) -> tuple[str, str]:
         one = f"waits for {brokers(away)}, last known to hold every committed record"
         return (
             one,
-            f"Start {brokers(away)}. If one of them is lost for good: {recover} "
+            f"Bring {brokers(away)} back. If one of them is lost for good: {recover} "
             "--from-live-replicas, which elects the best log of those that are there, at the "
             "price of what only the lost one has.",
         )
@@ -74,7 +74,8 @@ def _without_leader_since(view: ClusterView, key: PartitionKeyState) -> str:
     when = f" {since(key.changed_at_ms, view.now_ms())}" if key.changed_at_ms else ""
     why = f", because of {key.change_cause}" if key.change_cause else ""
     change = f" (change {key.change_id})" if key.change_id else ""
-    return f"its key has no leader in leader epoch {key.leader_epoch}{when}{why}{change}"
+    epoch = key.leader_epoch
+    return f"{name_of_key(key)}: its key has no leader in leader epoch {epoch}{when}{why}{change}"
 
 
 def _fate(

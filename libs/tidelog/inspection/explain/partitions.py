@@ -105,7 +105,7 @@ def _under_min_isr(
         f"acks=all is refused and nothing is committed",
         "have fewer replicas in sync than their min ISR: acks=all is refused and nothing is "
         "committed",
-        f"Bring {brokers(missing)} back into the ISR; see what it follows from."
+        f"Bring {brokers(sorted(missing))} back into the ISR; see what it follows from."
         if missing
         else "Compare the topic's min_insync_replicas with its replication factor.",
         tuple(evidence),

@@ -118,6 +118,16 @@ def test_partitions_with_the_same_reasons_are_one_finding(cluster: DescribedClus
     assert missing.summary.startswith("8 partitions have no leader")
 
 
+def test_the_same_reasons_are_one_finding_in_whatever_order_replicas_are_assigned(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0", (1, 2, 3), isr=(1,))
+    cluster.partition("sea/1", (1, 3, 2), isr=(1,))
+    cluster.kill(2)
+    cluster.kill(3)
+    assert found(cluster.explain(), "under_min_isr").partition_count == 2
+
+
 # Below min ISR, and a high watermark that stands still.
 
 
