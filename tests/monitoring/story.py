@@ -1,0 +1,274 @@
+"""What happens to a real cluster while a real Prometheus looks at it: all is well; then a
+follower is paused for a while; then a broker is killed, and started again; then the active
+controller."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from integration.load import load
+from integration.topics import create_topic, describe, new_name, until_in_sync, write
+from integration.waiting import until_true
+from monitoring import grafana
+from monitoring.grafana import PanelQuery
+from monitoring.prometheus import SCRAPE_SECONDS, Prometheus, QueryError, Series
+from tidelog.client import Admin, Consumer
+from tidelog.model import TopicPartition
+from tidelog_runtime.local.cluster import LocalCluster
+from tidelog_runtime.local.service_file import Setting
+
+TOPIC, PARTITIONS = "sea", 6
+# The replica of it that is looked at closely.
+LAGGING = TopicPartition(TOPIC, 0)
+
+# Long enough for an alert that has no reason to fire.
+HEALTHY_SECONDS = 20.0
+# An alert that should fire does so when its wait is over, 30 s in the worst case.
+FIRING_SECONDS = 75.0
+HEALED_SECONDS = 60.0
+
+# A paused broker is taken out of ISRs by its leaders before it is missed, and both happen before
+# an alert would tell that high watermarks stand still.
+BROKERS: Mapping[str, Setting] = {"lease_ttl_seconds": 6, "replica_lag_time_max_ms": 3_000}
+# Another controller takes over before an alert would tell that there is none.
+CONTROLLERS: Mapping[str, Setting] = {"lease_ttl_seconds": 2}
+
+# As Grafana makes it at this scrape interval.
+RATE_INTERVAL = f"{4 * SCRAPE_SECONDS}s"
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Seconds since the epoch."""
+
+    start: float
+    end: float
+
+
+# An alert's name, and whom it names: a service, a follower, or nobody.
+Alert = tuple[str, str]
+
+
+@dataclass(slots=True)
+class Story:
+    """`paused` and `killed`: ids of brokers; `replaced`: of a controller. `missed`: records
+    of LAGGING that the paused broker lacked at the end of its pause, by what the leader had
+    committed."""
+
+    cluster: str = ""
+    healthy: Phase = Phase(0, 0)
+    pause: Phase = Phase(0, 0)
+    kill: Phase = Phase(0, 0)
+    takeover: Phase = Phase(0, 0)
+    whole: Phase = Phase(0, 0)
+    paused: int = 0
+    killed: int = 0
+    replaced: int = 0
+    missed: int = 0
+    alerts: dict[Alert, dict[str, Any]] = field(default_factory=dict)
+    expressions: dict[str, str] = field(default_factory=dict)
+    answers: dict[str, list[Series] | QueryError] = field(default_factory=dict)
+
+
+def expected_while_gone(broker_id: int) -> set[Alert]:
+    """The alerts of a cluster whose topics have three replicas each, while one of its three
+    brokers does not answer."""
+    return {
+        ("TidelogServiceDown", f"broker-{broker_id}"),
+        ("TidelogReplicationLag", str(broker_id)),
+        ("TidelogPartitionsAtMinIsr", ""),
+        ("TidelogPartitionsUnderReplicated", ""),
+    }
+
+
+def expected_while_replaced(controller_id: int) -> set[Alert]:
+    return {("TidelogServiceDown", f"controller-{controller_id}")}
+
+
+def name_of(labels: dict[str, str]) -> Alert:
+    whom = labels.get("service") or labels.get("follower") or labels.get("broker") or ""
+    return labels["alertname"], whom
+
+
+async def tell(directory: Path) -> tuple[Story, Prometheus]:
+    """Prometheus still runs, for further questions; the cluster has stopped."""
+    story = Story(cluster=f"test-{uuid.uuid4().hex[:8]}")
+    cluster = LocalCluster(
+        directory / "cluster",
+        cluster=story.cluster,
+        broker_config=BROKERS,
+        controller_config=CONTROLLERS,
+        usual_ports=False,
+        rng=random.Random(),
+    )
+    prometheus = Prometheus(directory / "prometheus", cluster.directory)
+    try:
+        await cluster.start()
+        await cluster.ready()
+        await create_topic(cluster, TOPIC, PARTITIONS)
+        # Not in a thread: what it starts ends with that thread.
+        prometheus.process.start()
+        await asyncio.to_thread(prometheus.until_ready)
+        async with load(cluster, TOPIC), _reading(cluster):
+            began = time.time()
+            await asyncio.sleep(HEALTHY_SECONDS)
+            story.healthy = Phase(began, time.time())
+            for chapter in (
+                _a_follower_is_paused,
+                _a_broker_is_killed,
+                _a_controller_is_killed,
+            ):
+                await chapter(story, cluster, prometheus)
+            story.whole = Phase(story.healthy.start, time.time())
+        await asyncio.to_thread(_ask_all, story, prometheus)
+    except BaseException:
+        await prometheus.process.stop()
+        raise
+    finally:
+        await cluster.stop()
+    return story, prometheus
+
+
+async def _a_follower_is_paused(
+    story: Story, cluster: LocalCluster, prometheus: Prometheus
+) -> None:
+    leader, follower = (await describe(cluster, TOPIC)).partitions[0].replicas[:2]
+    story.paused, story.killed = follower, leader
+    end_then = await _committed(cluster, LAGGING)
+    began = time.time()
+    cluster.pause(follower)
+    try:
+        await _until_firing(story, prometheus, expected_while_gone(follower))
+        story.pause = Phase(began, time.time())
+        story.missed = await _committed(cluster, LAGGING) - end_then
+    finally:
+        cluster.resume(follower)
+    await until_in_sync(cluster, TOPIC, HEALED_SECONDS)
+    await _until_silent(prometheus)
+
+
+async def _a_broker_is_killed(story: Story, cluster: LocalCluster, prometheus: Prometheus) -> None:
+    began = time.time()
+    await cluster.kill(story.killed)
+    # What administrators do meanwhile has panels, too.
+    await _create_and_delete(cluster)
+    await _until_firing(story, prometheus, expected_while_gone(story.killed))
+    story.kill = Phase(began, time.time())
+    cluster.start_broker(story.killed)
+    await until_in_sync(cluster, TOPIC, HEALED_SECONDS)
+    await _until_silent(prometheus)
+
+
+async def _a_controller_is_killed(
+    story: Story, cluster: LocalCluster, prometheus: Prometheus
+) -> None:
+    active = await cluster.active_controller()
+    assert active is not None
+    story.replaced = active
+    began = time.time()
+    await cluster.kill_controller(active)
+    await _until_firing(story, prometheus, expected_while_replaced(active))
+    story.takeover = Phase(began, time.time())
+    cluster.start_controller(active)
+    await _until_silent(prometheus)
+
+
+async def _committed(cluster: LocalCluster, name: TopicPartition) -> int:
+    async with Consumer(cluster.bootstrap) as consumer:
+        return (await consumer.end_offsets([name]))[name]
+
+
+async def _create_and_delete(cluster: LocalCluster) -> None:
+    name = new_name("short-lived")
+    async with Admin(cluster.bootstrap) as admin:
+        await admin.create_topic(name, 1, 2)
+        await write(cluster, name, [b"one"])
+        await admin.delete_topic(name)
+
+
+async def _until_firing(story: Story, prometheus: Prometheus, wanted: Iterable[Alert]) -> None:
+    def all_fire() -> bool:
+        for alert in prometheus.firing():
+            story.alerts[name_of(alert["labels"])] = alert
+            seen.add(name_of(alert["labels"]))
+        return set(wanted) <= seen
+
+    seen: set[Alert] = set()
+    await _until(all_fire, f"all of these fire: {sorted(wanted)}", FIRING_SECONDS)
+
+
+async def _until_silent(prometheus: Prometheus) -> None:
+    await _until(lambda: not prometheus.firing(), "no alert fires", HEALED_SECONDS)
+
+
+async def _until(look: Callable[[], bool], what: str, timeout_seconds: float) -> None:
+    """Asks in a thread, and so often as Prometheus looks itself."""
+    seen = False
+
+    async def ask() -> None:
+        nonlocal seen
+        while not seen:
+            seen = await asyncio.to_thread(look)
+            await asyncio.sleep(SCRAPE_SECONDS)
+
+    asking = asyncio.create_task(ask())
+    try:
+        await until_true(lambda: seen or asking.done(), what, timeout_seconds)
+    finally:
+        asking.cancel()
+    if asking.done() and not asking.cancelled():
+        asking.result()
+
+
+@asynccontextmanager
+async def _reading(cluster: LocalCluster) -> AsyncIterator[None]:
+    """Reads all that is written."""
+    async with Consumer(cluster.bootstrap) as consumer:
+        await consumer.assign_topic(TOPIC)
+
+        async def read() -> None:
+            while True:
+                await consumer.poll()
+
+        reading = asyncio.create_task(read())
+        try:
+            yield
+        finally:
+            reading.cancel()
+            await asyncio.wait({reading})
+    if not reading.cancelled():
+        reading.result()
+
+
+def _ask_all(story: Story, prometheus: Prometheus) -> None:
+    """Every query of every panel over the whole story, as Grafana asks it."""
+    phase = story.whole
+    values = {
+        name: grafana.variables(
+            name,
+            story.cluster,
+            RATE_INTERVAL,
+            lambda selector: prometheus.series(selector, phase.start, phase.end),
+        )
+        for name in grafana.DASHBOARDS
+    }
+    for query in grafana.queries():
+        story.expressions[query.place] = expr = put_in(query, values[query.dashboard])
+        try:
+            answer = prometheus.query_range(expr, phase.start, phase.end)
+        except QueryError as error:
+            story.answers[query.place] = error
+        else:
+            story.answers[query.place] = answer
+
+
+def put_in(query: PanelQuery, values: dict[str, str]) -> str:
+    return grafana.put_in(query.expr, values)
