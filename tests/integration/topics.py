@@ -76,7 +76,9 @@ async def until_in_sync(
                     described = await admin.describe_topic(topic)
                 except TidelogError:
                     return None  # it has not heard of the topic yet
-            if not all(len(p.isr) == len(p.replicas) for p in described.partitions):
+            # It may know of the topic and not yet of its partitions.
+            in_sync = [len(p.isr) == len(p.replicas) for p in described.partitions]
+            if not (in_sync and all(in_sync)):
                 return None
         return described
 

@@ -42,7 +42,7 @@ TOLD = {
     ("broker_stopping", "failed"): "stopped before all was handed over",
     ("command_overdue", "completed"): "command overdue",
     ("connection_lost", "completed"): "connection lost, process alive",
-    ("controller_stepped_down", "completed"): "controller deposed",
+    ("controller_stepped_down", "completed", ""): "controller deposed",
     ("delete", "ignored", "stale_revision"): "late StopReplica without effect",
     ("election", "completed", "leader_unreachable"): "leader deposed on reports",
     ("registration_lost", "completed"): "registered again",

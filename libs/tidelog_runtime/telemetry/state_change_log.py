@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import structlog
@@ -34,8 +34,10 @@ from tidelog_runtime.clock import Clock
 RING_CAPACITY = 20_000
 # Of one follower of the ring that does not keep up.
 MAX_QUEUED_FOR_FOLLOWER = 5_000
-# Between two such slices the loop gets its turn.
-MAX_LINES_PER_TURN = 50
+# Between two such slices the loop gets its turn: a line takes ten times as long as it takes
+# to keep what it tells.
+MAX_LINES_PER_TURN = 10
+MAX_KEPT_PER_TURN = 100
 
 _UNWELCOME = frozenset(
     {
@@ -117,6 +119,7 @@ class StateChangeLog:
         self.dropped = 0  # those that did not come into the topic `__state_changes`
         self._clock = clock
         self._ring: deque[StateChange] = deque(maxlen=capacity)
+        self._arriving: deque[Iterator[StateChange]] = deque()
         self._unwritten: deque[StateChange] = deque()
         self._writing = False
         self._followers: list[Follower] = []
@@ -164,6 +167,19 @@ class StateChangeLog:
         )
 
     def add(self, change: StateChange) -> None:
+        if self._arriving:
+            self._arriving.append(iter((change,)))
+        else:
+            self._keep(change)
+        self._write_soon()
+
+    def add_each(self, changes: Iterable[StateChange]) -> None:
+        """They are taken in later turns of the event loop, before all that is told after
+        them: thousands cost no more at once than one."""
+        self._arriving.append(iter(changes))
+        self._write_soon()
+
+    def _keep(self, change: StateChange) -> None:
         self.told += 1
         self._ring.append(change)
         for follower in self._followers:
@@ -171,8 +187,6 @@ class StateChangeLog:
         for sink in self._sinks:
             sink(change)
         self._unwritten.append(change)
-        if not self._writing:
-            self._write_soon()
 
     def add_sink(self, sink: Sink) -> None:
         """Told of every state change, at once; it must be quick and raise nothing."""
@@ -193,10 +207,24 @@ class StateChangeLog:
 
     def flush(self) -> None:
         """Writes what is not written yet: at the end of the service."""
-        while self._unwritten:
-            _write_line(self._unwritten.popleft())
+        while self._arriving or self._unwritten:
+            self._keep_some(MAX_KEPT_PER_TURN)
+            while self._unwritten:
+                _write_line(self._unwritten.popleft())
+
+    def _keep_some(self, limit: int) -> None:
+        for _ in range(limit):
+            if not self._arriving:
+                return
+            change = next(self._arriving[0], None)
+            if change is None:
+                self._arriving.popleft()
+            else:
+                self._keep(change)
 
     def _write_soon(self) -> None:
+        if self._writing:
+            return
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -206,10 +234,11 @@ class StateChangeLog:
         loop.call_soon(self._write_slice)
 
     def _write_slice(self) -> None:
+        self._keep_some(MAX_KEPT_PER_TURN)
         for _ in range(min(MAX_LINES_PER_TURN, len(self._unwritten))):
             _write_line(self._unwritten.popleft())
         self._writing = False
-        if self._unwritten:
+        if self._arriving or self._unwritten:
             self._write_soon()
 
 

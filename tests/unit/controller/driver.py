@@ -27,6 +27,7 @@ from tidelog_controller.state.commands import (
     SendStopReplica,
     StepDown,
     Tell,
+    TellEach,
     Transact,
 )
 from tidelog_controller.state.context import ControllerIdentity
@@ -399,8 +400,8 @@ class Driver:
                 self.transcript.append(f"open {broker_id}@{epoch}")
             case CloseChannel(broker_id, epoch):
                 self.transcript.append(f"close {broker_id}@{epoch}")
-            case Tell():
-                self.told.append(command)
+            case Tell() | TellEach():
+                self.told += command.told if isinstance(command, TellEach) else [command]
             case Log(event, fields, _):
                 self.logs.append((event, fields))
             case StepDown(reason):

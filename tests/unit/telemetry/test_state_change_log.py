@@ -129,3 +129,19 @@ async def test_a_follower_that_does_not_keep_up_is_told_how_much_it_missed(
     changes, dropped = await follower.next()
     assert [change.revision for change in changes] == [1, 2]
     assert dropped == 1
+
+
+async def test_what_is_told_after_many_comes_after_all_of_them(lines: io.StringIO) -> None:
+    told = log(capacity=1_000)
+    one = StateChange(1, "broker-2", Kind.ELECTION, Stage.COMPLETED)
+    many = 3 * state_change_log.MAX_KEPT_PER_TURN
+    told.add_each(one._replace(revision=number) for number in range(many))
+    told.tell(Kind.BROKER_LEFT, Stage.COMPLETED)
+    assert told.recent(Filter()) == []
+    for _ in range(many):
+        await asyncio.sleep(0)
+    kept = told.recent(Filter())
+    assert [change.revision for change in kept[:-1]] == list(range(many))
+    assert kept[-1].kind is Kind.BROKER_LEFT
+    told.flush()
+    assert len(lines.getvalue().splitlines()) == many + 1

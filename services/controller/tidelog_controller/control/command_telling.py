@@ -7,22 +7,71 @@ replicas only those whose state is news.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
-from tidelog.errors import ErrorCode
 from tidelog.model import TopicPartition
 from tidelog.state_changes.event import Cause, Change, Kind, Stage
 from tidelog_controller.control.broker_control import ALREADY_GONE
 from tidelog_controller.policies.causes import change_id
-from tidelog_controller.state.commands import SendLeaderAndIsr, SendStopReplica, Tell
-from tidelog_runtime.replica_control import CommandResult, StopReplicaCommand
+from tidelog_controller.state.commands import (
+    SendLeaderAndIsr,
+    SendStopReplica,
+    Tell,
+    TellEach,
+)
+from tidelog_runtime.replica_control import (
+    CommandResult,
+    PartitionCommand,
+    StopPartition,
+    StopReplicaCommand,
+)
 
+# Of those that are not acknowledged, so many are named.
 FIRST_PARTITIONS = 5
 
-_REFUSALS = {
-    ErrorCode.STALE_BROKER_EPOCH: Cause.STALE_BROKER_EPOCH,
-    ErrorCode.STALE_CONTROLLER_EPOCH: Cause.STALE_CONTROLLER_EPOCH,
-}
+
+@dataclass(frozen=True, slots=True)
+class ReplicasStage:
+    """One stage of what one life of a broker is told of its replicas."""
+
+    stage: Stage
+    broker_id: int
+    broker_epoch: int
+    wanted: Sequence[PartitionCommand | StopPartition]
+
+    def __iter__(self) -> Iterator[Tell]:
+        for wanted in self.wanted:
+            if isinstance(wanted, StopPartition):
+                yield self._told(
+                    Kind.DELETE, wanted, wanted.change, wanted.topic_id, wanted.leader_epoch
+                )
+            else:
+                state = wanted.state
+                leads = state.leader == self.broker_id
+                kind = Kind.BECOME_LEADER if leads else Kind.BECOME_FOLLOWER
+                yield self._told(kind, wanted, state.change, state.topic_id, state.leader_epoch)
+
+    def _told(
+        self,
+        kind: Kind,
+        wanted: PartitionCommand | StopPartition,
+        change: Change,
+        topic_id: str,
+        leader_epoch: int,
+    ) -> Tell:
+        return Tell(
+            kind,
+            self.stage,
+            change,
+            wanted.partition,
+            "",
+            topic_id,
+            self.broker_id,
+            self.broker_epoch,
+            leader_epoch,
+            wanted.revision,
+        )
 
 
 class CommandTelling:
@@ -33,7 +82,7 @@ class CommandTelling:
         broker_id: int,
         broker_epoch: int,
         controller_epoch: int,
-        tell: Callable[[Tell], None],
+        tell: Callable[[Tell | TellEach], None],
     ) -> None:
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
@@ -41,7 +90,7 @@ class CommandTelling:
         self._tell = tell
         self._news: dict[TopicPartition, None] = {}  # not sent yet
         # Sent, told and not acknowledged, by topic id and number.
-        self._requested: dict[tuple[str, int], Tell] = {}
+        self._requested: dict[tuple[str, int], PartitionCommand | StopPartition] = {}
         self._why_full_state = Cause.NONE
         self._full_state: Tell | None = None
         self._full_state_command = 0  # the id of the last command that was one
@@ -62,43 +111,30 @@ class CommandTelling:
     def sent(self, command: SendLeaderAndIsr | SendStopReplica, wall_ms: int) -> None:
         wanted = command.command
         if isinstance(wanted, StopReplicaCommand):
-            for stop in wanted.partitions:
-                self._request(
-                    Kind.DELETE,
-                    stop.change,
-                    stop.partition,
-                    stop.topic_id,
-                    stop.leader_epoch,
-                    stop.revision,
-                )
+            self._request([stop for stop in wanted.partitions if stop.partition in self._news])
             return
         if wanted.full_state:
             self._send_full_state(command.id, len(wanted.partitions), wall_ms)
-        if not self._news:
-            return
-        for partition, state, revision, _ in wanted.partitions:
-            leads = state.leader == self._broker_id
-            self._request(
-                Kind.BECOME_LEADER if leads else Kind.BECOME_FOLLOWER,
-                state.change,
-                partition,
-                state.topic_id,
-                state.leader_epoch,
-                revision,
-            )
+        if self._news:
+            self._request([each for each in wanted.partitions if each.partition in self._news])
 
     def answered(self, command_id: int, result: CommandResult) -> None:
         if command_id == self._full_state_command:
             self._end_full_state(result)
+        if not self._requested:
+            return
+        done: list[PartitionCommand | StopPartition] = []
         for topic_id, number, revision, error in result.partitions:
-            told = self._requested.get((topic_id, number))
-            if told is None:
+            wanted = self._requested.get((topic_id, number))
+            if wanted is None:
                 continue
             # A replica that is to be deleted and is gone has no revision of its own.
-            gone = told.kind is Kind.DELETE and error is not None and error.code in ALREADY_GONE
-            if gone or (error is None and revision >= told.revision):
+            gone = error is not None and error.code in ALREADY_GONE
+            reached = error is None and revision >= wanted.revision
+            if reached or (gone and isinstance(wanted, StopPartition)):
                 del self._requested[topic_id, number]
-                self._tell(told.at(Stage.ACKNOWLEDGED))
+                done.append(wanted)
+        self._tell_each(Stage.ACKNOWLEDGED, done)
 
     def overdue(self, waiting: list[str], count: int, since_wall_ms: int) -> None:
         """`waiting`: the first partitions of `count` that are not acknowledged."""
@@ -118,32 +154,15 @@ class CommandTelling:
             self._tell(self._overdue.at(Stage.ACKNOWLEDGED))
             self._overdue = None
 
-    def _request(
-        self,
-        kind: Kind,
-        change: Change,
-        partition: TopicPartition,
-        topic_id: str,
-        leader_epoch: int,
-        revision: int,
-    ) -> None:
-        if partition not in self._news:
-            return
-        del self._news[partition]
-        told = Tell(
-            kind,
-            Stage.REQUESTED,
-            change,
-            partition,
-            "",
-            topic_id,
-            self._broker_id,
-            self._broker_epoch,
-            leader_epoch,
-            revision,
-        )
-        self._requested[topic_id, partition.partition] = told
-        self._tell(told)
+    def _request(self, news: Sequence[PartitionCommand | StopPartition]) -> None:
+        for wanted in news:
+            del self._news[wanted.partition]
+            self._requested[_key(wanted)] = wanted
+        self._tell_each(Stage.REQUESTED, news)
+
+    def _tell_each(self, stage: Stage, wanted: Sequence[PartitionCommand | StopPartition]) -> None:
+        if wanted:
+            self._tell(TellEach(ReplicasStage(stage, self._broker_id, self._broker_epoch, wanted)))
 
     def _send_full_state(self, command_id: int, partitions: int, wall_ms: int) -> None:
         self._full_state_command = command_id
@@ -167,3 +186,8 @@ class CommandTelling:
         if result.error is None:
             self._full_state = None
             self._tell(told.at(Stage.ACKNOWLEDGED))
+
+
+def _key(wanted: PartitionCommand | StopPartition) -> tuple[str, int]:
+    topic_id = wanted.topic_id if isinstance(wanted, StopPartition) else wanted.state.topic_id
+    return topic_id, wanted.partition.partition

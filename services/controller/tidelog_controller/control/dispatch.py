@@ -21,6 +21,7 @@ from tidelog_controller.state.commands import (
     SendLeaderAndIsr,
     SendStopReplica,
     Tell,
+    TellEach,
 )
 from tidelog_controller.state.context import Context, ControllerIdentity, Partition
 from tidelog_controller.state.events import CommandAnswered, CommandLost, ReplicasDescribed
@@ -37,7 +38,7 @@ class Dispatch:
         context: Context,
         identity: ControllerIdentity,
         command_timeout_ms: int,
-        tell: Callable[[Tell], None],
+        tell: Callable[[Tell | TellEach], None],
     ) -> None:
         self.controls: dict[int, BrokerControl] = {}
         self._tellings: dict[int, CommandTelling] = {}  # of the same brokers

@@ -36,6 +36,7 @@ from tidelog_controller.state.commands import (
     Reply,
     StepDown,
     Tell,
+    TellEach,
     Transact,
 )
 from tidelog_controller.state.context import (
@@ -435,7 +436,7 @@ class Controller:
             self._deposed = True
             self._out.append(StepDown(reason))
 
-    def _tell(self, told: Tell) -> None:
+    def _tell(self, told: Tell | TellEach) -> None:
         self._out.append(told)
 
     def _tell_of_broker(

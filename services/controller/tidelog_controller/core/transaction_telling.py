@@ -3,11 +3,12 @@ what became of that when it has ended."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from tidelog.inspection.model import NOT_KNOWN
 from tidelog.model import TopicPartition
-from tidelog.state_changes.event import Cause, Change, Detail, Kind, Stage
+from tidelog.state_changes.event import NO_BROKER, NO_REVISION, Cause, Change, Detail, Kind, Stage
 from tidelog_controller.policies.causes import (
     Circumstances,
     Departure,
@@ -16,7 +17,7 @@ from tidelog_controller.policies.causes import (
     kind_of,
 )
 from tidelog_controller.policies.recovery import records_given_up
-from tidelog_controller.state.commands import AdminReply, Tell
+from tidelog_controller.state.commands import AdminReply, Tell, TellEach
 from tidelog_controller.state.context import Context
 from tidelog_controller.state.transactions import (
     DeletionIntent,
@@ -30,6 +31,51 @@ from tidelog_runtime.metadata.schema import LeaderAndIsr
 from tidelog_runtime.metadata.store import TransactionResult
 from tidelog_runtime.replica_control import ReplicaSummary
 
+# What somebody asked for, under a trace of their own.
+_ASKED_FOR = frozenset({Cause.TOPIC_CREATED, Cause.TOPIC_DELETED, Cause.CONSENT})
+
+
+@dataclass(frozen=True, slots=True)
+class BatchStage:
+    """One stage of a batch of partitions. `kinds` and `changes`: of each write."""
+
+    stage: Stage
+    writes: Sequence[PartitionWrite]
+    kinds: Sequence[Kind]
+    changes: Sequence[Change]
+    revision: int = NO_REVISION
+
+    def __iter__(self) -> Iterator[Tell]:
+        for write, kind, change in zip(self.writes, self.kinds, self.changes, strict=True):
+            yield partition_told(write, kind, change, self.stage, self.revision)
+
+
+def partition_told(
+    write: PartitionWrite,
+    kind: Kind,
+    change: Change,
+    stage: Stage,
+    revision: int = NO_REVISION,
+    cause: Cause | None = None,
+) -> Tell:
+    partition, old, new = write[:3]
+    state = new or old
+    assert state is not None, "a key that is not there is not deleted"
+    return Tell(
+        kind,
+        stage,
+        change,
+        partition,
+        "",
+        state.topic_id,
+        NO_BROKER,
+        NO_REVISION,
+        state.leader_epoch,
+        revision,
+        _details(write),
+        cause,
+    )
+
 
 class TransactionTelling:
     """`departed`: by broker, its last life that was seen to end."""
@@ -39,7 +85,7 @@ class TransactionTelling:
         context: Context,
         controller_epoch: int,
         departed: Mapping[int, Departure],
-        tell: Callable[[Tell], None],
+        tell: Callable[[Tell | TellEach], None],
     ) -> None:
         self._context = context
         self._controller_epoch = controller_epoch
@@ -47,6 +93,7 @@ class TransactionTelling:
         self._tell = tell
         # What was told as requested, by transaction.
         self._requested: dict[int, list[Tell]] = {}
+        self._batches: dict[int, BatchStage] = {}
         self._creations: dict[str, Tell] = {}  # by topic id, until all have acknowledged
         self._deletions: dict[str, Tell] = {}  # by topic id, until it is gone
         # Of partitions that lead uncleanly: in which epoch, and how many records are known to
@@ -64,42 +111,36 @@ class TransactionTelling:
         """The same batch with a change of its own in every state. Tells what is requested.
         `number`: the id that its transaction will have."""
         name = change_id(self._controller_epoch, number)
-        changes: dict[tuple[Cause, str], Change] = {}
-        requested: list[Tell] = []
+        known = Circumstances(self._context.live, self._departed)
+        same: dict[tuple[Cause, str], Change] = {}
+        changes: list[Change] = []
+        kinds: list[Kind] = []
         writes: list[PartitionWrite] = []
         for write in batch.writes:
             partition, old, new = write[:3]
             deleting = partition.topic in self._context.deletions
-            known = Circumstances(
-                self._context.live,
-                self._departed,
-                deleting,
-                write.deposes,
-                bool(write.consent_revision),
+            special = deleting or write.deposes or write.consent_revision
+            cause = cause_of(
+                old,
+                new,
+                known._replace(
+                    deleting=deleting,
+                    deposes=write.deposes,
+                    consented=bool(write.consent_revision),
+                )
+                if special
+                else known,
             )
-            cause = cause_of(old, new, known)
-            origin = (cause, self._trace_id(cause, partition))
-            change = changes.get(origin)
+            origin = (cause, self._trace_id(cause, partition) if cause in _ASKED_FOR else "")
+            change = same.get(origin)
             if change is None:
-                change = changes[origin] = Change(name, cause, wall_ms, origin[1])
-            state = new or old
-            assert state is not None, "a key that is not there is not deleted"
-            told = Tell(
-                kind_of(old, new, deleting=deleting),
-                Stage.REQUESTED,
-                change,
-                partition,
-                "",
-                state.topic_id,
-                leader_epoch=state.leader_epoch,
-                details=_details(write),
-            )
-            requested.append(told)
-            self._tell(told)
-            if new is not None:
-                write = write.deciding(new.with_change(change))
-            writes.append(write)
-        self._requested[number] = requested
+                change = same[origin] = Change(name, cause, wall_ms, origin[1])
+            kinds.append(kind_of(old, new, deleting=deleting))
+            changes.append(change)
+            writes.append(write if new is None else write.deciding(new.with_change(change)))
+        requested = BatchStage(Stage.REQUESTED, writes, kinds, changes)
+        self._batches[number] = requested
+        self._tell(TellEach(requested))
         return PartitionBatch(tuple(writes), batch.topic_guard)
 
     def _trace_id(self, cause: Cause, partition: TopicPartition) -> str:
@@ -115,22 +156,39 @@ class TransactionTelling:
             case _:
                 return ""
 
-    def _end_batch(
-        self, told: list[Tell], batch: PartitionBatch, result: TransactionResult, refused: Cause
-    ) -> None:
-        for requested, write in zip(told, batch.writes, strict=True):
-            partition, _, new = write[:3]
-            revision = result.revision if result.succeeded else self._applied_at(write)
-            if not revision:
-                self._tell(requested.at(Stage.FAILED, cause=refused))
-                continue
-            if new is None:
-                self._losses.pop(partition, None)
-            elif requested.kind is Kind.UNCLEAN_ELECTION:
-                lost = requested.details["lost_records"]
-                assert isinstance(lost, int)
-                self._losses[partition] = (new.leader_epoch, lost)
-            self._tell(requested.at(Stage.COMPLETED, revision))
+    def _end_batch(self, requested: BatchStage, result: TransactionResult, refused: Cause) -> None:
+        if result.succeeded:
+            self._remember_losses(requested)
+            self._tell(
+                TellEach(
+                    BatchStage(
+                        Stage.COMPLETED,
+                        requested.writes,
+                        requested.kinds,
+                        requested.changes,
+                        result.revision,
+                    )
+                )
+            )
+            return
+        for write, kind, change in zip(
+            requested.writes, requested.kinds, requested.changes, strict=True
+        ):
+            revision = self._applied_at(write)
+            if revision:
+                done = partition_told(write, kind, change, Stage.COMPLETED, revision)
+                self._tell(done)
+            else:
+                failed = partition_told(write, kind, change, Stage.FAILED, cause=refused)
+                self._tell(failed)
+
+    def _remember_losses(self, done: BatchStage) -> None:
+        for write, kind in zip(done.writes, done.kinds, strict=True):
+            if write.new is None:
+                self._losses.pop(write.partition, None)
+            elif kind is Kind.UNCLEAN_ELECTION and write.old and write.logs is not None:
+                lost = records_given_up(write.old, write.new.leader, write.logs)
+                self._losses[write.partition] = (write.new.leader_epoch, lost)
 
     def _applied_at(self, write: PartitionWrite) -> int:
         """Where a transaction without an answer was applied all the same; 0: it was not."""
@@ -161,11 +219,11 @@ class TransactionTelling:
     ) -> None:
         """After its outcome was absorbed. `answered`: by the transaction itself, and not by
         a later look at its keys, which may be too early."""
-        told = self._requested.pop(number, [])
         refused = Cause.CONFLICT if answered else Cause.TIMEOUT
         if isinstance(purpose, PartitionBatch):
-            self._end_batch(told, purpose, result, refused)
+            self._end_batch(self._batches.pop(number), result, refused)
             return
+        told = self._requested.pop(number, [])
         applied = result.succeeded or self._is_applied(purpose)
         if applied and isinstance(purpose, DeletionIntent):
             # It is completed when the topic is gone.

@@ -13,6 +13,7 @@ from structlog.typing import FilteringBoundLogger
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.model import BrokerBacklog, ControllerState, StateRequest
+from tidelog.state_changes.event import NO_PARTITION, UNKNOWN_DURATION, StateChange
 from tidelog_controller.core.controller import Controller
 from tidelog_controller.policies.internal_topics import InternalTopic
 from tidelog_controller.shell.broker_channel import BrokerChannel, Dialer
@@ -30,6 +31,7 @@ from tidelog_controller.state.commands import (
     SendStopReplica,
     StepDown,
     Tell,
+    TellEach,
     Transact,
 )
 from tidelog_controller.state.context import Context
@@ -224,27 +226,41 @@ class EventLoop:
                 if waiting is not None and not waiting.done():
                     waiting.set_result(reply)
             case Tell():
-                self._tell(command)
+                self._environment.state_changes.add(self._state_change(command, self._wall_ms()))
+            case TellEach(told):
+                wall_ms = self._wall_ms()
+                self._environment.state_changes.add_each(
+                    self._state_change(each, wall_ms) for each in told
+                )
             case Log(event, fields, level):
                 getattr(self._log, level.value)(event, **fields)
             case StepDown(reason):
                 raise _ReignOverError(reason)
 
-    def _tell(self, told: Tell) -> None:
-        self._environment.state_changes.tell(
+    def _wall_ms(self) -> int:
+        return self._environment.clock.wall_ms()
+
+    def _state_change(self, told: Tell, wall_ms: int) -> StateChange:
+        change, name = told.change, told.name
+        began_ms = change.requested_at_ms
+        return StateChange(
+            wall_ms,
+            self._environment.state_changes.service,
             told.kind,
             told.stage,
-            change=told.change,
-            cause=told.cause,
-            name=told.name,
-            topic=told.topic,
-            topic_id=told.topic_id,
-            broker=told.broker,
-            broker_epoch=told.broker_epoch,
-            controller_epoch=self._identity.controller_epoch,
-            leader_epoch=told.leader_epoch,
-            revision=told.revision,
-            details=told.details,
+            change.cause if told.cause is None else told.cause,
+            change.id,
+            name.topic if name else told.topic,
+            told.topic_id,
+            name.partition if name else NO_PARTITION,
+            told.broker,
+            told.broker_epoch,
+            self._identity.controller_epoch,
+            told.leader_epoch,
+            told.revision,
+            wall_ms - began_ms if began_ms else UNKNOWN_DURATION,
+            change.trace_id,
+            told.details,
         )
 
     def _open_channel(self, command: OpenChannel, tasks: asyncio.TaskGroup) -> None:

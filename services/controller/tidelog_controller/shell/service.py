@@ -12,7 +12,7 @@ from tidelog.inspection.model import (
     StateRequest,
 )
 from tidelog.model import NO_EPOCH
-from tidelog.state_changes.event import Kind, Stage
+from tidelog.state_changes.event import Cause, Kind, Stage
 from tidelog_controller.shell.controller_election import ControllerElection, Leadership
 from tidelog_controller.shell.event_loop import Environment, EventLoop
 from tidelog_controller.state.commands import AdminReply
@@ -122,17 +122,25 @@ class ControllerService:
             details={"address": self._entry.address},
         )
         self._reign = EventLoop(self._environment, leadership)
+        reason, cause = "a fault of its own", Cause.NONE
         try:
             reason = await self._reign.run()
+        except asyncio.CancelledError:
+            reason, cause = "it was asked to stop", Cause.REQUESTED
+            raise
+        except ExceptionGroup as group:
+            failure = _cause(group)
+            if isinstance(failure, StoreError):
+                reason, cause = str(failure), Cause.STORE_UNREACHABLE
+            raise failure from group
+        finally:
             self._state_changes.tell(
                 Kind.CONTROLLER_STEPPED_DOWN,
                 Stage.COMPLETED,
+                cause=cause,
                 controller_epoch=identity.controller_epoch,
                 details={"reason": reason},
             )
-        except ExceptionGroup as group:
-            raise _cause(group) from group
-        finally:
             self._reign = None
             self._election.active = None
             await self._give_up(leadership)

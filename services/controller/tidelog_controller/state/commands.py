@@ -4,7 +4,7 @@ tells the outcome in an event."""
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from tidelog.errors import TidelogError
@@ -141,6 +141,13 @@ class Tell(NamedTuple):
         )
 
 
+class TellEach(NamedTuple):
+    """Many stages of state changes, in order. They are made as they are taken, which is when
+    there is time: ten thousand elections do not wait for what is told of them."""
+
+    told: Iterable[Tell]
+
+
 class StepDown(NamedTuple):
     """Another controller has taken over: nothing that this one knows counts any more."""
 
@@ -158,5 +165,6 @@ Command = (
     | Reply
     | Log
     | Tell
+    | TellEach
     | StepDown
 )

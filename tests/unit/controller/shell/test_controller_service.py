@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 
 from tidelog.errors import ErrorCode
-from tidelog.state_changes.event import Kind, Stage
+from tidelog.state_changes.event import Cause, Kind, Stage
 from tidelog_controller.shell import service as service_module
 from tidelog_controller.state.commands import AdminReply
 from tidelog_controller.state.events import CreateTopic, DeleteTopic
@@ -177,6 +177,13 @@ async def test_a_controller_that_loses_its_lease_steps_down_and_stands_again(
     await until(lambda: bool(controller.told(Kind.CONTROLLER_STEPPED_DOWN)))
     await until(lambda: len(controller.told(Kind.CONTROLLER_ELECTED)) == 2)
     assert all(control.closed for _, control in world.network.connections[:3])
+
+
+async def test_a_controller_that_is_stopped_tells_that_it_was_asked_to(world: World) -> None:
+    controller = await with_topic(world)
+    await controller.stop()
+    (told,) = controller.told(Kind.CONTROLLER_STEPPED_DOWN)
+    assert told.cause is Cause.REQUESTED
 
 
 async def test_a_request_is_answered_when_the_controller_is_deposed(world: World) -> None:

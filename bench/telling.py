@@ -1,0 +1,151 @@
+"""What telling costs a controller that elects leaders for ten thousand partitions at once:
+`python -m bench.telling`. Microseconds of CPU for each election, the median of some rounds.
+
+`decided`: on the path of the decision, a change of its own in each state, its cause and its
+stages, requested and completed. `commanded`: what two replicas are sent and acknowledge.
+`kept` and `written`: these six events in memory, and their log lines; both in turns of the
+event loop that nobody waits for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import io
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import chain
+
+from tidelog.model import TopicPartition
+from tidelog_controller.control.command_telling import CommandTelling
+from tidelog_controller.core.transaction_telling import TransactionTelling
+from tidelog_controller.state.commands import SendLeaderAndIsr, Tell, TellEach
+from tidelog_controller.state.context import Context
+from tidelog_controller.state.transactions import PartitionBatch, PartitionWrite
+from tidelog_runtime.clock import SystemClock
+from tidelog_runtime.metadata.schema import Keys, LeaderAndIsr, Member
+from tidelog_runtime.metadata.store import MAX_TRANSACTION_CHANGES, TransactionResult
+from tidelog_runtime.replica_control import (
+    CommandResult,
+    LeaderAndIsrCommand,
+    PartitionCommand,
+    PartitionResult,
+)
+from tidelog_runtime.telemetry.logging import configure_logging
+from tidelog_runtime.telemetry.state_change_log import StateChangeLog
+
+PARTITIONS = 10_000
+ROUNDS = 7
+_WALL_MS = 1_700_000_000_000
+
+_LED = LeaderAndIsr("id", (1, 2, 3), 1, 1, 5, (Member(1, 10), Member(2, 20), Member(3, 30)), (), 2)
+_ELECTED = LeaderAndIsr("id", (1, 2, 3), 1, 2, 6, (Member(2, 20), Member(3, 30)), (), 2)
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    began = time.process_time()
+    work()
+    return time.process_time() - began
+
+
+def _batches() -> list[PartitionBatch]:
+    writes = [
+        PartitionWrite(TopicPartition("sea", p), _LED, _ELECTED, 50) for p in range(PARTITIONS)
+    ]
+    step = MAX_TRANSACTION_CHANGES
+    return [
+        PartitionBatch(tuple(writes[first : first + step]), None)
+        for first in range(0, PARTITIONS, step)
+    ]
+
+
+def _decide(telling: TransactionTelling, batches: Sequence[PartitionBatch]) -> None:
+    for number, batch in enumerate(batches, start=1):
+        decided = telling.originated(batch, number, _WALL_MS)
+        telling.ended(number, decided, TransactionResult(True, 60 + number), answered=True)
+
+
+def _commands(
+    broker_id: int, batches: Sequence[PartitionBatch]
+) -> list[tuple[SendLeaderAndIsr, CommandResult]]:
+    """With their answers."""
+    commands = []
+    for number, batch in enumerate(batches, start=1):
+        states = [(w.partition, w.new) for w in batch.writes if w.new is not None]
+        wanted = [PartitionCommand(partition, state, 61, {}) for partition, state in states]
+        answers = [PartitionResult("id", name.partition, 61, None) for name, _ in states]
+        command = LeaderAndIsrCommand(1, 1, 10 * broker_id, False, wanted, {}, 61)
+        sent = SendLeaderAndIsr(broker_id, number, command)
+        commands.append((sent, CommandResult(None, answers)))
+    return commands
+
+
+def _command(
+    telling: CommandTelling, commands: Sequence[tuple[SendLeaderAndIsr, CommandResult]]
+) -> None:
+    for sent, answer in commands:
+        for name, *_ in sent.command.partitions:
+            telling.changed(name)
+        telling.sent(sent, _WALL_MS)
+        telling.answered(sent.id, answer)
+
+
+async def _keep(told: Sequence[TellEach]) -> tuple[float, float]:
+    """Seconds to keep them all, and to write their lines."""
+    log = StateChangeLog("controller-1", SystemClock())
+
+    def keep() -> None:
+        for t in chain.from_iterable(each.told for each in told):
+            log.tell(
+                t.kind,
+                t.stage,
+                change=t.change,
+                cause=t.cause,
+                name=t.name,
+                topic=t.topic,
+                topic_id=t.topic_id,
+                broker=t.broker,
+                broker_epoch=t.broker_epoch,
+                controller_epoch=1,
+                leader_epoch=t.leader_epoch,
+                revision=t.revision,
+                details=t.details,
+            )
+
+    return _seconds(keep), _seconds(log.flush)
+
+
+def _round() -> dict[str, float]:
+    told: list[TellEach] = []
+
+    def tell(command: Tell | TellEach) -> None:
+        assert isinstance(command, TellEach)
+        told.append(command)
+
+    telling = TransactionTelling(Context(Keys("bench")), 1, {}, tell)
+    batches = _batches()
+    decided = _seconds(lambda: _decide(telling, batches))
+    commanded = 0.0
+    for broker_id in (2, 3):
+        replicas = CommandTelling(broker_id, 10 * broker_id, 1, tell)
+        commands = _commands(broker_id, batches)
+        commanded += _seconds(partial(_command, replicas, commands))
+    kept, written = asyncio.run(_keep(told))
+    parts = {"decided": decided, "commanded": commanded, "kept": kept, "written": written}
+    return {name: seconds * 1e6 / PARTITIONS for name, seconds in parts.items()}
+
+
+def main() -> None:
+    configure_logging("controller-1", stream=io.StringIO())
+    gc.disable()  # What it costs depends on all else that there is.
+    rounds = [_round() for _ in range(ROUNDS)]
+    for name in rounds[0]:
+        median = statistics.median(one[name] for one in rounds)
+        sys.stdout.write(f"{name:10} {median:6.2f} us an election\n")
+
+
+if __name__ == "__main__":
+    main()
