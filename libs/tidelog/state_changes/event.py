@@ -89,7 +89,7 @@ class Cause(enum.Enum):
     TOPIC_DELETED = "topic_deleted"
     CONFIG_CHANGED = "config_changed"
     BROKER_CRASHED = "broker_crashed"  # its connection broke and its address refuses
-    BROKER_LEASE_ENDED = "broker_lease_ended"
+    BROKER_LEASE_ENDED = "broker_lease_ended"  # or its next life ended it, unseen by the teller
     BROKER_RESTARTED = "broker_restarted"  # back in another life before it was missed
     BROKER_STOPPING = "broker_stopping"
     BROKER_STOPPED = "broker_stopped"

@@ -155,6 +155,18 @@ def _leader_gone(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
 
 def _never_led(view: ClusterView, key: PartitionKeyState) -> Symptom:
     name = name_of_key(key)
+    if not key.replicas:
+        return Symptom(
+            causes.NO_LEADER,
+            causes.CRITICAL,
+            name,
+            f"{name} has no replicas yet: fewer brokers have been running than it is to have",
+            "have no replicas yet: fewer brokers have been running than they are to have",
+            "Start brokers until as many run as the topic's replication factor; the active "
+            "controller does the rest.",
+            (f"{len(view.registry.brokers)} brokers are registered",),
+            (_nobody_elects(),) if view.active is None else (),
+        )
     found = [why_broker_does_nothing(view, broker_id) for broker_id in key.replicas]
     reasons = [reason for reason in found if reason is not None]
     if view.active is None:

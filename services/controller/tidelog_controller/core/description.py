@@ -15,10 +15,11 @@ from tidelog.inspection.model import (
 )
 from tidelog.inspection.model import Departure as Departed
 from tidelog.model import TopicPartition
+from tidelog.state_changes.event import NO_REVISION
 from tidelog_controller.control.dispatch import Dispatch
 from tidelog_controller.policies.causes import Departure
 from tidelog_controller.state.context import Broker, Context, ControllerIdentity, Partition, Topic
-from tidelog_runtime.metadata.schema import LeaderAndIsr
+from tidelog_runtime.metadata.schema import LeaderAndIsr, unassigned
 
 
 class Reign(NamedTuple):
@@ -35,7 +36,7 @@ class Reign(NamedTuple):
 
 def describe(reign: Reign, request: StateRequest, now_ms: int) -> ControllerState:
     """Partitions that are asked for by name, and otherwise those that are not as they should
-    be."""
+    be. One without replicas waits for as many running brokers as it is to have."""
     context = reign.context
     return ControllerState(
         active=True,
@@ -87,17 +88,25 @@ def _registered(broker: Broker) -> RegisteredBroker:
 
 def _partitions(reign: Reign, request: StateRequest) -> Iterator[PartitionKeyState]:
     context = reign.context
+    named = bool(request.topic) and not request.only_unwell
     topics = [request.topic] if request.topic else context.topics
     for topic in sorted(topics):
+        if topic in context.deletions and not named:
+            # What it waits for is told with the deletion.
+            continue
+        entry = context.topics.get(topic)
         for partition in context.partitions_of(topic):
-            if request.partition not in (None, partition.partition):
-                continue
             held = context.partition(partition)
-            if held is None:
+            if request.partition not in (None, partition.partition) or held is None:
                 continue
-            named = bool(request.topic) and not request.only_unwell
+            if entry is not None and held.state.topic_id != entry.entry.topic_id:
+                continue  # Left over from a former topic of the name.
             if named or not is_well(held):
-                yield _key_state(reign, partition, held, context.topics.get(topic))
+                yield _key_state(reign, partition, held, entry)
+        for partition in context.unplaced(topic) if entry else ():
+            if request.partition in (None, partition.partition):
+                state = unassigned(context.topics[topic].entry, (), context.topics[topic].min_isr)
+                yield _key_state(reign, partition, Partition(state, NO_REVISION), entry)
 
 
 def is_well(held: Partition) -> bool:

@@ -107,6 +107,23 @@ def test_a_partition_that_was_never_led_waits_for_any_replica(cluster: Described
     assert missing.next_step == "Start any of brokers 2, 3."
 
 
+def test_a_partition_without_replicas_waits_for_more_brokers(cluster: DescribedCluster) -> None:
+    cluster.partition("sea/0", (1,))
+    nowhere: dict[str, Any] = {
+        "replicas": (),
+        "leader": -1,
+        "leader_epoch": -1,
+        "isr": (),
+        "revision": 0,
+    }
+    cluster.keys[at("sea/0")] = replace(cluster.keys[at("sea/0")], **nowhere)
+    del cluster.replicas[at("sea/0"), 1]
+    missing = found(cluster.explain(), "no_leader")
+    assert "has no replicas yet" in missing.summary
+    assert missing.evidence == ("3 brokers are registered",)
+    assert missing.next_step.startswith("Start brokers")
+
+
 def test_partitions_with_the_same_reasons_are_one_finding(cluster: DescribedCluster) -> None:
     for i in range(8):
         without_leader(cluster, f"sea/{i}")

@@ -1,0 +1,160 @@
+"""How a reigning controller says that it stands."""
+
+from __future__ import annotations
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.inspection.model import ControllerState, StateRequest
+from tidelog.model import NO_LEADER
+from tidelog.state_changes.event import Cause
+from tidelog_controller.control.broker_control import MAX_PENDING_NAMED
+from unit.controller.driver import COMMAND_TIMEOUT_MS, WALL_MS, Driver, cluster
+from unit.controller.lost_data import down, reboot
+
+
+def described(driver: Driver, request: StateRequest | None = None) -> ControllerState:
+    return driver.controller.describe(request or StateRequest(), driver.now_ms)
+
+
+def with_topic(partitions: int = 3) -> Driver:
+    driver = cluster(1, 2, 3)
+    driver.create_topic(partitions=partitions)
+    return driver
+
+
+def names(state: ControllerState) -> list[str]:
+    return [f"{p.topic}/{p.partition}" for p in state.partitions]
+
+
+def test_a_healthy_cluster_has_nothing_to_name() -> None:
+    state = described(with_topic())
+    assert (state.active, state.partition_count) == (True, 3)
+    assert [b.broker_id for b in state.registered] == [1, 2, 3]
+    assert [(b.broker_id, b.pending, b.overdue) for b in state.backlogs] == [
+        (1, 0, False),
+        (2, 0, False),
+        (3, 0, False),
+    ]
+    assert (state.departures, state.deletions, state.partitions) == ((), (), ())
+
+
+def test_partitions_that_are_asked_for_are_described_healthy_or_not() -> None:
+    driver = with_topic()
+    assert names(described(driver, StateRequest(topic="t"))) == ["t/0", "t/1", "t/2"]
+    assert names(described(driver, StateRequest(topic="t", partition=1))) == ["t/1"]
+    assert names(described(driver, StateRequest(topic="t", only_unwell=True))) == []
+    assert names(described(driver, StateRequest(topic="other"))) == []
+
+
+def test_a_partition_tells_which_change_made_it_so() -> None:
+    driver = with_topic(partitions=1)
+    driver.refuse_connection(driver.state().leader)
+    (partition,) = described(driver).partitions
+    change = driver.state().change
+    assert (partition.change_id, partition.change_cause) == (change.id, "broker_crashed")
+    assert partition.changed_at_ms == change.requested_at_ms
+    assert [member.broker_id for member in partition.isr] == [1, 3]
+
+
+def test_a_partition_that_its_preferred_replica_does_not_lead_is_named() -> None:
+    driver = with_topic(partitions=1)
+    preferred = driver.state().leader
+    driver.refuse_connection(preferred)
+    driver.start_broker(preferred)
+    driver.watch()
+    driver.leader_writes_isr(0, 1, 2, 3)
+    driver.watch()
+    (partition,) = described(driver).partitions
+    assert len(partition.isr) == 3
+    assert (partition.leader != preferred, partition.replicas[0]) == (True, preferred)
+
+
+def test_a_partition_that_lost_records_says_how_many_are_known_to_be_lost() -> None:
+    driver = down()
+    for broker_id, end in ((1, 7), (2, 12), (3, 9)):
+        driver.start_broker(broker_id).logs[0] = (end, ((0, 0),))
+    driver.brokers[1].logs[0] = (7, ((0, 0), (1, 6)))
+    driver.watch()
+    (partition,) = described(driver).partitions
+    assert (partition.leader, partition.lost_records) == (1, 6)
+    driver.take_over()
+    (partition,) = described(driver).partitions
+    assert partition.lost_records == -1
+
+
+def test_a_partition_without_a_leader_says_who_was_in_sync() -> None:
+    driver = down()
+    (partition,) = described(driver).partitions
+    assert partition.leader == NO_LEADER
+    assert [member.broker_id for member in partition.isr] == [1, 2, 3]
+
+
+def test_brokers_that_left_are_named_newest_first_until_they_are_back() -> None:
+    driver = with_topic()
+    driver.refuse_connection(2)
+    driver.pass_time(5_000)
+    driver.kill_broker(3)
+    driver.watch()
+    newest, older = described(driver).departures
+    assert (newest.broker_id, newest.cause) == (3, Cause.BROKER_LEASE_ENDED.value)
+    assert (older.broker_id, older.cause) == (2, Cause.BROKER_CRASHED.value)
+    assert newest.at_ms == WALL_MS + driver.now_ms == older.at_ms + 5_000
+    assert older.address == "10.0.0.2:7500"
+    reboot(driver, 3)
+    driver.watch()
+    assert [d.broker_id for d in described(driver).departures] == [2]
+
+
+def test_a_backlog_names_what_the_broker_refuses_and_how_long_it_has_waited() -> None:
+    driver = with_topic()
+    driver.brokers[3].refuse = lambda _: TidelogError(ErrorCode.STORAGE_ERROR, "no room")
+    driver.refuse_connection(2)
+    driver.pass_time(COMMAND_TIMEOUT_MS)
+    backlog = next(b for b in described(driver).backlogs if b.broker_id == 3)
+    assert (backlog.overdue, backlog.oldest_ms) == (True, COMMAND_TIMEOUT_MS)
+    assert backlog.pending == len(backlog.first)
+    assert {pending.problem for pending in backlog.first} == {"no room"}
+
+
+def test_a_long_backlog_names_the_first_few() -> None:
+    driver = with_topic(partitions=50)
+    driver.brokers[3].mute = True
+    driver.refuse_connection(2)
+    backlog = next(b for b in described(driver).backlogs if b.broker_id == 3)
+    assert backlog.pending > MAX_PENDING_NAMED
+    assert len(backlog.first) == MAX_PENDING_NAMED
+
+
+def test_commands_that_are_lost_are_a_problem_of_the_backlog() -> None:
+    driver = with_topic()
+    driver.brokers[3].lose = True
+    driver.refuse_connection(2)
+    backlog = next(b for b in described(driver).backlogs if b.broker_id == 3)
+    assert backlog.problem == "gone"
+    driver.brokers[3].lose = False
+    driver.pass_time(5_000)
+    backlog = next(b for b in described(driver).backlogs if b.broker_id == 3)
+    assert (backlog.pending, backlog.problem) == (0, "")
+
+
+def test_a_deletion_names_the_brokers_that_it_waits_for_and_no_partition() -> None:
+    driver = with_topic()
+    driver.brokers[3].mute = True
+    driver.delete_topic()
+    driver.pass_time(4_000)
+    state = described(driver)
+    (deletion,) = state.deletions
+    assert (deletion.topic, deletion.brokers, deletion.waiting_ms) == ("t", (3,), 4_000)
+    assert state.partitions == ()
+    driver.answer(driver.unanswered.pop())
+    assert described(driver).deletions == ()
+
+
+def test_a_partition_that_waits_for_brokers_to_have_replicas_is_named() -> None:
+    driver = cluster(1, 2, 3)
+    driver.hold_transactions = True
+    driver.create_topic(partitions=1)
+    driver.kill_broker(3)
+    driver.watch()
+    driver.release()
+    (partition,) = described(driver).partitions
+    assert (partition.topic, partition.replicas, partition.leader) == ("t", (), NO_LEADER)
