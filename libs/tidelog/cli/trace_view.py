@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tidelog.cli.output import plural
-from tidelog.model import NO_EPOCH
+from tidelog.model import NO_EPOCH, NO_LEADER
 from tidelog.state_changes.event import (
     NO_BROKER,
     NO_PARTITION,
@@ -24,6 +24,7 @@ from tidelog.state_changes.life import ChangeLife, Gap, Part
 MAX_NAMED_PARTITIONS = 12
 _ELAPSED_WIDTH = 11
 _SERVICE_WIDTH = 13
+_BEFORE = "_before"
 _MISSING = {
     Stage.COMPLETED: "not completed",
     Stage.ACKNOWLEDGED: "completed, and not acknowledged",
@@ -105,10 +106,20 @@ def gap_text(gap: Gap) -> str:
 
 
 def _details(details: Mapping[str, Detail]) -> str:
-    return ", ".join(f"{name} {_value(value)}" for name, value in details.items() if value != "")
+    """What was so before stands beside what is so now: leader 2 -> 3."""
+    words: list[str] = []
+    for name, value in details.items():
+        if value == "" or name.removesuffix(_BEFORE) in details.keys() - {name}:
+            continue
+        before = details.get(name + _BEFORE)
+        was = "" if before is None else f"{_value(name, before)} -> "
+        words.append(f"{name} {was}{_value(name, value)}")
+    return ", ".join(words)
 
 
-def _value(value: Detail) -> str:
+def _value(name: str, value: Detail) -> str:
+    if name == "leader" and value == NO_LEADER:
+        return "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list):

@@ -112,6 +112,7 @@ def leader_death() -> list[StateChange]:
             revision=1043,
             leader_before=2,
             leader=3,
+            isr_before=[1, 2, 3],
             isr=[1, 3],
         ),
         replica(15, "controller-1", 3, Stage.REQUESTED, kind=Kind.BECOME_LEADER),
