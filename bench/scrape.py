@@ -92,7 +92,7 @@ async def measure(what: str, metrics: Sequence[Metric], collect: Collect) -> lis
             most = max(most, series_of(text))
             await asyncio.sleep(PAUSE_S)
     finally:
-        await server.stop()
+        server.stop()
     median = statistics.median(times)
     return [
         Measured(

@@ -265,7 +265,7 @@ async def run(config: BrokerConfig) -> int:
             return await live(broker, edge, stop_requested)
     finally:
         if metrics_server is not None:
-            await metrics_server.stop()
+            metrics_server.stop()
         broker.state_changes.flush()
 
 

@@ -135,7 +135,7 @@ async def _serve(config: ControllerConfig) -> int:
         return EXIT_FAULT
     finally:
         if metrics_server is not None:
-            await metrics_server.stop()
+            metrics_server.stop()
         await server.stop(SERVER_GRACE_SECONDS)
         await store.close()
         state_changes.flush()

@@ -66,7 +66,6 @@ class MetricsServer:
         self._collector = LoopCollector(tuple(metrics), collect, watch, build)
         self._watch = watch
         self._server: WSGIServer | None = None
-        self._thread: threading.Thread | None = None
         self._watching: asyncio.Task[None] | None = None
 
     def start(self, host: str, port: int) -> str:
@@ -79,7 +78,7 @@ class MetricsServer:
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=registry)
         try:
-            self._server, self._thread = start_http_server(port, host, registry)
+            self._server, _ = start_http_server(port, host, registry)
         except OSError as error:
             raise MetricsUnavailableError(
                 f"cannot serve metrics on {host}:{port}: {error.strerror or error}; choose another "
@@ -88,14 +87,19 @@ class MetricsServer:
         self._watching = asyncio.create_task(self._watch.run(), name="loop-watch")
         return f"{host}:{self._server.server_port}"
 
-    async def stop(self) -> None:
+    def stop(self) -> None:
+        """Its thread sees it within half a second; nobody waits for that, and a process that
+        ends takes the thread with it."""
         if self._watching is not None:
             self._watching.cancel()
-        if self._server is not None:
-            # Waits until the server's thread has seen it, at most half a second.
-            await asyncio.to_thread(self._server.shutdown)
-            self._server.server_close()
-            self._server = None
+        server, self._server = self._server, None
+        if server is not None:
+            threading.Thread(target=_end, args=(server,), name="metrics-end", daemon=True).start()
+
+
+def _end(server: WSGIServer) -> None:
+    server.shutdown()
+    server.server_close()
 
 
 class LoopCollector(Collector):
