@@ -62,7 +62,8 @@ class Replica:
     owner: Owner | None = None
     # Known to agree with what was committed up to here.
     verified: int = 0
-    # Since an unclean election its high watermark may be of what was given up.
+    # Since an unclean election, and until it agrees with what was committed by then and
+    # since, what is below its high watermark may be what was given up.
     suspect: bool = False
     leading: object | None = None  # in the epoch in which it was last seen leading
     high_watermark: int = -1
@@ -243,7 +244,7 @@ class ReplicaRules:
         if state is None or state.leader_epoch < committed.unclean_epoch:
             return
         if replica.suspect:
-            replica.suspect = now.high_watermark > committed.log.end
+            replica.suspect = not self._agrees(replica, now.high_watermark, committed.log)
             return
         self._judge_content(replica, now.high_watermark, committed)
 
@@ -258,6 +259,12 @@ class ReplicaRules:
         if high_watermark <= replica.verified:
             return
         self._verify(replica, committed.log, high_watermark)
+
+    def _agrees(self, replica: Replica, high_watermark: int, committed: ShadowLog) -> bool:
+        if high_watermark > committed.end:
+            return False
+        found = first_difference(replica.log, committed, replica.verified, high_watermark)
+        return found is None
 
     def _verify(self, replica: Replica, committed: ShadowLog, up_to: int) -> None:
         different = first_difference(replica.log, committed, replica.verified, up_to)
