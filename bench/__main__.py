@@ -1,5 +1,6 @@
 """`python -m bench`: throughput in pairs with the ceiling, latency, memory, start, an idle
-cluster, rolling restart. `python -m bench idle` or `rolling`: that alone.
+cluster, rolling restart. `python -m bench idle`, `rolling` or `history` (the checker on a
+million operations): that alone.
 
 `python -m bench scrape` and `metrics-cost` measure metrics, into files of their own."""
 
@@ -14,7 +15,7 @@ from pathlib import Path
 import uvloop
 from rich.console import Console
 
-from bench import idle, memory, metrics_cost, produce, report, restart, rolling, scrape
+from bench import history, idle, memory, metrics_cost, produce, report, restart, rolling, scrape
 from bench.noop import ceiling_mb_per_second, noop_server
 from bench.report import Measured
 from tidelog_runtime.local.cluster import LocalCluster
@@ -155,6 +156,8 @@ async def run(arguments: argparse.Namespace, directory: Path, console: Console) 
         results += await idle_cluster(directory)
     if arguments.what in ("all", "rolling"):
         results += await rolling_restarts(directory, console)
+    if arguments.what in ("all", "history"):
+        results += history.check(directory)
     return results
 
 
@@ -195,7 +198,7 @@ async def figures(
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument(
-        "what", nargs="?", choices=("all", "idle", "rolling", *OWN_FILES), default="all"
+        "what", nargs="?", choices=("all", "idle", "rolling", "history", *OWN_FILES), default="all"
     )
     parser.add_argument("--pairs", type=int, default=5, help="pairs of ceiling and Tidelog")
     parser.add_argument("--seconds", type=float, default=4.0, help="length of one measurement")
@@ -207,7 +210,7 @@ def main() -> int:
     finally:
         shutil.rmtree(directory, ignore_errors=True)
     name = arguments.what if arguments.what in OWN_FILES else "bench"
-    keep_others = arguments.what in ("idle", "rolling")
+    keep_others = arguments.what in ("idle", "rolling", "history")
     report.write(results, Path("out") / f"{name}.json", keep_others=keep_others)
     report.show(results, console)
     return 0 if all(result.met is not False for result in results) else 1
