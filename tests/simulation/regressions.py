@@ -17,6 +17,7 @@ REGRESSIONS: dict[int, str] = {
     211: "damage that is found at a later start than the first (the simulator's mistake)",
     257: "the same bit on a follower: equal in length, different in content",
     588: "two unclean elections, the losers of the first in between (the simulator's mistake)",
+    833: "an unclean election that brought back what the one before had given up (likewise)",
     20580: "after the loss of a fence a former holder wrote what the next took for its own",
     20807: "a member went below what is committed on its way to where the leader's log begins",
     30293: "a stopping broker that had to register again wrote its registration twice",

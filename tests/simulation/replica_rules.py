@@ -280,7 +280,7 @@ class ReplicaRules:
         self, replica: Replica, now: ReplicaState, state: LeaderAndIsr, committed: Committed
     ) -> None:
         if now.leading is not replica.leading:
-            self._judge_new_leader(replica, state, committed)
+            self._judge_new_leader(replica, now, state, committed)
         elif now.high_watermark < replica.high_watermark:
             raise Violation(
                 "high_watermark_fell",
@@ -301,7 +301,7 @@ class ReplicaRules:
             self._judge_commit(replica, now, state, committed)
 
     def _judge_new_leader(
-        self, replica: Replica, state: LeaderAndIsr, committed: Committed
+        self, replica: Replica, now: ReplicaState, state: LeaderAndIsr, committed: Committed
     ) -> None:
         assert replica.owner is not None
         key = (replica.partition, state.leader_epoch)
@@ -316,6 +316,8 @@ class ReplicaRules:
             return
         if state.unclean_leader_epoch > committed.unclean_epoch:
             self._take_loss(replica, state, committed)
+            if replica.suspect:
+                self._take_back(replica, now.high_watermark, state, committed)
         needed = committed.end_before(state.leader_epoch)
         if replica.log.end < needed:
             raise Violation(
@@ -335,7 +337,21 @@ class ReplicaRules:
         for other in self.replicas.values():
             if other.partition == replica.partition:
                 other.verified = min(other.verified, kept)
-                other.suspect = other is not replica
+                # Whoever kept what an earlier one gave up, and leads now, is judged first.
+                other.suspect = other.suspect or other is not replica
+
+    def _take_back(
+        self, replica: Replica, high_watermark: int, state: LeaderAndIsr, committed: Committed
+    ) -> None:
+        """A second unclean election brought back what the first gave up: it was committed
+        once, below this replica's high watermark, and it is again."""
+        for entry in list(replica.log.from_offset(committed.log.end)):
+            if entry.next_offset > high_watermark:
+                break
+            committed.log.add(entry)
+        committed.ends[state.leader_epoch] = committed.log.end
+        replica.verified = committed.log.end
+        replica.suspect = False
 
     def _judge_kept(
         self, replica: Replica, state: LeaderAndIsr, committed: Committed, kept: int
