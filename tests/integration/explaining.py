@@ -10,9 +10,11 @@ from integration.topics import create_topic
 from integration.waiting import TIMEOUT_SECONDS, until
 from tidelog.client import Producer
 from tidelog.client.ask_explain import explain_cluster
+from tidelog.client.connections import GrpcConnections
 from tidelog.errors import TidelogError
 from tidelog.inspection.model import Explanation, Finding, Scope
 from tidelog.model import Acks
+from tidelog.v1 import inspect_pb2
 from tidelog_runtime.local.cluster import LocalCluster
 
 WHOLE = Scope()
@@ -33,6 +35,19 @@ def services(cluster: LocalCluster) -> dict[str, tuple[str, int]]:
 async def explained(cluster: LocalCluster, scope: Scope = WHOLE) -> Explanation:
     known = services(cluster)
     return await explain_cluster(list(known), scope, ANSWER_MS, known=known)
+
+
+async def told_by(address: str) -> set[tuple[str, int]]:
+    """Causes, each with its broker, by the word of one service."""
+    connections = GrpcConnections()
+    try:
+        answer = await connections.inspected(address).explain(
+            inspect_pb2.ExplainRequest(timeout_ms=ANSWER_MS), timeout_ms=10 * ANSWER_MS
+        )
+    finally:
+        await connections.close()
+    assert not answer.HasField("error"), answer.error
+    return {(finding.cause, finding.broker) for finding in answer.findings}
 
 
 def split(name: str) -> tuple[str, int]:

@@ -20,8 +20,10 @@ from integration.explaining import (
     of,
     of_partition,
     said,
+    services,
     the,
     tidelog,
+    told_by,
     until_found,
 )
 from integration.topics import until_in_sync
@@ -131,6 +133,20 @@ async def test_a_partition_without_leader_names_its_dead_members_in_their_lives(
     assert "broker_crashed" in said(lost)
     assert f"tidelog topics recover {TOPIC} --partition" in lost.next_step
     assert healthy == []
+
+
+@pytest.mark.usefixtures("pairs")
+async def test_every_service_that_is_left_explains_the_same(cluster: LocalCluster) -> None:
+    await cluster.kill(DEAD)
+    await until_found(cluster, ("replica_dead", DEAD), ("under_min_isr", -1))
+    dead = cluster.broker_address(DEAD)
+    told = [await told_by(address) for address in services(cluster) if address != dead]
+    await all_back(cluster)
+
+    for causes in told:
+        assert ("replica_dead", DEAD) in causes
+        assert {broker for cause, broker in causes if cause == "replica_dead"} == {DEAD}
+    assert len(told) == 5
 
 
 async def test_leaders_that_are_not_the_preferred_ones_are_a_note_and_no_fault(
