@@ -26,6 +26,7 @@ from integration.explaining import (
     told_by,
     until_found,
 )
+from integration.load import load
 from integration.topics import until_in_sync
 from integration.waiting import until
 from tidelog.cli.exit_status import ExitStatus
@@ -64,6 +65,14 @@ async def test_a_cluster_that_is_well_is_said_to_be_well(
         ExitStatus.DONE,
         f"All is well with {pairs[1, 2]}, as 6 services tell.\n",
     )
+
+
+@pytest.mark.usefixtures("pairs")
+async def test_a_cluster_that_is_written_to_is_said_to_be_well(cluster: LocalCluster) -> None:
+    async with load(cluster, TOPIC) as written:
+        for _ in range(5):
+            await written.acknowledges(20)
+            assert (await explained(cluster)).findings == ()
 
 
 async def test_a_dead_and_a_paused_broker_are_told_apart(

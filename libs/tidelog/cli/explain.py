@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tidelog.cli.completion import complete_topic
 from tidelog.cli.exit_status import ClusterUnreachableError, ExitStatus, UsageError
 from tidelog.cli.output import plural, write_json, write_line
 from tidelog.cli.session import (
@@ -38,6 +39,7 @@ def explain(
             metavar="[TOPIC[/PARTITION]]",
             help="What is to be explained. Default: the whole cluster.",
             show_default=False,
+            autocompletion=complete_topic,
         ),
     ] = None,
     broker: Annotated[
