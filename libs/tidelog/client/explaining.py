@@ -99,13 +99,11 @@ class _Round:
 
     def silent_services(self) -> list[SilentService]:
         """As they are known by now: some were asked before anybody had told of them."""
-        named = (
-            replace(
-                self.silent[address], role=self.known_as[address][0], id=self.known_as[address][1]
-            )
-            for address in sorted(self.silent)
-        )
-        return list(named)
+        named = [
+            replace(service, role=self.known_as[address][0], id=self.known_as[address][1])
+            for address, service in self.silent.items()
+        ]
+        return sorted(named, key=lambda service: (service.role, service.id, service.address))
 
 
 class Explainer:
