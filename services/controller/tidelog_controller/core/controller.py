@@ -310,6 +310,8 @@ class Controller:
 
     def _partition_changed(self, changed: PartitionChanged) -> None:
         partition, old, new = changed
+        if new is not None:
+            self._telling.applied(new.state.change, new.revision)
         self._dirty.touch([partition])
         self._dispatch.changed(partition, old, new, self._now_ms, is_news=self._loaded)
 

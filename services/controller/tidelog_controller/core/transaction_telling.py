@@ -4,7 +4,7 @@ what became of that when it has ended."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidelog.inspection.model import NOT_KNOWN
 from tidelog.model import TopicPartition
@@ -93,7 +93,7 @@ class TransactionTelling:
         self._tell = tell
         # What was told as requested, by transaction.
         self._requested: dict[int, list[Tell]] = {}
-        self._batches: dict[int, BatchStage] = {}
+        self._batches: dict[str, BatchStage] = {}  # by the id of their change
         self._creations: dict[str, Tell] = {}  # by topic id, until all have acknowledged
         self._deletions: dict[str, Tell] = {}  # by topic id, until it is gone
         # Of partitions that lead uncleanly: in which epoch, and how many records are known to
@@ -139,7 +139,7 @@ class TransactionTelling:
             changes.append(change)
             writes.append(write if new is None else write.deciding(new.with_change(change)))
         requested = BatchStage(Stage.REQUESTED, writes, kinds, changes)
-        self._batches[number] = requested
+        self._batches[name] = requested
         self._tell(TellEach(requested))
         return PartitionBatch(tuple(writes), batch.topic_guard)
 
@@ -156,31 +156,31 @@ class TransactionTelling:
             case _:
                 return ""
 
-    def _end_batch(self, requested: BatchStage, result: TransactionResult, refused: Cause) -> None:
+    def applied(self, change: Change, revision: int) -> None:
+        """A partition's key has this change: so has all of its batch, whether the watch or
+        the transaction's own answer was first to say so."""
+        requested = self._batches.pop(change.id, None)
+        if requested is None:
+            return
+        self._remember_losses(requested)
+        self._tell(TellEach(replace(requested, stage=Stage.COMPLETED, revision=revision)))
+
+    def _end_batch(self, name: str, result: TransactionResult, refused: Cause) -> None:
+        """Where nothing of it was found applied; of keys that were to be deleted nothing else
+        is ever found."""
         if result.succeeded:
-            self._remember_losses(requested)
-            self._tell(
-                TellEach(
-                    BatchStage(
-                        Stage.COMPLETED,
-                        requested.writes,
-                        requested.kinds,
-                        requested.changes,
-                        result.revision,
-                    )
-                )
-            )
+            self.applied(Change(name), result.revision)
+            return
+        requested = self._batches.pop(name, None)
+        if requested is None:
             return
         for write, kind, change in zip(
             requested.writes, requested.kinds, requested.changes, strict=True
         ):
-            revision = self._applied_at(write)
-            if revision:
-                done = partition_told(write, kind, change, Stage.COMPLETED, revision)
-                self._tell(done)
-            else:
-                failed = partition_told(write, kind, change, Stage.FAILED, cause=refused)
-                self._tell(failed)
+            gone = write.new is None and self._context.partition(write.partition) is None
+            stage = Stage.COMPLETED if gone else Stage.FAILED
+            told = partition_told(write, kind, change, stage, cause=None if gone else refused)
+            self._tell(told)
 
     def _remember_losses(self, done: BatchStage) -> None:
         for write, kind in zip(done.writes, done.kinds, strict=True):
@@ -189,13 +189,6 @@ class TransactionTelling:
             elif kind is Kind.UNCLEAN_ELECTION and write.old and write.logs is not None:
                 lost = records_given_up(write.old, write.new.leader, write.logs)
                 self._losses[write.partition] = (write.new.leader_epoch, lost)
-
-    def _applied_at(self, write: PartitionWrite) -> int:
-        """Where a transaction without an answer was applied all the same; 0: it was not."""
-        held = self._context.partition(write.partition)
-        if held is None or write.new is None or held.state.change.id != write.new.change.id:
-            return 0
-        return held.revision
 
     # Intents, and registrations of brokers that seem dead.
 
@@ -221,7 +214,7 @@ class TransactionTelling:
         a later look at its keys, which may be too early."""
         refused = Cause.CONFLICT if answered else Cause.TIMEOUT
         if isinstance(purpose, PartitionBatch):
-            self._end_batch(self._batches.pop(number), result, refused)
+            self._end_batch(change_id(self._controller_epoch, number), result, refused)
             return
         told = self._requested.pop(number, [])
         applied = result.succeeded or self._is_applied(purpose)

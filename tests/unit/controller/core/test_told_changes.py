@@ -14,7 +14,7 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_EPOCH
 from tidelog.state_changes.event import NO_BROKER, NO_REVISION, Cause, Kind, Stage
 from tidelog_controller.state.commands import Tell
-from tidelog_controller.state.events import ConnectionEnded, DialOutcome
+from tidelog_controller.state.events import ConnectionEnded, DialOutcome, Transacted
 from unit.controller.driver import (
     COMMAND_TIMEOUT_MS,
     KEYS,
@@ -202,6 +202,24 @@ def test_a_transaction_without_an_answer_is_told_by_what_is_found(applied: bool)
     else:
         assert told[:2] == [(Stage.REQUESTED, None), (Stage.FAILED, Cause.TIMEOUT)]
         assert told[-1] == (Stage.COMPLETED, None)
+
+
+def test_what_the_watch_says_first_is_told_as_completed_before_anybody_is_commanded() -> None:
+    driver = with_topic()
+    driver.hold_transactions = True
+    driver.kill_broker(driver.state().leader)
+    driver.watch()
+    (command,) = driver.held
+    result = driver.store.transact(command.transaction)
+    driver.watch()
+    told = [t for t in driver.told if t.change.id == driver.state().change.id]
+    assert [(t.kind, t.stage) for t in told[:3]] == [
+        (Kind.ELECTION, Stage.REQUESTED),
+        (Kind.ELECTION, Stage.COMPLETED),
+        (told[2].kind, Stage.REQUESTED),
+    ]
+    driver.feed(Transacted(command.id, result))
+    assert stages(driver, Kind.ELECTION) == [Stage.REQUESTED, Stage.COMPLETED]
 
 
 def test_a_broker_that_was_overdue_and_has_caught_up_is_told_of_with_the_time_it_took() -> None:
