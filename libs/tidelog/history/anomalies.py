@@ -13,9 +13,11 @@ set of values, from every poll and from every send that ended ok. A send that en
   carries no value. A send belongs to the partition that its end names, else its
   invocation; where neither does, to the lowest partition of its topic that it was read in.
 - **lost write**: acknowledged at an offset that somebody read past, and read by nobody, at
-  whatever offset. Read past: between the first and the last offset of one stretch of
-  polls without repositioning; final reads begin at 0. (Who seeks to the end has not read
-  past what lies before.) A send that is ok without an offset cannot be judged so.
+  whatever offset. Read past: from 0 to the highest offset that a client was given before
+  it was first repositioned, and in final reads; between the first and the last offset of
+  a stretch of polls that follows a repositioning or a poll of unknown outcome. (Who seeks
+  to the end has not read past what lies before.) A send that is ok without an offset
+  cannot be judged so.
 - **unseen**: acknowledged before the partition's final reads began, never polled, and not
   already a lost write: the drain ended below it, or its offset is not known. Not judged in
   a partition without final reads; the report names those.

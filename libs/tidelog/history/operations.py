@@ -70,7 +70,8 @@ class PollEnded(NamedTuple):
     columns of equal length.
 
     `repositioned`: since this client's last poll of the partition it was assigned anew,
-    or a position was sought or reset. `high_watermark` is what came with the records, in
+    or a position was sought or reset; also of a first poll that does not begin at the
+    partition's start. `high_watermark` is what came with the records, in
     the epoch of the leader that said so. `final`: belongs to the drain.
     """
 

@@ -15,8 +15,8 @@ class _Stretch:
 
     __slots__ = ("highest", "last", "lowest", "source")
 
-    def __init__(self, first: int, source: PollSource) -> None:
-        self.lowest = 0 if source.final else first
+    def __init__(self, lowest: int, first: int, source: PollSource) -> None:
+        self.lowest = lowest
         self.highest = self.last = first
         self.source = source
 
@@ -26,9 +26,12 @@ class PollOrder:
         self._findings = findings
         self._current: dict[str, _Stretch] = {}
         self._done: list[tuple[int, int]] = []
+        # Clients that may have begun elsewhere than at 0.
+        self._moved: set[str] = set()
 
     def add(self, poll: PollEnded, source: PollSource) -> None:
         if poll.repositioned or poll.outcome is Outcome.INFO:
+            self._moved.add(poll.client)
             ended = self._current.pop(poll.client, None)
             if ended is not None:
                 self._done.append((ended.lowest, ended.highest))
@@ -37,7 +40,9 @@ class PollOrder:
             return
         stretch = self._current.get(poll.client)
         if stretch is None:
-            stretch = self._current[poll.client] = _Stretch(offsets[0], source)
+            is_from_start = poll.final or poll.client not in self._moved
+            lowest = 0 if is_from_start else offsets[0]
+            stretch = self._current[poll.client] = _Stretch(lowest, offsets[0], source)
         elif offsets[0] != stretch.last + 1:
             self._jumped(stretch, offsets[0], source)
         if offsets[-1] - offsets[0] != len(offsets) - 1 or not _is_contiguous(offsets):

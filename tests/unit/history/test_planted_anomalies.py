@@ -149,13 +149,35 @@ def test_an_acknowledged_record_that_others_read_past_is_lost(history: Recording
     assert lines_of(history, Anomaly.LOST_WRITE) == [4]
 
 
-def test_a_loss_at_the_start_shows_in_the_drain_alone(history: Recording) -> None:
+def test_what_lies_before_a_clients_first_record_is_lost_without_any_drain(
+    history: Recording,
+) -> None:
+    history.sent(1, 5)
+    history.sent(2, 6)
+    history.polled([(6, 2)])
+    assert history.found() == {Anomaly.LOST_WRITE: 1}
+    assert lines_of(history, Anomaly.LOST_WRITE) == [2]
+
+
+def test_a_loss_before_the_place_where_a_client_was_put_shows_in_the_drain_alone(
+    history: Recording,
+) -> None:
     history.sent(1, 0)
     history.sent(2, 1)
-    history.polled([(1, 2)])
+    history.polled([(1, 2)], repositioned=True)
     assert history.found() == {}
     history.drained([(1, 2)])
     assert history.found() == {Anomaly.LOST_WRITE: 1}
+
+
+def test_who_was_put_somewhere_before_its_first_record_has_not_read_past_what_lies_before(
+    history: Recording,
+) -> None:
+    history.sent(1, 0)
+    history.sent(2, 1)
+    history.polled([], repositioned=True)
+    history.polled([(1, 2)])
+    assert history.found() == {}
 
 
 def test_who_seeks_has_not_read_past_what_lies_between(history: Recording) -> None:
