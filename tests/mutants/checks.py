@@ -13,9 +13,11 @@ from typing import Any, NamedTuple
 from mutants.tree import environment
 
 MAX_SEEDS = 500
-# Exceptions find nothing: the search goes on behind them, but not for ever.
+# Exceptions find nothing, nor do seeds in which too little happened: the search goes on behind
+# them, but not for ever.
 MAX_EXCEPTIONS = 20
 EXCEPTION = "exception"
+NO_FINDINGS = (EXCEPTION, "seed_shows_too_little")
 TIMEOUT_S = 1_800
 
 
@@ -44,7 +46,7 @@ def simulate(tree: Path, *, seeds: int = MAX_SEEDS, first: int = 1, jobs: int = 
         )
         if found["name"] is None:
             return Verdict("", seeds, exceptions)
-        if found["name"] != EXCEPTION:
+        if found["name"] not in NO_FINDINGS:
             return Verdict(found["name"], found["seed"] - first + 1, exceptions)
         exceptions += 1
         run = found["seed"] - first + 1

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from simulation.coverage import RULES, never_met
 from simulation.faults import KINDS, Fault, parse_fault
-from simulation.scenario import EXCEPTION, Result, run_seed
+from simulation.scenario import EXCEPTION, MIN_WORK_MS, Result, run_seed
 from simulation.shrink import shrink
 
 DEFAULT_JOBS = 2
@@ -36,6 +36,10 @@ MAX_SHRUNK = 3
 MAX_SHRINK_RUNS = 40
 PROGRESS_INTERVAL_S = 5.0
 TRACE_LINES = 60
+# What a seed must amount to, to show anything; a plan that somebody gives may be less.
+MIN_ACKNOWLEDGED = 500
+MIN_FAULTS = 5
+THIN = "seed_shows_too_little"
 
 _runs = count(1)
 
@@ -113,10 +117,30 @@ def run_bounded(seed: int, plan: Sequence[Fault] | None = None) -> Result:
         gc.collect()
     with _time_limit():
         try:
-            return run_seed(seed, plan)
+            result = run_seed(seed, plan)
         except _TooLongError:
             why = f"one step did not end within {SEED_TIMEOUT_S} s of CPU"
             return Result(seed, list(plan or ()), violation=EXCEPTION, message=why)
+    if plan is None:
+        require_enough(result)
+    return result
+
+
+def require_enough(result: Result) -> None:
+    """One that shows too little has failed, unless it has already."""
+    if result.violation is not None:
+        return
+    lacking = [
+        f"{is_} {what}, at least {least} are wanted"
+        for is_, least, what in (
+            (result.acknowledged, MIN_ACKNOWLEDGED, "records acknowledged"),
+            (result.virtual_ms, MIN_WORK_MS, "virtual ms"),
+            (len(result.plan), MIN_FAULTS, "faults"),
+        )
+        if is_ < least
+    ]
+    if lacking:
+        result.violation, result.message = THIN, f"{THIN}: {'; '.join(lacking)}"
 
 
 @contextmanager
@@ -137,8 +161,9 @@ def _time_limit() -> Iterator[None]:
 
 
 def summary(results: Sequence[Result], seconds: float) -> dict[str, object]:
-    """What `out/sim.json` holds. `violations` are of invariants, `exceptions` all else that
-    failed; `acknowledged` and `faults_in_all` are sums, `cpu_seconds` is of a seed."""
+    """What `out/sim.json` holds. `violations` counts every seed that failed, by
+    whatever; `exceptions` those of them that an exception ended which is no invariant's;
+    `acknowledged` and `faults_in_all` are sums, `cpu_seconds` is of a seed."""
     faults: Counter[str] = Counter()
     rules: Counter[str] = Counter()
     for result in results:
@@ -147,7 +172,7 @@ def summary(results: Sequence[Result], seconds: float) -> dict[str, object]:
     failing = sorted((r.seed, r.violation) for r in results if r.violation)
     return {
         "seeds": len(results),
-        "violations": sum(1 for _, name in failing if name != EXCEPTION),
+        "violations": len(failing),
         "exceptions": sum(1 for _, name in failing if name == EXCEPTION),
         "seconds": round(seconds, 1),
         "cpu_seconds": round(sum(r.cpu_seconds for r in results) / max(1, len(results)), 3),
@@ -186,6 +211,9 @@ def tell(results: Sequence[Result], report: dict[str, object]) -> int:
 def _tell_failed(result: Result) -> None:
     """With the fewest faults that still lead to it."""
     _say(f"\nseed {result.seed}: {result.message}")
+    if result.violation == THIN:
+        _say(f"again: make sim SEED={result.seed}")
+        return
     plan = shrink(
         result.plan,
         lambda plan: run_bounded(result.seed, plan).violation == result.violation,
@@ -194,14 +222,23 @@ def _tell_failed(result: Result) -> None:
     again = run_bounded(result.seed, plan)
     for fault in plan:
         _say(f"  {fault}")
-    for line in again.trace[-TRACE_LINES:]:
+    for line in events_around(again.trace):
         _say(f"    {line}")
     _say(f"again: make sim SEED={result.seed}")
+
+
+def events_around(trace: Sequence[str]) -> list[str]:
+    """Its last lines, and of those before only where faults began and ended: one that all
+    hear of is followed by hundreds of lines."""
+    faults = [line for line in trace[:-TRACE_LINES] if " fault_" in line]
+    return [*faults, *trace[-TRACE_LINES:]]
 
 
 def show_one(seed: int, plan: Sequence[Fault] | None = None) -> int:
     """The same in every run, byte for byte."""
     result = run_seed(seed, plan, keep_trace=True)
+    if plan is None:
+        require_enough(result)
     for fault in result.plan:
         _say(str(fault))
     for line in result.trace:

@@ -7,10 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from simulation.__main__ import TRACE_LINES, main
+from simulation.__main__ import (
+    MIN_ACKNOWLEDGED,
+    MIN_FAULTS,
+    THIN,
+    TRACE_LINES,
+    main,
+    require_enough,
+    summary,
+)
 from simulation.faults import Fault, parse_fault
 from simulation.plans import draw_plan
-from simulation.scenario import run_seed
+from simulation.scenario import EXCEPTION, MIN_WORK_MS, Result, run_seed
 from simulation.test_planted_bugs import recover_without_consent
 from simulation.world import Settings
 
@@ -44,9 +52,58 @@ def test_a_failure_is_told_with_the_fewest_faults_and_the_events_around_it(
     assert 0 < len(faults) < len(draw_plan(seed, Settings()))
     assert run_seed(seed, faults).violation == NAME
     events = told[begin + 1 + len(faults) : end]
-    assert len(events) == TRACE_LINES
+    assert TRACE_LINES <= len(events) <= TRACE_LINES + 2 * len(faults)
     assert any(" fault_" in line for line in events)
     report = json.loads(out.read_text())
     assert (report["seeds"], report["violations"], report["exceptions"]) == (1, 1, 0)
     assert report["failing_seeds"] == [{"seed": seed, "name": NAME}]
     assert report["seconds"] > 0
+
+
+FAULT = Fault(1, "etcd_away", (), 1)
+
+
+def result(
+    acknowledged: int = MIN_ACKNOWLEDGED,
+    virtual_ms: int = MIN_WORK_MS,
+    faults: int = MIN_FAULTS,
+    violation: str | None = None,
+) -> Result:
+    return Result(
+        7,
+        [FAULT] * faults,
+        acknowledged=acknowledged,
+        virtual_ms=virtual_ms,
+        violation=violation,
+    )
+
+
+@pytest.mark.parametrize(
+    "lacking",
+    [
+        {"acknowledged": MIN_ACKNOWLEDGED - 1},
+        {"virtual_ms": MIN_WORK_MS - 1},
+        {"faults": MIN_FAULTS - 1},
+    ],
+)
+def test_a_seed_that_shows_too_little_has_failed(lacking: dict[str, int]) -> None:
+    thin = result(**lacking)  # type: ignore[arg-type]
+    require_enough(thin)
+    assert thin.violation == THIN
+
+
+def test_a_seed_that_shows_enough_has_not() -> None:
+    enough = result()
+    require_enough(enough)
+    assert enough.violation is None
+
+
+def test_what_a_thin_seed_violates_keeps_its_name() -> None:
+    failed = result(acknowledged=0, violation=NAME)
+    require_enough(failed)
+    assert failed.violation == NAME
+
+
+def test_every_seed_that_failed_counts_whatever_ended_it() -> None:
+    report = summary([result(), result(violation=NAME), result(violation=EXCEPTION)], seconds=1)
+    assert (report["violations"], report["exceptions"]) == (2, 1)

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from simulation.world import Settings, World
+from simulation.violation import Violation
+from simulation.world import MAX_RUN_S, Settings, World
 
 TESTS = Path(__file__).resolve().parents[1]
 MIN_TRACE_LINES = 150
@@ -97,3 +98,13 @@ def test_a_run_is_the_same_after_another_one_in_the_same_process() -> None:
     first = quiet_run(1)
     assert quiet_run(2) != first
     assert quiet_run(1) == first
+
+
+def test_a_run_that_waits_for_ever_is_found() -> None:
+    world = World(1, Settings())
+    try:
+        with pytest.raises(Violation, match="run_never_ends"):
+            world.run(asyncio.Event().wait())
+        assert world.now_ms == MAX_RUN_S * 1000
+    finally:
+        world.close()

@@ -7,7 +7,7 @@ import hashlib
 from collections import deque
 from collections.abc import Mapping
 
-RING_LINES = 400
+RING_LINES = 1_000
 
 
 class Tracer:
@@ -25,7 +25,7 @@ class Tracer:
         self._hash.update(line.encode())
         self.count += 1
 
-    def lines(self, last: int = 60) -> list[str]:
+    def lines(self, last: int = RING_LINES) -> list[str]:
         return list(self._lines)[-last:]
 
     def all_lines(self) -> list[str]:

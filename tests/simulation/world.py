@@ -16,11 +16,15 @@ from simulation.network import Network
 from simulation.processes import BrokerProcess, ClientProcess, ControllerProcess, Service
 from simulation.store import EtcdServer
 from simulation.trace import Tracer
+from simulation.violation import Violation
 from tidelog_broker.partition.partition import Partition
 from tidelog_runtime.metadata.memory_data import MemoryData
 from tidelog_runtime.metadata.schema import Keys
 
 T = TypeVar("T")
+# Of virtual time. A seed's faults, healing and reading take half of it at most; what has not
+# come to an end by then waits for something that never comes.
+MAX_RUN_S = 300
 OnLog = Callable[[SimProcess | None, dict[str, Any]], None]
 
 
@@ -121,7 +125,8 @@ class World:
             service.start()
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
-        """Starts every service, and runs `main` to its end in virtual time."""
+        """Starts every service, and runs `main` to its end in virtual time: a `Violation`
+        named `run_never_ends` if that is not within MAX_RUN_S."""
         former = structlog.get_config()
         structlog.configure(
             processors=[], wrapper_class=_logger_class(self._said), cache_logger_on_first_use=False
@@ -129,6 +134,7 @@ class World:
         library = logging.getLogger("tidelog")
         handler = _LibraryHandler(self._said)
         library.addHandler(handler)
+        self.loop.call_later(MAX_RUN_S, self._give_up, context=self.loop.world_context)
         try:
             return self.loop.run(self._main(main))
         finally:
@@ -136,6 +142,9 @@ class World:
             self.trace("end", steps=self.loop.steps, now_us=self.loop.now_us)
             library.removeHandler(handler)
             structlog.configure(**former)
+
+    def _give_up(self) -> None:
+        self.fail(Violation("run_never_ends", f"it goes on after {MAX_RUN_S} virtual s"))
 
     async def _main(self, main: Coroutine[Any, Any, T]) -> T:
         self.start_all()
