@@ -3,47 +3,99 @@ high watermark, everything acknowledged is read, and the history shows no anomal
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import hashlib
+from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple
 
 from simulation.history import Recorder
 from simulation.invariants import Invariants
 from simulation.violation import Violation
 from simulation.world import World
 from tidelog.history import Anomaly, Report
-from tidelog.model import Batch
+from tidelog.model import Batch, TopicPartition
 from tidelog_broker.log.errors import LogError
 from tidelog_broker.partition.partition import Partition
 
 READ_BYTES = 1 << 20
 
 
-def require_equal_replicas(
+class Contents(NamedTuple):
+    """What one replica holds below the committed end. `is_readable`: to that end."""
+
+    partition: TopicPartition
+    broker_id: int
+    start: int
+    end: int
+    batches: list[Batch]
+    is_readable: bool
+
+
+def read_replicas(
     world: World, invariants: Invariants, is_damaged: Callable[[int], bool]
-) -> int:
-    """Returns how many bytes were compared. `is_damaged`: whether bits were flipped on the
-    disk of a broker, whose replicas may then be unreadable in parts, but never different."""
-    compared = 0
+) -> list[list[Contents]]:
+    """By partition, the leader's first. `is_damaged`: whether bits were flipped on the disk
+    of a broker, whose replicas may then be unreadable in parts, but never different."""
+    found: list[list[Contents]] = []
     for written in invariants.store.partitions.values():
-        reference: dict[int, Batch] = {}
-        leader = world.brokers[written.state.leader]
+        leader = written.state.leader
+        others = [broker_id for broker_id in written.state.replicas if broker_id != leader]
         replicas = [
             (broker_id, partition)
-            for broker_id in (leader.broker_id, *written.state.replicas)
+            for broker_id in (leader, *others)
             for partition in world.partitions_of(world.brokers[broker_id])
             if partition.topic_id == written.state.topic_id and partition.name == written.name
         ]
         end = replicas[0][1].high_watermark
-        for broker_id, partition in replicas:
-            for batch in _read(broker_id, partition, end, is_damaged):
-                compared += len(batch.records)
+        found.append([_contents(*replica, end, is_damaged) for replica in replicas])
+    return found
+
+
+def _contents(
+    broker_id: int, partition: Partition, end: int, is_damaged: Callable[[int], bool]
+) -> Contents:
+    batches = _read(broker_id, partition, end, is_damaged)
+    reached = batches[-1].header.next_offset if batches else partition.log.log_start_offset
+    start = partition.log.log_start_offset
+    return Contents(partition.name, broker_id, start, end, batches, reached >= end)
+
+
+def note_digests(contents: Sequence[Sequence[Contents]], recorder: Recorder) -> None:
+    """In the history, of what all replicas of a partition still have."""
+    for replicas in contents:
+        start = max(replica.start for replica in replicas)
+        for replica in replicas:
+            if replica.is_readable:
+                recorder.digested(
+                    replica.partition,
+                    replica.broker_id,
+                    start,
+                    replica.end,
+                    digest_of(replica.batches, start),
+                )
+
+
+def digest_of(batches: Sequence[Batch], start: int) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for batch in batches:
+        if batch.header.base_offset >= start:
+            digest.update(repr(batch.header).encode())
+            digest.update(batch.records)
+    return digest.hexdigest()
+
+
+def require_equal_replicas(contents: Sequence[Sequence[Contents]]) -> None:
+    """Also where the history judges nothing, and in parts of what cannot be read whole."""
+    for replicas in contents:
+        reference: dict[int, Batch] = {}
+        for replica in replicas:
+            for batch in replica.batches:
                 other = reference.setdefault(batch.header.base_offset, batch)
                 if other != batch:
                     raise Violation(
                         "replicas_differ",
-                        f"broker {broker_id} has {batch.header} where {other.header} is",
-                        partition=str(written.name),
+                        f"broker {replica.broker_id} has {batch.header} where {other.header} is",
+                        partition=str(replica.partition),
                     )
-    return compared
 
 
 def _read(

@@ -7,6 +7,7 @@ reader is given: it is written down as a record of its own, so that offsets stay
 
 from __future__ import annotations
 
+from bisect import bisect_right, insort
 from collections.abc import Callable, Collection, Sequence
 from itertools import count
 
@@ -17,6 +18,7 @@ from simulation.violation import Violation
 from tidelog.client.delivery import BatchReport
 from tidelog.errors import ErrorCode
 from tidelog.history import (
+    NO_BROKER,
     UNREADABLE_VALUE,
     HighWatermarkEnded,
     HighWatermarkInvoked,
@@ -27,6 +29,7 @@ from tidelog.history import (
     Outcome,
     PollEnded,
     PollInvoked,
+    ReplicaDigest,
     Report,
     SendEnded,
     SendInvoked,
@@ -39,6 +42,15 @@ FIRST_FENCE_VALUE = 1 << 40
 UNCLEAN = "unclean election"
 
 
+def host_of(client: str) -> str:
+    return f"client-{client}"
+
+
+def broker_id_of(address: str) -> int:
+    """Of "broker-1:7500"."""
+    return int(address.partition(":")[0].rpartition("-")[2])
+
+
 def value_of(record: Record) -> int:
     try:
         return int(record.value or b"")
@@ -47,10 +59,15 @@ def value_of(record: Record) -> int:
 
 
 class Recorder:
-    """Operations of the topics named `judged`; others are only counted."""
+    """Operations of the topics named `judged`; others are only counted. `epoch_led`: by a
+    broker of this address, of a partition, at this moment; NO_EPOCH: it does not lead it."""
 
     def __init__(
-        self, invariants: Invariants, now_ms: Callable[[], int], judged: Sequence[str]
+        self,
+        invariants: Invariants,
+        now_ms: Callable[[], int],
+        judged: Sequence[str],
+        epoch_led: Callable[[str, TopicPartition], int],
     ) -> None:
         self.operations: list[Operation] = []
         self.acknowledged = 0
@@ -60,6 +77,10 @@ class Recorder:
         self._values = count(1)
         self._fences: dict[tuple[TopicPartition, int, int], int] = {}
         self._next_offset: dict[tuple[str, TopicPartition], int] = {}
+        self._epoch_led = epoch_led
+        # By host of the client, partition and leader epoch: the base offsets that it was told,
+        # in order, each with the broker that led in this epoch when it told it, or NO_BROKER.
+        self._answers: dict[tuple[str, TopicPartition, int], list[tuple[int, int]]] = {}
 
     def new_value(self) -> int:
         return next(self._values)
@@ -91,12 +112,43 @@ class Recorder:
             return
         step = 0 if offset == NO_OFFSET else 1
         now_ms = self._now_ms()
+        broker_id = self._who_answered(client, partition, leader_epoch, offset)
         self.operations += [
             SendEnded(
-                now_ms, client, *partition, value, outcome, offset + step * index, leader_epoch
+                now_ms,
+                client,
+                *partition,
+                value,
+                outcome,
+                offset + step * index,
+                leader_epoch,
+                broker_id,
             )
             for index, value in enumerate(values)
         ]
+
+    def _who_answered(
+        self, client: str, partition: TopicPartition, leader_epoch: int, offset: int
+    ) -> int:
+        """A batch may not be the first of those that were answered together."""
+        answers = self._answers.get((host_of(client), partition, leader_epoch), [])
+        index = bisect_right(answers, offset, key=lambda answer: answer[0])
+        return answers[index - 1][1] if index else NO_BROKER
+
+    def _produce_answered(
+        self, source: str, target: str, answer: broker_pb2.ProduceResponse
+    ) -> None:
+        """A leader tells a batch that is sent again in the epoch of its original, which may be
+        another's: it acknowledges writes in its own epoch alone."""
+        for told in answer.partitions:
+            partition = TopicPartition(told.topic, told.partition)
+            if told.HasField("error") or partition.topic not in self._judged:
+                continue
+            leads = self._epoch_led(target, partition) == told.leader_epoch
+            answered = (told.base_offset, broker_id_of(target) if leads else NO_BROKER)
+            answers = self._answers.setdefault((source, partition, told.leader_epoch), [])
+            # After others of this offset: the last one counts.
+            insort(answers, answered, key=lambda answer: answer[0])
 
     def _judge_acknowledged(
         self, client: str, partition: TopicPartition, report: BatchReport
@@ -191,9 +243,11 @@ class Recorder:
             )
         )
 
-    def answered(self, kind: str, _source: str, _target: str, answer: object) -> None:
-        """Brokers tell no consumer that its offset is beyond the log unless something was
-        given up."""
+    def answered(self, kind: str, source: str, target: str, answer: object) -> None:
+        """Notes who acknowledges; and brokers tell no consumer that its offset is beyond the
+        log unless something was given up."""
+        if isinstance(answer, broker_pb2.ProduceResponse):
+            self._produce_answered(source, target, answer)
         if kind != "fetch" or not isinstance(answer, broker_pb2.FetchResponse):
             return
         for told in answer.partitions:
@@ -245,6 +299,13 @@ class Recorder:
         told = NO_OFFSET if offset is None else offset
         self.operations.append(
             HighWatermarkEnded(self._now_ms(), client, *partition, outcome, told)
+        )
+
+    def digested(
+        self, partition: TopicPartition, broker_id: int, start: int, end: int, digest: str
+    ) -> None:
+        self.operations.append(
+            ReplicaDigest(self._now_ms(), *partition, broker_id, start, end, digest)
         )
 
     def nemesis(self, event: str, detail: str) -> None:

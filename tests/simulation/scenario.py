@@ -8,11 +8,17 @@ import gc
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from simulation.coverage import Coverage
 from simulation.faults import Fault
-from simulation.final_checks import require_clean_history, require_equal_replicas
-from simulation.history import Recorder
+from simulation.final_checks import (
+    note_digests,
+    read_replicas,
+    require_clean_history,
+    require_equal_replicas,
+)
+from simulation.history import Recorder, broker_id_of
 from simulation.injector import FaultInjector
 from simulation.invariants import Invariants
 from simulation.liveness import require_healed, require_writable
@@ -21,7 +27,7 @@ from simulation.recovery_operator import Operator
 from simulation.violation import Violation
 from simulation.workload import TOPICS, Workload, drain, draw_topics
 from simulation.world import Settings, World
-from tidelog.model import Acks
+from tidelog.model import NO_EPOCH, Acks, TopicPartition
 
 # A seed lasts at least this long before it heals.
 MIN_WORK_MS = 60_000
@@ -97,7 +103,12 @@ def _where(error: BaseException) -> str:
 def _run(world: World, plan: Sequence[Fault], result: Result) -> None:
     flipped = _flipped(plan)
     invariants = Invariants(world, flipped)
-    recorder = Recorder(invariants, lambda: world.now_ms, [topic.name for topic in TOPICS])
+    recorder = Recorder(
+        invariants,
+        lambda: world.now_ms,
+        [topic.name for topic in TOPICS],
+        partial(_epoch_led, world),
+    )
     coverage = Coverage(world, invariants)
     world.on_answer(recorder.answered)
     injector = FaultInjector(world)
@@ -106,13 +117,23 @@ def _run(world: World, plan: Sequence[Fault], result: Result) -> None:
         with invariants.watching():
             world.run(_live(world, invariants, recorder, injector, plan))
             invariants.raise_found()
-            require_equal_replicas(world, invariants, flipped.__contains__)
+            contents = read_replicas(world, invariants, flipped.__contains__)
+            note_digests(contents, recorder)
             for idempotent in (True, False):
                 topics = [t.name for t in TOPICS if (t.acks is Acks.ALL) is idempotent]
                 require_clean_history(recorder, topics, idempotent=idempotent)
+            require_equal_replicas(contents)
     finally:
         result.acknowledged = recorder.acknowledged
         result.faults, result.rules = coverage.faults, coverage.rules
+
+
+def _epoch_led(world: World, address: str, partition: TopicPartition) -> int:
+    broker = world.brokers[broker_id_of(address)].broker
+    if broker is None:
+        return NO_EPOCH
+    found = next((p for p in broker.manager.all() if p.name == partition), None)
+    return NO_EPOCH if found is None or found.leading is None else found.leader_epoch
 
 
 def _flipped(plan: Sequence[Fault]) -> set[int]:

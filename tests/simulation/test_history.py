@@ -1,0 +1,125 @@
+"""What the recorder writes down lets the checker find what is planted."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from simulation.final_checks import Contents, note_digests
+from simulation.history import Recorder
+from tidelog.client.delivery import BatchReport
+from tidelog.history import NO_BROKER, Anomaly, Outcome, SendEnded
+from tidelog.model import Batch, BatchHeader, TopicPartition
+from tidelog.v1 import broker_pb2, errors_pb2
+
+SEA = TopicPartition("sea", 0)
+CLIENT = "p-sea"
+EPOCH = 4
+
+
+class Leaders:
+    """Which epoch each address leads in."""
+
+    def __init__(self, **epochs: int) -> None:
+        self.epochs = {f"{name.replace('_', '-')}:7500": epoch for name, epoch in epochs.items()}
+
+    def __call__(self, address: str, _: TopicPartition) -> int:
+        return self.epochs.get(address, -1)
+
+
+def recorder(leaders: Leaders) -> Recorder:
+    nothing_committed = SimpleNamespace(
+        store=SimpleNamespace(topics={}), losses=[], name_of=lambda _: SEA
+    )
+    return Recorder(cast(Any, nothing_committed), lambda: 0, [SEA.topic], leaders)
+
+
+def acknowledged(
+    recorder: Recorder,
+    broker: str,
+    value: int,
+    offset: int,
+    told: int | None = None,
+    error: int | None = None,
+) -> int:
+    """By `broker`, in EPOCH; the broker that the history names. `told`: the base offset of
+    the answer, where the batch is not its first."""
+    recorder.send_invoked(CLIENT, SEA, [value])
+    failure = None if error is None else errors_pb2.Error(code=cast(Any, error))
+    answer = broker_pb2.ProduceResponse(
+        partitions=[
+            broker_pb2.ProducePartitionResult(
+                topic=SEA.topic,
+                base_offset=offset if told is None else told,
+                leader_epoch=EPOCH,
+                error=failure,
+            )
+        ]
+    )
+    recorder.answered("produce", f"client-{CLIENT}", f"{broker}:7500", answer)
+    report = BatchReport(SEA.topic, 0, offset, 1, EPOCH, 0)
+    recorder.send_ended(CLIENT, SEA, [value], report, outcome=Outcome.OK)
+    ended = recorder.operations[-1]
+    assert isinstance(ended, SendEnded)
+    return ended.broker_id
+
+
+def found(recorder: Recorder) -> dict[Anomaly, int]:
+    return dict(recorder.report([SEA.topic]).findings.counts)
+
+
+def test_two_brokers_that_acknowledge_in_one_epoch_are_found() -> None:
+    told = recorder(Leaders(broker_1=EPOCH, broker_2=EPOCH))
+    acknowledged(told, "broker-1", value=1, offset=0)
+    acknowledged(told, "broker-2", value=2, offset=1)
+    assert found(told) == {Anomaly.TWO_LEADERS: 1}
+
+
+def test_a_new_leader_that_answers_what_is_sent_again_does_not_lead_in_the_old_epoch() -> None:
+    told = recorder(Leaders(broker_1=EPOCH, broker_2=EPOCH + 1))
+    acknowledged(told, "broker-1", value=1, offset=0)
+    assert acknowledged(told, "broker-2", value=2, offset=1) == NO_BROKER
+    assert found(told) == {}
+
+
+def test_each_batch_of_an_answer_was_acknowledged_by_its_broker() -> None:
+    told = recorder(Leaders(broker_1=EPOCH))
+    assert acknowledged(told, "broker-1", value=1, offset=7, told=5) == 1
+
+
+def test_a_refusal_acknowledges_nothing() -> None:
+    told = recorder(Leaders(broker_1=EPOCH))
+    assert acknowledged(told, "broker-1", value=1, offset=0, error=1) == NO_BROKER
+
+
+def contents(broker_id: int, *records: bytes, start: int = 0, is_readable: bool = True) -> Contents:
+    batches = [
+        Batch(_header(offset), data) for offset, data in enumerate(records) if offset >= start
+    ]
+    return Contents(SEA, broker_id, start, len(records), batches, is_readable)
+
+
+def _header(offset: int) -> BatchHeader:
+    return BatchHeader(offset, EPOCH, 0, 0, 0, 0, 1, 0, 0, -1, -1, -1)
+
+
+@pytest.mark.parametrize(
+    ("other", "expected"),
+    [
+        (contents(2, b"a", b"b"), {}),
+        (contents(2, b"a", b"X"), {Anomaly.REPLICA_DIVERGENCE: 1}),
+        # Retention has deleted the rest, of which nothing is said.
+        (contents(2, b"X", b"b", start=1), {}),
+        (contents(2, b"X", b"X", start=1), {Anomaly.REPLICA_DIVERGENCE: 1}),
+        # A flipped bit, which its broker has yet to find.
+        (contents(2, b"a", is_readable=False), {}),
+    ],
+)
+def test_replicas_with_different_contents_are_found(
+    other: Contents, expected: dict[Anomaly, int]
+) -> None:
+    told = recorder(Leaders())
+    note_digests([[contents(1, b"a", b"b"), other]], told)
+    assert found(told) == expected
