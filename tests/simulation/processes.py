@@ -260,7 +260,7 @@ class BrokerProcess(Service):
             listen=self.address,
             cluster="sim",
             **world.settings.broker_options,
-        )
+        ).model_copy(update={"replica_lag_max_bytes": world.lag_max_bytes})
 
     def _forget(self) -> None:
         self.broker = None

@@ -329,6 +329,8 @@ class StoreRules:
         or goes while the election is under way is not known to it."""
         since = self.partitions[partition].revision
         self._judge_consent(partition, old, new)
+        if self._is_by_config_alone(partition, old, new):
+            self.seen["elected uncleanly as the topic allows"] += 1
         for member in (*old.isr, *old.eligible):
             live = self.registered.get(member.broker_id)
             if (
@@ -356,6 +358,17 @@ class StoreRules:
                     old,
                     new,
                 )
+
+    def _is_by_config_alone(
+        self, partition: PartitionId, old: LeaderAndIsr, new: LeaderAndIsr
+    ) -> bool:
+        """Whether it could not have been held without the topic's leave."""
+        if self._config(partition).get("unclean_leader_election") != "true":
+            return False
+        running = [b for b, r in self.registered.items() if r.registration.state == RUNNING]
+        return (partition, new.leader_epoch) not in self._given_up and any(
+            member.broker_id not in running for member in (*old.isr, *old.eligible)
+        )
 
     def _judge_consent(self, partition: PartitionId, old: LeaderAndIsr, new: LeaderAndIsr) -> None:
         """What an election rests on is used up by it."""

@@ -55,8 +55,10 @@ TOPICS = (
     TopicPlan("pond", 1, 2, {"min_insync_replicas": "1"}, batches_per_second=0.5),
     TopicPlan("brook", 1, 3, {"min_insync_replicas": "1"}, Acks.LEADER, batches_per_second=0.3),
 )
-# Which of these may be recovered by hand alone, and how often a seed has it so.
+# Which of these may be recovered by hand alone, and how often a seed has it so; and how often
+# any live replica may lead instead, at the price of records.
 MANUAL = {"sea": 0.25, "pond": 0.6, "brook": 0.6}
+UNCLEAN = {"sea": 0.1, "pond": 0.3, "brook": 0.25}
 # Retention passes by followers that were away.
 CREEK = TopicPlan(
     "creek",
@@ -77,14 +79,18 @@ QUIET_END = 0.3
 
 
 def draw_topics(rng: random.Random) -> list[TopicPlan]:
-    """Those of a seed: some wait for somebody's consent before they lose anything."""
-    drawn = [
-        replace(plan, config={**plan.config, "recovery": "manual"})
-        if rng.random() < MANUAL.get(plan.name, 0.0)
-        else plan
-        for plan in TOPICS
-    ]
-    return [*drawn, CREEK]
+    """Those of a seed: some wait for somebody's consent before they lose anything, some ask
+    nobody."""
+    return [*(_drawn(plan, rng.random()) for plan in TOPICS), CREEK]
+
+
+def _drawn(plan: TopicPlan, draw: float) -> TopicPlan:
+    manual = MANUAL.get(plan.name, 0.0)
+    if draw < manual:
+        return replace(plan, config={**plan.config, "recovery": "manual"})
+    if draw < manual + UNCLEAN.get(plan.name, 0.0):
+        return replace(plan, config={**plan.config, "unclean_leader_election": "true"})
+    return plan
 
 
 class Workload:

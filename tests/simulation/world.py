@@ -50,6 +50,16 @@ class Settings:
     keep_trace: bool = False
 
 
+# How many seeds limit by how many bytes a member of an ISR may lag, and to how many: less than
+# a user may set, for the batches here have some hundred bytes.
+LAG_BYTES_SHARE = 0.35
+LAG_MAX_BYTES = (250, 1_500)
+
+
+def draw_lag_max_bytes(rng: random.Random) -> int | None:
+    return rng.randint(*LAG_MAX_BYTES) if rng.random() < LAG_BYTES_SHARE else None
+
+
 class World:
     """Made, run and closed once. Two cannot run at the same time: logging is global."""
 
@@ -62,6 +72,7 @@ class World:
         self.store_data = MemoryData()
         self.etcd = EtcdServer(self.loop, self.network, self.store_data)
         self.keys = Keys("sim")
+        self.lag_max_bytes = draw_lag_max_bytes(self.rng("settings"))
         self.brokers = {n: BrokerProcess(self, n) for n in range(1, self.settings.brokers + 1)}
         self.controllers = {
             n: ControllerProcess(self, n) for n in range(1, self.settings.controllers + 1)
