@@ -81,6 +81,7 @@ REFUSED_WHOLE = {
 ANSWERED_DIVERGENCE = "divergence answered"
 NO_SUCH_SESSION = "late fetch, or of a session that is over"
 CUT = "divergent records cut"
+REWRITTEN = "segment written anew after a failed fsync"
 ISR_CONFLICT = "ISR change lost its comparison"
 CONTROLLER_CONFLICT = "controller's write lost its comparison"
 FOUND_BY_STORE_RULES = (
@@ -103,6 +104,7 @@ RULES = (
     ANSWERED_DIVERGENCE,
     NO_SUCH_SESSION,
     CUT,
+    REWRITTEN,
     ISR_CONFLICT,
     CONTROLLER_CONFLICT,
     *FOUND_BY_STORE_RULES,
@@ -128,7 +130,7 @@ class Coverage:
         self.faults: Counter[str] = Counter()
         self._rules: Counter[str] = Counter()
         self._invariants = invariants
-        self._keys = world.keys
+        self._brokers = world.brokers
         world.on_log(self._logged)
         world.on_answer(self._answered)
         world.on_fault(self._fault)
@@ -137,6 +139,7 @@ class Coverage:
     def rules(self) -> dict[str, int]:
         found = self._rules + self._invariants.store.seen
         found[CUT] += self._invariants.replicas.cuts
+        found[REWRITTEN] += sum(b.machine.disk.rewritten for b in self._brokers.values())
         return dict(found)
 
     def _fault(self, fault: Fault, phase: str) -> None:

@@ -1,12 +1,14 @@
 """The disk of a machine: keeps what was synced through a power failure, and of the rest what
-chance leaves; fills up, refuses to sync, and flips bits."""
+chance leaves; fills up, refuses to read, write or sync, and flips bits. What a failed sync
+could not write no later one of the same file brings to the disk."""
 
 from __future__ import annotations
 
 import errno
 import os
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import PurePath
 
 # Of what a file or a directory gained since its last sync, a power failure keeps all,
@@ -25,23 +27,52 @@ def _missing(path: PurePath) -> FileNotFoundError:
 
 class Inode:
     """`before`: what a power failure leaves, where it is not simply the first
-    `synced_bytes` of `data`."""
+    `synced_bytes` of `data`. `dropped`: from where to where the page cache holds what a
+    failed sync could not write, and what the kernel takes for written since."""
 
-    __slots__ = ("before", "data", "synced_bytes")
+    __slots__ = ("before", "data", "dropped", "synced_bytes")
 
     def __init__(self, data: bytes = b"", *, synced: bool = False) -> None:
         self.data = bytearray(data)
         self.synced_bytes = len(data) if synced else 0
         self.before: bytes | None = None
+        self.dropped: tuple[int, int] | None = None
 
     def keep_synced(self, position: int) -> None:
         """Before bytes from `position` on change."""
         if position < self.synced_bytes and self.before is None:
             self.before = bytes(self.data[: self.synced_bytes])
 
+    def written(self, start: int, end: int) -> None:
+        """What is written again is there to be synced again."""
+        if self.dropped is None:
+            return
+        first, last = self.dropped
+        if start <= first:
+            first = max(first, end)
+        elif end >= last:
+            last = min(last, start)
+        self.dropped = (first, last) if first < last else None
+
     def sync(self) -> None:
         self.before = None
         self.synced_bytes = len(self.data)
+        if self.dropped is not None:
+            first, last = self.dropped
+            durable = self.data.copy()
+            durable[first:last] = bytes(last - first)
+            self.before = bytes(durable)
+
+    def fail_sync(self) -> None:
+        """What was not synced is clean from now on, and on no disk."""
+        durable = self.durable
+        pairs = enumerate(zip(durable, self.data, strict=False))
+        shorter = min(len(durable), len(self.data))
+        first = next((n for n, (before, now) in pairs if before != now), shorter)
+        if self.dropped is not None:
+            first = min(first, self.dropped[0])
+        if first < len(self.data):
+            self.dropped = (first, len(self.data))
 
     @property
     def durable(self) -> bytes:
@@ -62,24 +93,33 @@ class SimFile:
 
     def write_at(self, position: int, buffers: Sequence[bytes]) -> None:
         data = b"".join(buffers)
+        self._disk.check_write()
         taken = self._disk.take_space(len(data))
         inode = self._inode
         inode.keep_synced(position)
         if position > len(inode.data):
             inode.data.extend(bytes(position - len(inode.data)))
         inode.data[position : position + taken] = data[:taken]
+        inode.written(position, position + taken)
         if taken < len(data):
             raise refusal(errno.ENOSPC)
 
     def read_at(self, size: int, position: int) -> bytes:
+        self._disk.check_read()
         return bytes(self._inode.data[position : position + size])
 
     def truncate(self, size: int) -> None:
         self._inode.keep_synced(size)
+        gone = len(self._inode.data)
         del self._inode.data[size:]
+        self._inode.written(size, gone)
 
     def sync(self) -> None:
-        self._disk.check_sync()
+        try:
+            self._disk.check_sync()
+        except OSError:
+            self._inode.fail_sync()
+            raise
         self._inode.sync()
 
     def close(self) -> None:
@@ -87,15 +127,18 @@ class SimFile:
 
 
 class SimDisk:
-    """`space`: bytes that can still be written; None: no limit. `failing_syncs`: how many
-    syncs fail from now on. Directories themselves are always durable; the names in one are
+    """`space`: bytes that can still be written; None: no limit. `failing_syncs`,
+    `failing_reads`, `failing_writes`: how many fail from now on, of open files.
+    `rewritten`: how many files took the place of one that a failed sync had left open what
+    is on the disk. Directories themselves are always durable; the names in one are
     as of its last sync."""
 
     def __init__(self) -> None:
         self._directories: dict[PurePath, dict[str, Inode]] = {}
         self._durable: dict[PurePath, dict[str, Inode]] = {}
         self.space: int | None = None
-        self.failing_syncs = 0
+        self.failing_syncs = self.failing_reads = self.failing_writes = 0
+        self.rewritten = 0
 
     # -- faults ------------------------------------------------------------------------
 
@@ -110,6 +153,30 @@ class SimDisk:
         if self.failing_syncs:
             self.failing_syncs -= 1
             raise refusal(errno.EIO)
+
+    def check_read(self) -> None:
+        if self.failing_reads:
+            self.failing_reads -= 1
+            raise refusal(errno.EIO)
+
+    def check_write(self) -> None:
+        if self.failing_writes:
+            self.failing_writes -= 1
+            raise refusal(errno.EIO)
+
+    def mend(self) -> None:
+        """It takes all and fails no more."""
+        self.space = None
+        self.failing_syncs = self.failing_reads = self.failing_writes = 0
+
+    @contextmanager
+    def looked_at(self) -> Iterator[None]:
+        """Without an error that is meant for those who use it."""
+        failing, self.failing_reads = self.failing_reads, 0
+        try:
+            yield
+        finally:
+            self.failing_reads = failing
 
     def power_failure(self, rng: random.Random) -> int:
         """Leaves what was synced, and of the rest what chance leaves. Returns how many
@@ -211,6 +278,9 @@ class SimDisk:
         there = self.names_in(target.parent)
         moved = self._directories.get(source.parent, {}).pop(source.name, None)
         if moved is not None:
+            replaced = there.get(target.name)
+            if replaced is not None and replaced.dropped is not None:
+                self.rewritten += 1
             there[target.name] = moved
             return
         if source not in self._directories:
@@ -246,6 +316,10 @@ def _lose(inode: Inode, rng: random.Random) -> int:
         return 0
     before = len(inode.data)
     durable = inode.durable
+    if inode.dropped is not None:
+        inode.data, inode.dropped = bytearray(durable), None
+        inode.sync()
+        return max(1, before - len(durable))
     draw = rng.random()
     if draw >= _KEEP_ALL:
         if draw < _KEEP_NOTHING or inode.before is not None or len(durable) > before:

@@ -161,6 +161,10 @@ KINDS: dict[str, Kind] = {
     "compaction": Kind(_nothing, (500, 5_000)),
     # Disks.
     "failed_fsync": Kind(lambda r, c: (f"broker-{c.loser}", r.randint(1, 2)), (500, 6_000)),
+    "disk_error": Kind(
+        lambda r, c: (f"broker-{c.loser}", r.choice(("read", "write")), r.randint(1, 2)),
+        (500, 6_000),
+    ),
     "disk_full": Kind(lambda r, c: (c.broker(r), r.randint(0, 2_000)), (500, 6_000)),
     "bit_flip": Kind(_the_loser, (0, 0)),
     # Metadata.

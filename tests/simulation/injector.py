@@ -68,6 +68,7 @@ class FaultInjector:
             "watch_loss": self._watch_loss,
             "compaction": self._compaction,
             "failed_fsync": self._failed_fsync,
+            "disk_error": self._disk_error,
             "disk_full": self._disk_full,
             "bit_flip": self._bit_flip,
             "topic_deleted": self._topic_deleted,
@@ -97,8 +98,7 @@ class FaultInjector:
         for service in world.services():
             service.resume()
             self._network.host(service.host).up = True
-            service.machine.disk.space = None
-            service.machine.disk.failing_syncs = 0
+            service.machine.disk.mend()
             service.release_all()
 
     async def _apply(self, fault: Fault, number: int) -> None:
@@ -293,6 +293,20 @@ class FaultInjector:
 
         def mend() -> None:
             disk.failing_syncs = 0
+
+        return mend
+
+    def _disk_error(self, fault: Fault, _: random.Random) -> End:
+        """Of the next reads or writes."""
+        disk = self._service(fault).machine.disk
+        what, times = fault.args[1:]
+        if what == "read":
+            disk.failing_reads = int(times)
+        else:
+            disk.failing_writes = int(times)
+
+        def mend() -> None:
+            disk.failing_reads = disk.failing_writes = 0
 
         return mend
 

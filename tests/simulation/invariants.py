@@ -12,8 +12,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+from simulation.disk import SimDisk
 from simulation.observation import ControlCommand, observed, read_entries
 from simulation.replica_rules import Loss, Replica, ReplicaRules
+from simulation.shadow_logs import Entry
 from simulation.store_rules import PartitionId, StoreRules
 from simulation.violation import Violation
 from tidelog.model import Batch, TopicPartition
@@ -31,7 +33,7 @@ _REPLICA_DIRECTORY = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)\.(?P<topic_id
 
 class WatchedMachine(Protocol):
     @property
-    def disk(self) -> Disk: ...
+    def disk(self) -> SimDisk: ...
 
 
 class WatchedBroker(Protocol):
@@ -179,7 +181,10 @@ class Invariants:
         lost = self._losses_seen.get(key, losses) != losses or replica in self._failed
         self._losses_seen[key] = losses
         self._failed.pop(replica, None)
-        found = read_entries(log) if lost and end > replica.log.end else end
+        found: list[Entry] | int = end
+        if lost and end > replica.log.end:
+            with broker.machine.disk.looked_at():
+                found = read_entries(log)
         self._noting(
             lambda: self.replicas.opened(
                 replica, Life(broker), log.log_start_offset, found, lost=lost

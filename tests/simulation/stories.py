@@ -256,6 +256,19 @@ def _last_one_up(rng: random.Random, cluster: Cluster, consent: str) -> list[Fau
     return story
 
 
+def _dropped_pages(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """A broker's machine reboots a while after an fsync failed there, when all others have
+    just crashed: whatever it claims to have synced is all that there is."""
+    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 14_000)
+    others = [f"broker-{n}" for n in range(1, cluster.brokers + 1) if n != cluster.loser]
+    end_ms = at_ms + rng.randint(3_000, 7_000)
+    return [
+        Fault(at_ms, "failed_fsync", (f"broker-{cluster.loser}", rng.randint(1, 3)), 2_000),
+        *(Fault(end_ms, "crash_broker", (other,), rng.randint(3_500, 5_000)) for other in others),
+        Fault(end_ms + rng.randint(50, 800), "reboot", (f"broker-{cluster.loser}",), 400),
+    ]
+
+
 def _paused_hand_over(
     rng: random.Random, cluster: Cluster, stopping: int, at_ms: int
 ) -> list[Fault]:
@@ -302,4 +315,5 @@ STORIES: tuple[Callable[[random.Random, Cluster], list[Fault]], ...] = (
     _recovered_by_hand,
     _given_up,
     _waited_for,
+    _dropped_pages,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from pathlib import PurePath
 
 import pytest
@@ -101,3 +102,64 @@ def test_a_flipped_bit_is_there_after_a_reboot() -> None:
     disk.flip_bit(FILE, 1, 0)
     disk.power_failure(random.Random(1))
     assert disk.read_file(FILE) == b"acc"
+
+
+def test_what_a_failed_sync_could_not_write_no_later_one_makes_durable() -> None:
+    disk = synced(b"abc")
+    write(disk, b"def", at=3)
+    disk.failing_syncs = 1
+    file = disk.open(FILE)
+    with pytest.raises(OSError, match="Input/output"):
+        file.sync()
+    assert file.read_at(9, 0) == b"abcdef"
+    write(disk, b"ghi", at=6)
+    file.sync()
+    disk.power_failure(random.Random(1))
+    assert disk.read_file(FILE) == b"abc\0\0\0ghi"
+
+
+def test_what_is_written_again_after_a_failed_sync_is_durable_once_synced() -> None:
+    disk = synced(b"abc")
+    write(disk, b"def", at=3)
+    disk.failing_syncs = 1
+    file = disk.open(FILE)
+    with pytest.raises(OSError, match="Input/output"):
+        file.sync()
+    write(disk, b"xyz", at=3)
+    file.sync()
+    disk.power_failure(random.Random(1))
+    assert disk.read_file(FILE) == b"abcxyz"
+
+
+def test_a_file_that_takes_the_place_of_one_that_could_not_be_synced_counts() -> None:
+    disk = synced(b"abc")
+    write(disk, b"def", at=3)
+    disk.failing_syncs = 1
+    with pytest.raises(OSError, match="Input/output"):
+        disk.open(FILE).sync()
+    new = DIRECTORY / "new"
+    disk.open(new, create=True).write_at(0, [b"abcdef"])
+    disk.rename(new, FILE)
+    assert disk.rewritten == 1
+
+
+@pytest.mark.parametrize("what", ["read", "write"])
+def test_reads_and_writes_fail_as_often_as_they_should(disk: SimDisk, what: str) -> None:
+    write(disk, b"abc")
+    file = disk.open(FILE)
+    setattr(disk, f"failing_{what}s", 1)
+    uses: dict[str, Callable[[], object]] = {
+        "read": lambda: file.read_at(3, 0),
+        "write": lambda: write(disk, b"xyz"),
+    }
+    with pytest.raises(OSError, match="Input/output"):
+        uses[what]()
+    assert file.read_at(3, 0) == b"abc"
+
+
+def test_who_only_looks_meets_no_error_and_leaves_it_to_others(disk: SimDisk) -> None:
+    write(disk, b"abc")
+    disk.failing_reads = 1
+    with disk.looked_at():
+        assert disk.open(FILE).read_at(3, 0) == b"abc"
+    assert disk.failing_reads == 1
