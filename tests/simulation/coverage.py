@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from simulation.held_back import HELD_BACK, noting_held_back
 from tidelog.errors import ErrorCode
 from tidelog.state_changes.json_form import EVENT
 from tidelog.v1 import admin_pb2, broker_pb2
@@ -36,6 +38,8 @@ LOGGED = {
 }
 # State changes that services tell: by kind and stage, and by cause where that tells them apart.
 TOLD = {
+    ("become_follower", "ignored", "stale_revision"): "decision that is not newer ignored",
+    ("become_leader", "ignored", "stale_revision"): "decision that is not newer ignored",
     ("broker_fenced", "failed"): "removal of a registration that is gone",
     ("broker_fenced", "ignored"): "fast removals used up",
     ("broker_fenced", "requested"): "fast removal",
@@ -90,6 +94,7 @@ FOUND_BY_STORE_RULES = (
     "elected after loss",
     "elected uncleanly as the topic allows",
     "left without a leader",
+    "member passed over as not whole",
     "resigned",
     "recovered by consent",
     "recovered from live replicas by consent",
@@ -108,6 +113,7 @@ RULES = (
     ISR_CONFLICT,
     CONTROLLER_CONFLICT,
     *FOUND_BY_STORE_RULES,
+    *HELD_BACK,
 )
 
 # What cannot come about yet.
@@ -124,11 +130,12 @@ def _rule_told(event: Mapping[str, Any]) -> str | None:
 
 
 class Coverage:
-    """Of one world."""
+    """Of one world. `noting()`: a context, while it runs."""
 
     def __init__(self, world: World, invariants: Invariants) -> None:
         self.faults: Counter[str] = Counter()
         self._rules: Counter[str] = Counter()
+        self.noting = partial(noting_held_back, self._rules)
         self._invariants = invariants
         self._brokers = world.brokers
         world.on_log(self._logged)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any, Protocol, TypeAlias
 
 from simulation.shadow_logs import Entry
@@ -81,26 +82,26 @@ class Observer(Protocol):
 @contextmanager
 def observed(observer: Observer, changed: dict[Partition, None]) -> Iterator[None]:
     """`changed` collects partitions; whoever judges them clears it."""
-    with _patched(Log, "open", lambda open_: classmethod(_opening(open_.__func__, observer))):  # noqa: SIM117
+    with patched(Log, "open", lambda open_: classmethod(_opening(open_.__func__, observer))):  # noqa: SIM117
         with (
-            _patched(Log, "append", lambda append: _appending(append, observer)),
-            _patched(Log, "truncate_to", lambda cut: _cutting(cut, observer)),
-            _patched(Log, "reset_to", lambda reset: _resetting(reset, observer)),
-            _patched(Log, "delete_old_segments", lambda delete: _deleting(delete, observer)),
-            _patched(LogDirectory, "_move_away", lambda move: _moving(move, observer)),
-            _patched(ReplicaManager, "leader_and_isr", lambda take: _obeying(take, observer)),
-            _patched(ReplicaManager, "stop_replica", lambda stop: _obeying(stop, observer)),
-            _patched(ReplicaManager, "describe_replicas", lambda tell: _obeying(tell, observer)),
-            _patched(Partition, "committed_end", lambda tell: _telling(tell, observer)),
-            _patched(Purgatory, "committed", lambda wait: _waiting(wait, observer)),
-            _patched(MemoryData, "transact", lambda transact: _transacting(transact, observer)),
-            _patched(Partition, "__setattr__", lambda set_: _setting(set_, changed, observer)),
+            patched(Log, "append", lambda append: _appending(append, observer)),
+            patched(Log, "truncate_to", lambda cut: _cutting(cut, observer)),
+            patched(Log, "reset_to", lambda reset: _resetting(reset, observer)),
+            patched(Log, "delete_old_segments", lambda delete: _deleting(delete, observer)),
+            patched(LogDirectory, "_move_away", lambda move: _moving(move, observer)),
+            patched(ReplicaManager, "leader_and_isr", lambda take: _obeying(take, observer)),
+            patched(ReplicaManager, "stop_replica", lambda stop: _obeying(stop, observer)),
+            patched(ReplicaManager, "describe_replicas", lambda tell: _obeying(tell, observer)),
+            patched(Partition, "committed_end", lambda tell: _telling(tell, observer)),
+            patched(Purgatory, "committed", lambda wait: _waiting(wait, observer)),
+            patched(MemoryData, "transact", lambda transact: _transacting(transact, observer)),
+            patched(Partition, "__setattr__", lambda set_: _setting(set_, changed, observer)),
         ):
             yield
 
 
 @contextmanager
-def _patched(owner: type, name: str, wrap: Callable[[Any], Any]) -> Iterator[None]:
+def patched(owner: type | ModuleType, name: str, wrap: Callable[[Any], Any]) -> Iterator[None]:
     own = owner.__dict__.get(name)
     setattr(owner, name, wrap(own if own is not None else getattr(owner, name)))
     try:

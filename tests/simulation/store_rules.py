@@ -271,6 +271,8 @@ class StoreRules:
                 old,
                 new,
             )
+        if self._passes_over(partition, old, new):
+            self.seen["member passed over as not whole"] += 1
         if new.leader == NO_LEADER:
             self.seen["left without a leader"] += 1
         elif new.unclean_leader_epoch == new.leader_epoch:
@@ -281,6 +283,24 @@ class StoreRules:
             from_isr = any(member.broker_id == new.leader for member in old.isr)
             self.seen[f"elected from the {'ISR' if from_isr else 'eligible set'}"] += 1
             self._judge_clean(partition, old, new)
+
+    def _passes_over(self, partition: PartitionId, old: LeaderAndIsr, new: LeaderAndIsr) -> bool:
+        """Whether a member that runs would lead, had it not lost data."""
+        if new.unclean_leader_epoch == new.leader_epoch:
+            return False
+        for members in (old.isr, old.eligible):
+            epochs = dict(members)
+            for broker_id in (b for b in old.replicas if b in epochs):
+                if broker_id == new.leader:
+                    return False
+                live = self.registered.get(broker_id)
+                if live is None or live.registration.state != RUNNING:
+                    continue
+                life = Member(broker_id, live.broker_epoch)
+                admitted = epochs[broker_id]
+                if admitted == NOT_WHOLE or not self._claims_whole(partition, life, admitted):
+                    return True
+        return False
 
     def _judge_clean(self, partition: PartitionId, old: LeaderAndIsr, new: LeaderAndIsr) -> None:
         known = {m.broker_id: m.broker_epoch for m in (*old.eligible, *old.isr)}
