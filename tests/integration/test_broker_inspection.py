@@ -115,3 +115,44 @@ async def test_the_log_of_a_quiet_cluster_is_quiet(cluster: LocalCluster) -> Non
         if p.log_path.stat().st_size > sizes[p.name] and "etcd" not in p.name
     }
     assert grown == {}
+
+
+async def test_one_change_id_goes_from_the_election_to_every_replica_and_back(
+    cluster: LocalCluster,
+) -> None:
+    topic = new_name("sea")
+    await create_topic(cluster, topic)
+    dead, *alive = (await partition_of(cluster, topic)).replicas
+    await cluster.kill(dead)
+    services = [*map(cluster.broker_address, alive), *map(cluster.controller_address, (1, 2))]
+
+    async def acknowledged() -> list[StateChange]:
+        told = [change for address in services for change in await events_of(address, topic)]
+        elections = {change.change_id for change in told if change.kind is Kind.ELECTION}
+        story = [change for change in told if change.change_id in elections and change.change_id]
+        done = {c.broker for c in story if c.stage is Stage.ACKNOWLEDGED}
+        return story if done == set(alive) else []
+
+    story = await until(acknowledged, "both replicas have acknowledged the election")
+    cluster.start_broker(dead)
+    await cluster.ready()
+    await until_in_sync(cluster, topic)
+
+    assert len({change.change_id for change in story}) == 1
+    assert {change.cause for change in story} == {Cause.BROKER_CRASHED}
+    (leader,) = {change.broker for change in story if change.kind is Kind.BECOME_LEADER}
+    for broker_id in alive:
+        part = sorted((c for c in story if c.broker == broker_id), key=lambda c: c.duration_ms)
+        role = Kind.BECOME_LEADER if broker_id == leader else Kind.BECOME_FOLLOWER
+        assert {change.kind for change in part} == {role}
+        assert {change.stage for change in part} == {
+            Stage.REQUESTED,
+            Stage.RECEIVED,
+            Stage.COMPLETED,
+            Stage.ACKNOWLEDGED,
+        }
+        assert {change.service for change in part if change.stage is Stage.COMPLETED} == {
+            f"broker-{broker_id}"
+        }
+        assert all(change.duration_ms >= 0 for change in part)
+        assert len({(change.revision, change.leader_epoch) for change in part}) == 1
