@@ -33,6 +33,8 @@ class LeaderAddress(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LeaderAndIsrCommand:
+    """`change`: of a full state, as which that is told; each partition has its own."""
+
     controller_id: int
     controller_epoch: int
     broker_epoch: int
@@ -40,6 +42,7 @@ class LeaderAndIsrCommand:
     partitions: Sequence[PartitionCommand]
     leaders: Mapping[int, LeaderAddress]
     store_revision: int
+    change: Change = field(default=NO_CHANGE, compare=False)
 
 
 class StopPartition(NamedTuple):

@@ -97,6 +97,7 @@ def leader_and_isr_to_wire(command: LeaderAndIsrCommand) -> pb.LeaderAndIsrReque
             for b, a in command.leaders.items()
         ],
         store_revision=command.store_revision,
+        change=_change_to_wire(command.change),
     )
 
 
@@ -109,6 +110,7 @@ def leader_and_isr_from_wire(wire: pb.LeaderAndIsrRequest) -> LeaderAndIsrComman
         partitions=[_partition_from_wire(p) for p in wire.partitions],
         leaders={a.broker_id: LeaderAddress(a.address, a.broker_epoch) for a in wire.leaders},
         store_revision=wire.store_revision,
+        change=_change_from_wire(wire.change),
     )
 
 

@@ -13,6 +13,7 @@ from tidelog import errors, model
 from tidelog.batch import is_intact, new_batch, stamp
 from tidelog.model import NO_EPOCH, NO_LEADER, Codec, LeaderHint, TopicPartition
 from tidelog.rpc.wire import batch_from_wire, batch_to_wire, error_from_wire, error_to_wire
+from tidelog.state_changes.event import Cause, Change
 from tidelog.v1 import broker_pb2, errors_pb2, record_batch_pb2
 from tidelog_runtime import replica_control_codec as codec
 from tidelog_runtime.metadata import schema
@@ -151,8 +152,11 @@ def test_commands_come_through_the_wire_unchanged() -> None:
         partitions=[PartitionCommand(TopicPartition("t", 4), STATE, 77, {"segment_ms": "1000"})],
         leaders={3: LeaderAddress("h:3", 13)},
         store_revision=80,
+        change=Change("c2-full-3-1", Cause.NEW_CONTROLLER, 1_000),
     )
-    assert codec.leader_and_isr_from_wire(codec.leader_and_isr_to_wire(command)) == command
+    carried = codec.leader_and_isr_from_wire(codec.leader_and_isr_to_wire(command))
+    assert carried == command
+    assert carried.change == command.change
     stop = StopReplicaCommand(
         1, 2, 13, [StopPartition(TopicPartition("t", 4), "i", NO_EPOCH, 77, delete=True)]
     )

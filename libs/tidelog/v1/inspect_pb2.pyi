@@ -1008,7 +1008,9 @@ class ExplainResponse(_message.Message):
     ASKED_FIELD_NUMBER: _builtins.int
     SILENT_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def error(self) -> _errors_pb2.Error: ...
+    def error(self) -> _errors_pb2.Error:
+        """Set: nothing is explained, as for a topic that does not exist."""
+
     @_builtins.property
     def findings(self) -> _containers.RepeatedCompositeFieldContainer[Global___Finding]: ...
     @_builtins.property

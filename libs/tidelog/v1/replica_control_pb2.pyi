@@ -34,6 +34,7 @@ class LeaderAndIsrRequest(_message.Message):
     PARTITIONS_FIELD_NUMBER: _builtins.int
     LEADERS_FIELD_NUMBER: _builtins.int
     STORE_REVISION_FIELD_NUMBER: _builtins.int
+    CHANGE_FIELD_NUMBER: _builtins.int
     controller_id: _builtins.int
     """The controller that sends this."""
     controller_epoch: _builtins.int
@@ -54,6 +55,10 @@ class LeaderAndIsrRequest(_message.Message):
     def leaders(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeaderAddress]:
         """Where the leaders named above are."""
 
+    @_builtins.property
+    def change(self) -> Global___StateChangeOrigin:
+        """Of a full state: as which change it is told, and why it is sent."""
+
     def __init__(
         self,
         *,
@@ -64,10 +69,11 @@ class LeaderAndIsrRequest(_message.Message):
         partitions: _abc.Iterable[Global___PartitionState] | None = ...,
         leaders: _abc.Iterable[Global___LeaderAddress] | None = ...,
         store_revision: _builtins.int = ...,
+        change: Global___StateChangeOrigin | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["change", b"change"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "controller_epoch", b"controller_epoch", "controller_id", b"controller_id", "full_state", b"full_state", "leaders", b"leaders", "partitions", b"partitions", "store_revision", b"store_revision"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "change", b"change", "controller_epoch", b"controller_epoch", "controller_id", b"controller_id", "full_state", b"full_state", "leaders", b"leaders", "partitions", b"partitions", "store_revision", b"store_revision"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -94,15 +94,20 @@ class CommandEvents:
             },
         )
 
-    def full_state_taken(self, controller_epoch: int, revision: int, partitions: int) -> None:
+    def full_state(self, stage: Stage, command: LeaderAndIsrCommand) -> None:
         self._log.tell(
             Kind.COMMAND,
-            Stage.COMPLETED,
-            cause=Cause.FULL_STATE,
+            stage,
+            change=command.change,
             broker=self._broker_id,
-            controller_epoch=controller_epoch,
-            revision=revision,
-            details={"command": "leader_and_isr", "partitions": partitions},
+            broker_epoch=command.broker_epoch,
+            controller_epoch=command.controller_epoch,
+            revision=command.store_revision,
+            details={
+                "command": "leader_and_isr",
+                "full_state": True,
+                "partitions": len(command.partitions),
+            },
         )
 
     def received(self, part: Part) -> None:

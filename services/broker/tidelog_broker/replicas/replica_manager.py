@@ -13,7 +13,7 @@ from typing import Protocol
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_LEADER, TopicPartition
-from tidelog.state_changes.event import Cause, Kind
+from tidelog.state_changes.event import Cause, Kind, Stage
 from tidelog_broker.log.errors import LogError
 from tidelog_broker.log.log import Log
 from tidelog_broker.membership.metadata_cache import MetadataCache
@@ -102,6 +102,8 @@ class ReplicaManager:
             refusal = self._refusal("leader_and_isr", command)
             if refusal is not None:
                 return CommandResult(error=refusal)
+            if command.full_state:
+                self._events.full_state(Stage.RECEIVED, command)
             for broker_id, address in command.leaders.items():
                 known = self.leader_addresses.get(broker_id)
                 if known is None or known.broker_epoch <= address.broker_epoch:
@@ -122,9 +124,7 @@ class ReplicaManager:
             if command.full_state:
                 self._set_strays_aside(command)
                 self.has_full_state.set()
-                self._events.full_state_taken(
-                    command.controller_epoch, command.store_revision, len(command.partitions)
-                )
+                self._events.full_state(Stage.COMPLETED, command)
             return CommandResult(partitions=results)
 
     async def stop_replica(self, command: StopReplicaCommand) -> CommandResult:

@@ -8,7 +8,7 @@ replicas only those whose state is news.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidelog.model import TopicPartition
 from tidelog.state_changes.event import Cause, Change, Kind, Stage
@@ -108,15 +108,21 @@ class CommandTelling:
         self._news.pop(partition, None)
         self._requested.pop((topic_id, partition.partition), None)
 
-    def sent(self, command: SendLeaderAndIsr | SendStopReplica, wall_ms: int) -> None:
+    def sent(
+        self, command: SendLeaderAndIsr | SendStopReplica, wall_ms: int
+    ) -> SendLeaderAndIsr | SendStopReplica:
+        """The same; a full state with the change as which it is told."""
         wanted = command.command
         if isinstance(wanted, StopReplicaCommand):
             self._request([stop for stop in wanted.partitions if stop.partition in self._news])
-            return
+            return command
         if wanted.full_state:
-            self._send_full_state(command.id, len(wanted.partitions), wall_ms)
+            change = self._send_full_state(command.id, len(wanted.partitions), wall_ms)
+            wanted = replace(wanted, change=change)
+            command = SendLeaderAndIsr(command.broker_id, command.id, wanted)
         if self._news:
             self._request([each for each in wanted.partitions if each.partition in self._news])
+        return command
 
     def answered(self, command_id: int, result: CommandResult) -> None:
         if command_id == self._full_state_command:
@@ -164,10 +170,11 @@ class CommandTelling:
         if wanted:
             self._tell(TellEach(ReplicasStage(stage, self._broker_id, self._broker_epoch, wanted)))
 
-    def _send_full_state(self, command_id: int, partitions: int, wall_ms: int) -> None:
+    def _send_full_state(self, command_id: int, partitions: int, wall_ms: int) -> Change:
+        """That of the first, where it is sent again."""
         self._full_state_command = command_id
         if self._full_state is not None:
-            return
+            return self._full_state.change
         name = change_id(self._controller_epoch, f"full-{self._broker_id}-{command_id}")
         self._full_state = Tell(
             Kind.COMMAND,
@@ -178,6 +185,7 @@ class CommandTelling:
             details={"command": "leader_and_isr", "full_state": True, "partitions": partitions},
         )
         self._tell(self._full_state)
+        return self._full_state.change
 
     def _end_full_state(self, result: CommandResult) -> None:
         told = self._full_state

@@ -108,8 +108,7 @@ class Dispatch:
             command = self._command(control, now_ms)
             if command is not None:
                 self._last_command_id = command.id
-                self._tellings[broker_id].sent(command, wall_ms)
-                commands.append(command)
+                commands.append(self._tellings[broker_id].sent(command, wall_ms))
             question = self._question(control, now_ms)
             if question is not None:
                 self._last_command_id = question.id

@@ -123,9 +123,14 @@ async def test_a_failure_is_told_once_until_it_is_over() -> None:
 
 async def test_a_full_state_is_told_as_one_command() -> None:
     replicas = Replicas()
-    await replicas.manager.leader_and_isr(command(elected(), full_state=True, store_revision=30))
-    told = only(replicas.told(Kind.COMMAND))
-    assert (told.stage, told.cause, told.revision) == (Stage.COMPLETED, Cause.FULL_STATE, 30)
+    sent = command(elected(), full_state=True, store_revision=30)
+    full = Change("c1-full-1-2", Cause.NEW_CONTROLLER, 1)
+    await replicas.manager.leader_and_isr(replace(sent, change=full))
+    received, completed = replicas.told(Kind.COMMAND)
+    assert (received.stage, completed.stage) == (Stage.RECEIVED, Stage.COMPLETED)
+    for told in (received, completed):
+        assert (told.change_id, told.cause) == ("c1-full-1-2", Cause.NEW_CONTROLLER)
+        assert (told.revision, told.details["partitions"]) == (30, 1)
 
 
 async def test_what_a_full_state_tells_of_long_ago_has_its_id_and_no_duration() -> None:
