@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+import urllib.request
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -73,6 +74,7 @@ class Story:
     killed: int = 0
     replaced: int = 0
     missed: int = 0
+    scrapes: dict[str, str] = field(default_factory=dict)
     alerts: dict[Alert, dict[str, Any]] = field(default_factory=dict)
     expressions: dict[str, str] = field(default_factory=dict)
     answers: dict[str, list[Series] | QueryError] = field(default_factory=dict)
@@ -121,6 +123,7 @@ async def tell(directory: Path) -> tuple[Story, Prometheus]:
             began = time.time()
             await asyncio.sleep(HEALTHY_SECONDS)
             story.healthy = Phase(began, time.time())
+            story.scrapes = await asyncio.to_thread(_scrape, cluster)
             for chapter in (
                 _a_follower_is_paused,
                 _a_broker_is_killed,
@@ -179,6 +182,18 @@ async def _a_controller_is_killed(
     story.takeover = Phase(began, time.time())
     cluster.start_controller(active)
     await _until_silent(prometheus)
+
+
+def _scrape(cluster: LocalCluster) -> dict[str, str]:
+    """What every service answers, by its name."""
+    parts = cluster.describe()
+    addresses = {f"controller-{part.id}": part.metrics for part in parts.controllers}
+    addresses |= {f"broker-{part.id}": part.metrics for part in parts.brokers}
+    scrapes = {}
+    for service, address in addresses.items():
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
+            scrapes[service] = answer.read().decode()
+    return scrapes
 
 
 async def _committed(cluster: LocalCluster, name: TopicPartition) -> int:

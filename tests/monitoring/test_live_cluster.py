@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -137,6 +138,19 @@ def test_an_alert_tells_in_words_what_is_wrong_and_what_to_run(story: Story) -> 
 
     assert f"Broker {story.killed} of {story.cluster} is " in told["summary"]
     assert f"`tidelog explain broker {story.killed}`" in told["runbook"]
+
+
+@pytest.mark.parametrize("service", ["controller-1", "controller-2", "broker-1"])
+def test_promtool_finds_no_fault_with_what_a_service_answers(story: Story, service: str) -> None:
+    run = subprocess.run(
+        ["promtool", "check", "metrics"],
+        input=story.scrapes[service],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert run.returncode == 0, run.stdout + run.stderr
 
 
 # -- what was found ---------------------------------------------------------------------------
