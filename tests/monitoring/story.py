@@ -35,6 +35,7 @@ HEALTHY_SECONDS = 20.0
 # An alert that should fire does so when its wait is over, 30 s in the worst case.
 FIRING_SECONDS = 75.0
 HEALED_SECONDS = 60.0
+LINGER_SECONDS = 3.0
 
 # A paused broker is taken out of ISRs by its leaders before it is missed, and both happen before
 # an alert would tell that high watermarks stand still.
@@ -111,11 +112,13 @@ async def tell(directory: Path) -> tuple[Story, Prometheus]:
         usual_ports=False,
         rng=random.Random(),
     )
-    prometheus = Prometheus(directory / "prometheus", cluster.directory)
+    prometheus: Prometheus | None = None
     try:
         await cluster.start()
         await cluster.ready()
         await create_topic(cluster, TOPIC, PARTITIONS)
+        # Now, so that no part of the cluster takes its port.
+        prometheus = Prometheus(directory / "prometheus", cluster.directory)
         # Not in a thread: what it starts ends with that thread.
         prometheus.process.start()
         await asyncio.to_thread(prometheus.until_ready)
@@ -133,7 +136,8 @@ async def tell(directory: Path) -> tuple[Story, Prometheus]:
             story.whole = Phase(story.healthy.start, time.time())
         await asyncio.to_thread(_ask_all, story, prometheus)
     except BaseException:
-        await prometheus.process.stop()
+        if prometheus is not None:
+            await prometheus.process.stop()
         raise
     finally:
         await cluster.stop()
@@ -218,6 +222,8 @@ async def _until_firing(story: Story, prometheus: Prometheus, wanted: Iterable[A
 
     seen: set[Alert] = set()
     await _until(all_fire, f"all of these fire: {sorted(wanted)}", FIRING_SECONDS)
+    # The last of them is looked at again, and any other has its chance.
+    await asyncio.sleep(LINGER_SECONDS)
 
 
 async def _until_silent(prometheus: Prometheus) -> None:
