@@ -269,6 +269,19 @@ def _dropped_pages(rng: random.Random, cluster: Cluster) -> list[Fault]:
     ]
 
 
+def _slow_follower(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """What a broker asks of the others and what they answer comes late, and yet in time: it
+    is caught up now and then, and always some bytes behind."""
+    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 14_000)
+    slow = rng.randint(1, cluster.brokers)
+    delay_ms = rng.randint(300, 700)
+    return [
+        Fault(at_ms, "delay", (delay_ms, f"broker-{n}>broker-{slow}"), rng.randint(8_000, 14_000))
+        for n in range(1, cluster.brokers + 1)
+        if n != slow
+    ]
+
+
 def _paused_hand_over(
     rng: random.Random, cluster: Cluster, stopping: int, at_ms: int
 ) -> list[Fault]:
@@ -316,4 +329,5 @@ STORIES: tuple[Callable[[random.Random, Cluster], list[Fault]], ...] = (
     _given_up,
     _waited_for,
     _dropped_pages,
+    _slow_follower,
 )

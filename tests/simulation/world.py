@@ -51,9 +51,9 @@ class Settings:
 
 
 # How many seeds limit by how many bytes a member of an ISR may lag, and to how many: less than
-# a user may set, for the batches here have some hundred bytes.
-LAG_BYTES_SHARE = 0.35
-LAG_MAX_BYTES = (250, 1_500)
+# a user may set, for the batches here have a hundred bytes.
+LAG_BYTES_SHARE = 0.4
+LAG_MAX_BYTES = (60, 250)
 
 
 def draw_lag_max_bytes(rng: random.Random) -> int | None:
