@@ -178,6 +178,11 @@ class SimDisk:
         finally:
             self.failing_reads = failing
 
+    def dropped_in(self, directory: PurePath) -> list[str]:
+        """The files there of which the kernel takes for written what is on no disk."""
+        names = self._directories.get(directory, {})
+        return [name for name, inode in names.items() if inode.dropped is not None]
+
     def power_failure(self, rng: random.Random) -> int:
         """Leaves what was synced, and of the rest what chance leaves. Returns how many
         bytes and names are gone or are back."""

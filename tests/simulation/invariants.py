@@ -254,6 +254,21 @@ class Invariants:
     def log_start_moved(self, log: Log) -> None:
         self._replica_of[log].log.forget_below(log.log_start_offset)
 
+    def log_synced(self, log: Log) -> None:
+        """An fsync that succeeds after one that failed brings nothing back (interleaving 9)."""
+        replica = self._replica_of[log]
+        disk = self._world.brokers[replica.broker_id].machine.disk
+        for name in disk.dropped_in(log.directory):
+            base, _, suffix = name.partition(".")
+            if suffix == "log" and int(base) < log.flushed_offset:
+                self.found(
+                    "dropped_taken_for_synced",
+                    f"all up to {log.flushed_offset} is taken for synced, and of {name} a failed "
+                    "fsync has left a part on no disk",
+                    broker=replica.broker_id,
+                    log=str(log.directory),
+                )
+
     def log_failed(self, log: Log) -> None:
         self._failed[self._replica_of[log]] = None
 

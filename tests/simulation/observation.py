@@ -57,6 +57,9 @@ class Observer(Protocol):
 
     def log_start_moved(self, log: Log) -> None: ...
 
+    def log_synced(self, log: Log) -> None:
+        """It takes for synced what it holds below its flushed offset."""
+
     def log_failed(self, log: Log) -> None:
         """A cut failed half-way."""
 
@@ -88,6 +91,7 @@ def observed(observer: Observer, changed: dict[Partition, None]) -> Iterator[Non
             patched(Log, "truncate_to", lambda cut: _cutting(cut, observer)),
             patched(Log, "reset_to", lambda reset: _resetting(reset, observer)),
             patched(Log, "delete_old_segments", lambda delete: _deleting(delete, observer)),
+            patched(Log, "finish_flush", lambda finish: _syncing(finish, observer)),
             patched(LogDirectory, "_move_away", lambda move: _moving(move, observer)),
             patched(ReplicaManager, "leader_and_isr", lambda take: _obeying(take, observer)),
             patched(ReplicaManager, "stop_replica", lambda stop: _obeying(stop, observer)),
@@ -166,6 +170,14 @@ def _deleting(original: Callable[..., int], observer: Observer) -> Callable[...,
         return count
 
     return delete_old_segments
+
+
+def _syncing(original: Callable[..., None], observer: Observer) -> Callable[..., None]:
+    def finish_flush(log: Log, ticket: Any) -> None:
+        original(log, ticket)
+        observer.log_synced(log)
+
+    return finish_flush
 
 
 def _moving(original: Callable[..., None], observer: Observer) -> Callable[..., None]:

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from simulation.faults import Fault
 from simulation.scenario import EXCEPTION, run_seed
+from tidelog_broker.log.reopening import Reopening
 from tidelog_broker.partition import high_watermark as hw
 from tidelog_broker.partition import isr
 from tidelog_broker.partition.exchange import FetchAnswer
@@ -166,3 +168,16 @@ def test_an_eligible_set_that_forgets_is_found(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(LeaderAndIsr, "with_isr", forgetful)
     assert first_violation() == "eligible_set"
+
+
+@pytest.mark.timeout(300)
+def test_an_fsync_that_is_trusted_after_one_that_failed_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Reopening, "_rewrite", lambda *_: None)
+    plan = [
+        Fault(at_ms, "failed_fsync", (f"broker-{n}", 1), 6_000)
+        for n, at_ms in ((1, 8_000), (2, 16_000))
+    ]
+    violations = [run_seed(seed, plan).violation for seed in range(1, 6)]
+    assert "dropped_taken_for_synced" in violations
