@@ -83,11 +83,11 @@ def told(finding: Finding) -> str:
     b = finding.budgets
     kinds = "+".join(b["kinds"])
     late = f", {b['in_flight']} in flight of {'+'.join(b['late'])}" if b["late"] else ""
-    synced = ", synced" if b["synced"] else ""
+    topic = "".join(f", {flag}" for flag in ("synced", "unclean") if b[flag])
     what = f'without the rule "{finding.rule}"' if finding.rule else finding.scenario
     head = (
         f"{what}: {finding.verdict}\n    {b['faults']} fault(s) of {kinds}, {b['records']} "
-        f"record(s), {b['epochs']} epoch(s){late}{synced}: {finding.states} states, "
+        f"record(s), {b['epochs']} epoch(s){late}{topic}: {finding.states} states, "
         f"{finding.transitions} transitions, depth {finding.depth}, {finding.seconds} s"
     )
     return "\n    ".join([head, *finding.story])

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from .invariants import broken_by_late
 from .scenarios import Scenario
 from .steps import Steps, guard_holds, joiners_of
 from .values import (
@@ -237,9 +238,11 @@ class BrokerActions:
         """It arrives, or is refused: then it might as well have been lost."""
         slot = command.broker
         taken = self._steps.told_late(state[slot], command)
+        broken = broken_by_late(self._replicas[state[slot]], self._replicas[taken], command.reign)
         taken = self._steps.settled(taken, state[MESSAGES])
         label = ("a late command arrives", slot, command.form.name)
-        return self.changed(state, label, slot, taken)
+        step = self.changed(state, label, slot, taken)
+        return step if broken is None else step._replace(broken=broken)
 
 
 def put(state: State, part: int, number: int) -> State:

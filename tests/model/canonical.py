@@ -73,7 +73,7 @@ def of_messages(messages: tuple[Message, ...]) -> Masks:
             case IsrWrite(_, value, joiners):
                 _of_value(masks, value)
                 _of_members(masks, joiners)
-            case ElectionWrite(_, value):
+            case ElectionWrite(_, value, _):
                 _of_value(masks, value)
             case Command(_, broker, life, value, _, _, _):
                 masks[broker - 1] |= 1 << life
@@ -152,7 +152,7 @@ def rename_messages(messages: tuple[Message, ...], to: Renaming) -> tuple[Messag
                 renamed.append(
                     message._replace(value=_value(value, to), joiners=_members(joiners, to))
                 )
-            case ElectionWrite(_, value):
+            case ElectionWrite(_, value, _):
                 renamed.append(message._replace(value=_value(value, to)))
             case Command(_, broker, life, value, _, _, _):
                 renamed.append(message._replace(life=to[broker - 1][life], value=_value(value, to)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from . import writes
+from . import controller_guards, writes
 from .broker_actions import BrokerActions, Label, Step, put
 from .scenarios import Scenario
 from .steps import Steps
@@ -24,7 +24,7 @@ from .values import (
     Value,
 )
 from .world import GHOST, MESSAGES, STORE, State, World
-from .writes import broken_by_write
+from .writes import broken_by_giving_up, broken_by_write
 
 
 class ClusterActions:
@@ -145,30 +145,38 @@ class ClusterActions:
                     seen=store.seen and store.registered,
                 )
             )
-            # The guard on the controller's key: what the former one had sent is void.
-            kept = tuple(
-                m
-                for m in self.world.messages.values[state[MESSAGES]]
-                if not isinstance(m, ElectionWrite)
-            )
-            after = put(put(paid, STORE, later), MESSAGES, self.world.messages.number(kept))
+            # What the guards refuse from now on might as well have been lost.
+            messages = self._steps.takeable(state[MESSAGES], store.reign + 1)
+            after = put(put(paid, STORE, later), MESSAGES, messages)
             yield self._step(("another controller reigns",), after)
         new = self._steps.decide(*state[:MESSAGES])
         if new is not None and new.epoch < self.scenario.epochs:
             yield self._written(state, new, "the controller writes")
             if "election" in self.scenario.late:
-                sent = ElectionWrite("election", new)
-                label = ("the controller sends", *described(new))
-                yield from self._brokers.sent(state, label, sent)
+                yield from self._sent(state, new)
         if not state[MESSAGES]:
             return
+        reign = self.world.stores.values[state[STORE]].reign
         for index, message in enumerate(self.world.messages.values[state[MESSAGES]]):
-            if isinstance(message, ElectionWrite):
+            if isinstance(message, ElectionWrite) and self._steps.is_taken(message.reign, reign):
                 without = put(state, MESSAGES, self._steps.without(state[MESSAGES], index))
-                yield self._written(without, message.value, "late, the store takes")
+                step = self._written(without, message.value, "late, the store takes")
+                broken = controller_guards.broken_by(message.reign, reign) or step.broken
+                yield step._replace(broken=broken)
+
+    def _sent(self, state: State, new: Value) -> Iterator[Step]:
+        """A deposed controller decides as the present one does, until it knows."""
+        present = self.world.stores.values[state[STORE]].reign
+        for reign in range(present + 1):
+            if self._steps.is_taken(reign, present):
+                words = "a deposed controller sends" if reign < present else "the controller sends"
+                sent = ElectionWrite("election", new, reign)
+                yield from self._brokers.sent(state, (words, *described(new)), sent)
 
     def _written(self, state: State, new: Value, words: str) -> Step:
-        broken = broken_by_write(self.world.stores.values[state[STORE]], new)
+        store = self.world.stores.values[state[STORE]]
+        sound = self.world.ghosts.values[state[GHOST]].sound
+        broken = broken_by_write(store, new) or broken_by_giving_up(store, new, sound)
         after = self._steps.write(state, new)
         return Step((words, *described(new)), self.world.canonical(after), broken)
 

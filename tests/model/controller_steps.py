@@ -29,8 +29,8 @@ from .values import (
 class Controller:
     """Remembers what it decided; as the world does, for one exploration."""
 
-    def __init__(self, *, synced: bool) -> None:
-        self._rules = ElectionRules(synced=synced)
+    def __init__(self, *, synced: bool, unclean: bool) -> None:
+        self._rules = ElectionRules(synced=synced, unclean_leader_election=unclean)
         self._live = cache(_live_if_synced if synced else _live)
         self._asks = cache(self._asks_for_logs)
         self._decide = cache(self._next_state)

@@ -57,7 +57,7 @@ class Exploration:
         self._asks_healing = heals
         self.scenario = scenario
         self.world = World()
-        self._controller = Controller(synced=scenario.synced)
+        self._controller = Controller(synced=scenario.synced, unclean=scenario.unclean)
         steps = Steps(self.world, self._controller)
         self._brokers = BrokerActions(self.world, scenario, steps)
         self._cluster = ClusterActions(self.world, scenario, steps, self._brokers)
@@ -79,6 +79,8 @@ class Exploration:
             store = store._replace(seen=store.registered, noticed=store.registered)
         first = self._controller.decide(store, tuple(empty))
         assert first is not None
+        if self.scenario.unclean:
+            first = first._replace(isr=first.isr[:2])
         form = Form.ALL if self.scenario.has_topics else Form.ONE
         told = [
             manager_steps.take(r, Command("command", r.broker, 1, first, PRESENT, 0, form)).replica

@@ -12,6 +12,7 @@ AGREE_BELOW_HW = "logs agree below the high watermark"
 ONE_LEADER = "an epoch is led once"
 HW_IN_LOG = "the high watermark is within the log"
 OWN_RECORDS = "a replica holds records of its own topic alone"
+OBEYS_NEWEST = "a broker obeys no controller whose successor it has obeyed"
 HEALS = "the cluster can heal to a writable one"
 
 
@@ -38,11 +39,21 @@ def broken_by(replica: Replica, store: Store, ghost: Ghost) -> str | None:
             return COMMITTED_AT_LEADER
     if replica.topic != value.topic:
         return None
-    if value.unclean == NO_EPOCH and not is_prefix(
-        replica.log[: replica.high_watermark], ghost.committed
-    ):
+    agrees = is_prefix(replica.log[: replica.high_watermark], ghost.committed)
+    if not agrees and (value.unclean == NO_EPOCH or _knows(replica, value.unclean)):
         return AGREE_BELOW_HW
     return None
+
+
+def _knows(replica: Replica, unclean: int) -> bool:
+    """Whether it has taken the epoch in which records were given up, or a later one."""
+    return replica.value is not None and replica.value.epoch >= unclean
+
+
+def broken_by_late(before: Replica, after: Replica, reign: int) -> str | None:
+    """The invariant that a command of this reign breaks by what it changes."""
+    obeyed = after._replace(reign=before.reign) != before
+    return OBEYS_NEWEST if obeyed and reign < before.reign else None
 
 
 def noted(ghost: Ghost, before: Replica, after: Replica, store: Store) -> tuple[Ghost, str | None]:

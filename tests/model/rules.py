@@ -18,11 +18,13 @@ from tidelog_broker.partition.exchange import FetchAnswer, FetchPosition
 from tidelog_broker.partition.isr import FollowerProgress
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.replica_key import ReplicaKey
-from tidelog_broker.replicas import replica_manager
+from tidelog_broker.replicas import command_fencing, replica_manager
 from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_broker.replicas.stopped_replicas import StoppedReplicas
 from tidelog_broker.replication import isr_updates
 from tidelog_controller.policies import electability
+from tidelog_controller.state.commands import Transact
+from tidelog_controller.state.transactions import Purpose, Transactions
 from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
 from tidelog_runtime.replica_control import (
     LeaderAndIsrCommand,
@@ -206,6 +208,33 @@ def _never_stopped(self: StoppedReplicas, key: ReplicaKey, revision: int) -> boo
     return False
 
 
+def _commands_of_deposed_controllers(
+    *,
+    controller_epoch: int,
+    broker_epoch: int,
+    known_controller_epoch: int,
+    known_broker_epoch: int,
+) -> ErrorCode | None:
+    del controller_epoch, known_controller_epoch
+    return _fence_command(
+        controller_epoch=0,
+        broker_epoch=broker_epoch,
+        known_controller_epoch=0,
+        known_broker_epoch=known_broker_epoch,
+    )
+
+
+_fence_command = command_fencing.fence_command
+_begin = Transactions.begin
+
+
+def _begin_in_any_reign(self: Transactions, purpose: Purpose) -> Transact:
+    begun = _begin(self, purpose)
+    transaction = begun.transaction
+    guards = [guard for guard in transaction.guards if guard.key != self._keys.controller]
+    return begun._replace(transaction=replace(transaction, guards=guards))
+
+
 _resigned = LeaderAndIsr.resigned
 
 
@@ -253,6 +282,18 @@ FORMER_LIFE = Rule(
     replica_manager,
     "fence_command",
     _commands_of_former_lives,
+)
+CONTROLLER_EPOCH = Rule(
+    "a broker obeys no controller that is older than one that it has obeyed",
+    replica_manager,
+    "fence_command",
+    _commands_of_deposed_controllers,
+)
+REIGN_GUARD = Rule(
+    "a controller's transaction compares the `controller` key",
+    Transactions,
+    "begin",
+    _begin_in_any_reign,
 )
 RESIGNED_EPOCH = Rule(
     "a resignation gives another leader a new epoch",

@@ -13,7 +13,7 @@ from tidelog_broker.replication import isr_updates
 from tidelog_runtime.metadata.schema import RUNNING, BrokerRegistration, Keys
 from tidelog_runtime.metadata.store import CreateRevision
 
-from . import invariants, manager_steps, replica_steps, writes
+from . import controller_guards, invariants, manager_steps, replica_steps, writes
 from .controller_steps import Controller
 from .values import (
     BROKERS,
@@ -23,6 +23,7 @@ from .values import (
     RESIGNED,
     Answer,
     Command,
+    ElectionWrite,
     FetchResponse,
     Form,
     MemberKey,
@@ -87,6 +88,8 @@ class Steps:
         self.outdated = cache(self._outdated)
         self.settled = cache(self._settled)
         self.voided = cache(self._voided)
+        self.is_taken = cache(controller_guards.is_taken)
+        self.takeable = cache(self._takeable)
         self.without = cache(self._without)
         self.without_answers = cache(self._without_answers)
         self.sound = cache(self._sound)
@@ -331,6 +334,15 @@ class Steps:
     def _voided(self, messages: int) -> int:
         kept = self.world.messages.values[messages]
         return self.world.messages.number(tuple(m for m in kept if not writes.is_swap(m)))
+
+    def _takeable(self, messages: int, reign: int) -> int:
+        """Without the controllers' writes that are refused in this reign, and in all later."""
+        kept = self.world.messages.values[messages]
+        return self.world.messages.number(
+            tuple(
+                m for m in kept if not isinstance(m, ElectionWrite) or self.is_taken(m.reign, reign)
+            )
+        )
 
     def _without(self, messages: int, index: int) -> int:
         kept = self.world.messages.values[messages]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from tidelog.model import NO_EPOCH, NO_LEADER
 
-from . import invariants
+from . import controller_guards, invariants
 from .broker_actions import Label
 from .explore import Violation
 from .values import Entries, MemberKey, Replica, Value, epoch_of, record_name
@@ -65,7 +65,10 @@ _FORMS = {
 _PREFIXED = {
     "the controller writes": "the controller writes its decision",
     "the controller sends": "the controller sends its decision to the store, and it takes its time",
-    "late, the store takes": "the store takes the controller's late decision",
+    "a deposed controller sends": (
+        "a deposed controller sends its decision to the store, and it takes its time"
+    ),
+    "late, the store takes": "the store takes a controller's late decision",
     "is lost": "lost on its way:",
 }
 
@@ -77,6 +80,8 @@ _ENDINGS = {
     invariants.AGREE_BELOW_HW: "committed is {committed}, and a log says otherwise below its "
     "high watermark",
     invariants.ONE_LEADER: "a second time somebody begins to lead that epoch",
+    invariants.OBEYS_NEWEST: "its successor was obeyed before",
+    controller_guards.NO_DEPOSED_WRITE: "another one reigns",
     invariants.HEALS: "from here on nothing fails any more, and still nobody can write",
 }
 

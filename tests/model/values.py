@@ -187,10 +187,12 @@ class IsrWrite(NamedTuple):
 
 
 class ElectionWrite(NamedTuple):
-    """A controller's transaction on its way; void once key or reign have moved."""
+    """A controller's transaction on its way; void once the key has moved. The store judges
+    its guards when it arrives."""
 
     kind: str
     value: Value
+    reign: int
 
 
 class Form(enum.IntEnum):

@@ -87,6 +87,17 @@ def broken_by_joiners(registered: Registrations, joiners: tuple[MemberKey, ...])
     return None
 
 
+def broken_by_giving_up(store: Store, new: Value, sound: tuple[int, int, int]) -> str | None:
+    """Records are given up by a mark, and where nobody who holds them all could lead."""
+    if new.unclean == store.value.unclean:
+        return None
+    for broker, life in (*store.value.isr, *store.value.eligible):
+        found = store.registered[broker - 1]
+        if found is not None and found.running and sound[broker - 1] <= life:
+            return "an unclean election is held where nobody is left who lost nothing"
+    return None
+
+
 def broken_by_write(store: Store, new: Value) -> str | None:
     """The invariant of the key that a write would break."""
     old = store.value
