@@ -27,7 +27,7 @@ FULL = (
     Scenario("deposed controllers stop", 2, 1, 2, 1, of("stop"), of("delete", "reign")),
     Scenario("moved away and back", 2, 1, 2, 1, of("stop"), of("move", "lag")),
     Scenario("two late fetches", 1, 1, 2, 2, of("fetch")),
-    Scenario("unclean elections", faults=2, records=0, epochs=3, unclean=True),
+    Scenario("unclean elections", faults=2, records=1, epochs=3, unclean=True),
     Scenario("damage and resignation", 1, 1, 3, 1, of("fetch", "isr"), of("damage")),
     Scenario("crashes, more records", faults=1, records=2, epochs=3),
     Scenario("reboots, more records", 1, 2, 4, kinds=of("reboot")),
