@@ -22,3 +22,16 @@ REGRESSIONS: dict[int, str] = {
     20807: "a member went below what is committed on its way to where the leader's log begins",
     30293: "a stopping broker that had to register again wrote its registration twice",
 }
+
+# Faults that lead to an old bug by themselves, as `--plan` reads them: (seed, faults, a word).
+PLANS: tuple[tuple[int, tuple[str, ...], str], ...] = (
+    (
+        7,
+        (
+            "7900 ms: etcd_away() for 8000 ms",
+            "8000 ms: failed_fsync(broker-2, 1) for 5900 ms",
+            "14000 ms: crash_broker(broker-2) for 300 ms",
+        ),
+        "a crash before the repair, and the next life trusted what a failed fsync had dropped",
+    ),
+)

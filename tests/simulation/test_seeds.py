@@ -7,7 +7,9 @@ import pytest
 
 from simulation.__main__ import DEFAULT_JOBS, MIN_SEEDS_FOR_COVERAGE, run_all, summary
 from simulation.coverage import never_met
-from simulation.regressions import REGRESSIONS
+from simulation.faults import parse_fault
+from simulation.regressions import PLANS, REGRESSIONS
+from simulation.scenario import run_seed
 
 
 @pytest.mark.timeout(900)
@@ -22,3 +24,11 @@ def test_no_seed_violates_anything_and_together_they_exercise_every_rule() -> No
         counts = report[what]
         assert isinstance(counts, dict)
         assert never_met(counts) == [], f"{what} that no seed has met"
+
+
+@pytest.mark.parametrize(("seed", "faults", "what"), PLANS)
+def test_the_shortest_faults_of_an_old_bug_violate_nothing(
+    seed: int, faults: tuple[str, ...], what: str
+) -> None:
+    result = run_seed(seed, [parse_fault(fault) for fault in faults])
+    assert result.violation is None, what

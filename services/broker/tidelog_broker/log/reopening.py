@@ -69,17 +69,24 @@ class Reopening:
         )
 
     def _rewrite(self, start: int) -> None:
-        names = self._disk.list_names(self._directory)
-        bases = sorted(
-            int(name.removesuffix(SEGMENT_SUFFIX))
-            for name in names
-            if name.endswith(SEGMENT_SUFFIX)
-        )
-        ends = [*bases[1:], None]
-        for base, end in zip(bases, ends, strict=True):
-            if end is None or end > start:
-                _rewrite(self._disk, segment_path(self._directory, base))
-        self._disk.sync_directory(self._directory)
+        rewrite_segments(self._disk, self._directory, start)
+
+
+def rewrite_segments(disk: Disk, directory: PurePath, start: int) -> None:
+    """Copies every segment that holds anything from the offset `start` on to a new file, and
+    syncs it: what an fsync could not write, no later one of the same file does."""
+    bases = sorted(
+        int(name.removesuffix(SEGMENT_SUFFIX))
+        for name in disk.list_names(directory)
+        if name.endswith(SEGMENT_SUFFIX)
+    )
+    if not bases:
+        return
+    ends = [*bases[1:], None]
+    for base, end in zip(bases, ends, strict=True):
+        if end is None or end > start:
+            _rewrite(disk, segment_path(directory, base))
+    disk.sync_directory(directory)
 
 
 def distrust_marker(disk: Disk, directory: PurePath) -> None:

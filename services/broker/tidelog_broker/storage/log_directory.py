@@ -23,7 +23,7 @@ from tidelog_broker.log.errors import (
 )
 from tidelog_broker.log.log import Log
 from tidelog_broker.log.recovery import BeforeLoss
-from tidelog_broker.log.reopening import Reopening, distrust_marker
+from tidelog_broker.log.reopening import Reopening, distrust_marker, rewrite_segments
 from tidelog_broker.log.segment_files import SegmentFiles
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.storage.damage_marks import DamageMarks
@@ -140,12 +140,14 @@ class LogDirectory:
     def _open_found(
         self, name: TopicPartition, key: ReplicaKey, mark: str | None, *, whole: bool
     ) -> DamagedReplica | None:
-        """One whose damage is marked already is checked from its beginning."""
+        """One whose damage is marked already is checked from its beginning, and written anew
+        as far as it was not synced: the former life may have ended between an fsync that
+        failed and its repair."""
         path = self._path_of(name, key)
         try:
             if mark is not None:
                 distrust_marker(self._disk, path)
-                self._recovery_points.pop(key, None)
+                rewrite_segments(self._disk, path, self._recovery_points.pop(key, 0))
             log = self._open(
                 name, key, LogConfig(), lambda: self._mark_before_cut(key), writes_kept=whole
             )

@@ -227,6 +227,20 @@ def test_a_damaged_replica_does_not_make_the_stop_of_the_others_unclean(tmp_path
     assert (damaged.key, damaged.reason) == (KEY, "a bad checksum")
 
 
+def test_a_replica_whose_damage_is_marked_is_written_to_new_files_at_a_start(
+    tmp_path: Path,
+) -> None:
+    """An fsync may have failed, and none of the same file can be trusted after it."""
+    former = Stored(tmp_path)
+    former.with_records(3)
+    former.logs.mark(KEY, "an fsync failed")
+    segment = next(replica_path(tmp_path).glob("*.log"))
+    before, content = segment.stat().st_ino, segment.read_bytes()
+    Stored(tmp_path)
+    assert segment.stat().st_ino != before
+    assert segment.read_bytes() == content
+
+
 def test_a_damaged_replica_that_could_not_be_marked_makes_the_stop_unclean(
     tmp_path: Path,
 ) -> None:
