@@ -45,11 +45,13 @@ async def run(cluster: LocalCluster, command: str) -> str:
 
 async def test_the_tour_writes_and_reads(cluster: LocalCluster) -> None:
     commands = tour()
-    assert len(commands) == 10
+    assert len(commands) == 12
     outputs = [await run(cluster, command) for command in commands]
     assert sorted(outputs[3].split()) == ["north:calm", "north:swell", "south:storm"]
     assert '"still"' in outputs[7]
-    assert outputs[9] == "Every partition of topic sea has a leader.\n"
+    assert "All is well" in outputs[8]
+    assert "become_leader" in outputs[9]
+    assert outputs[11] == "Every partition of topic sea has a leader.\n"
 
 
 async def test_the_python_example_reads_what_it_wrote(cluster: LocalCluster) -> None:

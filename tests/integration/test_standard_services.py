@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import random
 from collections.abc import AsyncIterator
 
@@ -22,6 +23,7 @@ from tidelog_runtime.metadata.schema import Keys
 STANDARD = {"grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection"}
 BROKER_SERVICES = {
     "tidelog.v1.BrokerService",
+    "tidelog.v1.InspectService",
     "tidelog.v1.ReplicaService",
     "tidelog.v1.ReplicaControlService",
 }
@@ -124,6 +126,8 @@ async def test_etcd_tells_who_leads_a_partition_and_who_is_in_sync(
         key.removeprefix(root): json.loads(item.value) for key, item in snapshot.items.items()
     }
 
+    trace_id = values["brokers/topics/lake"].pop("trace_id")
+    assert re.fullmatch("[0-9a-f]{32}", trace_id)
     assert values["brokers/topics/lake"] == {
         "topic_id": described.topic_id,
         "partitions": 1,
