@@ -69,7 +69,10 @@ async def rebooted(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Re
         await cluster.ready()
         await until_found(cluster, ("no_leader", -1))
         await cluster.kill(DEAD)
-        found = await until_found(cluster, ("no_leader", -1), ("replica_dead", DEAD))
+        # Its address refuses a moment before the controller has seen it go, and says when.
+        found = await until_found(
+            cluster, ("no_leader", -1), ("replica_dead", DEAD), missing=("; it is dead",)
+        )
         yield Rebooted(cluster, kept, manual, found)
 
 
