@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +11,7 @@ import typer
 
 from tidelog.cli.completion import complete_topic
 from tidelog.cli.exit_status import ClusterUnreachableError, ExitStatus, UsageError
-from tidelog.cli.output import plural, write_json, write_line
+from tidelog.cli.output import write_json, write_line
 from tidelog.cli.session import (
     BootstrapOption,
     JsonOption,
@@ -20,6 +20,7 @@ from tidelog.cli.session import (
     session_of,
 )
 from tidelog.errors import ErrorCode, TidelogError
+from tidelog.wording import plural
 
 if TYPE_CHECKING:
     from tidelog.inspection.model import Explanation, Finding, Scope
@@ -29,15 +30,18 @@ MAX_TIMEOUT_MS = 60_000
 _FAULTS = ("critical", "warning")
 _WIDTH = 100
 _INDENT = "    "
+# Before a broker's id.
+_BROKER = "broker"
 
 
 def explain(
     context: typer.Context,
-    target: Annotated[
-        str | None,
+    targets: Annotated[
+        list[str] | None,
         typer.Argument(
-            metavar="[TOPIC[/PARTITION]]",
-            help="What is to be explained. Default: the whole cluster.",
+            metavar="[TOPIC[/PARTITION]] [broker ID]",
+            help="What is to be explained. Default: the whole cluster. With broker ID, which "
+            "--broker ID says too, only what concerns that broker.",
             show_default=False,
             autocompletion=complete_topic,
         ),
@@ -65,21 +69,43 @@ def explain(
     controllers, too.
 
     Example: tidelog explain sea/3
+
+    Example: tidelog explain broker 2
     """
     session = session_of(context, bootstrap, as_json)
     with ending_with_a_status():
-        scope = _scope(target, broker)
+        scope = parse_scope(targets or [], broker)
     session.run(lambda: _explain(session, scope, timeout_ms))
 
 
-def _scope(target: str | None, broker: int | None) -> Scope:
+def parse_scope(targets: Sequence[str], broker: int | None = None) -> Scope:
+    """Words as TOPIC, TOPIC/P, broker N, or a topic and then a broker. A topic that is called
+    broker is meant where no number follows. Raises `UsageError`.
+
+    >>> parse_scope(["sea/3", "broker", "2"])
+    Scope(topic='sea', partition=3, broker=2)
+    """
     from tidelog.cli.trace_targets import parse_target
     from tidelog.inspection.model import Scope
 
-    if target is None:
+    named = list(targets)
+    if named[-2:-1] == [_BROKER]:
+        number = named.pop()
+        named.pop()
+        if not (number.isascii() and number.isdecimal()):
+            raise UsageError(f"broker {number!r} is no broker's id; give a number, as: broker 2")
+        if broker not in (None, int(number)):
+            raise UsageError(f"broker {number} and --broker {broker}: give one of them")
+        broker = int(number)
+    if len(named) > 1:
+        raise UsageError(
+            f"{' '.join(targets)}: give one TOPIC or TOPIC/PARTITION, and after it a broker, as: "
+            "sea/3 broker 2"
+        )
+    if not named:
         return Scope(broker=broker)
-    named = parse_target(target)
-    return Scope(named.topic, named.partition, broker)
+    topic, partition, _ = parse_target(named[0])
+    return Scope(topic, partition, broker)
 
 
 async def _explain(session: Session, scope: Scope, timeout_ms: int) -> ExitStatus:

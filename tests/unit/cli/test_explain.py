@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from tidelog.cli.__main__ import app
 from tidelog.cli.exit_status import ExitStatus
-from tidelog.cli.explain import document, is_well, lines
+from tidelog.cli.explain import document, is_well, lines, parse_scope
 from tidelog.cli.session import Session
 from tidelog.inspection.explain import explain
 from tidelog.inspection.model import Explanation, Scope
@@ -80,3 +80,30 @@ def test_where_nobody_answers_the_status_says_so_and_the_message_what_is_left() 
     assert result.exit_code == ExitStatus.UNREACHABLE
     assert "127.0.0.1:1 refuses connections" in result.output
     assert "tidelog trace --files" in result.output
+
+
+@pytest.mark.parametrize(
+    ("words", "scope"),
+    [
+        (["broker", "2"], Scope(broker=2)),
+        (["sea/3", "broker", "2"], Scope("sea", 3, 2)),
+        (["broker"], Scope("broker")),
+        (["broker", "broker", "2"], Scope("broker", broker=2)),
+    ],
+)
+def test_a_broker_may_be_named_by_words(words: list[str], scope: Scope) -> None:
+    assert parse_scope(words) == scope
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["broker", "x"], "'x' is no broker's id"),
+        (["sea", "bay"], "give one TOPIC"),
+        (["broker", "2", "--broker", "3"], "give one of them"),
+    ],
+)
+def test_words_that_name_nothing_are_wrong_usage(words: list[str], said: str) -> None:
+    result = CliRunner().invoke(app, ["explain", *words], obj=Session("127.0.0.1:1"))
+    assert result.exit_code == ExitStatus.USAGE
+    assert said in result.output
