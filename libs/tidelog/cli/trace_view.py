@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tidelog.cli.output import plural
 from tidelog.model import NO_EPOCH, NO_LEADER
 from tidelog.state_changes.event import (
     NO_BROKER,
@@ -19,6 +18,7 @@ from tidelog.state_changes.event import (
 )
 from tidelog.state_changes.json_form import format_time, to_object
 from tidelog.state_changes.life import ChangeLife, Gap, Part
+from tidelog.wording import plural
 
 # In a condensed line partitions beyond these are counted.
 MAX_NAMED_PARTITIONS = 12
@@ -188,7 +188,8 @@ def _subjects(heads: Sequence[StateChange]) -> str:
 def _outcome(group: Sequence[ChangeLife]) -> str:
     failed = sum(life.is_failed for life in group)
     if failed:
-        return f"FAILED ({plural(failed, 'partition')})"
+        of_partitions = group[0].name is not None
+        return f"FAILED ({plural(failed, 'partition')})" if of_partitions else "FAILED"
     gaps = [gap for life in group for gap in life.unfinished]
     if gaps:
         brokers = sorted({gap.broker for gap in gaps if gap.broker != NO_BROKER})

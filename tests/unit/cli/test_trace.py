@@ -20,7 +20,7 @@ from tidelog.state_changes.json_form import format_time
 from tidelog.state_changes.life import TraceScope
 from tidelog.state_changes.life import trace as lives_in
 from unit.cli.conftest import Commands
-from unit.state_changes.planted import BEGAN_MS, elsewhere, leader_death, told
+from unit.state_changes.planted import BEGAN_MS, elsewhere, leader_death, of_broker, told
 from unit.state_changes.test_log_lines import line
 
 _GOLDEN = Path(__file__).parent / "golden"
@@ -60,6 +60,12 @@ def test_a_topic_is_condensed_to_a_line_for_each_change() -> None:
 def test_a_condensed_line_names_who_did_not_acknowledge() -> None:
     lines = trace_view.condensed_lines(lives_in(_unacknowledged(), TraceScope("sea")))
     assert lines[-1].endswith("NOT COMPLETED by broker 1")
+
+
+def test_what_failed_of_a_broker_counts_no_partitions() -> None:
+    failed = of_broker(0, Kind.REGISTRATION, 2)._replace(stage=Stage.FAILED)
+    (line_shown,) = trace_view.condensed_lines(lives_in([failed], TraceScope()))
+    assert line_shown.endswith("  FAILED")
 
 
 def test_a_document_holds_every_stage_as_it_was_told() -> None:
