@@ -8,14 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tidelog.cli.exit_status import ExitStatus, UsageError
-from tidelog.cli.output import (
-    plural,
-    progress_bar,
-    write_json,
-    write_line,
-    write_table,
-)
+from tidelog.cli.output import progress_bar, write_json, write_line, write_table
 from tidelog.cli.session import JsonOption, ending_with_a_status, session_of
+from tidelog.wording import plural
 
 if TYPE_CHECKING:
     from tidelog.history import Anomaly, Finding, Nemesis, Report

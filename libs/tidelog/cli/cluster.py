@@ -9,8 +9,9 @@ import typer
 
 from tidelog.cli.exit_status import EPILOG
 from tidelog.cli.health import HealthCounts
-from tidelog.cli.output import plural, write_json, write_line, write_table
+from tidelog.cli.output import write_json, write_line, write_table
 from tidelog.cli.session import BootstrapOption, JsonOption, Session, session_of
+from tidelog.wording import plural
 
 if TYPE_CHECKING:
     from tidelog.client.descriptions import ClusterDescription, TopicDescription

@@ -11,7 +11,6 @@ from tidelog.cli.exit_status import ExitStatus, UsageError
 from tidelog.cli.output import (
     bytes_fields,
     json_line,
-    plural,
     progress_bar,
     shown_bytes,
     size_text,
@@ -23,6 +22,7 @@ from tidelog.cli.output import (
 )
 from tidelog.cli.session import JsonOption, ending_with_a_status, session_of
 from tidelog.model import NO_PRODUCER_ID, Codec
+from tidelog.wording import plural
 
 if TYPE_CHECKING:
     from tidelog.cli.log_check import Frame, LogTally

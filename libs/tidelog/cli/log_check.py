@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from tidelog.cli.output import plural, size_text
+from tidelog.cli.output import size_text
 from tidelog.errors import TidelogError
 from tidelog.log_dump import dump_segment
 from tidelog.log_format import FRAME_HEADER_BYTES, FrameInfo
 from tidelog.model import Batch
 from tidelog.record_batch import Columns, decode
+from tidelog.wording import plural
 
 # Damaged places that are named one by one.
 MAX_NAMED_FAULTS = 100

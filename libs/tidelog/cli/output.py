@@ -81,14 +81,6 @@ def size_text(size_bytes: float) -> str:
     return f"{size_bytes:.0f} {unit}" if unit == "B" else f"{size_bytes:.1f} {unit}"
 
 
-def plural(count: int, noun: str, nouns: str | None = None) -> str:
-    """
-    >>> plural(1, "record"), plural(2000, "record"), plural(0, "batch", "batches")
-    ('1 record', '2,000 records', '0 batches')
-    """
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {nouns or noun + 's'}"
-
-
 def json_line(document: object) -> str:
     return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
 

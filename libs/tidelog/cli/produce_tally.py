@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tidelog.cli.exit_status import ExitStatus, status_of
-from tidelog.cli.output import plural, size_text
+from tidelog.cli.output import size_text
 from tidelog.errors import ErrorCode, TidelogError
+from tidelog.wording import plural
 
 # Failures that are told one by one; the others are counted by their kind.
 MAX_NAMED_FAILURES = 10

@@ -11,10 +11,11 @@ import typer
 from tidelog.cli.completion import TopicArgument
 from tidelog.cli.exit_status import EPILOG, ExitStatus, TimedOutError
 from tidelog.cli.health import HealthCounts, partition_health
-from tidelog.cli.output import plural, write_error, write_json, write_line, write_note, write_table
+from tidelog.cli.output import write_error, write_json, write_line, write_note, write_table
 from tidelog.cli.session import BootstrapOption, JsonOption, Session, session_of
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_EPOCH, NO_LEADER
+from tidelog.wording import plural
 
 if TYPE_CHECKING:
     from tidelog.client import Admin

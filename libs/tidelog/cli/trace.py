@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidelog.cli.exit_status import ExitStatus, UsageError
-from tidelog.cli.output import json_line, plural, write_line, write_note
+from tidelog.cli.output import json_line, write_line, write_note
 from tidelog.cli.session import (
     BootstrapOption,
     JsonOption,
@@ -18,6 +18,7 @@ from tidelog.cli.session import (
     ending_with_a_status,
     session_of,
 )
+from tidelog.wording import plural
 
 if TYPE_CHECKING:
     from tidelog.client.event_streams import EventStreams, Gathered

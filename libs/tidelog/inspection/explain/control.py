@@ -10,8 +10,9 @@ from tidelog.inspection.explain.causes import Root
 from tidelog.inspection.explain.cluster_view import ClusterView
 from tidelog.inspection.explain.observed import Listening, SilentService, name_of
 from tidelog.inspection.explain.replicas import failure_of, why_broker_does_nothing
-from tidelog.inspection.explain.words import MAX_NAMED, brokers, plural, span
+from tidelog.inspection.explain.words import MAX_NAMED, brokers, span
 from tidelog.inspection.model import BrokerBacklog, Finding, ServiceState, WaitingDeletion
+from tidelog.wording import plural
 
 # A command that was sent is acknowledged within milliseconds.
 BACKLOG_MIN_MS = 1_000

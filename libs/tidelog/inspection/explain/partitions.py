@@ -9,9 +9,10 @@ from tidelog.inspection.explain.causes import Reason, Root, Symptom
 from tidelog.inspection.explain.cluster_view import ClusterView, Life
 from tidelog.inspection.explain.elections import no_leader, unclean_election
 from tidelog.inspection.explain.replicas import failure_of, why_behind
-from tidelog.inspection.explain.words import brokers, ids, listed, name_of_key, plural, span
+from tidelog.inspection.explain.words import brokers, ids, listed, name_of_key, span
 from tidelog.inspection.model import LeaderState, PartitionKeyState, ReplicaState
 from tidelog.model import NO_LEADER, TopicPartition
+from tidelog.wording import plural
 
 # Records wait for the high watermark in every partition that is written, for as long as a
 # replica fetch takes.

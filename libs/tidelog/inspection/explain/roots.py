@@ -8,9 +8,10 @@ from tidelog.inspection.explain import causes
 from tidelog.inspection.explain.causes import Reason, Root, Symptom
 from tidelog.inspection.explain.cluster_view import ClusterView
 from tidelog.inspection.explain.observed import name_of
-from tidelog.inspection.explain.words import MAX_NAMED, ago, listed, plural, span
+from tidelog.inspection.explain.words import MAX_NAMED, ago, listed, span
 from tidelog.inspection.model import Finding
 from tidelog.model import TopicPartition
+from tidelog.wording import plural
 
 # Lines about single partitions, under a finding about many.
 MAX_DESCRIBED = 3

@@ -44,14 +44,6 @@ def ago(wall_ms: int, now_ms: int) -> str:
     return f"at {clock_time(wall_ms)} ({span(max(0, now_ms - wall_ms))} ago)"
 
 
-def plural(count: int, noun: str, nouns: str | None = None) -> str:
-    """
-    >>> plural(1, "partition"), plural(1400, "partition")
-    ('1 partition', '1,400 partitions')
-    """
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {nouns or noun + 's'}"
-
-
 def listed(items: Iterable[object], limit: int = MAX_NAMED) -> str:
     """
     >>> listed([1, 2]), listed(range(9)), listed([])
