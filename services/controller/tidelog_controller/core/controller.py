@@ -33,7 +33,6 @@ from tidelog_controller.state.commands import (
     Level,
     Log,
     OpenChannel,
-    Reply,
     StepDown,
     Tell,
     TellEach,
@@ -74,6 +73,7 @@ from tidelog_controller.state.transactions import (
     PartitionBatch,
     PartitionWrite,
     RegistrationRemoval,
+    TopicCreation,
     Transactions,
     outcome,
 )
@@ -283,6 +283,7 @@ class Controller:
             self._out.append(CloseChannel(broker_id, old.broker_epoch))
             departure = self._departures.left(old, new, self._wall_ms)
             self._tell_of_broker(Kind.BROKER_LEFT, old, revision, departure.cause)
+            self._tell_acknowledged()
         if new is not None and (old is None or new.broker_epoch != old.broker_epoch):
             why = Cause.BROKER_JOINED if self._loaded else Cause.NEW_CONTROLLER
             self._dispatch.joined(broker_id, new.broker_epoch, self._now_ms, why)
@@ -328,12 +329,9 @@ class Controller:
     def _begin(self, commands: Iterable[Command]) -> None:
         """What requests need done."""
         for command in commands:
-            match command:
-                case Transact(transaction_id, _):
-                    purpose = self._transactions.purpose_of(transaction_id)
-                    self._telling.begun(transaction_id, purpose, self._wall_ms)
-                case Reply(_, reply):
-                    self._telling.replied(reply)
+            if isinstance(command, Transact):
+                purpose = self._transactions.purpose_of(command.id)
+                self._telling.begun(command.id, purpose, self._wall_ms)
             self._out.append(command)
 
     def _end_transaction(
@@ -344,6 +342,9 @@ class Controller:
         if self._deposed:
             return
         self._telling.ended(transaction_id, purpose, result, answered=answered)
+        if isinstance(purpose, TopicCreation):
+            # Its answer may be later than all that the watch brought.
+            self._tell_acknowledged([purpose.entry.topic_id])
         if isinstance(purpose, PartitionBatch):
             self._end_batch(purpose.writes, result)
 
@@ -367,6 +368,8 @@ class Controller:
             self._step_down(f"broker {event.broker_id} obeys a newer controller")
             return
         self._dirty.touch(self._dispatch.ended(event, self._now_ms))
+        if isinstance(event, CommandAnswered):
+            self._tell_acknowledged(answer[0] for answer in event.result.partitions)
 
     # Leaders that live.
 
@@ -440,6 +443,9 @@ class Controller:
 
     def _tell(self, told: Tell | TellEach) -> None:
         self._out.append(told)
+
+    def _tell_acknowledged(self, topic_ids: Iterable[str] | None = None) -> None:
+        self._telling.acknowledged(self._admin.is_acknowledged, topic_ids)
 
     def _tell_of_broker(
         self,

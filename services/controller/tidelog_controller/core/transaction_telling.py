@@ -3,7 +3,7 @@ what became of that when it has ended."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tidelog.inspection.model import NOT_KNOWN
@@ -17,7 +17,7 @@ from tidelog_controller.policies.causes import (
     kind_of,
 )
 from tidelog_controller.policies.recovery import records_given_up
-from tidelog_controller.state.commands import AdminReply, Tell, TellEach
+from tidelog_controller.state.commands import Tell, TellEach
 from tidelog_controller.state.context import Context
 from tidelog_controller.state.transactions import (
     DeletionIntent,
@@ -25,6 +25,7 @@ from tidelog_controller.state.transactions import (
     PartitionWrite,
     Purpose,
     RecoveryIntent,
+    RegistrationRemoval,
     TopicCreation,
 )
 from tidelog_runtime.metadata.schema import LeaderAndIsr
@@ -217,7 +218,7 @@ class TransactionTelling:
             self._end_batch(change_id(self._controller_epoch, number), result, refused)
             return
         told = self._requested.pop(number, [])
-        applied = result.succeeded or self._is_applied(purpose)
+        applied = result.succeeded or self._is_applied(purpose, answered=answered)
         if applied and isinstance(purpose, DeletionIntent):
             # It is completed when the topic is gone.
             self._deletions[purpose.topic_id] = told[0]
@@ -241,14 +242,21 @@ class TransactionTelling:
             told = Tell(Kind.TOPIC_DELETION, Stage.COMPLETED, change, None, topic, topic_id)
         self._tell(told.at(Stage.COMPLETED, revision))
 
-    def replied(self, reply: AdminReply) -> None:
-        """A creation that every broker has acknowledged."""
-        done = reply.error is None and not reply.pending_brokers
-        created = self._creations.pop(reply.topic_id, None) if done else None
-        if created is not None:
-            self._tell(created.at(Stage.ACKNOWLEDGED))
+    def acknowledged(
+        self, is_acknowledged: Callable[[str, str], bool], topic_ids: Iterable[str] | None = None
+    ) -> None:
+        """Tells which creations, of these topics or of all, every broker has acknowledged now,
+        whether or not anybody still waits for the reply. `is_acknowledged`: by a topic's name
+        and id."""
+        if not self._creations:
+            return
+        for topic_id in dict.fromkeys(self._creations if topic_ids is None else topic_ids):
+            created = self._creations.get(topic_id)
+            if created is not None and is_acknowledged(created.topic, topic_id):
+                del self._creations[topic_id]
+                self._tell(created.at(Stage.ACKNOWLEDGED))
 
-    def _is_applied(self, purpose: Purpose) -> bool:
+    def _is_applied(self, purpose: Purpose, *, answered: bool) -> bool:
         """Whether a transaction without an answer was applied, as far as its keys tell."""
         match purpose:
             case TopicCreation(topic, entry):
@@ -260,6 +268,11 @@ class TransactionTelling:
             case RecoveryIntent(_, _, consent, partitions):
                 consents = [self._context.consents.get(name) for name, _, _ in partitions]
                 return all(c is not None and c.entry == consent for c in consents)
+            case RegistrationRemoval(broker_id, broker_epoch):
+                # A refusal says that somebody else had ended this life.
+                broker = self._context.brokers.get(broker_id)
+                ended = broker is None or broker.broker_epoch != broker_epoch
+                return ended and not answered
             case _:
                 return False
 

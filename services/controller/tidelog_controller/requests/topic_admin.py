@@ -136,6 +136,13 @@ class TopicAdmin:
             commands += self._create_internal(internal)
         return commands
 
+    def is_acknowledged(self, name: str, topic_id: str) -> bool:
+        """Whether each live broker has acknowledged all that a topic's creation asks of it."""
+        topic = self._context.topics.get(name)
+        if topic is None or topic.entry.topic_id != topic_id or name in self._context.deletions:
+            return False
+        return not (self._context.unplaced(name) or self._pending(name))
+
     def wake_at_ms(self) -> int | None:
         deadlines = [creation.deadline_ms for creation in self._creations.values()]
         deadlines += [deletion.deadline_ms for deletion in self._deletions.values()]

@@ -92,6 +92,27 @@ def test_a_topic_is_told_from_the_request_to_the_last_acknowledgement() -> None:
     assert stages(driver, Kind.TOPIC_CREATION) == [*told, Stage.ACKNOWLEDGED]
 
 
+def test_a_creation_is_acknowledged_also_when_nobody_waits_for_it_any_more() -> None:
+    driver = cluster(1, 2, 3)
+    driver.brokers[3].mute = True
+    request = driver.create_topic(partitions=1, timeout_ms=1_000)
+    driver.pass_time(2_000)
+    assert driver.replies[request].pending_brokers == (3,)
+    assert not driver.tells(Kind.TOPIC_CREATION, stage=Stage.ACKNOWLEDGED)
+    driver.answer(driver.unanswered.pop())
+    (told,) = driver.tells(Kind.TOPIC_CREATION, stage=Stage.ACKNOWLEDGED)
+    assert told.change == driver.tells(Kind.TOPIC_CREATION)[0].change
+
+
+def test_a_creation_is_acknowledged_when_the_last_broker_that_has_not_answered_leaves() -> None:
+    driver = cluster(1, 2, 3)
+    driver.brokers[3].mute = True
+    driver.create_topic(partitions=1)
+    driver.kill_broker(3)
+    driver.watch()
+    assert len(driver.tells(Kind.TOPIC_CREATION, stage=Stage.ACKNOWLEDGED)) == 1
+
+
 def test_a_deletion_is_told_with_one_id_and_each_replica_of_it() -> None:
     driver = with_topic()
     driver.delete_topic()
@@ -243,6 +264,17 @@ def test_a_crash_is_told_with_how_it_was_noticed_and_since_when() -> None:
     assert (fenced.stage, done.stage) == (Stage.REQUESTED, Stage.COMPLETED)
     assert fenced.details == {"dial": "refused", "detection_ms": 3}
     assert fenced.change.requested_at_ms == WALL_MS + driver.now_ms - 3
+
+
+@pytest.mark.parametrize("applied", [True, False])
+def test_a_removal_without_an_answer_is_told_by_what_is_found(applied: bool) -> None:
+    driver = with_topic()
+    driver.unanswered_transactions = 1
+    driver.apply_unanswered = applied
+    driver.refuse_connection(2)
+    ended = (Stage.COMPLETED, None) if applied else (Stage.FAILED, Cause.TIMEOUT)
+    told = [(t.stage, t.cause) for t in driver.tells(Kind.BROKER_FENCED)]
+    assert told == [(Stage.REQUESTED, None), ended]
 
 
 def test_a_removal_that_meets_the_next_life_is_told_as_failed() -> None:
