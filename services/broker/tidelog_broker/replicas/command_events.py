@@ -3,7 +3,7 @@ that a command brings news of."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from tidelog.model import NO_EPOCH, TopicPartition
@@ -71,8 +71,8 @@ class CommandEvents:
     def __init__(self, log: StateChangeLog, broker_id: int) -> None:
         self._log = log
         self._broker_id = broker_id
-        # The last failure of each replica, until it has succeeded; bounded by the replicas
-        # that were commanded.
+        # The last failure of each replica, until it has succeeded or is not wanted here any
+        # more; bounded by the replicas that the controller assigns to this broker.
         self._failed: dict[ReplicaKey, tuple[Kind, int, str]] = {}
         self._refused: CommandRefusal | None = None
 
@@ -132,6 +132,15 @@ class CommandEvents:
             self._failed[part.key] = failure
             self._tell(part, Stage.FAILED, cause, {"why": why})
 
+    def forget(self, key: ReplicaKey) -> None:
+        """The replica is gone: nothing that failed is tried again."""
+        self._failed.pop(key, None)
+
+    def forget_unnamed(self, named: Collection[ReplicaKey]) -> None:
+        """By a full state, which names all replicas that are assigned here."""
+        for key in [key for key in self._failed if key not in named]:
+            del self._failed[key]
+
     def stopped(
         self, name: TopicPartition, key: ReplicaKey, cause: Cause, revision: int, why: str = ""
     ) -> None:
@@ -141,6 +150,7 @@ class CommandEvents:
         if why:
             self._tell(part, Stage.FAILED, details={"why": why})
         else:
+            self._failed.pop(key, None)
             self._tell(part, Stage.COMPLETED)
 
     def _tell(

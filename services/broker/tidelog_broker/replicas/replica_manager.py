@@ -202,7 +202,9 @@ class ReplicaManager:
                 self._events.ignored(part, Cause.OTHER_TOPIC_ID, present.revision)
                 return done, None
             if wanted.revision < present.revision:
+                # Its topic's config is as old as it is.
                 self._events.ignored(part, Cause.STALE_REVISION, present.revision)
+                return PartitionResult(topic_id, number, present.revision, None), None
         else:
             self._events.received(part)
         try:
@@ -307,6 +309,7 @@ class ReplicaManager:
             failure = TidelogError(ErrorCode.STORAGE_ERROR, str(error))
             return PartitionResult(*key, 0, failure)
         self._stopped.stopped(key, wanted.revision)
+        self._events.forget(key)
         if is_there:
             self._events.completed(part)
         elif wanted.partition in self._by_name:
@@ -340,6 +343,7 @@ class ReplicaManager:
         """A full state names every replica of this broker; what it does not name, and what
         nothing newer told us of, is no longer assigned here."""
         named = {ReplicaKey(p.state.topic_id, p.partition.partition) for p in command.partitions}
+        self._events.forget_unnamed(named)
         for key in [k for k in self._logs.keys() if k not in named]:  # noqa: SIM118
             partition = self._by_key.get(key)
             name = self._logs.name_of(key)

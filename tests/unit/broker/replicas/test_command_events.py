@@ -195,3 +195,24 @@ async def test_a_replica_whose_name_another_topic_has_now_is_stopped_for_that() 
     await replicas.take(replace(state(), topic_id=OTHER_ID), revision=20)
     told = only(replicas.told(Kind.STOP))
     assert (told.cause, told.topic_id) == (Cause.OTHER_TOPIC_ID, TOPIC_ID)
+
+
+async def failed_once() -> Replicas:
+    replicas = Replicas()
+    replicas.memory.space = 0
+    await replicas.manager.leader_and_isr(command(elected()))
+    assert replicas.manager._events._failed
+    return replicas
+
+
+async def test_of_a_replica_that_is_to_be_gone_no_failure_is_kept() -> None:
+    replicas = await failed_once()
+    replicas.manager.has_full_state.set()
+    await replicas.manager.stop_replica(stop_command(20))
+    assert not replicas.manager._events._failed
+
+
+async def test_of_a_replica_that_a_full_state_does_not_name_no_failure_is_kept() -> None:
+    replicas = await failed_once()
+    await replicas.manager.leader_and_isr(command(elected(), 20, numbers=[], full_state=True))
+    assert not replicas.manager._events._failed

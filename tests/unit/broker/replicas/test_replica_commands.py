@@ -366,3 +366,17 @@ async def test_a_deposed_controller_is_described_nothing() -> None:
     result = await replicas.manager.describe_replicas(describe(KEY, controller_epoch=2))
     assert result.error is not None
     assert (result.error.code, result.replicas) == (ErrorCode.STALE_CONTROLLER_EPOCH, ())
+
+
+async def test_an_older_command_does_not_bring_back_the_topics_former_config() -> None:
+    replicas = Replicas()
+    (partition,) = await replicas.take(revision=10, config={"durability": "synced"})
+    await replicas.manager.leader_and_isr(command(state(), 9, config={"durability": "replicated"}))
+    assert partition.synced
+
+
+async def test_a_repeated_command_brings_the_topics_config_of_now() -> None:
+    replicas = Replicas()
+    (partition,) = await replicas.take(revision=10)
+    await replicas.take(revision=10, config={"durability": "synced"})
+    assert partition.synced
