@@ -135,21 +135,24 @@ PARTITIONS_WITHOUT_SERIES = gauge(
 # Replication, as leaders see their followers.
 LAG_RECORDS = gauge(
     "tidelog_replication_lag_records",
-    "Records that a follower lacks; the worst partitions only.",
+    "Records that a follower lacks (at least: those since the leader epoch began, where it has "
+    "not fetched in it); the worst partitions only.",
     "Look at the follower's event loop, disk and network; `tidelog explain broker N` tells more.",
     labels=("topic", "partition", "follower"),
     bound=MAX_LAG_SERIES,
 )
 LAG_BYTES = gauge(
     "tidelog_replication_lag_bytes",
-    "Bytes that a follower lacks, about; the worst partitions only.",
+    "Bytes that a follower lacks, about (at least: those since the leader epoch began, where it "
+    "has not fetched in it); the worst partitions only.",
     "Divide by tidelog_data_bytes_total's rate of replica_in to see when it will be there.",
     labels=("topic", "partition", "follower"),
     bound=MAX_LAG_SERIES,
 )
 LAG_SECONDS = gauge(
     "tidelog_replication_lag_seconds",
-    "Age of the oldest record that a follower lacks; the worst partitions only.",
+    "Age of the oldest record that a follower lacks (at least: of the oldest since the leader "
+    "epoch began, where it has not fetched in it); the worst partitions only.",
     "Beyond replica_lag_time_max_ms the follower leaves the ISR: `tidelog explain broker N` "
     "says why it is slow.",
     labels=("topic", "partition", "follower"),
@@ -157,14 +160,16 @@ LAG_SECONDS = gauge(
 )
 FOLLOWER_LAG_RECORDS = gauge(
     "tidelog_follower_lag_records",
-    "Records that a follower lacks, over all partitions led here.",
+    "Records that a follower lacks, over all partitions led here; at least those since the "
+    "leader epoch began, where it has not fetched in it.",
     "Where one broker lags behind every leader, look at that broker.",
     labels=("follower",),
     bound=MAX_PEER_SERIES,
 )
 FOLLOWER_LAG_BYTES = gauge(
     "tidelog_follower_lag_bytes",
-    "Bytes that a follower lacks, over all partitions led here.",
+    "Bytes that a follower lacks, over all partitions led here; at least those since the "
+    "leader epoch began, where it has not fetched in it.",
     "Compare with the network between the two brokers.",
     labels=("follower",),
     bound=MAX_PEER_SERIES,
@@ -172,7 +177,8 @@ FOLLOWER_LAG_BYTES = gauge(
 FOLLOWER_MAX_LAG_SECONDS = gauge(
     "tidelog_follower_max_lag_seconds",
     "Age of the oldest record that a follower lacks, in the partitions led here in which it was "
-    "caught up longest ago.",
+    "caught up longest ago; at least that of the oldest since the leader epoch began, where it "
+    "has not fetched in it.",
     "Look at the follower's process (paused, dead?), disk and network.",
     labels=("follower",),
     bound=MAX_PEER_SERIES,

@@ -16,7 +16,7 @@ from tidelog.inspection.model import (
 )
 from tidelog.model import NO_LEADER, NO_OFFSET
 from tidelog_broker.partition import isr
-from tidelog_broker.partition.lag import lag_of
+from tidelog_broker.partition.lag import lag_of, least_lag_of, untold_end
 from tidelog_broker.partition.leading import Leading
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.replica_key import ReplicaKey
@@ -104,7 +104,7 @@ def leader_state(
         hw_stalled_ms=around.hw_stalled_ms(partition),
         maximal_isr=sorted(isr.maximal(partition.state, leading.proposed)),
         followers=[
-            follower_progress(partition, follower, progress, around, now)
+            follower_progress(partition, leading.epoch_start, follower, progress, around, now)
             for follower, progress in sorted(leading.followers.items())
         ],
         refused_below_min_isr=leading.refused_below_min_isr,
@@ -119,19 +119,25 @@ def leader_state(
 
 def follower_progress(
     partition: Partition,
+    epoch_start: int,
     follower: int,
     known: isr.FollowerProgress,
     around: Surroundings,
     now: Now,
 ) -> FollowerProgress:
     progress = isr.told_again(known, partition.log.log_end_offset)
-    lag = lag_of(partition.log, progress.log_end_offset, now.wall_ms)
+    in_isr = partition.is_in_sync(follower)
     # At the start of an epoch a follower is granted a lag time: that is no fetch.
     fetched = progress.log_end_offset != NO_OFFSET
+    if fetched:
+        lag = lag_of(partition.log, progress.log_end_offset, now.wall_ms)
+    else:
+        untold = untold_end(epoch_start, partition.high_watermark, in_isr=in_isr)
+        lag = least_lag_of(partition.log, untold, now.wall_ms)
     return FollowerProgress(
         broker_id=follower,
         broker_epoch=progress.broker_epoch,
-        in_isr=partition.is_in_sync(follower),
+        in_isr=in_isr,
         log_end_offset=progress.log_end_offset if fetched else NOT_KNOWN,
         lag_records=lag.records,
         lag_bytes=lag.bytes,

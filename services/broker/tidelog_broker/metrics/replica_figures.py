@@ -1,6 +1,9 @@
 """The figures of all replicas of a broker, added up, and the few that are told one by one.
 Pure; looks at the disk only for the age of what the worst followers lack.
 
+A follower that has not fetched in this leader epoch lacks at least what was written since
+the epoch began: that is counted, however much more it may be.
+
 A follower's lag in seconds needs a look into the log. The time since it was last known to
 have everything needs none, and is near enough to choose by whom to look at."""
 
@@ -14,7 +17,7 @@ from typing import Generic, NamedTuple, TypeVar
 from tidelog.inspection.model import NOT_KNOWN
 from tidelog.model import NO_LEADER, NO_OFFSET
 from tidelog_broker.partition.isr import FollowerProgress
-from tidelog_broker.partition.lag import Lag, lag_of
+from tidelog_broker.partition.lag import Lag, lag_of, untold_end
 from tidelog_broker.partition.leading import Leading
 from tidelog_broker.partition.partition import Partition
 from tidelog_runtime.metadata.schema import LeaderAndIsr
@@ -70,7 +73,7 @@ class Judges(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """A follower of a partition that is led here, and how far it has come."""
+    """A follower of a partition that is led here, and from where on it lacks records."""
 
     partition: Partition
     follower: int
@@ -171,7 +174,7 @@ class ReplicaFigures:
             if figures is None:
                 figures = self.followers[follower] = FollowerFigures()
             if progress.log_end_offset == NO_OFFSET:
-                self._add_unknown(figures, progress)
+                self._add_untold(figures, partition, leading, follower, progress)
                 continue
             fetched_at_ms, session = progress.last_fetch_ms, progress.session
             if session is not None and session.last_request_ms > fetched_at_ms:
@@ -179,28 +182,41 @@ class ReplicaFigures:
             if fetched_at_ms > figures.fetched_at_ms:
                 figures.fetched_at_ms = fetched_at_ms
             if progress.log_end_offset < end:
-                self._add_behind(figures, partition, follower, progress, end)
+                self._add_behind(figures, partition, follower, progress.log_end_offset, progress)
             elif len(self._caught_up) < MAX_LAG_SERIES:
                 self._caught_up.append(Pair(partition, follower, end))
 
-    def _add_unknown(self, figures: FollowerFigures, progress: FollowerProgress) -> None:
-        """It has not fetched in this epoch: nothing is known of its log."""
+    def _add_untold(
+        self,
+        figures: FollowerFigures,
+        partition: Partition,
+        leading: Leading,
+        follower: int,
+        progress: FollowerProgress,
+    ) -> None:
+        """It has not fetched in this epoch: nothing is known of its log but that it lacks at
+        least what was written since the epoch began. So a leader that died lags as well."""
         granted_at_ms = progress.last_fetch_ms
         if figures.granted_at_ms == NOT_KNOWN or granted_at_ms < figures.granted_at_ms:
             figures.granted_at_ms = granted_at_ms
-        figures.lagging += self._now_ms - progress.last_caught_up_ms > LAGGING_AFTER_MS
+        in_isr = partition.is_in_sync(follower)
+        untold = untold_end(leading.epoch_start, partition.high_watermark, in_isr=in_isr)
+        if untold < partition.log.log_end_offset:
+            self._add_behind(figures, partition, follower, untold, progress)
+        else:
+            figures.lagging += self._now_ms - progress.last_caught_up_ms > LAGGING_AFTER_MS
 
     def _add_behind(
         self,
         figures: FollowerFigures,
         partition: Partition,
         follower: int,
+        end: int,
         progress: FollowerProgress,
-        leader_end: int,
     ) -> None:
-        end = progress.log_end_offset
+        """It lacks all from `end` on."""
         behind_ms = self._now_ms - progress.last_caught_up_ms
-        figures.lag_records += leader_end - end
+        figures.lag_records += partition.log.log_end_offset - end
         figures.lag_bytes += partition.log.bytes_from(end)
         figures.lagging += behind_ms > LAGGING_AFTER_MS
         if self._worst.takes(behind_ms):

@@ -116,6 +116,14 @@ def test_a_follower_that_has_not_fetched_in_this_epoch_is_not_known() -> None:
     assert progress_of(leader(FakeLog([4])), 2) == FollowerProgress(2, in_isr=True, session_id=20)
 
 
+def test_it_lacks_at_least_what_was_written_in_this_epoch() -> None:
+    partition = leader(FakeLog([4, 4, 4]))
+    partition.append([sent(), sent()], Acks.LEADER, 60_000)
+    lagging = progress_of(partition, 2)
+    assert (lagging.lag_records, lagging.lag_bytes, lagging.lag_ms) == (2, 200, 30_000)
+    assert (lagging.log_end_offset, lagging.last_fetch_ms) == (NOT_KNOWN, NOT_KNOWN)
+
+
 def test_a_follower_lags_in_records_bytes_and_time() -> None:
     partition = leader(FakeLog())
     partition.append([sent(), sent()], Acks.LEADER, 60_000)

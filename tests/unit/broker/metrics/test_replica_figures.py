@@ -138,10 +138,39 @@ def test_a_follower_that_has_everything_has_series_at_zero() -> None:
     assert value(sheet, "follower_lagging_partitions", "2") == 0
 
 
-def test_nothing_is_told_of_the_log_of_a_follower_that_has_not_fetched() -> None:
-    sheet = told(figures_of(replica(records=3)))
+def taken_over() -> Partition:
+    """Of two replicas, led by broker 1 since its leader, 2, died; two records are older."""
+    partition = Partition(
+        TopicPartition("sea", 0), TOPIC_ID, 1, FakeLog([4, 4]), high_watermark=0, listener=Notes()
+    )
+    of = state(isr=(1,), replicas=(1, 2), min_isr=1)
+    partition.take(of, 10, broker_epoch=epoch_of(1), now_ms=LEADING_SINCE_MS)
+    return partition
+
+
+def test_a_leader_that_died_lags_by_what_its_successor_has_taken_since() -> None:
+    partition = taken_over()
+    append(partition, 3)
+    early = told(figures_of(partition, wall_ms=APPENDED_WALL_MS + 1_000))
+    assert value(early, "follower_max_lag_seconds", "2") == 1
+    append(partition, 1)
+
+    sheet = told(figures_of(partition, wall_ms=APPENDED_WALL_MS + 12_000))
+
+    assert value(sheet, "follower_max_lag_seconds", "2") == 12
+    assert value(sheet, "follower_lag_records", "2") == 4
+    assert value(sheet, "follower_lag_bytes", "2") == 400
+    assert value(sheet, "replication_lag_seconds", "sea", "0", "2") == 12
+    assert value(sheet, "replication_lag_records", "sea", "0", "2") == 4
+    assert value(sheet, "partitions_without_series") == 0
+
+
+def test_nothing_is_told_of_a_follower_that_has_not_fetched_where_nothing_was_written() -> None:
+    sheet = told(figures_of(taken_over()))
 
     assert "tidelog_replication_lag_seconds" not in sheet.values
+    assert value(sheet, "follower_max_lag_seconds", "2") == 0
+    assert value(sheet, "follower_lag_records", "2") == 0
     assert value(sheet, "follower_lagging_partitions", "2") == 1
     assert value(sheet, "follower_fetch_age_seconds", "2") == 9
 

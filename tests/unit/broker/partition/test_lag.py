@@ -1,6 +1,5 @@
 from tidelog.batch import stamp
-from tidelog.model import NO_OFFSET
-from tidelog_broker.partition.lag import UNKNOWN_LAG, Lag, lag_of
+from tidelog_broker.partition.lag import UNKNOWN_LAG, Lag, lag_of, least_lag_of, untold_end
 from unit.broker.fake_log import FakeLog, sent
 
 
@@ -20,8 +19,21 @@ def test_the_lag_in_time_is_the_age_of_the_oldest_record_that_is_missing() -> No
     assert lag_of(log_appended_at(10, 20, 30), 1, 100) == Lag(2, 200, 80)
 
 
-def test_who_has_told_nothing_in_this_epoch_has_no_known_lag() -> None:
-    assert lag_of(log_appended_at(10), NO_OFFSET, 100) == UNKNOWN_LAG
+def test_who_has_told_nothing_lacks_at_least_what_was_written_since_the_epoch_began() -> None:
+    assert least_lag_of(log_appended_at(10, 20, 30), 1, 100) == Lag(2, 200, 80)
+
+
+def test_where_nothing_was_written_since_its_lag_is_not_known() -> None:
+    assert least_lag_of(log_appended_at(10), 1, 100) == UNKNOWN_LAG
+
+
+def test_a_member_of_the_isr_holds_what_is_committed_whatever_it_has_told() -> None:
+    assert untold_end(5, 8, in_isr=True) == 8
+    assert untold_end(5, 3, in_isr=True) == 5
+
+
+def test_who_is_out_of_the_isr_is_counted_from_the_start_of_the_epoch() -> None:
+    assert untold_end(5, 8, in_isr=False) == 5
 
 
 def test_below_the_log_the_oldest_record_that_is_left_counts() -> None:
