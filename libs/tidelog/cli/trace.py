@@ -22,8 +22,9 @@ from tidelog.wording import plural
 
 if TYPE_CHECKING:
     from tidelog.client.event_streams import EventStreams, Gathered
+    from tidelog.state_changes.change_life import ChangeLife
     from tidelog.state_changes.event import StateChange
-    from tidelog.state_changes.life import ChangeLife, TraceScope
+    from tidelog.state_changes.life import TraceScope
 
 # What services told between the two questions, by clocks that differ, is asked for again.
 FOLLOW_OVERLAP_MS = 60_000

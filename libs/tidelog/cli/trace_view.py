@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tidelog.model import NO_EPOCH, NO_LEADER
+from tidelog.state_changes.change_life import ChangeLife, Gap, Part
 from tidelog.state_changes.event import (
     NO_BROKER,
     NO_PARTITION,
@@ -17,7 +18,6 @@ from tidelog.state_changes.event import (
     StateChange,
 )
 from tidelog.state_changes.json_form import format_time, to_object
-from tidelog.state_changes.life import ChangeLife, Gap, Part
 from tidelog.wording import plural
 
 # In a condensed line partitions beyond these are counted.

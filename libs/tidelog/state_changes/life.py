@@ -1,5 +1,5 @@
 """The life of partitions, from what all services tell: which changes there were, in causal
-order, each with its stages, and what is missing of them.
+order, each with its stages (`grouping`), and what is missing of them (`gaps`).
 
 Order is by store revision, then epoch, then time: revisions are one order for all services,
 and their clocks are not. Pure; it takes the events in any order, and twice is as once.
@@ -11,17 +11,18 @@ import heapq
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from tidelog.model import TopicPartition
+from tidelog.state_changes.change_life import ChangeLife, Part
 from tidelog.state_changes.event import (
     NO_BROKER,
     NO_PARTITION,
     NO_REVISION,
     UNKNOWN_DURATION,
-    Cause,
     Kind,
     Stage,
     StateChange,
 )
+from tidelog.state_changes.gaps import with_gaps
+from tidelog.state_changes.grouping import BEGUN, ENDED, TOPIC_KINDS, of_one_change
 
 # What befell a broker, a controller or the store belongs to a partition's life from so long
 # before its first event: the longest lease is a minute.
@@ -32,7 +33,6 @@ CONTROLLER_KINDS = (
     Kind.CONTROLLER_LOADED,
     Kind.CONTROLLER_STEPPED_DOWN,
 )
-TOPIC_KINDS = (Kind.TOPIC_CREATION, Kind.TOPIC_DELETION)
 _PARTITION_KINDS = frozenset(
     {
         Kind.CREATE,
@@ -74,12 +74,6 @@ _BROKERS_IN_DETAILS = (
     "eligible",
     "brokers",
 )
-# What a controller commands a replica to do, and is acknowledged.
-_COMMANDED = frozenset(
-    {Kind.CREATE, Kind.BECOME_LEADER, Kind.BECOME_FOLLOWER, Kind.STOP, Kind.DELETE}
-)
-_BEGUN = (Stage.REQUESTED, Stage.RECEIVED)
-_ENDED = (Stage.COMPLETED, Stage.FAILED, Stage.IGNORED)
 _KIND_ORDER = {kind: number for number, kind in enumerate(Kind)}
 _STAGE_ORDER = {stage: number for number, stage in enumerate(Stage)}
 
@@ -98,76 +92,6 @@ class TraceScope(NamedTuple):
         if self.topic and change.topic != self.topic:
             return False
         return self.partition is None or change.partition in (self.partition, NO_PARTITION)
-
-
-class Part(NamedTuple):
-    """One share of a change: of the partition's key (no `broker`), or of one replica.
-    `stages` in the order in which they follow from each other, at least one."""
-
-    kind: Kind
-    broker: int
-    stages: tuple[StateChange, ...]
-
-    def has(self, *stages: Stage) -> bool:
-        return any(told.stage in stages for told in self.stages)
-
-    @property
-    def revision(self) -> int:
-        return max(told.revision for told in self.stages)
-
-
-class Gap(NamedTuple):
-    """What is missing of a part. `overtaken_by`: the id of a newer change of that replica,
-    because of which this one is not waited for; empty: there is none."""
-
-    kind: Kind
-    broker: int
-    missing: Stage
-    overtaken_by: str = ""
-
-
-class ChangeLife(NamedTuple):
-    """One change of one partition, or one event of a broker, a controller or the store.
-
-    `headline`: the event that says best what it is. `began_ms`: wall clock, when it was
-    requested. `revision`: of the store, at which it was decided; 0: not known."""
-
-    change_id: str
-    headline: StateChange
-    parts: tuple[Part, ...]
-    began_ms: int
-    revision: int
-    gaps: tuple[Gap, ...] = ()
-
-    @property
-    def name(self) -> TopicPartition | None:
-        return self.headline.name
-
-    @property
-    def cause(self) -> Cause:
-        """Its own, which is not why one of its replicas refused it."""
-        return self.headline.cause
-
-    @property
-    def ended_ms(self) -> int:
-        return max(told.time_ms for part in self.parts for told in part.stages)
-
-    @property
-    def is_failed(self) -> bool:
-        """Some part of it failed, and was not completed after all."""
-        return any(
-            part.has(Stage.FAILED) and not part.has(Stage.COMPLETED, Stage.ACKNOWLEDGED)
-            for part in self.parts
-        )
-
-    @property
-    def unfinished(self) -> tuple[Gap, ...]:
-        return tuple(gap for gap in self.gaps if not gap.overtaken_by)
-
-    def since_requested_ms(self, told: StateChange) -> int:
-        if told.duration_ms != UNKNOWN_DURATION:
-            return told.duration_ms
-        return told.time_ms - self.began_ms
 
 
 def trace(events: Iterable[StateChange], scope: TraceScope) -> list[ChangeLife]:
@@ -215,25 +139,13 @@ class Involved:
 
 def lives_of(events: Iterable[StateChange]) -> list[ChangeLife]:
     """Each change with its stages, in causal order."""
-    groups: dict[tuple[object, ...], list[StateChange]] = {}
-    for number, change in enumerate(_without_repetitions(events)):
-        groups.setdefault(_group(change, number), []).append(change)
-    lives = _in_causal_order([_life(stages) for stages in groups.values()])
-    return _with_gaps(lives)
+    groups = of_one_change(_without_repetitions(events))
+    return with_gaps(_in_causal_order([_life(stages) for stages in groups]))
 
 
 def _without_repetitions(events: Iterable[StateChange]) -> list[StateChange]:
     """One event that a log file and a service told, or two copies of a file, is one."""
     return list({change[:-1]: change for change in events}.values())
-
-
-def _group(change: StateChange, number: int) -> tuple[object, ...]:
-    if change.change_id:
-        return (change.change_id, change.topic, change.partition)
-    if change.kind in TOPIC_KINDS:
-        return (change.kind, change.topic_id)
-    # A fact of one stage; another like it is another fact.
-    return (number,)
 
 
 def _brokers_in(change: StateChange) -> list[int]:
@@ -272,7 +184,8 @@ def _life(stages: Sequence[StateChange]) -> ChangeLife:
     _put_in_order(parts)
     headline = _headline(parts)
     return ChangeLife(
-        headline.change_id,
+        # A controller that ends what its predecessor began does not know the id.
+        headline.change_id or next((told.change_id for told in stages if told.change_id), ""),
         headline,
         tuple(parts),
         min(_requested_ms(told) for told in stages),
@@ -295,7 +208,7 @@ def _put_in_order(parts: list[Part]) -> None:
             began[part.broker],
             part.broker not in leaders,
             part.broker,
-            not part.has(*_BEGUN),
+            not part.has(*BEGUN),
             _KIND_ORDER[part.kind],
         )
     )
@@ -314,7 +227,7 @@ def _headline(parts: Sequence[Part]) -> StateChange:
     """Of the key rather than of a replica; how it ended rather than that it was wanted,
     because only then its revision is known."""
     stages = parts[0].stages
-    return next((told for told in reversed(stages) if told.stage in _ENDED), stages[0])
+    return next((told for told in reversed(stages) if told.stage in ENDED), stages[0])
 
 
 def _revision(parts: Sequence[Part]) -> int:
@@ -351,46 +264,3 @@ def _causal_key(life: ChangeLife) -> tuple[int, int, int, int, str, str, int]:
         told.topic,
         told.partition,
     )
-
-
-def _with_gaps(lives: Sequence[ChangeLife]) -> list[ChangeLife]:
-    newest: dict[tuple[TopicPartition, int], list[tuple[int, str]]] = {}
-    for life in lives:
-        for part in life.parts:
-            if life.name and part.broker != NO_BROKER and part.kind in _COMMANDED:
-                key = (life.name, part.broker)
-                newest.setdefault(key, []).append((part.revision, life.change_id))
-    complete: list[ChangeLife] = []
-    for life in lives:
-        gaps = tuple(gap for part in life.parts for gap in _gaps(life, part, newest))
-        complete.append(life._replace(gaps=gaps))
-    return complete
-
-
-def _gaps(
-    life: ChangeLife,
-    part: Part,
-    newest: dict[tuple[TopicPartition, int], list[tuple[int, str]]],
-) -> list[Gap]:
-    missing = _missing(part)
-    if missing is None:
-        return []
-    later: list[tuple[int, str]] = []
-    if life.name and part.kind in _COMMANDED:
-        decisions = newest.get((life.name, part.broker), [])
-        # Only the newest decision for a replica is ever on its way.
-        later = [(r, change_id) for r, change_id in decisions if r > part.revision]
-    return [Gap(part.kind, part.broker, missing, min(later)[1] if later else "")]
-
-
-def _missing(part: Part) -> Stage | None:
-    """An acknowledgement says that it was done, whoever has not told so. It is missed only
-    where the one who would tell it told that it was requested."""
-    if part.has(Stage.ACKNOWLEDGED):
-        return None
-    if part.has(*_BEGUN) and not part.has(*_ENDED):
-        return Stage.COMPLETED
-    commanded = part.broker != NO_BROKER and part.kind in _COMMANDED
-    if commanded and part.has(Stage.REQUESTED) and part.has(Stage.COMPLETED):
-        return Stage.ACKNOWLEDGED
-    return None

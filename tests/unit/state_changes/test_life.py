@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import random
 
+from tidelog.state_changes.change_life import ChangeLife, Gap
 from tidelog.state_changes.event import Cause, Change, Kind, Stage
 from tidelog.state_changes.life import (
     CAUSE_WINDOW_MS,
-    ChangeLife,
-    Gap,
     Involved,
     TraceScope,
     trace,

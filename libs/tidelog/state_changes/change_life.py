@@ -1,0 +1,84 @@
+"""One change of a partition, and what is told of it: its shares and their stages. Pure."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tidelog.model import TopicPartition
+from tidelog.state_changes.event import (
+    UNKNOWN_DURATION,
+    Cause,
+    Kind,
+    Stage,
+    StateChange,
+)
+
+
+class Part(NamedTuple):
+    """One share of a change: of the partition's key (no `broker`), or of one replica.
+    `stages` in the order in which they follow from each other, at least one."""
+
+    kind: Kind
+    broker: int
+    stages: tuple[StateChange, ...]
+
+    def has(self, *stages: Stage) -> bool:
+        return any(told.stage in stages for told in self.stages)
+
+    @property
+    def revision(self) -> int:
+        return max(told.revision for told in self.stages)
+
+
+class Gap(NamedTuple):
+    """What is missing of a part. `overtaken_by`: the id of a newer change of that replica,
+    because of which this one is not waited for; empty: there is none."""
+
+    kind: Kind
+    broker: int
+    missing: Stage
+    overtaken_by: str = ""
+
+
+class ChangeLife(NamedTuple):
+    """One change of one partition, or one event of a broker, a controller or the store.
+
+    `headline`: the event that says best what it is. `began_ms`: wall clock, when it was
+    requested. `revision`: of the store, at which it was decided; 0: not known."""
+
+    change_id: str
+    headline: StateChange
+    parts: tuple[Part, ...]
+    began_ms: int
+    revision: int
+    gaps: tuple[Gap, ...] = ()
+
+    @property
+    def name(self) -> TopicPartition | None:
+        return self.headline.name
+
+    @property
+    def cause(self) -> Cause:
+        """Its own, which is not why one of its replicas refused it."""
+        return self.headline.cause
+
+    @property
+    def ended_ms(self) -> int:
+        return max(told.time_ms for part in self.parts for told in part.stages)
+
+    @property
+    def is_failed(self) -> bool:
+        """Some part of it failed, and was not completed after all."""
+        return any(
+            part.has(Stage.FAILED) and not part.has(Stage.COMPLETED, Stage.ACKNOWLEDGED)
+            for part in self.parts
+        )
+
+    @property
+    def unfinished(self) -> tuple[Gap, ...]:
+        return tuple(gap for gap in self.gaps if not gap.overtaken_by)
+
+    def since_requested_ms(self, told: StateChange) -> int:
+        if told.duration_ms != UNKNOWN_DURATION:
+            return told.duration_ms
+        return told.time_ms - self.began_ms

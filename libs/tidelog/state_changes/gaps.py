@@ -1,0 +1,59 @@
+"""What is missing of changes: ends and acknowledgements that nobody told. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidelog.model import TopicPartition
+from tidelog.state_changes.change_life import ChangeLife, Gap, Part
+from tidelog.state_changes.event import NO_BROKER, Kind, Stage
+from tidelog.state_changes.grouping import BEGUN, ENDED
+
+# What a controller commands a replica to do, and is acknowledged.
+_COMMANDED = frozenset(
+    {Kind.CREATE, Kind.BECOME_LEADER, Kind.BECOME_FOLLOWER, Kind.STOP, Kind.DELETE}
+)
+
+
+def with_gaps(lives: Sequence[ChangeLife]) -> list[ChangeLife]:
+    """The same lives, each with what is missing of it."""
+    newest: dict[tuple[TopicPartition, int], list[tuple[int, str]]] = {}
+    for life in lives:
+        for part in life.parts:
+            if life.name and part.broker != NO_BROKER and part.kind in _COMMANDED:
+                key = (life.name, part.broker)
+                newest.setdefault(key, []).append((part.revision, life.change_id))
+    complete: list[ChangeLife] = []
+    for life in lives:
+        gaps = tuple(gap for part in life.parts for gap in _gaps(life, part, newest))
+        complete.append(life._replace(gaps=gaps))
+    return complete
+
+
+def _gaps(
+    life: ChangeLife,
+    part: Part,
+    newest: dict[tuple[TopicPartition, int], list[tuple[int, str]]],
+) -> list[Gap]:
+    missing = _missing(part)
+    if missing is None:
+        return []
+    later: list[tuple[int, str]] = []
+    if life.name and part.kind in _COMMANDED:
+        decisions = newest.get((life.name, part.broker), [])
+        # Only the newest decision for a replica is ever on its way.
+        later = [(r, change_id) for r, change_id in decisions if r > part.revision]
+    return [Gap(part.kind, part.broker, missing, min(later)[1] if later else "")]
+
+
+def _missing(part: Part) -> Stage | None:
+    """An acknowledgement says that it was done, whoever has not told so. It is missed only
+    where the one who would tell it told that it was requested."""
+    if part.has(Stage.ACKNOWLEDGED):
+        return None
+    if part.has(*BEGUN) and not part.has(*ENDED):
+        return Stage.COMPLETED
+    commanded = part.broker != NO_BROKER and part.kind in _COMMANDED
+    if commanded and part.has(Stage.REQUESTED) and part.has(Stage.COMPLETED):
+        return Stage.ACKNOWLEDGED
+    return None
