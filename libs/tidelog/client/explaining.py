@@ -3,7 +3,8 @@
     explained = await Explainer(SystemClock()).explain(["127.0.0.1:7501"], Scope("sea", 0))
 
 Each answer names further services, which are asked at once; those that do not answer cost
-no more than the time that all were given. It needs neither a controller nor the store.
+no more than the time that all were given, or MIN_ANSWER_MS where they were named late. It
+needs neither a controller nor the store.
 
 What is pure runs in threads: ten thousand partitions that are unwell take half a second, and
 whoever explains may be a broker.
@@ -41,6 +42,9 @@ from tidelog.v1 import broker_pb2, inspect_pb2
 DEFAULT_TIMEOUT_MS = 2_000
 # Of one cluster; further ones are not asked.
 MAX_SERVICES = 1_000
+# Who is named late has at least this, though the round ends later for it: to have had a moment
+# and not to have answered is no sign of a process that stands still.
+MIN_ANSWER_MS = 500
 # Between two looks at a replica that lags, to see how fast it comes.
 RATE_SAMPLE_MS = 500
 # Where no controller tells of partitions, so many brokers are asked for what they have read.
@@ -173,14 +177,16 @@ class Explainer:
         return Observed(states, silent, scope, metadata, earlier, RATE_SAMPLE_MS if earlier else 0)
 
     async def _ask_all(self, found: _Round) -> None:
-        """One after another as they become known, all within the round's time."""
+        """One after another as they become known, all within the round's time; who is named
+        when that is nearly over has MIN_ANSWER_MS all the same."""
+        floor_ms = min(MIN_ANSWER_MS, found.timeout_ms)
         give_up_ms = self._clock.monotonic_ms() + found.timeout_ms
         waiting: list[asyncio.Task[None]] = []
         try:
             while True:
                 for address in found.unasked():
                     found.asked[address] = None
-                    left_ms = max(1, give_up_ms - self._clock.monotonic_ms())
+                    left_ms = max(floor_ms, give_up_ms - self._clock.monotonic_ms())
                     waiting.append(asyncio.create_task(self._ask(found, address, left_ms)))
                 if not waiting:
                     return

@@ -15,14 +15,29 @@ from tidelog.v1 import broker_pb2, inspect_pb2
 
 
 @dataclass
+class StandingClock:
+    now_ms: int = 0
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms
+
+    def wall_ms(self) -> int:
+        return self.now_ms
+
+
+@dataclass
 class DescribedServices:
     """`listening`: what a dial of those says that do not answer; REFUSES unless it is told.
-    `hanging` answer only after the caller has given up. `explains`: by address, what Explain
+    `hanging` answer only after the caller has given up. `answers_after_ms`: by address, on
+    `clock`. `given_ms`: how long the caller waits for each. `explains`: by address, what Explain
     answers; others cannot."""
 
     states: list[ServiceState]
     listening: dict[str, Listening] = field(default_factory=dict)
     hanging: set[str] = field(default_factory=set)
+    clock: StandingClock = field(default_factory=StandingClock)
+    answers_after_ms: dict[str, int] = field(default_factory=dict)
+    given_ms: dict[str, int] = field(default_factory=dict)
     metadata: broker_pb2.MetadataResponse = field(default_factory=broker_pb2.MetadataResponse)
     explains: dict[str, inspect_pb2.ExplainResponse] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
@@ -72,6 +87,8 @@ class _Inspected:
         timeout_ms: int,
     ) -> inspect_pb2.DescribeServiceResponse:
         self._services.asked.append(self._address)
+        self._services.given_ms[self._address] = timeout_ms
+        self._services.clock.now_ms += self._services.answers_after_ms.get(self._address, 0)
         await asyncio.sleep(0)
         if self._address in self._services.hanging:
             await asyncio.sleep(timeout_ms / 1000)

@@ -9,7 +9,7 @@ import pytest
 
 from tidelog.client.ask_explain import explain_cluster
 from tidelog.client.clock import SystemClock
-from tidelog.client.explaining import Explainer, NobodyAnswersError
+from tidelog.client.explaining import MIN_ANSWER_MS, Explainer, NobodyAnswersError
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.explain import Listening, Observed
 from tidelog.inspection.model import Scope, ServiceState, StateRequest
@@ -82,6 +82,18 @@ async def test_who_hangs_costs_no_more_than_the_time_that_all_were_given(
     assert observed.silent[0].problem.startswith("gave no answer within")
 
 
+async def test_who_is_named_when_the_round_is_nearly_over_has_a_while_to_answer_all_the_same(
+    cluster: DescribedCluster,
+) -> None:
+    services = services_of(cluster)
+    services.answers_after_ms = {address(1): 1_999}
+    explainer = Explainer(services.clock, services.connect, services.dial)
+    observed = await explainer.observe([address(1)], CLUSTER, 2_000)
+    assert names(observed) == ["broker-1", "broker-2", "broker-3"]
+    assert services.given_ms[address(1)] == 2_000
+    assert {services.given_ms[address(b)] for b in (2, 3)} == {MIN_ANSWER_MS}
+
+
 async def test_an_address_that_was_asked_before_anybody_told_of_it_is_known_in_the_end(
     cluster: DescribedCluster,
 ) -> None:
@@ -94,6 +106,7 @@ async def test_who_is_to_be_at_an_address_may_be_known_beforehand(
     cluster: DescribedCluster,
 ) -> None:
     cluster.kill(2)
+    cluster.unheard(2)
     services = services_of(cluster)
     services.listening = {address(2): Listening.ACCEPTS}
     explainer = Explainer(SystemClock(), services.connect, services.dial)

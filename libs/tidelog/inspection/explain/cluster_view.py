@@ -31,8 +31,8 @@ from tidelog.inspection.model import (
 )
 from tidelog.model import NO_EPOCH, NO_LEADER, TopicPartition
 
-# A registered broker whose fetch a leader has had within this lives, whatever its address
-# says.
+# A broker whose fetch a leader has had within this, or whose answer a follower has had, lives,
+# whatever its address says.
 PROOF_OF_LIFE_MS = 2_000
 # Within this every service has asked the store again, whether it needed to or not.
 STORE_SPREAD_MS = 15_000
@@ -44,7 +44,7 @@ class Life(enum.Enum):
     ANSWERS = enum.auto()
     DEAD = enum.auto()
     PAUSED = enum.auto()  # takes connections and answers nothing
-    UNREACHABLE = enum.auto()  # lives by the word of others, and cannot be asked
+    UNREACHABLE = enum.auto()  # cannot be asked; whether it lives, others tell, or nobody
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,16 +98,23 @@ class ClusterView:
             return Life.ANSWERS
         silent = self._silent.get(broker_id)
         registered = broker_id in self.registry.brokers
+        lives = self.lives_by_word_of_others(broker_id)
         if silent is not None and silent.listening is Listening.ACCEPTS:
-            return Life.PAUSED
+            return Life.UNREACHABLE if lives else Life.PAUSED
         if silent is not None and silent.listening is Listening.ERRS:
             return Life.UNREACHABLE
-        if registered and self.last_fetch_ms(broker_id) is not None:
+        if registered and lives:
             return Life.UNREACHABLE
         refuses = silent is not None and silent.listening is Listening.REFUSES
-        if registered and self.registry.store_answers and not refuses:
+        # A registration that nobody takes back, the store being away, proves neither.
+        if registered and not refuses:
             return Life.UNREACHABLE
         return Life.DEAD
+
+    def lives_by_word_of_others(self, broker_id: int) -> bool:
+        return (
+            self.last_fetch_ms(broker_id) is not None or self.last_answer_ms(broker_id) is not None
+        )
 
     def silent_broker(self, broker_id: int) -> SilentService | None:
         return self._silent.get(broker_id)
@@ -122,6 +129,18 @@ class ClusterView:
             for _, leader in self.leaders()
             for progress in leader.followers
             if progress.broker_id == broker_id and 0 <= progress.last_fetch_ms <= PROOF_OF_LIFE_MS
+        ]
+        return min(ages, default=None)
+
+    def last_answer_ms(self, broker_id: int) -> int | None:
+        """How long ago it last answered a follower, where that proves that it lives."""
+        ages = [
+            replica.follower.last_answer_ms
+            for state in self.brokers.values()
+            for replica in (state.broker.replicas if state.broker else ())
+            if replica.follower is not None
+            and replica.follower.leader == broker_id
+            and 0 <= replica.follower.last_answer_ms <= PROOF_OF_LIFE_MS
         ]
         return min(ages, default=None)
 

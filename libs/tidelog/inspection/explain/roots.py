@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from tidelog.inspection.explain import causes
 from tidelog.inspection.explain.causes import Reason, Root, Symptom
 from tidelog.inspection.explain.cluster_view import ClusterView
-from tidelog.inspection.explain.observed import name_of
+from tidelog.inspection.explain.observed import Listening, name_of
 from tidelog.inspection.explain.words import MAX_NAMED, ago, listed, span
 from tidelog.inspection.model import Finding
 from tidelog.model import TopicPartition
@@ -19,7 +19,7 @@ MAX_DESCRIBED = 3
 _SUMMARY = {
     causes.REPLICA_DEAD: "broker {broker} is dead",
     causes.BROKER_PAUSED: "broker {broker} stands still: it takes connections and answers nothing",
-    causes.BROKER_UNREACHABLE: "broker {broker} lives and cannot be reached",
+    causes.BROKER_UNREACHABLE: "broker {broker} cannot be reached from here",
     causes.BROKER_UNREGISTERED: "broker {broker} lives and is not registered in the metadata store",
     causes.BROKER_STARTING: "broker {broker} is starting",
     causes.BROKER_STOPPING: "broker {broker} is stopping",
@@ -36,7 +36,8 @@ _NEXT_STEP = {
     "starting on a large log, or starved of CPU, memory or disk? Restart it where it does not "
     "recover; it rejoins by itself.",
     causes.BROKER_UNREACHABLE: "Check the network to its advertised address, and that this "
-    "address is the right one.",
+    "address is the right one; look at its process where that is well, and ask again in some "
+    "seconds.",
     causes.BROKER_UNREGISTERED: "Check that it reaches the metadata store (tidelog explain "
     "--broker {broker}); it registers by itself.",
     causes.BROKER_STARTING: "Wait until it has read its logs; its own log tells how far it is.",
@@ -84,7 +85,7 @@ def finding(view: ClusterView, root: Root, follows: Sequence[tuple[Symptom, Reas
         by_cause.setdefault(symptom.cause, []).append(symptom.name)
     effects = [say(len(by_cause[cause])) for cause, say in _FOLLOWS if cause in by_cause]
     names = list(dict.fromkeys(symptom.name for symptom, _ in follows))
-    summary = _SUMMARY[root.cause].format(broker=root.broker)
+    summary = _summary(view, root)
     evidence = list(_about_broker(view, root))
     lines = list(dict.fromkeys(line for _, reason in follows for line in reason.evidence))
     evidence += lines[:MAX_DESCRIBED]
@@ -105,6 +106,17 @@ def finding(view: ClusterView, root: Root, follows: Sequence[tuple[Symptom, Reas
         len(names),
         _because(view, root),
     )
+
+
+def _summary(view: ClusterView, root: Root) -> str:
+    said = _SUMMARY[root.cause].format(broker=root.broker)
+    if root.cause != causes.BROKER_UNREACHABLE:
+        return said
+    silent = view.silent_broker(root.broker)
+    errs = silent is not None and silent.listening is Listening.ERRS
+    if errs or view.lives_by_word_of_others(root.broker):
+        return f"{said}, and lives"
+    return f"{said}, and nobody who answers can say whether it lives"
 
 
 def _because(view: ClusterView, root: Root) -> tuple[str, ...]:
@@ -147,6 +159,9 @@ def _about_broker(view: ClusterView, root: Root) -> list[str]:
         fetched = view.last_fetch_ms(broker_id)
         if fetched is not None and root.cause != causes.REPLICA_DEAD:
             evidence.append(f"a leader had a fetch of it {span(fetched)} ago")
+        answered = view.last_answer_ms(broker_id)
+        if answered is not None and root.cause != causes.REPLICA_DEAD:
+            evidence.append(f"it answered a follower {span(answered)} ago")
     if root.cause == causes.DISK_FULL and broker_id in view.brokers:
         broker = view.brokers[broker_id].broker
         if broker is not None and broker.disk_free_bytes >= 0:

@@ -127,6 +127,11 @@ class DescribedCluster:
             ),
         )
 
+    def waits_for_leader(self, name: str, broker_id: int, last_answer_ms: int) -> None:
+        """A follower had its leader's last answer so long ago."""
+        leader = self.keys[at(name)].leader
+        self.replica(name, broker_id, follower=FollowerState(leader, last_answer_ms))
+
     def stalls(self, name: str, held_by: int, at_offset: int = 60, for_ms: int = 8_000) -> None:
         """Records up to 100 wait for one follower, which is at `at_offset`."""
         self.replica(name, self.keys[at(name)].leader, high_watermark=at_offset)
@@ -150,6 +155,17 @@ class DescribedCluster:
 
     def pause(self, broker_id: int) -> None:
         self.silence(broker_id, Listening.ACCEPTS)
+        self.unheard(broker_id)
+
+    def unheard(self, broker_id: int) -> None:
+        """For longer than its fetches and answers of before prove that it lives."""
+        for name, key in self.keys.items():
+            if key.leader == broker_id:
+                for other in key.replicas:
+                    if other != broker_id:
+                        self.waits_for_leader(str(name), other, last_answer_ms=5_000)
+            elif broker_id in key.replicas and key.leader >= 0:
+                self.seen(str(name), broker_id, last_fetch_ms=5_000)
 
     def lose_store(self, *services: str, for_ms: int = 60_000) -> None:
         for service in services:

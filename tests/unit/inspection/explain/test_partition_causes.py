@@ -93,6 +93,7 @@ def test_a_leader_that_died_and_that_nobody_replaces_is_no_leader(
 def test_without_the_store_nobody_replaces_a_leader_that_died(cluster: DescribedCluster) -> None:
     cluster.partition("sea/0", (2, 3))
     cluster.silence(2, Listening.REFUSES)
+    cluster.unheard(2)
     cluster.lose_store("broker-1", "broker-3", "controller-1")
     missing = found(cluster.explain(), "no_leader")
     assert missing.because == ("replica_dead of broker 2", "store_unreachable")

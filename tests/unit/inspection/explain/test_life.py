@@ -1,0 +1,53 @@
+"""Whether a broker that gives no answer is dead, paused, or only out of reach."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidelog.inspection.explain import Listening
+from unit.inspection.explain.described import DescribedCluster, causes_of, found, said
+
+
+@pytest.fixture
+def cluster() -> DescribedCluster:
+    return DescribedCluster()
+
+
+def test_a_leader_that_answers_its_followers_is_neither_paused_nor_gone(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0", (2, 1, 3))
+    cluster.silence(2, Listening.ACCEPTS)
+    findings = cluster.explain()
+    assert causes_of(findings) == ["broker_unreachable"]
+    assert "it answered a follower 10 ms ago" in said(findings[0])
+    assert "broker 2 cannot be reached from here, and lives" in findings[0].summary
+
+
+def test_a_follower_whose_fetches_arrive_is_not_paused(cluster: DescribedCluster) -> None:
+    cluster.partition("sea/0")
+    cluster.silence(2, Listening.ACCEPTS)
+    assert causes_of(cluster.explain()) == ["broker_unreachable"]
+
+
+def test_who_answers_nobody_any_more_and_takes_connections_is_paused(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0", (2, 1, 3))
+    for broker_id in (1, 3):
+        cluster.waits_for_leader("sea/0", broker_id, last_answer_ms=2_500)
+    cluster.silence(2, Listening.ACCEPTS)
+    assert found(cluster.explain(), "no_leader").because == ("broker_paused of broker 2",)
+
+
+def test_without_the_store_nobody_knows_whether_a_registered_broker_that_does_not_react_lives(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0")
+    cluster.seen("sea/0", 2, last_fetch_ms=60_000)
+    cluster.silence(2, Listening.SILENT)
+    cluster.lose_store("broker-1", "broker-3", "controller-1")
+    findings = cluster.explain()
+    assert "replica_dead" not in causes_of(findings)
+    unreachable = found(findings, "broker_unreachable")
+    assert "nobody who answers can say whether it lives" in unreachable.summary
