@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tidelog.inspection.explain import causes
 from tidelog.inspection.explain.causes import Reason, Root, Symptom
 from tidelog.inspection.explain.cluster_view import ClusterView, Life
+from tidelog.inspection.explain.observed import name_of
 from tidelog.inspection.explain.replicas import failure_of, why_broker_does_nothing
-from tidelog.inspection.explain.words import brokers, clock_time, listed, name_of_key, since
+from tidelog.inspection.explain.words import brokers, clock_time, ids, listed, name_of_key, since
 from tidelog.inspection.model import NOT_KNOWN, InSyncMember, PartitionKeyState
 from tidelog.model import NO_EPOCH, NO_LEADER
+
+# In place of the life in which a member was admitted.
+LOST_DATA = 0
 
 
 def no_leader(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
@@ -24,12 +30,10 @@ def no_leader(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
     fates = [_fate(view, key, member, in_isr=member in key.isr) for member in members]
     evidence = [_without_leader_since(view, key), *(evidence for evidence, _ in fates)]
     reasons = [reason for _, reason in fates if reason is not None]
-    away = [
-        m.broker_id for m, (_, reason) in zip(members, fates, strict=True) if reason is not None
-    ]
+    away = [m for m, (_, reason) in zip(members, fates, strict=True) if reason is not None]
     if view.active is None:
         reasons.append(_nobody_elects())
-    many, next_step = _waits_for(key, sorted(away))
+    many, next_step = _waits_for(key, away)
     return Symptom(
         causes.NO_LEADER,
         causes.CRITICAL,
@@ -42,7 +46,7 @@ def no_leader(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
     )
 
 
-def _waits_for(key: PartitionKeyState, away: list[int]) -> tuple[str, str]:
+def _waits_for(key: PartitionKeyState, away: Sequence[InSyncMember]) -> tuple[str, str]:
     """What it waits for, as goes on "it …", and the next step."""
     recover = f"tidelog topics recover {key.topic} --partition {key.partition}"
     if key.unclean_leader_election:
@@ -51,10 +55,9 @@ def _waits_for(key: PartitionKeyState, away: list[int]) -> tuple[str, str]:
             f"Start any of brokers {listed(key.replicas)}.",
         )
     if away:
-        one = f"waits for {brokers(away)}, last known to hold every committed record"
         return (
-            one,
-            f"Bring {brokers(away)} back. If one of them is lost for good: {recover} "
+            f"waits for {_who_is_away(away)}",
+            f"Bring {brokers(sorted(ids(away)))} back. If one of them is lost for good: {recover} "
             "--from-live-replicas, which elects the best log of those that are there, at the "
             "price of what only the lost one has.",
         )
@@ -68,6 +71,20 @@ def _waits_for(key: PartitionKeyState, away: list[int]) -> tuple[str, str]:
         "waits for the controller: all that were in sync are there",
         "Look at the findings about controller and store; the election follows by itself.",
     )
+
+
+def _who_is_away(away: Sequence[InSyncMember]) -> str:
+    """Those that may be whole apart from those that are known not to be."""
+    damaged = sorted(m.broker_id for m in away if m.broker_epoch == LOST_DATA)
+    whole = sorted(m.broker_id for m in away if m.broker_epoch != LOST_DATA)
+    of_damaged = (
+        f"{brokers(damaged)}, which {'is' if len(damaged) == 1 else 'are'} known to have lost "
+        "data, and may yet hold what no other has"
+    )
+    if not whole:
+        return of_damaged
+    of_whole = f"{brokers(whole)}, last known to hold every committed record"
+    return f"{of_whole}, and for {of_damaged}" if damaged else of_whole
 
 
 def _without_leader_since(view: ClusterView, key: PartitionKeyState) -> str:
@@ -84,7 +101,7 @@ def _fate(
     """What became of a last-known member, and why it does not lead; None: it is there."""
     broker_id = member.broker_id
     was = f"broker {broker_id} was {'in the ISR' if in_isr else 'eligible'}"
-    if member.broker_epoch == 0:
+    if member.broker_epoch == LOST_DATA:
         was += " and is known to have lost data"
     elif member.broker_epoch != NOT_KNOWN:
         was += f" in its life {member.broker_epoch}"
@@ -169,16 +186,29 @@ def _never_led(view: ClusterView, key: PartitionKeyState) -> Symptom:
         )
     found = [why_broker_does_nothing(view, broker_id) for broker_id in key.replicas]
     reasons = [reason for reason in found if reason is not None]
+    nobody_there = len(reasons) == len(found)
     if view.active is None:
         reasons.append(_nobody_elects())
+    elif not view.registry.store_answers:
+        reasons.append(Reason(Root(causes.STORE_UNREACHABLE), "keeps everything as it is"))
+    if nobody_there:
+        why = "none of its replicas is there"
+        next_step = f"Start any of brokers {listed(key.replicas)}."
+    else:
+        why = "it waits for its first election"
+        next_step = "Look at the findings about controller and store; it follows by itself."
+    answering = [b for b, reason in zip(key.replicas, found, strict=True) if reason is None]
     return Symptom(
         causes.NO_LEADER,
         causes.CRITICAL,
         name,
-        f"{name} has never had a leader: none of its replicas has been there since it was created",
-        "have never had a leader: none of their replicas has been there since",
-        f"Start any of brokers {listed(key.replicas)}.",
-        (f"its replicas are assigned to {brokers(key.replicas)}",),
+        f"{name} has never had a leader: {why}",
+        f"have never had a leader: of each, {why}",
+        next_step,
+        (
+            f"{name}: its replicas are assigned to {brokers(key.replicas)}; of these "
+            f"{listed(answering)} answer",
+        ),
         tuple(reasons),
     )
 
@@ -198,7 +228,13 @@ def unclean_election(view: ClusterView, key: PartitionKeyState) -> Symptom | Non
     elif key.lost_records == 0:
         lost = "no record that any replica was known to hold was cut off"
     else:
-        lost = "how many records were lost is not known: nobody who had them is left to tell"
+        # After a failover, or where brokers tell of the partition and no controller does.
+        holder = (
+            "only the controller that held the election can"
+            if view.active is None
+            else (f"{name_of(view.active)} did not hold the election, or could not")
+        )
+        lost = f"how many records were lost is not known: {holder} tell"
     evidence.append(lost)
     leading = view.leading(key)
     if leading is not None:
