@@ -22,7 +22,13 @@ from tidelog.client.clock import Clock
 from tidelog.client.connections import Connections, GrpcConnections, InspectConnections
 from tidelog.client.tcp_dial import dial as tcp_dial
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.inspection.explain import Listening, Observed, SilentService, explain
+from tidelog.inspection.explain import (
+    Listening,
+    Observed,
+    SilentService,
+    active_controller,
+    explain,
+)
 from tidelog.inspection.explain.observed import BROKER, CONTROLLER, name_of
 from tidelog.inspection.explain.words import span
 from tidelog.inspection.model import (
@@ -226,7 +232,7 @@ class Explainer:
     ) -> tuple[PartitionKeyState, ...]:
         """What a broker has read of partitions: where no controller tells of them, or is
         asked for a topic that it does not know."""
-        if any(_tells_of(state, scope) for state in states):
+        if _tells_of(active_controller(states), scope):
             return ()
         brokers = [state for state in states if state.role == BROKER]
         brokers.sort(key=lambda state: (state.store.unreachable_ms >= 0, state.id))
@@ -285,10 +291,10 @@ def _named_by(state: ServiceState) -> Iterable[tuple[str, str, int]]:
         yield state.controller.active_address, CONTROLLER, NOT_KNOWN
 
 
-def _tells_of(state: ServiceState, scope: Scope) -> bool:
+def _tells_of(active: ServiceState | None, scope: Scope) -> bool:
     """Whether an active controller tells how the partitions in question stand."""
-    controller = state.controller
-    if controller is None or not controller.active:
+    controller = None if active is None else active.controller
+    if controller is None:
         return False
     if not scope.topic or any(d.topic == scope.topic for d in controller.deletions):
         return True

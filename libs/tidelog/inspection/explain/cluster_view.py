@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tidelog.inspection.explain import causes
@@ -67,7 +67,7 @@ class ClusterView:
             if state.controller is not None:
                 self.controllers.append(state)
         self.controllers.sort(key=lambda state: state.id)
-        self.active = _active(self.controllers)
+        self.active = active_controller(observed.states)
         self.registry = self._registry()
         self.departures = self._departures()
         self.backlogs = self._backlogs()
@@ -261,9 +261,25 @@ class ClusterView:
         return found
 
 
-def _active(controllers: list[ServiceState]) -> ServiceState | None:
-    """A deposed one may not know it yet: the highest epoch counts."""
-    active = [s for s in controllers if s.controller is not None and s.controller.active]
+def active_controller(states: Sequence[ServiceState]) -> ServiceState | None:
+    """Of those that hold themselves to be active the one of the highest epoch. A deposed one
+    that misses the store cannot know it, and does not count: brokers have heard of a higher
+    epoch, or name another address out of a store that answers them."""
+    brokers = [state for state in states if state.broker is not None]
+    heard = max((s.broker.controller_epoch for s in brokers if s.broker), default=NOT_KNOWN)
+    named = {
+        s.broker.controller_address
+        for s in brokers
+        if s.broker and s.broker.controller_address and s.store.unreachable_ms < 0
+    }
+    active = [
+        state
+        for state in states
+        if state.controller is not None
+        and state.controller.active
+        and state.controller.controller_epoch >= heard
+        and (state.store.unreachable_ms < 0 or not named or state.address in named)
+    ]
     return max(
         active,
         key=lambda s: s.controller.controller_epoch if s.controller else NOT_KNOWN,

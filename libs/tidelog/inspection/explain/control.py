@@ -68,6 +68,11 @@ def _named_active(view: ClusterView) -> list[str]:
 
 def _standby(state: ServiceState) -> str:
     told = f"{name_of(state)} at {state.address} answers and is not active"
+    if state.controller is not None and state.controller.active:
+        told = (
+            f"{name_of(state)} at {state.address} answers and holds itself to be active in epoch "
+            f"{state.controller.controller_epoch}; brokers know of another"
+        )
     if state.store.unreachable_ms >= 0:
         told += f"; it has not reached the metadata store for {span(state.store.unreachable_ms)}"
     return told

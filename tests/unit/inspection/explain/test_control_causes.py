@@ -9,6 +9,7 @@ import pytest
 from tidelog.inspection.explain import Listening, SilentService
 from tidelog.inspection.model import (
     BrokerBacklog,
+    Departure,
     PendingState,
     StoreHealth,
     WaitingDeletion,
@@ -130,6 +131,38 @@ def test_the_active_controller_that_does_not_answer_is_judged_by_a_plain_connect
     assert missing.severity == severity
     assert missing.summary.startswith(summary)
     assert "the one at 127.0.0.1:7402 is active by the store" in said(missing)
+
+
+@pytest.mark.parametrize("epoch_that_brokers_know", [4, 5])
+def test_a_deposed_controller_without_the_store_does_not_hide_the_real_one_that_is_silent(
+    cluster: DescribedCluster, epoch_that_brokers_know: int
+) -> None:
+    cluster.partition("sea/0")
+    cluster.departures.append(Departure(3, 13, 1, "broker_crashed"))
+    cluster.lose_store("controller-1")
+    for broker_id, broker in cluster.brokers.items():
+        cluster.brokers[broker_id] = replace(
+            broker,
+            controller_address="127.0.0.1:7402",
+            controller_epoch=epoch_that_brokers_know,
+        )
+    cluster.silent.append(
+        SilentService("127.0.0.1:7402", Listening.ACCEPTS, "gave no answer", "controller")
+    )
+    missing = found(cluster.explain(), "no_controller")
+    assert missing.summary.startswith("the active controller stands still")
+    assert "the one at 127.0.0.1:7402 is active by the store" in said(missing)
+    assert "holds itself to be active in epoch 4; brokers know of another" in said(missing)
+    assert "broker_crashed" not in "".join(map(said, cluster.explain()))
+
+
+def test_a_controller_that_misses_the_store_and_that_brokers_name_is_the_active_one(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.lose_store("controller-1")
+    for broker_id, broker in cluster.brokers.items():
+        cluster.brokers[broker_id] = replace(broker, controller_address="127.0.0.1:7401")
+    assert causes_of(cluster.explain()) == ["store_unreachable"]
 
 
 def test_a_missing_controller_is_not_blamed_on_a_partition_that_is_well(
