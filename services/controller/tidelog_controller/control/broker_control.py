@@ -14,7 +14,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from tidelog.errors import ErrorCode
-from tidelog.inspection.model import BrokerBacklog, PendingState
+from tidelog.inspection.model import BrokerBacklog, PendingState, StateRequest
 from tidelog.model import TopicPartition
 from tidelog_runtime.replica_control import CommandResult, PartitionResult
 
@@ -24,6 +24,7 @@ FIRST_RETRY_MS = 100
 MAX_RETRY_MS = 2_000
 # So many of those that wait are named to who asks.
 MAX_PENDING_NAMED = 10
+ANYTHING = StateRequest()
 
 # To a command that stops a replica these say: there is no such replica.
 ALREADY_GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
@@ -204,9 +205,14 @@ class BrokerControl:
     def first_waiting(self, limit: int) -> list[TopicPartition]:
         return list(islice(self._required, limit))
 
-    def backlog(self, now_ms: int, timeout_ms: int) -> BrokerBacklog:
-        """Named first are those that the broker refused."""
-        names = dict.fromkeys(islice(self._deferred, MAX_PENDING_NAMED))
+    def backlog(
+        self, now_ms: int, timeout_ms: int, asked: StateRequest = ANYTHING
+    ) -> BrokerBacklog:
+        """Named first are those that are asked for by topic, or topic and partition, then those
+        that the broker refused."""
+        wanted = (p for p in self._required if _is_asked_for(p, asked)) if asked.topic else ()
+        names = dict.fromkeys(islice(wanted, MAX_PENDING_NAMED))
+        names |= dict.fromkeys(islice(self._deferred, MAX_PENDING_NAMED))
         names |= dict.fromkeys(self.first_waiting(MAX_PENDING_NAMED))
         pending = [
             PendingState(
@@ -269,3 +275,7 @@ class BrokerControl:
 
 def _is_done(answer: PartitionResult, stops: bool) -> bool:
     return answer.error is None or (stops and answer.error.code in ALREADY_GONE)
+
+
+def _is_asked_for(partition: TopicPartition, asked: StateRequest) -> bool:
+    return partition.topic == asked.topic and asked.partition in (None, partition.partition)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from tidelog.inspection.model import BrokerBacklog
+from tidelog.inspection.model import BrokerBacklog, StateRequest
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog.state_changes.event import Cause
-from tidelog_controller.control.broker_control import BrokerControl
+from tidelog_controller.control.broker_control import ANYTHING, BrokerControl
 from tidelog_controller.control.command_building import (
     description_command,
     full_state_command,
@@ -169,10 +169,10 @@ class Dispatch:
             since_ms = wall_ms - control.waiting_ms(now_ms)
             self._tellings[broker_id].overdue(first, len(control), since_ms)
 
-    def backlogs(self, now_ms: int) -> list[BrokerBacklog]:
+    def backlogs(self, now_ms: int, asked: StateRequest = ANYTHING) -> list[BrokerBacklog]:
         """What each live broker has yet to acknowledge, by broker."""
         return [
-            self.controls[b].backlog(now_ms, self._command_timeout_ms)
+            self.controls[b].backlog(now_ms, self._command_timeout_ms, asked)
             for b in sorted(self.controls)
         ]
 

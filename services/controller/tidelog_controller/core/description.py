@@ -41,7 +41,7 @@ def describe(reign: Reign, request: StateRequest, now_ms: int) -> ControllerStat
     return ControllerState(
         active=True,
         controller_epoch=reign.identity.controller_epoch,
-        backlogs=tuple(reign.dispatch.backlogs(now_ms)),
+        backlogs=tuple(reign.dispatch.backlogs(now_ms, request)),
         departures=tuple(_departures(reign)),
         deletions=tuple(_deletions(reign, now_ms)),
         partitions=tuple(_partitions(reign, request)),

@@ -124,6 +124,21 @@ def test_a_long_backlog_names_the_first_few() -> None:
     assert len(backlog.first) == MAX_PENDING_NAMED
 
 
+def test_a_backlog_names_first_what_is_asked_for_by_name() -> None:
+    driver = with_topic(partitions=50)
+    driver.brokers[3].mute = True
+    driver.refuse_connection(2)
+    last = max(
+        p
+        for p in range(50)
+        for b in described(driver, StateRequest("t", p)).backlogs
+        if b.broker_id == 3 and b.first[0].partition == p
+    )
+    assert last >= MAX_PENDING_NAMED
+    without = next(b for b in described(driver).backlogs if b.broker_id == 3)
+    assert last not in {pending.partition for pending in without.first}
+
+
 def test_commands_that_are_lost_are_a_problem_of_the_backlog() -> None:
     driver = with_topic()
     driver.brokers[3].lose = True
