@@ -33,6 +33,7 @@ BROKER_UNREGISTERED = "broker_unregistered"
 BROKER_STARTING = "broker_starting"
 BROKER_STOPPING = "broker_stopping"
 REPLICA_SLOW = "replica_slow"
+REPLICA_CATCHING_UP = "replica_catching_up"
 REPLICA_CUT_OFF = "replica_cut_off"
 DISK_FULL = "disk_full"
 DISK_ERROR = "disk_error"
@@ -59,6 +60,7 @@ ORDER = (
     REPLICA_CORRUPT,
     REPLICA_CUT_OFF,
     REPLICA_SLOW,
+    REPLICA_CATCHING_UP,
     BROKER_STARTING,
     BROKER_STOPPING,
     NO_LEADER,

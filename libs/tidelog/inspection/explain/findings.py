@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 
 from tidelog.inspection.explain import causes, control, roots, store
 from tidelog.inspection.explain.causes import Root, Symptom
@@ -25,8 +25,10 @@ def explain(observed: Observed) -> tuple[Finding, ...]:
     seen = [symptom for symptom in symptoms(view) if _concerns(symptom, scope)]
     following = roots.following(seen)
     found = [*_roots(view, following, scope), *_groups(seen)]
-    found += [f for f in _whole_cluster(view) if _belongs(f, scope, following)]
-    found += [f for f in control.backlogs(view) if _in_scope(f, scope) or _is_root(f, following)]
+    # What findings follow from is told beside them, in every scope.
+    named = {*map(str, following), *(because for finding in found for because in finding.because)}
+    found += [f for f in _whole_cluster(view) if _belongs(f, scope, named)]
+    found += [f for f in control.backlogs(view) if _in_scope(f, scope) or _is_root(f, named)]
     found += [f for f in control.deletions(view) if _in_scope(f, scope)]
     return tuple(sorted(found, key=_rank))
 
@@ -63,8 +65,8 @@ def _in_scope(finding: Finding, scope: Scope) -> bool:
     return named or finding.topic == scope.topic
 
 
-def _is_root(finding: Finding, following: roots.Following) -> bool:
-    return Root(finding.cause, finding.broker) in following
+def _is_root(finding: Finding, named: Set[str]) -> bool:
+    return str(Root(finding.cause, finding.broker)) in named
 
 
 def _whole_cluster(view: ClusterView) -> Iterator[Finding]:
@@ -73,9 +75,9 @@ def _whole_cluster(view: ClusterView) -> Iterator[Finding]:
     yield from control.no_controller(view)
 
 
-def _belongs(finding: Finding, scope: Scope, following: roots.Following) -> bool:
+def _belongs(finding: Finding, scope: Scope, named: Set[str]) -> bool:
     """What concerns all is told of a part only where that part suffers from it."""
-    if scope == _WHOLE or _is_root(finding, following):
+    if scope == _WHOLE or _is_root(finding, named):
         return True
     return not scope.topic and scope.broker is not None and finding.broker == scope.broker
 
@@ -93,7 +95,8 @@ def _roots(view: ClusterView, following: roots.Following, scope: Scope) -> Itera
 
 def _lifeless(view: ClusterView) -> Iterator[Root]:
     """Brokers that do nothing, though no partition may suffer from it yet; one that was
-    stopped in order, and that nobody misses, is no news."""
+    stopped in order, and that nobody misses, is no news. Departures hold only brokers that
+    are not back, so that an old one hides nobody who has registered since."""
     missed = {b for b, d in view.departures.items() if d.cause != "broker_stopped"}
     known = {s.id for s in view.observed.silent if s.role == "broker" and s.id >= 0}
     stopped = {b for b, d in view.departures.items() if d.cause == "broker_stopped"}

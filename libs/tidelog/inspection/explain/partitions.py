@@ -10,7 +10,7 @@ from tidelog.inspection.explain.cluster_view import ClusterView, Life
 from tidelog.inspection.explain.elections import no_leader, unclean_election
 from tidelog.inspection.explain.replicas import failure_of, why_behind
 from tidelog.inspection.explain.words import brokers, ids, listed, name_of_key, span
-from tidelog.inspection.model import LeaderState, PartitionKeyState, ReplicaState
+from tidelog.inspection.model import FollowerProgress, LeaderState, PartitionKeyState, ReplicaState
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog.wording import plural
 
@@ -58,7 +58,7 @@ def _out_of_isr(
     next_step = f"tidelog explain --broker {broker_id}"
     why = f"it {reason.words}" if reason else "nobody tells why"
     progress = view.progress(key, broker_id)
-    if reason is None and progress is not None and progress.lag_records == 0:
+    if reason is None and progress is not None and _has_all(progress):
         severity = causes.INFO
         why = "it has every record and is about to be admitted"
         next_step = "Look again in a moment."
@@ -66,6 +66,11 @@ def _out_of_isr(
             f"{name}: broker-{key.leader}, the leader, says: its end is at "
             f"{progress.log_end_offset}, its last fetch was {span(progress.last_fetch_ms)} ago",
         )
+    elif reason is not None and reason.root.cause == causes.REPLICA_CATCHING_UP:
+        severity = causes.INFO
+    elif reason is None and progress is not None and progress.last_fetch_ms < 0:
+        why = "its leader has had no fetch of it in this epoch yet"
+        next_step = "Look again in some seconds."
     elif reason is None and view.leading(key) is None:
         why = f"its leader, broker {key.leader}, tells nothing of it"
     return Symptom(
@@ -79,6 +84,10 @@ def _out_of_isr(
         () if reason is None else (reason,),
         broker_id,
     )
+
+
+def _has_all(progress: FollowerProgress) -> bool:
+    return progress.lag_records == 0 and progress.last_fetch_ms >= 0
 
 
 def _under_min_isr(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from tidelog.inspection.explain import causes
 from tidelog.inspection.explain.causes import Reason, Root
 from tidelog.inspection.explain.cluster_view import ClusterView, Life
@@ -9,9 +11,14 @@ from tidelog.inspection.explain.words import name_of_key, span
 from tidelog.inspection.model import FollowerProgress, PartitionKeyState, ReplicaState
 from tidelog.model import NO_LEADER
 
-# A follower that waits for news asks again at least every replica_fetch_max_wait_ms (0.5 s
-# unless it is configured).
+# Of a follower that lacks records: its fetch is answered at once, and the next one follows.
 FETCH_SILENCE_MS = 1_500
+# Of one that lacks nothing: its fetch may wait for replica_fetch_max_wait_ms, which brokers do
+# not tell; this is more than the most that can be configured.
+IDLE_FETCH_SILENCE_MS = 12_000
+# From the change that began an epoch to a follower's first fetch in it: the command has to
+# reach leader and follower.
+FIRST_FETCH_MS = 3_000
 
 _OF_LIFE = {
     Life.DEAD: Reason(Root(causes.REPLICA_DEAD), "is dead"),
@@ -121,7 +128,7 @@ def _cut_off(
             f'"{follower.problem}"'
         )
     progress = view.progress(key, broker_id)
-    if progress is not None and _fetches_no_more(progress):
+    if progress is not None and _fetches_no_more(view, key, progress):
         seen = (
             "no fetch of it in this epoch"
             if progress.last_fetch_ms < 0
@@ -143,20 +150,31 @@ def _cut_off(
     )
 
 
-def _fetches_no_more(progress: FollowerProgress) -> bool:
-    return progress.last_fetch_ms < 0 or progress.last_fetch_ms > FETCH_SILENCE_MS
+def _fetches_no_more(view: ClusterView, key: PartitionKeyState, progress: FollowerProgress) -> bool:
+    """Where it has not fetched in this epoch, that says something only of one that is known
+    not to be young; the key's last change may be a later one, never an earlier one."""
+    if progress.last_fetch_ms < 0:
+        return 0 < key.changed_at_ms < view.now_ms() - FIRST_FETCH_MS
+    limit_ms = FETCH_SILENCE_MS if _lacks_records(view, key, progress) else IDLE_FETCH_SILENCE_MS
+    return progress.last_fetch_ms > limit_ms
+
+
+def _lacks_records(view: ClusterView, key: PartitionKeyState, progress: FollowerProgress) -> bool:
+    leading = view.leading(key)
+    end = progress.log_end_offset if leading is None else leading[0].log_end_offset
+    return progress.lag_records > 0 or 0 <= progress.log_end_offset < end
 
 
 def _slow(view: ClusterView, key: PartitionKeyState, broker_id: int) -> Reason | None:
-    """It fetches, and lacks records."""
+    """It fetches, and lacks records: fewer and fewer, or not, where an earlier look tells."""
     leading, progress = view.leading(key), view.progress(key, broker_id)
-    if leading is None or progress is None:
+    if leading is None or progress is None or progress.last_fetch_ms < 0:
+        return None
+    if not _lacks_records(view, key, progress):
         return None
     end = leading[0].log_end_offset
-    lags = progress.lag_records > 0 or 0 <= progress.log_end_offset < end
-    if not lags:
-        return None
-    lacks = [f"{max(progress.lag_records, end - progress.log_end_offset):,} records"]
+    lag = max(progress.lag_records, end - progress.log_end_offset)
+    lacks = [f"{lag:,} records"]
     if progress.lag_bytes >= 0:
         lacks.append(f"{progress.lag_bytes:,} bytes")
     if progress.lag_ms >= 0:
@@ -170,35 +188,63 @@ def _slow(view: ClusterView, key: PartitionKeyState, broker_id: int) -> Reason |
         f"{name_of_key(key)}: broker-{key.leader}, the leader, says: it fetches (last "
         f"{span(progress.last_fetch_ms)} ago) and lacks {', '.join(lacks)}; {caught_up}"
     ]
-    rate = _rates(view, key, broker_id, end, progress)
-    if rate:
-        evidence.append(rate)
+    growth = _growth(view, key, end, progress)
+    if growth is not None:
+        evidence.append(f"{name_of_key(key)}: {growth}")
+    if growth is not None and growth.gains > 0:
+        left = span(lag * growth.within_ms // growth.gains)
+        evidence.append(f"{name_of_key(key)}: at this pace it has all in about {left}")
+        root = Root(causes.REPLICA_CATCHING_UP, broker_id)
+        return Reason(root, "is catching up", tuple(evidence))
     return Reason(
         Root(causes.REPLICA_SLOW, broker_id), "fetches and does not catch up", tuple(evidence)
     )
 
 
-def _rates(
-    view: ClusterView, key: PartitionKeyState, broker_id: int, end: int, progress: FollowerProgress
-) -> str:
-    """How fast leader and follower grew since an earlier look; "": there was none."""
+class _Growth(NamedTuple):
+    """Records that a follower took, and that were written, since an earlier look."""
+
+    took: int
+    written: int
+    within_ms: int
+
+    @property
+    def gains(self) -> int:
+        return self.took - self.written
+
+    def __str__(self) -> str:
+        took, written = (n * 1_000 // self.within_ms for n in (self.took, self.written))
+        return (
+            f"within {span(self.within_ms)} it took {took:,} records a second, while "
+            f"{written:,} a second were written"
+        )
+
+
+def _growth(
+    view: ClusterView, key: PartitionKeyState, end: int, progress: FollowerProgress
+) -> _Growth | None:
+    """None: there was no earlier look, or one in another epoch, whose offsets may since have
+    been cut off."""
     observed = view.observed
+    leading = view.leading(key)
+    if leading is None or progress.log_end_offset < 0:
+        return None
     for state in observed.earlier:
         if state.role != "broker" or state.id != key.leader or state.broker is None:
             continue
         for replica in state.broker.replicas:
             if (replica.topic, replica.partition) != name_of_key(key) or not replica.leader:
                 continue
+            if replica.leader_epoch != leading[0].leader_epoch:
+                continue
             for before in replica.leader.followers:
-                if before.broker_id == broker_id and before.log_end_offset >= 0:
-                    grew = progress.log_end_offset - before.log_end_offset
-                    per_second = grew * 1_000 // max(1, observed.earlier_ms)
-                    written = (end - replica.log_end_offset) * 1_000 // max(1, observed.earlier_ms)
-                    return (
-                        f"{name_of_key(key)}: within {span(observed.earlier_ms)} it took "
-                        f"{per_second:,} records a second, while {written:,} a second were written"
+                if before.broker_id == progress.broker_id and before.log_end_offset >= 0:
+                    return _Growth(
+                        progress.log_end_offset - before.log_end_offset,
+                        end - replica.log_end_offset,
+                        max(1, observed.earlier_ms),
                     )
-    return ""
+    return None
 
 
 def _not_admitted(view: ClusterView, key: PartitionKeyState) -> Reason | None:

@@ -24,6 +24,7 @@ _SUMMARY = {
     causes.BROKER_STARTING: "broker {broker} is starting",
     causes.BROKER_STOPPING: "broker {broker} is stopping",
     causes.REPLICA_SLOW: "broker {broker} fetches and does not catch up",
+    causes.REPLICA_CATCHING_UP: "broker {broker} is catching up",
     causes.REPLICA_CUT_OFF: "broker {broker} lives and is cut off from a leader that it follows",
     causes.DISK_FULL: "broker {broker} has no room on its disk",
     causes.DISK_ERROR: "the disk of broker {broker} fails",
@@ -40,10 +41,12 @@ _NEXT_STEP = {
     "seconds.",
     causes.BROKER_UNREGISTERED: "Check that it reaches the metadata store (tidelog explain "
     "--broker {broker}); it registers by itself.",
-    causes.BROKER_STARTING: "Wait until it has read its logs; its own log tells how far it is.",
+    causes.BROKER_STARTING: "Wait until it has read its logs and has its replicas from the "
+    "controller; its own log tells how far it is.",
     causes.BROKER_STOPPING: "Nothing, if it is meant to stop; start it again when it has.",
     causes.REPLICA_SLOW: "Look at CPU, disk and network of broker {broker}, and at what else "
     "its leaders have to send; it rejoins when it has caught up.",
+    causes.REPLICA_CATCHING_UP: "Nothing; it rejoins when it has caught up.",
     causes.REPLICA_CUT_OFF: "Check the network from broker {broker} to that leader's advertised "
     "address, and what lies between.",
     causes.DISK_FULL: "Make room on its data_dir, or shorten retention_ms or retention_bytes of "
@@ -53,7 +56,11 @@ _NEXT_STEP = {
     causes.REPLICA_CORRUPT: "It is cut to what is sound and copied anew from its leader by "
     "itself; check the disk of that machine if this comes again.",
 }
-_MILD = {causes.BROKER_STARTING: causes.INFO, causes.BROKER_STOPPING: causes.INFO}
+_MILD = {
+    causes.BROKER_STARTING: causes.INFO,
+    causes.BROKER_STOPPING: causes.INFO,
+    causes.REPLICA_CATCHING_UP: causes.INFO,
+}
 _FOLLOWS: Sequence[tuple[str, Callable[[int], str]]] = (
     (causes.NO_LEADER, lambda n: f"{plural(n, 'partition')} without a leader"),
     (causes.UNDER_MIN_ISR, lambda n: f"{plural(n, 'partition')} below min ISR"),
@@ -94,17 +101,18 @@ def finding(view: ClusterView, root: Root, follows: Sequence[tuple[Symptom, Reas
         for cause, say in _FOLLOWS
         if cause in by_cause
     ]
+    because = _because(view, root)
     return Finding(
         root.cause,
         _severity(root, follows),
         f"{summary}: {', '.join(effects)}" if effects else summary,
         tuple(evidence),
-        _NEXT_STEP[root.cause].format(broker=root.broker),
+        _next_step(root, because),
         *_subject(names),
         root.broker,
         tuple(map(str, names[:MAX_NAMED])),
         len(names),
-        _because(view, root),
+        because,
     )
 
 
@@ -120,11 +128,25 @@ def _summary(view: ClusterView, root: Root) -> str:
 
 
 def _because(view: ClusterView, root: Root) -> tuple[str, ...]:
-    """A broker that misses the store can neither register nor resign what is damaged."""
-    waits = root.cause in (causes.BROKER_UNREGISTERED, causes.REPLICA_CORRUPT)
+    """A broker that misses the store can neither register nor resign what is damaged; one
+    that starts has its replicas from a controller, which needs the store itself."""
+    starts = root.cause == causes.BROKER_STARTING
+    waits = starts or root.cause in (causes.BROKER_UNREGISTERED, causes.REPLICA_CORRUPT)
+    found: list[Root] = []
     if waits and view.store_lost(root.broker):
-        return (str(view.store_root(root.broker)),)
-    return ()
+        found.append(view.store_root(root.broker))
+    if starts and view.active is None:
+        found.append(Root(causes.NO_CONTROLLER))
+    return tuple(map(str, found))
+
+
+def _next_step(root: Root, because: Sequence[str]) -> str:
+    if root.cause == causes.BROKER_STARTING and because:
+        return (
+            f"See {' and '.join(because)}: broker {root.broker} waits for a controller to tell "
+            "it its replicas, and goes on by itself."
+        )
+    return _NEXT_STEP[root.cause].format(broker=root.broker)
 
 
 def _subject(names: Sequence[TopicPartition]) -> tuple[str, int]:

@@ -9,6 +9,7 @@ import pytest
 from tidelog.inspection.explain import Listening
 from tidelog.inspection.model import FollowerState
 from unit.inspection.explain.described import (
+    NOW_MS,
     DescribedCluster,
     address,
     causes_of,
@@ -141,6 +142,32 @@ def test_the_rate_of_a_slow_replica_comes_from_an_earlier_look(
     )
 
 
+def test_a_replica_that_takes_more_than_is_written_is_catching_up(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0", isr=(1, 3))
+    cluster.seen("sea/0", 2, log_end_offset=40, lag_records=60)
+    cluster.earlier = [s for s in cluster.observed().states if s.id == 1 and s.role == "broker"]
+    cluster.seen("sea/0", 2, log_end_offset=59, lag_records=51)
+    cluster.replica("sea/0", 1, log_end_offset=110)
+    findings = cluster.explain()
+    assert causes_of(findings) == ["replica_catching_up"]
+    assert (findings[0].broker, findings[0].severity) == (2, "info")
+    assert "took 38 records a second, while 20 a second were written" in said(findings[0])
+    assert "at this pace it has all in about 2.8 s" in said(findings[0])
+    assert "CPU" not in said(findings[0])
+
+
+def test_growth_across_an_election_says_nothing(cluster: DescribedCluster) -> None:
+    cluster.partition("sea/0", isr=(1, 3))
+    cluster.seen("sea/0", 2, log_end_offset=40, lag_records=60)
+    cluster.replica("sea/0", 1, leader_epoch=4)
+    cluster.earlier = [s for s in cluster.observed().states if s.id == 1 and s.role == "broker"]
+    cluster.replica("sea/0", 1, leader_epoch=5)
+    cluster.seen("sea/0", 2, log_end_offset=59, lag_records=41)
+    assert "a second were written" not in said(found(cluster.explain(), "replica_slow"))
+
+
 def test_a_replica_is_cut_off_by_its_own_word(cluster: DescribedCluster) -> None:
     cluster.partition("sea/0", isr=(1, 3))
     cluster.replica("sea/0", 2, follower=FollowerState(1, 7_100, "connect: timed out", 7_000))
@@ -156,6 +183,37 @@ def test_a_replica_is_cut_off_where_the_leader_sees_no_fetch_and_both_answer(
     cluster.seen("sea/0", 2, last_fetch_ms=9_000, lag_records=60, log_end_offset=40)
     cut = found(cluster.explain(), "replica_cut_off")
     assert "the leader, has seen its last fetch 9.0 s ago; both answer" in said(cut)
+
+
+@pytest.mark.parametrize(
+    ("epoch_age_ms", "cause"), [(300, "replica_out_of_isr"), (9_000, "replica_cut_off")]
+)
+def test_a_first_fetch_is_missed_only_in_an_epoch_that_is_not_young(
+    cluster: DescribedCluster, epoch_age_ms: int, cause: str
+) -> None:
+    cluster.partition("sea/0", isr=(1, 3), changed_at_ms=NOW_MS - epoch_age_ms)
+    cluster.seen("sea/0", 2, last_fetch_ms=-1, lag_records=-1, log_end_offset=-1)
+    assert causes_of(cluster.explain()) == [cause]
+
+
+def test_of_an_epoch_whose_age_nobody_tells_no_first_fetch_is_missed(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0", isr=(1, 3))
+    cluster.seen("sea/0", 2, last_fetch_ms=-1, lag_records=-1, log_end_offset=-1)
+    out = found(cluster.explain(), "replica_out_of_isr")
+    assert "no fetch of it in this epoch yet" in out.summary
+
+
+@pytest.mark.parametrize(
+    ("last_fetch_ms", "cause"), [(9_500, "replica_out_of_isr"), (12_500, "replica_cut_off")]
+)
+def test_a_fetch_that_finds_nothing_may_wait_as_long_as_can_be_configured(
+    cluster: DescribedCluster, last_fetch_ms: int, cause: str
+) -> None:
+    cluster.partition("sea/0", isr=(1, 3))
+    cluster.seen("sea/0", 2, last_fetch_ms=last_fetch_ms)
+    assert causes_of(cluster.explain()) == [cause]
 
 
 @pytest.mark.parametrize(
@@ -252,6 +310,29 @@ def test_a_broker_without_its_full_state_is_starting(cluster: DescribedCluster) 
     cluster.brokers[2] = replace(cluster.brokers[2], has_full_state=False, state="starting")
     starting = found(cluster.explain(), "broker_starting")
     assert (starting.severity, starting.broker) == ("warning", 2)
+
+
+def test_a_broker_that_starts_without_a_controller_follows_from_that(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0", isr=(1, 3))
+    cluster.brokers[2] = replace(cluster.brokers[2], has_full_state=False, state="starting")
+    cluster.stop_controller()
+    for findings in (cluster.explain(), cluster.explain("sea", 0), cluster.explain(broker=2)):
+        starting = found(findings, "broker_starting")
+        assert starting.because == ("no_controller",)
+        assert "waits for a controller" in starting.next_step
+        assert "no_controller" in causes_of(findings)
+
+
+def test_a_broker_that_starts_without_the_store_follows_from_that(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0", isr=(1, 3))
+    cluster.brokers[2] = replace(cluster.brokers[2], has_full_state=False, state="starting")
+    cluster.lose_store("broker-2")
+    starting = found(cluster.explain(), "broker_starting")
+    assert starting.because == ("store_unreachable of broker 2",)
 
 
 def test_a_broker_that_lost_its_registration_is_not_starting(cluster: DescribedCluster) -> None:
