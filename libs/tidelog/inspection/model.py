@@ -208,7 +208,11 @@ class StateRequest:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong, why, and what to do. `cause` is a word for programs."""
+    """One thing that is wrong, why, and what to do. `cause` is a word for programs. `broker`
+    is the one that is to be looked at: the leader for hw_stalled, consumer_waits,
+    under_min_isr and unclean_election, the preferred leader (which does not lead) for
+    not_preferred_leader, the missing replica for replica_out_of_isr; for no_leader the one
+    that the key still names."""
 
     cause: str
     severity: str
