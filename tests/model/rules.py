@@ -30,6 +30,7 @@ from tidelog_runtime.replica_control import (
     LeaderAndIsrCommand,
     PartitionResult,
     StopPartition,
+    StopReplicaCommand,
 )
 
 from . import writes
@@ -179,14 +180,18 @@ def _no_guards(*_: object) -> tuple[()]:
 _stop = ReplicaManager._stop
 
 
-def _stop_any(self: ReplicaManager, wanted: StopPartition) -> PartitionResult:
-    return _stop(self, wanted._replace(revision=LATEST))
+def _stop_any(
+    self: ReplicaManager, wanted: StopPartition, command: StopReplicaCommand
+) -> PartitionResult:
+    return _stop(self, wanted._replace(revision=LATEST), command)
 
 
-def _stop_by_name(self: ReplicaManager, wanted: StopPartition) -> PartitionResult:
+def _stop_by_name(
+    self: ReplicaManager, wanted: StopPartition, command: StopReplicaCommand
+) -> PartitionResult:
     present = self._by_name.get(wanted.partition)
     topic_id = wanted.topic_id if present is None else present.topic_id
-    return _stop(self, wanted._replace(topic_id=topic_id, revision=LATEST))
+    return _stop(self, wanted._replace(topic_id=topic_id, revision=LATEST), command)
 
 
 _set_strays_aside = ReplicaManager._set_strays_aside

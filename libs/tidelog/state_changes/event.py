@@ -95,6 +95,8 @@ class Cause(enum.Enum):
     BROKER_STOPPED = "broker_stopped"
     BROKER_GONE = "broker_gone"  # before whoever tells it looked
     BROKER_JOINED = "broker_joined"
+    REGISTERED = "registered"  # a broker has written its registration
+    NO_CONTROLLER = "no_controller"  # nobody held the controller's key
     REPLICA_RESIGNED = "replica_resigned"
     LEADER_UNREACHABLE = "leader_unreachable"  # it lives, and its followers cannot reach it
     CAUGHT_UP = "caught_up"
@@ -120,6 +122,7 @@ class Cause(enum.Enum):
     LEADER_NOT_SYNCED = "leader_not_synced"  # of a synced topic: the leader's own disk
     BELOW_MIN_ISR = "below_min_isr"
     TIMEOUT = "timeout"
+    NO_ANSWER = "no_answer"  # whoever was asked could not be reached, or was silent
     REMOVED = "removed"  # somebody else deleted it
     STORE_UNREACHABLE = "store_unreachable"
     REQUESTED = "requested"  # somebody asked for it

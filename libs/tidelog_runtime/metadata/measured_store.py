@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from tidelog.inspection.model import NOT_KNOWN, StoreHealth
-from tidelog.state_changes.event import Change, Kind, Stage
+from tidelog.state_changes.event import Cause, Change, Kind, Stage
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.metadata.store import (
     Changed,
@@ -161,7 +161,7 @@ class MeasuredStore:
             return
         self._lost_since_ms = began_ms
         elapsed_ms = self._clock.monotonic_ms() - began_ms
-        self._loss = Change(requested_at_ms=self._clock.wall_ms() - elapsed_ms)
+        self._loss = self._state_changes.standing("store", Cause.STORE_UNREACHABLE, elapsed_ms)
         self._state_changes.tell(
             Kind.STORE_LOST,
             Stage.COMPLETED,

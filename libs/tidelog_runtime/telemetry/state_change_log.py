@@ -125,6 +125,13 @@ class StateChangeLog:
         self._followers: list[Follower] = []
         self._sinks: list[Sink] = []
 
+    def standing(self, subject: str, cause: Cause, for_ms: int = 0) -> Change:
+        """As which a state of affairs is told that began `for_ms` ago: its begin, and with the
+        same change its end, so that this has its duration. `subject`: what stands, which does
+        so once at a time."""
+        since_ms = self._clock.wall_ms() - for_ms
+        return Change(f"{self.service}-{subject}-{since_ms}", cause, since_ms)
+
     def tell(
         self,
         kind: Kind,

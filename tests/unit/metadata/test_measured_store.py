@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tidelog.inspection.model import NOT_KNOWN
-from tidelog.state_changes.event import Kind, StateChange
+from tidelog.state_changes.event import Cause, Kind, StateChange
 from tidelog_runtime.metadata.measured_store import (
     PROBE_INTERVAL_MS,
     MeasuredStore,
@@ -83,6 +83,8 @@ def test_a_store_that_is_lost_is_told_of_once_and_again_when_it_is_back() -> Non
         lost, back = world.changes()
         assert (lost.kind, lost.details["problem"]) == (Kind.STORE_LOST, "no endpoint answers")
         assert (back.kind, back.duration_ms) == (Kind.STORE_BACK, 4_000)
+        assert (lost.cause, back.cause) == (Cause.STORE_UNREACHABLE, Cause.STORE_UNREACHABLE)
+        assert back.change_id == lost.change_id != ""
         assert world.store.health.unreachable_ms == NOT_KNOWN
 
     run(story())

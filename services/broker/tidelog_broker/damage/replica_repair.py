@@ -17,12 +17,13 @@ from typing import NamedTuple, Protocol
 
 import structlog
 
-from tidelog.model import TopicPartition
-from tidelog.state_changes.event import Cause, Detail, Kind, Stage
+from tidelog.model import NO_EPOCH, TopicPartition
+from tidelog.state_changes.event import NO_REVISION, Cause, Detail, Kind, Stage
 from tidelog_broker.background import RunBlocking
 from tidelog_broker.damage.resignations import Resignations
 from tidelog_broker.log.errors import LogCorruptError, LogError, LogFailedError
 from tidelog_broker.log.log import Log
+from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.storage.log_directory import DamagedReplica, LogDirectory
 from tidelog_runtime.clock import Clock
@@ -45,6 +46,11 @@ def repair_delay_s(failures: int) -> float:
 
 
 class Replicas(Protocol):
+    @property
+    def broker_epoch(self) -> int: ...
+
+    def find(self, key: ReplicaKey) -> Partition | None: ...
+
     def suspend(self, key: ReplicaKey) -> None:
         """At once: it neither leads nor follows until it is resumed."""
 
@@ -142,6 +148,8 @@ class ReplicaRepair:
         name: TopicPartition | None,
         **details: Detail,
     ) -> None:
+        partition = self._replicas.find(key)
+        state = partition.state if partition is not None else None
         self._state_changes.tell(
             kind,
             stage,
@@ -149,6 +157,10 @@ class ReplicaRepair:
             name=name,
             topic_id=key.topic_id,
             broker=self._broker_id,
+            broker_epoch=self._replicas.broker_epoch,
+            controller_epoch=state.controller_epoch if state else NO_EPOCH,
+            leader_epoch=state.leader_epoch if state else NO_EPOCH,
+            revision=partition.revision if partition is not None else NO_REVISION,
             details=details if name else {**details, "partition": key.partition},
         )
 

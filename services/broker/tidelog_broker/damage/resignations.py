@@ -241,6 +241,7 @@ class Resignations:
             name=name,
             topic_id=state.topic_id,
             broker=self._broker_id,
+            broker_epoch=self._change_ids.broker_epoch,
             controller_epoch=state.controller_epoch,
             leader_epoch=state.leader_epoch,
             revision=revision,

@@ -19,6 +19,10 @@ class ChangeIds:
         self._clock = clock
         self._numbers = count(1)
 
+    @property
+    def broker_epoch(self) -> int:
+        return self._broker_epoch()
+
     def next(self, cause: Cause) -> Change:
         change_id = f"b{self._broker_id}-{self._broker_epoch()}-{next(self._numbers)}"
         return Change(change_id, cause, self._clock.wall_ms())

@@ -6,10 +6,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from tidelog.model import NO_EPOCH, TopicPartition
+from tidelog.model import TopicPartition
 from tidelog.state_changes.event import Cause, Change, Detail, Kind, Stage
 from tidelog_broker.partition.replica_key import ReplicaKey
-from tidelog_runtime.replica_control import LeaderAndIsrCommand, PartitionCommand, StopPartition
+from tidelog_runtime.replica_control import (
+    LeaderAndIsrCommand,
+    PartitionCommand,
+    StopPartition,
+    StopReplicaCommand,
+)
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
 
@@ -21,8 +26,16 @@ class Part(NamedTuple):
     key: ReplicaKey
     change: Change
     controller_epoch: int
+    broker_epoch: int
     leader_epoch: int
     revision: int
+
+
+class Epochs(NamedTuple):
+    """Of whoever commands, and of the life that is commanded."""
+
+    controller: int
+    broker: int
 
 
 class CommandRefusal(NamedTuple):
@@ -48,18 +61,20 @@ def role_part(wanted: PartitionCommand, broker_id: int, command: LeaderAndIsrCom
         ReplicaKey(wanted.state.topic_id, wanted.partition.partition),
         change,
         command.controller_epoch,
+        command.broker_epoch,
         wanted.state.leader_epoch,
         wanted.revision,
     )
 
 
-def stop_part(wanted: StopPartition, controller_epoch: int) -> Part:
+def stop_part(wanted: StopPartition, command: StopReplicaCommand) -> Part:
     return Part(
         Kind.DELETE if wanted.delete else Kind.STOP,
         wanted.partition,
         ReplicaKey(wanted.topic_id, wanted.partition.partition),
         wanted.change,
-        controller_epoch,
+        command.controller_epoch,
+        command.broker_epoch,
         wanted.leader_epoch,
         wanted.revision,
     )
@@ -142,11 +157,19 @@ class CommandEvents:
             del self._failed[key]
 
     def stopped(
-        self, name: TopicPartition, key: ReplicaKey, cause: Cause, revision: int, why: str = ""
+        self,
+        name: TopicPartition,
+        key: ReplicaKey,
+        cause: Cause,
+        by: Epochs,
+        leader_epoch: int,
+        revision: int,
+        why: str = "",
     ) -> None:
-        """Nobody commanded it: the replica is another topic's now, or not assigned here. `why`
-        it could not be set aside; empty: it was."""
-        part = Part(Kind.STOP, name, key, Change(cause=cause), NO_EPOCH, NO_EPOCH, revision)
+        """Nobody commanded it: the replica is another topic's now, or not assigned here, which
+        a command `by` these has shown. `why` it could not be set aside; empty: it was."""
+        change = Change(cause=cause)
+        part = Part(Kind.STOP, name, key, change, by.controller, by.broker, leader_epoch, revision)
         if why:
             self._tell(part, Stage.FAILED, details={"why": why})
         else:
@@ -168,6 +191,7 @@ class CommandEvents:
             name=part.name,
             topic_id=part.key.topic_id,
             broker=self._broker_id,
+            broker_epoch=part.broker_epoch,
             controller_epoch=part.controller_epoch,
             leader_epoch=part.leader_epoch,
             revision=part.revision,

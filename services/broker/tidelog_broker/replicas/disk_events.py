@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from tidelog.state_changes.event import Cause, Detail, Kind, Stage
+from typing import Protocol
+
+from tidelog.model import NO_EPOCH
+from tidelog.state_changes.event import NO_REVISION, Cause, Change, Detail, Kind, Stage
 from tidelog_broker.log.errors import LogCorruptError, LogError, OutOfServiceError
+from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.disk_refusals import DiskRefusals, Refusal
 from tidelog_broker.storage.log_directory import LogDirectory
@@ -17,16 +21,25 @@ def cause_of(error: LogError) -> Cause:
     return Cause.DISK_FULL if error.is_full else Cause.DISK_ERROR
 
 
+class Replicas(Protocol):
+    """Those of one broker."""
+
+    broker_id: int
+    broker_epoch: int
+
+    def find(self, key: ReplicaKey) -> Partition | None: ...
+
+
 class DiskEvents:
     """False where every disk takes all, so that the way of a record costs one look."""
 
     def __init__(
-        self, logs: LogDirectory, clock: Clock, broker_id: int, state_changes: StateChangeLog
+        self, logs: LogDirectory, clock: Clock, replicas: Replicas, state_changes: StateChangeLog
     ) -> None:
         self._refusals = DiskRefusals()
         self._logs = logs
         self._clock = clock
-        self._broker_id = broker_id
+        self._replicas = replicas
         self._state_changes = state_changes
 
     def __bool__(self) -> bool:
@@ -35,8 +48,13 @@ class DiskEvents:
     def refused(self, key: ReplicaKey, error: LogError, what: str) -> None:
         """`what` could not be done: "written", "synced" or "read"; told once."""
         now_ms = self._clock.monotonic_ms()
-        if self._refusals.refused(key, cause_of(error), what, str(error), now_ms):
-            self._tell(Kind.DISK_REFUSED, key, cause_of(error), what=what, why=str(error))
+        if not self._refusals.refused(key, cause_of(error), what, str(error), now_ms):
+            return
+        refusal = self._refusals.of(key)
+        assert refusal is not None
+        subject = f"disk-{key.topic_id}-{key.partition}"
+        refusal.change = self._state_changes.standing(subject, refusal.cause)
+        self._tell(Kind.DISK_REFUSED, key, refusal.change, what=what, why=str(error))
 
     def took(self, key: ReplicaKey, what: str) -> None:
         self._refusals.took(key, what)
@@ -47,7 +65,7 @@ class DiskEvents:
         for key, refusal in self._refusals.over(now_ms):
             for_ms = now_ms - refusal.since_ms
             self._tell(
-                Kind.DISK_TAKES_AGAIN, key, refusal.cause, what=refusal.what, refused_ms=for_ms
+                Kind.DISK_TAKES_AGAIN, key, refusal.change, what=refusal.what, refused_ms=for_ms
             )
 
     def forget(self, key: ReplicaKey) -> None:
@@ -56,13 +74,19 @@ class DiskEvents:
     def of(self, key: ReplicaKey) -> Refusal | None:
         return self._refusals.of(key)
 
-    def _tell(self, kind: Kind, key: ReplicaKey, cause: Cause, **details: Detail) -> None:
+    def _tell(self, kind: Kind, key: ReplicaKey, change: Change, **details: Detail) -> None:
+        partition = self._replicas.find(key)
+        state = partition.state if partition is not None else None
         self._state_changes.tell(
             kind,
             Stage.COMPLETED,
-            cause=cause,
+            change=change,
             name=self._logs.name_of(key),
             topic_id=key.topic_id,
-            broker=self._broker_id,
+            broker=self._replicas.broker_id,
+            broker_epoch=self._replicas.broker_epoch,
+            controller_epoch=state.controller_epoch if state else NO_EPOCH,
+            leader_epoch=state.leader_epoch if state else NO_EPOCH,
+            revision=partition.revision if partition is not None else NO_REVISION,
             details=details,
         )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidelog.state_changes.event import Cause
+from tidelog.state_changes.event import NO_CHANGE, Cause, Change
 from tidelog_broker.partition.replica_key import ReplicaKey
 
 STEADY_MS = 2_000
@@ -19,7 +19,8 @@ READ = "read"
 
 @dataclass(slots=True)
 class Refusal:
-    """`what` could not be done: "written", "synced" or "read"."""
+    """`what` could not be done: "written", "synced" or "read". `change`: as which it is told
+    that it began, and that it is over."""
 
     cause: Cause
     what: str
@@ -27,6 +28,7 @@ class Refusal:
     since_ms: int
     last_ms: int
     taken_since: bool = False
+    change: Change = NO_CHANGE
 
 
 class DiskRefusals:

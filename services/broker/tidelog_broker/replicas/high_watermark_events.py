@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.state_changes.event import Cause, Detail, Kind, Stage
+from tidelog.state_changes.event import NO_CHANGE, Change, Detail, Kind, Stage
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.replicas.high_watermark_watch import HighWatermarkWatch, holders_of
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
@@ -15,19 +15,25 @@ class HighWatermarkEvents:
         self._watch = HighWatermarkWatch(stalled_after_ms)
         self._broker_id = broker_id
         self._log = log
+        # As which each stall was told that lasts; bounded by the partitions led here.
+        self._stalls: dict[Partition, Change] = {}
 
     def judge(self, partition: Partition, now_ms: int) -> None:
         verdict = self._watch.look(partition, now_ms)
         if verdict is None:
             return
         if not verdict.stalled:
-            self._tell(Kind.HW_MOVES_AGAIN, partition, Cause.NONE, stalled_ms=verdict.for_ms)
+            change = self._stalls.pop(partition, NO_CHANGE)
+            self._tell(Kind.HW_MOVES_AGAIN, partition, change, stalled_ms=verdict.for_ms)
             return
         holders = holders_of(partition, self._broker_id)
+        subject = f"hw-{partition.topic_id}-{partition.name.partition}"
+        change = self._log.standing(subject, holders.cause, verdict.for_ms)
+        self._stalls[partition] = change
         self._tell(
             Kind.HW_STALLED,
             partition,
-            holders.cause,
+            change,
             brokers=list(holders.brokers),
             end_offsets=list(holders.end_offsets),
             stalled_ms=verdict.for_ms,
@@ -35,19 +41,27 @@ class HighWatermarkEvents:
 
     def forget_led_no_more(self) -> None:
         self._watch.forget_led_no_more()
+        if self._stalls:
+            stalls = self._stalls.items()
+            self._stalls = {p: change for p, change in stalls if p.leading is not None}
 
     def waiting_ms(self, partition: Partition, now_ms: int) -> int | None:
         """As `HighWatermarkWatch.waiting_ms`."""
         return self._watch.waiting_ms(partition, now_ms)
 
-    def _tell(self, kind: Kind, partition: Partition, cause: Cause, **details: Detail) -> None:
+    def _tell(self, kind: Kind, partition: Partition, change: Change, **details: Detail) -> None:
+        state = partition.state
+        assert state is not None, "what is led has a state"
         self._log.tell(
             kind,
             Stage.COMPLETED,
-            cause=cause,
+            change=change,
             name=partition.name,
             topic_id=partition.topic_id,
             broker=self._broker_id,
+            # It is led by this life of the broker.
+            broker_epoch=state.leader_broker_epoch,
+            controller_epoch=state.controller_epoch,
             leader_epoch=partition.leader_epoch,
             revision=partition.revision,
             details={

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Protocol
 
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.model import NO_LEADER, TopicPartition
+from tidelog.model import NO_EPOCH, NO_LEADER, TopicPartition
 from tidelog.state_changes.event import Cause, Kind, Stage
 from tidelog_broker.log.errors import LogError
 from tidelog_broker.log.log import Log
@@ -23,6 +23,7 @@ from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.command_events import (
     CommandEvents,
     CommandRefusal,
+    Epochs,
     Part,
     role_part,
     stop_part,
@@ -74,7 +75,7 @@ class ReplicaManager:
         self.broker_id = broker_id
         self.state_changes = state_changes
         # Which replicas' disks refuse now.
-        self.disk = DiskEvents(logs, clock, broker_id, state_changes)
+        self.disk = DiskEvents(logs, clock, self, state_changes)
         # 0: no command counts yet. Newer ones in commands are taken.
         self.broker_epoch = 0
         self.has_full_state = asyncio.Event()
@@ -134,7 +135,7 @@ class ReplicaManager:
                 return CommandResult(error=refusal)
             results = []
             for wanted in command.partitions:
-                results.append(self._stop(wanted))
+                results.append(self._stop(wanted, command))
                 await asyncio.sleep(0)
             return CommandResult(partitions=results)
 
@@ -202,15 +203,18 @@ class ReplicaManager:
                 self._events.ignored(part, Cause.OTHER_TOPIC_ID, present.revision)
                 return done, None
             if wanted.revision < present.revision:
-                # Its topic's config is as old as it is.
                 self._events.ignored(part, Cause.STALE_REVISION, present.revision)
-                return PartitionResult(topic_id, number, present.revision, None), None
         else:
             self._events.received(part)
         try:
-            partition = self._replica(wanted, part)
-            synced = self._configs[wanted.partition].durability == "synced"
-            durability_changed = partition.set_synced(synced)
+            durability_changed = False
+            if present is not None and wanted.revision < present.revision:
+                # The topic's config is as old as the command that brings it.
+                partition = present
+            else:
+                partition = self._replica(wanted, part)
+                synced = self._configs[wanted.partition].durability == "synced"
+                durability_changed = partition.set_synced(synced)
             news = partition.take(
                 wanted.state,
                 wanted.revision,
@@ -252,9 +256,13 @@ class ReplicaManager:
         present = self._by_name.get(wanted.partition)
         if present is not None and present.topic_id != wanted.state.topic_id:
             # The topic was deleted and created again while nobody told us.
+            known_epoch = present.leader_epoch
             self._remove(present, delete=False)
             former = ReplicaKey(present.topic_id, present.name.partition)
-            self._events.stopped(present.name, former, Cause.OTHER_TOPIC_ID, wanted.revision)
+            by = Epochs(part.controller_epoch, part.broker_epoch)
+            self._events.stopped(
+                present.name, former, Cause.OTHER_TOPIC_ID, by, known_epoch, wanted.revision
+            )
             present = None
         key = part.key
         is_new = self._logs.log_of(key) is None
@@ -278,11 +286,11 @@ class ReplicaManager:
         self._stopped.started(key)
         return partition
 
-    def _stop(self, wanted: StopPartition) -> PartitionResult:
+    def _stop(self, wanted: StopPartition, command: StopReplicaCommand) -> PartitionResult:
         """Stops one replica. A command about another topic id, or one that is not newer
         than what this replica knows, is acknowledged and has no effect (KIP-570;
         interleaving 7)."""
-        part = stop_part(wanted, self.controller_epoch)
+        part = stop_part(wanted, command)
         key = part.key
         partition = self._by_key.get(key)
         if partition is None and not self.has_full_state.is_set():
@@ -344,22 +352,26 @@ class ReplicaManager:
         nothing newer told us of, is no longer assigned here."""
         named = {ReplicaKey(p.state.topic_id, p.partition.partition) for p in command.partitions}
         self._events.forget_unnamed(named)
+        by = Epochs(command.controller_epoch, command.broker_epoch)
+        revision = command.store_revision
         for key in [k for k in self._logs.keys() if k not in named]:  # noqa: SIM118
             partition = self._by_key.get(key)
             name = self._logs.name_of(key)
             assert name is not None
+            known_epoch = partition.leader_epoch if partition is not None else NO_EPOCH
             try:
                 if partition is None:
                     self._logs.set_aside(key)
-                elif partition.revision <= command.store_revision:
+                elif partition.revision <= revision:
                     self._remove(partition, delete=False)
                 else:
                     continue
-                self._stopped.stopped(key, command.store_revision)
-                self._events.stopped(name, key, Cause.STRAY, command.store_revision)
+                self._stopped.stopped(key, revision)
+                self._events.stopped(name, key, Cause.STRAY, by, known_epoch, revision)
             except LogError as error:
                 # It stays where it is, unused; that must not keep the others from serving.
-                self._events.stopped(name, key, Cause.STRAY, command.store_revision, str(error))
+                why = str(error)
+                self._events.stopped(name, key, Cause.STRAY, by, known_epoch, revision, why)
 
     # -- finding a partition ----------------------------------------------------------
 

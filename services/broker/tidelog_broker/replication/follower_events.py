@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from tidelog.state_changes.event import Cause, Kind, Stage
+from tidelog.state_changes.event import Cause, Change, Kind, Stage
 from tidelog_broker.partition.partition import Partition
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
@@ -17,6 +17,9 @@ class Teller(Protocol):
     def broker_id(self) -> int: ...
 
     @property
+    def broker_epoch(self) -> int: ...
+
+    @property
     def state_changes(self) -> StateChangeLog: ...
 
 
@@ -26,28 +29,31 @@ class FollowerEvents:
     def __init__(self, leader: int, teller: Teller) -> None:
         self._leader = leader
         self._teller = teller
-        self._unreachable = False
+        self._unreachable: Change | None = None  # as which it was told
 
     def unreachable(self, broker_epoch: int, why: str, partitions: int) -> None:
         """Once, until it is reached again."""
         if self._unreachable:
             return
-        self._unreachable = True
+        subject = f"leader-{self._leader}"
+        self._unreachable = self._teller.state_changes.standing(subject, Cause.NO_ANSWER)
         self._teller.state_changes.tell(
             Kind.LEADER_UNREACHABLE,
             Stage.COMPLETED,
+            change=self._unreachable,
             broker=self._leader,
             broker_epoch=broker_epoch,
             details={"why": why, "partitions": partitions},
         )
 
     def reached(self, broker_epoch: int) -> None:
-        if not self._unreachable:
+        change, self._unreachable = self._unreachable, None
+        if change is None:
             return
-        self._unreachable = False
         self._teller.state_changes.tell(
             Kind.LEADER_REACHED,
             Stage.COMPLETED,
+            change=change,
             broker=self._leader,
             broker_epoch=broker_epoch,
         )
@@ -66,6 +72,8 @@ class FollowerEvents:
             name=partition.name,
             topic_id=partition.topic_id,
             broker=self._teller.broker_id,
+            broker_epoch=self._teller.broker_epoch,
+            controller_epoch=partition.state.controller_epoch,
             leader_epoch=partition.leader_epoch,
             revision=partition.revision,
             details={

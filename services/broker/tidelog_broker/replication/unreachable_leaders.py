@@ -9,7 +9,7 @@ from typing import Protocol
 
 import structlog
 
-from tidelog.state_changes.event import Kind, Stage
+from tidelog.state_changes.event import Cause, Kind, Stage
 from tidelog_broker.membership.metadata_cache import MetadataCache
 from tidelog_broker.replication.replica_fetcher import Unanswered
 from tidelog_broker.replication.transport import (
@@ -95,6 +95,7 @@ class LeaderReports:
             Stage.REQUESTED,
             broker=leader.broker_id,
             broker_epoch=leader.broker_epoch,
+            cause=Cause.NO_ANSWER,
             details={"unanswered_ms": leader.unanswered_ms},
         )
 

@@ -58,6 +58,7 @@ from tidelog_controller.state.events import (
     ConnectionEnded,
     CreateTopic,
     DeleteTopic,
+    DialOutcome,
     Event,
     KeysRead,
     LeadersUnreachable,
@@ -290,11 +291,12 @@ class Controller:
             self._out.append(OpenChannel(broker_id, new.broker_epoch, new.registration.address))
             if self._loaded:
                 # Whoever is found at the start of a reign is no news: one line counts them.
-                self._tell_of_broker(Kind.BROKER_JOINED, new, revision)
+                why = Cause.REGISTERED if old is None else Cause.BROKER_RESTARTED
+                self._tell_of_broker(Kind.BROKER_JOINED, new, revision, why)
             for topic in self.context.topics:
                 self._dirty.touch(self.context.unplaced(topic))
         elif new is not None and not new.running:
-            self._tell_of_broker(Kind.BROKER_STOPPING, new, revision)
+            self._tell_of_broker(Kind.BROKER_STOPPING, new, revision, Cause.REQUESTED)
         replicas = list(self.context.replicas_on(broker_id))
         # Elections go before changes of the ISR: nobody can write until they are done.
         self._dirty.touch(p for p, held in replicas if held.state.leader == broker_id)
@@ -383,6 +385,7 @@ class Controller:
                     Stage.COMPLETED,
                     broker=leader.broker_id,
                     broker_epoch=leader.broker_epoch,
+                    cause=Cause.NO_ANSWER,
                     details={
                         "follower": report.broker_id,
                         "unanswered_ms": leader.unanswered_ms,
@@ -408,7 +411,9 @@ class Controller:
         if dial not in CRASHED:
             if is_news:
                 details: dict[str, Detail] = {"dial": dial.value}
-                self._tell_of_broker(Kind.CONNECTION_LOST, broker, details=details)
+                accepted = dial is DialOutcome.ACCEPTED
+                why = Cause.CONNECTION_LOST if accepted else Cause.NO_ANSWER
+                self._tell_of_broker(Kind.CONNECTION_LOST, broker, cause=why, details=details)
             self._dispatch.require_all(broker_id, self._now_ms, Cause.CONNECTION_LOST)
             return
         self._departures.refused(broker_id, broker_epoch)

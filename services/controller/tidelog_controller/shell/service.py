@@ -117,6 +117,7 @@ class ControllerService:
         self._state_changes.tell(
             Kind.CONTROLLER_ELECTED,
             Stage.COMPLETED,
+            cause=Cause.NO_CONTROLLER,
             controller_epoch=identity.controller_epoch,
             revision=identity.key_revision,
             details={"address": self._entry.address},

@@ -216,3 +216,20 @@ async def test_of_a_replica_that_a_full_state_does_not_name_no_failure_is_kept()
     replicas = await failed_once()
     await replicas.manager.leader_and_isr(command(elected(), 20, numbers=[], full_state=True))
     assert not replicas.manager._events._failed
+
+
+async def test_every_stage_of_a_replicas_part_names_the_life_that_is_commanded() -> None:
+    replicas = await holding()
+    await replicas.manager.leader_and_isr(command(elected(), 20))
+    await replicas.manager.stop_replica(stop_command(30))
+    told = replicas.told(Kind.CREATE, Kind.BECOME_LEADER, Kind.BECOME_FOLLOWER, Kind.DELETE)
+    assert {(change.broker_epoch, change.controller_epoch) for change in told} == {(epoch_of(1), 1)}
+
+
+async def test_a_stray_is_told_with_the_epochs_that_are_known() -> None:
+    replicas = await holding()
+    (partition,) = replicas.manager.all()
+    await replicas.manager.leader_and_isr(command(elected(), 30, numbers=[], full_state=True))
+    told = only(replicas.told(Kind.STOP))
+    assert (told.broker_epoch, told.controller_epoch) == (epoch_of(1), 1)
+    assert told.leader_epoch == partition.leader_epoch

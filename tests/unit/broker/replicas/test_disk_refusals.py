@@ -9,7 +9,7 @@ from tidelog_broker.log.errors import LogStorageError
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.disk_refusals import READ_EXPIRY_MS, STEADY_MS, DiskRefusals
 from unit.broker.broker_parts import KEY, Replicas
-from unit.broker.fake_log import NAME
+from unit.broker.fake_log import NAME, epoch_of, state
 
 OTHER = ReplicaKey("other", 0)
 FULL = LogStorageError(PurePath("log"), errno.ENOSPC, "append to")
@@ -73,6 +73,7 @@ def test_a_read_that_nobody_tries_again_is_forgotten() -> None:
 async def test_a_full_disk_is_told_once_and_once_that_it_takes_again() -> None:
     replicas = Replicas()
     partition = await replicas.lead()
+    await asyncio.sleep(1)  # at 0 nothing is known to have been requested
     for _ in range(3):
         replicas.manager.replica_failed(partition, FULL)
     (refused,) = replicas.told(Kind.DISK_REFUSED)
@@ -83,6 +84,17 @@ async def test_a_full_disk_is_told_once_and_once_that_it_takes_again() -> None:
     replicas.manager.disk.judge()
     (again,) = replicas.told(Kind.DISK_TAKES_AGAIN)
     assert again.details == {"what": "written", "refused_ms": STEADY_MS}
+    assert again.change_id == refused.change_id != ""
+    assert again.duration_ms == STEADY_MS
+
+
+async def test_what_a_disk_refuses_is_told_with_what_is_known_of_its_replica() -> None:
+    replicas = Replicas()
+    partition = await replicas.lead()
+    replicas.manager.replica_failed(partition, FULL)
+    (told,) = replicas.told(Kind.DISK_REFUSED)
+    assert (told.broker_epoch, told.controller_epoch) == (epoch_of(1), state().controller_epoch)
+    assert (told.leader_epoch, told.revision) == (partition.leader_epoch, 10)
 
 
 async def test_a_replica_that_is_not_here_any_more_is_forgotten() -> None:

@@ -1,5 +1,7 @@
 """Which high watermarks stand still, and who holds them."""
 
+import asyncio
+
 from tidelog.model import NO_OFFSET
 from tidelog.state_changes.event import Cause, Kind
 from tidelog_broker.partition.partition import Partition
@@ -116,6 +118,7 @@ async def test_the_event_names_the_follower_that_holds_it() -> None:
     replicas = Replicas()
     events = HighWatermarkEvents(AFTER_MS, 1, replicas.state_changes)
     partition = await replicas.lead()
+    await asyncio.sleep(1)
     append(partition)
     fetch_by(partition, 3)
     fetch_by(partition, 2, 0)
@@ -129,3 +132,10 @@ async def test_the_event_names_the_follower_that_holds_it() -> None:
     events.judge(partition, 900)
     (moved,) = replicas.told(Kind.HW_MOVES_AGAIN)
     assert moved.details["stalled_ms"] == 900
+    assert moved.change_id == told.change_id != ""
+    assert moved.duration_ms >= told.duration_ms == AFTER_MS
+    for event in (told, moved):
+        assert (event.broker_epoch, event.controller_epoch) == (
+            epoch_of(1),
+            state().controller_epoch,
+        )

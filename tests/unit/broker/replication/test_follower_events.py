@@ -7,7 +7,7 @@ from tidelog.inspection.model import NOT_KNOWN
 from tidelog.model import EpochEnd
 from tidelog.state_changes.event import Cause, Kind, StateChange
 from unit.broker.broker_parts import events_told, settled, stages
-from unit.broker.fake_log import NAME, FakeLog, epoch_of
+from unit.broker.fake_log import NAME, FakeLog, epoch_of, state
 from unit.broker.scripted_leader import LEADER, ME, Follower, following
 
 
@@ -19,6 +19,7 @@ async def test_a_leader_that_does_not_answer_is_told_once_and_once_that_it_does_
     follower = Follower()
     follower.follow()
     follower.unreachable = True
+    await asyncio.sleep(1)
     async with following(follower):
         await asyncio.sleep(5)
         (lost,) = told(follower)
@@ -30,6 +31,10 @@ async def test_a_leader_that_does_not_answer_is_told_once_and_once_that_it_does_
         "leader_reached completed",
     ]
     assert (lost.broker, lost.broker_epoch) == (LEADER, epoch_of(LEADER))
+    assert lost.cause is Cause.NO_ANSWER
+    reached = told(follower)[-1]
+    assert reached.change_id == lost.change_id != ""
+    assert reached.duration_ms >= 4_000
     assert "connection refused" in str(lost.details["why"])
 
 
@@ -51,6 +56,7 @@ async def test_a_cut_is_told_with_where_the_log_ended_and_where_it_ends() -> Non
         await follower.next(1)
     (cut,) = told(follower, Kind.TRUNCATION)
     assert (cut.cause, cut.name, cut.broker, cut.leader_epoch) == (Cause.DIVERGED, NAME, ME, 5)
+    assert (cut.broker_epoch, cut.controller_epoch) == (epoch_of(ME), state().controller_epoch)
     assert (cut.details["from"], cut.details["to"], cut.details["epoch"]) == (4, 2, 2)
 
 

@@ -309,6 +309,30 @@ def test_a_broker_that_cannot_be_reached_is_told_of_seldom() -> None:
     assert len(driver.tells(Kind.CONNECTION_LOST)) == 2
 
 
+def test_a_broker_that_joins_is_told_as_registered() -> None:
+    driver = with_topic()
+    driver.start_broker(4)
+    driver.watch()
+    (told,) = driver.tells(Kind.BROKER_JOINED)
+    assert told.cause is Cause.REGISTERED
+
+
+@pytest.mark.parametrize(
+    ("dial", "cause"),
+    [
+        (DialOutcome.ACCEPTED, Cause.CONNECTION_LOST),
+        (DialOutcome.NO_ANSWER, Cause.NO_ANSWER),
+    ],
+)
+def test_a_lost_connection_is_told_with_how_its_address_answers(
+    dial: DialOutcome, cause: Cause
+) -> None:
+    driver = with_topic()
+    driver.feed(ConnectionEnded(2, driver.brokers[2].broker_epoch, dial, 200))
+    (told,) = driver.tells(Kind.CONNECTION_LOST)
+    assert told.cause is cause
+
+
 def test_an_unclean_election_tells_what_the_logs_held_and_what_is_given_up() -> None:
     driver = down()
     for broker_id, end in ((1, 7), (2, 12), (3, 9)):
