@@ -552,7 +552,8 @@ class FollowerProgress(_message.Message):
     """-1: not known in this epoch."""
     lag_records: _builtins.int
     """Records, bytes and milliseconds that it lacks; the last is the age of the oldest record
-    that it does not have. -1: not known.
+    that it does not have. Of one that has told no end in this epoch: at least so much, which
+    is what was written since the epoch began; nothing since: not known. -1: not known.
     """
     lag_bytes: _builtins.int
     lag_ms: _builtins.int
@@ -1060,7 +1061,10 @@ class Finding(_message.Message):
     partition: _builtins.int
     """-1: no single partition."""
     broker: _builtins.int
-    """-1: no single broker."""
+    """-1: no single broker. The leader for hw_stalled, consumer_waits, under_min_isr and
+    unclean_election; the preferred leader for not_preferred_leader; the missing replica for
+    replica_out_of_isr; the one that the key still names for no_leader.
+    """
     summary: _builtins.str
     """What is so, in a sentence."""
     next_step: _builtins.str
