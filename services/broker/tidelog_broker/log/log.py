@@ -154,7 +154,7 @@ class Log:
 
     @property
     def size_bytes(self) -> int:
-        return sum(segment.size for segment in self._segments)
+        return self._segments.size_bytes
 
     @property
     def segment_count(self) -> int:

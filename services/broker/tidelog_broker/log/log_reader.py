@@ -94,7 +94,9 @@ class LogReader:
             within = segment.size - place.position
         else:
             within = segment.bytes_from(offset)
-        return within + sum(later.size for later in self._segments[index + 1 :])
+        for later in range(index + 1, len(self._segments)):
+            within += self._segments[later].size
+        return within
 
     def append_time_of(self, offset: int) -> int:
         """`Log.append_time_of` says what; also raises `FrameError` and `LogCorruptError`."""

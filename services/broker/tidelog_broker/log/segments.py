@@ -68,6 +68,14 @@ class Segments:
     def end_offset(self) -> int:
         return self._all[-1].summary.next_offset
 
+    @property
+    def size_bytes(self) -> int:
+        """Of most logs that are many there is one segment: no generator is made for it."""
+        size = 0
+        for segment in self._all:
+            size += segment.size
+        return size
+
     def headers(self, start: int, end: int) -> Iterator[BatchHeader]:
         """`Log.headers` says what."""
         for segment in self._all:

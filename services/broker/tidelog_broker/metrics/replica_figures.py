@@ -100,6 +100,19 @@ class FollowerFigures:
         self.granted_at_ms = NOT_KNOWN
         self.behind: Largest[Pair] = Largest(MAX_AGES_READ_PER_FOLLOWER)
 
+    def add_fetch(self, progress: FollowerProgress) -> None:
+        at_ms, session = progress.last_fetch_ms, progress.session
+        if session is not None and session.last_request_ms > at_ms:
+            at_ms = session.last_request_ms
+        if at_ms > self.fetched_at_ms:
+            self.fetched_at_ms = at_ms
+
+    def add_grant(self, progress: FollowerProgress) -> None:
+        """An epoch in which it has not fetched."""
+        at_ms = progress.last_fetch_ms
+        if self.granted_at_ms == NOT_KNOWN or at_ms < self.granted_at_ms:
+            self.granted_at_ms = at_ms
+
 
 class ReplicaFigures:
     """`add` each replica, then `tell`. `judges`: of partitions that are led here and have
@@ -133,11 +146,11 @@ class ReplicaFigures:
 
     def add(self, partition: Partition) -> None:
         log, topic = partition.log, partition.name.topic
-        size = log.size_bytes
+        size, end = log.size_bytes, log.log_end_offset
         self.replicas += 1
         self.size_bytes += size
         self.segments += log.segment_count
-        self.unflushed_records += log.log_end_offset - log.flushed_offset
+        self.unflushed_records += end - log.flushed_offset
         self._topic_bytes[topic] = self._topic_bytes.get(topic, 0) + size
         if self._largest.takes(size):
             self._largest.add(size, partition)
@@ -147,82 +160,56 @@ class ReplicaFigures:
         elif state is None or state.leader == NO_LEADER:
             self.leaderless += 1
         elif leading is not None:
-            self._add_led(partition, state, leading)
+            self._add_led(partition, state, leading, end)
 
-    def _add_led(self, partition: Partition, state: LeaderAndIsr, leading: Leading) -> None:
+    def _add_led(
+        self, partition: Partition, state: LeaderAndIsr, leading: Leading, end: int
+    ) -> None:
         self.leaders += 1
-        end = partition.log.log_end_offset
-        in_sync, replicas = len(state.isr), len(state.replicas)
-        if in_sync < replicas:
+        isr = [member.broker_id for member in state.isr]
+        if len(isr) < len(state.replicas):
             self.under_replicated += 1
-            if in_sync < state.min_isr:
+            if len(isr) < state.min_isr:
                 self.under_min_isr += 1
-            elif in_sync == state.min_isr:
+            elif len(isr) == state.min_isr:
                 self.at_min_isr += 1
         if partition.high_watermark < end:
             self.uncommitted_records += end - partition.high_watermark
             self.hw_stalled += self._judges.is_stalled(partition)
             self.waited_for += self._judges.is_waited_for(partition)
-        self._add_followers(partition, leading, end)
-        if in_sync < replicas:
-            for follower in leading.followers.keys() - state.isr_ids:
-                self.followers[follower].out_of_isr += 1
+        self._add_followers(partition, leading, isr, end)
 
-    def _add_followers(self, partition: Partition, leading: Leading, end: int) -> None:
+    def _add_followers(
+        self, partition: Partition, leading: Leading, isr: list[int], end: int
+    ) -> None:
         for follower, progress in leading.followers.items():
             figures = self.followers.get(follower)
             if figures is None:
                 figures = self.followers[follower] = FollowerFigures()
-            if progress.log_end_offset == NO_OFFSET:
-                self._add_untold(figures, partition, leading, follower, progress)
-                continue
-            fetched_at_ms, session = progress.last_fetch_ms, progress.session
-            if session is not None and session.last_request_ms > fetched_at_ms:
-                fetched_at_ms = session.last_request_ms
-            if fetched_at_ms > figures.fetched_at_ms:
-                figures.fetched_at_ms = fetched_at_ms
-            if progress.log_end_offset < end:
-                self._add_behind(figures, partition, follower, progress.log_end_offset, progress)
+            in_isr = follower in isr
+            if not in_isr:
+                figures.out_of_isr += 1
+            behind_ms = self._now_ms - progress.last_caught_up_ms
+            start, has_fetched = progress.log_end_offset, progress.log_end_offset != NO_OFFSET
+            if has_fetched:
+                figures.add_fetch(progress)
+            else:
+                # Nothing is known of its log but that it lacks at least what was written
+                # since the epoch began. So a leader that died lags as well.
+                figures.add_grant(progress)
+                start = untold_end(leading.epoch_start, partition.high_watermark, in_isr=in_isr)
+            if start < end:
+                figures.lag_records += end - start
+                figures.lag_bytes += partition.log.bytes_from(start)
+                figures.lagging += behind_ms > LAGGING_AFTER_MS
+                if self._worst.takes(behind_ms):
+                    self._worst.add(behind_ms, Pair(partition, follower, start))
+                if figures.behind.takes(behind_ms):
+                    figures.behind.add(behind_ms, Pair(partition, follower, start))
+            elif not has_fetched:
+                figures.lagging += behind_ms > LAGGING_AFTER_MS
             elif len(self._caught_up) < MAX_LAG_SERIES:
                 self._caught_up.append(Pair(partition, follower, end))
-
-    def _add_untold(
-        self,
-        figures: FollowerFigures,
-        partition: Partition,
-        leading: Leading,
-        follower: int,
-        progress: FollowerProgress,
-    ) -> None:
-        """It has not fetched in this epoch: nothing is known of its log but that it lacks at
-        least what was written since the epoch began. So a leader that died lags as well."""
-        granted_at_ms = progress.last_fetch_ms
-        if figures.granted_at_ms == NOT_KNOWN or granted_at_ms < figures.granted_at_ms:
-            figures.granted_at_ms = granted_at_ms
-        in_isr = partition.is_in_sync(follower)
-        untold = untold_end(leading.epoch_start, partition.high_watermark, in_isr=in_isr)
-        if untold < partition.log.log_end_offset:
-            self._add_behind(figures, partition, follower, untold, progress)
-        else:
-            figures.lagging += self._now_ms - progress.last_caught_up_ms > LAGGING_AFTER_MS
-
-    def _add_behind(
-        self,
-        figures: FollowerFigures,
-        partition: Partition,
-        follower: int,
-        end: int,
-        progress: FollowerProgress,
-    ) -> None:
-        """It lacks all from `end` on."""
-        behind_ms = self._now_ms - progress.last_caught_up_ms
-        figures.lag_records += partition.log.log_end_offset - end
-        figures.lag_bytes += partition.log.bytes_from(end)
-        figures.lagging += behind_ms > LAGGING_AFTER_MS
-        if self._worst.takes(behind_ms):
-            self._worst.add(behind_ms, Pair(partition, follower, end))
-        if figures.behind.takes(behind_ms):
-            figures.behind.add(behind_ms, Pair(partition, follower, end))
 
     # -- telling -----------------------------------------------------------------------
 
