@@ -145,6 +145,11 @@ class Change(NamedTuple):
     requested_at_ms: int = 0
     trace_id: str = ""
 
+    def duration_ms(self, now_ms: int) -> int:
+        """Since it was requested, by the wall clocks of both; UNKNOWN_DURATION: when is not
+        known."""
+        return now_ms - self.requested_at_ms if self.requested_at_ms else UNKNOWN_DURATION
+
 
 NO_CHANGE = Change()
 

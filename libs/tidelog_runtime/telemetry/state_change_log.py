@@ -21,7 +21,6 @@ from tidelog.state_changes.event import (
     NO_CHANGE,
     NO_PARTITION,
     NO_REVISION,
-    UNKNOWN_DURATION,
     Cause,
     Change,
     Detail,
@@ -38,6 +37,10 @@ MAX_QUEUED_FOR_FOLLOWER = 5_000
 # to keep what it tells.
 MAX_LINES_PER_TURN = 10
 MAX_KEPT_PER_TURN = 100
+# Of each of a hundred thousand partitions some stages; a batch beyond that is not kept at all.
+MAX_ARRIVING = 500_000
+# What is kept beyond that has no line in the log.
+MAX_UNWRITTEN = 100_000
 
 _UNWELCOME = frozenset(
     {
@@ -119,8 +122,13 @@ class StateChangeLog:
         self.dropped = 0  # those that did not come into the topic `__state_changes`
         self._clock = clock
         self._ring: deque[StateChange] = deque(maxlen=capacity)
-        self._arriving: deque[Iterator[StateChange]] = deque()
+        # Batches, and how many state changes each brings.
+        self._arriving: deque[tuple[Iterator[StateChange], int]] = deque()
+        self._arriving_count = 0
         self._unwritten: deque[StateChange] = deque()
+        # Beyond these bounds, since that was last said.
+        self._not_kept = 0
+        self._not_written = 0
         self._writing = False
         self._followers: list[Follower] = []
         self._sinks: list[Sink] = []
@@ -153,37 +161,41 @@ class StateChangeLog:
         now_ms = self._clock.wall_ms()
         self.add(
             StateChange(
-                now_ms,
-                self.service,
-                kind,
-                stage,
-                change.cause if cause is None else cause,
-                change.id,
-                name.topic if name else topic,
-                topic_id,
-                name.partition if name else NO_PARTITION,
-                broker,
-                broker_epoch,
-                controller_epoch,
-                leader_epoch,
-                revision,
-                now_ms - change.requested_at_ms if change.requested_at_ms else UNKNOWN_DURATION,
-                change.trace_id,
-                details or {},
+                time_ms=now_ms,
+                service=self.service,
+                kind=kind,
+                stage=stage,
+                cause=change.cause if cause is None else cause,
+                change_id=change.id,
+                topic=name.topic if name else topic,
+                topic_id=topic_id,
+                partition=name.partition if name else NO_PARTITION,
+                broker=broker,
+                broker_epoch=broker_epoch,
+                controller_epoch=controller_epoch,
+                leader_epoch=leader_epoch,
+                revision=revision,
+                duration_ms=change.duration_ms(now_ms),
+                trace_id=change.trace_id,
+                details=details or {},
             )
         )
 
     def add(self, change: StateChange) -> None:
         if self._arriving:
-            self._arriving.append(iter((change,)))
+            self.add_each((change,), 1)
         else:
             self._keep(change)
-        self._write_soon()
+            self._write_soon()
 
-    def add_each(self, changes: Iterable[StateChange]) -> None:
+    def add_each(self, changes: Iterable[StateChange], count: int) -> None:
         """They are taken in later turns of the event loop, before all that is told after
-        them: thousands cost no more at once than one."""
-        self._arriving.append(iter(changes))
+        them: thousands cost no more at once than one. `count`: how many they are."""
+        if self._arriving_count + count > MAX_ARRIVING:
+            self._not_kept += count
+        else:
+            self._arriving.append((iter(changes), count))
+            self._arriving_count += count
         self._write_soon()
 
     def _keep(self, change: StateChange) -> None:
@@ -193,7 +205,10 @@ class StateChangeLog:
             follower.take(change)
         for sink in self._sinks:
             sink(change)
-        self._unwritten.append(change)
+        if len(self._unwritten) == MAX_UNWRITTEN:
+            self._not_written += 1
+        else:
+            self._unwritten.append(change)
 
     def add_sink(self, sink: Sink) -> None:
         """Told of every state change, at once; it must be quick and raise nothing."""
@@ -218,14 +233,17 @@ class StateChangeLog:
             self._keep_some(MAX_KEPT_PER_TURN)
             while self._unwritten:
                 _write_line(self._unwritten.popleft())
+        self._say_lost()
 
     def _keep_some(self, limit: int) -> None:
         for _ in range(limit):
             if not self._arriving:
                 return
-            change = next(self._arriving[0], None)
+            changes, count = self._arriving[0]
+            change = next(changes, None)
             if change is None:
                 self._arriving.popleft()
+                self._arriving_count -= count
             else:
                 self._keep(change)
 
@@ -247,6 +265,19 @@ class StateChangeLog:
         self._writing = False
         if self._arriving or self._unwritten:
             self._write_soon()
+        else:
+            self._say_lost()
+
+    def _say_lost(self) -> None:
+        """In one line, once there is time for it."""
+        if self._not_kept or self._not_written:
+            _log.warning(
+                "state_changes_lost",
+                not_kept=self._not_kept,
+                not_written=self._not_written,
+                why="more were told at once than are held",
+            )
+            self._not_kept = self._not_written = 0
 
 
 def _write_line(change: StateChange) -> None:

@@ -135,7 +135,7 @@ async def test_what_is_told_after_many_comes_after_all_of_them(lines: io.StringI
     told = log(capacity=1_000)
     one = StateChange(1, "broker-2", Kind.ELECTION, Stage.COMPLETED)
     many = 3 * state_change_log.MAX_KEPT_PER_TURN
-    told.add_each(one._replace(revision=number) for number in range(many))
+    told.add_each((one._replace(revision=number) for number in range(many)), many)
     told.tell(Kind.BROKER_LEFT, Stage.COMPLETED)
     assert told.recent(Filter()) == []
     for _ in range(many):
@@ -145,3 +145,52 @@ async def test_what_is_told_after_many_comes_after_all_of_them(lines: io.StringI
     assert kept[-1].kind is Kind.BROKER_LEFT
     told.flush()
     assert len(lines.getvalue().splitlines()) == many + 1
+
+
+def lost(lines: io.StringIO) -> list[tuple[int, int]]:
+    """What was said of what is not kept, and not written."""
+    said = [json.loads(line) for line in lines.getvalue().splitlines()]
+    return [
+        (line["not_kept"], line["not_written"])
+        for line in said
+        if line["event"] == "state_changes_lost"
+    ]
+
+
+async def test_lines_beyond_the_bound_are_counted_and_said_in_one_line(
+    lines: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_change_log, "MAX_UNWRITTEN", 2)
+    told = log()
+    for _ in range(5):
+        told.tell(Kind.ELECTION, Stage.COMPLETED, name=SEA)
+    assert len(told.recent(Filter())) == 5
+    await asyncio.sleep(0)
+    assert lines.getvalue().count('"kind"') == 2
+    assert lost(lines) == [(0, 3)]
+
+
+async def test_a_batch_beyond_the_bound_is_counted_and_said_in_one_line(
+    lines: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_change_log, "MAX_ARRIVING", 3)
+    told = log()
+    one = StateChange(1, "broker-2", Kind.ELECTION, Stage.COMPLETED)
+    for _ in range(2):
+        told.add_each((one, one), 2)
+    told.flush()
+    assert len(told.recent(Filter())) == 2
+    assert lost(lines) == [(2, 0)]
+
+
+async def test_there_is_room_again_when_what_arrived_is_kept(
+    lines: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_change_log, "MAX_ARRIVING", 2)
+    told = log()
+    one = StateChange(1, "broker-2", Kind.ELECTION, Stage.COMPLETED)
+    for _ in range(3):
+        told.add_each((one, one), 2)
+        told.flush()
+    assert len(told.recent(Filter())) == 6
+    assert lost(lines) == []

@@ -168,7 +168,8 @@ class CommandTelling:
 
     def _tell_each(self, stage: Stage, wanted: Sequence[PartitionCommand | StopPartition]) -> None:
         if wanted:
-            self._tell(TellEach(ReplicasStage(stage, self._broker_id, self._broker_epoch, wanted)))
+            told = ReplicasStage(stage, self._broker_id, self._broker_epoch, wanted)
+            self._tell(TellEach(told, len(wanted)))
 
     def _send_full_state(self, command_id: int, partitions: int, wall_ms: int) -> Change:
         """That of the first, where it is sent again."""

@@ -141,7 +141,7 @@ class TransactionTelling:
             writes.append(write if new is None else write.deciding(new.with_change(change)))
         requested = BatchStage(Stage.REQUESTED, writes, kinds, changes)
         self._batches[name] = requested
-        self._tell(TellEach(requested))
+        self._tell(TellEach(requested, len(writes)))
         return PartitionBatch(tuple(writes), batch.topic_guard)
 
     def _trace_id(self, cause: Cause, partition: TopicPartition) -> str:
@@ -164,7 +164,8 @@ class TransactionTelling:
         if requested is None:
             return
         self._remember_losses(requested)
-        self._tell(TellEach(replace(requested, stage=Stage.COMPLETED, revision=revision)))
+        completed = replace(requested, stage=Stage.COMPLETED, revision=revision)
+        self._tell(TellEach(completed, len(completed.writes)))
 
     def _end_batch(self, name: str, result: TransactionResult, refused: Cause) -> None:
         """Where nothing of it was found applied; of keys that were to be deleted nothing else

@@ -13,7 +13,7 @@ from structlog.typing import FilteringBoundLogger
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.model import BrokerBacklog, ControllerState, StateRequest
-from tidelog.state_changes.event import NO_PARTITION, UNKNOWN_DURATION, StateChange
+from tidelog.state_changes.event import NO_PARTITION, StateChange
 from tidelog_controller.core.controller import Controller
 from tidelog_controller.policies.internal_topics import InternalTopic
 from tidelog_controller.shell.broker_channel import BrokerChannel, Dialer
@@ -227,10 +227,10 @@ class EventLoop:
                     waiting.set_result(reply)
             case Tell():
                 self._environment.state_changes.add(self._state_change(command, self._wall_ms()))
-            case TellEach(told):
+            case TellEach(told, size):
                 wall_ms = self._wall_ms()
                 self._environment.state_changes.add_each(
-                    self._state_change(each, wall_ms) for each in told
+                    (self._state_change(each, wall_ms) for each in told), size
                 )
             case Log(event, fields, level):
                 getattr(self._log, level.value)(event, **fields)
@@ -242,25 +242,24 @@ class EventLoop:
 
     def _state_change(self, told: Tell, wall_ms: int) -> StateChange:
         change, name = told.change, told.name
-        began_ms = change.requested_at_ms
         return StateChange(
-            wall_ms,
-            self._environment.state_changes.service,
-            told.kind,
-            told.stage,
-            change.cause if told.cause is None else told.cause,
-            change.id,
-            name.topic if name else told.topic,
-            told.topic_id,
-            name.partition if name else NO_PARTITION,
-            told.broker,
-            told.broker_epoch,
-            self._identity.controller_epoch,
-            told.leader_epoch,
-            told.revision,
-            wall_ms - began_ms if began_ms else UNKNOWN_DURATION,
-            change.trace_id,
-            told.details,
+            time_ms=wall_ms,
+            service=self._environment.state_changes.service,
+            kind=told.kind,
+            stage=told.stage,
+            cause=change.cause if told.cause is None else told.cause,
+            change_id=change.id,
+            topic=name.topic if name else told.topic,
+            topic_id=told.topic_id,
+            partition=name.partition if name else NO_PARTITION,
+            broker=told.broker,
+            broker_epoch=told.broker_epoch,
+            controller_epoch=self._identity.controller_epoch,
+            leader_epoch=told.leader_epoch,
+            revision=told.revision,
+            duration_ms=change.duration_ms(wall_ms),
+            trace_id=change.trace_id,
+            details=told.details,
         )
 
     def _open_channel(self, command: OpenChannel, tasks: asyncio.TaskGroup) -> None:

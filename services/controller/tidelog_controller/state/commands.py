@@ -143,9 +143,11 @@ class Tell(NamedTuple):
 
 class TellEach(NamedTuple):
     """Many stages of state changes, in order. They are made as they are taken, which is when
-    there is time: ten thousand elections do not wait for what is told of them."""
+    there is time: ten thousand elections do not wait for what is told of them. `size`: how
+    many they are."""
 
     told: Iterable[Tell]
+    size: int
 
 
 class StepDown(NamedTuple):
