@@ -34,6 +34,8 @@ MAX_QUEUED_EVENTS = 10_000
 SETTLE_MS = 300
 # A service that was lost is tried again so often.
 RECONNECT_MS = 1_000
+# What a machine calls itself.
+THIS_MACHINE = ("127.0.0.1", "localhost", "[::1]")
 
 
 class Silent(NamedTuple):
@@ -92,7 +94,7 @@ class EventStreams:
             found = [broker.address for broker in answer.brokers]
             if answer.HasField("controller"):
                 found.append(answer.controller.address)
-        return list(dict.fromkeys((*found, *self._metadata.bootstrap)))[:MAX_SERVICES]
+        return _each_once((*found, *self._metadata.bootstrap))[:MAX_SERVICES]
 
     async def recent(self, scope: TraceScope, timeout_ms: int = RECENT_TIMEOUT_MS) -> Gathered:
         """What services remember. Raises `UnreachableError` where nobody answers."""
@@ -222,6 +224,17 @@ class _Taken:
         if event.time_ms == self.newest_ms:
             self._of_newest_ms.append(event)
         return True
+
+
+def _each_once(addresses: Sequence[str]) -> list[str]:
+    """Services of this machine are often called by one of its names in metadata, and by
+    another on the command line; the first is kept."""
+    by_place: dict[tuple[str, str], str] = {}
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        place = THIS_MACHINE[0] if host.lower() in THIS_MACHINE else host.lower()
+        by_place.setdefault((place, port), address)
+    return list(by_place.values())
 
 
 def _time_ms(told: StateChange | Silent) -> int:

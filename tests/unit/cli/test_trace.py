@@ -207,6 +207,19 @@ def test_a_service_that_is_not_heard_is_named(commands: Commands) -> None:
     assert "election" in result.stdout
 
 
+def test_a_service_that_is_not_heard_is_named_once_under_two_names(commands: Commands) -> None:
+    _tell(commands, leader_death())
+    silent, heard = commands.cluster.brokers[0], commands.cluster.brokers[1]
+    commands.in_loop(silent.close())
+    silent.alive = True  # others believe so
+    host, _, port = silent.address.rpartition(":")
+    assert host == "127.0.0.1"
+    bootstrap = f"{heard.address},localhost:{port}"
+    result = commands.run("trace", "sea/0", "--bootstrap", bootstrap)
+    notes = [note for note in result.stderr.splitlines() if note.startswith("Not heard:")]
+    assert [note.split()[2] for note in notes if f":{port} (" in note] == [silent.address]
+
+
 def test_a_partition_that_nobody_remembers_is_said_to_be(commands: Commands) -> None:
     result = commands.run("trace", "sea/1")
     assert "Nobody remembers anything of sea/1" in result.stderr
