@@ -61,20 +61,49 @@ def to_object(change: StateChange) -> dict[str, Any]:
 
 def from_object(value: Mapping[str, Any]) -> StateChange:
     """Raises `NotAStateChangeError`. A kind or stage of a newer version is one."""
+    fields = {name: _checked(name, value[name]) for name in _ABSENT if name in value}
     try:
-        fields = {name: value[name] for name in _ABSENT if name in value}
         return StateChange(
-            time_ms=parse_time(value["time"]),
-            service=str(value["service"]),
+            time_ms=parse_time(_text("time", value["time"])),
+            service=_text("service", value["service"]),
             kind=Kind(value["kind"]),
             stage=Stage(value["stage"]),
-            cause=Cause.parse(value.get("cause", "")),
+            cause=Cause.parse(_text("cause", value.get("cause", ""))),
             **fields,
         )
     except KeyError as missing:
         raise NotAStateChangeError(f"a state change has a field {missing}") from missing
-    except (ValueError, TypeError) as wrong:
+    except (ValueError, OverflowError) as wrong:
         raise NotAStateChangeError(str(wrong)) from wrong
+
+
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise NotAStateChangeError(f"{name} is {value!r}; a text is expected")
+    return value
+
+
+def _checked(name: str, value: object) -> Any:
+    """Of the type that the field has where it does not apply. JSON's true is no number."""
+    absent = _ABSENT[name]
+    if isinstance(absent, str):
+        return _text(name, value)
+    if isinstance(absent, int):
+        if type(value) is not int:
+            raise NotAStateChangeError(f"{name} is {value!r}; a whole number is expected")
+        return value
+    if not isinstance(value, dict) or not all(map(_is_detail, value.values())):
+        raise NotAStateChangeError(
+            f"{name} is {value!r}; an object of texts, whole numbers, yes or no, and lists of "
+            "texts or of whole numbers is expected"
+        )
+    return value
+
+
+def _is_detail(value: object) -> bool:
+    if isinstance(value, list):
+        return all(type(item) is str for item in value) or all(type(item) is int for item in value)
+    return isinstance(value, str | int)
 
 
 def format_time(time_ms: int) -> str:

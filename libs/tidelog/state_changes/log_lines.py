@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import heapq
 import json
-from collections import deque
 from collections.abc import Iterable
 
 from tidelog.state_changes import json_form
 from tidelog.state_changes.event import StateChange
 from tidelog.state_changes.json_form import NotAStateChangeError
 
-# Of all files together; the oldest beyond it are left out and counted.
+# Of all files together; the oldest by time beyond it are left out and counted, whichever file is
+# read first.
 MAX_EVENTS = 500_000
 # What every line of a state change contains, so that others need no parsing.
 _MARK = json_form.EVENT.encode()
@@ -22,15 +23,18 @@ class LogLines:
     def __init__(self, topic: str = "", max_events: int = MAX_EVENTS) -> None:
         """`topic`: events of other topics are left at once; empty: none are."""
         self._topic = topic
-        self._events: deque[StateChange] = deque(maxlen=max_events)
+        self._max_events = max_events
+        # The oldest first; the number, by which lines were read, decides among those at once.
+        self._events: list[tuple[int, int, StateChange]] = []
         self.lines = 0
         self.skipped = 0  # no state change, or of a version that this one does not know
         self.malformed = 0  # a state change by its mark, and cut or wrong
-        self.left_out = 0  # of the topic, and more than are kept
+        self.left_out = 0  # of the topic, and older than those that are kept
 
     @property
     def events(self) -> list[StateChange]:
-        return list(self._events)
+        """As they were read."""
+        return [change for _, _, change in sorted(self._events, key=lambda held: held[1])]
 
     def take(self, lines: Iterable[bytes]) -> None:
         for line in lines:
@@ -43,7 +47,7 @@ class LogLines:
             return
         try:
             value = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             self.malformed += 1
             return
         if not isinstance(value, dict) or value.get("event") != json_form.EVENT:
@@ -56,6 +60,9 @@ class LogLines:
             return
         if self._topic and change.topic and change.topic != self._topic:
             return
-        if len(self._events) == self._events.maxlen:
+        held = (change.time_ms, self.lines, change)
+        if len(self._events) < self._max_events:
+            heapq.heappush(self._events, held)
+        else:
+            heapq.heappushpop(self._events, held)
             self.left_out += 1
-        self._events.append(change)

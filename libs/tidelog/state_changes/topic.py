@@ -46,7 +46,7 @@ def from_value(value: bytes) -> StateChange:
     """Raises `NotAStateChangeError`."""
     try:
         document = json.loads(value)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise json_form.NotAStateChangeError(f"no JSON: {error}") from error
     if not isinstance(document, dict):
         raise json_form.NotAStateChangeError("a state change is a JSON object")

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tidelog.state_changes.event import Cause, Kind, Stage, StateChange
+from tidelog.state_changes.event import Cause, Detail, Kind, Stage, StateChange
 from tidelog.state_changes.json_form import (
     NotAStateChangeError,
     format_time,
@@ -64,3 +64,34 @@ def test_time_is_utc_with_milliseconds() -> None:
 def test_what_is_no_state_change_is_said(broken: dict[str, object]) -> None:
     with pytest.raises(NotAStateChangeError):
         from_object(broken)
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("details", None),
+        ("details", {"isr": [1, "2"]}),
+        ("details", {"lag": 1.5}),
+        ("details", {"isr": {}}),
+        ("revision", "x"),
+        ("revision", None),
+        ("partition", 1.0),
+        ("broker", True),
+        ("topic", 7),
+        ("cause", None),
+        ("cause", []),
+        ("kind", []),
+        ("service", None),
+        ("time", 1_700_000_000_123),
+        ("time", "0001-01-01T00:00:00"),
+    ],
+)
+def test_a_value_of_another_type_is_none(name: str, wrong: object) -> None:
+    with pytest.raises(NotAStateChangeError):
+        from_object({**to_object(CHANGE), name: wrong})
+
+
+@pytest.mark.parametrize("details", [{}, {"a": [], "b": True, "c": -1, "d": "", "e": ["x"]}])
+def test_every_detail_that_there_is_comes_back(details: dict[str, Detail]) -> None:
+    change = CHANGE._replace(details=details)
+    assert from_object(json.loads(json.dumps(to_object(change)))) == change

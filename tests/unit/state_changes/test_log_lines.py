@@ -39,8 +39,26 @@ def test_other_topics_are_left_at_once_and_what_is_about_brokers_is_kept() -> No
     assert [change.topic for change in lines.events] == ["sea", ""]
 
 
-def test_the_newest_are_kept_and_the_rest_is_counted() -> None:
-    lines = LogLines(max_events=3)
-    lines.take(line(change) for change in leader_death())
-    assert lines.events == leader_death()[-3:]
-    assert lines.left_out == len(leader_death()) - 3
+def test_the_newest_by_time_are_kept_and_the_rest_is_counted() -> None:
+    """Whichever file is read first."""
+    events = leader_death()
+    newest = sorted(events, key=lambda change: change.time_ms)[-3:]
+    for order in (events, events[::-1]):
+        lines = LogLines(max_events=3)
+        lines.take(line(change) for change in order)
+        assert sorted(lines.events, key=lambda change: change.time_ms) == newest
+        assert lines.left_out == len(events) - 3
+
+
+def test_a_field_of_another_type_is_malformed() -> None:
+    lines = LogLines()
+    whole = to_object(leader_death()[0])
+    for name, wrong in (("details", None), ("revision", "x"), ("time", 7)):
+        lines.take([json.dumps({"event": EVENT, **whole, name: wrong}).encode()])
+    assert (lines.malformed, lines.events) == (3, [])
+
+
+def test_a_line_that_nests_too_deep_is_malformed() -> None:
+    lines = LogLines()
+    lines.take([b'{"event": "state_change", "details": ' + b"[" * 100_000])
+    assert lines.malformed == 1
