@@ -158,6 +158,9 @@ def _tell(commands: Commands, events: list[StateChange]) -> None:
             commands.cluster.brokers[0 if event.service == "broker-1" else 1].state_changes.add(
                 event
             )
+        for broker in commands.cluster.brokers.values():
+            # Else its log lines come among what the command prints.
+            broker.state_changes.flush()
 
     commands.in_loop(tell())
 
