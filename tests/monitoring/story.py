@@ -17,7 +17,7 @@ from typing import Any
 
 from integration.load import load
 from integration.topics import create_topic, describe, new_name, until_in_sync, write
-from integration.waiting import until_true
+from integration.waiting import until, until_true
 from monitoring import grafana
 from monitoring.grafana import PanelQuery
 from monitoring.prometheus import SCRAPE_SECONDS, Prometheus, QueryError, Series
@@ -165,13 +165,20 @@ async def _a_follower_is_paused(
 async def _a_broker_is_killed(story: Story, cluster: LocalCluster, prometheus: Prometheus) -> None:
     began = time.time()
     await cluster.kill(story.killed)
-    # What administrators do meanwhile has panels, too.
+    # What administrators do meanwhile has panels, too; on brokers that are there.
+    await until(lambda: _is_gone(cluster, story.killed), f"broker {story.killed} is gone")
     await _create_and_delete(cluster)
     await _until_firing(story, prometheus, expected_while_gone(story.killed))
     story.kill = Phase(began, time.time())
     cluster.start_broker(story.killed)
     await until_in_sync(cluster, TOPIC, HEALED_SECONDS)
     await _until_silent(prometheus)
+
+
+async def _is_gone(cluster: LocalCluster, broker_id: int) -> bool:
+    async with Admin(cluster.bootstrap) as admin:
+        described = await admin.describe_cluster()
+    return all(broker.broker_id != broker_id for broker in described.brokers)
 
 
 async def _a_controller_is_killed(

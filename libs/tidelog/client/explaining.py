@@ -304,7 +304,9 @@ def _tells_of(active: ServiceState | None, scope: Scope) -> bool:
 def _has_laggards(state: ServiceState) -> bool:
     replicas = state.broker.replicas if state.broker is not None else ()
     return any(
-        follower.lag_records > 0 and (not follower.in_isr or replica.leader.hw_stalled_ms > 0)
+        follower.log_end_offset >= 0
+        and follower.lag_records > 0
+        and (not follower.in_isr or replica.leader.hw_stalled_ms > 0)
         for replica in replicas
         if replica.leader is not None
         for follower in replica.leader.followers
