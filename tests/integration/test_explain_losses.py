@@ -27,6 +27,7 @@ from integration.explaining import (
     tidelog,
     until_found,
 )
+from integration.topics import until_in_sync
 from tidelog.cli.exit_status import ExitStatus
 from tidelog.inspection.model import Explanation
 from tidelog.model import Acks
@@ -68,6 +69,8 @@ async def rebooted(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Re
             cluster.start_broker(broker_id)
         await cluster.ready()
         await until_found(cluster, ("no_leader", -1))
+        # What was synced is whole again before anything else happens.
+        await until_in_sync(cluster, KEPT)
         await cluster.kill(DEAD)
         # Its address refuses a moment before the controller has seen it go, and says when.
         found = await until_found(
