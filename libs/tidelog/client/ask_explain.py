@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from tidelog.client.clock import Clock, SystemClock
 from tidelog.client.connections import GrpcConnections
 from tidelog.client.explaining import DEFAULT_TIMEOUT_MS, ExplainConnections, Explainer, Identity
+from tidelog.client.hedging import first_answer
 from tidelog.errors import TidelogError
 from tidelog.inspection.model import Explanation, Finding, Scope
 from tidelog.rpc.inspect_codec import from_wire
@@ -72,32 +73,13 @@ async def _ask_services(
     connections: ExplainConnections, addresses: Sequence[str], scope: Scope, timeout_ms: int
 ) -> Explanation | None:
     """None: none of them explains."""
-    left = list(addresses)
-    asked: list[asyncio.Task[Explanation]] = []
-    try:
-        while left or asked:
-            if left:
-                asked.append(
-                    asyncio.create_task(_ask_one(connections, left.pop(0), scope, timeout_ms))
-                )
-            await asyncio.wait(
-                asked,
-                timeout=HEDGE_MS / 1000 if left else None,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-            done = [task for task in asked if task.done()]
-            asked = [task for task in asked if not task.done()]
-            for task in done:
-                error = task.exception()
-                if error is None:
-                    return task.result()
-                if not isinstance(error, UnreachableError | _CannotExplainError):
-                    raise error
-    finally:
-        for task in asked:
-            task.cancel()
-        await asyncio.gather(*asked, return_exceptions=True)
-    return None
+    answer, _ = await first_answer(
+        addresses,
+        lambda address: _ask_one(connections, address, scope, timeout_ms),
+        HEDGE_MS,
+        (UnreachableError, _CannotExplainError),
+    )
+    return answer
 
 
 class _CannotExplainError(Exception):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from tidelog.client.clock import Clock
 from tidelog.client.connections import Connections
+from tidelog.client.hedging import first_answer
 from tidelog.client.metadata_cache import KnownTopic, MetadataCache
 from tidelog.client.retry import Leader
 from tidelog.errors import ErrorCode, TidelogError
@@ -212,35 +213,15 @@ class ClusterMetadata:
         return (addresses[first:] + addresses[:first])[:MAX_CANDIDATES]
 
     async def _ask(self, request: broker_pb2.MetadataRequest) -> broker_pb2.MetadataResponse:
-        candidates = self.candidates()
-        failures: list[str] = []
-        # In the order in which they were asked, which decides between answers that come at
-        # the same moment.
-        asked: list[asyncio.Task[broker_pb2.MetadataResponse]] = []
-        try:
-            while candidates or asked:
-                if candidates:
-                    asked.append(asyncio.create_task(self._ask_one(candidates.pop(0), request)))
-                await asyncio.wait(
-                    asked,
-                    timeout=HEDGE_MS / 1000 if candidates else None,
-                    return_when=asyncio.FIRST_COMPLETED,
-                )
-                done = [task for task in asked if task.done()]
-                asked = [task for task in asked if not task.done()]
-                for task in done:
-                    error = task.exception()
-                    if error is None:
-                        return task.result()
-                    if not isinstance(error, UnreachableError | TidelogError):
-                        raise error
-                    failures.append(str(error))
-        finally:
-            for task in asked:
-                task.cancel()
-            # Waited for, so that none outlives the channels.
-            await asyncio.gather(*asked, return_exceptions=True)
-        raise UnreachableError("any broker", "; ".join(failures))
+        answer, failures = await first_answer(
+            self.candidates(),
+            lambda address: self._ask_one(address, request),
+            HEDGE_MS,
+            (UnreachableError, TidelogError),
+        )
+        if answer is None:
+            raise UnreachableError("any broker", "; ".join(map(str, failures)))
+        return answer
 
     async def _ask_one(
         self, address: str, request: broker_pb2.MetadataRequest

@@ -1,0 +1,48 @@
+"""One question to several services, one after another, until one of them answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+_Answer = TypeVar("_Answer")
+
+
+async def first_answer(
+    addresses: Sequence[str],
+    ask: Callable[[str], Coroutine[Any, Any, _Answer]],
+    hedge_ms: int,
+    passing: tuple[type[Exception], ...],
+) -> tuple[_Answer | None, list[BaseException]]:
+    """A service that has not answered within `hedge_ms` is joined by the next; the first answer
+    wins. With None: what each was `passing` with, all of them. Other errors are raised."""
+    left = list(addresses)
+    failures: list[BaseException] = []
+    # In the order in which they were asked, which decides between answers that come at the
+    # same moment.
+    asked: list[asyncio.Task[_Answer]] = []
+    try:
+        while left or asked:
+            if left:
+                asked.append(asyncio.create_task(ask(left.pop(0))))
+            await asyncio.wait(
+                asked,
+                timeout=hedge_ms / 1000 if left else None,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            done = [task for task in asked if task.done()]
+            asked = [task for task in asked if not task.done()]
+            for task in done:
+                error = task.exception()
+                if error is None:
+                    return task.result(), failures
+                if not isinstance(error, passing):
+                    raise error
+                failures.append(error)
+    finally:
+        for task in asked:
+            task.cancel()
+        # Waited for, so that none outlives the channels.
+        await asyncio.gather(*asked, return_exceptions=True)
+    return None, failures
