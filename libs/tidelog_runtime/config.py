@@ -129,6 +129,11 @@ class ServiceConfig(BaseSettings):
         return self.advertised_address or self.listen
 
     @property
+    def service(self) -> str:
+        """Its name in log lines, events and metrics: its role and id."""
+        raise NotImplementedError
+
+    @property
     def metrics_address(self) -> tuple[str, int] | None:
         """Host and port to serve metrics on, 0: any free one; None: nothing is measured.
 

@@ -63,11 +63,13 @@ from tidelog_runtime.telemetry.explained import Explained
 from tidelog_runtime.telemetry.inspect_service import InspectServicer
 from tidelog_runtime.telemetry.logging import configure_logging
 from tidelog_runtime.telemetry.metrics.broker_catalogue import BROKER_METRICS
-from tidelog_runtime.telemetry.metrics.http_server import MetricsServer, MetricsUnavailableError
-from tidelog_runtime.telemetry.metrics.loop_watch import LoopWatch
+from tidelog_runtime.telemetry.metrics.http_server import (
+    MetricsServer,
+    MetricsUnavailableError,
+    serve,
+)
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 from tidelog_runtime.telemetry.state_change_publisher import publishing
-from tidelog_runtime.version import installed_version
 
 MAX_DECOMPRESSED_BATCH_BYTES = 64 << 20
 SERVER_GRACE_S = 1.0
@@ -113,11 +115,6 @@ def timestamps_of(batch: Batch) -> list[int]:
     return record_batch.decode(batch).timestamps_ms
 
 
-def service_name(config: BrokerConfig) -> str:
-    """In log lines and state changes."""
-    return f"broker-{config.broker_id}"
-
-
 class Parts(NamedTuple):
     """`metrics`: None where nothing is measured."""
 
@@ -127,7 +124,7 @@ class Parts(NamedTuple):
 
 def new_broker(config: BrokerConfig) -> Parts:
     clock, rng, disk = SystemClock(), random.SystemRandom(), OsDisk()
-    state_changes = StateChangeLog(service_name(config), clock)
+    state_changes = StateChangeLog(config.service, clock)
     metrics = None
     if config.metrics_address is not None:
         metrics = BrokerMetrics(state_changes, time.perf_counter)
@@ -206,16 +203,9 @@ def listen(server: grpc.aio.Server, address: str) -> str:
 def serve_metrics(config: BrokerConfig, parts: Parts) -> MetricsServer | None:
     """From now on, while the logs are opened, too. Raises `MetricsUnavailableError`."""
     broker, metrics = parts
-    if metrics is None or config.metrics_address is None:
+    if metrics is None:
         return None
-    server = MetricsServer(
-        BROKER_METRICS,
-        partial(metrics.collect, broker),
-        LoopWatch(time.monotonic),
-        (service_name(config), config.cluster, installed_version()),
-    )
-    _log.info("metrics_served", address=server.start(*config.metrics_address))
-    return server
+    return serve(config, BROKER_METRICS, partial(metrics.collect, broker))
 
 
 class GrpcEdge:
@@ -272,7 +262,7 @@ async def run(config: BrokerConfig) -> int:
 def main() -> int:
     config = load(BrokerConfig, sys.argv[1:])
     configure_logging(
-        service_name(config),
+        config.service,
         log_level=config.log_level,
         log_format=config.log_format,
     )

@@ -16,6 +16,12 @@ class BrokerConfig(ServiceConfig):
         default="127.0.0.1:7500", description="host:port to serve gRPC on; port 0 picks one."
     )
     broker_id: int = Field(ge=0, le=2**31 - 1, description="Unique in the cluster, and for ever.")
+
+    @property
+    def service(self) -> str:
+        """Its name in log lines and events."""
+        return f"broker-{self.broker_id}"
+
     data_dir: Path = Field(description="Directory of this broker's data, and of no other's.")
     boot_id_file: Path = Field(
         default=Path("/proc/sys/kernel/random/boot_id"),

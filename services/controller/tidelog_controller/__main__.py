@@ -43,11 +43,9 @@ from tidelog_runtime.telemetry.explained import Explained
 from tidelog_runtime.telemetry.inspect_service import InspectServicer
 from tidelog_runtime.telemetry.logging import configure_logging
 from tidelog_runtime.telemetry.metrics.controller_catalogue import CONTROLLER_METRICS
-from tidelog_runtime.telemetry.metrics.http_server import MetricsServer, MetricsUnavailableError
-from tidelog_runtime.telemetry.metrics.loop_watch import LoopWatch
+from tidelog_runtime.telemetry.metrics.http_server import MetricsUnavailableError, serve
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 from tidelog_runtime.telemetry.state_change_publisher import publishing, registered_brokers
-from tidelog_runtime.version import installed_version
 
 EXIT_FAULT = 1
 # How long requests that are being answered may take after SIGTERM.
@@ -124,7 +122,8 @@ async def _serve(config: ControllerConfig) -> int:
     metrics_server = None
     try:
         if metrics is not None:
-            metrics_server = _serve_metrics(config, metrics, service)
+            collect = partial(metrics.collect, service)
+            metrics_server = serve(config, CONTROLLER_METRICS, collect)
         await server.start()
         log.info("controller_started", address=address, cluster=config.cluster)
         find_brokers = partial(registered_brokers, store, keys)
@@ -139,22 +138,6 @@ async def _serve(config: ControllerConfig) -> int:
         await server.stop(SERVER_GRACE_SECONDS)
         await store.close()
         state_changes.flush()
-
-
-def _serve_metrics(
-    config: ControllerConfig, metrics: ControllerMetrics, service: ControllerService
-) -> MetricsServer:
-    assert config.metrics_address is not None
-    metrics_server = MetricsServer(
-        CONTROLLER_METRICS,
-        partial(metrics.collect, service),
-        LoopWatch(time.monotonic),
-        (config.service, config.cluster, installed_version()),
-    )
-    structlog.get_logger().info(
-        "metrics_served", address=metrics_server.start(*config.metrics_address)
-    )
-    return metrics_server
 
 
 def internal_topics(config: ControllerConfig) -> list[InternalTopic]:

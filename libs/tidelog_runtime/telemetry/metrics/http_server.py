@@ -14,6 +14,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from wsgiref.simple_server import WSGIServer
 
+import structlog
 from prometheus_client import (
     CollectorRegistry,
     GCCollector,
@@ -31,6 +32,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from tidelog_runtime.config import ServiceConfig
 from tidelog_runtime.telemetry.metrics.loop_watch import LoopWatch
 from tidelog_runtime.telemetry.metrics.metric import LabelValues, Metric, MetricType
 from tidelog_runtime.telemetry.metrics.recording import Distribution
@@ -41,9 +43,12 @@ from tidelog_runtime.telemetry.metrics.service_catalogue import (
     SCRAPE_TIMEOUTS,
 )
 from tidelog_runtime.telemetry.metrics.sheet import Sheet
+from tidelog_runtime.version import installed_version
 
 # Shorter than Prometheus' own default of 10 s, so that the scrape is answered.
 COLLECTION_TIMEOUT_S = 5.0
+
+_log = structlog.get_logger()
 
 # Tells a service's own figures; it lets the loop have its turns.
 Collect = Callable[[Sheet], Awaitable[None]]
@@ -95,6 +100,16 @@ class MetricsServer:
         server, self._server = self._server, None
         if server is not None:
             threading.Thread(target=_end, args=(server,), name="metrics-end", daemon=True).start()
+
+
+def serve(config: ServiceConfig, metrics: Iterable[Metric], collect: Collect) -> MetricsServer:
+    """From now on, at the address that is configured, of which there is one. Raises
+    `MetricsUnavailableError`."""
+    assert config.metrics_address is not None
+    build = (config.service, config.cluster, installed_version())
+    server = MetricsServer(metrics, collect, LoopWatch(time.monotonic), build)
+    _log.info("metrics_served", address=server.start(*config.metrics_address))
+    return server
 
 
 def _end(server: WSGIServer) -> None:

@@ -11,6 +11,7 @@ import structlog
 
 from tidelog.state_changes.event import Cause, Kind, Stage
 from tidelog_broker.membership.metadata_cache import MetadataCache
+from tidelog_broker.replication.follower_events import Teller
 from tidelog_broker.replication.replica_fetcher import Unanswered
 from tidelog_broker.replication.transport import (
     ANSWER_TIMEOUT_MS,
@@ -18,7 +19,6 @@ from tidelog_broker.replication.transport import (
     ControllerUnreachableError,
 )
 from tidelog_runtime.leader_reports import UnreachableLeader, UnreachableLeadersReport
-from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
 # So often it is looked at, and reported as long as it lasts. The controller believes a report
 # for several times as long.
@@ -39,19 +39,6 @@ def unreachable(
     )
 
 
-class Reporter(Protocol):
-    """The broker in whose name reports are made."""
-
-    @property
-    def broker_id(self) -> int: ...
-
-    @property
-    def broker_epoch(self) -> int: ...
-
-    @property
-    def state_changes(self) -> StateChangeLog: ...
-
-
 class Fetching(Protocol):
     def unanswered(self) -> Mapping[int, Unanswered]: ...
 
@@ -64,7 +51,7 @@ class LeaderReports:
 
     def __init__(
         self,
-        reporter: Reporter,
+        reporter: Teller,
         fetching: Fetching,
         cache: MetadataCache,
         controllers: Controllers,
