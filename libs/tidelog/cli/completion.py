@@ -23,9 +23,7 @@ def complete_topic(context: typer.Context, incomplete: str) -> Iterable[str]:
 
     session = session_of(context, context.params.get("bootstrap"))
     try:
-        names = asyncio.run(
-            asyncio.wait_for(_topic_names(session, internal=bool(incomplete)), TIMEOUT_SECONDS)
-        )
+        names = asyncio.run(_topic_names(session, internal=bool(incomplete)))
     except (TidelogError, UsageError, ClusterUnreachableError, OSError, TimeoutError):
         return []
     return [name for name in names if name.startswith(incomplete)]
@@ -33,7 +31,9 @@ def complete_topic(context: typer.Context, incomplete: str) -> Iterable[str]:
 
 async def _topic_names(session: Session, *, internal: bool) -> list[str]:
     """The cluster's own topics only where somebody has begun to type a name."""
-    async with await session.admin() as admin:
+    import asyncio
+
+    async with asyncio.timeout(TIMEOUT_SECONDS), await session.admin() as admin:
         return [topic.name for topic in await admin.list_topics(internal=internal)]
 
 

@@ -78,9 +78,8 @@ async def check_somebody_listens(bootstrap: Bootstrap) -> None:
     async def refusal(address: str) -> str | None:
         host, _, port = address.strip().rpartition(":")
         try:
-            _, writer = await asyncio.wait_for(
-                asyncio.open_connection(host.strip("[]"), int(port)), DIAL_TIMEOUT_SECONDS
-            )
+            async with asyncio.timeout(DIAL_TIMEOUT_SECONDS):
+                _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
         except TimeoutError:
             return None
         except OSError as error:

@@ -266,7 +266,8 @@ class Consumer:
         if left_ms <= 0:
             return False
         try:
-            await asyncio.wait_for(self._fetcher.arrived.wait(), left_ms / 1000)
+            async with asyncio.timeout(left_ms / 1000):
+                await self._fetcher.arrived.wait()
         except TimeoutError:
             return False
         return True

@@ -110,28 +110,32 @@ class Fetcher:
         now_ms = self._clock.monotonic_ms()
         for position, partitions in self._state.to_find().items():
             self._spawn(self._find(position, partitions))
-        look_ms = self._give_up_superseded(now_ms)
+        due = self._give_up_superseded(now_ms)
         for plan in self._state.plan(now_ms, self._metadata.leader):
             pending = _Pending(plan, now_ms)
             self._fetches[self._spawn(self._fetch(pending))] = pending
+            due.append(self._late_ms(pending))
         if self._state.has_error:
             # Found while planning, and told by whoever takes next.
             self.arrived.set()
         if self._state.wants_metadata(self._metadata.leader):
             self._metadata.poke()
-        due = [ms for ms in (self._state.next_retry_ms(now_ms), look_ms) if ms is not None]
+        if (retry_ms := self._state.next_retry_ms(now_ms)) is not None:
+            due.append(retry_ms)
         return max(min(due) - now_ms, 1) if due else None
 
-    def _give_up_superseded(self, now_ms: int) -> int | None:
+    def _late_ms(self, pending: _Pending) -> int:
+        return pending.sent_ms + self._max_wait_ms + UNANSWERED_MS
+
+    def _give_up_superseded(self, now_ms: int) -> list[int]:
         """Asks newer leaders for what an old one should have answered UNANSWERED_MS ago.
-        Returns when to look again."""
+        Returns when to look again, one time for each fetch."""
         due: list[int] = []
         for task, pending in list(self._fetches.items()):
             if task.done():  # answered a moment ago: its partitions have been told
                 continue
-            late_ms = pending.sent_ms + self._max_wait_ms + UNANSWERED_MS
-            if late_ms > now_ms:
-                due.append(late_ms)
+            if self._late_ms(pending) > now_ms:
+                due.append(self._late_ms(pending))
                 continue
             for want, leader in pending.plan.wants:
                 newest = self._metadata.leader(want.assigned.partition)
@@ -147,7 +151,7 @@ class Fetcher:
                 self._next_look_ms = now_ms + UNANSWERED_POLL_MS
                 self._metadata.poke()
             due.append(self._next_look_ms)
-        return min(due, default=None)
+        return due
 
     def metadata_changed(self) -> None:
         for election in self._elections.news(self._metadata.leader):

@@ -14,9 +14,8 @@ async def dial(address: str) -> Listening:
     the kernel does it for it."""
     host, _, port = address.rpartition(":")
     try:
-        _, writer = await asyncio.wait_for(
-            asyncio.open_connection(host.strip("[]"), int(port)), DIAL_TIMEOUT_MS / 1000
-        )
+        async with asyncio.timeout(DIAL_TIMEOUT_MS / 1000):
+            _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
     except ConnectionRefusedError:
         return Listening.REFUSES
     except (OSError, ValueError, TimeoutError):

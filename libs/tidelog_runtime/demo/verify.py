@@ -27,7 +27,7 @@ async def read_keys(
     """How often each key was read, and how many values are not those of their files."""
     keys: Counter[bytes] = Counter()
     wrong = 0
-    async with Consumer(bootstrap) as consumer:
+    async with asyncio.timeout(READ_TIMEOUT_S), Consumer(bootstrap) as consumer:
         partitions = await consumer.partitions_of(topic)
         ends = await consumer.end_offsets(partitions)
         consumer.assign(partitions)
@@ -53,7 +53,7 @@ def main() -> int:
     arguments = parser.parse_args()
     acknowledged = set(arguments.acknowledged.read_bytes().split(b"\n")) - {b""}
     reading = read_keys(arguments.bootstrap, arguments.topic, Source().hashes())
-    keys, wrong = asyncio.run(asyncio.wait_for(reading, READ_TIMEOUT_S))
+    keys, wrong = asyncio.run(reading)
     found = {
         "read": keys.total(),
         "duplicates": keys.total() - len(keys),

@@ -65,6 +65,27 @@ async def test_iterating_waits_for_what_is_still_to_come(cluster: FakeCluster) -
     assert offsets == list(range(15))
 
 
+@pytest.mark.parametrize("steps", range(5))
+async def test_a_poll_can_be_cancelled_at_the_moment_in_which_records_come(
+    cluster: FakeCluster, steps: int
+) -> None:
+    async def read_on(consumer: Consumer) -> None:
+        while True:
+            await consumer.poll(1_000)
+
+    async with Consumer(cluster.bootstrap(), **FAST) as consumer:
+        consumer.assign([SEA])
+        reading = asyncio.create_task(read_on(consumer))
+        await asyncio.sleep(0.02)
+        consumer._fetcher.arrived.set()
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        reading.cancel()
+        done, _ = await asyncio.wait({reading}, timeout=0.5)
+        assert done
+    assert reading.cancelled()
+
+
 async def test_batches_come_whole_and_mix_with_records(cluster: FakeCluster) -> None:
     fill(cluster, 30)
     async with Consumer(cluster.bootstrap(), **FAST) as consumer:
