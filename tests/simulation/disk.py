@@ -94,8 +94,10 @@ class SimFile:
     def write_at(self, position: int, buffers: Sequence[bytes]) -> None:
         data = b"".join(buffers)
         self._disk.check_write()
-        taken = self._disk.take_space(len(data))
         inode = self._inode
+        # What lies there already has its space.
+        present = max(min(len(inode.data) - position, len(data)), 0)
+        taken = present + self._disk.take_space(len(data) - present)
         inode.keep_synced(position)
         if position > len(inode.data):
             inode.data.extend(bytes(position - len(inode.data)))

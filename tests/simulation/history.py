@@ -215,7 +215,7 @@ class Recorder:
         judged: int | None = None
         for record in records:
             for offset in range(expected, record.offset):
-                fence = self._fence_at(partition, offset)
+                fence = self._fence_at(partition, offset, record.leader_epoch)
                 if fence is not None:
                     offsets.append(offset)
                     values.append(fence[0])
@@ -270,14 +270,16 @@ class Recorder:
             "read_before_commit", client, partition, record.offset, record.leader_epoch
         )
 
-    def _fence_at(self, partition: TopicPartition, offset: int) -> tuple[int, int] | None:
+    def _fence_at(
+        self, partition: TopicPartition, offset: int, read_epoch: int
+    ) -> tuple[int, int] | None:
         """The value and epoch of a fence that was committed there."""
         topic = self._invariants.store.topics.get(partition.topic)
         if topic is None:
             return None
         place = PartitionId(topic.topic_id, partition.partition)
-        entry = self._invariants.replicas.committed_entry(place, offset)
-        if entry is None or not entry.is_fence:
+        entry = self._invariants.replicas.fence_read(place, offset, read_epoch)
+        if entry is None:
             return None
         key = (partition, offset, entry.leader_epoch)
         value = self._fences.get(key)

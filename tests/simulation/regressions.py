@@ -21,6 +21,8 @@ REGRESSIONS: dict[int, str] = {
     20580: "after the loss of a fence a former holder wrote what the next took for its own",
     20807: "a member went below what is committed on its way to where the leader's log begins",
     30293: "a stopping broker that had to register again wrote its registration twice",
+    50092: "a fence that was given up while a reader held what lay around it (the simulator's)",
+    50124: "a mark of damage that failed as well, and the next life trusted what was dropped",
 }
 
 # Faults that lead to an old bug by themselves, as `--plan` reads them: (seed, faults, a word).

@@ -85,6 +85,9 @@ class Committed:
     log: ShadowLog = field(default_factory=ShadowLog)
     unclean_epoch: int = NO_EPOCH  # of the last unclean election that took effect
     ends: dict[int, int] = field(default_factory=dict)  # that leaders have reached, by epoch
+    # Fences that unclean elections gave up, with the epoch of that election: readers may
+    # pass over them that hold what was committed before.
+    lost_fences: list[tuple[Entry, int]] = field(default_factory=list)
 
     def end_before(self, leader_epoch: int) -> int:
         """What a leader of this epoch has to have. One that was paused may hear of its
@@ -332,6 +335,11 @@ class ReplicaRules:
         kept = common_end(replica.log, committed.log)
         self._judge_kept(replica, state, committed, kept)
         self._on_loss(Loss(replica.partition, state.unclean_leader_epoch, kept, committed.log.end))
+        committed.lost_fences += [
+            (entry, state.unclean_leader_epoch)
+            for entry in committed.log.from_offset(kept)
+            if entry.is_fence
+        ]
         committed.log.cut(kept)
         committed.ends = {epoch: min(end, kept) for epoch, end in committed.ends.items()}
         for other in self.replicas.values():
@@ -436,6 +444,24 @@ class ReplicaRules:
     def committed_entry(self, partition: PartitionId, offset: int) -> Entry | None:
         committed = self.committed.get(partition)
         return committed.log.entry_with(offset) if committed is not None else None
+
+    def fence_read(self, partition: PartitionId, offset: int, read_epoch: int) -> Entry | None:
+        """The fence that was committed at `offset` in the log from which a record of
+        `read_epoch` was read above it."""
+        committed = self.committed.get(partition)
+        if committed is None:
+            return None
+        entry = committed.log.entry_with(offset)
+        if entry is not None and entry.is_fence and entry.leader_epoch <= read_epoch:
+            return entry
+        return next(
+            (
+                fence
+                for fence, lost_in_epoch in committed.lost_fences
+                if fence.base_offset == offset and fence.leader_epoch <= read_epoch < lost_in_epoch
+            ),
+            None,
+        )
 
 
 def _where(replica: Replica) -> dict[str, object]:

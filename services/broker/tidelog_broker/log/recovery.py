@@ -2,8 +2,11 @@
 not").
 
 After a clean stop nothing is read but small files. After any other stop the segments
-from the recovery point on are read whole, and cut where they stop being sound. Uses
-files of its own, so that logs can be opened in several threads.
+from the recovery point on are read whole, and cut where they stop being sound. Where the
+machine went on, what may not have been synced is written again: the former life may have
+ended right after an fsync that failed, and the kernel takes for written what that one could
+not write (interleaving 9 of ARCHITECTURE.md). Uses files of its own, so that logs can be
+opened in several threads.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from typing import NamedTuple
 from tidelog.log_format import SEGMENT_SUFFIX, find_frame, is_torn, walk_frames
 from tidelog_broker.log.checked_file import DamagedFileError, read_checked
 from tidelog_broker.log.clean_shutdown import MarkedSegment, read_marker
-from tidelog_broker.log.disk import TEMPORARY_SUFFIX, Disk
+from tidelog_broker.log.disk import TEMPORARY_SUFFIX, Disk, DiskFile
 from tidelog_broker.log.epoch_file import EpochFile
 from tidelog_broker.log.indexes import SegmentIndexes, SegmentSummary, summarise
 from tidelog_broker.log.leader_epochs import LeaderEpochs
@@ -28,6 +31,8 @@ from tidelog_broker.log.segment import (
     segment_path,
     write_indexes,
 )
+
+_COPY_BYTES = 1 << 20
 
 LOG_START_NAME = "log-start-offset"
 LOG_START_KIND = "log-start-offset"
@@ -182,6 +187,12 @@ def _epochs_of(disk: Disk, directory: PurePath, segments: Iterable[MarkedSegment
     return epochs
 
 
+def _write_again(file: DiskFile, start: int, end: int) -> None:
+    """The same bytes in the same place, so that the next fsync has them to write."""
+    for position in range(start, end, _COPY_BYTES):
+        file.write_at(position, [file.read_at(min(_COPY_BYTES, end - position), position)])
+
+
 @dataclass(slots=True)
 class _Scan:
     """One segment as the check found it: sound up to `summary.size`."""
@@ -258,6 +269,7 @@ class _Check:
         end = self.disk.file_size(path)
         scan = _Scan(empty_summary(base), SegmentIndexes(self.index_interval_bytes), end)
         file = self.disk.open(path)
+        unsynced_from: int | None = None
         try:
             for info in walk_frames(file.read_at, end, expected_offset=base, verify=True):
                 scan.fault = info.fault
@@ -273,8 +285,12 @@ class _Check:
                 self.batches += 1
                 epochs.assign(info.header.leader_epoch, info.header.base_offset)
                 summary = scan.summary
+                if unsynced_from is None and info.header.next_offset > self.recovery_point:
+                    unsynced_from = summary.size
                 scan.indexes.note(info.header.base_offset, summary.size, summary.max_timestamp_ms)
                 scan.summary = summarise(summary, info.header, info.size)
+            if self.writes_kept and unsynced_from is not None:
+                _write_again(file, unsynced_from, scan.summary.size)
         finally:
             file.close()
         return scan

@@ -94,6 +94,36 @@ def test_what_a_failed_sync_left_in_memory_is_on_the_disk_before_it_is_used_agai
     assert offsets(again) == list(range(13))
 
 
+def start_where_the_machine_went_on(disk: MemoryDisk, recovery_point: int) -> Log:
+    return Log.open(
+        disk,
+        DIRECTORY,
+        LogConfig(),
+        clock=FakeClock(),
+        recovery_point=recovery_point,
+        writes_kept=True,
+    )
+
+
+def test_a_start_writes_again_what_the_life_before_may_have_failed_to_sync(
+    disk: MemoryDisk,
+) -> None:
+    failed_in_a_sync(disk)
+    log = start_where_the_machine_went_on(disk, recovery_point=3)
+    log.flush()
+    assert log.flushed_offset == 13
+    disk.power_failure()
+    assert offsets(reopen(disk)) == list(range(13))
+
+
+def test_a_start_writes_nothing_again_that_was_synced(disk: MemoryDisk) -> None:
+    log = log_of(disk, batches_from(0, 20), SMALL_SEGMENTS)
+    log.flush()
+    log.close(clean=False)
+    start_where_the_machine_went_on(disk, recovery_point=20)
+    assert all(inode.is_synced for path, inode in disk.names.items() if path.suffix == ".log")
+
+
 def test_segments_that_were_synced_are_not_written_again(disk: MemoryDisk) -> None:
     log = log_of(disk, batches_from(0, 20), SMALL_SEGMENTS)
     log.flush()
