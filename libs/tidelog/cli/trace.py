@@ -22,6 +22,7 @@ from tidelog.wording import plural
 
 if TYPE_CHECKING:
     from tidelog.client.event_streams import EventStreams, Gathered
+    from tidelog.client.published_events import Published
     from tidelog.state_changes.change_life import ChangeLife
     from tidelog.state_changes.event import StateChange
     from tidelog.state_changes.life import TraceScope
@@ -60,6 +61,9 @@ def trace(
     as_json: JsonOption = False,
 ) -> None:
     """Show the changes of a partition in the order of their causes, with every stage.
+
+    All services are asked, and the topic __state_changes, which still holds what was told by
+    those that have ended.
 
     Of a topic or the cluster each change is one line. Times after + count from the moment
     at which the change was requested; ! marks what has not come to its end.
@@ -120,19 +124,38 @@ async def _trace(session: Session, scope: TraceScope, *, follow: bool) -> ExitSt
     from tidelog.client.event_streams import EventStreams
     from tidelog.state_changes.life import trace as lives_in
 
-    async with EventStreams(session.service_addresses()) as streams:
-        gathered = await streams.recent(scope)
-        lives = lives_in(gathered.events, scope)
+    addresses = session.service_addresses()
+    async with EventStreams(addresses) as streams:
+        gathered, read = await _ask(streams, addresses, scope)
+        told = [*read.events, *gathered.events]
+        lives = lives_in(told, scope)
         _show(lives, scope, as_json=session.as_json)
-        _note_sources(gathered)
+        _note_sources(gathered, read)
         if not lives and not follow:
             write_note(
                 f"Nobody remembers anything of {_named(scope)}; services keep their newest "
                 "20,000 events, and log files more (--files)."
             )
         if follow:
-            await _follow(streams, gathered, scope, as_json=session.as_json)
+            await _follow(streams, told, scope, as_json=session.as_json)
     return ExitStatus.DONE
+
+
+async def _ask(
+    streams: EventStreams, addresses: Sequence[str], scope: TraceScope
+) -> tuple[Gathered, Published]:
+    """What services remember and what the topic holds, side by side. Where no service answers
+    there is no topic either."""
+    import asyncio
+
+    from tidelog.client.published_events import published
+
+    reading = asyncio.create_task(published(addresses, scope))
+    try:
+        return await streams.recent(scope), await reading
+    finally:
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
 
 
 def _show(lives: Sequence[ChangeLife], scope: TraceScope, *, as_json: bool) -> None:
@@ -149,9 +172,11 @@ def _show(lives: Sequence[ChangeLife], scope: TraceScope, *, as_json: bool) -> N
             write_line(line)
 
 
-def _note_sources(gathered: Gathered) -> None:
+def _note_sources(gathered: Gathered, read: Published) -> None:
     for silent in gathered.silent:
         write_note(f"Not heard: {silent.address} ({silent.problem})")
+    for note in read.notes:
+        write_note(note)
 
 
 def _named(scope: TraceScope) -> str:
@@ -161,24 +186,24 @@ def _named(scope: TraceScope) -> str:
 
 
 async def _follow(
-    streams: EventStreams, gathered: Gathered, scope: TraceScope, *, as_json: bool
+    streams: EventStreams, past: Sequence[StateChange], scope: TraceScope, *, as_json: bool
 ) -> None:
-    """Each stage by itself, as it comes."""
+    """Each stage by itself, as it comes, and none of the past again."""
     from contextlib import aclosing
 
     from tidelog.client.event_streams import Silent
     from tidelog.state_changes.life import Involved
 
-    known = {event[:-1] for event in gathered.events}
-    involved = Involved(scope, gathered.events)
-    newest_ms = max((event.time_ms for event in gathered.events), default=0)
+    known = {event.identity for event in past}
+    involved = Involved(scope, past)
+    newest_ms = max((event.time_ms for event in past), default=0)
     since_ms = max(scope.since_ms, newest_ms - FOLLOW_OVERLAP_MS)
     async with aclosing(streams.follow(scope._replace(since_ms=since_ms))) as batches:
         async for batch in batches:
             for told in batch:
                 if isinstance(told, Silent):
                     write_note(f"{told.address}: {told.problem}")
-                elif told[:-1] not in known and involved.takes(told):
+                elif told.identity not in known and involved.takes(told):
                     _write_event(told, as_json=as_json)
             sys.stdout.flush()
 

@@ -181,16 +181,24 @@ class Consumer:
     async def seek_to_time(self, timestamp_ms: int, partitions: _Partitions | None = None) -> None:
         """To the first record at or after a time (milliseconds since 1970, UTC); to the end
         where none is that young."""
-        chosen = self._chosen(partitions)
-        found = await self._finder.find(chosen, OffsetPosition.TIMESTAMP, timestamp_ms)
-        too_old = [partition for partition, offset in found.items() if offset == NO_OFFSET]
-        if too_old:
-            found.update(await self._finder.find(too_old, OffsetPosition.LATEST))
+        found = await self.offsets_at_time(timestamp_ms, self._chosen(partitions))
         for partition, offset in found.items():
             self._seek(partition, offset)
 
+    async def offsets_at_time(
+        self, timestamp_ms: int, partitions: _Partitions
+    ) -> dict[TopicPartition, int]:
+        """The first record of each at or after a time (milliseconds since 1970, UTC); the end
+        where none is that young. The partitions need not be assigned; so the next two."""
+        wanted = [TopicPartition(*partition) for partition in partitions]
+        found = await self._finder.find(wanted, OffsetPosition.TIMESTAMP, timestamp_ms)
+        too_old = [partition for partition, offset in found.items() if offset == NO_OFFSET]
+        if too_old:
+            found.update(await self._finder.find(too_old, OffsetPosition.LATEST))
+        return found
+
     async def beginning_offsets(self, partitions: _Partitions) -> dict[TopicPartition, int]:
-        """Where the logs start. The partitions need not be assigned; so the next."""
+        """Where the logs start."""
         wanted = [TopicPartition(*partition) for partition in partitions]
         return await self._finder.find(wanted, OffsetPosition.EARLIEST)
 

@@ -201,7 +201,7 @@ class EventStreams:
                 problem = f"{message.dropped} of its events came too fast and are not shown"
                 await queue.put(Silent(address, problem))
             for event in _known(message.events):
-                if _is_of(event, scope) and taken.is_new(event):
+                if scope.asks_for(event) and taken.is_new(event):
                     await queue.put(event)
 
 
@@ -251,10 +251,6 @@ def _requests(scope: TraceScope) -> list[pb.WatchEventsRequest]:
         own.partition = scope.partition
     kinds = [kind.value for kind in (*CLUSTER_KINDS, *TOPIC_KINDS)]
     return [own, pb.WatchEventsRequest(kinds=kinds, since_ms=scope.since_ms)]
-
-
-def _is_of(event: StateChange, scope: TraceScope) -> bool:
-    return scope.includes(event) or (not event.topic and event.kind in CLUSTER_KINDS)
 
 
 def _known(events: Sequence[pb.StateChangeEvent]) -> list[StateChange]:

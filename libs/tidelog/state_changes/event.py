@@ -9,7 +9,7 @@ decides it, *received* by who is to carry it out, *completed*, *failed* or *igno
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import NamedTuple
 
 from tidelog.model import NO_EPOCH, TopicPartition
@@ -177,6 +177,16 @@ class StateChange(NamedTuple):
     duration_ms: int = UNKNOWN_DURATION
     trace_id: str = ""
     details: Mapping[str, Detail] = {}
+
+    @property
+    def identity(self) -> Hashable:
+        """The same for one event, whether it came from its service, a log file or the topic;
+        details count too: two followers may lose one leader in one millisecond."""
+        details = sorted(self.details.items())
+        return (
+            *self[:-1],
+            *((name, tuple(v) if isinstance(v, list) else v) for name, v in details),
+        )
 
     @property
     def name(self) -> TopicPartition | None:

@@ -93,6 +93,15 @@ class TraceScope(NamedTuple):
             return False
         return self.partition is None or change.partition in (self.partition, NO_PARTITION)
 
+    def asks_for(self, change: StateChange) -> bool:
+        """Whether it is about the topic or partition itself, or befell a broker, a controller
+        or the store, which `relevant` judges when all is told."""
+        if change.time_ms < self.since_ms:
+            return False
+        if not self.topic or self.includes(change):
+            return True
+        return not change.topic and change.kind in CLUSTER_KINDS
+
 
 def trace(events: Iterable[StateChange], scope: TraceScope) -> list[ChangeLife]:
     """The life of what `scope` names, oldest first; empty: nobody tells anything of it."""
@@ -144,8 +153,9 @@ def lives_of(events: Iterable[StateChange]) -> list[ChangeLife]:
 
 
 def _without_repetitions(events: Iterable[StateChange]) -> list[StateChange]:
-    """One event that a log file and a service told, or two copies of a file, is one."""
-    return list({change[:-1]: change for change in events}.values())
+    """One event that a service, a log file and the topic tell, or two copies of a file, is
+    one."""
+    return list({change.identity: change for change in events}.values())
 
 
 def _brokers_in(change: StateChange) -> list[int]:

@@ -19,12 +19,21 @@ from tidelog.state_changes.event import Kind, Stage, StateChange
 from tidelog.state_changes.json_form import format_time
 from tidelog.state_changes.life import TraceScope
 from tidelog.state_changes.life import trace as lives_in
+from tidelog.state_changes.topic import STATE_CHANGES_TOPIC
 from unit.cli.conftest import Commands
+from unit.client.planted_topic import publish
 from unit.state_changes.planted import BEGAN_MS, elsewhere, leader_death, of_broker, told
 from unit.state_changes.test_log_lines import line
 
 _GOLDEN = Path(__file__).parent / "golden"
 SEA_0 = TraceScope("sea", 0)
+
+
+@pytest.fixture
+def commands(commands: Commands) -> Commands:
+    """The topic for state changes is there, and empty."""
+    commands.cluster.create(STATE_CHANGES_TOPIC, [0, 1, 0])
+    return commands
 
 
 def _shown(events: list[StateChange], scope: TraceScope = SEA_0) -> str:
@@ -169,6 +178,30 @@ def test_services_tell_the_story_together(commands: Commands) -> None:
     _tell(commands, leader_death() + elsewhere())
     result = commands.run("trace", "sea/0")
     assert result.stdout == _golden("leader_death.txt")
+
+
+def test_what_a_service_told_before_it_died_is_read_from_the_topic(commands: Commands) -> None:
+    _tell(commands, [event for event in leader_death() if event.service == "broker-1"])
+    publish(commands.cluster, [e for e in leader_death() if e.service != "broker-1"])
+    result = commands.run("trace", "sea/0")
+    assert result.stdout == _golden("leader_death.txt")
+    assert STATE_CHANGES_TOPIC not in result.stderr
+
+
+def test_what_both_a_service_and_the_topic_tell_is_told_once(commands: Commands) -> None:
+    _tell(commands, leader_death() + elsewhere())
+    publish(commands.cluster, leader_death() + elsewhere())
+    result = commands.run("trace", "sea/0", "--json")
+    documents = [json.loads(text) for text in result.stdout.splitlines()]
+    assert sum(len(document["stages"]) for document in documents) == len(leader_death())
+
+
+def test_without_the_topic_services_tell_the_story_and_a_note_says_so(commands: Commands) -> None:
+    del commands.cluster.topics[STATE_CHANGES_TOPIC]
+    _tell(commands, leader_death())
+    result = commands.run("trace", "sea/0")
+    assert result.stdout == _golden("leader_death.txt")
+    assert "There is no topic __state_changes" in result.stderr
 
 
 def test_without_a_topic_the_whole_cluster_is_told_of(commands: Commands) -> None:

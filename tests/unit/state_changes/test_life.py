@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+from tidelog.rpc.inspect_codec import event_from_wire, event_to_wire
 from tidelog.state_changes.change_life import ChangeLife, Gap
 from tidelog.state_changes.event import Cause, Change, Kind, Stage
 from tidelog.state_changes.life import (
@@ -12,6 +13,7 @@ from tidelog.state_changes.life import (
     TraceScope,
     trace,
 )
+from tidelog.state_changes.topic import from_value, value_of
 from unit.state_changes.planted import (
     BEGAN_MS,
     ELECTION,
@@ -184,3 +186,22 @@ def test_what_befalls_a_broker_counts_from_when_it_has_part_in_the_partition() -
 def test_what_is_of_another_topic_or_partition_is_not_taken() -> None:
     involved = Involved(SEA_0, leader_death())
     assert [involved.takes(event) for event in elsewhere()] == [False, False, False]
+
+
+def test_an_event_from_its_service_and_from_the_topic_is_one() -> None:
+    by_service = [event_from_wire(event_to_wire(event)) for event in leader_death()]
+    by_topic = [from_value(value_of(event)) for event in leader_death()]
+    lives = trace(by_service + by_topic, SEA_0)
+    assert lives == trace(leader_death(), SEA_0)
+
+
+def test_two_events_that_differ_in_details_alone_are_two() -> None:
+    lost = of_broker(0, Kind.LEADER_UNREACHABLE, 2)
+    reports = [lost._replace(details={"follower": follower}) for follower in (1, 3)]
+    assert len(trace([*leader_death(), *reports], SEA_0)) == 3 + 2
+
+
+def test_details_in_another_order_are_the_same() -> None:
+    shrink = told(0, "broker-3", Kind.ISR_SHRINK, Stage.COMPLETED, isr=[1], leader=3)
+    other = shrink._replace(details=dict(reversed(list(shrink.details.items()))))
+    assert shrink.identity == other.identity
