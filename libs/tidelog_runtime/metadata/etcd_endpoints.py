@@ -11,6 +11,7 @@ import grpc
 from aetcd import rpc
 
 from tidelog.rpc.channels import open_channel
+from tidelog_runtime.cancellation import is_being_cancelled
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.metadata.etcd_messages import store_error
 from tidelog_runtime.metadata.seen_revisions import SeenRevisions
@@ -197,9 +198,3 @@ class EtcdEndpoints:
 
     def __str__(self) -> str:
         return ", ".join(endpoint.address for endpoint in self._endpoints)
-
-
-def is_being_cancelled() -> bool:
-    """Whether somebody asked the running task to end."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

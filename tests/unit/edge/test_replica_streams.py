@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
+import pytest
+
 from tidelog.rpc.channels import new_server
 from tidelog.v1 import replica_pb2 as pb
 from tidelog.v1 import replica_pb2_grpc
@@ -74,6 +76,25 @@ async def test_a_fetch_that_waits_for_data_does_not_hold_up_the_end() -> None:
         await leader.came.acquire()
     with suppress(PeerUnreachableError):
         await asked
+
+
+async def test_a_fetch_whose_channel_is_closed_fails_and_cancels_nobody() -> None:
+    """The end of a leader and that of its follower's channel may come in either order."""
+    async with served() as (leader, peers):
+        asked = asyncio.create_task(peers.replica_fetch(leader.address, request_by(2)))
+        await leader.came.acquire()
+        await peers.close()
+        with pytest.raises(PeerUnreachableError, match="the channel was closed"):
+            await asked
+
+
+async def test_a_fetch_that_is_given_up_is_cancelled() -> None:
+    async with served() as (leader, peers):
+        asked = asyncio.create_task(peers.replica_fetch(leader.address, request_by(2)))
+        await leader.came.acquire()
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
 
 
 async def test_a_stop_does_not_cut_short_the_writing_of_an_answer() -> None:

@@ -18,6 +18,7 @@ from tidelog_broker.replication.transport import (
     ReplicaFetchRequest,
     ReplicaFetchResponse,
 )
+from tidelog_runtime.cancellation import is_being_cancelled
 
 _Stream: TypeAlias = "grpc.aio.StreamStreamCall[pb.ReplicaFetchRequest, pb.ReplicaFetchResponse]"
 
@@ -55,7 +56,10 @@ class _Peer:
             raise PeerUnreachableError(f"{self._address}: the stream has ended") from error
         except grpc.aio.AioRpcError as error:
             raise PeerUnreachableError(f"{self._address}: {error.details()}") from error
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as error:
+            if not is_being_cancelled():
+                # So gRPC ends the calls of a channel that is closed.
+                raise PeerUnreachableError(f"{self._address}: the channel was closed") from error
             stream.cancel()
             raise
         if not isinstance(answer, pb.ReplicaFetchResponse):

@@ -28,6 +28,7 @@ from tidelog_broker.replication.transport import (
     ReplicaFetchRequest,
     ReplicaFetchResult,
 )
+from tidelog_runtime.cancellation import is_being_cancelled
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
 FIRST_RETRY_DELAY_S = 0.02
@@ -102,11 +103,6 @@ class FollowerContext(Protocol):
 
     def replica_failed(self, partition: Partition, error: LogError) -> object:
         """This replica's own log refused."""
-
-
-def _is_being_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 class ReplicaFetcher:
@@ -218,7 +214,7 @@ class ReplicaFetcher:
             try:
                 answered = await self._fetching
             except asyncio.CancelledError:
-                if _is_being_cancelled():
+                if is_being_cancelled():
                     raise
                 # Given up by `follow` or `forget`, to be asked anew at once.
                 self._begin_anew()
