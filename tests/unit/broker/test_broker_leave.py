@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tidelog.errors import ErrorCode
 from unit.broker.broker_parts import KEYS, settled
-from unit.broker.test_broker_life import Cluster, leading_alone, pair
+from unit.broker.broker_processes import Cluster, leading_alone, pair
 
 
 async def test_whoever_leaves_does_not_register_again(tmp_path: Path) -> None:

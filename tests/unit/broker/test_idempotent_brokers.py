@@ -15,8 +15,8 @@ from tidelog_broker.requests.describe_producers import DescribeEntry, Fence
 from tidelog_broker.requests.produce import ProduceEntry, ProduceOutcome
 from tidelog_runtime.metadata.schema import LeaderAndIsr
 from unit.broker.broker_parts import events_told, until
+from unit.broker.broker_processes import Cluster, Process
 from unit.broker.fake_log import NAME, sent_by
-from unit.broker.test_broker_life import Cluster, Process
 
 # The smallest segments that a topic may have, and nothing is kept but the active one.
 SMALL = {"segment_bytes": str(1 << 20), "retention_bytes": "0", "min_insync_replicas": "1"}

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from unit.broker.broker_parts import address_of
+from unit.broker.broker_processes import Cluster, Process
 from unit.broker.log.memory_disk import MemoryDisk
-from unit.broker.test_broker_life import Cluster, Process
 
 SYNCED = {"durability": "synced"}
 

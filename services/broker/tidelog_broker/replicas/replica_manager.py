@@ -29,6 +29,11 @@ from tidelog_broker.replicas.command_events import (
     stop_part,
 )
 from tidelog_broker.replicas.command_fencing import fence_command
+from tidelog_broker.replicas.command_refusals import (
+    for_former_life,
+    of_older_controller,
+    stops_nothing_yet,
+)
 from tidelog_broker.replicas.disk_events import DiskEvents, cause_of
 from tidelog_broker.replicas.not_led_here import not_led_here
 from tidelog_broker.replicas.stopped_replicas import StoppedReplicas
@@ -168,18 +173,9 @@ class ReplicaManager:
             )
             self._events.refused(refusal, len(command.partitions))
         if code is ErrorCode.STALE_CONTROLLER_EPOCH:
-            return TidelogError(
-                code,
-                f"broker {self.broker_id} has taken commands of controller epoch "
-                f"{self.controller_epoch}; {controller_epoch} is older",
-            )
+            return of_older_controller(self.broker_id, controller_epoch, self.controller_epoch)
         if code is not None:
-            lives = f"lives in broker epoch {self.broker_epoch}" if self.broker_epoch else "starts"
-            return TidelogError(
-                code,
-                f"broker {self.broker_id} {lives}; the command is for its former life "
-                f"{broker_epoch}",
-            )
+            return for_former_life(self.broker_id, broker_epoch, self.broker_epoch)
         self.controller_epoch = controller_epoch
         self.broker_epoch = broker_epoch
         return None
@@ -294,7 +290,7 @@ class ReplicaManager:
         key = part.key
         partition = self._by_key.get(key)
         if partition is None and not self.has_full_state.is_set():
-            error = self._too_early(wanted)
+            error = stops_nothing_yet(self.broker_id, wanted.partition)
             self._events.failed(part, Cause.NONE, error.message)
             return PartitionResult(*key, 0, error)
         if partition is not None and wanted.revision <= partition.revision:
@@ -323,15 +319,6 @@ class ReplicaManager:
         elif wanted.partition in self._by_name:
             self._events.ignored(part, Cause.OTHER_TOPIC_ID)
         return PartitionResult(*key, wanted.revision, None)
-
-    def _too_early(self, wanted: StopPartition) -> TidelogError:
-        """Before the full state nothing tells a late command from a new one: the replica
-        on disk may be one that was assigned again since."""
-        return TidelogError(
-            ErrorCode.INVALID_REQUEST,
-            f"broker {self.broker_id} does not know its replicas yet and stops none, not "
-            f"{wanted.partition}; send it its full state first",
-        )
 
     def _remove(self, partition: Partition, *, delete: bool) -> None:
         partition.stop_leading()

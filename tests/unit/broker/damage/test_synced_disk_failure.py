@@ -6,9 +6,9 @@ from pathlib import Path
 from tidelog.errors import ErrorCode
 from tidelog_runtime.metadata.schema import NOT_WHOLE, LeaderAndIsr, Member, decode_leader_and_isr
 from unit.broker.broker_parts import KEYS, until
+from unit.broker.broker_processes import Cluster, Process
 from unit.broker.fake_log import NAME
 from unit.broker.log.memory_disk import MemoryDisk
-from unit.broker.test_broker_life import Cluster, Process
 
 
 class Pair:

@@ -15,8 +15,8 @@ from tidelog.inspection.model import (
 )
 from tidelog.model import NO_EPOCH, Acks
 from unit.broker.broker_parts import address_of, settled
+from unit.broker.broker_processes import Cluster, Process, leading_alone, pair
 from unit.broker.fake_log import NAME, TOPIC_ID, sent
-from unit.broker.test_broker_life import Cluster, Process, leading_alone, pair
 from unit.metadata.virtual_time import virtual_clock
 
 

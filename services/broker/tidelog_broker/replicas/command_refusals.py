@@ -1,0 +1,33 @@
+"""Why a controller's command is not carried out, in words. Pure."""
+
+from __future__ import annotations
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import TopicPartition
+
+
+def of_older_controller(broker_id: int, controller_epoch: int, known_epoch: int) -> TidelogError:
+    return TidelogError(
+        ErrorCode.STALE_CONTROLLER_EPOCH,
+        f"broker {broker_id} has taken commands of controller epoch {known_epoch}; "
+        f"{controller_epoch} is older",
+    )
+
+
+def for_former_life(broker_id: int, broker_epoch: int, known_epoch: int) -> TidelogError:
+    """`known_epoch` 0: the broker does not know yet in which epoch it lives."""
+    lives = f"lives in broker epoch {known_epoch}" if known_epoch else "starts"
+    return TidelogError(
+        ErrorCode.STALE_BROKER_EPOCH,
+        f"broker {broker_id} {lives}; the command is for its former life {broker_epoch}",
+    )
+
+
+def stops_nothing_yet(broker_id: int, name: TopicPartition) -> TidelogError:
+    """Before the full state nothing tells a late command from a new one: the replica on disk
+    may be one that was assigned again since."""
+    return TidelogError(
+        ErrorCode.INVALID_REQUEST,
+        f"broker {broker_id} does not know its replicas yet and stops none, not {name}; send "
+        "it its full state first",
+    )
