@@ -32,7 +32,7 @@ def _members_from_wire(wire: Iterable[pb.ReplicaMember]) -> tuple[Member, ...]:
     return tuple(sorted(Member(m.broker_id, m.broker_epoch) for m in wire))
 
 
-def _change_to_wire(change: Change) -> pb.StateChangeOrigin:
+def change_to_wire(change: Change) -> pb.StateChangeOrigin:
     return pb.StateChangeOrigin(
         id=change.id,
         cause=change.cause.value,
@@ -41,7 +41,7 @@ def _change_to_wire(change: Change) -> pb.StateChangeOrigin:
     )
 
 
-def _change_from_wire(wire: pb.StateChangeOrigin) -> Change:
+def change_from_wire(wire: pb.StateChangeOrigin) -> Change:
     return Change(wire.id, Cause.parse(wire.cause), wire.requested_at_ms, wire.trace_id)
 
 
@@ -61,7 +61,7 @@ def _partition_to_wire(command: PartitionCommand) -> pb.PartitionState:
         unclean_leader_epoch=state.unclean_leader_epoch,
         revision=command.revision,
         config=dict(command.config),
-        change=_change_to_wire(state.change),
+        change=change_to_wire(state.change),
     )
 
 
@@ -78,7 +78,7 @@ def _partition_from_wire(wire: pb.PartitionState) -> PartitionCommand:
             eligible=_members_from_wire(wire.eligible),
             min_isr=wire.min_isr,
             unclean_leader_epoch=wire.unclean_leader_epoch,
-            change=_change_from_wire(wire.change),
+            change=change_from_wire(wire.change),
         ),
         wire.revision,
         dict(wire.config),
@@ -97,7 +97,7 @@ def leader_and_isr_to_wire(command: LeaderAndIsrCommand) -> pb.LeaderAndIsrReque
             for b, a in command.leaders.items()
         ],
         store_revision=command.store_revision,
-        change=_change_to_wire(command.change),
+        change=change_to_wire(command.change),
     )
 
 
@@ -110,7 +110,7 @@ def leader_and_isr_from_wire(wire: pb.LeaderAndIsrRequest) -> LeaderAndIsrComman
         partitions=[_partition_from_wire(p) for p in wire.partitions],
         leaders={a.broker_id: LeaderAddress(a.address, a.broker_epoch) for a in wire.leaders},
         store_revision=wire.store_revision,
-        change=_change_from_wire(wire.change),
+        change=change_from_wire(wire.change),
     )
 
 
@@ -127,7 +127,7 @@ def stop_replica_to_wire(command: StopReplicaCommand) -> pb.StopReplicaRequest:
                 leader_epoch=p.leader_epoch,
                 revision=p.revision,
                 delete=p.delete,
-                change=_change_to_wire(p.change),
+                change=change_to_wire(p.change),
             )
             for p in command.partitions
         ],
@@ -146,7 +146,7 @@ def stop_replica_from_wire(wire: pb.StopReplicaRequest) -> StopReplicaCommand:
                 p.leader_epoch,
                 p.revision,
                 p.delete,
-                _change_from_wire(p.change),
+                change_from_wire(p.change),
             )
             for p in wire.partitions
         ],

@@ -154,6 +154,13 @@ class Change(NamedTuple):
 NO_CHANGE = Change()
 
 
+def broker_stopping(broker_id: int, broker_epoch: int, requested_at_ms: int = 0) -> Change:
+    """As which the end of a broker's life is told: by itself when it asks for it and when it
+    has handed over, and by a controller when it hears of it. A life stops once, so both know
+    the id."""
+    return Change(f"b{broker_id}-{broker_epoch}-stopping", Cause.REQUESTED, requested_at_ms)
+
+
 class StateChange(NamedTuple):
     """`service`: "controller-1", "broker-2". `broker`: whom it is about, which need not be
     who tells it. `revision`: of the store, at which it was decided or is known.

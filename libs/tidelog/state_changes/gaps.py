@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from tidelog.model import TopicPartition
 from tidelog.state_changes.change_life import ChangeLife, Gap, Part
-from tidelog.state_changes.event import NO_BROKER, Kind, Stage
-from tidelog.state_changes.grouping import BEGUN, ENDED
+from tidelog.state_changes.event import NO_BROKER, Kind, Stage, StateChange
+from tidelog.state_changes.grouping import ENDED
 
 # What a controller commands a replica to do, and is acknowledged.
 _COMMANDED = frozenset(
@@ -46,12 +46,21 @@ def _gaps(
     return [Gap(part.kind, part.broker, missing, min(later)[1] if later else "")]
 
 
+def _ends_it(told: StateChange) -> bool:
+    """Whether an end is to follow: whoever asks is answered, and a replica's broker tells
+    what it made of a command. A controller that has received a broker's stopping does not
+    tell that it is done."""
+    if told.stage is Stage.RECEIVED:
+        return told.service == f"broker-{told.broker}"
+    return told.stage is Stage.REQUESTED
+
+
 def _missing(part: Part) -> Stage | None:
     """An acknowledgement says that it was done, whoever has not told so. It is missed only
     where the one who would tell it told that it was requested."""
     if part.has(Stage.ACKNOWLEDGED):
         return None
-    if part.has(*BEGUN) and not part.has(*ENDED):
+    if not part.has(*ENDED) and any(_ends_it(told) for told in part.stages):
         return Stage.COMPLETED
     commanded = part.broker != NO_BROKER and part.kind in _COMMANDED
     if commanded and part.has(Stage.REQUESTED) and part.has(Stage.COMPLETED):

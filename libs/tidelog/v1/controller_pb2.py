@@ -23,21 +23,22 @@ _sym_db = _symbol_database.Default()
 
 
 from tidelog.v1 import errors_pb2 as tidelog_dot_v1_dot_errors__pb2
+from tidelog.v1 import replica_control_pb2 as tidelog_dot_v1_dot_replica__control__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1btidelog/v1/controller.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/errors.proto\"z\n\x1fReportUnreachableLeadersRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12.\n\x07leaders\x18\x03 \x03(\x0b\x32\x1d.tidelog.v1.UnreachableLeader\"S\n\x11UnreachableLeader\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x15\n\runanswered_ms\x18\x03 \x01(\x03\"D\n ReportUnreachableLeadersResponse\x12 \n\x05\x65rror\x18\x01 \x01(\x0b\x32\x11.tidelog.v1.Error2\x8a\x01\n\x11\x43ontrollerService\x12u\n\x18ReportUnreachableLeaders\x12+.tidelog.v1.ReportUnreachableLeadersRequest\x1a,.tidelog.v1.ReportUnreachableLeadersResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1btidelog/v1/controller.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/errors.proto\x1a tidelog/v1/replica_control.proto\"z\n\x1fReportUnreachableLeadersRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12.\n\x07leaders\x18\x03 \x03(\x0b\x32\x1d.tidelog.v1.UnreachableLeader\"\x82\x01\n\x11UnreachableLeader\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x15\n\runanswered_ms\x18\x03 \x01(\x03\x12-\n\x06\x63hange\x18\x04 \x01(\x0b\x32\x1d.tidelog.v1.StateChangeOrigin\"D\n ReportUnreachableLeadersResponse\x12 \n\x05\x65rror\x18\x01 \x01(\x0b\x32\x11.tidelog.v1.Error2\x8a\x01\n\x11\x43ontrollerService\x12u\n\x18ReportUnreachableLeaders\x12+.tidelog.v1.ReportUnreachableLeadersRequest\x1a,.tidelog.v1.ReportUnreachableLeadersResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tidelog.v1.controller_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_REPORTUNREACHABLELEADERSREQUEST']._serialized_start=68
-  _globals['_REPORTUNREACHABLELEADERSREQUEST']._serialized_end=190
-  _globals['_UNREACHABLELEADER']._serialized_start=192
-  _globals['_UNREACHABLELEADER']._serialized_end=275
-  _globals['_REPORTUNREACHABLELEADERSRESPONSE']._serialized_start=277
-  _globals['_REPORTUNREACHABLELEADERSRESPONSE']._serialized_end=345
-  _globals['_CONTROLLERSERVICE']._serialized_start=348
-  _globals['_CONTROLLERSERVICE']._serialized_end=486
+  _globals['_REPORTUNREACHABLELEADERSREQUEST']._serialized_start=102
+  _globals['_REPORTUNREACHABLELEADERSREQUEST']._serialized_end=224
+  _globals['_UNREACHABLELEADER']._serialized_start=227
+  _globals['_UNREACHABLELEADER']._serialized_end=357
+  _globals['_REPORTUNREACHABLELEADERSRESPONSE']._serialized_start=359
+  _globals['_REPORTUNREACHABLELEADERSRESPONSE']._serialized_end=427
+  _globals['_CONTROLLERSERVICE']._serialized_start=430
+  _globals['_CONTROLLERSERVICE']._serialized_end=568
 # @@protoc_insertion_point(module_scope)

@@ -8,6 +8,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from tidelog.v1 import errors_pb2 as _errors_pb2
+from tidelog.v1 import replica_control_pb2 as _replica_control_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -63,6 +64,7 @@ class UnreachableLeader(_message.Message):
     BROKER_ID_FIELD_NUMBER: _builtins.int
     BROKER_EPOCH_FIELD_NUMBER: _builtins.int
     UNANSWERED_MS_FIELD_NUMBER: _builtins.int
+    CHANGE_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
     broker_epoch: _builtins.int
     """Creation revision of the registration of the life that was asked; of another life the
@@ -72,16 +74,23 @@ class UnreachableLeader(_message.Message):
     """How long the oldest fetch without an answer has been on its way, in milliseconds; those
     that failed meanwhile and were sent again are part of it.
     """
+    @_builtins.property
+    def change(self) -> _replica_control_pb2.StateChangeOrigin:
+        """As which broker and controller tell of it, the same in every report for as long as it
+        lasts.
+        """
+
     def __init__(
         self,
         *,
         broker_id: _builtins.int = ...,
         broker_epoch: _builtins.int = ...,
         unanswered_ms: _builtins.int = ...,
+        change: _replica_control_pb2.StateChangeOrigin | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["change", b"change"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "unanswered_ms", b"unanswered_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "change", b"change", "unanswered_ms", b"unanswered_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -221,7 +221,7 @@ Global___PartitionState: _TypeAlias = PartitionState  # noqa: Y015
 
 @_typing.final
 class StateChangeOrigin(_message.Message):
-    """Where a change of a partition's state comes from."""
+    """Where a state change comes from, mostly that of a partition."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

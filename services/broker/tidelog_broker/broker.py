@@ -17,7 +17,7 @@ from typing import Any
 import structlog
 
 from tidelog.model import TopicPartition
-from tidelog.state_changes.event import Cause, Detail, Kind, Stage
+from tidelog.state_changes.event import Cause, Change, Detail, Kind, Stage
 from tidelog_broker.background import Faults, RunBlocking, first_of, retry_pause
 from tidelog_broker.config import BrokerConfig
 from tidelog_broker.damage.replica_repair import ReplicaRepair
@@ -396,23 +396,27 @@ class Broker:
         if self._registration is None or self._watch is None or self.cache.controller is None:
             return
         self.inspection.is_stopping = True
-        self._tell_stopping(Stage.REQUESTED, Cause.REQUESTED)
+        change = self._change_ids.stopping()
+        self._tell_stopping(change, Stage.REQUESTED)
         try:
             async with asyncio.timeout(self._config.shutdown_timeout_ms / 1000):
                 await self._registration.stopping()
                 await self._until_handed_over(self._watch)
         except TimeoutError:
-            self._tell_stopping(Stage.FAILED, Cause.TIMEOUT)
+            self._tell_stopping(change, Stage.FAILED, Cause.TIMEOUT)
         except StoreError as error:
-            self._tell_stopping(Stage.FAILED, Cause.STORE_UNREACHABLE, why=str(error))
+            self._tell_stopping(change, Stage.FAILED, Cause.STORE_UNREACHABLE, why=str(error))
         else:
-            self._tell_stopping(Stage.COMPLETED, Cause.REQUESTED)
+            self._tell_stopping(change, Stage.COMPLETED)
 
-    def _tell_stopping(self, stage: Stage, cause: Cause, **details: Detail) -> None:
+    def _tell_stopping(
+        self, change: Change, stage: Stage, cause: Cause | None = None, **details: Detail
+    ) -> None:
         """`awaited`: how many partitions are still to be handed over."""
         self.state_changes.tell(
             Kind.BROKER_STOPPING,
             stage,
+            change=change,
             cause=cause,
             broker=self._config.broker_id,
             broker_epoch=self.manager.broker_epoch,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from tidelog.state_changes.event import Cause, Kind, Stage
+from tidelog.state_changes.event import Cause, Kind, Stage, broker_stopping
 from tidelog_broker.storage.data_directory import DataDirectoryError
 from tidelog_runtime.metadata.schema import (
     NOT_WHOLE,
@@ -229,6 +229,8 @@ async def test_a_hand_over_that_nobody_decides_ends_with_its_time(cluster: Clust
     assert asked.stage is Stage.REQUESTED
     assert (given_up.stage, given_up.cause) == (Stage.FAILED, Cause.TIMEOUT)
     assert given_up.details["awaited"] == 1
+    assert asked.change_id == given_up.change_id == broker_stopping(1, leader.epoch).id
+    assert given_up.duration_ms == 5000
     for process in (leader, follower):
         await process.stop()
 

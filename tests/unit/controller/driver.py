@@ -11,7 +11,7 @@ from typing import Any
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import TopicPartition
-from tidelog.state_changes.event import Kind, Stage
+from tidelog.state_changes.event import Cause, Change, Kind, Stage
 from tidelog_controller.core.controller import Controller
 from tidelog_controller.policies.internal_topics import InternalTopic
 from tidelog_controller.state.commands import (
@@ -298,7 +298,10 @@ class Driver:
     def report(self, reporter: int, *leaders: int) -> None:
         """The leaders that a broker cannot reach, as it says, in their present lives."""
         lives = {b: broker.broker_epoch for b, broker in self.brokers.items()}
-        named = tuple(UnreachableLeader(b, lives[b], 2_500) for b in leaders)
+        named = tuple(
+            UnreachableLeader(b, lives[b], 2_500, Change(f"r{reporter}-{b}", Cause.NO_ANSWER))
+            for b in leaders
+        )
         self.feed(LeadersUnreachable(UnreachableLeadersReport(reporter, lives[reporter], named)))
 
     # What the store holds.

@@ -11,6 +11,7 @@ import pytest
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.rpc.channels import new_server
+from tidelog.state_changes.event import Cause, Change
 from tidelog.v1.controller_pb2_grpc import add_ControllerServiceServicer_to_server
 from tidelog_broker.edge.controller_client import GrpcControllers
 from tidelog_broker.replication.transport import ControllerUnreachableError
@@ -18,7 +19,12 @@ from tidelog_controller.edge.controller import ControllerServicer
 from tidelog_runtime.leader_reports import UnreachableLeader, UnreachableLeadersReport
 
 REPORT = UnreachableLeadersReport(
-    3, 103, (UnreachableLeader(1, 101, 2_500), UnreachableLeader(2, 102, 7_000_000))
+    3,
+    103,
+    (
+        UnreachableLeader(1, 101, 2_500, Change("broker-3-leader-1-report-5", Cause.NO_ANSWER, 5)),
+        UnreachableLeader(2, 102, 7_000_000),
+    ),
 )
 
 

@@ -1,92 +1,102 @@
-"""Stages that are of one change, with an id and without."""
+"""Stages that are of one change, by their ids."""
 
 from __future__ import annotations
 
 import pytest
 
 from tidelog.state_changes.change_life import ChangeLife
-from tidelog.state_changes.event import Cause, Change, Kind, Stage, StateChange
-from tidelog.state_changes.grouping import MAX_CLOCK_SKEW_MS, MAX_JOIN_MS
+from tidelog.state_changes.event import (
+    NO_CHANGE,
+    Cause,
+    Change,
+    Kind,
+    Stage,
+    StateChange,
+    broker_stopping,
+)
 from tidelog.state_changes.life import TraceScope, trace
 from unit.state_changes.planted import BEGAN_MS, of_broker, told
 
+REPORT = Change("broker-1-leader-2-report-7", Cause.NO_ANSWER, BEGAN_MS + 100)
+STOPPING = broker_stopping(2, 42, BEGAN_MS)
 
-def _at(at_ms: int, service: str, kind: Kind, stage: Stage, **details: int) -> StateChange:
-    """Of broker 2, and without an id."""
+
+def _at(
+    at_ms: int, service: str, kind: Kind, stage: Stage, change: Change = NO_CHANGE
+) -> StateChange:
+    """Of broker 2."""
     event = of_broker(at_ms, kind, 2)
-    return event._replace(service=service, stage=stage, details=details)
+    return event._replace(service=service, stage=stage, change_id=change.id)
 
 
-def _unreachable(at_ms: int, service: str, stage: Stage, **details: int) -> StateChange:
-    return _at(at_ms, service, Kind.LEADER_UNREACHABLE, stage, **details)
+def _unreachable(at_ms: int, service: str, stage: Stage, change: Change) -> StateChange:
+    return _at(at_ms, service, Kind.LEADER_UNREACHABLE, stage, change)
 
 
-REQUESTED = _unreachable(100, "broker-1", Stage.REQUESTED, unanswered_ms=900)
+def _stopping(at_ms: int, service: str, stage: Stage) -> StateChange:
+    return _at(at_ms, service, Kind.BROKER_STOPPING, stage, STOPPING)
+
+
+REQUESTED = _unreachable(100, "broker-1", Stage.REQUESTED, REPORT)
 
 
 def _lives(*events: StateChange) -> list[ChangeLife]:
     return trace(events, TraceScope())
 
 
-@pytest.mark.parametrize("took_ms", [-MAX_CLOCK_SKEW_MS, 20, MAX_JOIN_MS])
-def test_what_a_follower_asks_for_ends_where_the_controller_acts_on_it(took_ms: int) -> None:
-    done = _unreachable(100 + took_ms, "controller-1", Stage.COMPLETED, follower=1)
-    (life,) = _lives(REQUESTED, done)
+def _told(life: ChangeLife) -> list[tuple[str, Stage]]:
+    return [(told.service, told.stage) for part in life.parts for told in part.stages]
+
+
+def test_what_a_follower_asks_for_ends_where_the_controller_acts_on_it() -> None:
+    done = _unreachable(120, "controller-1", Stage.COMPLETED, REPORT)
+    (life,) = _lives(done, REQUESTED)
     assert life.unfinished == ()
-    assert [stage.stage for stage in life.parts[0].stages] == [Stage.REQUESTED, Stage.COMPLETED]
-
-
-@pytest.mark.parametrize("took_ms", [-MAX_CLOCK_SKEW_MS - 1, MAX_JOIN_MS + 1])
-def test_an_end_at_another_time_is_of_another_request(took_ms: int) -> None:
-    done = _unreachable(100 + took_ms, "controller-1", Stage.COMPLETED, follower=1)
-    assert [len(life.unfinished) for life in _lives(REQUESTED, done)].count(1) == 1
+    assert _told(life) == [("broker-1", Stage.REQUESTED), ("controller-1", Stage.COMPLETED)]
 
 
 def test_what_is_done_for_another_follower_ends_nothing() -> None:
-    done = _unreachable(120, "controller-1", Stage.COMPLETED, follower=3)
+    other = REPORT._replace(id="broker-3-leader-2-report-7")
+    done = _unreachable(120, "controller-1", Stage.COMPLETED, other)
     assert [len(life.unfinished) for life in _lives(REQUESTED, done)] == [1, 0]
 
 
 def test_that_a_follower_lost_its_leader_before_is_a_fact_of_its_own() -> None:
-    lost = _unreachable(90, "broker-1", Stage.COMPLETED)
+    standing = REPORT._replace(id="broker-1-leader-2-3")
+    lost = _unreachable(90, "broker-1", Stage.COMPLETED, standing)
     assert [len(life.unfinished) for life in _lives(lost, REQUESTED)] == [0, 1]
-
-
-def test_an_end_belongs_to_the_newest_request_before_it() -> None:
-    again = REQUESTED._replace(time_ms=BEGAN_MS + 5_000)
-    done = _unreachable(5_010, "controller-1", Stage.COMPLETED, follower=1)
-    lives = _lives(REQUESTED, again, done)
-    assert [(life.began_ms - BEGAN_MS, len(life.unfinished)) for life in lives] == [
-        (100, 1),
-        (5_000, 0),
-    ]
 
 
 @pytest.mark.parametrize("end", [Stage.COMPLETED, Stage.FAILED])
 def test_a_broker_that_stops_tells_how_that_ended(end: Stage) -> None:
-    stopping = Kind.BROKER_STOPPING
-    lives = _lives(
-        _at(0, "broker-2", stopping, Stage.REQUESTED),
-        _at(5, "controller-1", stopping, Stage.COMPLETED),
-        _at(3_000, "broker-2", stopping, end),
+    (life,) = _lives(
+        _stopping(0, "broker-2", Stage.REQUESTED),
+        _stopping(5, "controller-1", Stage.RECEIVED),
+        _stopping(3_000, "broker-2", end),
     )
-    assert [life.unfinished for life in lives] == [(), ()]
-    assert lives[0].is_failed is (end is Stage.FAILED)
+    assert _told(life) == [
+        ("broker-2", Stage.REQUESTED),
+        ("controller-1", Stage.RECEIVED),
+        ("broker-2", end),
+    ]
+    assert life.unfinished == ()
+    assert life.is_failed is (end is Stage.FAILED)
 
 
 def test_that_a_controller_heard_of_the_stopping_does_not_end_it() -> None:
-    stopping = Kind.BROKER_STOPPING
-    lives = _lives(
-        _at(0, "broker-2", stopping, Stage.REQUESTED),
-        _at(5, "controller-1", stopping, Stage.COMPLETED),
+    (life,) = _lives(
+        _stopping(0, "broker-2", Stage.REQUESTED), _stopping(5, "controller-1", Stage.RECEIVED)
     )
-    assert [len(life.unfinished) for life in lives] == [1, 0]
+    assert [gap.missing for gap in life.unfinished] == [Stage.COMPLETED]
 
 
-def test_two_lives_of_a_broker_are_two() -> None:
-    first = _at(0, "broker-2", Kind.BROKER_STOPPING, Stage.REQUESTED)
-    second = _at(50, "broker-2", Kind.BROKER_STOPPING, Stage.COMPLETED)._replace(broker_epoch=77)
-    assert len(_lives(first, second)) == 2
+def test_the_end_of_a_broker_that_has_stopped_and_tells_nothing_is_not_missed() -> None:
+    (life,) = _lives(_stopping(5, "controller-1", Stage.RECEIVED))
+    assert life.unfinished == ()
+
+
+def test_two_lives_of_a_broker_stop_under_two_ids() -> None:
+    assert broker_stopping(2, 42).id == STOPPING.id != broker_stopping(2, 77).id
 
 
 def test_facts_that_are_alike_stay_apart() -> None:

@@ -11,6 +11,7 @@ from tidelog.v1 import controller_pb2 as pb
 from tidelog.v1 import controller_pb2_grpc
 from tidelog_broker.replication.transport import ControllerUnreachableError
 from tidelog_runtime.leader_reports import UnreachableLeadersReport
+from tidelog_runtime.replica_control_codec import change_to_wire
 
 REPORT_TIMEOUT_S = 2.0
 
@@ -33,6 +34,7 @@ class GrpcControllers:
                     broker_id=leader.broker_id,
                     broker_epoch=leader.broker_epoch,
                     unanswered_ms=leader.unanswered_ms,
+                    change=change_to_wire(leader.change),
                 )
                 for leader in report.leaders
             ],

@@ -1,11 +1,12 @@
-"""Names the changes that this broker decides: `b<broker id>-<broker epoch>-<n>`."""
+"""Names the changes that this broker decides: `b<broker id>-<broker epoch>-<n>`, its end
+`…-stopping`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import count
 
-from tidelog.state_changes.event import Cause, Change
+from tidelog.state_changes.event import Cause, Change, broker_stopping
 from tidelog_runtime.clock import Clock
 
 
@@ -26,3 +27,6 @@ class ChangeIds:
     def next(self, cause: Cause) -> Change:
         change_id = f"b{self._broker_id}-{self._broker_epoch()}-{next(self._numbers)}"
         return Change(change_id, cause, self._clock.wall_ms())
+
+    def stopping(self) -> Change:
+        return broker_stopping(self._broker_id, self._broker_epoch(), self._clock.wall_ms())

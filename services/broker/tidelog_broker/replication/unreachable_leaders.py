@@ -9,7 +9,7 @@ from typing import Protocol
 
 import structlog
 
-from tidelog.state_changes.event import Cause, Kind, Stage
+from tidelog.state_changes.event import Cause, Change, Kind, Stage
 from tidelog_broker.membership.metadata_cache import MetadataCache
 from tidelog_broker.replication.follower_events import Teller
 from tidelog_broker.replication.replica_fetcher import Unanswered
@@ -63,7 +63,8 @@ class LeaderReports:
         self._controllers = controllers
         # A slow answer is one all the same: only what no answer can follow counts.
         self._after_ms = fetch_max_wait_ms + ANSWER_TIMEOUT_MS
-        self._reported: tuple[int, ...] = ()
+        # As which each was told, by leader.
+        self._reported: dict[int, Change] = {}
         self._said_untaken = False
 
     async def run(self) -> None:
@@ -76,27 +77,33 @@ class LeaderReports:
             if leaders or self._reported:
                 await self._report(leaders)
 
-    def _tell(self, leader: UnreachableLeader) -> None:
-        self._reporter.state_changes.tell(
+    def _tell(self, leader: UnreachableLeader) -> Change:
+        """Not as its fetcher has told it: this begins later, and a controller ends it."""
+        state_changes = self._reporter.state_changes
+        change = state_changes.standing(f"leader-{leader.broker_id}-report", Cause.NO_ANSWER)
+        state_changes.tell(
             Kind.LEADER_UNREACHABLE,
             Stage.REQUESTED,
+            change=change,
             broker=leader.broker_id,
             broker_epoch=leader.broker_epoch,
-            cause=Cause.NO_ANSWER,
             details={"unanswered_ms": leader.unanswered_ms},
         )
+        return change
 
     async def _report(self, leaders: tuple[UnreachableLeader, ...]) -> None:
-        named = tuple(leader.broker_id for leader in leaders)
-        for leader in leaders:
-            if leader.broker_id not in self._reported:
-                self._tell(leader)
-        self._reported = named
+        self._reported = {
+            leader.broker_id: self._reported.get(leader.broker_id) or self._tell(leader)
+            for leader in leaders
+        }
+        named = tuple(
+            leader._replace(change=self._reported[leader.broker_id]) for leader in leaders
+        )
         controller = self._cache.controller
         if controller is None:
             return
         report = UnreachableLeadersReport(
-            self._reporter.broker_id, self._reporter.broker_epoch, leaders
+            self._reporter.broker_id, self._reporter.broker_epoch, named
         )
         try:
             refusal = await self._controllers.report_unreachable_leaders(controller.address, report)

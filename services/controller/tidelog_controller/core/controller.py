@@ -14,7 +14,16 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tidelog.errors import ErrorCode
 from tidelog.inspection.model import BrokerBacklog, ControllerState, StateRequest
-from tidelog.state_changes.event import NO_REVISION, Cause, Change, Detail, Kind, Stage
+from tidelog.state_changes.event import (
+    NO_CHANGE,
+    NO_REVISION,
+    Cause,
+    Change,
+    Detail,
+    Kind,
+    Stage,
+    broker_stopping,
+)
 from tidelog_controller.control.dispatch import Dispatch
 from tidelog_controller.core.description import Reign, describe
 from tidelog_controller.core.dirty_partitions import DirtyPartitions
@@ -296,7 +305,13 @@ class Controller:
             for topic in self.context.topics:
                 self._dirty.touch(self.context.unplaced(topic))
         elif new is not None and not new.running:
-            self._tell_of_broker(Kind.BROKER_STOPPING, new, revision, Cause.REQUESTED)
+            self._tell_of_broker(
+                Kind.BROKER_STOPPING,
+                new,
+                revision,
+                stage=Stage.RECEIVED,
+                change=broker_stopping(broker_id, new.broker_epoch),
+            )
         replicas = list(self.context.replicas_on(broker_id))
         # Elections go before changes of the ISR: nobody can write until they are done.
         self._dirty.touch(p for p, held in replicas if held.state.leader == broker_id)
@@ -383,6 +398,7 @@ class Controller:
                 Tell(
                     Kind.LEADER_UNREACHABLE,
                     Stage.COMPLETED,
+                    leader.change,
                     broker=leader.broker_id,
                     broker_epoch=leader.broker_epoch,
                     cause=Cause.NO_ANSWER,
@@ -459,6 +475,8 @@ class Controller:
         revision: int = NO_REVISION,
         cause: Cause | None = None,
         details: Mapping[str, Detail] | None = None,
+        stage: Stage = Stage.COMPLETED,
+        change: Change = NO_CHANGE,
     ) -> None:
         registration = broker.registration
         about: dict[str, Detail] = {"address": registration.address}
@@ -467,7 +485,8 @@ class Controller:
         self._tell(
             Tell(
                 kind,
-                Stage.COMPLETED,
+                stage,
+                change,
                 broker=broker.broker_id,
                 broker_epoch=broker.broker_epoch,
                 revision=revision,

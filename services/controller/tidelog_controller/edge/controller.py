@@ -11,6 +11,7 @@ from tidelog.rpc.wire import error_to_wire
 from tidelog.v1 import controller_pb2 as pb
 from tidelog.v1.controller_pb2_grpc import ControllerServiceServicer
 from tidelog_runtime.leader_reports import UnreachableLeader, UnreachableLeadersReport
+from tidelog_runtime.replica_control_codec import change_from_wire
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -33,7 +34,12 @@ class ControllerServicer(ControllerServiceServicer):
                 request.broker_id,
                 request.broker_epoch,
                 tuple(
-                    UnreachableLeader(leader.broker_id, leader.broker_epoch, leader.unanswered_ms)
+                    UnreachableLeader(
+                        leader.broker_id,
+                        leader.broker_epoch,
+                        leader.unanswered_ms,
+                        change_from_wire(leader.change),
+                    )
                     for leader in request.leaders
                 ),
             )

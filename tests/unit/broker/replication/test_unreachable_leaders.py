@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from structlog.testing import capture_logs
 
 from tidelog.errors import ErrorCode, TidelogError
+from tidelog.state_changes.event import Kind, Stage
 from tidelog_broker.membership.metadata_cache import MetadataCache
 from tidelog_broker.replication.replica_fetcher import Unanswered
 from tidelog_broker.replication.transport import ANSWER_TIMEOUT_MS, ControllerUnreachableError
@@ -19,7 +20,7 @@ from tidelog_broker.replication.unreachable_leaders import (
 from tidelog_runtime.leader_reports import UnreachableLeader, UnreachableLeadersReport
 from tidelog_runtime.metadata.schema import ControllerEntry
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
-from unit.broker.broker_parts import KEYS, at_work
+from unit.broker.broker_parts import KEYS, at_work, events_told
 from unit.broker.fake_log import epoch_of
 from unit.metadata.virtual_time import virtual_clock
 
@@ -105,12 +106,35 @@ async def test_an_unreachable_leader_is_reported_again_and_again_in_its_life() -
     follower.silence(1)
     async with reporting(follower):
         await intervals(8)
-    first = UnreachableLeader(1, epoch_of(1), 6_000)
     address, report = follower.told[0]
+    (first,) = report.leaders
     assert (address, report.broker_id, report.broker_epoch) == (CONTROLLER.address, 3, epoch_of(3))
-    assert report.leaders == (first,)
+    assert first[:3] == (1, epoch_of(1), 6_000)
     assert first.unanswered_ms >= AFTER_MS
     assert follower.leaders_told == [[1], [1], [1]]
+
+
+async def test_all_reports_name_the_change_as_which_the_first_was_told() -> None:
+    follower = Follower()
+    follower.silence(1)
+    async with reporting(follower):
+        await intervals(8)
+    (asked,) = events_told(follower.state_changes, Kind.LEADER_UNREACHABLE)
+    assert asked.stage is Stage.REQUESTED
+    named = {leader.change.id for _, report in follower.told for leader in report.leaders}
+    assert named == {asked.change_id} != {""}
+
+
+async def test_a_leader_that_falls_silent_again_is_another_change() -> None:
+    follower = Follower()
+    async with reporting(follower):
+        for _ in range(2):
+            follower.silence(1)
+            await intervals(6)
+            follower.silent.clear()
+            await intervals(1)
+    first, second = events_told(follower.state_changes, Kind.LEADER_UNREACHABLE)
+    assert first.change_id != second.change_id
 
 
 async def test_a_leader_that_answers_again_is_withdrawn_once() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.state_changes.event import Cause, Kind, Stage
+from tidelog.state_changes.event import Cause, Change, Kind, Stage
 from tidelog_controller.state.unreachable_leaders import DEPOSITION_INTERVAL_MS, REPORT_EXPIRY_MS
 from unit.controller.driver import Driver, cluster
 
@@ -53,6 +53,15 @@ def test_the_deposed_leader_is_told_as_the_others_are() -> None:
     told = [line for line in driver.transcript if f"t/{number}:" in line]
     leader = driver.state(number).leader
     assert sorted(told) == [f"broker {b} lead t/{number}:{leader}" for b in (1, 2, 3)]
+
+
+def test_a_report_is_told_as_its_reporter_has_told_it() -> None:
+    driver = led_by_1()
+    driver.report(2, 1)
+    driver.report(2, 1)
+    (told,) = driver.tells(Kind.LEADER_UNREACHABLE)
+    assert (told.stage, told.broker) == (Stage.COMPLETED, 1)
+    assert told.change == Change("r2-1", Cause.NO_ANSWER)
 
 
 def test_what_was_done_is_said_with_both_leaders() -> None:

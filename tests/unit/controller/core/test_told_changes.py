@@ -12,7 +12,14 @@ import pytest
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_EPOCH
-from tidelog.state_changes.event import NO_BROKER, NO_REVISION, Cause, Kind, Stage
+from tidelog.state_changes.event import (
+    NO_BROKER,
+    NO_REVISION,
+    Cause,
+    Kind,
+    Stage,
+    broker_stopping,
+)
 from tidelog_controller.state.commands import Tell
 from tidelog_controller.state.events import ConnectionEnded, DialOutcome, Transacted
 from unit.controller.driver import (
@@ -295,7 +302,9 @@ def test_a_broker_that_stops_is_told_as_stopping_and_then_as_stopped() -> None:
     driver.watch()
     driver.kill_broker(2)
     driver.watch()
-    assert stages(driver, Kind.BROKER_STOPPING) == [Stage.COMPLETED]
+    (heard,) = driver.tells(Kind.BROKER_STOPPING)
+    assert heard.stage is Stage.RECEIVED
+    assert heard.change == broker_stopping(2, heard.broker_epoch)
     (left,) = driver.tells(Kind.BROKER_LEFT)
     assert left.cause is Cause.BROKER_STOPPED
 
