@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-import sys
 from pathlib import Path
 from typing import Any
 
 from integration.topics import create_topic, new_name, until_in_sync, until_led_by_another
+from integration.traced import stages_of, traced
 from integration.waiting import until
 from tidelog.client import Admin
 from tidelog.client.event_streams import EventStreams
@@ -17,23 +15,8 @@ from tidelog.state_changes.life import TraceScope
 from tidelog_runtime.local.cluster import LocalCluster
 
 
-async def _traced(*arguments: str) -> list[dict[str, Any]]:
-    """What `tidelog trace --json` prints."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tidelog.cli", "trace", "--json", *arguments,
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    out, err = await process.communicate()
-    assert process.returncode == 0, err.decode()
-    return [json.loads(line) for line in out.splitlines()]
-
-
 def _logs(cluster: LocalCluster) -> list[str]:
     return [str(path) for path in sorted(Path(cluster.directory / "logs").glob("*.log"))]
-
-
-def _stages(change: dict[str, Any]) -> list[tuple[str, str, int | None, str]]:
-    return [(s["service"], s["kind"], s.get("broker"), s["stage"]) for s in change["stages"]]
 
 
 def _decided(story: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -52,11 +35,11 @@ async def test_a_leaders_death_is_traced_from_the_dropped_connection_to_the_last
     (follower,) = [b for b in before.replicas if b not in (before.leader, after.leader)]
 
     async def acknowledged() -> list[dict[str, Any]]:
-        story = _decided(await _traced(f"{topic}/0", "--bootstrap", cluster.bootstrap))
+        story = _decided(await traced(f"{topic}/0", "--bootstrap", cluster.bootstrap))
         return story if story[-1]["kind"] == "election" and not story[-1]["missing"] else []
 
     live = await until(acknowledged, "every survivor has acknowledged the election")
-    from_files = _decided(await _traced("--files", *_logs(cluster), f"{topic}/0"))
+    from_files = _decided(await traced("--files", *_logs(cluster), f"{topic}/0"))
     cluster.start_broker(before.leader)
     await until_in_sync(cluster, topic)
 
@@ -69,7 +52,7 @@ async def test_a_leaders_death_is_traced_from_the_dropped_connection_to_the_last
     ]
     controller = f"controller-{await cluster.active_controller()}"
     leads, follows = f"broker-{after.leader}", f"broker-{follower}"
-    assert _stages(live[-1]) == [
+    assert stages_of(live[-1]) == [
         (controller, "election", None, "requested"),
         (controller, "election", None, "completed"),
         (controller, "become_leader", after.leader, "requested"),

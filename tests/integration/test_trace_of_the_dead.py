@@ -1,0 +1,88 @@
+"""What happened, as it is told once those who told it have died."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from integration.clusters import running_cluster
+from integration.topics import create_topic, new_name, until_led_by_another
+from integration.traced import stages_of, traced
+from integration.waiting import until
+from tidelog.client.event_streams import EventStreams
+from tidelog.client.published_events import published
+from tidelog.state_changes.life import TraceScope
+from tidelog_runtime.local.cluster import LocalCluster
+
+PUBLISHING = {"state_changes_topic": True}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalCluster]:
+    """Its services write their state changes to the topic."""
+    async with running_cluster(
+        tmp_path_factory.mktemp("publishing"),
+        broker_config=PUBLISHING,
+        controller_config=PUBLISHING,
+    ) as running:
+        yield running
+
+
+async def _finished_election(cluster: LocalCluster, topic: str, leader: int) -> dict[str, Any]:
+    """Of `leader`, once all that took part have told of it and the topic holds it all."""
+
+    async def acknowledged() -> dict[str, Any]:
+        story = await traced(f"{topic}/0", "--bootstrap", cluster.bootstrap)
+        elections = [c for c in story if c["kind"] == "election" and not c["missing"]]
+        leads = ("become_leader", leader, "completed")
+        return next((c for c in elections if leads in [s[1:] for s in stages_of(c)]), {})
+
+    change = await until(acknowledged, f"all have acknowledged that {leader} leads")
+
+    async def is_published() -> bool:
+        events = (await published(cluster.bootstrap, TraceScope(topic, 0))).events
+        told = {event.identity for event in events if event.change_id == change["change_id"]}
+        return len(told) >= len(change["stages"])
+
+    await until(is_published, "the topic holds all stages of the election")
+    return change
+
+
+async def _services_that_remember(cluster: LocalCluster, topic: str) -> set[str]:
+    async with EventStreams(cluster.bootstrap) as streams:
+        return {event.service for event in (await streams.recent(TraceScope(topic, 0))).events}
+
+
+async def test_an_election_is_told_when_its_controller_has_died_too(cluster: LocalCluster) -> None:
+    topic = new_name("sea")
+    before = (await create_topic(cluster, topic)).partitions[0]
+    await cluster.kill(before.leader)
+    after = await until_led_by_another(cluster, topic, before)
+    controller = await cluster.active_controller()
+    assert controller is not None
+    election = await _finished_election(cluster, topic, after.leader)
+
+    await cluster.kill_controller(controller)
+
+    async def replaced() -> bool:
+        return await cluster.active_controller() not in (None, controller)
+
+    await until(replaced, "another controller is active")
+    story = await traced(f"{topic}/0", "--bootstrap", cluster.bootstrap)
+    remember = await _services_that_remember(cluster, topic)
+    cluster.start_controller(controller)
+    cluster.start_broker(before.leader)
+
+    assert f"controller-{controller}" not in remember
+    (still_told,) = [c for c in story if c["change_id"] == election["change_id"]]
+    assert (still_told["kind"], still_told["cause"]) == ("election", "broker_crashed")
+    assert set(stages_of(election)) <= set(stages_of(still_told))
+    assert {s[0] for s in stages_of(still_told)} >= {
+        f"controller-{controller}",
+        f"broker-{after.leader}",
+    }
+    fenced = ("broker_fenced", before.leader, "broker_crashed")
+    assert fenced in [(c["kind"], c.get("broker"), c.get("cause")) for c in story]
