@@ -90,6 +90,9 @@ class DescribeReplicasCommand:
     partitions: Sequence[tuple[str, int]]
 
 
+Command = LeaderAndIsrCommand | StopReplicaCommand | DescribeReplicasCommand
+
+
 class ReplicaSummary(NamedTuple):
     """How far a log reaches: its leader epochs and where each starts, in order. It holds
     true as long as the partition's key, which names no leader, is at `revision`."""

@@ -6,9 +6,19 @@ import random
 import subprocess
 import sys
 
+import pytest
 from opentelemetry import context, trace
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from tidelog.rpc.trace_context import captured, carried, carrying, of_request, trace_id_of
+from tidelog.rpc.trace_context import (
+    captured,
+    carried,
+    carrying,
+    of_request,
+    of_trace,
+    passed_on,
+    trace_id_of,
+)
 
 USERS = trace.SpanContext(0xA1, 0xB2, is_remote=False)
 
@@ -70,10 +80,55 @@ def test_what_is_current_in_the_service_is_no_part_of_a_request() -> None:
         context.detach(token)
 
 
-def test_a_client_without_requests_does_not_load_open_telemetry() -> None:
+@pytest.mark.parametrize(
+    ("traceparent", "is_one"),
+    [
+        (f"00-{1:032x}-{1:016x}-01", True),
+        (f"00-{1:032x}-{1:016x}-01-more", False),
+        (f"42-{1:032x}-{1:016x}-01-more", True),
+        (f"ff-{1:032x}-{1:016x}-01", False),
+        (f"00-{1:032x}-{0:016x}-01", False),
+        (f"00-{1:032X}-{0xAB:016X}-01", False),
+    ],
+)
+def test_a_traceparent_is_read_as_open_telemetry_reads_it(traceparent: str, is_one: bool) -> None:
+    theirs = _read_by_open_telemetry(traceparent)
+    assert trace_id_of((("traceparent", traceparent),)) == theirs
+    assert bool(theirs) == is_one
+
+
+def _read_by_open_telemetry(traceparent: str) -> str:
+    carrier = {"traceparent": traceparent}
+    found = TraceContextTextMapPropagator().extract(carrier, context.Context())
+    read = trace.get_current_span(found).get_span_context()
+    return trace.format_trace_id(read.trace_id) if read.is_valid else ""
+
+
+def test_calls_of_one_trace_have_spans_of_their_own() -> None:
+    rng = random.Random(5)
+    calls = [dict(of_trace("a" * 32, rng) or ())["traceparent"] for _ in range(2)]
+    assert [_read_by_open_telemetry(call) for call in calls] == ["a" * 32] * 2
+    assert calls[0] != calls[1]
+
+
+@pytest.mark.parametrize("wrong", ["", "0" * 32, "A" * 32, "a" * 31, "a" * 31 + "\n"])
+def test_no_call_carries_what_is_no_trace_id(wrong: str) -> None:
+    assert of_trace(wrong, random.Random(5)) is None
+
+
+def test_a_request_is_passed_on_with_all_of_its_context_and_nothing_else() -> None:
+    own = (("traceparent", f"00-{1:032x}-{1:016x}-01"), ("tracestate", "sea=calm"))
+    assert passed_on((("user-agent", "any"), *own, ("raw-bin", b"\x00"))) == own
+    assert passed_on((("traceparent", "broken"), ("tracestate", "sea=calm"))) is None
+    assert passed_on(None) is None
+
+
+def test_without_a_span_of_the_user_open_telemetry_is_not_loaded() -> None:
     program = (
-        "import sys; import tidelog.client; from tidelog.rpc.trace_context import *; "
+        "import random, sys; import tidelog.client; from tidelog.rpc.trace_context import *; "
         "assert captured() is None; "
+        "request = of_request(random.Random(5)); request.__enter__(); "
+        "assert len(trace_id_of(carried())) == 32; "
         "sys.exit(any(name.startswith('opentelemetry') for name in sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True)

@@ -231,7 +231,9 @@ class _GrpcInspected:
     ) -> AsyncIterator[inspect_pb2.WatchEventsResponse]:
         timeout_s = None if timeout_ms is None else timeout_ms / 1000
         try:
-            async for response in self._stub.WatchEvents(request, timeout=timeout_s):
+            async for response in self._stub.WatchEvents(
+                request, timeout=timeout_s, metadata=carried()
+            ):
                 yield response
         except grpc.aio.AioRpcError as error:
             raise from_status(error, self._address) from error
@@ -240,10 +242,14 @@ class _GrpcInspected:
         self, request: inspect_pb2.DescribeServiceRequest, timeout_ms: int
     ) -> inspect_pb2.DescribeServiceResponse:
         return await _answer(
-            self._stub.DescribeService(request, timeout=timeout_ms / 1000), self._address
+            self._stub.DescribeService(request, timeout=timeout_ms / 1000, metadata=carried()),
+            self._address,
         )
 
     async def explain(
         self, request: inspect_pb2.ExplainRequest, timeout_ms: int
     ) -> inspect_pb2.ExplainResponse:
-        return await _answer(self._stub.Explain(request, timeout=timeout_ms / 1000), self._address)
+        return await _answer(
+            self._stub.Explain(request, timeout=timeout_ms / 1000, metadata=carried()),
+            self._address,
+        )

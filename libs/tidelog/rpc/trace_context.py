@@ -2,8 +2,8 @@
 of a user made a service do something.
 
 A span of the user's own OpenTelemetry is continued. Loading OpenTelemetry takes as long as
-a small program runs, and without it there is no span to continue: it is loaded only where
-somebody else has, or where a context is to be made or read.
+a small program runs, longer than a service's event loop may stand still, and without it there
+is no span to continue: it is loaded only where somebody else has.
 
 What is to be carried is given to each call by `carrying`, never taken from the task that
 happens to make it: a client's tasks outlive the span in which they were started.
@@ -12,6 +12,7 @@ happens to make it: a client's tasks outlive the span in which they were started
 from __future__ import annotations
 
 import random
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -20,7 +21,14 @@ from contextvars import ContextVar
 Metadata = tuple[tuple[str, str], ...]
 
 _USED_WHERE_LOADED = "opentelemetry.trace"
+_TRACEPARENT = "traceparent"
+_HEADERS = (_TRACEPARENT, "tracestate")
 _TRACE_ID_BITS, _SPAN_ID_BITS = 128, 64
+# Version, trace id, span id, flags; later versions may say more.
+_FORM = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-.*)?")
+_FIRST_VERSION, _NO_VERSION = "00", "ff"
+_TRACE_ID = re.compile(r"[0-9a-f]{32}")
+_NO_FLAGS = "00"
 
 _carried: ContextVar[Metadata | None] = ContextVar("carried_trace_context", default=None)
 
@@ -64,30 +72,39 @@ def of_request(rng: random.Random) -> Iterator[str]:
         yield trace_id_of(metadata)
 
 
-def _new(rng: random.Random) -> Metadata:
-    from opentelemetry import trace
-    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-
+def of_trace(trace_id: str, rng: random.Random) -> Metadata | None:
+    """For a call that belongs to this trace, in a span of its own. None for what is no trace
+    id: no call fails for it."""
+    if not _TRACE_ID.fullmatch(trace_id) or not int(trace_id, 16):
+        return None
     # Zero is no id.
-    trace_id = rng.getrandbits(_TRACE_ID_BITS) or 1
     span_id = rng.getrandbits(_SPAN_ID_BITS) or 1
-    span = trace.NonRecordingSpan(trace.SpanContext(trace_id, span_id, is_remote=False))
-    carrier: dict[str, str] = {}
-    TraceContextTextMapPropagator().inject(carrier, trace.set_span_in_context(span))
-    return tuple(carrier.items())
+    return ((_TRACEPARENT, f"{_FIRST_VERSION}-{trace_id}-{span_id:016x}-{_NO_FLAGS}"),)
+
+
+def passed_on(metadata: Iterable[tuple[str, str | bytes]] | None) -> Metadata | None:
+    """For the calls that a service makes on behalf of a request that came with this."""
+    came = tuple(metadata or ())
+    if not trace_id_of(came):
+        return None
+    return tuple((k, value) for k, value in came if k in _HEADERS and isinstance(value, str))
 
 
 def trace_id_of(metadata: Iterable[tuple[str, str | bytes]] | None) -> str:
     """Of a request that came with this metadata; empty: it has none, or one that is no
     trace context."""
-    carrier = {key: value for key, value in metadata or () if isinstance(value, str)}
-    if "traceparent" not in carrier:
+    carrier = dict(metadata or ())
+    traceparent = carrier.get(_TRACEPARENT, "")
+    found = _FORM.fullmatch(traceparent) if isinstance(traceparent, str) else None
+    if found is None:
         return ""
-    from opentelemetry import trace
-    from opentelemetry.context import Context
-    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+    version, trace_id, span_id, more = found.groups()
+    if version == _NO_VERSION or (version == _FIRST_VERSION and more):
+        return ""
+    return trace_id if int(trace_id, 16) and int(span_id, 16) else ""
 
-    # Into a context of its own: what is current here is no part of the request.
-    found = TraceContextTextMapPropagator().extract(carrier, Context())
-    span_context = trace.get_current_span(found).get_span_context()
-    return trace.format_trace_id(span_context.trace_id) if span_context.is_valid else ""
+
+def _new(rng: random.Random) -> Metadata:
+    made = of_trace(f"{rng.getrandbits(_TRACE_ID_BITS) or 1:032x}", rng)
+    assert made is not None
+    return made

@@ -236,7 +236,10 @@ class StateChangeOrigin(_message.Message):
     requested_at_ms: _builtins.int
     """Wall clock of who decided it, milliseconds since 1970."""
     trace_id: _builtins.str
-    """W3C trace id of the request that began it; empty: there was none."""
+    """W3C trace id of the request that began it; empty: there was none. Where all changes of
+    a request share one, the call's metadata carries it too, as `traceparent`; of a request
+    none of whose changes has one, that of the metadata is told.
+    """
     def __init__(
         self,
         *,

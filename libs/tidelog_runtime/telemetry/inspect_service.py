@@ -13,6 +13,7 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.model import Explanation, Scope, ServiceState, StateRequest
 from tidelog.rpc.abort import abort
 from tidelog.rpc.inspect_codec import event_to_wire, from_wire, to_wire
+from tidelog.rpc.trace_context import carrying, passed_on
 from tidelog.rpc.wire import error_to_wire
 from tidelog.state_changes.event import StateChange
 from tidelog.v1 import inspect_pb2 as pb
@@ -85,7 +86,11 @@ class InspectServicer(InspectServiceServicer):
             request.broker if request.HasField("broker") else None,
         )
         try:
-            explained = await self._inspected.explain(scope, min(asked_ms, MAX_EXPLAIN_TIMEOUT_MS))
+            # Other services are asked on behalf of the same request.
+            with carrying(passed_on(context.invocation_metadata())):
+                explained = await self._inspected.explain(
+                    scope, min(asked_ms, MAX_EXPLAIN_TIMEOUT_MS)
+                )
         except TidelogError as error:
             return pb.ExplainResponse(error=error_to_wire(error))
         return pb.ExplainResponse(

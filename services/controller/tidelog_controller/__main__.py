@@ -97,7 +97,7 @@ async def _serve(config: ControllerConfig) -> int:
             keys=keys,
             clock=clock,
             rng=rng,
-            connect=lambda broker: GrpcReplicaControl(broker, config.command_timeout_ms),
+            connect=lambda broker: GrpcReplicaControl(broker, config.command_timeout_ms, rng),
             dialer=TcpDialer(),
             log=log,
             state_changes=state_changes,

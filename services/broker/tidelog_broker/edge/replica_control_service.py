@@ -10,10 +10,12 @@ import grpc.aio
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.rpc.abort import abort
+from tidelog.rpc.trace_context import trace_id_of
 from tidelog.v1 import replica_control_pb2 as pb
 from tidelog.v1 import replica_control_pb2_grpc
 from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_runtime import replica_control_codec as codec
+from tidelog_runtime.command_traces import with_trace_of_call
 
 _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
@@ -26,17 +28,19 @@ class ReplicaControlService(replica_control_pb2_grpc.ReplicaControlServiceServic
     async def LeaderAndIsr(  # noqa: N802
         self,
         request: pb.LeaderAndIsrRequest,
-        context: _Context,  # noqa: ARG002
+        context: _Context,
     ) -> pb.LeaderAndIsrResponse:
-        result = await self._manager.leader_and_isr(codec.leader_and_isr_from_wire(request))
+        command = with_trace_of_call(codec.leader_and_isr_from_wire(request), _trace_id(context))
+        result = await self._manager.leader_and_isr(command)
         return codec.leader_and_isr_result_to_wire(result)
 
     async def StopReplica(  # noqa: N802
         self,
         request: pb.StopReplicaRequest,
-        context: _Context,  # noqa: ARG002
+        context: _Context,
     ) -> pb.StopReplicaResponse:
-        result = await self._manager.stop_replica(codec.stop_replica_from_wire(request))
+        command = with_trace_of_call(codec.stop_replica_from_wire(request), _trace_id(context))
+        result = await self._manager.stop_replica(command)
         return codec.stop_replica_result_to_wire(result)
 
     async def DescribeReplicas(  # noqa: N802
@@ -63,3 +67,7 @@ class ReplicaControlService(replica_control_pb2_grpc.ReplicaControlServiceServic
             )
         yield pb.WatchResponse(broker_epoch=self._manager.broker_epoch)
         await self._stopped.wait()
+
+
+def _trace_id(context: _Context) -> str:
+    return trace_id_of(context.invocation_metadata())

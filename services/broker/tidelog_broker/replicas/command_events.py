@@ -91,14 +91,14 @@ class CommandEvents:
         self._failed: dict[ReplicaKey, tuple[Kind, int, str]] = {}
         self._refused: CommandRefusal | None = None
 
-    def refused(self, refusal: CommandRefusal, partitions: int) -> None:
+    def refused(self, refusal: CommandRefusal, partitions: int, trace_id: str) -> None:
         if refusal == self._refused:
             return
         self._refused = refusal
         self._log.tell(
             Kind.COMMAND,
             Stage.IGNORED,
-            cause=refusal.cause,
+            change=Change(cause=refusal.cause, trace_id=trace_id),
             broker=self._broker_id,
             broker_epoch=refusal.broker_epoch,
             controller_epoch=refusal.controller_epoch,

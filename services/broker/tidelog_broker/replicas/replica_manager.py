@@ -39,7 +39,9 @@ from tidelog_broker.replicas.not_led_here import not_led_here
 from tidelog_broker.replicas.stopped_replicas import StoppedReplicas
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_runtime.clock import Clock
+from tidelog_runtime.command_traces import shared_trace_id
 from tidelog_runtime.replica_control import (
+    Command,
     CommandResult,
     DescribeReplicasCommand,
     DescribeReplicasResult,
@@ -53,8 +55,6 @@ from tidelog_runtime.replica_control import (
 )
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 from tidelog_runtime.topic_config import TopicConfig
-
-Command = LeaderAndIsrCommand | StopReplicaCommand | DescribeReplicasCommand
 
 
 class Followers(Protocol):
@@ -171,7 +171,7 @@ class ReplicaManager:
             refusal = CommandRefusal(
                 name, command.controller_id, controller_epoch, broker_epoch, cause
             )
-            self._events.refused(refusal, len(command.partitions))
+            self._events.refused(refusal, len(command.partitions), shared_trace_id(command))
         if code is ErrorCode.STALE_CONTROLLER_EPOCH:
             return of_older_controller(self.broker_id, controller_epoch, self.controller_epoch)
         if code is not None:

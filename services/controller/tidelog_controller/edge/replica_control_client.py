@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import random
+
 import grpc
 import grpc.aio
 
 from tidelog.rpc.channels import open_channel
+from tidelog.rpc.trace_context import of_trace
 from tidelog.v1 import replica_control_pb2 as pb
 from tidelog.v1.replica_control_pb2_grpc import ReplicaControlServiceStub
+from tidelog_runtime.command_traces import shared_trace_id
 from tidelog_runtime.replica_control import (
     BrokerUnreachableError,
     CommandResult,
@@ -26,17 +30,22 @@ from tidelog_runtime.replica_control_codec import (
 
 
 class GrpcReplicaControl:
-    """One connection: commands and watch stream share it, and so its end ends both."""
+    """One connection: commands and watch stream share it, and so its end ends both. A command
+    whose changes belong to one trace carries it in the call's metadata, too. `rng`: for the
+    ids of spans."""
 
-    def __init__(self, address: str, command_timeout_ms: int) -> None:
+    def __init__(self, address: str, command_timeout_ms: int, rng: random.Random) -> None:
         self._channel = open_channel(address)
         self._stub = ReplicaControlServiceStub(self._channel)
         self._timeout_seconds = command_timeout_ms / 1000
+        self._rng = rng
 
     async def leader_and_isr(self, command: LeaderAndIsrCommand) -> CommandResult:
         try:
             answer = await self._stub.LeaderAndIsr(
-                leader_and_isr_to_wire(command), timeout=self._timeout_seconds
+                leader_and_isr_to_wire(command),
+                timeout=self._timeout_seconds,
+                metadata=of_trace(shared_trace_id(command), self._rng),
             )
         except grpc.aio.AioRpcError as error:
             raise _unreachable(error) from error
@@ -45,7 +54,9 @@ class GrpcReplicaControl:
     async def stop_replica(self, command: StopReplicaCommand) -> CommandResult:
         try:
             answer = await self._stub.StopReplica(
-                stop_replica_to_wire(command), timeout=self._timeout_seconds
+                stop_replica_to_wire(command),
+                timeout=self._timeout_seconds,
+                metadata=of_trace(shared_trace_id(command), self._rng),
             )
         except grpc.aio.AioRpcError as error:
             raise _unreachable(error) from error

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -15,6 +17,8 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import TopicPartition
 from tidelog.rpc.channels import new_server, open_channel
+from tidelog.rpc.trace_context import trace_id_of
+from tidelog.state_changes.event import Change
 from tidelog.v1 import admin_pb2, errors_pb2
 from tidelog.v1 import replica_control_pb2 as pb
 from tidelog.v1.admin_pb2_grpc import AdminServiceStub, add_AdminServiceServicer_to_server
@@ -76,19 +80,20 @@ class FakeAdmin:
 class FakeBrokerServicer(ReplicaControlServiceServicer):
     def __init__(self) -> None:
         self.requests: list[Any] = []
+        self.traceparents: list[str | None] = []
         self.watched = asyncio.Event()
 
     async def LeaderAndIsr(  # noqa: N802
-        self, request: pb.LeaderAndIsrRequest, _: Any
+        self, request: pb.LeaderAndIsrRequest, context: Any
     ) -> pb.LeaderAndIsrResponse:
-        self.requests.append(request)
+        self._take(request, context)
         result = pb.PartitionStateResult(topic_id="id", partition=0, revision=33)
         return pb.LeaderAndIsrResponse(partitions=[result])
 
     async def StopReplica(  # noqa: N802
-        self, request: pb.StopReplicaRequest, _: Any
+        self, request: pb.StopReplicaRequest, context: Any
     ) -> pb.StopReplicaResponse:
-        self.requests.append(request)
+        self._take(request, context)
         code = errors_pb2.ERROR_CODE_STALE_BROKER_EPOCH
         return pb.StopReplicaResponse(error=errors_pb2.Error(code=code, message="a former life"))
 
@@ -114,6 +119,10 @@ class FakeBrokerServicer(ReplicaControlServiceServicer):
         yield pb.WatchResponse(broker_epoch=request.broker_epoch)
         self.watched.set()
         await asyncio.Event().wait()
+
+    def _take(self, request: Any, context: Any) -> None:
+        self.requests.append(request)
+        self.traceparents.append(dict(context.invocation_metadata()).get("traceparent"))
 
 
 Serve = Callable[[Callable[[grpc.aio.Server], None]], Any]
@@ -242,7 +251,7 @@ async def test_commands_go_out_whole_and_answers_come_back(serve: Serve) -> None
     _, address = await serve(
         lambda server: add_ReplicaControlServiceServicer_to_server(broker, server)
     )
-    control = GrpcReplicaControl(address, 5_000)
+    control = GrpcReplicaControl(address, 5_000, random.Random(1))
     led = await control.leader_and_isr(LEAD)
     stopped = await control.stop_replica(STOP)
     described = await control.describe_replicas(DESCRIBE)
@@ -256,10 +265,33 @@ async def test_commands_go_out_whole_and_answers_come_back(serve: Serve) -> None
     assert described.replicas == [ReplicaSummary("id", 0, 33, 2, 7, ((1, 2),))]
 
 
+async def test_a_command_whose_changes_share_a_trace_carries_it_in_a_span_of_its_own(
+    serve: Serve,
+) -> None:
+    broker = FakeBrokerServicer()
+    _, address = await serve(
+        lambda server: add_ReplicaControlServiceServicer_to_server(broker, server)
+    )
+    control = GrpcReplicaControl(address, 5_000, random.Random(1))
+    first, second = (Change("c4-7", trace_id=each * 32) for each in "ab")
+    state = replace(STATE, change=first)
+    (led,), (stopped,) = LEAD.partitions, STOP.partitions
+    lead = replace(LEAD, partitions=[led, led._replace(state=state)])
+    await control.leader_and_isr(lead)
+    await control.stop_replica(replace(STOP, partitions=[stopped._replace(change=first)]))
+    await control.leader_and_isr(replace(lead, change=second))
+    await control.stop_replica(STOP)
+    await control.close()
+    *traced, of_two, of_none = broker.traceparents
+    assert [trace_id_of([("traceparent", each or "")]) for each in traced] == ["a" * 32] * 2
+    assert len(set(traced)) == 2
+    assert (of_two, of_none) == (None, None)
+
+
 async def test_without_a_broker_a_command_is_unreachable(serve: Serve) -> None:
     server, address = await serve(lambda _: None)
     await server.stop(0)
-    control = GrpcReplicaControl(address, 5_000)
+    control = GrpcReplicaControl(address, 5_000, random.Random(1))
     with pytest.raises(BrokerUnreachableError, match="UNAVAILABLE"):
         await control.leader_and_isr(LEAD)
     with pytest.raises(BrokerUnreachableError, match="UNAVAILABLE"):
@@ -274,7 +306,7 @@ async def test_a_watch_stands_until_the_broker_ends(serve: Serve) -> None:
     server, address = await serve(
         lambda server: add_ReplicaControlServiceServicer_to_server(broker, server)
     )
-    control = GrpcReplicaControl(address, 5_000)
+    control = GrpcReplicaControl(address, 5_000, random.Random(1))
     watching = asyncio.create_task(control.watch(1, 4, 10))
     await asyncio.wait_for(broker.watched.wait(), 5)
     assert not watching.done()

@@ -1,0 +1,63 @@
+"""Which trace a broker tells of, of those in a command and in the call that brought it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+from tidelog.state_changes.event import Change, Kind
+from tidelog_broker.edge.replica_control_service import ReplicaControlService
+from tidelog_runtime.replica_control_codec import leader_and_isr_to_wire, stop_replica_to_wire
+from unit.broker.broker_parts import Replicas, command, stop_command
+from unit.broker.fake_log import state
+
+CALLS, BODYS = "a" * 32, "b" * 32
+
+
+class _Context:
+    """Of a call that belongs to a trace."""
+
+    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+        return (("user-agent", "any"), ("traceparent", f"00-{CALLS}-{1:016x}-00"))
+
+
+CONTEXT: Any = _Context()
+
+
+def serving(replicas: Replicas) -> ReplicaControlService:
+    return ReplicaControlService(replicas.manager, asyncio.Event())
+
+
+def traces(replicas: Replicas, *kinds: Kind) -> set[str]:
+    return {told.trace_id for told in replicas.told(*kinds)}
+
+
+async def test_of_a_command_without_a_trace_it_tells_that_of_the_call() -> None:
+    replicas = Replicas()
+    wire = leader_and_isr_to_wire(command(state(), full_state=True))
+    await serving(replicas).LeaderAndIsr(wire, CONTEXT)
+    assert traces(replicas, Kind.COMMAND, Kind.CREATE, Kind.BECOME_LEADER) == {CALLS}
+
+
+async def test_the_trace_in_a_command_goes_before_that_of_the_call() -> None:
+    replicas = Replicas()
+    wanted = replace(state(), change=Change("c1-7", trace_id=BODYS))
+    await serving(replicas).LeaderAndIsr(leader_and_isr_to_wire(command(wanted)), CONTEXT)
+    assert traces(replicas, Kind.BECOME_LEADER) == {BODYS}
+
+
+async def test_of_a_stop_without_a_trace_it_tells_that_of_the_call() -> None:
+    replicas = Replicas()
+    await replicas.manager.leader_and_isr(command(state(), full_state=True))
+    await serving(replicas).StopReplica(stop_replica_to_wire(stop_command(20)), CONTEXT)
+    assert traces(replicas, Kind.DELETE, Kind.STOP) == {CALLS}
+
+
+async def test_a_command_that_is_refused_is_told_with_its_trace() -> None:
+    replicas = Replicas()
+    await replicas.manager.leader_and_isr(command(state(), full_state=True))
+    replicas.state_changes._ring.clear()
+    wire = leader_and_isr_to_wire(command(state(), 20, controller_epoch=0))
+    await serving(replicas).LeaderAndIsr(wire, CONTEXT)
+    assert traces(replicas, Kind.COMMAND) == {CALLS}
