@@ -49,22 +49,30 @@ def story_lines(life: ChangeLife) -> Iterator[str]:
 
 def headline(life: ChangeLife) -> str:
     told = life.headline
-    words = [format_time(life.began_ms), told.kind.value]
-    if told.topic:
-        words.append(_subject(told))
-    if told.broker != NO_BROKER:
-        words.append(_broker(told))
-    if told.cause is not Cause.NONE:
-        words.append(f"because {told.cause.value}")
+    words = [format_time(life.began_ms), told.kind.value, *_about(told)]
     if told.controller_epoch != NO_EPOCH:
         words.append(f"controller epoch {told.controller_epoch}")
-    if told.leader_epoch != NO_EPOCH:
-        words.append(f"leader epoch {told.leader_epoch}")
-    if life.revision:
-        words.append(f"revision {life.revision}")
-    if life.change_id:
-        words.append(f"change {life.change_id}")
-    return "  ".join(words)
+    return "  ".join([*words, *_decided(told.leader_epoch, life.revision, life.change_id)])
+
+
+def _about(told: StateChange, subject: str = "") -> Iterator[str]:
+    """What changes, or all the partitions that do, whom it is about, and why."""
+    if told.topic:
+        yield subject or _subject(told)
+    if told.broker != NO_BROKER:
+        yield _broker(told)
+    if told.cause is not Cause.NONE:
+        yield f"because {told.cause.value}"
+
+
+def _decided(leader_epoch: int, revision: int, change_id: str) -> Iterator[str]:
+    """By what it is found elsewhere."""
+    if leader_epoch != NO_EPOCH:
+        yield f"leader epoch {leader_epoch}"
+    if revision != NO_REVISION:
+        yield f"revision {revision}"
+    if change_id:
+        yield f"change {change_id}"
 
 
 def _subject(told: StateChange) -> str:
@@ -158,13 +166,9 @@ def condensed_lines(lives: Sequence[ChangeLife]) -> list[str]:
 
 def _condensed(group: Sequence[ChangeLife]) -> str:
     first = group[0].headline
-    words = [format_time(min(life.began_ms for life in group)), first.kind.value]
-    if first.topic:
-        words.append(_subjects([life.headline for life in group]))
-    if first.broker != NO_BROKER:
-        words.append(_broker(first))
-    if first.cause is not Cause.NONE:
-        words.append(f"because {first.cause.value}")
+    began = format_time(min(life.began_ms for life in group))
+    subjects = _subjects([life.headline for life in group])
+    words = [began, first.kind.value, *_about(first, subjects)]
     if len(group) == 1 and first.leader_epoch != NO_EPOCH:
         words.append(f"leader epoch {first.leader_epoch}")
     details = _details(first.details) if len(group) == 1 else ""
@@ -214,18 +218,7 @@ def event_line(told: StateChange) -> str:
     words.append(told.stage.value)
     if told.duration_ms >= 0:
         words.append(elapsed_text(told.duration_ms))
-    if told.topic:
-        words.append(_subject(told))
-    if told.broker != NO_BROKER:
-        words.append(_broker(told))
-    if told.cause is not Cause.NONE:
-        words.append(f"because {told.cause.value}")
-    if told.leader_epoch != NO_EPOCH:
-        words.append(f"leader epoch {told.leader_epoch}")
-    if told.revision != NO_REVISION:
-        words.append(f"revision {told.revision}")
-    if told.change_id:
-        words.append(f"change {told.change_id}")
+    words += [*_about(told), *_decided(told.leader_epoch, told.revision, told.change_id)]
     details = _details(told.details)
     return "  ".join([*words, details] if details else words)
 

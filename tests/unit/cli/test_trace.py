@@ -71,6 +71,17 @@ def test_a_condensed_line_names_who_did_not_acknowledge() -> None:
     assert lines[-1].endswith("NOT COMPLETED by broker 1")
 
 
+def test_a_stage_by_itself_says_all_that_is_known_of_it() -> None:
+    (completed,) = [
+        e for e in leader_death() if (e.kind, e.stage) == (Kind.ELECTION, Stage.COMPLETED)
+    ]
+    words = [word.strip() for word in trace_view.event_line(completed).split("  ")[1:]]
+    assert words == [
+        "controller-1", "election", "completed", "+4 ms", "sea/0", "because broker_crashed",
+        "leader epoch 6", "revision 1043", "change c3-17", "leader 2 -> 3, isr 1,2,3 -> 1,3",
+    ]  # fmt: skip
+
+
 def test_what_failed_of_a_broker_counts_no_partitions() -> None:
     failed = of_broker(0, Kind.REGISTRATION, 2)._replace(stage=Stage.FAILED)
     (line_shown,) = trace_view.condensed_lines(lives_in([failed], TraceScope()))
