@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tidelog.errors import ErrorCode, TidelogError
+from tidelog.inspection.model import NOT_KNOWN
 from tidelog.model import TopicPartition
 from tidelog.rpc.wire import error_from_wire, error_to_wire
 from tidelog.state_changes.event import Cause, Change
@@ -62,6 +63,9 @@ def _partition_to_wire(command: PartitionCommand) -> pb.PartitionState:
         revision=command.revision,
         config=dict(command.config),
         change=change_to_wire(state.change),
+        unclean_lost_records=(
+            None if state.unclean_lost_records == NOT_KNOWN else state.unclean_lost_records
+        ),
     )
 
 
@@ -78,6 +82,9 @@ def _partition_from_wire(wire: pb.PartitionState) -> PartitionCommand:
             eligible=_members_from_wire(wire.eligible),
             min_isr=wire.min_isr,
             unclean_leader_epoch=wire.unclean_leader_epoch,
+            unclean_lost_records=(
+                wire.unclean_lost_records if wire.HasField("unclean_lost_records") else NOT_KNOWN
+            ),
             change=change_from_wire(wire.change),
         ),
         wire.revision,

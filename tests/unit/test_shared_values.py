@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import re
 import struct
 from collections.abc import Sequence
@@ -11,6 +13,7 @@ from crc32c import crc32c
 
 from tidelog import errors, model
 from tidelog.batch import is_intact, new_batch, stamp
+from tidelog.inspection.model import NOT_KNOWN
 from tidelog.model import NO_EPOCH, NO_LEADER, Codec, LeaderHint, TopicPartition
 from tidelog.rpc.wire import batch_from_wire, batch_to_wire, error_from_wire, error_to_wire
 from tidelog.state_changes.event import Cause, Change
@@ -130,12 +133,38 @@ def test_values_in_the_store_are_json_and_come_back_unchanged() -> None:
     assert schema.decode_topic_deletion(schema.encode(deletion)) == deletion
 
 
+def test_departures_come_through_the_store_unchanged() -> None:
+    left = schema.Departure(13, Cause.BROKER_CRASHED, 1_700_000_000_000, "10.0.0.1:7500")
+    assert schema.decode_departure(schema.encode_departure(left)) == left
+
+
+def test_what_an_unclean_election_lost_is_in_the_key_and_in_commands() -> None:
+    state = dataclasses.replace(STATE, unclean_leader_epoch=7, unclean_lost_records=0)
+    stored = schema.decode_leader_and_isr(schema.encode_leader_and_isr(state))
+    assert stored.unclean_lost_records == 0
+    command = PartitionCommand(TopicPartition("t", 4), stored, 77, {})
+    wire = codec.leader_and_isr_to_wire(
+        LeaderAndIsrCommand(
+            1, 2, 13, full_state=False, partitions=[command], leaders={}, store_revision=80
+        )
+    )
+    (told,) = codec.leader_and_isr_from_wire(wire).partitions
+    assert told.state.unclean_lost_records == 0
+
+
+def test_what_an_older_key_does_not_say_was_lost_is_not_known() -> None:
+    raw = json.loads(schema.encode_leader_and_isr(STATE))
+    del raw["unclean_lost_records"]
+    assert schema.decode_leader_and_isr(json.dumps(raw).encode()).unclean_lost_records == NOT_KNOWN
+
+
 def test_keys_say_what_they_are_about() -> None:
     keys = schema.Keys("c")
     partition = TopicPartition("a.b-c", 12)
     assert keys.parse(keys.leader_and_isr(partition)) == schema.PartitionKey(partition)
     assert keys.parse(keys.topic("a.b-c")) == schema.TopicKey("a.b-c")
     assert keys.parse(keys.broker(3)) == schema.BrokerKey(3)
+    assert keys.parse(keys.departure(3)) == schema.DepartureKey(3)
     assert keys.parse(keys.topic_deletion("t")) == schema.TopicDeletionKey("t")
     assert isinstance(keys.parse(keys.controller), schema.ControllerKey)
     assert isinstance(keys.parse(keys.controller_epoch), schema.ControllerEpochKey)

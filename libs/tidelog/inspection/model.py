@@ -29,6 +29,13 @@ class RegisteredBroker:
 
 
 @dataclass(frozen=True, slots=True)
+class RegisteredController:
+    controller_id: int
+    address: str
+    started_at_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class FollowerProgress:
     broker_id: int
     broker_epoch: int = 0
@@ -100,6 +107,7 @@ class BrokerState:
     leader_count: int = 0
     disk_free_bytes: int = NOT_KNOWN
     controller_address: str = ""
+    controllers: Sequence[RegisteredController] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +186,7 @@ class ControllerState:
     partition_count: int = 0
     revision: int = 0
     registered: Sequence[RegisteredBroker] = ()
+    controllers: Sequence[RegisteredController] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -571,6 +571,7 @@ class MetadataResponse(_message.Message):
     CONTROLLER_FIELD_NUMBER: _builtins.int
     BROKERS_FIELD_NUMBER: _builtins.int
     TOPICS_FIELD_NUMBER: _builtins.int
+    CONTROLLERS_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     """Names this cluster and no other: 22 characters of base64url."""
     @_builtins.property
@@ -585,6 +586,10 @@ class MetadataResponse(_message.Message):
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicMetadata]:
         """In the order of the request; ordered by name where it asks for all."""
 
+    @_builtins.property
+    def controllers(self) -> _containers.RepeatedCompositeFieldContainer[Global___ControllerProcess]:
+        """Controllers that live, the active one and those that stand by, ordered by id."""
+
     def __init__(
         self,
         *,
@@ -592,10 +597,11 @@ class MetadataResponse(_message.Message):
         controller: Global___ControllerEndpoint | None = ...,
         brokers: _abc.Iterable[Global___BrokerEndpoint] | None = ...,
         topics: _abc.Iterable[Global___TopicMetadata] | None = ...,
+        controllers: _abc.Iterable[Global___ControllerProcess] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["controller", b"controller"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["brokers", b"brokers", "cluster_id", b"cluster_id", "controller", b"controller", "topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["brokers", b"brokers", "cluster_id", b"cluster_id", "controller", b"controller", "controllers", b"controllers", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -629,6 +635,35 @@ class ControllerEndpoint(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ControllerEndpoint: _TypeAlias = ControllerEndpoint  # noqa: Y015
+
+@_typing.final
+class ControllerProcess(_message.Message):
+    """Where a controller is, active or not."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONTROLLER_ID_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    STARTED_AT_MS_FIELD_NUMBER: _builtins.int
+    controller_id: _builtins.int
+    address: _builtins.str
+    """host:port of its gRPC address."""
+    started_at_ms: _builtins.int
+    """Wall clock, milliseconds since 1970."""
+    def __init__(
+        self,
+        *,
+        controller_id: _builtins.int = ...,
+        address: _builtins.str = ...,
+        started_at_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "controller_id", b"controller_id", "started_at_ms", b"started_at_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ControllerProcess: _TypeAlias = ControllerProcess  # noqa: Y015
 
 @_typing.final
 class BrokerEndpoint(_message.Message):

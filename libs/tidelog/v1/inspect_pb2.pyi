@@ -319,6 +319,7 @@ class BrokerState(_message.Message):
     LEADER_COUNT_FIELD_NUMBER: _builtins.int
     DISK_FREE_BYTES_FIELD_NUMBER: _builtins.int
     CONTROLLER_ADDRESS_FIELD_NUMBER: _builtins.int
+    CONTROLLERS_FIELD_NUMBER: _builtins.int
     broker_epoch: _builtins.int
     """Creation revision of its registration; 0: it has none."""
     state: _builtins.str
@@ -340,6 +341,10 @@ class BrokerState(_message.Message):
 
     @_builtins.property
     def replicas(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaState]: ...
+    @_builtins.property
+    def controllers(self) -> _containers.RepeatedCompositeFieldContainer[Global___RegisteredController]:
+        """Controllers that are registered, active or not, as this broker sees it, ordered by id."""
+
     def __init__(
         self,
         *,
@@ -353,10 +358,11 @@ class BrokerState(_message.Message):
         leader_count: _builtins.int = ...,
         disk_free_bytes: _builtins.int = ...,
         controller_address: _builtins.str = ...,
+        controllers: _abc.Iterable[Global___RegisteredController] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "controller_address", b"controller_address", "controller_epoch", b"controller_epoch", "disk_free_bytes", b"disk_free_bytes", "has_full_state", b"has_full_state", "leader_count", b"leader_count", "registered", b"registered", "replica_count", b"replica_count", "replicas", b"replicas", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "controller_address", b"controller_address", "controller_epoch", b"controller_epoch", "controllers", b"controllers", "disk_free_bytes", b"disk_free_bytes", "has_full_state", b"has_full_state", "leader_count", b"leader_count", "registered", b"registered", "replica_count", b"replica_count", "replicas", b"replicas", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -403,6 +409,34 @@ class RegisteredBroker(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RegisteredBroker: _TypeAlias = RegisteredBroker  # noqa: Y015
+
+@_typing.final
+class RegisteredController(_message.Message):
+    """The registration of a controller's process, active or not."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONTROLLER_ID_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    STARTED_AT_MS_FIELD_NUMBER: _builtins.int
+    controller_id: _builtins.int
+    address: _builtins.str
+    started_at_ms: _builtins.int
+    """Wall clock, milliseconds since 1970."""
+    def __init__(
+        self,
+        *,
+        controller_id: _builtins.int = ...,
+        address: _builtins.str = ...,
+        started_at_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "controller_id", b"controller_id", "started_at_ms", b"started_at_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RegisteredController: _TypeAlias = RegisteredController  # noqa: Y015
 
 @_typing.final
 class ReplicaState(_message.Message):
@@ -662,6 +696,7 @@ class ControllerState(_message.Message):
     PARTITION_COUNT_FIELD_NUMBER: _builtins.int
     REVISION_FIELD_NUMBER: _builtins.int
     REGISTERED_FIELD_NUMBER: _builtins.int
+    CONTROLLERS_FIELD_NUMBER: _builtins.int
     active: _builtins.bool
     controller_epoch: _builtins.int
     active_address: _builtins.str
@@ -672,7 +707,9 @@ class ControllerState(_message.Message):
     def backlogs(self) -> _containers.RepeatedCompositeFieldContainer[Global___BrokerBacklog]: ...
     @_builtins.property
     def departures(self) -> _containers.RepeatedCompositeFieldContainer[Global___Departure]:
-        """Brokers that left in this reign and have not come back, newest first."""
+        """Brokers that left and have not come back, newest first, whichever controller saw it; who
+        holds no replicas is missed for a day.
+        """
 
     @_builtins.property
     def deletions(self) -> _containers.RepeatedCompositeFieldContainer[Global___WaitingDeletion]: ...
@@ -682,6 +719,12 @@ class ControllerState(_message.Message):
 
     @_builtins.property
     def registered(self) -> _containers.RepeatedCompositeFieldContainer[Global___RegisteredBroker]: ...
+    @_builtins.property
+    def controllers(self) -> _containers.RepeatedCompositeFieldContainer[Global___RegisteredController]:
+        """Controllers that are registered, active or not, ordered by id; also told by one that
+        stands by.
+        """
+
     def __init__(
         self,
         *,
@@ -695,10 +738,11 @@ class ControllerState(_message.Message):
         partition_count: _builtins.int = ...,
         revision: _builtins.int = ...,
         registered: _abc.Iterable[Global___RegisteredBroker] | None = ...,
+        controllers: _abc.Iterable[Global___RegisteredController] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["active", b"active", "active_address", b"active_address", "backlogs", b"backlogs", "controller_epoch", b"controller_epoch", "deletions", b"deletions", "departures", b"departures", "partition_count", b"partition_count", "partitions", b"partitions", "registered", b"registered", "revision", b"revision"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["active", b"active", "active_address", b"active_address", "backlogs", b"backlogs", "controller_epoch", b"controller_epoch", "controllers", b"controllers", "deletions", b"deletions", "departures", b"departures", "partition_count", b"partition_count", "partitions", b"partitions", "registered", b"registered", "revision", b"revision"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -150,6 +150,7 @@ class PartitionState(_message.Message):
     REVISION_FIELD_NUMBER: _builtins.int
     CONFIG_FIELD_NUMBER: _builtins.int
     CHANGE_FIELD_NUMBER: _builtins.int
+    UNCLEAN_LOST_RECORDS_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     topic_id: _builtins.str
     """Names this topic and no later one of the same name."""
@@ -169,6 +170,10 @@ class PartitionState(_message.Message):
     """Leader epoch of the last unclean election; -1: there was none."""
     revision: _builtins.int
     """Mod revision of the partition's key: the version that this decision was written at."""
+    unclean_lost_records: _builtins.int
+    """How many records that replicas were known to hold the last unclean election cut off;
+    unset: not known, or there was none. Told, never decided by.
+    """
     @_builtins.property
     def replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Broker ids; the first is the preferred leader."""
@@ -210,12 +215,15 @@ class PartitionState(_message.Message):
         revision: _builtins.int = ...,
         config: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         change: Global___StateChangeOrigin | None = ...,
+        unclean_lost_records: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["change", b"change"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_unclean_lost_records", b"_unclean_lost_records", "change", b"change", "unclean_lost_records", b"unclean_lost_records"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["change", b"change", "config", b"config", "controller_epoch", b"controller_epoch", "eligible", b"eligible", "isr", b"isr", "leader", b"leader", "leader_epoch", b"leader_epoch", "min_isr", b"min_isr", "partition", b"partition", "replicas", b"replicas", "revision", b"revision", "topic", b"topic", "topic_id", b"topic_id", "unclean_leader_epoch", b"unclean_leader_epoch"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_unclean_lost_records", b"_unclean_lost_records", "change", b"change", "config", b"config", "controller_epoch", b"controller_epoch", "eligible", b"eligible", "isr", b"isr", "leader", b"leader", "leader_epoch", b"leader_epoch", "min_isr", b"min_isr", "partition", b"partition", "replicas", b"replicas", "revision", b"revision", "topic", b"topic", "topic_id", b"topic_id", "unclean_leader_epoch", b"unclean_leader_epoch", "unclean_lost_records", b"unclean_lost_records"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__unclean_lost_records: _TypeAlias = _typing.Literal["unclean_lost_records"]  # noqa: Y015
+    _WhichOneofArgType__unclean_lost_records: _TypeAlias = _typing.Literal["_unclean_lost_records", b"_unclean_lost_records"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__unclean_lost_records) -> _WhichOneofReturnType__unclean_lost_records | None: ...
 
 Global___PartitionState: _TypeAlias = PartitionState  # noqa: Y015
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
+from tidelog.inspection.model import NOT_KNOWN
 from tidelog.model import NO_EPOCH, NO_LEADER, TopicPartition
 from tidelog.state_changes.event import NO_CHANGE, Cause, Change
 
@@ -47,6 +48,9 @@ class LeaderAndIsr:
     eligible: tuple[Member, ...]
     min_isr: int
     unclean_leader_epoch: int = NO_EPOCH
+    # How many records that replicas were known to hold the unclean election cut off; NOT_KNOWN
+    # where there was none, too. Told, and never decided by.
+    unclean_lost_records: int = field(default=NOT_KNOWN, compare=False)
     # Which change made it so, and why: told, and never decided by.
     change: Change = field(default=NO_CHANGE, compare=False)
 
@@ -90,6 +94,7 @@ class LeaderAndIsr:
             self.eligible,
             self.min_isr,
             self.unclean_leader_epoch,
+            self.unclean_lost_records,
             change,
         )
 
@@ -141,6 +146,18 @@ class BrokerRegistration:
     state: str
     whole_since: int
     synced_whole_since: int
+
+
+class Departure(NamedTuple):
+    """Value of `brokers/departures/<id>`: how the last life of a broker that ended did so, as
+    the controller saw it that was active then. Kept when the broker is back, until its next
+    life ends; told, and never decided by. `at_ms`: wall clock, when it was noticed. `address`:
+    where it was reached."""
+
+    broker_epoch: int
+    cause: Cause
+    at_ms: int
+    address: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +218,7 @@ class Keys:
         self.controller_epoch = self.root + "controller_epoch"
         self.cluster = self.root + "cluster"
         self.brokers = self.root + "brokers/ids/"
+        self.departures = self.root + "brokers/departures/"
         self.topics = self.root + "brokers/topics/"
         self.topic_deletions = self.root + "admin/topics_delete/"
         self.recoveries = self.root + "admin/recoveries/"
@@ -209,6 +227,9 @@ class Keys:
 
     def broker(self, broker_id: int) -> str:
         return f"{self.brokers}{broker_id}"
+
+    def departure(self, broker_id: int) -> str:
+        return f"{self.departures}{broker_id}"
 
     def topic(self, topic: str) -> str:
         return self.topics + topic
@@ -235,6 +256,8 @@ class Keys:
             return ClusterKey()
         if key.startswith(self.brokers):
             return BrokerKey(int(key.removeprefix(self.brokers)))
+        if key.startswith(self.departures):
+            return DepartureKey(int(key.removeprefix(self.departures)))
         if key.startswith(self.topics):
             parts = key.removeprefix(self.topics).split("/")
             if len(parts) == 1:
@@ -265,6 +288,10 @@ class BrokerKey(NamedTuple):
     broker_id: int
 
 
+class DepartureKey(NamedTuple):
+    broker_id: int
+
+
 class TopicKey(NamedTuple):
     topic: str
 
@@ -286,6 +313,7 @@ ParsedKey = (
     | ControllerEpochKey
     | ClusterKey
     | BrokerKey
+    | DepartureKey
     | TopicKey
     | PartitionKey
     | TopicDeletionKey
@@ -309,6 +337,7 @@ def encode_leader_and_isr(state: LeaderAndIsr) -> bytes:
             "eligible": {str(m.broker_id): m.broker_epoch for m in state.eligible},
             "min_isr": state.min_isr,
             "unclean_leader_epoch": state.unclean_leader_epoch,
+            "unclean_lost_records": state.unclean_lost_records,
             "change": {**state.change._asdict(), "cause": state.change.cause.value},
         }
     )
@@ -326,12 +355,23 @@ def decode_leader_and_isr(value: bytes) -> LeaderAndIsr:
         eligible=tuple(sorted(Member(int(b), e) for b, e in raw["eligible"].items())),
         min_isr=raw["min_isr"],
         unclean_leader_epoch=raw["unclean_leader_epoch"],
+        # Older keys do not have it.
+        unclean_lost_records=raw.get("unclean_lost_records", NOT_KNOWN),
         change=_decode_change(raw.get("change", {})),
     )
 
 
 def _decode_change(raw: Mapping[str, Any]) -> Change:
     return Change(**{**raw, "cause": Cause.parse(raw.get("cause", ""))})
+
+
+def encode_departure(departure: Departure) -> bytes:
+    return _dump({**departure._asdict(), "cause": departure.cause.value})
+
+
+def decode_departure(value: bytes) -> Departure:
+    raw = json.loads(value)
+    return Departure(raw["broker_epoch"], Cause.parse(raw["cause"]), raw["at_ms"], raw["address"])
 
 
 def encode(

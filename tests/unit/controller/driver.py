@@ -421,9 +421,11 @@ class Driver:
                 self.store.transact(command.transaction)
             return OutcomeUnknown(command.id)
         result = self.store.transact(command.transaction)
-        changes = len(command.transaction.changes)
+        # How brokers left is written along with what follows from it.
+        keys = [change.key for change in command.transaction.changes]
+        told = sum(not key.startswith(KEYS.departures) for key in keys) or "departures"
         verdict = "done" if result.succeeded else "refused"
-        self.transcript.append(f"transaction of {changes} {verdict}")
+        self.transcript.append(f"transaction of {told} {verdict}")
         return Transacted(command.id, result)
 
     def _deliver(self, command: SendLeaderAndIsr | SendStopReplica) -> list[Command]:

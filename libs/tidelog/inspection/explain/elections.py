@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from tidelog.inspection.explain import causes
 from tidelog.inspection.explain.causes import Reason, Root, Symptom
 from tidelog.inspection.explain.cluster_view import ClusterView, Life
-from tidelog.inspection.explain.observed import name_of
 from tidelog.inspection.explain.replicas import failure_of, why_broker_does_nothing
 from tidelog.inspection.explain.words import brokers, clock_time, ids, listed, name_of_key, since
 from tidelog.inspection.model import NOT_KNOWN, InSyncMember, PartitionKeyState
@@ -228,13 +227,12 @@ def unclean_election(view: ClusterView, key: PartitionKeyState) -> Symptom | Non
     elif key.lost_records == 0:
         lost = "no record that any replica was known to hold was cut off"
     else:
-        # After a failover, or where brokers tell of the partition and no controller does.
-        holder = (
-            "only the controller that held the election can"
+        # Where brokers tell of the partition and no controller does, nobody can tell.
+        lost = "how many records were lost is not known" + (
+            ": only an active controller can tell"
             if view.active is None
-            else (f"{name_of(view.active)} did not hold the election, or could not")
+            else ", because not all logs could be compared when it was held"
         )
-        lost = f"how many records were lost is not known: {holder} tell"
     evidence.append(lost)
     leading = view.leading(key)
     if leading is not None:

@@ -54,6 +54,7 @@ from tidelog_controller.state.context import (
     Context,
     ControllerIdentity,
     DeletionChanged,
+    DepartureChanged,
     Malformed,
     PartitionChanged,
     TopicChanged,
@@ -80,17 +81,20 @@ from tidelog_controller.state.events import (
     Transacted,
 )
 from tidelog_controller.state.transactions import (
+    DepartureRecord,
     PartitionBatch,
     PartitionWrite,
     RegistrationRemoval,
     TopicCreation,
     Transactions,
+    UnrecordedDepartures,
     outcome,
 )
 from tidelog_controller.state.unreachable_leaders import UnreachableLeaders
 from tidelog_runtime.leader_reports import UnreachableLeadersReport
 from tidelog_runtime.metadata.schema import Keys
 from tidelog_runtime.metadata.store import (
+    MAX_TRANSACTION_CHANGES,
     Changed,
     KeyValue,
     Snapshot,
@@ -157,6 +161,7 @@ class Controller:
             self._judge()
             self._out += self._dispatch.due(now_ms, wall_ms)
             self._dispatch.tell_overdue(now_ms, wall_ms)
+            self._record_departures()
         return self._out
 
     def wake_at_ms(self) -> int | None:
@@ -176,8 +181,8 @@ class Controller:
             self._identity,
             self._dispatch,
             self._departures.last,
-            self._telling.lost_records,
             self._deletions_since_ms,
+            self._wall_ms,
         )
         return describe(reign, request, now_ms)
 
@@ -263,6 +268,8 @@ class Controller:
             match self.context.absorb(change):
                 case BrokerChanged() as changed:
                     self._broker_changed(changed, change.revision)
+                case DepartureChanged(broker_id, departure):
+                    self._departures.recorded(broker_id, departure)
                 case TopicChanged() as changed:
                     self._topic_changed(changed, change.revision)
                 case PartitionChanged() as changed:
@@ -341,7 +348,21 @@ class Controller:
             if batch is None:
                 return
             batch = self._telling.originated(batch, self._transactions.next_id, self._wall_ms)
-            self._out.append(self._transactions.begin(batch))
+            departures = self._to_record(batch.room)
+            self._out.append(self._transactions.begin(batch._replace(departures=departures)))
+
+    def _record_departures(self) -> None:
+        """Those that no batch has taken along; none waits for them."""
+        if self._transactions.has_batches:
+            return
+        departures = self._to_record(MAX_TRANSACTION_CHANGES)
+        if departures:
+            self._out.append(self._transactions.begin(DepartureRecord(departures)))
+
+    def _to_record(self, limit: int) -> UnrecordedDepartures:
+        """So that the next controller knows them, too."""
+        unrecorded = self._departures.unrecorded(limit)
+        return () if self._transactions.records_departures else unrecorded
 
     def _begin(self, commands: Iterable[Command]) -> None:
         """What requests need done."""
@@ -433,7 +454,8 @@ class Controller:
             self._dispatch.require_all(broker_id, self._now_ms, Cause.CONNECTION_LOST)
             return
         self._departures.refused(broker_id, broker_epoch)
-        removal = RegistrationRemoval(broker_id, broker_epoch)
+        departure = self._departures.judged(broker, None, self._wall_ms)
+        removal = RegistrationRemoval(broker_id, broker_epoch, departure)
         if self._transactions.is_in_flight(removal):
             return
         fencing = Tell(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from tidelog.inspection.model import (
@@ -17,21 +17,24 @@ from tidelog.inspection.model import Departure as Departed
 from tidelog.model import TopicPartition
 from tidelog.state_changes.event import NO_REVISION
 from tidelog_controller.control.dispatch import Dispatch
-from tidelog_controller.policies.causes import Departure
 from tidelog_controller.state.context import Broker, Context, ControllerIdentity, Partition, Topic
-from tidelog_runtime.metadata.schema import LeaderAndIsr, unassigned
+from tidelog_runtime.metadata.schema import Departure, unassigned
+
+# A broker that left and holds no replicas, so that nobody misses its data, is told of for so
+# long. Longer, and whoever was taken out of service for good would be told of for ever.
+UNMISSED_TOLD_MS = 86_400_000
 
 
 class Reign(NamedTuple):
-    """What a controller knows. `lost_records`: of a partition that leads uncleanly.
-    `deletions_since_ms`: when those that are not done were seen first."""
+    """What a controller knows. `deletions_since_ms`: when those that are not done were seen
+    first. `wall_ms`: of its last event."""
 
     context: Context
     identity: ControllerIdentity
     dispatch: Dispatch
     departed: Mapping[int, Departure]
-    lost_records: Callable[[TopicPartition, LeaderAndIsr], int]
     deletions_since_ms: Mapping[str, int]
+    wall_ms: int
 
 
 def describe(reign: Reign, request: StateRequest, now_ms: int) -> ControllerState:
@@ -53,8 +56,13 @@ def describe(reign: Reign, request: StateRequest, now_ms: int) -> ControllerStat
 
 def _departures(reign: Reign) -> Iterator[Departed]:
     """Of brokers that have not come back, newest first."""
-    for broker_id, (broker_epoch, cause, at_ms, address) in reversed(list(reign.departed.items())):
-        if broker_id not in reign.context.brokers:
+    context = reign.context
+    newest_first = sorted(reign.departed.items(), key=lambda left: (-left[1].at_ms, left[0]))
+    for broker_id, (broker_epoch, cause, at_ms, address) in newest_first:
+        if broker_id in context.brokers:
+            continue
+        is_missed = next(context.replicas_on(broker_id), None) is not None
+        if is_missed or reign.wall_ms - at_ms <= UNMISSED_TOLD_MS:
             yield Departed(broker_id, broker_epoch, at_ms, cause.value, address)
 
 
@@ -102,11 +110,11 @@ def _partitions(reign: Reign, request: StateRequest) -> Iterator[PartitionKeySta
             if entry is not None and held.state.topic_id != entry.entry.topic_id:
                 continue  # Left over from a former topic of the name.
             if named or not is_well(held):
-                yield _key_state(reign, partition, held, entry)
+                yield _key_state(partition, held, entry)
         for partition in context.unplaced(topic) if entry else ():
             if request.partition in (None, partition.partition):
                 state = unassigned(context.topics[topic].entry, (), context.topics[topic].min_isr)
-                yield _key_state(reign, partition, Partition(state, NO_REVISION), entry)
+                yield _key_state(partition, Partition(state, NO_REVISION), entry)
 
 
 def is_well(held: Partition) -> bool:
@@ -121,7 +129,7 @@ def is_well(held: Partition) -> bool:
 
 
 def _key_state(
-    reign: Reign, partition: TopicPartition, held: Partition, topic: Topic | None
+    partition: TopicPartition, held: Partition, topic: Topic | None
 ) -> PartitionKeyState:
     state, change = held.state, held.state.change
     return PartitionKeyState(
@@ -139,7 +147,7 @@ def _key_state(
         change_id=change.id,
         change_cause=change.cause.value,
         changed_at_ms=change.requested_at_ms,
-        lost_records=reign.lost_records(partition, state),
+        lost_records=state.unclean_lost_records,
         recovery=topic.rules.recovery if topic else "balanced",
         unclean_leader_election=bool(topic and topic.rules.unclean_leader_election),
         synced=bool(topic and topic.rules.synced),

@@ -13,7 +13,7 @@ from dataclasses import replace
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog_controller.policies.leader_election import leader_serves, next_state
 from tidelog_controller.policies.placement import place, start_of
-from tidelog_controller.policies.recovery import Logs, needs_descriptions
+from tidelog_controller.policies.recovery import Logs, needs_descriptions, records_given_up
 from tidelog_controller.state.context import Context, Partition, Topic
 from tidelog_controller.state.transactions import PartitionWrite
 from tidelog_runtime.metadata.schema import unassigned
@@ -60,7 +60,10 @@ def next_write(
     elected = new.leader_epoch > held.state.leader_epoch and new.leader != NO_LEADER
     consumed = consent.revision if consent and elected else 0
     deposes = elected and leader_serves(held.state, context.live)
-    unclean = new.unclean_leader_epoch == new.leader_epoch
+    unclean = elected and new.unclean_leader_epoch == new.leader_epoch
+    if unclean:
+        lost = records_given_up(held.state, new.leader, logs)
+        new = replace(new, unclean_lost_records=lost)
     return PartitionWrite(
         partition,
         held.state,
@@ -68,7 +71,7 @@ def next_write(
         held.revision,
         consumed,
         deposes,
-        logs if elected and unclean else None,
+        logs if unclean else None,
     )
 
 

@@ -6,17 +6,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tidelog.inspection.model import NOT_KNOWN
 from tidelog.model import TopicPartition
 from tidelog.state_changes.event import NO_BROKER, NO_REVISION, Cause, Change, Detail, Kind, Stage
 from tidelog_controller.policies.causes import (
     Circumstances,
-    Departure,
     cause_of,
     change_id,
     kind_of,
 )
-from tidelog_controller.policies.recovery import records_given_up
 from tidelog_controller.state.commands import Tell, TellEach
 from tidelog_controller.state.context import Context
 from tidelog_controller.state.transactions import (
@@ -28,7 +25,7 @@ from tidelog_controller.state.transactions import (
     RegistrationRemoval,
     TopicCreation,
 )
-from tidelog_runtime.metadata.schema import LeaderAndIsr
+from tidelog_runtime.metadata.schema import Departure
 from tidelog_runtime.metadata.store import TransactionResult
 from tidelog_runtime.replica_control import ReplicaSummary
 
@@ -97,14 +94,6 @@ class TransactionTelling:
         self._batches: dict[str, BatchStage] = {}  # by the id of their change
         self._creations: dict[str, Tell] = {}  # by topic id, until all have acknowledged
         self._deletions: dict[str, Tell] = {}  # by topic id, until it is gone
-        # Of partitions that lead uncleanly: in which epoch, and how many records are known to
-        # be given up by that.
-        self._losses: dict[TopicPartition, tuple[int, int]] = {}
-
-    def lost_records(self, partition: TopicPartition, state: LeaderAndIsr) -> int:
-        """NOT_KNOWN where this controller did not elect, or could not tell."""
-        leader_epoch, lost = self._losses.get(partition, (state.leader_epoch, NOT_KNOWN))
-        return lost if leader_epoch == state.unclean_leader_epoch else NOT_KNOWN
 
     # Partitions.
 
@@ -163,7 +152,6 @@ class TransactionTelling:
         requested = self._batches.pop(change.id, None)
         if requested is None:
             return
-        self._remember_losses(requested)
         completed = replace(requested, stage=Stage.COMPLETED, revision=revision)
         self._tell(TellEach(completed, len(completed.writes)))
 
@@ -183,14 +171,6 @@ class TransactionTelling:
             stage = Stage.COMPLETED if gone else Stage.FAILED
             told = partition_told(write, kind, change, stage, cause=None if gone else refused)
             self._tell(told)
-
-    def _remember_losses(self, done: BatchStage) -> None:
-        for write, kind in zip(done.writes, done.kinds, strict=True):
-            if write.new is None:
-                self._losses.pop(write.partition, None)
-            elif kind is Kind.UNCLEAN_ELECTION and write.old and write.logs is not None:
-                lost = records_given_up(write.old, write.new.leader, write.logs)
-                self._losses[write.partition] = (write.new.leader_epoch, lost)
 
     # Intents, and registrations of brokers that seem dead.
 
@@ -344,7 +324,7 @@ def _details(write: PartitionWrite) -> dict[str, Detail]:
         details["logs"] = [
             _log_end(broker_id, write.logs[broker_id]) for broker_id in sorted(write.logs)
         ]
-        details["lost_records"] = records_given_up(old, new.leader, write.logs)
+        details["lost_records"] = new.unclean_lost_records
     return details
 
 

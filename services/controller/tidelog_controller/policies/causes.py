@@ -12,24 +12,15 @@ from typing import NamedTuple
 from tidelog.model import NO_LEADER
 from tidelog.state_changes.event import Cause, Change, Kind
 from tidelog_controller.policies.electability import LiveBroker
-from tidelog_runtime.metadata.schema import NOT_WHOLE, LeaderAndIsr, Member
+from tidelog_runtime.metadata.schema import NOT_WHOLE, Departure, LeaderAndIsr, Member
 
 # What the ids of changes begin with that a controller has decided; others are brokers'.
 _BY_CONTROLLER = "c"
 
 
-class Departure(NamedTuple):
-    """How a life of a broker ended. `at_ms`: wall clock, when it was noticed."""
-
-    broker_epoch: int
-    cause: Cause
-    at_ms: int
-    address: str
-
-
 class Circumstances(NamedTuple):
     """What there is to know beside the two states. `departed`: by broker, its last life that
-    this controller saw end. `deleting`: the topic is being deleted. `deposes`: the leader
+    a controller saw end. `deleting`: the topic is being deleted. `deposes`: the leader
     could go on, but for its followers. `consented`: an operator's consent is used up."""
 
     live: Mapping[int, LiveBroker]

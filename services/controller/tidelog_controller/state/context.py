@@ -18,6 +18,8 @@ from tidelog_runtime.metadata.schema import (
     RUNNING,
     BrokerKey,
     BrokerRegistration,
+    Departure,
+    DepartureKey,
     Keys,
     LeaderAndIsr,
     PartitionKey,
@@ -27,6 +29,7 @@ from tidelog_runtime.metadata.schema import (
     TopicEntry,
     TopicKey,
     decode_broker,
+    decode_departure,
     decode_leader_and_isr,
     decode_recovery_consent,
     decode_topic,
@@ -83,6 +86,11 @@ class BrokerChanged(NamedTuple):
     new: Broker | None
 
 
+class DepartureChanged(NamedTuple):
+    broker_id: int
+    new: Departure | None
+
+
 class TopicChanged(NamedTuple):
     topic: str
     old: Topic | None
@@ -114,7 +122,13 @@ class Malformed(NamedTuple):
 
 
 Absorbed = (
-    BrokerChanged | TopicChanged | PartitionChanged | DeletionChanged | ConsentChanged | Malformed
+    BrokerChanged
+    | DepartureChanged
+    | TopicChanged
+    | PartitionChanged
+    | DeletionChanged
+    | ConsentChanged
+    | Malformed
 )
 
 
@@ -204,6 +218,9 @@ class Context:
         match self.keys.parse(key):
             case BrokerKey(broker_id):
                 return self._absorb_broker(broker_id, value)
+            case DepartureKey(broker_id):
+                departure = decode_departure(value.value) if value is not None else None
+                return DepartureChanged(broker_id, departure)
             case TopicKey(topic):
                 return self._absorb_topic(topic, value)
             case PartitionKey(partition):

@@ -17,15 +17,18 @@ from tidelog_controller.policies.recovery import Logs
 from tidelog_controller.state.commands import ReadKeys, Transact
 from tidelog_controller.state.context import ControllerIdentity
 from tidelog_runtime.metadata.schema import (
+    Departure,
     Keys,
     LeaderAndIsr,
     RecoveryConsent,
     TopicDeletion,
     TopicEntry,
     encode,
+    encode_departure,
     encode_leader_and_isr,
 )
 from tidelog_runtime.metadata.store import (
+    MAX_TRANSACTION_CHANGES,
     Change,
     Changed,
     CreateRevision,
@@ -76,9 +79,22 @@ class TopicGuard(NamedTuple):
     create_revision: int
 
 
+# How brokers left; None: to be forgotten. It overwrites without a guard on what stands: the
+# active controller alone writes it, and nothing is decided by it.
+UnrecordedDepartures = tuple[tuple[int, Departure | None], ...]
+
+
 class PartitionBatch(NamedTuple):
+    """`departures`: kept with what follows from them."""
+
     writes: tuple[PartitionWrite, ...]
     topic_guard: TopicGuard | None
+    departures: UnrecordedDepartures = ()
+
+    @property
+    def room(self) -> int:
+        """For so many changes more."""
+        return MAX_TRANSACTION_CHANGES - sum(write.changes for write in self.writes)
 
 
 class TopicCreation(NamedTuple):
@@ -121,9 +137,19 @@ class ConsentRemoval(NamedTuple):
     consents: tuple[tuple[TopicPartition, int], ...]
 
 
-class RegistrationRemoval(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class RegistrationRemoval:
+    """`departure`: kept with it."""
+
     broker_id: int
     broker_epoch: int
+    departure: Departure = field(compare=False)
+
+
+class DepartureRecord(NamedTuple):
+    """Of brokers whose registrations somebody else ended, and from which nothing followed."""
+
+    departures: UnrecordedDepartures
 
 
 Purpose = (
@@ -134,6 +160,7 @@ Purpose = (
     | RecoveryIntent
     | ConsentRemoval
     | RegistrationRemoval
+    | DepartureRecord
 )
 
 
@@ -161,6 +188,17 @@ class Transactions:
     @property
     def room_for_batch(self) -> bool:
         return self._batches < MAX_BATCHES_IN_FLIGHT
+
+    @property
+    def has_batches(self) -> bool:
+        return self._batches > 0
+
+    @property
+    def records_departures(self) -> bool:
+        return any(
+            isinstance(entry.purpose, PartitionBatch | DepartureRecord) and entry.purpose.departures
+            for entry in self._in_flight.values()
+        )
 
     def writes(self, partition: TopicPartition) -> bool:
         return partition in self._partitions
@@ -212,8 +250,9 @@ class Transactions:
     def _parts(self, purpose: Purpose) -> tuple[list[Guard], list[Change]]:
         keys = self._keys
         match purpose:
-            case PartitionBatch(writes, topic_guard):
-                return self._batch_parts(writes, topic_guard)
+            case PartitionBatch(writes, topic_guard, departures):
+                guards, changes = self._batch_parts(writes, topic_guard)
+                return guards, [*changes, *self._departure_parts(departures)]
             case TopicCreation(topic, entry):
                 return (
                     [
@@ -230,7 +269,7 @@ class Transactions:
                 )
             case TopicRemoval(topic, topic_revision, intent_revision):
                 intent, entry_key = keys.topic_deletion(topic), keys.topic(topic)
-                guards: list[Guard] = [
+                guards = [
                     ModRevision(intent, intent_revision),
                     ModRevision(entry_key, topic_revision),
                 ]
@@ -244,9 +283,20 @@ class Transactions:
                     [ModRevision(key, revision) for key, revision in revisions.items()],
                     [Delete(key) for key in revisions],
                 )
-            case RegistrationRemoval(broker_id, broker_epoch):
+            case RegistrationRemoval(broker_id, broker_epoch, departure):
                 key = keys.broker(broker_id)
-                return [CreateRevision(key, broker_epoch)], [Delete(key)]
+                # How it left is known before it is gone.
+                kept = self._departure_parts(((broker_id, departure),))
+                return [CreateRevision(key, broker_epoch)], [*kept, Delete(key)]
+            case DepartureRecord(departures):
+                return [], self._departure_parts(departures)
+
+    def _departure_parts(self, departures: UnrecordedDepartures) -> list[Change]:
+        keys = [self._keys.departure(broker_id) for broker_id, _ in departures]
+        return [
+            Delete(key) if departure is None else Put(key, encode_departure(departure))
+            for key, (_, departure) in zip(keys, departures, strict=True)
+        ]
 
     def _intent_parts(self, intent: RecoveryIntent) -> tuple[list[Guard], list[Change]]:
         keys = self._keys
@@ -292,5 +342,5 @@ def _applied(change: Change, revision: int) -> Changed:
     if isinstance(change, Delete):
         return Changed(change.key, None, revision)
     # The creation revision is that of a new key. Of the keys that are overwritten
-    # (leaderAndISR alone) nobody asks for it.
+    # (leaderAndISR and departures) nobody asks for it.
     return Changed(change.key, KeyValue(change.key, change.value, revision, revision), revision)

@@ -201,7 +201,11 @@ def test_one_conflict_does_not_hold_up_the_rest_of_its_batch() -> None:
     first = driver._transact(held[0])
     driver.hold_transactions = True
     driver.feed(first)
-    sizes = sorted(len(command.transaction.changes) for command in driver.held)
+    of_partitions = [
+        [c for c in command.transaction.changes if not c.key.startswith(KEYS.departures)]
+        for command in driver.held
+    ]
+    sizes = sorted(map(len, of_partitions))
     assert sizes == [1, 5]
 
 
@@ -217,10 +221,14 @@ def test_a_transaction_without_an_answer_that_was_applied_is_found_by_reading() 
     driver.unanswered_transactions, driver.apply_unanswered = 1, True
     driver.kill_broker(1)
     driver.watch()
-    assert len(driver.transactions) == 1
     assert len(driver.reads) == 1
     assert epochs(driver) == [0, 0, 1]
-    assert driver.transcript[1:] == ["broker 2 lead t/2:2 t/0:2", "broker 3 lead t/2:2 t/1:3"]
+    assert driver.transcript[1:] == [
+        "broker 2 lead t/2:2 t/0:2",
+        "broker 3 lead t/2:2 t/1:3",
+        # It did not show whether this was written with the elections.
+        "transaction of departures done",
+    ]
 
 
 def test_a_transaction_without_an_answer_that_was_not_applied_is_made_again() -> None:

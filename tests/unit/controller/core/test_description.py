@@ -7,6 +7,7 @@ from tidelog.inspection.model import ControllerState, StateRequest
 from tidelog.model import NO_LEADER
 from tidelog.state_changes.event import Cause
 from tidelog_controller.control.broker_control import MAX_PENDING_NAMED
+from tidelog_controller.core.description import UNMISSED_TOLD_MS
 from unit.controller.driver import COMMAND_TIMEOUT_MS, WALL_MS, Driver, cluster
 from unit.controller.lost_data import down, reboot
 
@@ -78,7 +79,7 @@ def test_a_partition_that_lost_records_says_how_many_are_known_to_be_lost() -> N
     assert (partition.leader, partition.lost_records) == (1, 6)
     driver.take_over()
     (partition,) = described(driver).partitions
-    assert partition.lost_records == -1
+    assert (partition.leader, partition.lost_records) == (1, 6)
 
 
 def test_a_partition_without_a_leader_says_who_was_in_sync() -> None:
@@ -102,6 +103,39 @@ def test_brokers_that_left_are_named_newest_first_until_they_are_back() -> None:
     reboot(driver, 3)
     driver.watch()
     assert [d.broker_id for d in described(driver).departures] == [2]
+
+
+def test_the_next_controller_tells_the_same_departures() -> None:
+    driver = with_topic()
+    driver.refuse_connection(2)
+    driver.pass_time(5_000)
+    driver.kill_broker(3)
+    driver.watch()
+    before = described(driver).departures
+    driver.take_over()
+    assert described(driver).departures == before
+    assert [d.broker_id for d in before] == [3, 2]
+
+
+def test_a_broker_that_held_nothing_is_missed_for_a_day() -> None:
+    driver = cluster(1, 2, 3)
+    driver.kill_broker(3)
+    driver.watch()
+    driver.pass_time(UNMISSED_TOLD_MS)
+    driver.take_over()
+    assert [d.broker_id for d in described(driver).departures] == [3]
+    driver.pass_time(1)
+    driver.watch()
+    assert described(driver).departures == ()
+
+
+def test_a_broker_that_holds_replicas_is_missed_for_as_long_as_it_is_away() -> None:
+    driver = with_topic()
+    driver.kill_broker(3)
+    driver.watch()
+    driver.pass_time(3 * UNMISSED_TOLD_MS)
+    driver.take_over()
+    assert [d.broker_id for d in described(driver).departures] == [3]
 
 
 def test_a_backlog_names_what_the_broker_refuses_and_how_long_it_has_waited() -> None:

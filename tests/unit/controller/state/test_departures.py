@@ -46,9 +46,43 @@ def test_the_oldest_departure_is_forgotten_beyond_the_bound(
 ) -> None:
     monkeypatch.setattr(departures, "MAX_DEPARTURES", 2)
     known = Departures()
-    for broker_id in (1, 2, 1, 3):
-        known.left(broker(broker_id, 10), None, 5)
+    for at, broker_id in enumerate((1, 2, 1, 3)):
+        known.left(broker(broker_id, 10 + at), None, at)
     assert list(known.last) == [1, 3]
+    assert dict(known.unrecorded(9)).get(2, "kept") is None
+
+
+def test_what_the_store_has_is_not_recorded_again() -> None:
+    known = Departures()
+    left = known.left(broker(1, 10), None, 5)
+    known.left(broker(2, 11), None, 5)
+    assert known.unrecorded(1) == ((1, left),)
+    known.recorded(1, left)
+    assert [broker_id for broker_id, _ in known.unrecorded(9)] == [2]
+
+
+def test_what_was_kept_with_the_end_of_a_registration_counts() -> None:
+    known = Departures()
+    known.refused(1, 10)
+    kept = known.judged(broker(1, 10), None, 5)
+    known.recorded(1, kept)
+    assert known.left(broker(1, 10), None, 7) == kept
+    assert known.unrecorded(9) == ()
+
+
+def test_a_late_word_of_an_older_life_hides_no_newer_one() -> None:
+    known = Departures()
+    newer = known.left(broker(1, 20), None, 9)
+    known.recorded(1, newer._replace(broker_epoch=10))
+    assert known.last == {1: newer}
+    assert known.unrecorded(9) == ((1, newer),)
+
+
+def test_who_was_forgotten_in_the_store_is_forgotten_here() -> None:
+    known = Departures()
+    known.recorded(1, known.judged(broker(1, 10), None, 5))
+    known.recorded(1, None)
+    assert known.last == {}
 
 
 def test_a_broken_connection_is_news_when_it_looks_otherwise_or_after_a_while() -> None:
