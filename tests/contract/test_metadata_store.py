@@ -390,6 +390,18 @@ class TestLeases:
         await lease.revoke()
         assert await store.get(prefix + "a") is not None
 
+    async def test_a_put_under_another_lease_takes_its_key_out_of_the_first(
+        self, store: MetadataStore, prefix: str
+    ) -> None:
+        first = await store.grant_lease(TTL_SECONDS)
+        second = await store.grant_lease(TTL_SECONDS)
+        await write(store, Put(prefix + "a", b"1", first.id))
+        await write(store, Put(prefix + "a", b"2", second.id))
+        await first.revoke()
+        assert await store.get(prefix + "a") is not None
+        await second.revoke()
+        assert await store.get(prefix + "a") is None
+
     async def test_a_closed_store_waits_for_no_lease(self, harness: StoreHarness) -> None:
         client = harness.another_client()
         lease = await client.grant_lease(TTL_SECONDS)

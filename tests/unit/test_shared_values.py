@@ -133,6 +133,11 @@ def test_values_in_the_store_are_json_and_come_back_unchanged() -> None:
     assert schema.decode_topic_deletion(schema.encode(deletion)) == deletion
 
 
+def test_registrations_of_controllers_come_through_the_store_unchanged() -> None:
+    process = schema.ControllerProcess("10.0.0.1:7400", 1_700_000_000_000)
+    assert schema.decode_controller_process(schema.encode(process)) == process
+
+
 def test_departures_come_through_the_store_unchanged() -> None:
     left = schema.Departure(13, Cause.BROKER_CRASHED, 1_700_000_000_000, "10.0.0.1:7500")
     assert schema.decode_departure(schema.encode_departure(left)) == left
@@ -164,6 +169,7 @@ def test_keys_say_what_they_are_about() -> None:
     assert keys.parse(keys.leader_and_isr(partition)) == schema.PartitionKey(partition)
     assert keys.parse(keys.topic("a.b-c")) == schema.TopicKey("a.b-c")
     assert keys.parse(keys.broker(3)) == schema.BrokerKey(3)
+    assert keys.parse(keys.controller_process(3)) == schema.ControllerProcessKey(3)
     assert keys.parse(keys.departure(3)) == schema.DepartureKey(3)
     assert keys.parse(keys.topic_deletion("t")) == schema.TopicDeletionKey("t")
     assert isinstance(keys.parse(keys.controller), schema.ControllerKey)

@@ -1,4 +1,4 @@
-"""`tidelog cluster`: the brokers, the controller, and what is wrong."""
+"""`tidelog cluster`: the brokers, the controllers, and what is wrong."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def cluster() -> None:
 def describe(
     context: typer.Context, bootstrap: BootstrapOption = None, as_json: JsonOption = False
 ) -> None:
-    """Show the brokers, the active controller, and how many partitions are unwell.
+    """Show the brokers, the controllers, and how many partitions are unwell.
 
     Example: tidelog cluster describe --json
     """
@@ -72,6 +72,8 @@ def _show(described: ClusterDescription, topics: list[TopicDescription]) -> None
             f"Controller  {controller.controller_id} at {controller.address}, "
             f"epoch {controller.controller_epoch}"
         )
+    standby = ", ".join(f"{c.controller_id} at {c.address}" for c in described.standby)
+    write_line(f"Standby     {standby or 'none'}")
     counts = HealthCounts.of(topics)
     write_line(
         f"Topics      {len(topics):,} with {plural(counts.partitions, 'partition')}: {counts}"

@@ -59,8 +59,7 @@ async def explain_cluster(
 
 
 def _covers(explanation: Explanation, addresses: Sequence[str]) -> bool:
-    """Whether all of these were asked: of controllers that are not active the cluster does
-    not know."""
+    """Whether all of these were asked: of those that are down the cluster may not know."""
     asked = {service.rpartition(" ")[2] for service in explanation.asked}
     return asked.issuperset(addresses)
 

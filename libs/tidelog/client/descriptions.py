@@ -25,12 +25,29 @@ class ControllerDescription:
 
 
 @dataclass(frozen=True, slots=True)
+class ControllerProcessDescription:
+    """A controller that lives, active or not. `started_at_ms`: wall clock."""
+
+    controller_id: int
+    address: str
+    started_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """`controller` is None where no active one is known."""
+    """`controller` is None where no active one is known. `controllers`: all that live, ordered
+    by id."""
 
     cluster_id: str
     controller: ControllerDescription | None
     brokers: tuple[BrokerDescription, ...]
+    controllers: tuple[ControllerProcessDescription, ...] = ()
+
+    @property
+    def standby(self) -> tuple[ControllerProcessDescription, ...]:
+        """Those that would take over from the active one."""
+        active = self.controller.controller_id if self.controller else None
+        return tuple(c for c in self.controllers if c.controller_id != active)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +88,11 @@ def cluster_from_wire(answer: broker_pb2.MetadataResponse) -> ClusterDescription
         BrokerDescription(b.broker_id, b.address, b.rack, b.broker_epoch, b.state)
         for b in sorted(answer.brokers, key=lambda b: b.broker_id)
     )
-    return ClusterDescription(answer.cluster_id, controller, tuple(brokers))
+    controllers = (
+        ControllerProcessDescription(c.controller_id, c.address, c.started_at_ms)
+        for c in answer.controllers
+    )
+    return ClusterDescription(answer.cluster_id, controller, tuple(brokers), tuple(controllers))
 
 
 def topic_from_wire(topic: broker_pb2.TopicMetadata) -> TopicDescription:

@@ -58,8 +58,8 @@ class _Connections(Connections, InspectConnections, Protocol):
 
 
 class EventStreams:
-    """Brokers are found by metadata, with the active controller; `bootstrap` may name more
-    controllers, which nobody else knows while another is active."""
+    """Brokers and controllers, active or not, are found by the metadata of any broker; what
+    `bootstrap` names is asked in any case."""
 
     def __init__(
         self,
@@ -94,6 +94,7 @@ class EventStreams:
             found = [broker.address for broker in answer.brokers]
             if answer.HasField("controller"):
                 found.append(answer.controller.address)
+            found += [controller.address for controller in answer.controllers]
         return _each_once((*found, *self._metadata.bootstrap))[:MAX_SERVICES]
 
     async def recent(self, scope: TraceScope, timeout_ms: int = RECENT_TIMEOUT_MS) -> Gathered:

@@ -282,12 +282,16 @@ def _named_by(state: ServiceState) -> Iterable[tuple[str, str, int]]:
     if state.broker is not None:
         for broker in state.broker.registered:
             yield broker.address, BROKER, broker.broker_id
+        for controller in state.broker.controllers:
+            yield controller.address, CONTROLLER, controller.controller_id
         yield state.broker.controller_address, CONTROLLER, NOT_KNOWN
     if state.controller is not None:
         for broker in state.controller.registered:
             yield broker.address, BROKER, broker.broker_id
         for departure in state.controller.departures:
             yield departure.address, BROKER, departure.broker_id
+        for controller in state.controller.controllers:
+            yield controller.address, CONTROLLER, controller.controller_id
         yield state.controller.active_address, CONTROLLER, NOT_KNOWN
 
 

@@ -74,6 +74,8 @@ class Kind(enum.Enum):
     CONNECTION_LOST = "connection_lost"  # of a controller, to a broker whose address answers
     COMMAND_OVERDUE = "command_overdue"
     # The controller and the store.
+    CONTROLLER_JOINED = "controller_joined"  # its process is there, active or not
+    CONTROLLER_LEFT = "controller_left"
     CONTROLLER_ELECTED = "controller_elected"
     CONTROLLER_LOADED = "controller_loaded"
     CONTROLLER_STEPPED_DOWN = "controller_stepped_down"
@@ -95,7 +97,8 @@ class Cause(enum.Enum):
     BROKER_STOPPED = "broker_stopped"
     BROKER_GONE = "broker_gone"  # before whoever tells it looked
     BROKER_JOINED = "broker_joined"
-    REGISTERED = "registered"  # a broker has written its registration
+    REGISTERED = "registered"  # a broker or controller has written its registration
+    REGISTRATION_ENDED = "registration_ended"  # a controller stopped, or its lease ran out
     NO_CONTROLLER = "no_controller"  # nobody held the controller's key
     REPLICA_RESIGNED = "replica_resigned"
     LEADER_UNREACHABLE = "leader_unreachable"  # it lives, and its followers cannot reach it

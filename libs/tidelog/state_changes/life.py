@@ -29,6 +29,8 @@ from tidelog.state_changes.grouping import BEGUN, ENDED, TOPIC_KINDS, of_one_cha
 CAUSE_WINDOW_MS = 60_000
 
 CONTROLLER_KINDS = (
+    Kind.CONTROLLER_JOINED,
+    Kind.CONTROLLER_LEFT,
     Kind.CONTROLLER_ELECTED,
     Kind.CONTROLLER_LOADED,
     Kind.CONTROLLER_STEPPED_DOWN,

@@ -169,6 +169,16 @@ class ControllerEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class ControllerProcess:
+    """Value of `controllers/ids/<id>`, under a lease of its own, which does not end with a
+    reign: a controller that lives, active or not. Told, and never decided by; a new life of the
+    controller overwrites it. `started_at_ms`: wall clock."""
+
+    address: str
+    started_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterEntry:
     """Value of `cluster`, written once by whoever comes first."""
 
@@ -216,6 +226,8 @@ class Keys:
         self.root = f"/tidelog/{cluster}/"
         self.controller = self.root + "controller"
         self.controller_epoch = self.root + "controller_epoch"
+        # It begins like `controller`, so that who watches that one sees these too.
+        self.controller_processes = self.root + "controllers/ids/"
         self.cluster = self.root + "cluster"
         self.brokers = self.root + "brokers/ids/"
         self.departures = self.root + "brokers/departures/"
@@ -224,6 +236,9 @@ class Keys:
         self.recoveries = self.root + "admin/recoveries/"
         self.producer_ids = self.root + "producer_ids"
         self.producers = self.root + "producers/"
+
+    def controller_process(self, controller_id: int) -> str:
+        return f"{self.controller_processes}{controller_id}"
 
     def broker(self, broker_id: int) -> str:
         return f"{self.brokers}{broker_id}"
@@ -254,6 +269,8 @@ class Keys:
             return ControllerEpochKey()
         if key == self.cluster:
             return ClusterKey()
+        if key.startswith(self.controller_processes):
+            return ControllerProcessKey(int(key.removeprefix(self.controller_processes)))
         if key.startswith(self.brokers):
             return BrokerKey(int(key.removeprefix(self.brokers)))
         if key.startswith(self.departures):
@@ -278,6 +295,10 @@ class ControllerKey(NamedTuple):
 
 class ControllerEpochKey(NamedTuple):
     pass
+
+
+class ControllerProcessKey(NamedTuple):
+    controller_id: int
 
 
 class ClusterKey(NamedTuple):
@@ -311,6 +332,7 @@ class RecoveryKey(NamedTuple):
 ParsedKey = (
     ControllerKey
     | ControllerEpochKey
+    | ControllerProcessKey
     | ClusterKey
     | BrokerKey
     | DepartureKey
@@ -378,6 +400,7 @@ def encode(
     value: TopicEntry
     | BrokerRegistration
     | ControllerEntry
+    | ControllerProcess
     | ClusterEntry
     | TopicDeletion
     | RecoveryConsent
@@ -397,6 +420,10 @@ def decode_broker(value: bytes) -> BrokerRegistration:
 
 def decode_controller(value: bytes) -> ControllerEntry:
     return ControllerEntry(**json.loads(value))
+
+
+def decode_controller_process(value: bytes) -> ControllerProcess:
+    return ControllerProcess(**json.loads(value))
 
 
 def decode_cluster(value: bytes) -> ClusterEntry:

@@ -2,6 +2,7 @@ import pytest
 
 from tidelog.client import Admin
 from tidelog.errors import ErrorCode, TidelogError
+from tidelog.v1 import broker_pb2
 from unit.client.fake_broker import FakeCluster
 from unit.client.fake_controller import FakeController
 
@@ -31,6 +32,27 @@ async def test_the_cluster_is_described(cluster: FakeCluster) -> None:
     assert described.controller is not None
     assert described.controller.address == controller.address
     assert [broker.broker_id for broker in described.brokers] == [0, 1, 2]
+
+
+async def test_controllers_that_stand_by_are_described_apart_from_the_active_one(
+    cluster: FakeCluster,
+) -> None:
+    controller = await controlled(cluster)
+    other = broker_pb2.ControllerProcess(controller_id=8, address="h:8", started_at_ms=5)
+
+    def metadata() -> broker_pb2.MetadataResponse:
+        answer = cluster.brokers[0].metadata(broker_pb2.MetadataRequest(cluster_only=True))
+        active = answer.controller
+        answer.controllers.add(controller_id=active.controller_id, address=active.address)
+        answer.controllers.append(other)
+        return answer
+
+    for broker in cluster.brokers.values():
+        broker.metadata_of = metadata
+    async with Admin(cluster.bootstrap()) as admin:
+        described = await admin.describe_cluster()
+    assert [c.address for c in described.controllers] == [controller.address, "h:8"]
+    assert [(c.controller_id, c.started_at_ms) for c in described.standby] == [(8, 5)]
 
 
 async def test_the_controller_is_followed_on_failover(cluster: FakeCluster) -> None:

@@ -12,7 +12,13 @@ from tidelog.client.clock import SystemClock
 from tidelog.client.explaining import MIN_ANSWER_MS, Explainer, NobodyAnswersError
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.explain import Listening, Observed
-from tidelog.inspection.model import Scope, ServiceState, StateRequest
+from tidelog.inspection.model import (
+    ControllerState,
+    RegisteredController,
+    Scope,
+    ServiceState,
+    StateRequest,
+)
 from tidelog.v1 import broker_pb2, errors_pb2, inspect_pb2
 from unit.client.described_services import DescribedServices
 from unit.inspection.explain.described import DescribedCluster, address
@@ -48,6 +54,25 @@ async def test_one_address_finds_all_services(cluster: DescribedCluster) -> None
     services.states = [_knowing_a_controller(state) for state in services.states]
     assert names(await observe(services)) == ["broker-1", "broker-2", "broker-3", "controller-1"]
     assert sorted(services.asked) == ["127.0.0.1:7401", *map(address, (1, 2, 3))]
+
+
+async def test_a_broker_names_controllers_that_are_not_active(cluster: DescribedCluster) -> None:
+    services = services_of(cluster)
+    standby = replace(
+        next(state for state in services.states if state.controller is not None),
+        id=2,
+        address="127.0.0.1:7402",
+        controller=ControllerState(active=False, controller_epoch=-1),
+    )
+    services.states.append(standby)
+    others = (RegisteredController(2, "127.0.0.1:7402"), RegisteredController(3, "127.0.0.1:7403"))
+    services.states = [
+        replace(state, broker=replace(state.broker, controllers=others)) if state.broker else state
+        for state in services.states
+    ]
+    observed = await observe(services)
+    assert names(observed) == ["broker-1", "broker-2", "broker-3", "controller-2"]
+    assert [(s.role, s.id) for s in observed.silent] == [("controller", 3)]
 
 
 def _knowing_a_controller(state: ServiceState) -> ServiceState:

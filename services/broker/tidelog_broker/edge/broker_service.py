@@ -162,6 +162,14 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
                 )
                 for broker_id, live in sorted(cache.brokers.items())
             ],
+            controllers=[
+                pb.ControllerProcess(
+                    controller_id=controller_id,
+                    address=process.address,
+                    started_at_ms=process.started_at_ms,
+                )
+                for controller_id, process in sorted(cache.controllers.items())
+            ],
         )
         if cache.controller is not None:
             response.controller.CopyFrom(

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from tidelog.inspection.model import (
     BrokerState,
     RegisteredBroker,
+    RegisteredController,
     ReplicaState,
     ServiceState,
     StateRequest,
@@ -84,6 +85,10 @@ class BrokerInspection:
                 leader_count=sum(1 for _ in manager.led()),
                 disk_free_bytes=disk.free_bytes,
                 controller_address=cache.controller.address if cache.controller else "",
+                controllers=[
+                    RegisteredController(controller_id, process.address, process.started_at_ms)
+                    for controller_id, process in sorted(cache.controllers.items())
+                ],
             ),
         )
 

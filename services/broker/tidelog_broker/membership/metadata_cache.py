@@ -21,6 +21,8 @@ from tidelog_runtime.metadata.schema import (
     ControllerEntry,
     ControllerEpochKey,
     ControllerKey,
+    ControllerProcess,
+    ControllerProcessKey,
     Keys,
     LeaderAndIsr,
     ParsedKey,
@@ -53,6 +55,7 @@ class MetadataCache:
         self.cluster_id = ""
         self.controller: ControllerEntry | None = None
         self.controller_epoch = 0
+        self.controllers: dict[int, ControllerProcess] = {}  # active or not
         self.brokers: dict[int, LiveBroker] = {}
         self.topics: dict[str, TopicEntry] = {}
         self.partitions: dict[str, dict[int, VersionedState]] = {}
@@ -109,14 +112,29 @@ class MetadataCache:
                     )
                 else:
                     self.brokers.pop(broker_id, None)
-            case ControllerKey():
-                self.controller = schema.decode_controller(value.value) if value else None
-            case ControllerEpochKey():
-                self.controller_epoch = int(value.value) if value else 0
+            case ControllerKey() | ControllerEpochKey() | ControllerProcessKey():
+                self._apply_of_controllers(key, value)
             case ClusterKey():
                 self.cluster_id = schema.decode_cluster(value.value).cluster_id if value else ""
             case _:
                 pass
+
+    def _apply_of_controllers(
+        self,
+        key: ControllerKey | ControllerEpochKey | ControllerProcessKey,
+        value: KeyValue | None,
+    ) -> None:
+        match key:
+            case ControllerKey():
+                self.controller = schema.decode_controller(value.value) if value else None
+            case ControllerEpochKey():
+                self.controller_epoch = int(value.value) if value else 0
+            case ControllerProcessKey(controller_id=controller_id):
+                if value is not None:
+                    process = schema.decode_controller_process(value.value)
+                    self.controllers[controller_id] = process
+                else:
+                    self.controllers.pop(controller_id, None)
 
     def state_of(self, partition: TopicPartition) -> VersionedState | None:
         return self.partitions.get(partition.topic, {}).get(partition.partition)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tidelog_controller.shell.controller_roster import ControllerRoster
 from tidelog_controller.state.context import ControllerIdentity
 from tidelog_runtime.metadata.schema import (
     ControllerEntry,
@@ -33,19 +34,27 @@ class Leadership:
 
 class ControllerElection:
     def __init__(
-        self, store: MetadataStore, keys: Keys, entry: ControllerEntry, lease_ttl_seconds: int
+        self,
+        store: MetadataStore,
+        keys: Keys,
+        entry: ControllerEntry,
+        lease_ttl_seconds: int,
+        roster: ControllerRoster,
     ) -> None:
         self._store = store
         self._keys = keys
         self._entry = entry
         self._lease_ttl_seconds = lease_ttl_seconds
+        self._roster = roster
         # The active controller as last seen; None: there is none, or it is not known.
         self.active: ControllerEntry | None = None
 
     async def stand(self) -> Leadership:
         """Returns once the election is won. Raises `StoreUnavailableError`."""
         while True:
+            # Everything that begins so: the registrations of all controllers, too.
             snapshot = await self._store.snapshot(self._keys.controller)
+            self._roster.load(snapshot)
             if self._keys.controller in snapshot.items:
                 await self._until_vacant(snapshot)
             leadership = await self._try(snapshot)
@@ -57,6 +66,7 @@ class ControllerElection:
         self.active = decode_controller(snapshot.items[self._keys.controller].value)
         try:
             async for changes in self._store.watch(snapshot):
+                self._roster.apply(changes)
                 for change in changes:
                     if change.key != self._keys.controller:
                         continue

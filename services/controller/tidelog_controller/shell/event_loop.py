@@ -18,6 +18,7 @@ from tidelog_controller.core.controller import Controller
 from tidelog_controller.policies.internal_topics import InternalTopic
 from tidelog_controller.shell.broker_channel import BrokerChannel, Dialer
 from tidelog_controller.shell.controller_election import Leadership
+from tidelog_controller.shell.controller_roster import ControllerRoster
 from tidelog_controller.state.commands import (
     AdminReply,
     CloseChannel,
@@ -103,8 +104,11 @@ class _ReignOverError(Exception):
 
 
 class EventLoop:
-    def __init__(self, environment: Environment, leadership: Leadership) -> None:
+    def __init__(
+        self, environment: Environment, leadership: Leadership, roster: ControllerRoster
+    ) -> None:
         self._environment = environment
+        self._roster = roster
         self._identity = leadership.identity
         self._lease: Lease = leadership.lease
         self._log = environment.log
@@ -298,8 +302,10 @@ class EventLoop:
     async def _watch_store(self) -> None:
         store = self._environment.store
         snapshot = await store.snapshot(self._environment.keys.root)
+        self._roster.load(snapshot)
         await self._queue.put(Loaded(snapshot))
         async for changes in store.watch(snapshot):
+            self._roster.apply(changes)
             await self._queue.put(StoreChanged(changes))
 
     async def _watch_lease(self) -> None:

@@ -14,12 +14,14 @@ from tidelog.inspection.model import (
 from tidelog.model import NO_EPOCH
 from tidelog.state_changes.event import Cause, Kind, Stage
 from tidelog_controller.shell.controller_election import ControllerElection, Leadership
+from tidelog_controller.shell.controller_registration import ControllerRegistration
+from tidelog_controller.shell.controller_roster import ControllerRoster
 from tidelog_controller.shell.event_loop import Environment, EventLoop
 from tidelog_controller.state.commands import AdminReply
 from tidelog_controller.state.events import AdminRequest
 from tidelog_runtime.leader_reports import UnreachableLeadersReport
 from tidelog_runtime.metadata.cluster_id import UnknownFormatError, ensure_cluster
-from tidelog_runtime.metadata.schema import ControllerEntry
+from tidelog_runtime.metadata.schema import ControllerEntry, ControllerProcess
 from tidelog_runtime.metadata.store import (
     StoreError,
     StoreRolledBackError,
@@ -42,9 +44,19 @@ class ControllerService:
         self._state_changes = environment.state_changes
         self._entry = entry
         self._started_at_ms = environment.clock.wall_ms()
+        self._roster = ControllerRoster(environment.keys, environment.state_changes)
         self._election = ControllerElection(
-            environment.store, environment.keys, entry, lease_ttl_seconds
+            environment.store, environment.keys, entry, lease_ttl_seconds, self._roster
         )
+        self._registration = ControllerRegistration(
+            environment.store,
+            environment.keys.controller_process(entry.controller_id),
+            ControllerProcess(entry.address, self._started_at_ms),
+            lease_ttl_seconds,
+            environment.log,
+        )
+        # Set once the store is known to hold a cluster that this version may write to.
+        self._may_write = asyncio.Event()
         self._reign: EventLoop | None = None
 
     @property
@@ -61,16 +73,27 @@ class ControllerService:
         over at once. Raises `StoreRolledBackError` and `UnknownFormatError`: a person
         has to look before anything is written."""
         probing = asyncio.create_task(self._environment.store.probe())
+        registering = asyncio.create_task(self._keep_registered())
         try:
             await self._stand_and_rule()
         finally:
             probing.cancel()
+            registering.cancel()
+            await asyncio.gather(registering, return_exceptions=True)
+
+    async def _keep_registered(self) -> None:
+        await self._may_write.wait()
+        try:
+            await self._registration.run()
+        except Exception:
+            self._log.exception("controller_fault", remedy="start it again: it is not listed")
 
     async def _stand_and_rule(self) -> None:
         environment = self._environment
         while True:
             try:
                 await ensure_cluster(environment.store, environment.keys, environment.rng)
+                self._may_write.set()
                 await self._rule(await self._election.stand())
             except StoreUnavailableError:
                 await asyncio.sleep(STORE_RETRY_SECONDS)
@@ -107,10 +130,14 @@ class ControllerService:
 
     def _describe_reign(self, request: StateRequest) -> ControllerState:
         active = self._election.active
-        address = active.address if active else ""
-        if self._reign is None:
-            return ControllerState(active=False, controller_epoch=NO_EPOCH, active_address=address)
-        return dataclasses.replace(self._reign.describe(request), active_address=address)
+        state = ControllerState(active=False, controller_epoch=NO_EPOCH)
+        if self._reign is not None:
+            state = self._reign.describe(request)
+        return dataclasses.replace(
+            state,
+            active_address=active.address if active else "",
+            controllers=self._roster.controllers,
+        )
 
     async def _rule(self, leadership: Leadership) -> None:
         identity = leadership.identity
@@ -122,7 +149,7 @@ class ControllerService:
             revision=identity.key_revision,
             details={"address": self._entry.address},
         )
-        self._reign = EventLoop(self._environment, leadership)
+        self._reign = EventLoop(self._environment, leadership, self._roster)
         reason, cause = "a fault of its own", Cause.NONE
         try:
             reason = await self._reign.run()

@@ -20,7 +20,7 @@ from tidelog_broker.requests.list_offsets import ListOffsets
 from tidelog_broker.requests.produce import Produce
 from tidelog_broker.requests.producer_ids import ProducerIds
 from tidelog_runtime.metadata.memory import MemoryStore
-from tidelog_runtime.metadata.schema import ClusterEntry, ControllerEntry, encode
+from tidelog_runtime.metadata.schema import ClusterEntry, ControllerEntry, ControllerProcess, encode
 from tidelog_runtime.metadata.store import Changed, KeyValue
 from unit.broker.broker_parts import (
     KEYS,
@@ -226,6 +226,8 @@ def with_metadata() -> Edge:
             partition_change(state(leader=1, isr=(1,), eligible=(3,)), 121, on(1)),
             written(KEYS.controller, encode(ControllerEntry(4, "10.0.0.9:7400"))),
             written(KEYS.controller_epoch, b"7"),
+            written(KEYS.controller_process(5), encode(ControllerProcess("10.0.0.8:7400", 90))),
+            written(KEYS.controller_process(4), encode(ControllerProcess("10.0.0.9:7400", 80))),
             written(KEYS.cluster, encode(ClusterEntry("the-cluster"))),
         ]
     )
@@ -241,6 +243,10 @@ async def test_metadata_tells_cluster_controller_and_brokers() -> None:
         "10.0.0.9:7400",
         7,
     )
+    assert [(c.controller_id, c.address, c.started_at_ms) for c in response.controllers] == [
+        (4, "10.0.0.9:7400", 80),
+        (5, "10.0.0.8:7400", 90),
+    ]
     assert [(b.broker_id, b.address, b.broker_epoch, b.state) for b in response.brokers] == [
         (1, "10.0.0.1:7500", epoch_of(1), "running"),
         (2, "10.0.0.2:7500", epoch_of(2), "running"),

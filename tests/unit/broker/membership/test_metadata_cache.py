@@ -7,6 +7,7 @@ from tidelog_runtime.metadata.schema import (
     BrokerKey,
     ClusterEntry,
     ControllerEntry,
+    ControllerProcess,
     PartitionKey,
     encode,
 )
@@ -64,6 +65,17 @@ def test_the_controller_and_the_cluster_are_known() -> None:
     assert (cache.controller_epoch, cache.cluster_id) == (7, "the-cluster")
     cache.apply([Changed(KEYS.controller, None, 9)])
     assert cache.controller is None
+
+
+def test_all_controllers_that_live_are_known_active_or_not() -> None:
+    one, two = ControllerProcess("h:1", 5), ControllerProcess("h:2", 6)
+    cache = cache_of(
+        written(KEYS.controller_process(1), encode(one)),
+        written(KEYS.controller_process(2), encode(two)),
+    )
+    assert (cache.controllers, cache.controller) == ({1: one, 2: two}, None)
+    cache.apply([Changed(KEYS.controller_process(1), None, 9)])
+    assert cache.controllers == {2: two}
 
 
 def test_a_hint_names_the_leader_where_it_is_registered() -> None:

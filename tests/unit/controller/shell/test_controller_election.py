@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 
 from tidelog_controller.shell.controller_election import ControllerElection, Leadership
+from tidelog_controller.shell.controller_roster import ControllerRoster
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.metadata.memory import MemoryStore
 from tidelog_runtime.metadata.memory_data import MemoryData
 from tidelog_runtime.metadata.schema import ControllerEntry, Keys
+from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
 KEYS = Keys("test")
 TURNS = 50
@@ -20,7 +22,11 @@ def candidates(count: int) -> list[asyncio.Task[Leadership]]:
     return [
         asyncio.create_task(
             ControllerElection(
-                MemoryStore(SystemClock(), data), KEYS, ControllerEntry(n, f"host:{n}"), 3
+                MemoryStore(SystemClock(), data),
+                KEYS,
+                ControllerEntry(n, f"host:{n}"),
+                3,
+                ControllerRoster(KEYS, StateChangeLog(f"controller-{n}", SystemClock())),
             ).stand()
         )
         for n in range(count)

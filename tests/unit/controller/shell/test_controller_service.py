@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 
 from tidelog.errors import ErrorCode
+from tidelog.inspection.model import StateRequest
 from tidelog.state_changes.event import Cause, Kind, Stage
 from tidelog_controller.shell import service as service_module
 from tidelog_controller.state.commands import AdminReply
@@ -25,6 +26,7 @@ from tidelog_runtime.metadata.store import (
     KeyValue,
     Lease,
     MetadataStore,
+    Put,
     Snapshot,
     StoreRolledBackError,
     StoreUnavailableError,
@@ -49,6 +51,7 @@ class Flaky:
         self.cut_off = False
         self.rolled_back = False
         self.leases: list[Lease] = []
+        self.reign_lease_id = 0
 
     def _reach(self) -> None:
         if self.cut_off:
@@ -64,7 +67,11 @@ class Flaky:
 
     async def transact(self, transaction: Transaction) -> TransactionResult:
         self._reach()
-        return await self._store.transact(transaction)
+        result = await self._store.transact(transaction)
+        for change in transaction.changes if result.succeeded else ():
+            if isinstance(change, Put) and change.key == KEYS.controller:
+                self.reign_lease_id = change.lease_id
+        return result
 
     async def watch(self, snapshot: Snapshot) -> AsyncIterator[Sequence[Changed]]:
         if self.rolled_back:
@@ -95,6 +102,10 @@ class World:
         held = await self.store.get(f"{KEYS.topics}t/{partition}/leaderAndISR")
         assert held is not None
         return decode_leader_and_isr(held.value)
+
+    def reign_lease(self) -> Lease:
+        """Under which the key of the active controller is."""
+        return next(lease for lease in self.store.leases if lease.id == self.store.reign_lease_id)
 
     async def active_id(self) -> int | None:
         held = await self.store.get(KEYS.controller)
@@ -141,6 +152,50 @@ async def test_one_of_two_controllers_is_active_and_the_other_names_it(world: Wo
     assert not second.service.is_active
 
 
+async def test_every_controller_lists_all_of_them_active_or_not(world: World) -> None:
+    services = [world.start_controller(controller_id).service for controller_id in (1, 2, 3)]
+
+    async def listed() -> list[list[int]]:
+        states = [await service.describe(StateRequest()) for service in services]
+        return [
+            [c.controller_id for c in state.controller.controllers] if state.controller else []
+            for state in states
+        ]
+
+    async with asyncio.timeout(5):
+        while await listed() != [[1, 2, 3]] * 3:  # noqa: ASYNC110 - a store tells, no event
+            await asyncio.sleep(0.002)
+    assert sum(service.is_active for service in services) == 1
+
+
+async def test_a_controller_that_stops_is_no_longer_listed(world: World) -> None:
+    first = await with_topic(world)
+    second = world.start_controller(2)
+    # Its own registration, and that of the other.
+    await until(lambda: len(first.told(Kind.CONTROLLER_JOINED)) == 2)
+    await second.stop()
+    await until(lambda: bool(first.told(Kind.CONTROLLER_LEFT)))
+    assert await world.store.get(KEYS.controller_process(2)) is None
+    assert await world.store.get(KEYS.controller_process(1)) is not None
+
+
+async def test_a_registration_outlives_a_reign(world: World) -> None:
+    controller = await with_topic(world)
+    await world.reign_lease().revoke()
+    await until(lambda: len(controller.told(Kind.CONTROLLER_ELECTED)) == 2)
+    assert not controller.told(Kind.CONTROLLER_LEFT)
+    assert await world.store.get(KEYS.controller_process(1)) is not None
+
+
+async def test_a_registration_that_was_lost_is_written_again(world: World) -> None:
+    controller = await with_topic(world)
+    (own,) = [lease for lease in world.store.leases if lease is not world.reign_lease()]
+    await own.revoke()
+    await until(lambda: bool(controller.told(Kind.CONTROLLER_LEFT)))
+    await until(lambda: bool(controller.told(Kind.CONTROLLER_JOINED)))
+    assert controller.service.is_active
+
+
 async def test_a_topic_is_created_and_deleted_from_end_to_end(world: World) -> None:
     controller = await with_topic(world)
     reply = await controller.service.submit(DeleteTopic(0, "t", "", 5_000))
@@ -173,7 +228,7 @@ async def test_a_controller_that_loses_its_lease_steps_down_and_stands_again(
     world: World,
 ) -> None:
     controller = await with_topic(world)
-    await world.store.leases[-1].revoke()
+    await world.reign_lease().revoke()
     await until(lambda: bool(controller.told(Kind.CONTROLLER_STEPPED_DOWN)))
     await until(lambda: len(controller.told(Kind.CONTROLLER_ELECTED)) == 2)
     assert all(control.closed for _, control in world.network.connections[:3])
@@ -191,7 +246,7 @@ async def test_a_request_is_answered_when_the_controller_is_deposed(world: World
     world.network.dead.add(broker_address(2))
     waiting = asyncio.create_task(controller.service.submit(DeleteTopic(0, "t", "", 60_000)))
     await until(lambda: any("StopReplica" in repr(c) for _, c in world.network.commands))
-    await world.store.leases[-1].revoke()
+    await world.reign_lease().revoke()
     reply = await asyncio.wait_for(waiting, 5)
     assert reply.error is not None
     assert reply.error.code is ErrorCode.NOT_CONTROLLER

@@ -1,0 +1,106 @@
+"""Which controllers there are, active or not, and who of them came and went."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from tidelog.inspection.model import RegisteredController
+from tidelog.state_changes.event import Cause, Kind, Stage
+from tidelog_runtime.metadata.schema import (
+    ControllerProcess,
+    ControllerProcessKey,
+    Keys,
+    decode_controller_process,
+)
+from tidelog_runtime.metadata.store import Changed, KeyValue, Snapshot
+from tidelog_runtime.telemetry.state_change_log import StateChangeLog
+
+
+class _Known(NamedTuple):
+    process: ControllerProcess
+    revision: int
+
+
+class ControllerRoster:
+    """Told by whichever watch this controller has: that of the controllers' keys while it
+    stands by, that of everything while it is active. So it is never without one."""
+
+    def __init__(self, keys: Keys, state_changes: StateChangeLog) -> None:
+        self._keys = keys
+        self._state_changes = state_changes
+        self._known: dict[int, _Known] = {}
+        self._loaded = False
+
+    @property
+    def controllers(self) -> tuple[RegisteredController, ...]:
+        """Ordered by id."""
+        return tuple(
+            RegisteredController(controller_id, *_fields(self._known[controller_id].process))
+            for controller_id in sorted(self._known)
+        )
+
+    def load(self, snapshot: Snapshot) -> None:
+        """In place of all that was known. Who is found at this one's own start is no news."""
+        found = self._parsed(snapshot.items)
+        for controller_id in sorted(self._known):
+            if controller_id not in found:
+                self._gone(controller_id, snapshot.revision)
+        for controller_id in sorted(found):
+            self._take(controller_id, found[controller_id])
+        self._loaded = True
+
+    def apply(self, changes: Iterable[Changed]) -> None:
+        for key, value, revision in changes:
+            if not key.startswith(self._keys.controller_processes):
+                continue
+            if value is not None:
+                for controller_id, item in self._parsed({key: value}).items():
+                    self._take(controller_id, item)
+            else:
+                parsed = self._id_in(key)
+                if parsed in self._known:
+                    self._gone(parsed, revision)
+
+    def _parsed(self, items: Mapping[str, KeyValue]) -> dict[int, KeyValue]:
+        """Of those that are keys of controllers."""
+        prefix = self._keys.controller_processes
+        found = {self._id_in(key): item for key, item in items.items() if key.startswith(prefix)}
+        return {controller_id: item for controller_id, item in found.items() if controller_id >= 0}
+
+    def _id_in(self, key: str) -> int:
+        """-1: none; somebody wrote the key by hand."""
+        try:
+            parsed = self._keys.parse(key)
+        except ValueError:
+            return -1
+        return parsed.controller_id if isinstance(parsed, ControllerProcessKey) else -1
+
+    def _take(self, controller_id: int, item: KeyValue) -> None:
+        try:
+            process = decode_controller_process(item.value)
+        except (ValueError, TypeError):
+            return
+        known = self._known.get(controller_id)
+        self._known[controller_id] = _Known(process, item.mod_revision)
+        is_new = known is None or known.process != process
+        if is_new and self._loaded:
+            self._tell(Kind.CONTROLLER_JOINED, Cause.REGISTERED, controller_id, item.mod_revision)
+
+    def _gone(self, controller_id: int, revision: int) -> None:
+        self._tell(Kind.CONTROLLER_LEFT, Cause.REGISTRATION_ENDED, controller_id, revision)
+        del self._known[controller_id]
+
+    def _tell(self, kind: Kind, cause: Cause, controller_id: int, revision: int) -> None:
+        address = self._known[controller_id].process.address
+        self._state_changes.tell(
+            kind,
+            Stage.COMPLETED,
+            cause=cause,
+            revision=revision,
+            details={"controller": controller_id, "address": address},
+        )
+
+
+def _fields(process: ControllerProcess) -> tuple[str, int]:
+    return process.address, process.started_at_ms

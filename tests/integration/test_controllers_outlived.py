@@ -1,0 +1,120 @@
+"""What explains does not depend on one controller's life: all controllers are found by any
+broker, and what one has seen the next one tells."""
+
+from __future__ import annotations
+
+import re
+
+from integration.explaining import ANSWER_MS, said, tidelog
+from integration.topics import create_topic, describe, new_name, until_isr
+from integration.waiting import until
+from tidelog.cli.exit_status import ExitStatus
+from tidelog.client import Admin
+from tidelog.client.ask_explain import explain_cluster
+from tidelog.client.event_streams import EventStreams, Gathered
+from tidelog.inspection.model import Finding, Scope
+from tidelog.model import NO_LEADER
+from tidelog.state_changes.event import Kind
+from tidelog.state_changes.life import TraceScope
+from tidelog_runtime.local.cluster import LocalCluster
+
+
+async def _standby(cluster: LocalCluster) -> int:
+    active = await cluster.active_controller()
+    assert active is not None
+    (standby,) = {1, 2} - {active}
+    return standby
+
+
+async def test_trace_hears_the_controller_that_stands_by_from_one_brokers_address(
+    cluster: LocalCluster,
+) -> None:
+    standby = await _standby(cluster)
+
+    async def heard() -> Gathered | None:
+        async with EventStreams(cluster.broker_address(1)) as streams:
+            gathered = await streams.recent(TraceScope())
+        return gathered if cluster.controller_address(standby) in gathered.heard else None
+
+    gathered = await until(heard, "the controller that stands by is heard")
+    assert gathered is not None
+    everybody = {cluster.broker_address(b) for b in cluster.broker_ids}
+    everybody |= {cluster.controller_address(c) for c in (1, 2)}
+    assert set(gathered.heard) == everybody
+    assert gathered.silent == ()
+    assert f"controller-{standby}" in {event.service for event in gathered.events}
+
+
+async def test_the_controller_that_stands_by_is_described(cluster: LocalCluster) -> None:
+    standby = await _standby(cluster)
+    async with Admin(cluster.broker_address(2)) as admin:
+        described = await admin.describe_cluster()
+    assert [c.controller_id for c in described.controllers] == [1, 2]
+    assert [c.address for c in described.standby] == [cluster.controller_address(standby)]
+    status, output = await tidelog(cluster, "cluster", "describe")
+    assert status == ExitStatus.DONE, output
+    assert f"Standby     {standby} at {cluster.controller_address(standby)}" in output
+
+
+async def test_who_was_in_sync_and_how_it_died_is_told_by_the_next_controller(
+    cluster: LocalCluster,
+) -> None:
+    topic = new_name("sea")
+    created = await create_topic(cluster, topic, 1, 2, {"min_insync_replicas": "1"})
+    (led,) = created.partitions
+    leader, follower = led.leader, next(b for b in led.replicas if b != led.leader)
+    (asked,) = set(cluster.broker_ids) - {leader, follower}
+    await cluster.kill(follower)
+    await until_isr(cluster, topic, {leader})
+    await cluster.kill(leader)
+
+    async def explained() -> Finding | None:
+        """By the word of the one broker that is left."""
+        scope = Scope(topic, 0)
+        found = await explain_cluster([cluster.broker_address(asked)], scope, ANSWER_MS)
+        waits = [finding for finding in found.findings if finding.cause == "no_leader"]
+        return waits[0] if waits and "broker_crashed" in said(waits[0]) else None
+
+    before = await until(explained, "explain says how the leader died")
+    killed = await cluster.active_controller()
+    assert killed is not None
+    await cluster.kill_controller(killed)
+
+    async def taken_over() -> bool:
+        async with Admin(cluster.broker_address(asked)) as admin:
+            active = (await admin.describe_cluster()).controller
+        return active is not None and active.controller_id != killed
+
+    await until(taken_over, "another controller is active")
+    after = await until(explained, "explain still says how the leader died")
+    (partition,) = (await describe(cluster, topic)).partitions
+    cluster.start_controller(killed)
+    for broker_id in (leader, follower):
+        cluster.start_broker(broker_id)
+    await cluster.ready()
+
+    assert before is not None
+    assert after is not None
+    assert partition.leader == NO_LEADER
+    assert f"waits for broker {leader}, last known to hold every committed record" in after.summary
+    assert _fate(after, leader) == _fate(before, leader)
+    assert str(follower) not in after.next_step.partition(" back.")[0]
+
+    async def both_told() -> set[str]:
+        async with EventStreams(cluster.broker_address(asked)) as streams:
+            events = (await streams.recent(TraceScope())).events
+        told = {e.service for e in events if e.kind is Kind.CONTROLLER_JOINED}
+        return told if len(told) == 2 else set()
+
+    await until(both_told, "both controllers tell of controllers that joined")
+
+
+def _fate(waits: Finding, leader: int) -> tuple[str, str]:
+    """The life in which it was in the ISR, and the second in which it ended."""
+    found = re.search(
+        rf"broker {leader} was in the ISR in its life (\d+); gone since (\S+) \(.*\), "
+        "by broker_crashed",
+        said(waits),
+    )
+    assert found is not None, waits
+    return found[1], found[2]

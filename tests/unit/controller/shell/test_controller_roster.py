@@ -1,0 +1,97 @@
+"""Which controllers there are, by whichever watch tells of them."""
+
+from __future__ import annotations
+
+from tidelog.inspection.model import RegisteredController
+from tidelog.state_changes.event import Cause, Kind
+from tidelog_controller.shell.controller_roster import ControllerRoster
+from tidelog_runtime.clock import SystemClock
+from tidelog_runtime.metadata.schema import ControllerProcess, Keys, encode
+from tidelog_runtime.metadata.store import Changed, KeyValue, Snapshot
+from tidelog_runtime.telemetry.state_change_log import Filter, StateChangeLog
+
+KEYS = Keys("test")
+ONE, TWO = KEYS.controller_process(1), KEYS.controller_process(2)
+
+
+def item(key: str, revision: int, started_at_ms: int = 5) -> KeyValue:
+    value = encode(ControllerProcess(f"host:{key[-1]}", started_at_ms))
+    return KeyValue(key, value, revision, revision)
+
+
+def snapshot(revision: int, *items: KeyValue) -> Snapshot:
+    return Snapshot(KEYS.controller, revision, {held.key: held for held in items})
+
+
+class Told:
+    """A roster, and what it tells."""
+
+    def __init__(self) -> None:
+        self._log = StateChangeLog("controller-1", SystemClock())
+        self.roster = ControllerRoster(KEYS, self._log)
+
+    def put(self, held: KeyValue) -> None:
+        self.roster.apply([Changed(held.key, held, held.mod_revision)])
+
+    def ids(self) -> list[int]:
+        return [controller.controller_id for controller in self.roster.controllers]
+
+    def events(self) -> list[tuple[Kind, object, int]]:
+        recent = self._log.recent(Filter())
+        return [(told.kind, told.details["controller"], told.revision) for told in recent]
+
+
+def test_who_is_found_at_the_start_is_listed_and_no_news() -> None:
+    told = Told()
+    told.roster.load(snapshot(9, item(TWO, 4), item(ONE, 7)))
+    assert told.roster.controllers == (
+        RegisteredController(1, "host:1", 5),
+        RegisteredController(2, "host:2", 5),
+    )
+    assert told.events() == []
+
+
+def test_who_comes_and_goes_is_told_with_the_revision() -> None:
+    told = Told()
+    told.roster.load(snapshot(9, item(ONE, 7)))
+    told.put(item(TWO, 12))
+    told.roster.apply([Changed(ONE, None, 15)])
+    assert told.ids() == [2]
+    assert told.events() == [(Kind.CONTROLLER_JOINED, 2, 12), (Kind.CONTROLLER_LEFT, 1, 15)]
+
+
+def test_what_changed_between_two_watches_is_told_once() -> None:
+    told = Told()
+    told.roster.load(snapshot(9, item(ONE, 7)))
+    told.roster.load(snapshot(20, item(TWO, 12)))
+    told.roster.load(snapshot(21, item(TWO, 12)))
+    assert told.events() == [(Kind.CONTROLLER_LEFT, 1, 20), (Kind.CONTROLLER_JOINED, 2, 12)]
+
+
+def test_a_new_life_within_the_lease_of_the_last_is_news() -> None:
+    told = Told()
+    told.roster.load(snapshot(9, item(ONE, 7)))
+    told.put(item(ONE, 12, started_at_ms=99))
+    assert told.events() == [(Kind.CONTROLLER_JOINED, 1, 12)]
+    assert told.roster.controllers[0].started_at_ms == 99
+
+
+def test_other_keys_and_what_is_no_registration_are_of_no_concern() -> None:
+    told = Told()
+    told.roster.load(snapshot(9, KeyValue(KEYS.controller, b"{}", 1, 1)))
+    broken = [KeyValue(ONE, b"{not json", 12, 12), KeyValue(KEYS.broker(1), b"{}", 13, 13)]
+    odd = KeyValue(f"{KEYS.controller_processes}x", b"{}", 14, 14)
+    for held in (*broken, odd):
+        told.put(held)
+    told.roster.apply([Changed(odd.key, None, 15)])
+    assert (told.ids(), told.events()) == ([], [])
+
+
+def test_the_end_of_a_registration_says_so() -> None:
+    log = StateChangeLog("controller-1", SystemClock())
+    roster = ControllerRoster(KEYS, log)
+    roster.load(snapshot(9, item(ONE, 7)))
+    roster.apply([Changed(ONE, None, 15)])
+    (left,) = log.recent(Filter())
+    assert left.cause is Cause.REGISTRATION_ENDED
+    assert left.details["address"] == "host:1"
