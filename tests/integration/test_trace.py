@@ -5,13 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from integration.listening_broker import listening_broker
 from integration.topics import create_topic, new_name, until_in_sync, until_led_by_another
 from integration.traced import stages_of, traced
 from integration.waiting import until
 from tidelog.client import Admin
 from tidelog.client.event_streams import EventStreams
+from tidelog.rpc.trace_context import trace_id_of
 from tidelog.state_changes.event import Kind, Stage, StateChange
 from tidelog.state_changes.life import TraceScope
+from tidelog.v1 import replica_control_pb2 as pb
 from tidelog_runtime.local.cluster import LocalCluster
 
 
@@ -68,24 +71,38 @@ async def test_a_leaders_death_is_traced_from_the_dropped_connection_to_the_last
     assert from_files[-3:] == live[-3:]
 
 
-async def test_the_trace_of_a_request_is_in_the_events_of_every_replica(
+async def test_the_trace_of_a_request_is_in_the_events_of_every_replica_and_in_the_calls(
     cluster: LocalCluster,
 ) -> None:
     topic = new_name("traced")
-    async with Admin(cluster.bootstrap) as admin:
-        created = await admin.create_topic(topic, 2, 3)
-    async with EventStreams(cluster.bootstrap) as streams:
+    listener_id = max(cluster.broker_ids) + 1
+    async with listening_broker(cluster, listener_id) as listener:
+        async with Admin(cluster.bootstrap) as admin:
+            created = await admin.create_topic(topic, 2, len(cluster.broker_ids) + 1)
+        async with EventStreams(cluster.bootstrap) as streams:
 
-        async def told() -> list[StateChange]:
-            events = (await streams.recent(TraceScope(topic))).events
-            done = [e for e in events if e.topic == topic and e.stage is Stage.COMPLETED]
-            replicas = {(e.partition, e.broker) for e in done if e.broker >= 0}
-            return events if len(replicas) == 6 else []
+            async def told() -> list[StateChange]:
+                events = (await streams.recent(TraceScope(topic))).events
+                done = [e for e in events if e.topic == topic and e.stage is Stage.COMPLETED]
+                replicas = {(e.partition, e.broker) for e in done if e.broker >= 0}
+                return events if len(replicas) == 6 else []
 
-        events = await until(told, "each of six replicas has told that it began")
+            events = await until(told, "each of six replicas has told that it began")
+        async with Admin(cluster.bootstrap) as admin:
+            with admin.traced() as deletion:
+                await admin.delete_topic(topic)
     carrying = [event for event in events if event.trace_id == created.trace_id]
     replicas = {(e.service, e.partition) for e in carrying if e.stage is Stage.COMPLETED}
     assert {(f"broker-{b}", p) for b in cluster.broker_ids for p in (0, 1)} <= replicas
     assert Kind.TOPIC_CREATION in {event.kind for event in carrying}
-    async with Admin(cluster.bootstrap) as admin:
-        await admin.delete_topic(topic)
+    for command, trace_id in (
+        (pb.LeaderAndIsrRequest, created.trace_id),
+        (pb.StopReplicaRequest, deletion),
+    ):
+        first, *others = (
+            trace_id_of([("traceparent", call.traceparent)])
+            for call in listener.about(topic, command)
+        )
+        assert first == trace_id
+        # What follows later may be nobody's request, as an ISR that shrinks.
+        assert set(others) <= {created.trace_id, deletion, ""}

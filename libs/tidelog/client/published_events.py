@@ -18,7 +18,6 @@ from tidelog.client.fetch_state import OnOutOfRange
 from tidelog.client.fetched_batch import FetchedBatch
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import TopicPartition
-from tidelog.rpc.status import UnreachableError
 from tidelog.state_changes.event import StateChange
 from tidelog.state_changes.json_form import NotAStateChangeError, format_time
 from tidelog.state_changes.life import TraceScope
@@ -51,7 +50,7 @@ async def published(
     timeout_ms: int = READ_TIMEOUT_MS,
     max_events_per_partition: int = MAX_EVENTS_PER_PARTITION,
 ) -> Published:
-    """Raises for an address that is none, and for nothing else."""
+    """Raises `TidelogError` for an address that is none, and nothing else."""
     consumer = Consumer(
         bootstrap,
         connections=connections,
@@ -68,7 +67,8 @@ async def published(
         reader.notes.append(
             f"{STATE_CHANGES_TOPIC} could not be read to its end within {timeout_ms} ms."
         )
-    except (TidelogError, UnreachableError) as error:
+    except Exception as error:
+        # Whatever it is, services tell their story all the same.
         reader.notes.append(_why_not(error))
     finally:
         await consumer.close()
@@ -154,9 +154,9 @@ class _Reader:
                 self.events.append(event)
 
 
-def _why_not(error: TidelogError | UnreachableError) -> str:
-    if isinstance(error, UnreachableError):
-        return f"{STATE_CHANGES_TOPIC} could not be read: {error}."
+def _why_not(error: Exception) -> str:
+    if not isinstance(error, TidelogError):
+        return f"{STATE_CHANGES_TOPIC} could not be read: {type(error).__name__}: {error}."
     if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return (
             f"There is no topic {STATE_CHANGES_TOPIC} (state_changes_topic is off, or too few "

@@ -8,18 +8,21 @@ import gzip
 import json
 from collections.abc import AsyncGenerator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tidelog.cli import trace_view
 from tidelog.cli.exit_status import ExitStatus, UsageError
+from tidelog.cli.trace import _follow
 from tidelog.cli.trace_targets import parse_since, parse_target
 from tidelog.client.event_streams import EventStreams, Silent
+from tidelog.rpc.inspect_codec import event_from_wire, event_to_wire
 from tidelog.state_changes.event import Kind, Stage, StateChange
 from tidelog.state_changes.json_form import format_time
 from tidelog.state_changes.life import TraceScope
 from tidelog.state_changes.life import trace as lives_in
-from tidelog.state_changes.topic import STATE_CHANGES_TOPIC
+from tidelog.state_changes.topic import STATE_CHANGES_TOPIC, from_value, value_of
 from unit.cli.conftest import Commands
 from unit.client.planted_topic import publish
 from unit.state_changes.planted import BEGAN_MS, elsewhere, leader_death, of_broker, told
@@ -291,6 +294,20 @@ def test_following_goes_on_with_what_is_told(commands: Commands) -> None:
 
     seen = commands.in_loop(asyncio.wait_for(followed(), 15))
     assert seen == [first, broker_left, rest[0]]
+
+
+def test_following_shows_nothing_of_the_past_again(capsys: pytest.CaptureFixture[str]) -> None:
+    """However it came: by the topic or by its service."""
+    *past, new = leader_death()
+
+    class Streams:
+        async def follow(self, _: TraceScope) -> AsyncGenerator[list[StateChange | Silent]]:
+            yield [event_from_wire(event_to_wire(event)) for event in [*past, new]]
+
+    streams: Any = Streams()
+    by_topic = [from_value(value_of(event)) for event in past]
+    asyncio.run(_follow(streams, by_topic, SEA_0, as_json=False))
+    assert capsys.readouterr().out == trace_view.event_line(new) + "\n"
 
 
 async def _events_of(

@@ -141,6 +141,18 @@ def test_what_is_in_the_way_is_a_note(
     assert said in note
 
 
+def test_not_even_a_fault_of_the_client_is_more_than_a_note(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("by accident")
+
+    monkeypatch.setattr(MemoryConnections, "broker", broken)
+    assert read(cluster).notes == (
+        f"{STATE_CHANGES_TOPIC} could not be read: ZeroDivisionError: by accident.",
+    )
+
+
 def test_an_event_of_a_newer_version_is_passed_over(cluster: FakeCluster) -> None:
     write(cluster, [b'{"kind": "melted"}', b"no JSON"], [b"sea/0", b"sea/0"], [1, 1])
     publish(cluster, shrinks(1))
