@@ -18,6 +18,8 @@ from tidelog.state_changes.event import Kind
 from tidelog.state_changes.life import TraceScope
 from tidelog_runtime.local.cluster import LocalCluster
 
+NO_CONTROLLER = "no_controller"
+
 
 async def _standby(cluster: LocalCluster) -> int:
     active = await cluster.active_controller()
@@ -88,6 +90,15 @@ async def test_who_was_in_sync_and_how_it_died_is_told_by_the_next_controller(
     await until(taken_over, "another controller is active")
     after = await until(explained, "explain still says how the leader died")
     (partition,) = (await describe(cluster, topic)).partitions
+    (other,) = {1, 2} - {killed}
+    await cluster.kill_controller(other)
+
+    async def without_controller() -> Finding | None:
+        waits = await explained()
+        return waits if waits and NO_CONTROLLER in waits.because else None
+
+    alone = await until(without_controller, "explain says that no controller is active")
+    cluster.start_controller(other)
     cluster.start_controller(killed)
     for broker_id in (leader, follower):
         cluster.start_broker(broker_id)
@@ -98,6 +109,8 @@ async def test_who_was_in_sync_and_how_it_died_is_told_by_the_next_controller(
     assert partition.leader == NO_LEADER
     assert f"waits for broker {leader}, last known to hold every committed record" in after.summary
     assert _fate(after, leader) == _fate(before, leader)
+    assert alone is not None
+    assert f"gone since {_fate(after, leader)[1]}" in said(alone)
     assert str(follower) not in after.next_step.partition(" back.")[0]
 
     async def both_told() -> set[str]:

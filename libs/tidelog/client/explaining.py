@@ -282,6 +282,8 @@ def _named_by(state: ServiceState) -> Iterable[tuple[str, str, int]]:
     if state.broker is not None:
         for broker in state.broker.registered:
             yield broker.address, BROKER, broker.broker_id
+        for departure in state.broker.departures:
+            yield departure.address, BROKER, departure.broker_id
         for controller in state.broker.controllers:
             yield controller.address, CONTROLLER, controller.controller_id
         yield state.broker.controller_address, CONTROLLER, NOT_KNOWN
@@ -360,6 +362,9 @@ def _keys_of(answer: broker_pb2.MetadataResponse) -> tuple[PartitionKeyState, ..
             p.min_isr,
             p.unclean_leader_epoch,
             revision=0,
+            lost_records=(
+                p.unclean_lost_records if p.HasField("unclean_lost_records") else NOT_KNOWN
+            ),
             recovery=topic.config.get("recovery", "balanced"),
             unclean_leader_election=topic.config.get("unclean_leader_election") == "true",
             synced=topic.config.get("durability") == "synced",

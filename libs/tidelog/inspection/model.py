@@ -36,6 +36,15 @@ class RegisteredController:
 
 
 @dataclass(frozen=True, slots=True)
+class Departure:
+    broker_id: int
+    broker_epoch: int
+    at_ms: int
+    cause: str
+    address: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class FollowerProgress:
     broker_id: int
     broker_epoch: int = 0
@@ -108,6 +117,7 @@ class BrokerState:
     disk_free_bytes: int = NOT_KNOWN
     controller_address: str = ""
     controllers: Sequence[RegisteredController] = ()
+    departures: Sequence[Departure] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,15 +137,6 @@ class BrokerBacklog:
     overdue: bool
     first: Sequence[PendingState] = ()
     problem: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Departure:
-    broker_id: int
-    broker_epoch: int
-    at_ms: int
-    cause: str
-    address: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -784,6 +784,7 @@ class PartitionMetadata(_message.Message):
     OFFLINE_REPLICAS_FIELD_NUMBER: _builtins.int
     UNCLEAN_LEADER_EPOCH_FIELD_NUMBER: _builtins.int
     MIN_ISR_FIELD_NUMBER: _builtins.int
+    UNCLEAN_LOST_RECORDS_FIELD_NUMBER: _builtins.int
     partition: _builtins.int
     """From 0."""
     leader: _builtins.int
@@ -795,6 +796,10 @@ class PartitionMetadata(_message.Message):
     min_isr: _builtins.int
     """The min_insync_replicas in force: with fewer in sync nothing is committed, and
     ACKS_ALL is refused with NOT_ENOUGH_REPLICAS.
+    """
+    unclean_lost_records: _builtins.int
+    """How many records that replicas were known to hold the last unclean election cut off;
+    unset: not known, or there was none.
     """
     @_builtins.property
     def replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
@@ -824,12 +829,15 @@ class PartitionMetadata(_message.Message):
         offline_replicas: _abc.Iterable[_builtins.int] | None = ...,
         unclean_leader_epoch: _builtins.int = ...,
         min_isr: _builtins.int = ...,
+        unclean_lost_records: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_unclean_lost_records", b"_unclean_lost_records", "unclean_lost_records", b"unclean_lost_records"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["eligible_leader_replicas", b"eligible_leader_replicas", "isr", b"isr", "leader", b"leader", "leader_epoch", b"leader_epoch", "min_isr", b"min_isr", "offline_replicas", b"offline_replicas", "partition", b"partition", "replicas", b"replicas", "unclean_leader_epoch", b"unclean_leader_epoch"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_unclean_lost_records", b"_unclean_lost_records", "eligible_leader_replicas", b"eligible_leader_replicas", "isr", b"isr", "leader", b"leader", "leader_epoch", b"leader_epoch", "min_isr", b"min_isr", "offline_replicas", b"offline_replicas", "partition", b"partition", "replicas", b"replicas", "unclean_leader_epoch", b"unclean_leader_epoch", "unclean_lost_records", b"unclean_lost_records"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__unclean_lost_records: _TypeAlias = _typing.Literal["unclean_lost_records"]  # noqa: Y015
+    _WhichOneofArgType__unclean_lost_records: _TypeAlias = _typing.Literal["_unclean_lost_records", b"_unclean_lost_records"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__unclean_lost_records) -> _WhichOneofReturnType__unclean_lost_records | None: ...
 
 Global___PartitionMetadata: _TypeAlias = PartitionMetadata  # noqa: Y015
 

@@ -320,6 +320,7 @@ class BrokerState(_message.Message):
     DISK_FREE_BYTES_FIELD_NUMBER: _builtins.int
     CONTROLLER_ADDRESS_FIELD_NUMBER: _builtins.int
     CONTROLLERS_FIELD_NUMBER: _builtins.int
+    DEPARTURES_FIELD_NUMBER: _builtins.int
     broker_epoch: _builtins.int
     """Creation revision of its registration; 0: it has none."""
     state: _builtins.str
@@ -345,6 +346,10 @@ class BrokerState(_message.Message):
     def controllers(self) -> _containers.RepeatedCompositeFieldContainer[Global___RegisteredController]:
         """Controllers that are registered, active or not, as this broker sees it, ordered by id."""
 
+    @_builtins.property
+    def departures(self) -> _containers.RepeatedCompositeFieldContainer[Global___Departure]:
+        """As ControllerState tells them, for when no controller does."""
+
     def __init__(
         self,
         *,
@@ -359,10 +364,11 @@ class BrokerState(_message.Message):
         disk_free_bytes: _builtins.int = ...,
         controller_address: _builtins.str = ...,
         controllers: _abc.Iterable[Global___RegisteredController] | None = ...,
+        departures: _abc.Iterable[Global___Departure] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "controller_address", b"controller_address", "controller_epoch", b"controller_epoch", "controllers", b"controllers", "disk_free_bytes", b"disk_free_bytes", "has_full_state", b"has_full_state", "leader_count", b"leader_count", "registered", b"registered", "replica_count", b"replica_count", "replicas", b"replicas", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "controller_address", b"controller_address", "controller_epoch", b"controller_epoch", "controllers", b"controllers", "departures", b"departures", "disk_free_bytes", b"disk_free_bytes", "has_full_state", b"has_full_state", "leader_count", b"leader_count", "registered", b"registered", "replica_count", b"replica_count", "replicas", b"replicas", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

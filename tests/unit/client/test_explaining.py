@@ -13,6 +13,7 @@ from tidelog.client.explaining import MIN_ANSWER_MS, Explainer, NobodyAnswersErr
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.explain import Listening, Observed
 from tidelog.inspection.model import (
+    NOT_KNOWN,
     ControllerState,
     RegisteredController,
     Scope,
@@ -174,13 +175,15 @@ async def test_without_an_active_controller_a_broker_tells_of_partitions(
                 partitions=[
                     broker_pb2.PartitionMetadata(
                         partition=0, leader=-1, replicas=[1, 2], isr=[2], min_isr=2
-                    )
+                    ),
+                    broker_pb2.PartitionMetadata(partition=1, unclean_lost_records=0),
                 ],
             )
         ]
     )
-    [key] = (await observe(services)).metadata
+    key, unclean = (await observe(services)).metadata
     assert (key.leader, key.replicas, key.recovery) == (-1, (1, 2), "manual")
+    assert (key.lost_records, unclean.lost_records) == (NOT_KNOWN, 0)
 
 
 async def test_a_topic_that_nobody_knows_is_refused(cluster: DescribedCluster) -> None:

@@ -205,8 +205,11 @@ class ClusterView:
         return Registry(registered, teller, teller.store.unreachable_ms < 0)
 
     def _departures(self) -> dict[int, Departure]:
+        """By the word of who tells of registrations."""
+        teller = self.registry.teller
+        state = None if teller is None else teller.controller or teller.broker
         found: dict[int, Departure] = {}
-        for departure in self.reign.departures if self.reign else ():
+        for departure in state.departures if state else ():
             found.setdefault(departure.broker_id, departure)
         return found
 

@@ -227,11 +227,9 @@ def unclean_election(view: ClusterView, key: PartitionKeyState) -> Symptom | Non
     elif key.lost_records == 0:
         lost = "no record that any replica was known to hold was cut off"
     else:
-        # Where brokers tell of the partition and no controller does, nobody can tell.
-        lost = "how many records were lost is not known" + (
-            ": only an active controller can tell"
-            if view.active is None
-            else ", because not all logs could be compared when it was held"
+        lost = (
+            "how many records were lost is not known, because not all logs could be compared when "
+            "it was held"
         )
     evidence.append(lost)
     leading = view.leading(key)

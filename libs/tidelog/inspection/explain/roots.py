@@ -168,9 +168,9 @@ def _about_broker(view: ClusterView, root: Root) -> list[str]:
     broker_id = root.broker
     evidence: list[str] = []
     departure = view.departures.get(broker_id)
-    if departure is not None and view.active is not None:
+    if departure is not None and view.registry.teller is not None:
         evidence.append(
-            f"{name_of(view.active)} says: its life {departure.broker_epoch} ended "
+            f"{name_of(view.registry.teller)} says: its life {departure.broker_epoch} ended "
             f"{ago(departure.at_ms, view.now_ms())}: {departure.cause}"
         )
     silent = view.silent_broker(broker_id)

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import grpc.aio
 
 from tidelog.errors import ErrorCode, TidelogError
+from tidelog.inspection.model import NOT_KNOWN
 from tidelog.model import NO_OFFSET, Acks, OffsetPosition, TopicPartition
 from tidelog.rpc.abort import abort
 from tidelog.rpc.wire import batch_from_wire, batch_to_wire, error_to_wire
@@ -337,6 +338,9 @@ def _topic_metadata(cache: MetadataCache, topic: str) -> pb.TopicMetadata:
                 offline_replicas=[b for b in state.replicas if b not in cache.brokers],
                 unclean_leader_epoch=state.unclean_leader_epoch,
                 min_isr=state.min_isr,
+                unclean_lost_records=(
+                    None if state.unclean_lost_records == NOT_KNOWN else state.unclean_lost_records
+                ),
             )
         )
     return pb.TopicMetadata(

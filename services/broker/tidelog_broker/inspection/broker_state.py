@@ -25,6 +25,7 @@ from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_broker.storage.disk_use import UNKNOWN_DISK, DiskUse, LookAtDisk
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_runtime.clock import Clock
+from tidelog_runtime.missed_brokers import missed_brokers
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 from tidelog_runtime.version import installed_version
 
@@ -89,6 +90,14 @@ class BrokerInspection:
                     RegisteredController(controller_id, process.address, process.started_at_ms)
                     for controller_id, process in sorted(cache.controllers.items())
                 ],
+                departures=list(
+                    missed_brokers(
+                        cache.departures,
+                        cache.brokers,
+                        cache.holds_replicas,
+                        self._clock.wall_ms(),
+                    )
+                ),
             ),
         )
 

@@ -23,6 +23,8 @@ from tidelog_runtime.metadata.schema import (
     ControllerKey,
     ControllerProcess,
     ControllerProcessKey,
+    Departure,
+    DepartureKey,
     Keys,
     LeaderAndIsr,
     ParsedKey,
@@ -57,6 +59,7 @@ class MetadataCache:
         self.controller_epoch = 0
         self.controllers: dict[int, ControllerProcess] = {}  # active or not
         self.brokers: dict[int, LiveBroker] = {}
+        self.departures: dict[int, Departure] = {}  # of those that are back, too
         self.topics: dict[str, TopicEntry] = {}
         self.partitions: dict[str, dict[int, VersionedState]] = {}
         self.revision = 0
@@ -112,6 +115,11 @@ class MetadataCache:
                     )
                 else:
                     self.brokers.pop(broker_id, None)
+            case DepartureKey(broker_id=broker_id):
+                if value is not None:
+                    self.departures[broker_id] = schema.decode_departure(value.value)
+                else:
+                    self.departures.pop(broker_id, None)
             case ControllerKey() | ControllerEpochKey() | ControllerProcessKey():
                 self._apply_of_controllers(key, value)
             case ClusterKey():
@@ -138,6 +146,14 @@ class MetadataCache:
 
     def state_of(self, partition: TopicPartition) -> VersionedState | None:
         return self.partitions.get(partition.topic, {}).get(partition.partition)
+
+    def holds_replicas(self, broker_id: int) -> bool:
+        """Whether any partition is assigned to it; goes through all of them."""
+        return any(
+            broker_id in versioned.state.replicas
+            for states in self.partitions.values()
+            for versioned in states.values()
+        )
 
     def name_of(self, topic_id: str, partition: int) -> TopicPartition | None:
         """None: there is no such topic."""

@@ -19,10 +19,7 @@ from tidelog.state_changes.event import NO_REVISION
 from tidelog_controller.control.dispatch import Dispatch
 from tidelog_controller.state.context import Broker, Context, ControllerIdentity, Partition, Topic
 from tidelog_runtime.metadata.schema import Departure, unassigned
-
-# A broker that left and holds no replicas, so that nobody misses its data, is told of for so
-# long. Longer, and whoever was taken out of service for good would be told of for ever.
-UNMISSED_TOLD_MS = 86_400_000
+from tidelog_runtime.missed_brokers import missed_brokers
 
 
 class Reign(NamedTuple):
@@ -55,15 +52,13 @@ def describe(reign: Reign, request: StateRequest, now_ms: int) -> ControllerStat
 
 
 def _departures(reign: Reign) -> Iterator[Departed]:
-    """Of brokers that have not come back, newest first."""
     context = reign.context
-    newest_first = sorted(reign.departed.items(), key=lambda left: (-left[1].at_ms, left[0]))
-    for broker_id, (broker_epoch, cause, at_ms, address) in newest_first:
-        if broker_id in context.brokers:
-            continue
-        is_missed = next(context.replicas_on(broker_id), None) is not None
-        if is_missed or reign.wall_ms - at_ms <= UNMISSED_TOLD_MS:
-            yield Departed(broker_id, broker_epoch, at_ms, cause.value, address)
+    return missed_brokers(
+        reign.departed,
+        context.brokers,
+        lambda broker_id: next(context.replicas_on(broker_id), None) is not None,
+        reign.wall_ms,
+    )
 
 
 def _deletions(reign: Reign, now_ms: int) -> Iterator[WaitingDeletion]:

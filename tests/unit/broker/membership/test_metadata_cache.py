@@ -1,6 +1,7 @@
 from structlog.testing import capture_logs
 
 from tidelog.model import NO_LEADER
+from tidelog.state_changes.event import Cause
 from tidelog_broker.membership.metadata_cache import MetadataCache
 from tidelog_runtime.metadata.schema import (
     STOPPING,
@@ -8,8 +9,10 @@ from tidelog_runtime.metadata.schema import (
     ClusterEntry,
     ControllerEntry,
     ControllerProcess,
+    Departure,
     PartitionKey,
     encode,
+    encode_departure,
 )
 from tidelog_runtime.metadata.store import Changed, KeyValue, Snapshot
 from unit.broker.broker_parts import KEYS, broker_change, on, partition_change, topic_change
@@ -76,6 +79,19 @@ def test_all_controllers_that_live_are_known_active_or_not() -> None:
     assert (cache.controllers, cache.controller) == ({1: one, 2: two}, None)
     cache.apply([Changed(KEYS.controller_process(1), None, 9)])
     assert cache.controllers == {2: two}
+
+
+def test_how_brokers_left_is_known_and_who_holds_replicas() -> None:
+    left = Departure(7, Cause.BROKER_CRASHED, 5, "h:3")
+    cache = cache_of(
+        written(KEYS.departure(3), encode_departure(left)),
+        topic_change(),
+        partition_change(state(leader=2, isr=(2, 1)), 120),
+    )
+    assert cache.departures == {3: left}
+    assert (cache.holds_replicas(2), cache.holds_replicas(9)) == (True, False)
+    cache.apply([Changed(KEYS.departure(3), None, 130)])
+    assert cache.departures == {}
 
 
 def test_a_hint_names_the_leader_where_it_is_registered() -> None:

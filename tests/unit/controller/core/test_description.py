@@ -7,7 +7,7 @@ from tidelog.inspection.model import ControllerState, StateRequest
 from tidelog.model import NO_LEADER
 from tidelog.state_changes.event import Cause
 from tidelog_controller.control.broker_control import MAX_PENDING_NAMED
-from tidelog_controller.core.description import UNMISSED_TOLD_MS
+from tidelog_runtime.missed_brokers import UNMISSED_TOLD_MS
 from unit.controller.driver import COMMAND_TIMEOUT_MS, WALL_MS, Driver, cluster
 from unit.controller.lost_data import down, reboot
 

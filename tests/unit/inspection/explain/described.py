@@ -45,6 +45,7 @@ class DescribedCluster:
     deletions: list[WaitingDeletion] = field(default_factory=list)
     keys: dict[TopicPartition, PartitionKeyState] = field(default_factory=dict)
     replicas: dict[tuple[TopicPartition, int], ReplicaState] = field(default_factory=dict)
+    brokers_know_departures: bool = False
     controller_answers: bool = True
     controller_active: bool = True
     metadata: list[PartitionKeyState] = field(default_factory=list)
@@ -191,6 +192,7 @@ class DescribedCluster:
                 broker=replace(
                     broker,
                     registered=tuple(self.registered.values()),
+                    departures=tuple(self.departures) if self.brokers_know_departures else (),
                     replicas=tuple(r for (_, b), r in self.replicas.items() if b == broker_id),
                 ),
             )

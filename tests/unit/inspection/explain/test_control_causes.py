@@ -165,6 +165,21 @@ def test_a_controller_that_misses_the_store_and_that_brokers_name_is_the_active_
     assert causes_of(cluster.explain()) == ["store_unreachable"]
 
 
+def test_without_a_controller_brokers_tell_when_and_how_others_left(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0", leader=-1, isr=(3,))
+    cluster.metadata = list(cluster.keys.values())
+    cluster.kill(3)
+    cluster.brokers_know_departures = True
+    cluster.stop_controller()
+    waits = said(found(cluster.explain(), "no_leader"))
+    assert "broker 3 was in the ISR in its life 13; gone since" in waits
+    assert "by broker_crashed" in waits
+    dead = said(found(cluster.explain(), "replica_dead"))
+    assert "broker-1 says: its life 13 ended" in dead
+
+
 def test_a_missing_controller_is_not_blamed_on_a_partition_that_is_well(
     cluster: DescribedCluster,
 ) -> None:
