@@ -23,6 +23,7 @@ REGRESSIONS: dict[int, str] = {
     30293: "a stopping broker that had to register again wrote its registration twice",
     50092: "a fence that was given up while a reader held what lay around it (the simulator's)",
     50124: "a mark of damage that failed as well, and the next life trusted what was dropped",
+    51626: "a sync failed whose waiter a stop had cancelled, and the next one was believed",
 }
 
 # Faults that lead to an old bug by themselves, as `--plan` reads them: (seed, faults, a word).

@@ -69,6 +69,8 @@ class FlushProgress:
 
     def __init__(self, flushed_offset: int, epochs: tuple[EpochEntry, ...]) -> None:
         self.flushed_offset = flushed_offset
+        # Not finished yet; some never will be, because whoever waited for them was cancelled.
+        self._begun: list[FlushTicket] = []
         self._cuts = 0
         self._name_synced = True  # the directory's own name is on the disk
         # Names in the directory that were made or removed, and how many of those a flush
@@ -118,7 +120,17 @@ class FlushProgress:
         if not opened and not directories:
             return None
         up_to = unsynced[-1].next_offset if unsynced else self.flushed_offset
-        return FlushTicket(disk, opened, directories, up_to=up_to, state=state)
+        ticket = FlushTicket(disk, opened, directories, up_to=up_to, state=state)
+        self._begun.append(ticket)
+        return ticket
+
+    @property
+    def unfinished(self) -> Sequence[FlushTicket]:
+        return self._begun
+
+    def take_back(self, ticket: FlushTicket) -> None:
+        """Its outcome is known."""
+        self._begun.remove(ticket)
 
     def finish(self, ticket: FlushTicket) -> None:
         """It has run without an error."""

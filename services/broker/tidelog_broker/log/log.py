@@ -377,8 +377,11 @@ class Log:
 
     def begin_flush(self) -> FlushTicket | None:
         """What is not on the disk yet, of at most MAX_FLUSHED_SEGMENTS; None: everything
-        is."""
+        is. Raises `LogFailedError` where a flush that nobody finished has failed."""
         self._check_usable()
+        for ticket in self._progress.unfinished:
+            if ticket.error is not None:
+                raise self._fail(ticket.error, self.directory, "sync the log in")
         try:
             return self._progress.begin(
                 self._disk, self.directory, self._segments, self._epoch_file, self._epochs.entries
@@ -391,6 +394,7 @@ class Log:
         failed, because nobody knows what of it is on the disk."""
         if not ticket.done:
             raise ValueError("a flush is finished after its ticket has run")
+        self._progress.take_back(ticket)
         if ticket.error is not None:
             raise self._fail(ticket.error, self.directory, "sync the log in")
         if self.failed is not None:
@@ -408,7 +412,7 @@ class Log:
 
     def close(self, *, clean: bool) -> None:
         """`clean` syncs all and leaves the marker with which the next start reads no data;
-        a log that has failed gets none."""
+        a log that has failed gets none, and none that is synced still, for that may fail."""
         if self._closed:
             return
         try:
@@ -416,6 +420,8 @@ class Log:
                 self.flush()
                 self._segments.active.write_indexes()
                 self.producers.close()
+                if not all(ticket.done for ticket in self._progress.unfinished):
+                    return
                 marked = [MarkedSegment(s.base_offset, s.summary) for s in self._segments]
                 write_marker(self._disk, self.directory, marked)
         except OSError as error:

@@ -7,9 +7,11 @@ from pathlib import PurePath
 
 import pytest
 
+from tidelog_broker.log.clean_shutdown import MARKER_NAME
 from tidelog_broker.log.config import LogConfig
 from tidelog_broker.log.errors import LogFailedError
 from tidelog_broker.log.flush import MAX_FLUSHED_SEGMENTS
+from tidelog_broker.log.log import Log
 from unit.broker.log.builders import batch_at, batches_from, log_of, open_log, read_all
 from unit.broker.log.memory_disk import MemoryDisk
 
@@ -48,6 +50,42 @@ def test_a_sync_beside_one_that_failed_tells_nothing_of_what_is_on_the_disk(
         with pytest.raises(LogFailedError):
             log.finish_flush(ticket)
     assert log.flushed_offset == 0
+
+
+def abandoned(disk: MemoryDisk) -> Log:
+    """Whoever waited for its sync was cancelled; and the sync failed."""
+    log = log_of(disk, batches_from(0, 3))
+    ticket = log.begin_flush()
+    assert ticket is not None
+    disk.fail_sync = True
+    ticket.run()
+    disk.fail_sync = False
+    return log
+
+
+def test_a_flush_that_nobody_finished_fails_the_log_all_the_same(disk: MemoryDisk) -> None:
+    log = abandoned(disk)
+    with pytest.raises(LogFailedError):
+        log.flush()
+    assert (log.flushed_offset, log.failed is not None) == (0, True)
+
+
+def test_the_end_is_not_clean_after_a_flush_that_nobody_finished_has_failed(
+    disk: MemoryDisk,
+) -> None:
+    log = abandoned(disk)
+    with pytest.raises(LogFailedError):
+        log.close(clean=True)
+    assert MARKER_NAME not in disk.list_names(log.directory)
+
+
+def test_the_end_is_not_clean_while_a_flush_runs_that_nobody_waits_for(disk: MemoryDisk) -> None:
+    log = log_of(disk, batches_from(0, 3))
+    ticket = log.begin_flush()
+    log.close(clean=True)
+    assert MARKER_NAME not in disk.list_names(log.directory)
+    assert ticket is not None
+    ticket.run()
 
 
 def test_nothing_new_needs_no_flush(disk: MemoryDisk) -> None:
