@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from integration.explaining import ANSWER_MS, said, tidelog
 from integration.topics import create_topic, describe, new_name, until_isr
 from integration.waiting import until
@@ -28,13 +30,17 @@ async def _standby(cluster: LocalCluster) -> int:
     return standby
 
 
-async def test_trace_hears_the_controller_that_stands_by_from_one_brokers_address(
-    cluster: LocalCluster,
+@pytest.mark.parametrize("begins_with", ["a broker", "the controller that stands by"])
+async def test_trace_hears_all_services_from_one_address(
+    cluster: LocalCluster, begins_with: str
 ) -> None:
     standby = await _standby(cluster)
+    address = cluster.controller_address(standby)
+    if begins_with == "a broker":
+        address = cluster.broker_address(1)
 
     async def heard() -> Gathered | None:
-        async with EventStreams(cluster.broker_address(1)) as streams:
+        async with EventStreams(address) as streams:
             gathered = await streams.recent(TraceScope())
         return gathered if cluster.controller_address(standby) in gathered.heard else None
 

@@ -26,6 +26,10 @@ from tidelog.state_changes.life import CLUSTER_KINDS, TraceScope
 from tidelog.v1 import inspect_pb2 as pb
 
 RECENT_TIMEOUT_MS = 5_000
+# For a service to say which others there are.
+FIND_TIMEOUT_MS = 1_000
+# A controller that stands by names the active one, which names the brokers.
+MAX_FIND_ROUNDS = 2
 # Brokers and controllers that one call asks.
 MAX_SERVICES = 1_000
 # Of what follows, before it is taken; whoever tells more waits.
@@ -58,8 +62,8 @@ class _Connections(Connections, InspectConnections, Protocol):
 
 
 class EventStreams:
-    """Brokers and controllers, active or not, are found by the metadata of any broker; what
-    `bootstrap` names is asked in any case."""
+    """Brokers and controllers, active or not, are found by the metadata of any broker, or by
+    any controller; what `bootstrap` names is asked in any case."""
 
     def __init__(
         self,
@@ -88,14 +92,39 @@ class EventStreams:
 
     async def addresses(self) -> list[str]:
         """All services that can be found; at least those of `bootstrap`."""
-        found: list[str] = []
-        with contextlib.suppress(UnreachableError, TidelogError):
+        try:
             answer = await self._metadata.describe(None)
+        except (UnreachableError, TidelogError):
+            found = await self._told_by_controllers()
+        else:
             found = [broker.address for broker in answer.brokers]
             if answer.HasField("controller"):
                 found.append(answer.controller.address)
             found += [controller.address for controller in answer.controllers]
         return _each_once((*found, *self._metadata.bootstrap))[:MAX_SERVICES]
+
+    async def _told_by_controllers(self) -> list[str]:
+        """For when no broker is known that answers."""
+        named = dict.fromkeys(self._metadata.bootstrap)
+        asked: dict[str, None] = {}
+        for _ in range(MAX_FIND_ROUNDS):
+            unasked = [address for address in named if address not in asked][:MAX_SERVICES]
+            asked |= dict.fromkeys(unasked)
+            for told in await asyncio.gather(*(self._others_by(address) for address in unasked)):
+                named |= dict.fromkeys(told)
+        return list(named)
+
+    async def _others_by(self, address: str) -> list[str]:
+        """By the word of one service; empty: it gives no answer."""
+        request = pb.DescribeServiceRequest(services_only=True)
+        try:
+            service = self._connections.inspected(address)
+            answer = await service.describe_service(request, FIND_TIMEOUT_MS)
+        except (UnreachableError, TidelogError):
+            return []
+        state = answer.broker if answer.HasField("broker") else answer.controller
+        found = [broker.address for broker in state.registered]
+        return [*found, *(controller.address for controller in state.controllers)]
 
     async def recent(self, scope: TraceScope, timeout_ms: int = RECENT_TIMEOUT_MS) -> Gathered:
         """What services remember. Raises `UnreachableError` where nobody answers."""

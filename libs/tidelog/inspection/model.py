@@ -214,6 +214,7 @@ class StateRequest:
     topic: str = ""
     partition: int | None = None
     only_unwell: bool = False
+    services_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)

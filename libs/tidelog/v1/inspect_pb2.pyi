@@ -189,22 +189,26 @@ class DescribeServiceRequest(_message.Message):
     TOPIC_FIELD_NUMBER: _builtins.int
     PARTITION_FIELD_NUMBER: _builtins.int
     ONLY_UNWELL_FIELD_NUMBER: _builtins.int
+    SERVICES_ONLY_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """Replicas of this topic alone; empty: of all."""
     partition: _builtins.int
     """Only with a topic."""
     only_unwell: _builtins.bool
     """Leave out replicas that are well: in sync, with a leader, and nobody waiting."""
+    services_only: _builtins.bool
+    """Leave out all replicas and partitions: which services there are is asked."""
     def __init__(
         self,
         *,
         topic: _builtins.str = ...,
         partition: _builtins.int | None = ...,
         only_unwell: _builtins.bool = ...,
+        services_only: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_partition", b"_partition", "partition", b"partition"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_partition", b"_partition", "only_unwell", b"only_unwell", "partition", b"partition", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_partition", b"_partition", "only_unwell", b"only_unwell", "partition", b"partition", "services_only", b"services_only", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__partition: _TypeAlias = _typing.Literal["partition"]  # noqa: Y015
     _WhichOneofArgType__partition: _TypeAlias = _typing.Literal["_partition", b"_partition"]  # noqa: Y015

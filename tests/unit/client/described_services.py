@@ -120,6 +120,7 @@ class _Broker:
         request: broker_pb2.MetadataRequest,  # noqa: ARG002
         timeout_ms: int,  # noqa: ARG002
     ) -> broker_pb2.MetadataResponse:
-        if self._services.at(self._address) is None:
+        state = self._services.at(self._address)
+        if state is None or state.broker is None:
             raise UnreachableError(self._address, "UNAVAILABLE: connection refused")
         return self._services.metadata

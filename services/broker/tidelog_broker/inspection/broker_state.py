@@ -123,6 +123,8 @@ class BrokerInspection:
 
     async def _replicas(self, request: StateRequest) -> AsyncIterator[ReplicaState]:
         """In the order of their names; those that come or go meanwhile may be missing."""
+        if request.services_only:
+            return
         keys = {self._logs.name_of(key): key for key in self._logs.keys()}  # noqa: SIM118
         names = sorted(name for name in keys if name is not None and _is_wanted(name, request))
         for position, name in enumerate(names):

@@ -44,7 +44,7 @@ def describe(reign: Reign, request: StateRequest, now_ms: int) -> ControllerStat
         backlogs=tuple(reign.dispatch.backlogs(now_ms, request)),
         departures=tuple(_departures(reign)),
         deletions=tuple(_deletions(reign, now_ms)),
-        partitions=tuple(_partitions(reign, request)),
+        partitions=() if request.services_only else tuple(_partitions(reign, request)),
         partition_count=context.partition_count,
         revision=context.revision,
         registered=tuple(_registered(context.brokers[b]) for b in sorted(context.brokers)),

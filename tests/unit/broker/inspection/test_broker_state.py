@@ -43,6 +43,14 @@ async def test_it_says_who_it_is_and_how_the_store_answers(cluster: Cluster) -> 
     await process.stop()
 
 
+async def test_who_asks_for_services_alone_gets_no_replicas(cluster: Cluster) -> None:
+    process = await leading_alone(cluster)
+    state = (await described(process, services_only=True)).broker
+    assert state is not None
+    assert (state.replicas, state.replica_count, len(state.registered)) == ([], 1, 1)
+    await process.stop()
+
+
 async def test_before_its_full_state_it_is_starting(cluster: Cluster) -> None:
     process = await Process(cluster, 1).start()
     state = (await described(process)).broker

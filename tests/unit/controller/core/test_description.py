@@ -46,6 +46,13 @@ def test_partitions_that_are_asked_for_are_described_healthy_or_not() -> None:
     assert names(described(driver, StateRequest(topic="other"))) == []
 
 
+def test_who_asks_for_services_alone_gets_no_partitions() -> None:
+    driver = with_topic(partitions=1)
+    driver.refuse_connection(driver.state().leader)
+    state = described(driver, StateRequest(services_only=True))
+    assert (state.partitions, len(state.registered)) == ((), 2)
+
+
 def test_a_partition_tells_which_change_made_it_so() -> None:
     driver = with_topic(partitions=1)
     driver.refuse_connection(driver.state().leader)
