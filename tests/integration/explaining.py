@@ -14,6 +14,7 @@ from tidelog.client.connections import GrpcConnections
 from tidelog.errors import TidelogError
 from tidelog.inspection.model import Explanation, Finding, Scope
 from tidelog.model import Acks
+from tidelog.rpc.inspect_codec import from_wire
 from tidelog.v1 import inspect_pb2
 from tidelog_runtime.local.cluster import LocalCluster
 
@@ -37,8 +38,8 @@ async def explained(cluster: LocalCluster, scope: Scope = WHOLE) -> Explanation:
     return await explain_cluster(list(known), scope, ANSWER_MS, known=known)
 
 
-async def told_by(address: str) -> set[tuple[str, int]]:
-    """Causes, each with its broker, by the word of one service."""
+async def explained_by(address: str) -> list[Finding]:
+    """By the word of one service."""
     connections = GrpcConnections()
     try:
         answer = await connections.inspected(address).explain(
@@ -47,7 +48,7 @@ async def told_by(address: str) -> set[tuple[str, int]]:
     finally:
         await connections.close()
     assert not answer.HasField("error"), answer.error
-    return {(finding.cause, finding.broker) for finding in answer.findings}
+    return [from_wire(finding, Finding) for finding in answer.findings]
 
 
 def split(name: str) -> tuple[str, int]:

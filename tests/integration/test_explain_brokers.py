@@ -16,6 +16,7 @@ from integration.explaining import (
     causes_of,
     create_pairs,
     explained,
+    explained_by,
     is_refused,
     of,
     of_partition,
@@ -23,7 +24,6 @@ from integration.explaining import (
     services,
     the,
     tidelog,
-    told_by,
     until_found,
 )
 from integration.load import load
@@ -149,7 +149,7 @@ async def test_every_service_that_is_left_explains_the_same(cluster: LocalCluste
     await cluster.kill(DEAD)
     await until_found(cluster, ("replica_dead", DEAD), ("under_min_isr", -1))
     dead = cluster.broker_address(DEAD)
-    told = [await told_by(address) for address in services(cluster) if address != dead]
+    told = [causes_of(await explained_by(a)) for a in services(cluster) if a != dead]
     await all_back(cluster)
 
     for causes in told:
@@ -179,6 +179,33 @@ async def test_leaders_that_are_not_the_preferred_ones_are_a_note_and_no_fault(
     assert note.partition_count == 3
     assert_not_blamed(found, pairs[1, 2])
     assert status == ExitStatus.DONE
+
+
+async def test_a_broker_that_could_lead_is_told_beside_one_that_cannot(
+    cluster: LocalCluster, pairs: Pairs
+) -> None:
+    """After a stop of the one its partitions are led by others; the other stands still."""
+    await cluster.stop_broker(DEAD)
+    await all_back(cluster)
+    cluster.pause(PAUSED)
+    try:
+        found = await until_found(
+            cluster, ("not_preferred_leader", DEAD), ("broker_paused", PAUSED)
+        )
+        of_noted = await of_partition(cluster, pairs[DEAD, 1])
+        healthy = await of_partition(cluster, pairs[1, 2])
+    finally:
+        cluster.resume(PAUSED)
+    await all_back(cluster)
+
+    note = the(found, "not_preferred_leader")
+    assert {pairs[DEAD, 1], pairs[DEAD, 2]} <= set(note.partitions)
+    # Whoever could not lead is not missed as a leader.
+    assert not {pairs[PAUSED, broker] for broker in (1, 2, DEAD)} & set(note.partitions)
+    paused = the(found, "broker_paused")
+    assert not {pairs[DEAD, 1], pairs[DEAD, 2], pairs[1, 2]} & set(paused.partitions)
+    assert causes_of(of_noted) == {("not_preferred_leader", DEAD)}
+    assert healthy == []
 
 
 async def test_without_a_controller_a_dead_leader_is_replaced_by_nobody(

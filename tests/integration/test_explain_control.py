@@ -1,6 +1,6 @@
 """A broker that stands still while its registration stands: what waits for it (commands,
-a deletion, the high watermark, consumers), each told by `tidelog explain` and led back to it,
-beside a broker that died.
+a deletion, the high watermark, consumers), and what piles up before it, each told by
+`tidelog explain` and led back to it, beside a broker that died.
 
 Leases are long here, so that the paused broker stays registered, and in every ISR."""
 
@@ -18,6 +18,7 @@ from integration.explaining import (
     Pairs,
     append,
     assert_not_blamed,
+    causes_of,
     create_pairs,
     explained,
     faults_of,
@@ -28,7 +29,9 @@ from integration.explaining import (
     the,
     until_found,
 )
+from integration.reconfigured import restart_controller
 from integration.topics import create_topic
+from integration.waiting import until
 from integration.wire_client import WireClient
 from tidelog.client import Admin
 from tidelog.inspection.model import Explanation, Scope
@@ -37,6 +40,7 @@ from tidelog_runtime.local.cluster import LocalCluster
 
 TOPIC, DELETED = "pairs", "gone"
 DEAD, PAUSED = 2, 3
+MORE = 3
 SETTINGS = {"lease_ttl_seconds": 60, "replica_lag_time_max_ms": 60_000}
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -160,3 +164,38 @@ async def test_a_partition_of_the_dead_broker_is_not_blamed_on_the_paused_one(
 async def test_a_partition_that_neither_broker_holds_is_well(faulty: Faulty) -> None:
     assert await faults_of(faulty.cluster, faulty.alone) == []
     assert_not_blamed(faulty.whole, faulty.alone)
+
+
+async def test_state_changes_pile_up_before_the_paused_broker_and_before_no_other(
+    faulty: Faulty,
+) -> None:
+    """The last test: the next controller waits longer before it calls a command overdue."""
+    cluster = faulty.cluster
+    await restart_controller(cluster, 1, {"command_timeout_ms": 600_000})
+    found = await until_found(
+        cluster, ("command_backlog", PAUSED), ("broker_paused", PAUSED), ("replica_dead", DEAD)
+    )
+    before = the(found, "command_backlog").partition_count
+    async with Admin(cluster.bootstrap) as admin:
+        for topic in ("kept", "short-lived"):
+            # On brokers 1 and 3, since 2 is dead.
+            await admin.create_topic(topic, MORE, 2, timeout_ms=100)
+        # Of each replica the newest state alone waits, here that it is to go.
+        await admin.delete_topic("short-lived", timeout_ms=100)
+
+    async def look() -> Explanation | None:
+        now = await explained(cluster)
+        waiting = [f.partition_count for f in now.findings if f.cause == "command_backlog"]
+        return now if max(waiting, default=0) >= before + 2 * MORE else None
+
+    later = await until(look, "the new states wait, too")
+    assert later is not None
+    backlog = the(later, "command_backlog")
+    assert backlog.partition_count == before + 2 * MORE
+    assert backlog.because == (f"broker_paused of broker {PAUSED}",)
+    assert "is behind with" in backlog.summary
+    assert f"broker {PAUSED}, in life" in said(backlog)
+    assert f"broker {DEAD}" not in said(backlog)
+    assert {("broker_paused", PAUSED), ("replica_dead", DEAD)} <= causes_of(later)
+    assert "command_overdue" not in {finding.cause for finding in later.findings}
+    assert_not_blamed(later, faulty.alone)

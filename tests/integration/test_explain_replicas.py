@@ -6,6 +6,7 @@ Broker 1 is reached by others through a proxy, and so is etcd by everybody."""
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -32,11 +33,11 @@ from integration.explaining import (
     until_found,
 )
 from integration.full_disk import FileSizeLimit
+from integration.reconfigured import restart_broker, until_registered
 from integration.tcp_proxy import TcpProxy
 from integration.topics import describe, until_in_sync
-from integration.waiting import until
 from tidelog.cli.exit_status import ExitStatus
-from tidelog.client import Admin, Consumer, Producer
+from tidelog.client import Consumer, Producer
 from tidelog.errors import TidelogError
 from tidelog.model import Acks, TopicPartition
 from tidelog_runtime.demo.replicas import find_replica
@@ -50,6 +51,7 @@ CONFIG = {
     "replica_fetch_partition_max_bytes": 64 << 10,
 }
 VALUE = bytes(range(256)) * 64
+SEGMENT_BYTES = 64 << 10
 
 
 @dataclass
@@ -69,30 +71,6 @@ class World:
         await until_in_sync(self.cluster, TOPIC)
 
 
-async def until_registered(cluster: LocalCluster, address: str = "") -> None:
-    """All brokers are, one of them at that address."""
-
-    async def look() -> bool:
-        try:
-            async with Admin(cluster.bootstrap) as admin:
-                brokers = (await admin.describe_cluster()).brokers
-        except TidelogError:
-            return False
-        known = {broker.address for broker in brokers}
-        return len(known) == len(cluster.broker_ids) and (not address or address in known)
-
-    await until(look, "all brokers are registered")
-
-
-async def advertise(cluster: LocalCluster, broker_id: int, address: str) -> None:
-    """That broker, started again, is reached by others at another address."""
-    await cluster.stop_broker(broker_id)
-    path = cluster.directory / "config" / f"broker-{broker_id}.toml"
-    path.write_text(path.read_text() + f'advertised_address = "{address}"\n')
-    cluster.start_broker(broker_id)
-    await until_registered(cluster, address)
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
     directory = tmp_path_factory.mktemp("explain")
@@ -109,7 +87,8 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
         ) as cluster:
             leader = TcpProxy(cluster.broker_address(1))
             await leader.start()
-            await advertise(cluster, 1, leader.address)
+            await restart_broker(cluster, 1, {"advertised_address": leader.address})
+            await until_registered(cluster, leader.address)
             pairs = await create_pairs(cluster, TOPIC, {"min_insync_replicas": "1"})
             yield World(cluster, store, leader, pairs)
             await leader.stop()
@@ -172,7 +151,9 @@ async def test_followers_that_are_cut_off_and_a_full_disk_are_told_apart(world: 
     assert_not_blamed(whole, pairs[3, 2], pairs[2, 1], pairs[3, 1])
 
 
-async def test_a_slow_follower_and_a_dead_one_are_told_apart(world: World) -> None:
+async def test_a_slow_follower_and_one_that_catches_up_and_a_dead_one_are_told_apart(
+    world: World,
+) -> None:
     cluster, pairs = world.cluster, world.pairs
     world.leader.bytes_per_second = 150_000
     async with writing(cluster, pairs[1, 2]):
@@ -180,8 +161,15 @@ async def test_a_slow_follower_and_a_dead_one_are_told_apart(world: World) -> No
         found = await until_found(cluster, ("replica_slow", 2), ("replica_dead", 3))
         of_slow = await of_partition(cluster, pairs[1, 2])
         healthy = await faults_of(cluster, pairs[2, 1])
+    # Nothing more is written: it gains, as slowly as before.
+    later = await until_found(cluster, ("replica_catching_up", 2), ("replica_dead", 3))
     await world.heal()
 
+    gains = the(later, "replica_catching_up")
+    assert (gains.severity, gains.partitions) == ("info", (pairs[1, 2],))
+    assert "at this pace it has all in about" in said(gains)
+    assert "replica_slow" not in {finding.cause for finding in later.findings}
+    assert_not_blamed(later, pairs[2, 1])
     slow = the(found, "replica_slow")
     assert slow.partitions == (pairs[1, 2],)
     assert "records a second, while" in said(slow)
@@ -197,6 +185,10 @@ async def test_without_the_store_a_dead_follower_stays_in_the_isr_and_damage_sta
 ) -> None:
     cluster, pairs = world.cluster, world.pairs
     topic_id = (await describe(cluster, TOPIC)).topic_id
+    short = await create_pairs(
+        cluster, "short", {"min_insync_replicas": "1", "segment_bytes": str(SEGMENT_BYTES)}
+    )
+    short_id = (await describe(cluster, "short")).topic_id
     for _ in range(10):
         await append(cluster, pairs[2, 1], [b"a record of a batch"] * 10)
     await until_in_sync(cluster, TOPIC)
@@ -207,6 +199,10 @@ async def test_without_the_store_a_dead_follower_stays_in_the_isr_and_damage_sta
         await append(cluster, pairs[1, 3], [b"waits"] * 5)
         flip_a_bit(find_replica(cluster.broker_data_dir(2), TOPIC, split(pairs[2, 1])[1], topic_id))
         await reads_from_the_start(cluster, pairs[2, 1])
+        shutil.rmtree(
+            find_replica(cluster.broker_data_dir(1), "short", split(short[1, 2])[1], short_id)
+        )
+        await fails_to_roll(cluster, short[1, 2])
         # By then everybody has asked it again.
         await until_found(cluster, ("store_unreachable", -1), missing=("may not have asked",))
         found = await until_found(
@@ -215,6 +211,7 @@ async def test_without_the_store_a_dead_follower_stays_in_the_isr_and_damage_sta
             ("replica_dead", 3),
             ("hw_stalled", 1),
             ("replica_corrupt", 2),
+            ("disk_error", 1),
         )
         healthy = await faults_of(cluster, pairs[1, 2])
     finally:
@@ -232,8 +229,17 @@ async def test_without_the_store_a_dead_follower_stays_in_the_isr_and_damage_sta
     assert damaged.partitions == (pairs[2, 1],)
     assert "broker-2 says" in said(damaged)
     assert damaged.because == ("store_unreachable",)
+    broken = the(found, "disk_error")
+    assert (broken.broker, broken.partitions) == (1, (short[1, 2],))
+    assert "the data directory was moved or removed; put it back" in said(broken)
     assert healthy == []
     assert_not_blamed(found, pairs[1, 2])
+
+
+async def fails_to_roll(cluster: LocalCluster, name: str) -> None:
+    """Writes more than one segment holds."""
+    with suppress(TidelogError):
+        await append(cluster, name, [VALUE] * (2 * SEGMENT_BYTES // len(VALUE)))
 
 
 async def reads_from_the_start(cluster: LocalCluster, name: str) -> None:

@@ -1,0 +1,51 @@
+"""Services of a running cluster that are started again with other settings."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+
+from integration.waiting import until
+from tidelog.client import Admin
+from tidelog.errors import TidelogError
+from tidelog_runtime.local import service_file
+from tidelog_runtime.local.cluster import LocalCluster
+from tidelog_runtime.local.service_file import Setting
+
+
+def _reconfigure(cluster: LocalCluster, service: str, settings: Mapping[str, Setting]) -> None:
+    path = cluster.directory / "config" / f"{service}.toml"
+    with path.open("rb") as file:
+        known = tomllib.load(file)
+    service_file.write(path, {**known, **settings})
+
+
+async def restart_broker(
+    cluster: LocalCluster, broker_id: int, settings: Mapping[str, Setting]
+) -> None:
+    await cluster.stop_broker(broker_id)
+    _reconfigure(cluster, f"broker-{broker_id}", settings)
+    cluster.start_broker(broker_id)
+
+
+async def restart_controller(
+    cluster: LocalCluster, controller_id: int, settings: Mapping[str, Setting]
+) -> None:
+    await cluster.stop_controller(controller_id)
+    _reconfigure(cluster, f"controller-{controller_id}", settings)
+    cluster.start_controller(controller_id)
+
+
+async def until_registered(cluster: LocalCluster, address: str = "") -> None:
+    """All brokers are, one of them at that address."""
+
+    async def look() -> bool:
+        try:
+            async with Admin(cluster.bootstrap) as admin:
+                brokers = (await admin.describe_cluster()).brokers
+        except TidelogError:
+            return False
+        known = {broker.address for broker in brokers}
+        return len(known) == len(cluster.broker_ids) and (not address or address in known)
+
+    await until(look, "all brokers are registered")
