@@ -23,6 +23,7 @@ from integration.explaining import (
     causes_of,
     create_pairs,
     explained,
+    explained_by,
     faults_of,
     of,
     of_partition,
@@ -39,6 +40,7 @@ from integration.topics import describe, until_in_sync
 from tidelog.cli.exit_status import ExitStatus
 from tidelog.client import Consumer, Producer
 from tidelog.errors import TidelogError
+from tidelog.inspection.model import Explanation
 from tidelog.model import Acks, TopicPartition
 from tidelog_runtime.demo.replicas import find_replica
 from tidelog_runtime.local.cluster import LocalCluster
@@ -131,6 +133,7 @@ async def test_followers_that_are_cut_off_and_a_full_disk_are_told_apart(world: 
         await until_found(cluster, ("replica_cut_off", 2), ("replica_cut_off", 3), ("disk_full", 3))
         found = await until_found(cluster, ("replica_cut_off", 2), scope=of(pairs[1, 2]))
         whole = await explained(cluster)
+        by_another = await explained_by(cluster.broker_address(2))
         healthy = [await faults_of(cluster, pairs[pair]) for pair in ((3, 2), (2, 1), (3, 1))]
     finally:
         world.leader.flow()
@@ -149,6 +152,18 @@ async def test_followers_that_are_cut_off_and_a_full_disk_are_told_apart(world: 
     assert set(the(whole, "replica_cut_off", 3).partitions) == {pairs[1, 3]}
     assert healthy == [[], [], []]
     assert_not_blamed(whole, pairs[3, 2], pairs[2, 1], pairs[3, 1])
+    # Broker 1 answers the test and not its peers, who know by its fetches that it lives.
+    far = the(by_another, "broker_unreachable")
+    assert far.broker == 1
+    assert "cannot be reached from here, and lives" in far.summary
+    assert "a leader had a fetch of it" in said(far)
+    assert f"{world.leader.address} takes connections" in said(far)
+    alone = the(by_another, "replica_out_of_isr", 2)
+    assert alone.partitions == (pairs[1, 2],)
+    assert "its leader, broker 1, tells nothing of it" in alone.summary
+    assert ("disk_full", 3) in causes_of(by_another)
+    assert not {"replica_dead", "broker_paused"} & {finding.cause for finding in by_another}
+    assert_not_blamed(Explanation(tuple(by_another)), pairs[3, 2], pairs[2, 1], pairs[3, 1])
 
 
 async def test_a_slow_follower_and_one_that_catches_up_and_a_dead_one_are_told_apart(

@@ -105,6 +105,13 @@ class ReplicaState:
 
 
 @dataclass(frozen=True, slots=True)
+class HeardBroker:
+    broker_id: int
+    last_fetch_ms: int = NOT_KNOWN
+    last_answer_ms: int = NOT_KNOWN
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerState:
     broker_epoch: int
     state: str
@@ -118,6 +125,7 @@ class BrokerState:
     controller_address: str = ""
     controllers: Sequence[RegisteredController] = ()
     departures: Sequence[Departure] = ()
+    heard: Sequence[HeardBroker] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -325,6 +325,7 @@ class BrokerState(_message.Message):
     CONTROLLER_ADDRESS_FIELD_NUMBER: _builtins.int
     CONTROLLERS_FIELD_NUMBER: _builtins.int
     DEPARTURES_FIELD_NUMBER: _builtins.int
+    HEARD_FIELD_NUMBER: _builtins.int
     broker_epoch: _builtins.int
     """Creation revision of its registration; 0: it has none."""
     state: _builtins.str
@@ -354,6 +355,10 @@ class BrokerState(_message.Message):
     def departures(self) -> _containers.RepeatedCompositeFieldContainer[Global___Departure]:
         """As ControllerState tells them, for when no controller does."""
 
+    @_builtins.property
+    def heard(self) -> _containers.RepeatedCompositeFieldContainer[Global___HeardBroker]:
+        """Brokers that fetch from this one or that it fetches from, whatever is described above."""
+
     def __init__(
         self,
         *,
@@ -369,14 +374,44 @@ class BrokerState(_message.Message):
         controller_address: _builtins.str = ...,
         controllers: _abc.Iterable[Global___RegisteredController] | None = ...,
         departures: _abc.Iterable[Global___Departure] | None = ...,
+        heard: _abc.Iterable[Global___HeardBroker] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "controller_address", b"controller_address", "controller_epoch", b"controller_epoch", "controllers", b"controllers", "departures", b"departures", "disk_free_bytes", b"disk_free_bytes", "has_full_state", b"has_full_state", "leader_count", b"leader_count", "registered", b"registered", "replica_count", b"replica_count", "replicas", b"replicas", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "controller_address", b"controller_address", "controller_epoch", b"controller_epoch", "controllers", b"controllers", "departures", b"departures", "disk_free_bytes", b"disk_free_bytes", "has_full_state", b"has_full_state", "heard", b"heard", "leader_count", b"leader_count", "registered", b"registered", "replica_count", b"replica_count", "replicas", b"replicas", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___BrokerState: _TypeAlias = BrokerState  # noqa: Y015
+
+@_typing.final
+class HeardBroker(_message.Message):
+    """Another broker, by what one has had of it over the partitions that they share."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BROKER_ID_FIELD_NUMBER: _builtins.int
+    LAST_FETCH_MS_FIELD_NUMBER: _builtins.int
+    LAST_ANSWER_MS_FIELD_NUMBER: _builtins.int
+    broker_id: _builtins.int
+    last_fetch_ms: _builtins.int
+    """Since its last replica fetch came, in milliseconds; -1: none has."""
+    last_answer_ms: _builtins.int
+    """Since it last answered a replica fetch, in milliseconds; -1: it never has."""
+    def __init__(
+        self,
+        *,
+        broker_id: _builtins.int = ...,
+        last_fetch_ms: _builtins.int = ...,
+        last_answer_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_id", b"broker_id", "last_answer_ms", b"last_answer_ms", "last_fetch_ms", b"last_fetch_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HeardBroker: _TypeAlias = HeardBroker  # noqa: Y015
 
 @_typing.final
 class RegisteredBroker(_message.Message):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tidelog.inspection.explain import causes
@@ -22,6 +22,7 @@ from tidelog.inspection.model import (
     ControllerState,
     Departure,
     FollowerProgress,
+    HeardBroker,
     InSyncMember,
     LeaderState,
     PartitionKeyState,
@@ -45,6 +46,10 @@ class Life(enum.Enum):
     DEAD = enum.auto()
     PAUSED = enum.auto()  # takes connections and answers nothing
     UNREACHABLE = enum.auto()  # cannot be asked; whether it lives, others tell, or nobody
+
+
+def _proof_of_life(ages_ms: Iterable[int]) -> int | None:
+    return min((age for age in ages_ms if 0 <= age <= PROOF_OF_LIFE_MS), default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,25 +129,17 @@ class ClusterView:
 
     def last_fetch_ms(self, broker_id: int) -> int | None:
         """How long ago a leader had a fetch of it, where that proves that it lives."""
-        ages = [
-            progress.last_fetch_ms
-            for _, leader in self.leaders()
-            for progress in leader.followers
-            if progress.broker_id == broker_id and 0 <= progress.last_fetch_ms <= PROOF_OF_LIFE_MS
-        ]
-        return min(ages, default=None)
+        return _proof_of_life(heard.last_fetch_ms for heard in self._heard(broker_id))
 
     def last_answer_ms(self, broker_id: int) -> int | None:
         """How long ago it last answered a follower, where that proves that it lives."""
-        ages = [
-            replica.follower.last_answer_ms
-            for state in self.brokers.values()
-            for replica in (state.broker.replicas if state.broker else ())
-            if replica.follower is not None
-            and replica.follower.leader == broker_id
-            and 0 <= replica.follower.last_answer_ms <= PROOF_OF_LIFE_MS
-        ]
-        return min(ages, default=None)
+        return _proof_of_life(heard.last_answer_ms for heard in self._heard(broker_id))
+
+    def _heard(self, broker_id: int) -> Iterator[HeardBroker]:
+        """Also over partitions that are well, and so not told."""
+        for state in self.brokers.values():
+            assert state.broker is not None
+            yield from (heard for heard in state.broker.heard if heard.broker_id == broker_id)
 
     def leaders(self) -> Iterator[tuple[ReplicaState, LeaderState]]:
         for state in self.brokers.values():

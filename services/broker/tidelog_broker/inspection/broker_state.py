@@ -98,6 +98,7 @@ class BrokerInspection:
                         self._clock.wall_ms(),
                     )
                 ),
+                heard=self._knowledge.heard(),
             ),
         )
 

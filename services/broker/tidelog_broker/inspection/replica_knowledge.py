@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidelog.inspection.model import NOT_KNOWN, FollowerState, WaitingConsumer
+from tidelog.inspection.model import NOT_KNOWN, FollowerState, HeardBroker, WaitingConsumer
 from tidelog.model import NO_LEADER
 from tidelog_broker.damage.replica_repair import ReplicaRepair
 from tidelog_broker.inspection.replica_state import Failure, Now
@@ -64,6 +64,19 @@ class ReplicaKnowledge:
             return found
         leader = partition.state.leader if partition.state is not None else NO_LEADER
         return FollowerState(NO_LEADER if leader == self._manager.broker_id else leader)
+
+    def heard(self) -> list[HeardBroker]:
+        """What was had of each broker that shares partitions with this one, by broker."""
+        now_ms = self._clock.monotonic_ms()
+        fetched, answered_ms = self._sessions.last_requests(), self._fetchers.last_answers_ms()
+        return [
+            HeardBroker(
+                broker_id,
+                now_ms - fetched[broker_id] if broker_id in fetched else NOT_KNOWN,
+                answered_ms.get(broker_id, NOT_KNOWN),
+            )
+            for broker_id in sorted({*fetched, *answered_ms})
+        ]
 
     def failure_of(self, key: ReplicaKey) -> Failure | None:
         damage = self._repair.damage_of(key)

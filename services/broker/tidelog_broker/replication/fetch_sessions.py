@@ -188,6 +188,14 @@ class FetchSessions:
             return NO_SESSION
         return session.id
 
+    def last_requests(self) -> dict[int, int]:
+        """When each follower asked last, in milliseconds of the monotonic clock."""
+        found: dict[int, int] = {}
+        for lane, session in self._sessions.items():
+            at_ms = session.time.last_request_ms
+            found[lane.broker_id] = max(at_ms, found.get(lane.broker_id, at_ms))
+        return found
+
     def _open(self, request: ReplicaFetchRequest, now_ms: int) -> FetchSession | None:
         lane = FollowerLane(request.broker_id, request.synced)
         present = self._sessions.get(lane)

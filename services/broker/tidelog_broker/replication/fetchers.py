@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from itertools import count
 from typing import NamedTuple
 
-from tidelog.inspection.model import FollowerState
+from tidelog.inspection.model import NOT_KNOWN, FollowerState
 from tidelog.model import NO_LEADER
 from tidelog_broker.background import Faults
 from tidelog_broker.partition.partition import Partition
@@ -101,6 +101,15 @@ class Fetchers:
             latest, this = found.get(lane.leader, fetcher.unanswered), fetcher.unanswered
             found[lane.leader] = max(latest, this) if latest and this else None
         return {leader: entry for leader, entry in found.items() if entry is not None}
+
+    def last_answers_ms(self) -> dict[int, int]:
+        """How long ago each leader that is followed, and has ever answered, did so last."""
+        found: dict[int, int] = {}
+        for lane, (fetcher, _) in self._fetchers.items():
+            ago_ms = fetcher.last_answer_ms
+            if ago_ms != NOT_KNOWN:
+                found[lane.leader] = min(ago_ms, found.get(lane.leader, ago_ms))
+        return found
 
     async def close(self) -> None:
         self._closed = True

@@ -176,10 +176,17 @@ class ReplicaFetcher:
         problem = Problem(held.why, held.since) if held is not None else self._problem
         return FollowerState(
             leader=self._leader,
-            last_answer_ms=int((now - self._answered_at) * 1000) if answered else NOT_KNOWN,
+            last_answer_ms=self.last_answer_ms if answered else NOT_KNOWN,
             problem=problem.why if problem else "",
             problem_ms=int((now - problem.since) * 1000) if problem else NOT_KNOWN,
         )
+
+    @property
+    def last_answer_ms(self) -> int:
+        """How long ago the leader answered; NOT_KNOWN: it never has."""
+        if self._answered_at == -math.inf:
+            return NOT_KNOWN
+        return int((asyncio.get_running_loop().time() - self._answered_at) * 1000)
 
     @property
     def is_idle(self) -> bool:

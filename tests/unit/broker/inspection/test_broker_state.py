@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest_asyncio
 
 from tidelog.inspection.model import (
+    NOT_KNOWN,
     FollowerProgress,
     ReplicaState,
     ServiceState,
@@ -99,6 +100,41 @@ async def test_a_follower_knows_when_its_leader_answered(cluster: Cluster) -> No
     assert 0 <= replica.follower.last_answer_ms <= 1_000
     for process in (leader, follower):
         await process.stop()
+
+
+async def test_leader_and_follower_hear_each_other_though_what_they_share_is_well(
+    cluster: Cluster,
+) -> None:
+    leader, follower = await pair(cluster)
+    await asyncio.sleep(10)
+    heard = [(await described(p, only_unwell=True)).broker for p in (leader, follower)]
+    assert heard[0] is not None
+    assert heard[1] is not None
+    (fetched,), (answered,) = heard[0].heard, heard[1].heard
+    assert (fetched.broker_id, fetched.last_answer_ms) == (2, NOT_KNOWN)
+    assert 0 <= fetched.last_fetch_ms <= 1_000
+    assert (answered.broker_id, answered.last_fetch_ms) == (1, NOT_KNOWN)
+    assert 0 <= answered.last_answer_ms <= 1_000
+    for process in (leader, follower):
+        await process.stop()
+
+
+async def test_who_is_gone_is_heard_no_more(cluster: Cluster) -> None:
+    leader, follower = await pair(cluster)
+    await follower.stop()
+    await asyncio.sleep(10)
+    state = (await described(leader)).broker
+    assert state is not None
+    assert [heard.last_fetch_ms > 9_000 for heard in state.heard] == [True]
+    await leader.stop()
+
+
+async def test_a_broker_that_shares_nothing_has_heard_nobody(cluster: Cluster) -> None:
+    process = await leading_alone(cluster)
+    state = (await described(process)).broker
+    assert state is not None
+    assert list(state.heard) == []
+    await process.stop()
 
 
 async def test_a_follower_whose_leader_is_gone_says_why_it_cannot_fetch(cluster: Cluster) -> None:

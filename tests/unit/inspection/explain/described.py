@@ -3,6 +3,7 @@ is done to it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from tidelog.inspection.model import (
     Finding,
     FollowerProgress,
     FollowerState,
+    HeardBroker,
     InSyncMember,
     LeaderState,
     PartitionKeyState,
@@ -107,6 +109,11 @@ class DescribedCluster:
 
     # What is done to it.
 
+    def hears(self, broker_id: int, heard: HeardBroker) -> None:
+        """Over partitions that are well, and so not told."""
+        broker = self.brokers[broker_id]
+        self.brokers[broker_id] = replace(broker, heard=(*broker.heard, heard))
+
     def replica(self, name: str, broker_id: int, **differs: Any) -> None:
         key = (at(name), broker_id)
         self.replicas[key] = replace(self.replicas[key], **differs)
@@ -194,6 +201,7 @@ class DescribedCluster:
                     registered=tuple(self.registered.values()),
                     departures=tuple(self.departures) if self.brokers_know_departures else (),
                     replicas=tuple(r for (_, b), r in self.replicas.items() if b == broker_id),
+                    heard=(*broker.heard, *self._heard_over_replicas(broker_id)),
                 ),
             )
             for broker_id, broker in self.brokers.items()
@@ -208,6 +216,16 @@ class DescribedCluster:
             earlier=self.earlier,
             earlier_ms=500,
         )
+
+    def _heard_over_replicas(self, broker_id: int) -> Iterator[HeardBroker]:
+        for (_, holder), replica in self.replicas.items():
+            if holder != broker_id:
+                continue
+            for progress in replica.leader.followers if replica.leader else ():
+                yield HeardBroker(progress.broker_id, last_fetch_ms=progress.last_fetch_ms)
+            if replica.follower is not None:
+                follower = replica.follower
+                yield HeardBroker(follower.leader, last_answer_ms=follower.last_answer_ms)
 
     def _controller(self) -> ServiceState:
         state = ControllerState(active=False, controller_epoch=-1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidelog.inspection.explain import Listening
+from tidelog.inspection.model import HeardBroker
 from unit.inspection.explain.described import DescribedCluster, causes_of, found, said
 
 
@@ -28,6 +29,30 @@ def test_a_follower_whose_fetches_arrive_is_not_paused(cluster: DescribedCluster
     cluster.partition("sea/0")
     cluster.silence(2, Listening.ACCEPTS)
     assert causes_of(cluster.explain()) == ["broker_unreachable"]
+
+
+@pytest.mark.parametrize(
+    ("heard", "told"),
+    [
+        (HeardBroker(2, last_fetch_ms=400), "a leader had a fetch of it 400 ms ago"),
+        (HeardBroker(2, last_answer_ms=500), "it answered a follower 500 ms ago"),
+    ],
+)
+def test_who_is_heard_over_partitions_that_are_well_is_not_paused(
+    cluster: DescribedCluster, heard: HeardBroker, told: str
+) -> None:
+    cluster.hears(1, heard)
+    cluster.silence(2, Listening.ACCEPTS)
+    findings = cluster.explain()
+    assert causes_of(findings) == ["broker_unreachable"]
+    assert told in said(findings[0])
+
+
+def test_that_somebody_else_was_heard_proves_nothing(cluster: DescribedCluster) -> None:
+    cluster.hears(1, HeardBroker(3, last_fetch_ms=400))
+    cluster.hears(1, HeardBroker(2, last_fetch_ms=-1, last_answer_ms=2_001))
+    cluster.silence(2, Listening.ACCEPTS)
+    assert causes_of(cluster.explain()) == ["broker_paused"]
 
 
 def test_who_answers_nobody_any_more_and_takes_connections_is_paused(
