@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import structlog
 
-from tidelog.state_changes.event import Cause, Detail, Kind, Stage
+from tidelog.state_changes.event import NO_REVISION, Cause, Detail, Kind, Stage
 from tidelog_broker.background import first_of, retry_pause
 from tidelog_runtime.metadata.schema import (
     STOPPING,
@@ -158,6 +158,7 @@ class Registration:
         self._tell(
             Kind.REGISTRATION,
             Stage.COMPLETED,
+            revision=broker_epoch,
             address=self._wanted.address,
             state=self._wanted.state,
             whole_since=self._wanted.whole_since or broker_epoch,
@@ -165,14 +166,23 @@ class Registration:
         )
         self._on_registered(broker_epoch)
 
-    def _tell(self, kind: Kind, stage: Stage, cause: Cause = Cause.NONE, **details: Detail) -> None:
+    def _tell(
+        self,
+        kind: Kind,
+        stage: Stage,
+        cause: Cause = Cause.NONE,
+        revision: int = NO_REVISION,
+        **details: Detail,
+    ) -> None:
+        """`revision`: of the registration. At which it ended is not known where it was only
+        found to be gone."""
         self._state_changes.tell(
             kind,
             stage,
             cause=cause,
             broker=self._broker_id,
             broker_epoch=self.broker_epoch,
-            revision=max(self.broker_epoch, self._gone_at),
+            revision=revision,
             details=details,
         )
 

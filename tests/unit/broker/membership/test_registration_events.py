@@ -2,7 +2,7 @@
 
 import asyncio
 
-from tidelog.state_changes.event import Cause, Kind, Stage
+from tidelog.state_changes.event import NO_REVISION, Cause, Kind, Stage
 from unit.broker.broker_parts import KEYS, events_told, stages
 from unit.broker.membership.test_broker_registration import Broker, running
 
@@ -21,8 +21,7 @@ async def test_whose_key_somebody_deleted_tells_that_it_was_removed_and_register
     broker = Broker()
     async with running(broker):
         first = await broker.registered()
-        gone_at = broker.store.delete(KEYS.broker(1))
-        broker.registration.observed_gone(gone_at)
+        broker.registration.observed_gone(broker.store.delete(KEYS.broker(1)))
         await broker.registered(times=2)
     _, lost, again = events_told(broker.state_changes)
     assert (lost.kind, lost.cause, lost.broker_epoch) == (
@@ -30,7 +29,7 @@ async def test_whose_key_somebody_deleted_tells_that_it_was_removed_and_register
         Cause.REMOVED,
         first,
     )
-    assert lost.revision == gone_at
+    assert lost.revision == NO_REVISION
     assert again.broker_epoch > first
 
 
