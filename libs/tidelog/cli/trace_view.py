@@ -30,6 +30,11 @@ _MISSING = {
     Stage.ACKNOWLEDGED: "completed, and not acknowledged",
 }
 
+_UNKNOWN = {
+    Stage.COMPLETED: "whether it was completed is not known",
+    Stage.ACKNOWLEDGED: "completed, and whether that was acknowledged is not known",
+}
+
 
 def story_lines(life: ChangeLife) -> Iterator[str]:
     """A headline, then each stage with who told it and how long after the request."""
@@ -37,7 +42,7 @@ def story_lines(life: ChangeLife) -> Iterator[str]:
     details = _details(life.headline.details)
     if details:
         yield f"    {details}"
-    if len(life.parts) == 1 and len(life.parts[0].stages) == 1:
+    if len(life.parts) == 1 and len(life.parts[0].stages) == 1 and not life.is_failed:
         # The headline has said it all but who tells it.
         yield f"    told by {life.headline.service}"
     else:
@@ -49,20 +54,20 @@ def story_lines(life: ChangeLife) -> Iterator[str]:
 
 def headline(life: ChangeLife) -> str:
     told = life.headline
-    words = [format_time(life.began_ms), told.kind.value, *_about(told)]
+    words = [format_time(life.began_ms), told.kind.value, *_about(told, life.cause)]
     if told.controller_epoch != NO_EPOCH:
         words.append(f"controller epoch {told.controller_epoch}")
     return "  ".join([*words, *_decided(told.leader_epoch, life.revision, life.change_id)])
 
 
-def _about(told: StateChange, subject: str = "") -> Iterator[str]:
+def _about(told: StateChange, cause: Cause, subject: str = "") -> Iterator[str]:
     """What changes, or all the partitions that do, whom it is about, and why."""
     if told.topic:
         yield subject or _subject(told)
     if told.broker != NO_BROKER:
         yield _broker(told)
-    if told.cause is not Cause.NONE:
-        yield f"because {told.cause.value}"
+    if cause is not Cause.NONE:
+        yield f"because {cause.value}"
 
 
 def _decided(leader_epoch: int, revision: int, change_id: str) -> Iterator[str]:
@@ -86,10 +91,14 @@ def _broker(told: StateChange) -> str:
 
 def _part_lines(life: ChangeLife, part: Part) -> Iterator[str]:
     if (part.kind, part.broker) != (life.headline.kind, life.headline.broker):
-        about = f" of broker {part.broker}" if part.broker != NO_BROKER else ""
-        yield f"    {part.kind.value}{about}"
+        about = f" of {_broker(part.stages[0])}" if part.is_late else _of_broker(part.broker)
+        yield f"    {'later, by a full state: ' if part.is_late else ''}{part.kind.value}{about}"
     for told in part.stages:
         yield _stage_line(life, told)
+
+
+def _of_broker(broker: int) -> str:
+    return f" of broker {broker}" if broker != NO_BROKER else ""
 
 
 def _stage_line(life: ChangeLife, told: StateChange) -> str:
@@ -105,11 +114,11 @@ def _stage_line(life: ChangeLife, told: StateChange) -> str:
 
 
 def gap_text(gap: Gap) -> str:
-    share = gap.kind.value
-    if gap.broker != NO_BROKER:
-        share += f" of broker {gap.broker}"
+    share = gap.kind.value + _of_broker(gap.broker)
     if gap.overtaken_by:
         return f"- {share}: {_MISSING[gap.missing]}; overtaken by {gap.overtaken_by}"
+    if gap.forgotten_by:
+        return f"- {share}: {_UNKNOWN[gap.missing]}; {gap.forgotten_by} remembers nothing of it"
     return f"! {share}: {_MISSING[gap.missing]}, as far as those tell who were heard"
 
 
@@ -159,7 +168,7 @@ def condensed_lines(lives: Sequence[ChangeLife]) -> list[str]:
         key: tuple[object, ...] = (number,)
         if life.change_id:
             # One transaction may elect leaders for one partition and none for another.
-            key = (life.change_id, told.topic, told.kind, told.cause)
+            key = (life.change_id, told.topic, told.kind, life.cause)
         groups.setdefault(key, []).append(life)
     return [_condensed(group) for group in groups.values()]
 
@@ -168,7 +177,7 @@ def _condensed(group: Sequence[ChangeLife]) -> str:
     first = group[0].headline
     began = format_time(min(life.began_ms for life in group))
     subjects = _subjects([life.headline for life in group])
-    words = [began, first.kind.value, *_about(first, subjects)]
+    words = [began, first.kind.value, *_about(first, group[0].cause, subjects)]
     if len(group) == 1 and first.leader_epoch != NO_EPOCH:
         words.append(f"leader epoch {first.leader_epoch}")
     details = _details(first.details) if len(group) == 1 else ""
@@ -190,26 +199,35 @@ def _subjects(heads: Sequence[StateChange]) -> str:
 
 
 def _outcome(group: Sequence[ChangeLife]) -> str:
-    failed = sum(life.is_failed for life in group)
+    failed = [life for life in group if life.is_failed]
     if failed:
         of_partitions = group[0].name is not None
-        return f"FAILED ({plural(failed, 'partition')})" if of_partitions else "FAILED"
+        counted = f" ({plural(len(failed), 'partition')})" if of_partitions else ""
+        return f"FAILED{counted}{_why_failed(failed)}"
     gaps = [gap for life in group for gap in life.unfinished]
     if gaps:
         brokers = sorted({gap.broker for gap in gaps if gap.broker != NO_BROKER})
         by = f" by broker {','.join(map(str, brokers))}" if brokers else ""
         return f"NOT ACKNOWLEDGED{by}" if _only_acks(gaps) else f"NOT COMPLETED{by}"
-    lasted_ms = max(life.since_requested_ms(_last(life)) for life in group)
-    stages = sum(len(part.stages) for life in group for part in life.parts)
-    return f"done {elapsed_text(lasted_ms)}" if stages > len(group) else ""
+    stages = sum(len(part.stages) for life in group for part in life.own_parts)
+    took_ms = max(life.took_ms for life in group)
+    return f"done {elapsed_text(took_ms)}" if stages > len(group) else ""
+
+
+def _why_failed(failed: Sequence[ChangeLife]) -> str:
+    """Where it is not the cause for which it was requested, which is said already."""
+    causes = {
+        told.cause: None
+        for life in failed
+        for part in life.parts
+        for told in part.stages
+        if told.stage is Stage.FAILED and told.cause not in (Cause.NONE, life.cause)
+    }
+    return f" because {', '.join(cause.value for cause in causes)}" if causes else ""
 
 
 def _only_acks(gaps: Sequence[Gap]) -> bool:
     return all(gap.missing is Stage.ACKNOWLEDGED for gap in gaps)
-
-
-def _last(life: ChangeLife) -> StateChange:
-    return max((told for part in life.parts for told in part.stages), key=lambda t: t.time_ms)
 
 
 def event_line(told: StateChange) -> str:
@@ -218,7 +236,10 @@ def event_line(told: StateChange) -> str:
     words.append(told.stage.value)
     if told.duration_ms >= 0:
         words.append(elapsed_text(told.duration_ms))
-    words += [*_about(told), *_decided(told.leader_epoch, told.revision, told.change_id)]
+    words += [
+        *_about(told, told.cause),
+        *_decided(told.leader_epoch, told.revision, told.change_id),
+    ]
     details = _details(told.details)
     return "  ".join([*words, details] if details else words)
 
@@ -231,7 +252,7 @@ def document(life: ChangeLife) -> dict[str, Any]:
         "revision": life.revision,
         **{
             name: value
-            for name, value in to_object(life.headline).items()
+            for name, value in to_object(life.headline._replace(cause=life.cause)).items()
             if name in ("kind", "cause", "topic", "topic_id", "partition", "broker")
         },
         "failed": life.is_failed,
@@ -242,6 +263,7 @@ def document(life: ChangeLife) -> dict[str, Any]:
                 "broker": None if gap.broker == NO_BROKER else gap.broker,
                 "stage": gap.missing.value,
                 "overtaken_by": gap.overtaken_by or None,
+                "forgotten_by": gap.forgotten_by or None,
             }
             for gap in life.gaps
         ],

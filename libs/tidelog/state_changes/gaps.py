@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tidelog.model import TopicPartition
-from tidelog.state_changes.change_life import ChangeLife, Gap, Part
+from tidelog.state_changes.change_life import ENDED, ChangeLife, Gap, Part
 from tidelog.state_changes.event import NO_BROKER, Kind, Stage, StateChange
-from tidelog.state_changes.grouping import ENDED
 
 # What a controller commands a replica to do, and is acknowledged.
 _COMMANDED = frozenset(
@@ -15,8 +14,13 @@ _COMMANDED = frozenset(
 )
 
 
-def with_gaps(lives: Sequence[ChangeLife]) -> list[ChangeLife]:
-    """The same lives, each with what is missing of it."""
+# How far back each service remembers what it told, wall clock; who is not named was not heard.
+Memories = Mapping[str, int]
+
+
+def with_gaps(lives: Sequence[ChangeLife], memories: Memories | None = None) -> list[ChangeLife]:
+    """The same lives, each with what is missing of it. `memories`: None where all that was ever
+    told is there, as in log files."""
     newest: dict[tuple[TopicPartition, int], list[tuple[int, str]]] = {}
     for life in lives:
         for part in life.parts:
@@ -25,7 +29,7 @@ def with_gaps(lives: Sequence[ChangeLife]) -> list[ChangeLife]:
                 newest.setdefault(key, []).append((part.revision, life.change_id))
     complete: list[ChangeLife] = []
     for life in lives:
-        gaps = tuple(gap for part in life.parts for gap in _gaps(life, part, newest))
+        gaps = tuple(gap for part in life.parts for gap in _gaps(life, part, newest, memories))
         complete.append(life._replace(gaps=gaps))
     return complete
 
@@ -34,6 +38,7 @@ def _gaps(
     life: ChangeLife,
     part: Part,
     newest: dict[tuple[TopicPartition, int], list[tuple[int, str]]],
+    memories: Memories | None,
 ) -> list[Gap]:
     missing = _missing(part)
     if missing is None:
@@ -43,7 +48,23 @@ def _gaps(
         decisions = newest.get((life.name, part.broker), [])
         # Only the newest decision for a replica is ever on its way.
         later = [(r, change_id) for r, change_id in decisions if r > part.revision]
-    return [Gap(part.kind, part.broker, missing, min(later)[1] if later else "")]
+    overtaken_by = min(later)[1] if later else ""
+    forgotten_by = "" if memories is None else _forgotten_by(part, missing, memories)
+    return [Gap(part.kind, part.broker, missing, overtaken_by, forgotten_by)]
+
+
+def _forgotten_by(part: Part, missing: Stage, memories: Memories) -> str:
+    """Nothing is missed of what happened before the memory of those who would tell its end
+    begins: what they told then is known by `__state_changes` alone, into which not all comes."""
+    awaited = [
+        told
+        for told in part.stages
+        if (told.stage is Stage.REQUESTED or missing is Stage.COMPLETED) and _ends_it(told)
+    ]
+    for told in awaited:
+        if told.service in memories and memories[told.service] <= told.time_ms:
+            return ""
+    return awaited[0].service
 
 
 def _ends_it(told: StateChange) -> bool:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tidelog.state_changes.event import Kind, Stage, StateChange
+from tidelog.state_changes.event import Kind, StateChange
 
 TOPIC_KINDS = (Kind.TOPIC_CREATION, Kind.TOPIC_DELETION)
-BEGUN = (Stage.REQUESTED, Stage.RECEIVED)
-ENDED = (Stage.COMPLETED, Stage.FAILED, Stage.IGNORED)
 
 _Key = tuple[object, ...]
 

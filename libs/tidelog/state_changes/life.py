@@ -1,28 +1,28 @@
 """The life of partitions, from what all services tell: which changes there were, in causal
 order, each with its stages (`grouping`), and what is missing of them (`gaps`).
 
-Order is by store revision, then epoch, then time: revisions are one order for all services,
-and their clocks are not. Pure; it takes the events in any order, and twice is as once.
+Pure; it takes the events in any order (`causal_order`), and twice is as once.
 """
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from tidelog.state_changes.change_life import ChangeLife, Part
+from tidelog.state_changes.causal_order import in_causal_order
+from tidelog.state_changes.change_life import BEGUN, ENDED, ChangeLife, Part
 from tidelog.state_changes.event import (
     NO_BROKER,
     NO_PARTITION,
     NO_REVISION,
     UNKNOWN_DURATION,
+    Cause,
     Kind,
     Stage,
     StateChange,
 )
-from tidelog.state_changes.gaps import with_gaps
-from tidelog.state_changes.grouping import BEGUN, ENDED, TOPIC_KINDS, of_one_change
+from tidelog.state_changes.gaps import Memories, with_gaps
+from tidelog.state_changes.grouping import TOPIC_KINDS, of_one_change
 
 # What befell a broker, a controller or the store belongs to a partition's life from so long
 # before its first event: the longest lease is a minute.
@@ -105,9 +105,12 @@ class TraceScope(NamedTuple):
         return not change.topic and change.kind in CLUSTER_KINDS
 
 
-def trace(events: Iterable[StateChange], scope: TraceScope) -> list[ChangeLife]:
-    """The life of what `scope` names, oldest first; empty: nobody tells anything of it."""
-    return lives_of(relevant(events, scope))
+def trace(
+    events: Iterable[StateChange], scope: TraceScope, memories: Memories | None = None
+) -> list[ChangeLife]:
+    """The life of what `scope` names, oldest first; empty: nobody tells anything of it.
+    `memories`: as for `with_gaps`."""
+    return lives_of(relevant(events, scope), memories)
 
 
 def relevant(events: Iterable[StateChange], scope: TraceScope) -> list[StateChange]:
@@ -148,10 +151,10 @@ class Involved:
         return not self._scope.topic or _touches(change, self._brokers)
 
 
-def lives_of(events: Iterable[StateChange]) -> list[ChangeLife]:
+def lives_of(events: Iterable[StateChange], memories: Memories | None = None) -> list[ChangeLife]:
     """Each change with its stages, in causal order."""
     groups = of_one_change(_without_repetitions(events))
-    return with_gaps(_in_causal_order([_life(stages) for stages in groups]))
+    return with_gaps(in_causal_order([_life(stages) for stages in groups]), memories)
 
 
 def _without_repetitions(events: Iterable[StateChange]) -> list[StateChange]:
@@ -186,12 +189,15 @@ def _touches(change: StateChange, brokers: set[int]) -> bool:
 
 
 def _life(stages: Sequence[StateChange]) -> ChangeLife:
-    shares: dict[tuple[Kind, int], list[StateChange]] = {}
+    late = _late_lives(stages)
+    # Each life of a broker that was told late has shares of its own.
+    shares: dict[tuple[Kind, int, int], list[StateChange]] = {}
     for told in stages:
-        shares.setdefault((told.kind, told.broker), []).append(told)
+        late_epoch = told.broker_epoch if (told.broker, told.broker_epoch) in late else NO_REVISION
+        shares.setdefault((told.kind, told.broker, late_epoch), []).append(told)
     parts = [
-        Part(kind, broker, tuple(sorted(share, key=_stage_order)))
-        for (kind, broker), share in shares.items()
+        Part(kind, broker, tuple(sorted(share, key=_stage_order)), late_epoch != NO_REVISION)
+        for (kind, broker, late_epoch), share in shares.items()
     ]
     _put_in_order(parts)
     headline = _headline(parts)
@@ -199,25 +205,44 @@ def _life(stages: Sequence[StateChange]) -> ChangeLife:
         # A controller that ends what its predecessor began does not know the id.
         headline.change_id or next((told.change_id for told in stages if told.change_id), ""),
         headline,
+        _cause(parts[0]),
         tuple(parts),
         min(_requested_ms(told) for told in stages),
         _revision(parts),
     )
 
 
+def _late_lives(stages: Sequence[StateChange]) -> set[tuple[int, int]]:
+    """Brokers and epochs that were told of the change by a full state alone, as one that comes
+    back is of all that was decided in the meantime. A change for which a full state was on its
+    way is commanded by it."""
+    commanded = {
+        (told.broker, told.broker_epoch)
+        for told in stages
+        if told.stage in (Stage.REQUESTED, Stage.ACKNOWLEDGED)
+    }
+    named = {
+        (told.broker, told.broker_epoch)
+        for told in stages
+        if told.cause is Cause.FULL_STATE and told.broker_epoch != NO_REVISION
+    }
+    return named - commanded
+
+
 def _put_in_order(parts: list[Part]) -> None:
     """The key first: nothing is sent before the store has it. What one replica does stays
     together, in the order in which replicas were first told, of those at once the leader
-    first; what was commanded comes before what follows from it."""
-    began: dict[int, int] = {}
+    first; what was commanded comes before what follows from it, and what came late after all."""
+    began: dict[tuple[bool, int], int] = {}
     for part in parts:
-        first_ms = part.stages[0].time_ms
-        began[part.broker] = min(first_ms, began.get(part.broker, first_ms))
+        first_ms, who = part.stages[0].time_ms, (part.is_late, part.broker)
+        began[who] = min(first_ms, began.get(who, first_ms))
     leaders = {part.broker for part in parts if part.kind is Kind.BECOME_LEADER}
     parts.sort(
         key=lambda part: (
+            part.is_late,
             part.broker != NO_BROKER,
-            began[part.broker],
+            began[part.is_late, part.broker],
             part.broker not in leaders,
             part.broker,
             not part.has(*BEGUN),
@@ -242,6 +267,15 @@ def _headline(parts: Sequence[Part]) -> StateChange:
     return next((told for told in reversed(stages) if told.stage in ENDED), stages[0])
 
 
+def _cause(part: Part) -> Cause:
+    """Of who asked for it, or did it. Why it failed is the cause of that stage alone; what was
+    ignored and nothing else is a fact with a cause."""
+    own = (told.cause for told in part.stages if told.stage not in (Stage.FAILED, Stage.IGNORED))
+    if not part.has(*BEGUN, Stage.COMPLETED, Stage.ACKNOWLEDGED, Stage.FAILED):
+        own = (told.cause for told in part.stages)
+    return next((cause for cause in own if cause is not Cause.NONE), Cause.NONE)
+
+
 def _revision(parts: Sequence[Part]) -> int:
     """That of the write, where whoever wrote the key tells it; replicas tell it, too. What is
     requested rests on an earlier one, and a replica that ignored it names what it knew."""
@@ -255,24 +289,3 @@ def _revision(parts: Sequence[Part]) -> int:
     ]
     known = [revision for revision in written or carried_out if revision != NO_REVISION]
     return min(known, default=NO_REVISION)
-
-
-def _in_causal_order(lives: Sequence[ChangeLife]) -> list[ChangeLife]:
-    """By revision, and what has none where its time puts it among them."""
-    dated = sorted((life for life in lives if life.revision), key=_causal_key)
-    others = sorted((life for life in lives if not life.revision), key=_causal_key)
-    return list(heapq.merge(others, dated, key=lambda life: life.began_ms))
-
-
-def _causal_key(life: ChangeLife) -> tuple[int, int, int, int, str, str, int]:
-    told = life.headline
-    return (
-        life.revision,
-        # An epoch that does not apply is -1 and says nothing about the order.
-        told.leader_epoch if life.revision else 0,
-        life.began_ms,
-        told.controller_epoch,
-        told.service,
-        told.topic,
-        told.partition,
-    )

@@ -96,8 +96,9 @@ def test_a_document_holds_every_stage_as_it_was_told() -> None:
     assert document["change_id"] == "c3-17"
     assert len(document["stages"]) == 8
     assert document["missing"] == [
-        {"kind": "become_follower", "broker": 1, "stage": "completed", "overtaken_by": None}
-    ]
+        {"kind": "become_follower", "broker": 1, "stage": "completed", "overtaken_by": None,
+         "forgotten_by": None}
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("wrong", ["", "/3", "sea/", "sea/x", "sea/-1", "sea/1/2"])

@@ -140,3 +140,13 @@ def elsewhere() -> list[StateChange]:
         told(12, "broker-3", Kind.ISR_SHRINK, Stage.COMPLETED, partition=1, revision=1044),
         of_broker(13, Kind.BROKER_LEFT, 9, revision=1045),
     ]
+
+
+def late_full_state() -> list[StateChange]:
+    """Broker 2 has come back in another life, and is told of the election by its full state."""
+    late = told(
+        18_600, "broker-2", Kind.BECOME_FOLLOWER, Stage.RECEIVED,
+        change=ELECTION._replace(cause=Cause.FULL_STATE, requested_at_ms=0), broker=2,
+        revision=1043, leader_epoch=6,
+    )._replace(broker_epoch=55, duration_ms=-1)  # fmt: skip
+    return [late, late._replace(time_ms=BEGAN_MS + 18_602, stage=Stage.COMPLETED)]

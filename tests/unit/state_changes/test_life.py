@@ -80,35 +80,6 @@ def test_stages_follow_from_each_other_whatever_the_clocks_say() -> None:
     ]
 
 
-def test_revisions_come_before_clocks() -> None:
-    late_clock = told(900, "broker-1", Kind.ISR_SHRINK, Stage.COMPLETED, revision=7)
-    early_clock = told(100, "broker-2", Kind.ISR_EXPAND, Stage.COMPLETED, revision=8)
-    assert _kinds(trace([early_clock, late_clock], SEA_0)) == [Kind.ISR_SHRINK, Kind.ISR_EXPAND]
-
-
-def test_a_change_lies_where_it_was_written_and_not_where_it_was_requested() -> None:
-    change = Change("b1-40-1", Cause.CAUGHT_UP, BEGAN_MS)
-    requested, completed = (
-        told(at_ms, "broker-1", Kind.ISR_EXPAND, stage, change=change, revision=revision)
-        for at_ms, stage, revision in ((0, Stage.REQUESTED, 7), (4, Stage.COMPLETED, 9))
-    )
-    other = told(3, "broker-2", Kind.ISR_SHRINK, Stage.COMPLETED, revision=8)
-    assert _kinds(trace([requested, completed, other], SEA_0)) == [
-        Kind.ISR_SHRINK,
-        Kind.ISR_EXPAND,
-    ]
-
-
-def test_what_has_no_revision_lies_where_its_time_puts_it() -> None:
-    events = [
-        told(100, "broker-1", Kind.ISR_SHRINK, Stage.COMPLETED, revision=7),
-        told(150, "broker-1", Kind.HW_STALLED, Stage.COMPLETED),
-        told(200, "broker-1", Kind.ISR_EXPAND, Stage.COMPLETED, revision=8),
-    ]
-    kinds = _kinds(trace(reversed(events), SEA_0))
-    assert kinds == [Kind.ISR_SHRINK, Kind.HW_STALLED, Kind.ISR_EXPAND]
-
-
 def test_a_cause_long_before_the_first_change_is_none_of_it() -> None:
     old = of_broker(-CAUSE_WINDOW_MS - 1_000, Kind.BROKER_JOINED, 2)
     assert Kind.BROKER_JOINED not in _kinds(trace([old, *leader_death()], SEA_0))

@@ -1,0 +1,69 @@
+"""The order in which changes are told: by store revision, then epoch, then time. Revisions are
+one order for all services, and their clocks are not. Pure.
+
+What the store decided lies at its revision. What a service noticed, or was sent again, names
+the newest revision that it knew: it lies where its time puts it, and after that revision."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
+
+from tidelog.state_changes.change_life import ChangeLife
+from tidelog.state_changes.event import Kind
+
+_NOTICED = frozenset(
+    {
+        Kind.TRUNCATION,
+        Kind.REPLICA_DAMAGED,
+        Kind.REPLICA_REPAIRED,
+        Kind.DISK_REFUSED,
+        Kind.DISK_TAKES_AGAIN,
+        Kind.HW_STALLED,
+        Kind.HW_MOVES_AGAIN,
+        Kind.REGISTRATION_LOST,
+        Kind.COMMAND,
+        Kind.LEADER_UNREACHABLE,
+        Kind.LEADER_REACHED,
+    }
+)
+
+
+def in_causal_order(lives: Sequence[ChangeLife]) -> list[ChangeLife]:
+    decided = sorted((life for life in lives if _is_decided(life)), key=_causal_key)
+    noticed = sorted((life for life in lives if not _is_decided(life)), key=_causal_key)
+    revisions = [life.revision for life in decided]
+    # Nothing lies after what began later by the clock of one that began late: each began no
+    # later than all that follow from it.
+    began_ms = list(accumulate((life.began_ms for life in reversed(decided)), min))[::-1]
+    before: list[list[ChangeLife]] = [[] for _ in range(len(decided) + 1)]
+    for life in noticed:
+        by_time = bisect_left(began_ms, life.began_ms)
+        before[max(by_time, bisect_right(revisions, life.revision))].append(life)
+    ordered: list[ChangeLife] = []
+    for number, group in enumerate(before):
+        ordered += group
+        ordered += decided[number : number + 1]
+    return ordered
+
+
+def _is_decided(life: ChangeLife) -> bool:
+    return bool(life.revision) and any(
+        not part.is_late and part.kind not in _NOTICED for part in life.parts
+    )
+
+
+def _causal_key(life: ChangeLife) -> tuple[int, int, int, int, str, str, int]:
+    told = life.headline
+    decided = _is_decided(life)
+    return (
+        life.revision if decided else 0,
+        # An epoch that does not apply is -1 and says nothing about the order.
+        told.leader_epoch if decided else 0,
+        life.began_ms,
+        told.controller_epoch,
+        told.service,
+        told.topic,
+        told.partition,
+    )

@@ -1,0 +1,83 @@
+"""How changes are shown: why, for how long, and what is not known of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidelog.cli import trace_view
+from tidelog.state_changes.event import Cause, Change, Kind, Stage, StateChange
+from tidelog.state_changes.gaps import Memories
+from tidelog.state_changes.life import TraceScope, trace
+from unit.state_changes.planted import BEGAN_MS, late_full_state, leader_death, of_broker, told
+
+SEA_0 = TraceScope("sea", 0)
+SHRINK = Change("b1-40-7", Cause.LAG_TIME, BEGAN_MS)
+REFUSED = [
+    told(at_ms, "broker-1", Kind.ISR_SHRINK, stage, change=SHRINK, cause=cause, revision=9)
+    for at_ms, stage, cause in ((0, Stage.REQUESTED, None), (4, Stage.FAILED, Cause.CONFLICT))
+]
+
+
+def _story(events: Sequence[StateChange], memories: Memories | None = None) -> list[str]:
+    *_, life = trace(events, SEA_0, memories)
+    return list(trace_view.story_lines(life))
+
+
+def _condensed(events: Sequence[StateChange]) -> str:
+    return trace_view.condensed_lines(trace(events, TraceScope()))[-1]
+
+
+def test_why_a_change_failed_stands_with_its_failure() -> None:
+    headline, *stages = _story(REFUSED)
+    assert headline.split("  ")[1:4] == ["isr_shrink", "sea/0", "because lag_time"]
+    assert stages == [
+        "      +0 ms  broker-1       requested",
+        "      +4 ms  broker-1       failed, because conflict",
+    ]
+
+
+def test_a_condensed_failure_says_why_it_was_wanted_and_why_it_failed() -> None:
+    words = _condensed(REFUSED).split("  ")
+    assert "because lag_time" in words
+    assert words[-1] == "FAILED (1 partition) because conflict"
+
+
+def test_a_failure_that_is_all_that_was_told_is_shown_as_one() -> None:
+    _, *rest = _story(REFUSED[1:])
+    assert rest == ["      +4 ms  broker-1       failed, because conflict"]
+
+
+def test_a_document_has_the_cause_for_which_a_failed_change_was_requested() -> None:
+    (life,) = trace(REFUSED, SEA_0)
+    document = trace_view.document(life)
+    assert (document["cause"], document["failed"]) == ("lag_time", True)
+    assert [stage["cause"] for stage in document["stages"]] == ["lag_time", "conflict"]
+
+
+def test_done_does_not_wait_for_those_that_come_back_later() -> None:
+    lines = trace_view.condensed_lines(trace(leader_death() + late_full_state(), SEA_0))
+    assert lines[-1].endswith("  done +20 ms")
+
+
+def test_what_a_full_state_brings_later_is_shown_apart() -> None:
+    assert _story(leader_death() + late_full_state())[-3:] == [
+        "    later, by a full state: become_follower of broker 2 (broker epoch 55)",
+        "    +18.6 s  broker-2       received, because full_state",
+        "    +18.6 s  broker-2       completed, because full_state",
+    ]
+
+
+def test_an_end_that_nobody_can_remember_is_not_marked() -> None:
+    requested = REFUSED[:1]
+    assert _story(requested, {"broker-1": BEGAN_MS})[-1].startswith("    ! isr_shrink")
+    assert _story(requested, {"broker-1": BEGAN_MS + 1})[-1] == (
+        "    - isr_shrink: whether it was completed is not known; broker-1 remembers nothing of it"
+    )
+
+
+def test_what_failed_of_a_broker_says_why() -> None:
+    failed = of_broker(0, Kind.REGISTRATION, 2, cause=Cause.STORE_UNREACHABLE)
+    line = _condensed([failed._replace(stage=Stage.FAILED)])
+    assert line.split("  ")[1:] == [
+        "registration", "broker 2 (broker epoch 42)", "FAILED because store_unreachable",
+    ]  # fmt: skip
