@@ -69,6 +69,15 @@ def _services_in(content: dict[str, object]) -> Iterator[tuple[str, int, str]]:
                 yield role, int(part["id"]), str(part["address"])
 
 
+def nobody_answers(reason: str) -> ClusterUnreachableError:
+    """Neither a broker nor a controller, where any of them would do."""
+    return ClusterUnreachableError(
+        f"no service of the cluster answers: {reason}; start the cluster, or name a broker or "
+        "controller that runs with --bootstrap host:port. The past is in the log files: tidelog "
+        "trace --files"
+    )
+
+
 async def check_somebody_listens(bootstrap: Bootstrap) -> None:
     """Raises `ClusterUnreachableError` at once where every address refuses connections, so
     that nobody waits for a cluster that is not running; whatever else is wrong is the

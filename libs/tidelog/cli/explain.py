@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidelog.cli.completion import complete_topic
-from tidelog.cli.exit_status import ClusterUnreachableError, ExitStatus, UsageError
+from tidelog.cli.connection import nobody_answers
+from tidelog.cli.exit_status import ExitStatus, UsageError
 from tidelog.cli.output import write_json, write_line
 from tidelog.cli.session import (
     BootstrapOption,
@@ -121,11 +122,7 @@ async def _explain(session: Session, scope: Scope, timeout_ms: int) -> ExitStatu
             raise UsageError(error.message) from error
         raise
     except NobodyAnswersError as error:
-        raise ClusterUnreachableError(
-            f"no service of the cluster answers: {error.reason}; start the cluster, or name a "
-            "broker or controller that runs with --bootstrap host:port. The past is in the log "
-            "files: tidelog trace --files"
-        ) from error
+        raise nobody_answers(error.reason) from error
     if session.as_json:
         write_json(document(explained))
     else:

@@ -44,6 +44,8 @@ BootstrapOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
+_EXPECTED = (TidelogError, UsageError, ClusterUnreachableError, TimedOutError, OSError)
+
 
 @dataclass(frozen=True, slots=True)
 class Session:
@@ -155,15 +157,14 @@ def ending_with_a_status(
     except BrokenPipeError:
         _stop_writing()
         raise typer.Exit(ExitStatus.DONE) from None
-    except (
-        TidelogError,
-        UsageError,
-        ClusterUnreachableError,
-        TimedOutError,
-        OSError,
-    ) as error:
+    except Exception as error:
+        status = status_of(error)
+        # What nobody can do anything about is a fault of ours; UnreachableError is known by its
+        # status alone, because importing it would bring gRPC along.
+        if not isinstance(error, _EXPECTED) and status is not ExitStatus.UNREACHABLE:
+            raise
         write_error(str(error))
-        raise typer.Exit(status_of(error)) from error
+        raise typer.Exit(status) from error
 
 
 def _stop_writing() -> None:

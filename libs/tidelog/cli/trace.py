@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tidelog.cli.connection import nobody_answers
 from tidelog.cli.exit_status import ExitStatus, UsageError
 from tidelog.cli.output import json_line, write_line, write_note
 from tidelog.cli.session import (
@@ -18,6 +19,7 @@ from tidelog.cli.session import (
     ending_with_a_status,
     session_of,
 )
+from tidelog.errors import TidelogError
 from tidelog.wording import plural
 
 if TYPE_CHECKING:
@@ -63,7 +65,7 @@ def trace(
     """Show the changes of a partition in the order of their causes, with every stage.
 
     All services are asked, and the topic __state_changes, which still holds what was told by
-    those that have ended.
+    those that have ended. A topic that was deleted has a story as long as somebody remembers it.
 
     Of a topic or the cluster each change is one line. Times after + count from the moment
     at which the change was requested; ! marks what has not come to its end.
@@ -122,13 +124,22 @@ def _trace_files(targets: Sequence[str], since_ms: int, *, as_json: bool) -> Non
 
 async def _trace(session: Session, scope: TraceScope, *, follow: bool) -> ExitStatus:
     from tidelog.client.event_streams import EventStreams
+    from tidelog.rpc.status import UnreachableError
     from tidelog.state_changes.life import trace as lives_in
 
     addresses = session.service_addresses()
     async with EventStreams(addresses) as streams:
-        gathered, read = await _ask(streams, addresses, scope)
+        try:
+            gathered, read = await _ask(streams, addresses, scope)
+        except UnreachableError as error:
+            raise nobody_answers(error.reason) from error
         told = [*read.events, *gathered.events]
-        lives = lives_in(told, scope)
+        try:
+            await streams.require_known(scope, told)
+        except TidelogError:
+            _note_sources(gathered, read)
+            raise
+        lives = lives_in(told, scope, gathered.memories)
         _show(lives, scope, as_json=session.as_json)
         _note_sources(gathered, read)
         if not lives and not follow:

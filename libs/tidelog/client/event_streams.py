@@ -17,7 +17,8 @@ from typing import NamedTuple, Protocol, Self
 from tidelog.client.clock import Clock, SystemClock
 from tidelog.client.cluster_metadata import ClusterMetadata
 from tidelog.client.connections import Connections, GrpcConnections, InspectConnections
-from tidelog.errors import TidelogError
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import TopicPartition
 from tidelog.rpc.inspect_codec import event_from_wire
 from tidelog.rpc.status import UnreachableError
 from tidelog.state_changes.event import StateChange
@@ -30,6 +31,8 @@ RECENT_TIMEOUT_MS = 5_000
 FIND_TIMEOUT_MS = 1_000
 # A controller that stands by names the active one, which names the brokers.
 MAX_FIND_ROUNDS = 2
+# For whether there is a topic: brokers have just been asked for others.
+METADATA_TIMEOUT_MS = 1_000
 # Brokers and controllers that one call asks.
 MAX_SERVICES = 1_000
 # Of what follows, before it is taken; whoever tells more waits.
@@ -48,13 +51,24 @@ class Silent(NamedTuple):
 
 
 class Gathered(NamedTuple):
-    """`events` in no order. `heard`: addresses that answered. `dropped`: how many more
-    there were than could be told."""
+    """`events` in no order. `heard`: addresses that answered. `memories`: how far back those
+    remember who told some of the events, wall clock, by the name of the service."""
 
     events: list[StateChange]
     heard: tuple[str, ...]
     silent: tuple[Silent, ...]
-    dropped: int = 0
+    memories: dict[str, int]
+
+
+class _Recent(NamedTuple):
+    """Of one service."""
+
+    events: list[StateChange]
+
+    @property
+    def remembers_since_ms(self) -> int:
+        """At least: what it told before need not have been asked for."""
+        return min((event.time_ms for event in self.events), default=0)
 
 
 class _Connections(Connections, InspectConnections, Protocol):
@@ -132,18 +146,42 @@ class EventStreams:
         answers = await asyncio.gather(
             *(self._recent_of(address, scope, timeout_ms) for address in addresses)
         )
-        heard = [
-            a for a, answer in zip(addresses, answers, strict=True) if isinstance(answer, list)
-        ]
         silent = [answer for answer in answers if isinstance(answer, Silent)]
-        if not heard:
+        recent = [answer for answer in answers if isinstance(answer, _Recent)]
+        if not recent:
             raise UnreachableError("any service", "; ".join(s.problem for s in silent))
-        events = [event for answer in answers if isinstance(answer, list) for event in answer]
-        return Gathered(events, tuple(heard), tuple(silent))
+        memories: dict[str, int] = {}
+        for answer in recent:
+            for event in answer.events:
+                memories.setdefault(event.service, answer.remembers_since_ms)
+        events = [event for answer in recent for event in answer.events]
+        heard = [
+            a for a, answer in zip(addresses, answers, strict=True) if isinstance(answer, _Recent)
+        ]
+        return Gathered(events, tuple(heard), tuple(silent), memories)
+
+    async def require_known(self, scope: TraceScope, told: Sequence[StateChange]) -> None:
+        """Raises `TidelogError` (UNKNOWN_TOPIC_OR_PARTITION) where the cluster has no such topic
+        or partition, and nothing was `told` of one either. Where no broker says, neither does
+        this."""
+        of_topic = [event for event in told if event.topic == scope.topic]
+        if not scope.topic or any(scope.partition in (None, e.partition) for e in of_topic):
+            return
+        try:
+            async with asyncio.timeout(METADATA_TIMEOUT_MS / 1000):
+                await self._metadata.check_partition(
+                    TopicPartition(scope.topic, scope.partition or 0)
+                )
+        except TimeoutError:
+            return
+        except TidelogError as error:
+            is_gone = of_topic and self._metadata.cached_topic(scope.topic) is None
+            if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not is_gone:
+                raise
 
     async def _recent_of(
         self, address: str, scope: TraceScope, timeout_ms: int
-    ) -> list[StateChange] | Silent:
+    ) -> _Recent | Silent:
         try:
             answers = await asyncio.gather(
                 *(self._collect(address, request, timeout_ms) for request in _requests(scope))
@@ -152,7 +190,7 @@ class EventStreams:
             return Silent(address, error.reason)
         except TidelogError as error:
             return Silent(address, error.message)
-        return [event for events in answers for event in events]
+        return _Recent([event for events in answers for event in events])
 
     async def _collect(
         self, address: str, request: pb.WatchEventsRequest, timeout_ms: int

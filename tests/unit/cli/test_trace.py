@@ -318,3 +318,44 @@ async def _events_of(
     while len(seen) < at_least:
         seen += [told for told in await anext(batches) if isinstance(told, StateChange)]
     return seen
+
+
+# What is not there.
+
+
+@pytest.mark.parametrize("wanted", ["nosuch", "nosuch/0", "sea/99"])
+def test_what_the_cluster_does_not_have_and_nobody_remembers_is_refused(
+    commands: Commands, wanted: str
+) -> None:
+    creation = told(0, "broker-1", Kind.TOPIC_CREATION, Stage.COMPLETED, partition=-1)
+    _tell(commands, [creation, *leader_death()])
+    result = commands.run("trace", wanted)
+    assert result.exit_code == ExitStatus.NOT_FOUND
+    assert result.stdout == ""
+    assert "does not exist" in result.stderr
+
+
+@pytest.mark.parametrize("wanted", ["ore", "ore/0", "ore/5"])
+def test_a_topic_that_was_deleted_has_a_story(commands: Commands, wanted: str) -> None:
+    deletion = told(0, "broker-1", Kind.TOPIC_DELETION, Stage.COMPLETED, topic="ore", partition=-1)
+    _tell(commands, [deletion])
+    result = commands.run("trace", wanted)
+    assert result.exit_code == ExitStatus.DONE
+    assert "topic_deletion  ore" in result.stdout
+
+
+def test_an_end_that_only_the_topic_could_tell_is_not_missed(commands: Commands) -> None:
+    """Its teller told the begin before the oldest that it remembers."""
+    publish(commands.cluster, _unacknowledged())
+    _tell(commands, [])
+    result = commands.run("trace", "sea/0")
+    assert "- become_follower of broker 1: whether it was completed is not known" in result.stdout
+    _tell(commands, _unacknowledged())
+    assert "! become_follower of broker 1" in commands.run("trace", "sea/0").stdout
+
+
+def test_without_any_service_trace_points_to_log_files(commands: Commands) -> None:
+    result = commands.run("trace", "sea/0", "--bootstrap", "127.0.0.1:1")
+    assert result.exit_code == ExitStatus.UNREACHABLE
+    assert "no service of the cluster answers" in result.stderr
+    assert "tidelog trace --files" in result.stderr
