@@ -104,3 +104,18 @@ class TidelogError(Exception):
     @property
     def outcome_unknown(self) -> bool:
         return self.code in OUTCOME_UNKNOWN
+
+
+def unknown_topic(topic: str) -> TidelogError:
+    return TidelogError(
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic!r} does not exist; create it first"
+    )
+
+
+def unknown_partition(topic: str, partition: int, partitions: int) -> TidelogError:
+    """`partitions`: how many the topic has."""
+    return TidelogError(
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        f"partition {partition} of topic {topic!r} does not exist; its partitions are 0 to "
+        f"{partitions - 1}",
+    )

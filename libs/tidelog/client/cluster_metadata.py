@@ -11,7 +11,7 @@ from tidelog.client.connections import Connections
 from tidelog.client.hedging import first_answer
 from tidelog.client.metadata_cache import KnownTopic, MetadataCache
 from tidelog.client.retry import Leader
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog.errors import ErrorCode, TidelogError, unknown_partition
 from tidelog.model import LeaderHint, TopicPartition
 from tidelog.rpc.status import UnreachableError
 from tidelog.v1 import broker_pb2
@@ -137,11 +137,7 @@ class ClusterMetadata:
         """Raises `TidelogError` for a partition that does not exist."""
         count = len((await self.topic(partition.topic)).leaders)
         if not 0 <= partition.partition < count:
-            raise TidelogError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"partition {partition.partition} of topic {partition.topic!r} does not exist; "
-                f"its partitions are 0 to {count - 1}",
-            )
+            raise unknown_partition(partition.topic, partition.partition, count)
 
     async def refresh(self, names: Sequence[str] = ()) -> None:
         """Asks for fresh metadata, or waits for the refresh that is under way. With

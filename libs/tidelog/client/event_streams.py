@@ -318,7 +318,9 @@ def _requests(scope: TraceScope) -> list[pb.WatchEventsRequest]:
     if scope.partition is not None:
         own.partition = scope.partition
     kinds = [kind.value for kind in (*CLUSTER_KINDS, *TOPIC_KINDS)]
-    return [own, pb.WatchEventsRequest(kinds=kinds, since_ms=scope.since_ms)]
+    # Services of an older version do not know them all.
+    of_all = pb.WatchEventsRequest(kinds=kinds, since_ms=scope.since_ms, skip_unknown_kinds=True)
+    return [own, of_all]
 
 
 def _known(events: Sequence[pb.StateChangeEvent]) -> list[StateChange]:

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from tidelog.errors import TidelogError
+
 NOT_KNOWN = -1
 
 
@@ -134,6 +136,7 @@ class PendingState:
     partition: int
     revision: int
     problem: str = ""
+    acknowledged_revision: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +148,8 @@ class BrokerBacklog:
     overdue: bool
     first: Sequence[PendingState] = ()
     problem: str = ""
+    desired_revision: int = 0
+    acknowledged_revision: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +218,7 @@ class ServiceState:
     events_dropped: int = 0
     broker: BrokerState | None = None
     controller: ControllerState | None = None
+    error: TidelogError | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from operator import attrgetter
 from types import UnionType
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -15,6 +16,8 @@ from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hin
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
+from tidelog.errors import TidelogError
+from tidelog.rpc.wire import error_from_wire, error_to_wire
 from tidelog.state_changes.event import Cause, Kind, Stage, StateChange
 from tidelog.v1 import inspect_pb2 as pb
 
@@ -44,6 +47,8 @@ def _fill(value: object, message: Message) -> None:
         elif field.is_repeated:
             for item in given:
                 _fill(item, getattr(message, field.name).add())
+        elif isinstance(given, TidelogError):
+            getattr(message, field.name).CopyFrom(error_to_wire(given))
         else:
             getattr(message, field.name).SetInParent()
             _fill(given, getattr(message, field.name))
@@ -77,7 +82,8 @@ def _reader(field: Any, hint: Any) -> Callable[[Any], Any]:
         item = get_args(hint)[0]
         return lambda message: tuple([from_wire(m, item) for m in value_of(message)])
     inner = _without_none(hint)
-    return lambda message: from_wire(value_of(message), inner) if message.HasField(name) else None
+    read = error_from_wire if inner is TidelogError else partial(from_wire, kind=inner)
+    return lambda message: read(value_of(message)) if message.HasField(name) else None
 
 
 def _hints_of(kind: type) -> dict[str, Any]:

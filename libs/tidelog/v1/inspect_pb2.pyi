@@ -116,6 +116,7 @@ class WatchEventsRequest(_message.Message):
     SINCE_MS_FIELD_NUMBER: _builtins.int
     LIMIT_FIELD_NUMBER: _builtins.int
     FOLLOW_FIELD_NUMBER: _builtins.int
+    SKIP_UNKNOWN_KINDS_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     partition: _builtins.int
     """Only with a topic."""
@@ -126,6 +127,10 @@ class WatchEventsRequest(_message.Message):
     """At most so many of the recent ones, the newest; 0: all that are kept."""
     follow: _builtins.bool
     """Go on with those to come, until the call is cancelled."""
+    skip_unknown_kinds: _builtins.bool
+    """A kind that the service does not know refuses the request (INVALID_REQUEST). With this it
+    lets nothing pass: for who asks services of several versions for all the kinds he knows.
+    """
     @_builtins.property
     def kinds(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     def __init__(
@@ -138,10 +143,11 @@ class WatchEventsRequest(_message.Message):
         since_ms: _builtins.int = ...,
         limit: _builtins.int = ...,
         follow: _builtins.bool = ...,
+        skip_unknown_kinds: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_broker", b"_broker", "_partition", b"_partition", "broker", b"broker", "partition", b"partition"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_broker", b"_broker", "_partition", b"_partition", "broker", b"broker", "follow", b"follow", "kinds", b"kinds", "limit", b"limit", "partition", b"partition", "since_ms", b"since_ms", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_broker", b"_broker", "_partition", b"_partition", "broker", b"broker", "follow", b"follow", "kinds", b"kinds", "limit", b"limit", "partition", b"partition", "since_ms", b"since_ms", "skip_unknown_kinds", b"skip_unknown_kinds", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__broker: _TypeAlias = _typing.Literal["broker"]  # noqa: Y015
     _WhichOneofArgType__broker: _TypeAlias = _typing.Literal["_broker", b"_broker"]  # noqa: Y015
@@ -156,14 +162,21 @@ Global___WatchEventsRequest: _TypeAlias = WatchEventsRequest  # noqa: Y015
 
 @_typing.final
 class WatchEventsResponse(_message.Message):
-    """Some state changes, in the order in which the service told them."""
+    """Some state changes, in the order in which the service told them. There is always a first
+    message, if only an empty one.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
     EVENTS_FIELD_NUMBER: _builtins.int
     DROPPED_FIELD_NUMBER: _builtins.int
+    OLDEST_KEPT_MS_FIELD_NUMBER: _builtins.int
     dropped: _builtins.int
     """How many came too fast to be told since the last message; they are lost to this call."""
+    oldest_kept_ms: _builtins.int
+    """How far back the service remembers, milliseconds since 1970: what it told before this is
+    forgotten, or was told by a former process. 0 in all messages but the first.
+    """
     @_builtins.property
     def events(self) -> _containers.RepeatedCompositeFieldContainer[Global___StateChangeEvent]: ...
     def __init__(
@@ -171,10 +184,11 @@ class WatchEventsResponse(_message.Message):
         *,
         events: _abc.Iterable[Global___StateChangeEvent] | None = ...,
         dropped: _builtins.int = ...,
+        oldest_kept_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dropped", b"dropped", "events", b"events"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dropped", b"dropped", "events", b"events", "oldest_kept_ms", b"oldest_kept_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -233,6 +247,7 @@ class DescribeServiceResponse(_message.Message):
     EVENTS_DROPPED_FIELD_NUMBER: _builtins.int
     BROKER_FIELD_NUMBER: _builtins.int
     CONTROLLER_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
     role: _builtins.str
     """"broker" or "controller"."""
     id: _builtins.int
@@ -250,6 +265,12 @@ class DescribeServiceResponse(_message.Message):
     def broker(self) -> Global___BrokerState: ...
     @_builtins.property
     def controller(self) -> Global___ControllerState: ...
+    @_builtins.property
+    def error(self) -> _errors_pb2.Error:
+        """Set where the topic or partition that was asked for does not exist, as far as this service
+        has read; it describes itself all the same. A controller that stands by cannot tell.
+        """
+
     def __init__(
         self,
         *,
@@ -264,10 +285,11 @@ class DescribeServiceResponse(_message.Message):
         events_dropped: _builtins.int = ...,
         broker: Global___BrokerState | None = ...,
         controller: Global___ControllerState | None = ...,
+        error: _errors_pb2.Error | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["broker", b"broker", "controller", b"controller", "store", b"store"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["broker", b"broker", "controller", b"controller", "error", b"error", "store", b"store"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "broker", b"broker", "controller", b"controller", "events_dropped", b"events_dropped", "events_told", b"events_told", "id", b"id", "now_ms", b"now_ms", "role", b"role", "started_at_ms", b"started_at_ms", "store", b"store", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "broker", b"broker", "controller", b"controller", "error", b"error", "events_dropped", b"events_dropped", "events_told", b"events_told", "id", b"id", "now_ms", b"now_ms", "role", b"role", "started_at_ms", b"started_at_ms", "store", b"store", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -806,6 +828,8 @@ class BrokerBacklog(_message.Message):
     OVERDUE_FIELD_NUMBER: _builtins.int
     FIRST_FIELD_NUMBER: _builtins.int
     PROBLEM_FIELD_NUMBER: _builtins.int
+    DESIRED_REVISION_FIELD_NUMBER: _builtins.int
+    ACKNOWLEDGED_REVISION_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
     broker_epoch: _builtins.int
     pending: _builtins.int
@@ -816,6 +840,11 @@ class BrokerBacklog(_message.Message):
     """command_timeout_ms has passed."""
     problem: _builtins.str
     """Why the last command failed; empty: it did not."""
+    desired_revision: _builtins.int
+    """The newest revision that this life of the broker was to reach, and the newest that it has
+    acknowledged, each of any partition; 0: none. They are equal where nothing is pending.
+    """
+    acknowledged_revision: _builtins.int
     @_builtins.property
     def first(self) -> _containers.RepeatedCompositeFieldContainer[Global___PendingState]:
         """The first few of them, and why they were refused where they were."""
@@ -830,10 +859,12 @@ class BrokerBacklog(_message.Message):
         overdue: _builtins.bool = ...,
         first: _abc.Iterable[Global___PendingState] | None = ...,
         problem: _builtins.str = ...,
+        desired_revision: _builtins.int = ...,
+        acknowledged_revision: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "first", b"first", "oldest_ms", b"oldest_ms", "overdue", b"overdue", "pending", b"pending", "problem", b"problem"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledged_revision", b"acknowledged_revision", "broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "desired_revision", b"desired_revision", "first", b"first", "oldest_ms", b"oldest_ms", "overdue", b"overdue", "pending", b"pending", "problem", b"problem"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -849,12 +880,17 @@ class PendingState(_message.Message):
     PARTITION_FIELD_NUMBER: _builtins.int
     REVISION_FIELD_NUMBER: _builtins.int
     PROBLEM_FIELD_NUMBER: _builtins.int
+    ACKNOWLEDGED_REVISION_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     partition: _builtins.int
     revision: _builtins.int
     """That it is to reach."""
     problem: _builtins.str
     """The last refusal; empty: it was not refused."""
+    acknowledged_revision: _builtins.int
+    """The newest revision of the partition that the broker has acknowledged to this controller in
+    its present life; 0: none.
+    """
     def __init__(
         self,
         *,
@@ -862,10 +898,11 @@ class PendingState(_message.Message):
         partition: _builtins.int = ...,
         revision: _builtins.int = ...,
         problem: _builtins.str = ...,
+        acknowledged_revision: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition", "problem", b"problem", "revision", b"revision", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledged_revision", b"acknowledged_revision", "partition", b"partition", "problem", b"problem", "revision", b"revision", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 import grpc.aio
 
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog.errors import TidelogError
 from tidelog.inspection.model import Explanation, Scope, ServiceState, StateRequest
 from tidelog.rpc.abort import abort
 from tidelog.rpc.inspect_codec import event_to_wire, from_wire, to_wire
+from tidelog.rpc.inspect_requests import check_description, check_events, check_explanation
 from tidelog.rpc.trace_context import carrying, passed_on
 from tidelog.rpc.wire import error_to_wire
 from tidelog.state_changes.event import StateChange
@@ -22,7 +23,9 @@ from tidelog_runtime.telemetry.state_change_log import Filter, StateChangeLog
 
 DEFAULT_EXPLAIN_TIMEOUT_MS = 2_000
 MAX_EXPLAIN_TIMEOUT_MS = 60_000
-MAX_EVENTS_PER_MESSAGE = 500
+# Between two such pieces the loop gets its turn: each takes about a millisecond.
+MAX_EVENTS_PER_MESSAGE = 100
+EVENTS_FILTERED_PER_TURN = 1_000
 
 _Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -43,7 +46,7 @@ class InspectServicer(InspectServiceServicer):
     async def WatchEvents(  # noqa: N802 - the generated name
         self, request: pb.WatchEventsRequest, context: _Context
     ) -> AsyncIterator[pb.WatchEventsResponse]:
-        await _require_topic(context, request, request.topic)
+        await _refuse_wrong(context, lambda: check_events(request))
         wanted = Filter(
             request.topic,
             request.partition if request.HasField("partition") else None,
@@ -51,26 +54,27 @@ class InspectServicer(InspectServiceServicer):
             frozenset(request.kinds),
             request.since_ms,
         )
-        recent = self._state_changes.recent(wanted, request.limit)
-        if not request.follow:
-            for message in _messages(recent, 0):
-                yield message
-            return
-        follower = self._state_changes.follow(wanted)
+        # No await between the two: what is told from here on comes by following.
+        kept, oldest_kept_ms = self._state_changes.kept(), self._state_changes.oldest_kept_ms
+        follower = self._state_changes.follow(wanted) if request.follow else None
         try:
-            for message in _messages(recent, 0):
+            recent = await newest_of(kept, wanted, request.limit)
+            # Also where there is none: it tells how far back the ring reaches.
+            yield pb.WatchEventsResponse(oldest_kept_ms=oldest_kept_ms)
+            async for message in _messages(recent, 0):
                 yield message
-            while True:
-                for message in _messages(*await follower.next()):
+            while follower is not None:
+                async for message in _messages(*await follower.next()):
                     yield message
         finally:
-            with contextlib.suppress(ValueError):
-                self._state_changes.unfollow(follower)
+            if follower is not None:
+                with contextlib.suppress(ValueError):
+                    self._state_changes.unfollow(follower)
 
     async def DescribeService(  # noqa: N802 - the generated name
         self, request: pb.DescribeServiceRequest, context: _Context
     ) -> pb.DescribeServiceResponse:
-        await _require_topic(context, request, request.topic)
+        await _refuse_wrong(context, lambda: check_description(request))
         state = await self._inspected.describe(from_wire(request, StateRequest))
         # In a thread: thousands of replicas would hold up the event loop.
         return await asyncio.to_thread(to_wire, state, pb.DescribeServiceResponse)
@@ -78,7 +82,7 @@ class InspectServicer(InspectServiceServicer):
     async def Explain(  # noqa: N802 - the generated name
         self, request: pb.ExplainRequest, context: _Context
     ) -> pb.ExplainResponse:
-        await _require_topic(context, request, request.topic)
+        await _refuse_wrong(context, lambda: check_explanation(request))
         asked_ms = request.timeout_ms or DEFAULT_EXPLAIN_TIMEOUT_MS
         scope = Scope(
             request.topic,
@@ -100,27 +104,35 @@ class InspectServicer(InspectServiceServicer):
         )
 
 
-def _messages(changes: list[StateChange], dropped: int) -> list[pb.WatchEventsResponse]:
-    slices = range(0, len(changes), MAX_EVENTS_PER_MESSAGE)
-    return [
-        pb.WatchEventsResponse(
+async def newest_of(kept: Sequence[StateChange], wanted: Filter, limit: int) -> list[StateChange]:
+    """At most the newest `limit` that pass, oldest first; 0: all. Takes turns with the loop."""
+    found: list[StateChange] = []
+    for end in range(len(kept), 0, -EVENTS_FILTERED_PER_TURN):
+        some = kept[max(0, end - EVENTS_FILTERED_PER_TURN) : end]
+        found += [change for change in reversed(some) if wanted.passes(change)]
+        if limit and len(found) >= limit:
+            del found[limit:]
+            break
+        await asyncio.sleep(0)
+    found.reverse()
+    return found
+
+
+async def _messages(
+    changes: Sequence[StateChange], dropped: int
+) -> AsyncIterator[pb.WatchEventsResponse]:
+    """Each is made when the one before it has been taken, so that a full ring does not hold
+    up the loop."""
+    for first in range(0, len(changes), MAX_EVENTS_PER_MESSAGE):
+        await asyncio.sleep(0)
+        yield pb.WatchEventsResponse(
             events=[event_to_wire(c) for c in changes[first : first + MAX_EVENTS_PER_MESSAGE]],
             dropped=dropped if first == 0 else 0,
         )
-        for first in slices
-    ]
 
 
-async def _require_topic(
-    context: _Context,
-    request: pb.WatchEventsRequest | pb.DescribeServiceRequest | pb.ExplainRequest,
-    topic: str,
-) -> None:
-    if request.HasField("partition") and not topic:
-        await abort(
-            context,
-            TidelogError(
-                ErrorCode.INVALID_REQUEST,
-                "a partition is given without its topic; name the topic, or leave both out",
-            ),
-        )
+async def _refuse_wrong(context: _Context, check: Callable[[], None]) -> None:
+    try:
+        check()
+    except TidelogError as error:
+        await abort(context, error)

@@ -121,6 +121,7 @@ class StateChangeLog:
         self.told = 0
         self.dropped = 0  # those that did not come into the topic `__state_changes`
         self._clock = clock
+        self._began_ms = clock.wall_ms()
         self._ring: deque[StateChange] = deque(maxlen=capacity)
         # Batches, and how many state changes each brings.
         self._arriving: deque[tuple[Iterator[StateChange], int]] = deque()
@@ -214,10 +215,19 @@ class StateChangeLog:
         """Told of every state change, at once; it must be quick and raise nothing."""
         self._sinks.append(sink)
 
-    def recent(self, wanted: Filter, limit: int = 0) -> list[StateChange]:
-        """Oldest first; at most the newest `limit`, 0: all that are kept."""
-        found = [change for change in self._ring if wanted.passes(change)]
-        return found[-limit:] if limit else found
+    def kept(self) -> list[StateChange]:
+        """Oldest first."""
+        return list(self._ring)
+
+    def recent(self, wanted: Filter) -> list[StateChange]:
+        """Those kept that pass, oldest first, at once: milliseconds where the ring is full."""
+        return [change for change in self._ring if wanted.passes(change)]
+
+    @property
+    def oldest_kept_ms(self) -> int:
+        """Wall clock: what was told before is forgotten, or was told by a former process."""
+        forgets = self.told > len(self._ring)
+        return self._ring[0].time_ms if forgets and self._ring else self._began_ms
 
     def follow(self, wanted: Filter) -> Follower:
         follower = Follower(wanted)

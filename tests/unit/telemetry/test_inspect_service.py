@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
+import pytest
+
+from tidelog.errors import ErrorCode
 from tidelog.inspection.model import Explanation, Scope, ServiceState, StateRequest
 from tidelog.rpc.trace_context import Metadata, carried
+from tidelog.state_changes.event import Kind, Stage, StateChange
 from tidelog.v1 import inspect_pb2 as pb
 from tidelog_runtime.clock import SystemClock
+from tidelog_runtime.telemetry import inspect_service
 from tidelog_runtime.telemetry.inspect_service import InspectServicer
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
@@ -28,9 +34,17 @@ class _Asking:
         return Explanation((), (), ())
 
 
+class _RefusedError(Exception):
+    pass
+
+
 class _Context:
     def __init__(self, *metadata: tuple[str, str]) -> None:
         self._metadata = metadata
+
+    async def abort(self, _code: object, details: str, trailing: tuple[Any, ...]) -> None:
+        assert ErrorCode.INVALID_REQUEST.name.encode() in dict(trailing)["grpc-status-details-bin"]
+        raise _RefusedError(details)
 
     def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
         return self._metadata
@@ -48,3 +62,106 @@ async def test_whoever_explains_asks_others_in_the_trace_of_the_request() -> Non
     await _explain(asking, ("user-agent", "any"))
     assert asking.carrying == [TRACED, None]
     assert carried() is None
+
+
+def _remembering(count: int) -> InspectServicer:
+    log = StateChangeLog("broker-1", SystemClock())
+    for revision in range(1, count + 1):
+        kind = Kind.ELECTION if revision % 2 else Kind.ISR_SHRINK
+        log._ring.append(StateChange(1, "broker-1", kind, Stage.COMPLETED, revision=revision))
+    return InspectServicer(_Asking(), log)
+
+
+async def _watched(
+    servicer: InspectServicer, request: pb.WatchEventsRequest
+) -> list[pb.WatchEventsResponse]:
+    context: Any = _Context()
+    return [message async for message in servicer.WatchEvents(request, context)]
+
+
+def _revisions(messages: list[pb.WatchEventsResponse]) -> list[int]:
+    return [event.revision for message in messages for event in message.events]
+
+
+async def test_a_full_ring_lets_the_loop_go_on_between_its_pieces() -> None:
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(others())
+    messages = await _watched(_remembering(2_000), pb.WatchEventsRequest())
+    task.cancel()
+    assert _revisions(messages) == list(range(1, 2_001))
+    assert turns >= 2_000 / inspect_service.MAX_EVENTS_PER_MESSAGE
+    assert max(len(m.events) for m in messages) <= inspect_service.MAX_EVENTS_PER_MESSAGE
+
+
+async def test_a_limit_keeps_the_newest_that_pass() -> None:
+    servicer = _remembering(2_500)
+    few = pb.WatchEventsRequest(kinds=["election"], limit=3)
+    assert _revisions(await _watched(servicer, few)) == [2_495, 2_497, 2_499]
+    many = pb.WatchEventsRequest(kinds=["election"], limit=700)
+    assert _revisions(await _watched(servicer, many)) == list(range(1_101, 2_500, 2))
+
+
+async def test_the_first_message_tells_how_far_back_the_ring_reaches_also_of_nothing() -> None:
+    servicer = _remembering(0)
+    (message,) = await _watched(servicer, pb.WatchEventsRequest())
+    assert message.oldest_kept_ms == servicer._state_changes.oldest_kept_ms > 0
+
+
+async def test_what_is_told_while_the_ring_is_sent_comes_to_who_follows() -> None:
+    servicer = _remembering(300)
+    context: Any = _Context()
+    stream = servicer.WatchEvents(pb.WatchEventsRequest(follow=True), context)
+    told: list[int] = []
+    async for message in stream:
+        if message.oldest_kept_ms:
+            servicer._state_changes.tell(Kind.ELECTION, Stage.COMPLETED, revision=301)
+        told += _revisions([message])
+        if len(told) >= 301:
+            break
+    await stream.aclose()  # type: ignore[attr-defined]
+    assert told == list(range(1, 302))
+    assert not servicer._state_changes._followers
+
+
+@pytest.mark.parametrize(
+    ("request_", "said"),
+    [
+        (pb.WatchEventsRequest(limit=-1), "limit is -1; give 0 for all that are kept"),
+        (pb.WatchEventsRequest(since_ms=-5), "since_ms is -5; give milliseconds since 1970"),
+        (pb.WatchEventsRequest(kinds=["electoin"]), "did you mean election"),
+        (pb.WatchEventsRequest(kinds=["tide"]), "there are create, election,"),
+        (pb.WatchEventsRequest(topic="sea", partition=-7), "partition is -7; partitions are"),
+        (pb.WatchEventsRequest(partition=0), "name the topic"),
+        (pb.WatchEventsRequest(broker=-2), "broker is -2; ids of brokers are 0 or more"),
+    ],
+    ids=str,
+)
+async def test_a_question_that_has_no_meaning_is_refused(
+    request_: pb.WatchEventsRequest, said: str
+) -> None:
+    with pytest.raises(_RefusedError) as refused:
+        await _watched(_remembering(5), request_)
+    assert said in str(refused.value)
+
+
+async def test_kinds_of_a_newer_version_pass_nothing_where_they_are_to_be_skipped() -> None:
+    asked = pb.WatchEventsRequest(kinds=["election", "moon_rise"], skip_unknown_kinds=True)
+    assert _revisions(await _watched(_remembering(5), asked)) == [1, 3, 5]
+
+
+async def test_descriptions_and_explanations_refuse_what_has_no_meaning() -> None:
+    servicer = _remembering(0)
+    context: Any = _Context()
+    with pytest.raises(_RefusedError, match="partition is -7"):
+        await servicer.DescribeService(
+            pb.DescribeServiceRequest(topic="sea", partition=-7), context
+        )
+    with pytest.raises(_RefusedError, match="timeout_ms is -1"):
+        await servicer.Explain(pb.ExplainRequest(timeout_ms=-1), context)

@@ -70,11 +70,15 @@ def test_the_oldest_go_first(lines: io.StringIO) -> None:  # noqa: ARG001
     assert told.told == 3
 
 
-def test_a_limit_keeps_the_newest(lines: io.StringIO) -> None:  # noqa: ARG001
-    told = log()
-    for revision in (1, 2, 3):
-        told.tell(Kind.ELECTION, Stage.COMPLETED, name=SEA, revision=revision)
-    assert [change.revision for change in told.recent(Filter(), 2)] == [2, 3]
+def test_the_ring_reaches_back_to_the_start_until_it_forgets() -> None:
+    told = log(capacity=2)
+    clock = told._clock
+    assert isinstance(clock, FixedClock)
+    reached = []
+    for clock.now_ms in (2_000, 3_000, 4_000):
+        told.tell(Kind.ELECTION, Stage.COMPLETED, name=SEA)
+        reached.append(told.oldest_kept_ms)
+    assert reached == [1_000, 1_000, 3_000]
 
 
 @pytest.mark.parametrize(

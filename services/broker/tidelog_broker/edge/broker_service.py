@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import grpc.aio
 
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog.errors import ErrorCode, TidelogError, unknown_topic
 from tidelog.inspection.model import NOT_KNOWN
 from tidelog.model import NO_OFFSET, Acks, OffsetPosition, TopicPartition
 from tidelog.rpc.abort import abort
@@ -316,12 +316,7 @@ def _topic_metadata(cache: MetadataCache, topic: str) -> pb.TopicMetadata:
     if entry is None:
         return pb.TopicMetadata(
             name=topic,
-            error=error_to_wire(
-                TidelogError(
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                    f"topic {topic!r} does not exist; create it first",
-                )
-            ),
+            error=error_to_wire(unknown_topic(topic)),
         )
     partitions = []
     for number, (state, _) in sorted(cache.partitions.get(topic, {}).items()):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 
+from tidelog.errors import TidelogError, unknown_partition, unknown_topic
 from tidelog.inspection.model import (
     BrokerState,
     RegisteredBroker,
@@ -62,6 +63,7 @@ class BrokerInspection:
         self.is_stopping = False
 
     async def describe(self, request: StateRequest) -> ServiceState:
+        error = self._not_found(request)
         replicas = [replica async for replica in self._replicas(request)]
         disk = await self.disk_use()
         manager, cache = self._manager, self._cache
@@ -100,7 +102,25 @@ class BrokerInspection:
                 ),
                 heard=self._knowledge.heard(),
             ),
+            error=error,
         )
+
+    def _not_found(self, request: StateRequest) -> TidelogError | None:
+        """Why nothing can be told of what is asked for. Before the store has been read nobody
+        knows; and what the store has no more may still be here."""
+        topic, partition = request.topic, request.partition
+        if not topic or not self._cache.revision or self._has_replica(request):
+            return None
+        entry = self._cache.topics.get(topic)
+        if entry is None:
+            return unknown_topic(topic)
+        if partition is not None and partition >= entry.partitions:
+            return unknown_partition(topic, partition, entry.partitions)
+        return None
+
+    def _has_replica(self, request: StateRequest) -> bool:
+        names = map(self._logs.name_of, self._logs.keys())
+        return any(name is not None and _is_wanted(name, request) for name in names)
 
     def _state(self) -> str:
         if self.is_stopping:

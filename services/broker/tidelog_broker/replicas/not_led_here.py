@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog.errors import ErrorCode, TidelogError, unknown_topic
 from tidelog.model import LeaderHint, TopicPartition
 from tidelog_broker.partition.partition import Partition
 from tidelog_runtime.metadata.schema import TopicEntry
@@ -17,10 +17,7 @@ def not_led_here(
 ) -> TidelogError:
     """`partition`: the replica here, if there is one; `topic` and `hint`: by the metadata."""
     if topic is None and partition is None:
-        return TidelogError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            f"topic {name.topic!r} does not exist; create it first",
-        )
+        return unknown_topic(name.topic)
     if topic is not None and not 0 <= name.partition < topic.partitions:
         return TidelogError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from tidelog.errors import TidelogError, unknown_partition, unknown_topic
 from tidelog.inspection.model import (
     ControllerState,
     InSyncMember,
@@ -49,6 +50,20 @@ def describe(reign: Reign, request: StateRequest, now_ms: int) -> ControllerStat
         revision=context.revision,
         registered=tuple(_registered(context.brokers[b]) for b in sorted(context.brokers)),
     )
+
+
+def not_found(context: Context, request: StateRequest) -> TidelogError | None:
+    """Why nothing can be told of what is asked for, by a controller that has loaded."""
+    topic, partition = request.topic, request.partition
+    known = context.topics.get(topic)
+    if not topic:
+        return None
+    if known is None:
+        is_left_over = topic in context.deletions or bool(context.partitions_of(topic))
+        return None if is_left_over else unknown_topic(topic)
+    if partition is None or partition < known.entry.partitions:
+        return None
+    return unknown_partition(topic, partition, known.entry.partitions)
 
 
 def _departures(reign: Reign) -> Iterator[Departed]:

@@ -15,6 +15,7 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.model import BrokerBacklog, ControllerState, StateRequest
 from tidelog.state_changes.event import NO_PARTITION, StateChange
 from tidelog_controller.core.controller import Controller
+from tidelog_controller.core.description import not_found
 from tidelog_controller.policies.internal_topics import InternalTopic
 from tidelog_controller.shell.broker_channel import BrokerChannel, Dialer
 from tidelog_controller.shell.controller_election import Leadership
@@ -169,6 +170,10 @@ class EventLoop:
     def describe(self, request: StateRequest) -> ControllerState:
         """Between two events: what it reads does not change while it reads."""
         return self._controller.describe(request, self._environment.clock.monotonic_ms())
+
+    def not_found(self, request: StateRequest) -> TidelogError | None:
+        """Why nothing can be told of what is asked for; None also before the cluster is read."""
+        return not_found(self.context, request) if self.is_loaded else None
 
     # What a scrape asks for.
 

@@ -126,6 +126,7 @@ class ControllerService:
             events_told=state_changes.told,
             events_dropped=state_changes.dropped,
             controller=self._describe_reign(request),
+            error=self._reign.not_found(request) if self._reign is not None else None,
         )
 
     def _describe_reign(self, request: StateRequest) -> ControllerState:

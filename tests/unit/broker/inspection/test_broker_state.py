@@ -52,6 +52,18 @@ async def test_who_asks_for_services_alone_gets_no_replicas(cluster: Cluster) ->
     await process.stop()
 
 
+async def test_what_does_not_exist_is_said_to_beside_its_own_state(cluster: Cluster) -> None:
+    process = await leading_alone(cluster)
+    state = await described(process, topic="nosuch")
+    assert str(state.error) == "topic 'nosuch' does not exist; create it first"
+    assert state.broker is not None
+    assert [b.broker_id for b in state.broker.registered] == [1]
+    # What only this broker still holds is described.
+    known = [await described(process, topic=NAME.topic, partition=p) for p in (None, 0)]
+    assert [state.error for state in known] == [None, None]
+    await process.stop()
+
+
 async def test_before_its_full_state_it_is_starting(cluster: Cluster) -> None:
     process = await Process(cluster, 1).start()
     state = (await described(process)).broker

@@ -7,6 +7,7 @@ from tidelog.inspection.model import ControllerState, StateRequest
 from tidelog.model import NO_LEADER
 from tidelog.state_changes.event import Cause
 from tidelog_controller.control.broker_control import MAX_PENDING_NAMED
+from tidelog_controller.core.description import not_found
 from tidelog_runtime.missed_brokers import UNMISSED_TOLD_MS
 from unit.controller.driver import COMMAND_TIMEOUT_MS, WALL_MS, Driver, cluster
 from unit.controller.lost_data import down, reboot
@@ -51,6 +52,26 @@ def test_who_asks_for_services_alone_gets_no_partitions() -> None:
     driver.refuse_connection(driver.state().leader)
     state = described(driver, StateRequest(services_only=True))
     assert (state.partitions, len(state.registered)) == ((), 2)
+
+
+def not_found_in(driver: Driver, topic: str, partition: int | None = None) -> str:
+    error = not_found(driver.controller.context, StateRequest(topic, partition))
+    assert error is None or error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return error.message if error else ""
+
+
+def test_what_does_not_exist_is_said_to() -> None:
+    driver = with_topic()
+    assert not_found_in(driver, "other") == "topic 'other' does not exist; create it first"
+    assert "'t' does not exist; its partitions are 0 to 2" in not_found_in(driver, "t", 3)
+    assert [not_found_in(driver, *known) for known in (("",), ("t",), ("t", 2))] == [""] * 3
+
+
+def test_a_topic_that_is_being_deleted_is_still_known() -> None:
+    driver = with_topic()
+    driver.brokers[3].mute = True
+    driver.delete_topic()
+    assert not_found_in(driver, "t") == ""
 
 
 def test_a_partition_tells_which_change_made_it_so() -> None:
