@@ -116,14 +116,17 @@ def _backlog(view: ClusterView, backlog: BrokerBacklog) -> Finding:
     teller = name_of(view.active)
     evidence = [
         f"{teller} says: broker {broker_id}, in life {backlog.broker_epoch}, has yet to "
-        f"acknowledge {plural(backlog.pending, 'state')}, the oldest for {span(backlog.oldest_ms)}"
+        f"acknowledge {plural(backlog.pending, 'state')}, the oldest for "
+        f"{span(backlog.oldest_ms)}{_revisions(backlog)}"
     ]
     if backlog.problem:
         evidence.append(f'its last command failed: "{backlog.problem}"')
     for pending in backlog.first[:_MAX_PENDING_TOLD]:
         refused = f', refused: "{pending.problem}"' if pending.problem else ""
+        known = pending.acknowledged_revision
         evidence.append(
-            f"{pending.topic}/{pending.partition} is to reach revision {pending.revision}{refused}"
+            f"{pending.topic}/{pending.partition} is to reach revision {pending.revision}"
+            f"{f' from {known}' if known else ''}{refused}"
         )
     reason = why_broker_does_nothing(view, broker_id)
     because: tuple[str, ...] = ()
@@ -147,6 +150,15 @@ def _backlog(view: ClusterView, backlog: BrokerBacklog) -> Finding:
         partition_count=backlog.pending,
         because=because,
     )
+
+
+def _revisions(backlog: BrokerBacklog) -> str:
+    """How far it is behind; empty: the controller does not tell, being of an older version."""
+    if not backlog.desired_revision:
+        return ""
+    known = backlog.acknowledged_revision
+    acknowledged = f"it has acknowledged revision {known}" if known else "it has acknowledged none"
+    return f"; {acknowledged}, and the newest desired is {backlog.desired_revision}"
 
 
 def deletions(view: ClusterView) -> Iterator[Finding]:

@@ -62,6 +62,10 @@ class BrokerControl:
         # In the order in which they became due: the first has waited longest.
         self._required: dict[TopicPartition, _Required] = {}
         self._by_topic: Counter[str] = Counter()
+        # The newest of each partition, as long as it has a key, and of all of them.
+        self._acknowledged: dict[TopicPartition, int] = {}
+        self._newest_acknowledged = 0
+        self._newest_required = 0
         self._deferred: dict[TopicPartition, _Deferred] = {}  # those refused one by one
         self._in_flight: _InFlight | None = None
         self._retry_at_ms = 0
@@ -83,6 +87,7 @@ class BrokerControl:
         return topic in self._by_topic
 
     def require(self, partition: TopicPartition, revision: int, now_ms: int) -> None:
+        self._newest_required = max(self._newest_required, revision)
         held = self._required.get(partition)
         if held is None:
             self._by_topic[partition.topic] += 1
@@ -93,6 +98,11 @@ class BrokerControl:
             self._deferred.pop(partition, None)
 
     def forget(self, partition: TopicPartition) -> None:
+        """Its key is gone."""
+        self._acknowledged.pop(partition, None)
+        self._require_no_more(partition)
+
+    def _require_no_more(self, partition: TopicPartition) -> None:
         if self._required.pop(partition, None) is None:
             return
         self._deferred.pop(partition, None)
@@ -101,6 +111,8 @@ class BrokerControl:
             del self._by_topic[partition.topic]
         if not self._required:
             self._overdue_told = False
+            # What was forgotten unacknowledged is not desired any more.
+            self._newest_required = self._newest_acknowledged
 
     def require_full_state(self) -> None:
         """All replicas have to be required as well, which only the caller knows."""
@@ -220,6 +232,7 @@ class BrokerControl:
                 partition.partition,
                 self._required[partition].revision,
                 deferred.problem if (deferred := self._deferred.get(partition)) else "",
+                self._acknowledged.get(partition, 0),
             )
             for partition in islice(names, MAX_PENDING_NAMED)
         ]
@@ -232,6 +245,8 @@ class BrokerControl:
             bool(self._required) and waiting_ms >= timeout_ms,
             tuple(pending),
             self._problem,
+            self._newest_required,
+            self._newest_acknowledged,
         )
 
     def _end(self, command_id: int) -> _InFlight | None:
@@ -264,8 +279,11 @@ class BrokerControl:
             return False
         # A replica that is gone has no revision of its own to name.
         gone = command.stops and answer.error is not None
+        reached = command.required.get(partition, 0) if gone else answer.revision
+        self._acknowledged[partition] = max(self._acknowledged.get(partition, 0), reached)
+        self._newest_acknowledged = max(self._newest_acknowledged, reached)
         if answer.revision >= required.revision or gone:
-            self.forget(partition)
+            self._require_no_more(partition)
             return True
         if required.revision == command.required.get(partition):
             # Not overtaken by a newer requirement: the broker fell short of this one.

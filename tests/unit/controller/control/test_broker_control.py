@@ -207,3 +207,56 @@ def test_waits_are_known_by_topic() -> None:
 
 def test_a_broker_without_anything_to_learn_needs_no_waking() -> None:
     assert control().wake_at_ms() is None
+
+
+def revisions(made: BrokerControl) -> tuple[int, int]:
+    backlog = made.backlog(0, 1_000)
+    return backlog.desired_revision, backlog.acknowledged_revision
+
+
+def test_the_newest_desired_and_the_newest_acknowledged_revision_are_told() -> None:
+    made = control((0, 5), (1, 7))
+    assert revisions(made) == (7, 0)
+    send(made)
+    made.require(at(0), 9, 0)
+    made.answered(1, CommandResult(None, [ok(0, 5), refused(1)]), 0)
+    assert revisions(made) == (9, 5)
+    send(made, 2, FIRST_RETRY_MS)
+    made.answered(2, CommandResult(None, [ok(0, 9), ok(1, 7)]), FIRST_RETRY_MS)
+    assert revisions(made) == (9, 9)
+
+
+def test_a_state_that_waits_names_the_revision_that_the_broker_has_acknowledged() -> None:
+    made = control((0, 5), (1, 6))
+    send(made)
+    made.answered(1, CommandResult(None, [ok(0, 5), refused(1)]), 0)
+    made.require(at(0), 8, 0)
+    pending = {p.partition: p for p in made.backlog(0, 1_000).first}
+    assert (pending[0].revision, pending[0].acknowledged_revision) == (8, 5)
+    assert (pending[1].revision, pending[1].acknowledged_revision) == (6, 0)
+
+
+def test_a_replica_that_is_gone_has_acknowledged_its_stop() -> None:
+    made = control((0, 5))
+    send(made, stops=True)
+    gone = refused(0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    made.answered(1, CommandResult(None, [gone]), 0)
+    assert revisions(made) == (5, 5)
+
+
+def test_what_was_forgotten_without_an_acknowledgement_is_desired_no_more() -> None:
+    made = control((0, 5), (1, 9))
+    send(made)
+    made.forget(at(1))
+    made.answered(1, CommandResult(None, [ok(0, 5)]), 0)
+    assert revisions(made) == (5, 5)
+
+
+def test_the_revision_of_a_deleted_partition_is_not_that_of_the_next_of_its_name() -> None:
+    made = control((0, 5))
+    send(made)
+    made.answered(1, CommandResult(None, [ok(0, 5)]), 0)
+    made.forget(at(0))
+    made.require(at(0), 20, 0)
+    (pending,) = made.backlog(0, 1_000).first
+    assert pending.acknowledged_revision == 0

@@ -38,6 +38,26 @@ def test_an_overdue_command_names_the_broker_and_what_it_was_to_take(
     assert "broker-2 answers questions" in said(overdue)
 
 
+def test_an_overdue_command_names_the_desired_and_the_acknowledged_revisions(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.backlogs.append(
+        BrokerBacklog(
+            2,
+            12,
+            1,
+            14_000,
+            overdue=True,
+            first=(PendingState("sea", 0, 88, acknowledged_revision=61),),
+            desired_revision=90,
+            acknowledged_revision=70,
+        )
+    )
+    overdue = found(cluster.explain(), "command_overdue")
+    assert "it has acknowledged revision 70, and the newest desired is 90" in said(overdue)
+    assert "sea/0 is to reach revision 88 from 61" in said(overdue)
+
+
 def test_a_backlog_of_a_paused_broker_follows_from_that(cluster: DescribedCluster) -> None:
     cluster.backlogs.append(BrokerBacklog(2, 12, 40, 6_000, overdue=False))
     cluster.pause(2)
