@@ -1,8 +1,9 @@
 """A service's state changes on their way to the topic `__state_changes`.
 
 They go through the ordinary client, in the background, and never in the way: what the
-bounded queue cannot hold is dropped and counted, and a topic that takes nothing is tried
-again after a pause. Failing tells no state change, so that nothing feeds on itself.
+bounded queue cannot hold is dropped, counted, and said once when that begins and once when it
+is over, and a topic that takes nothing is tried again after a pause. Failing tells no state
+change, so that nothing feeds on itself.
 """
 
 from __future__ import annotations
@@ -126,6 +127,8 @@ class StateChangePublisher:
         self._producer: EventProducer | None = None
         self._pause_ms = FIRST_PAUSE_MS
         self._failures = 0
+        # Since the queue was empty last.
+        self._dropped = 0
         state_changes.add_sink(self._take)
 
     async def run(self) -> None:
@@ -148,7 +151,7 @@ class StateChangePublisher:
         if not is_published(change):
             return
         if len(self._queue) >= self._max_queued_events:
-            self._state_changes.dropped += 1
+            self._count_dropped("more are told than the topic takes in time")
             return
         self._queue.append(change)
         self._grew.set()
@@ -157,6 +160,7 @@ class StateChangePublisher:
         """Goes on until an event is not taken, which it raises."""
         while True:
             while not self._queue:
+                self._tell_dropped()
                 self._grew.clear()
                 await self._grew.wait()
             if self._producer is None:
@@ -202,7 +206,24 @@ class StateChangePublisher:
 
     def _drop(self, change: StateChange) -> None:
         self._queue.remove(change)
+        self._count_dropped("no broker will ever take it")
+
+    def _count_dropped(self, why: str) -> None:
         self._state_changes.dropped += 1
+        self._dropped += 1
+        if self._dropped == 1:
+            _log.warning(
+                "state_changes_dropping",
+                topic=STATE_CHANGES_TOPIC,
+                queued=len(self._queue),
+                why=why,
+                remedy="they are in this log; how many they were follows",
+            )
+
+    def _tell_dropped(self) -> None:
+        dropped, self._dropped = self._dropped, 0
+        if dropped:
+            _log.warning("state_changes_dropped", topic=STATE_CHANGES_TOPIC, dropped=dropped)
 
     def _tell_failing(self, error: Exception) -> None:
         """Once, however long it lasts, and not at the start of a cluster, whose brokers and
@@ -227,6 +248,12 @@ class StateChangePublisher:
             await producer.close(flush=False)
 
     async def _end(self) -> None:
+        try:
+            await self._publish_rest()
+        finally:
+            self._tell_dropped()
+
+    async def _publish_rest(self) -> None:
         if self._producer is None:
             return
         try:

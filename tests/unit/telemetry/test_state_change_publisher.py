@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from tidelog.client.delivery import Delivery
 from tidelog.errors import ErrorCode, TidelogError
@@ -119,6 +120,34 @@ async def test_what_the_queue_cannot_hold_is_dropped_and_counted() -> None:
     world.producer.refuse = lambda _: None
     await world.publish_for(1)
     assert world.producer.revisions == [1, 2, 3]
+
+
+def _about_drops(lines: list[Any]) -> list[tuple[str, int | None]]:
+    return [(line["event"], line.get("dropped")) for line in lines if "dropp" in line["event"]]
+
+
+@on_virtual_time
+async def test_a_burst_of_drops_is_said_when_it_begins_and_when_it_is_over() -> None:
+    world = World(max_queued_events=3)
+    began, over = ("state_changes_dropping", None), "state_changes_dropped"
+    with capture_logs() as lines:
+        world.tell(*range(1, 504))
+        assert _about_drops(lines) == [began]
+        await world.publish_for(1)
+        assert _about_drops(lines) == [began, (over, 500)]
+        world.tell(*range(1, 5))
+        await world.publish_for(1)
+    assert _about_drops(lines) == [began, (over, 500), began, (over, 1)]
+
+
+@on_virtual_time
+async def test_drops_that_last_until_the_end_of_the_service_are_said_there() -> None:
+    world = World(max_queued_events=3)
+    world.producer.refuse = _unavailable
+    with capture_logs() as lines:
+        world.tell(1, 2, 3, 4, 5)
+        await world.publish_for(1)
+    assert _about_drops(lines)[-1] == ("state_changes_dropped", 2)
 
 
 @on_virtual_time
