@@ -13,12 +13,17 @@ import sys
 from typing import TextIO
 
 import structlog
+from structlog.dev import Column, ConsoleRenderer, KeyValueColumnFormatter
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from tidelog.state_changes.json_form import format_time
 from tidelog_runtime.clock import Clock, SystemClock
 
 _LEADING_KEYS = ("time", "level", "service", "event")
+# For people: what of a state change happened and to what, then its numbers, then the rest.
+_CONSOLE_KEYS = (*_LEADING_KEYS, "kind", "stage", "cause", "topic", "partition", "broker")
+_CONSOLE_LAST_KEYS = ("details",)
+_SERVICE_WIDTH = 13
 
 
 def configure_logging(
@@ -62,7 +67,20 @@ def _json_renderers() -> list[Processor]:
 
 
 def _console_renderers(output: TextIO) -> list[Processor]:
-    return [structlog.dev.ConsoleRenderer(timestamp_key="time", colors=output.isatty())]
+    colors = output.isatty()
+    renderer = ConsoleRenderer(timestamp_key="time", colors=colors, sort_keys=False)
+    styles = ConsoleRenderer.get_default_column_styles(colors)
+    service = KeyValueColumnFormatter(
+        key_style=None,
+        value_style=styles.logger_name,
+        reset_style=styles.reset,
+        value_repr=str,
+        width=_SERVICE_WIDTH,
+    )
+    columns = renderer.columns
+    before = [column.key for column in columns].index("event")
+    renderer.columns = [*columns[:before], Column("service", service), *columns[before:]]
+    return [_order_for_people, renderer]
 
 
 def _identify(identity: dict[str, object]) -> Processor:
@@ -86,6 +104,12 @@ def _order_keys(_logger: WrappedLogger, _method: str, event: EventDict) -> Event
     """The same keys first on each line, so that a person can read down a column."""
     leading = {key: event.pop(key) for key in _LEADING_KEYS if key in event}
     return {**leading, **event}
+
+
+def _order_for_people(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    leading = {key: event.pop(key) for key in _CONSOLE_KEYS if key in event}
+    last = {key: event.pop(key) for key in _CONSOLE_LAST_KEYS if key in event}
+    return {**leading, **event, **last}
 
 
 def _route_standard_logging(

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
+from tidelog.state_changes import json_form
+from tidelog.state_changes.event import Cause, Kind, Stage, StateChange
 from tidelog_runtime.telemetry.logging import configure_logging
 
 
@@ -98,3 +100,43 @@ def test_the_console_form_is_for_people(output: io.StringIO) -> None:
     assert "started" in output.getvalue()
     assert "address=127.0.0.1:7501" in output.getvalue()
     assert "{" not in output.getvalue()
+
+
+def test_the_console_form_puts_what_happened_to_what_before_its_details(
+    output: io.StringIO,
+) -> None:
+    configure_logging("broker-2", log_format="console", clock=FixedClock(), stream=output)
+    told = StateChange(
+        1_700_000_000_042,
+        "broker-2",
+        Kind.ISR_SHRINK,
+        Stage.COMPLETED,
+        Cause.LAG_TIME,
+        "b2-7-1",
+        "sea",
+        "id",
+        3,
+        leader_epoch=4,
+        revision=99,
+        details={"isr": [1, 2]},
+    )
+    event = json_form.to_fields(told)
+    structlog.get_logger().info(
+        json_form.EVENT, time=json_form.format_time(told.time_ms), service=told.service, **event
+    )
+    line, details = output.getvalue().split(" details=")
+    assert line.replace("[info     ] ", "").split() == [
+        "2023-11-14T22:13:20.042Z",
+        "broker-2",
+        "state_change",
+        "kind=isr_shrink",
+        "stage=completed",
+        "cause=lag_time",
+        "topic=sea",
+        "partition=3",
+        "change_id=b2-7-1",
+        "topic_id=id",
+        "leader_epoch=4",
+        "revision=99",
+    ]
+    assert details == "{'isr': [1, 2]}\n"
