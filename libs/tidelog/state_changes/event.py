@@ -49,7 +49,7 @@ class Kind(enum.Enum):
     BECOME_LEADER = "become_leader"
     BECOME_FOLLOWER = "become_follower"
     STOP = "stop"
-    DELETE = "delete"
+    DELETE = "delete"  # of many strays of a topic at once: one event with their `partitions`
     TRUNCATION = "truncation"
     REPLICA_DAMAGED = "replica_damaged"
     REPLICA_REPAIRED = "replica_repaired"
@@ -162,6 +162,13 @@ def broker_stopping(broker_id: int, broker_epoch: int, requested_at_ms: int = 0)
     has handed over, and by a controller when it hears of it. A life stops once, so both know
     the id."""
     return Change(f"b{broker_id}-{broker_epoch}-stopping", Cause.REQUESTED, requested_at_ms)
+
+
+def set_aside(broker_id: int, since_ms: int, cause: Cause = Cause.STRAY) -> Change:
+    """As which a broker tells that it has set a replica aside that nobody wants there, and, some
+    time later, that it has deleted it. `since_ms`: wall clock; the replica's directory is named
+    after it, so that a later life of the broker knows the id."""
+    return Change(f"b{broker_id}-aside-{since_ms}", cause, since_ms)
 
 
 class StateChange(NamedTuple):

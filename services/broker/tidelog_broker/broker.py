@@ -39,6 +39,7 @@ from tidelog_broker.metrics.vitals import StalledFor, WaitedFor, broker_vitals
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.replicas.high_watermark_events import HighWatermarkEvents
 from tidelog_broker.replicas.replica_manager import ReplicaManager
+from tidelog_broker.replicas.stray_events import StrayEvents
 from tidelog_broker.replication.fetchers import Fetchers
 from tidelog_broker.replication.isr_updates import IsrUpdates
 from tidelog_broker.replication.replica_fetcher import FetchLimits
@@ -175,6 +176,7 @@ class Broker:
                 seen_revision=lambda: max(data_directory.seen_revision, self.cache.revision),
             ),
             note_revision=lambda: data_directory.note_revision(self.cache.revision),
+            stray_events=StrayEvents(self.manager, lambda: self.cache.revision, self.state_changes),
         )
 
     def _new_repair(self, clock: Clock) -> ReplicaRepair:

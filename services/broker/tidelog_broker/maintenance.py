@@ -14,6 +14,7 @@ from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.high_watermark_events import HighWatermarkEvents
 from tidelog_broker.replicas.replica_manager import ReplicaManager
+from tidelog_broker.replicas.stray_events import StrayEvents
 from tidelog_broker.replication.isr_updates import IsrUpdates
 from tidelog_broker.storage.log_directory import LogDirectory, Stray
 from tidelog_runtime.clock import Clock
@@ -39,6 +40,7 @@ class Maintenance:
         run_blocking: RunBlocking,
         confirm_strays: ConfirmStrays,
         note_revision: Callable[[], None],
+        stray_events: StrayEvents,
     ) -> None:
         self._manager = manager
         self._logs = logs
@@ -48,6 +50,7 @@ class Maintenance:
         self._run_blocking = run_blocking
         self._confirm_strays = confirm_strays
         self._note_revision = note_revision
+        self._stray_events = stray_events
 
     async def judge_isrs(self, interval_ms: int) -> None:
         """A broker that was itself stalled has heard of no fetch meanwhile: it grants each
@@ -153,7 +156,11 @@ class Maintenance:
         # checkpoint without them comes first, on the disk; what is set aside after it has
         # to wait for the next round.
         if strays and self.checkpoint(sync=True):
-            await self._run_blocking(lambda: self._logs.delete_strays(strays))
+            deleted: list[Stray] = []
+            try:
+                await self._run_blocking(lambda: self._logs.delete_strays(strays, deleted))
+            finally:
+                self._stray_events.deleted(tuple(deleted))
 
     async def _delete_old_segments(self, partitions: Iterable[Partition]) -> None:
         for position, partition in enumerate(partitions):

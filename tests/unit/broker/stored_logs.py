@@ -32,7 +32,7 @@ class Stored:
         return sorted(entry.name for entry in (self.path / "strays").iterdir())
 
     def sweep(self, kept_ms: int) -> None:
-        self.logs.delete_strays(self.logs.expired_strays(kept_ms))
+        self.logs.delete_strays(self.logs.expired_strays(kept_ms), [])
 
     def with_records(self, number: int = 3, name: TopicPartition = NAME) -> None:
         key = ReplicaKey(TOPIC_ID, name.partition)

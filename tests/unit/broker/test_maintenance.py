@@ -1,11 +1,12 @@
 """What a broker does by the clock."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from structlog.testing import capture_logs
 
 from tidelog.model import Acks
+from tidelog.state_changes.event import Cause, Kind, Stage
 from tidelog_broker.background import RunBlocking
 from tidelog_broker.log.log import Log
 from tidelog_broker.maintenance import ConfirmStrays, Maintenance
@@ -13,6 +14,7 @@ from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.producer_state import LONGEST_DELIVERY_MS
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.high_watermark_events import HighWatermarkEvents
+from tidelog_broker.replicas.stray_events import StrayEvents
 from tidelog_broker.replication.isr_updates import IsrUpdates
 from tidelog_broker.storage.log_directory import Stray
 from tidelog_runtime.clock import Clock
@@ -45,6 +47,7 @@ class Broker:
             state_changes,
         )
         self.high_watermarks = HighWatermarkEvents(250, 1, state_changes)
+        self.stray_events = StrayEvents(self.replicas.manager, lambda: 77, state_changes)
         self.maintenance = self.with_blocking(at_once)
 
     def with_blocking(
@@ -60,6 +63,7 @@ class Broker:
             run_blocking,
             confirm_strays=confirm_strays,
             note_revision=lambda: None,
+            stray_events=self.stray_events,
         )
 
     def log(self, number: int = 0) -> Log:
@@ -202,6 +206,32 @@ async def test_a_stray_goes_when_the_store_has_said_so_and_no_checkpoint_names_i
     assert Replicas(broker.replicas.disk).damaged == []
 
 
+async def test_a_stray_that_is_deleted_is_told_so() -> None:
+    broker = Broker()
+    await broker.replicas.lead()
+    broker.replicas.logs.set_aside(KEY, since_ms=1)
+    async with at_work(broker.maintenance.delete_old(1000, 0)):
+        await asyncio.sleep(1.1)
+    (deleted,) = broker.replicas.told(Kind.DELETE)
+    assert (deleted.stage, deleted.cause, deleted.name) == (Stage.COMPLETED, Cause.STRAY, NAME)
+
+
+async def test_what_was_deleted_before_the_disk_refused_is_told() -> None:
+    broker = Broker()
+    await broker.replicas.take(numbers=(0, 1))
+    for number in (0, 1):
+        broker.replicas.logs.set_aside(ReplicaKey(TOPIC_ID, number), since_ms=1)
+
+    def refuse_the_second(strays: Sequence[Stray], deleted: list[Stray]) -> None:
+        deleted.append(strays[0])
+        raise OSError(5, "no")
+
+    broker.replicas.logs.delete_strays = refuse_the_second  # type: ignore[method-assign, assignment]
+    async with at_work(broker.maintenance.delete_old(1000, 0)):
+        await asyncio.sleep(1.1)
+    assert [told.name for told in broker.replicas.told(Kind.DELETE)] == [on(0)]
+
+
 async def test_what_is_deleted_while_a_sweep_is_under_way_waits_for_the_next() -> None:
     broker = Broker()
     partition = await broker.replicas.lead()
@@ -290,6 +320,7 @@ async def oldest_catch_up_ms(stalled_ms: int) -> int:
         at_once,
         confirm_strays=all_of_them,
         note_revision=lambda: None,
+        stray_events=broker.stray_events,
     )
     async with at_work(maintenance.judge_isrs(100)):
         await asyncio.sleep(0.05)

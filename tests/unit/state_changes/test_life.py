@@ -6,7 +6,7 @@ import random
 
 from tidelog.rpc.inspect_codec import event_from_wire, event_to_wire
 from tidelog.state_changes.change_life import ChangeLife, Gap
-from tidelog.state_changes.event import Cause, Change, Kind, Stage
+from tidelog.state_changes.event import Cause, Change, Kind, Stage, set_aside
 from tidelog.state_changes.life import (
     CAUSE_WINDOW_MS,
     Involved,
@@ -137,6 +137,24 @@ def test_a_command_that_a_newer_one_overtook_is_not_waited_for() -> None:
     election = _election(trace([*kept, next_command], SEA_0))
     assert election.gaps == (Gap(Kind.BECOME_FOLLOWER, 1, Stage.ACKNOWLEDGED, "c3-18"),)
     assert election.unfinished == ()
+
+
+def test_a_deletion_is_not_waited_for_by_a_replica_that_ended_as_a_stray() -> None:
+    """Broker 2 died before it was told; its next life was not assigned the replica."""
+    wanted = Change("c3-20", Cause.TOPIC_DELETED, BEGAN_MS)
+    aside = set_aside(2, BEGAN_MS + 60_000)
+    events = [
+        told(1, "controller-1", Kind.DELETE, Stage.REQUESTED, change=wanted, broker=2, revision=9),
+        told(60_000, "broker-2", Kind.STOP, Stage.COMPLETED, change=aside, broker=2, revision=14),
+        told(90_000, "broker-2", Kind.DELETE, Stage.COMPLETED, change=aside, broker=2, revision=30),
+    ]
+    for kept in (events, [events[0], events[2]]):
+        deletion, stray = trace(kept, SEA_0)
+        assert deletion.unfinished == ()
+        assert deletion.gaps == (Gap(Kind.DELETE, 2, Stage.COMPLETED, aside.id),)
+        assert stray.gaps == ()
+    assert [part.kind for part in stray.parts] == [Kind.DELETE]
+    assert trace(events[:1], SEA_0)[0].unfinished != ()
 
 
 def test_a_part_that_failed_and_was_done_after_all_is_no_failure() -> None:

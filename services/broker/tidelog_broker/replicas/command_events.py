@@ -160,7 +160,7 @@ class CommandEvents:
         self,
         name: TopicPartition,
         key: ReplicaKey,
-        cause: Cause,
+        change: Change,
         by: Epochs,
         leader_epoch: int,
         revision: int,
@@ -168,7 +168,6 @@ class CommandEvents:
     ) -> None:
         """Nobody commanded it: the replica is another topic's now, or not assigned here, which
         a command `by` these has shown. `why` it could not be set aside; empty: it was."""
-        change = Change(cause=cause)
         part = Part(Kind.STOP, name, key, change, by.controller, by.broker, leader_epoch, revision)
         if why:
             self._tell(part, Stage.FAILED, details={"why": why})

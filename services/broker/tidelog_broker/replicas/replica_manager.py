@@ -13,7 +13,7 @@ from typing import Protocol
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_EPOCH, NO_LEADER, TopicPartition
-from tidelog.state_changes.event import Cause, Kind, Stage
+from tidelog.state_changes.event import Cause, Kind, Stage, set_aside
 from tidelog_broker.log.errors import LogError
 from tidelog_broker.log.log import Log
 from tidelog_broker.membership.metadata_cache import MetadataCache
@@ -253,12 +253,12 @@ class ReplicaManager:
         if present is not None and present.topic_id != wanted.state.topic_id:
             # The topic was deleted and created again while nobody told us.
             known_epoch = present.leader_epoch
-            self._remove(present, delete=False)
+            since_ms = self._clock.wall_ms()
+            self._remove(present, delete=False, since_ms=since_ms)
             former = ReplicaKey(present.topic_id, present.name.partition)
             by = Epochs(part.controller_epoch, part.broker_epoch)
-            self._events.stopped(
-                present.name, former, Cause.OTHER_TOPIC_ID, by, known_epoch, wanted.revision
-            )
+            change = set_aside(self.broker_id, since_ms, Cause.OTHER_TOPIC_ID)
+            self._events.stopped(present.name, former, change, by, known_epoch, wanted.revision)
             present = None
         key = part.key
         is_new = self._logs.log_of(key) is None
@@ -320,7 +320,7 @@ class ReplicaManager:
             self._events.ignored(part, Cause.OTHER_TOPIC_ID)
         return PartitionResult(*key, wanted.revision, None)
 
-    def _remove(self, partition: Partition, *, delete: bool) -> None:
+    def _remove(self, partition: Partition, *, delete: bool, since_ms: int | None = None) -> None:
         partition.stop_leading()
         self._followers.forget(partition)
         key = partition.key
@@ -331,7 +331,7 @@ class ReplicaManager:
         if delete:
             self._logs.delete(key)
         else:
-            self._logs.set_aside(key)
+            self._logs.set_aside(key, since_ms)
         self.disk.forget(key)
 
     def _set_strays_aside(self, command: LeaderAndIsrCommand) -> None:
@@ -341,6 +341,7 @@ class ReplicaManager:
         self._events.forget_unnamed(named)
         by = Epochs(command.controller_epoch, command.broker_epoch)
         revision = command.store_revision
+        change = set_aside(self.broker_id, self._clock.wall_ms())
         for key in [k for k in self._logs.keys() if k not in named]:  # noqa: SIM118
             partition = self._by_key.get(key)
             name = self._logs.name_of(key)
@@ -348,17 +349,17 @@ class ReplicaManager:
             known_epoch = partition.leader_epoch if partition is not None else NO_EPOCH
             try:
                 if partition is None:
-                    self._logs.set_aside(key)
+                    self._logs.set_aside(key, change.requested_at_ms)
                 elif partition.revision <= revision:
-                    self._remove(partition, delete=False)
+                    self._remove(partition, delete=False, since_ms=change.requested_at_ms)
                 else:
                     continue
                 self._stopped.stopped(key, revision)
-                self._events.stopped(name, key, Cause.STRAY, by, known_epoch, revision)
+                self._events.stopped(name, key, change, by, known_epoch, revision)
             except LogError as error:
                 # It stays where it is, unused; that must not keep the others from serving.
                 why = str(error)
-                self._events.stopped(name, key, Cause.STRAY, by, known_epoch, revision, why)
+                self._events.stopped(name, key, change, by, known_epoch, revision, why)
 
     # -- finding a partition ----------------------------------------------------------
 

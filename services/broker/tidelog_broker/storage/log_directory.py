@@ -74,9 +74,12 @@ class _OutOfService(NamedTuple):
 
 
 class Stray(NamedTuple):
+    """`since_ms`: wall clock, when it was set aside; 0: it was deleted by a command."""
+
     key: ReplicaKey
     name: TopicPartition
     directory: str
+    since_ms: int = 0
 
 
 class LogDirectory:
@@ -248,9 +251,10 @@ class LogDirectory:
         """Does nothing where there is no such log. The files go with the next sweep."""
         self._move_away(key, since_ms=0)
 
-    def set_aside(self, key: ReplicaKey) -> None:
-        """Out of the way, and kept for a while: whoever assigned it away may be wrong."""
-        self._move_away(key, since_ms=self._clock.wall_ms())
+    def set_aside(self, key: ReplicaKey, since_ms: int | None = None) -> None:
+        """Out of the way, and kept for a while: whoever assigned it away may be wrong.
+        `since_ms`: wall clock; None: now."""
+        self._move_away(key, self._clock.wall_ms() if since_ms is None else since_ms)
 
     def _move_away(self, key: ReplicaKey, since_ms: int) -> None:
         open_log = self._logs.get(key)
@@ -285,14 +289,14 @@ class LogDirectory:
             if match is not None and int(match["since_ms"]) + kept_ms <= now_ms:
                 name = TopicPartition(match["topic"], int(match["partition"]))
                 key = ReplicaKey(match["topic_id"], name.partition)
-                strays.append(Stray(key, name, directory))
+                strays.append(Stray(key, name, directory, int(match["since_ms"])))
         return strays
 
-    def delete_strays(self, strays: Iterable[Stray]) -> None:
-        """Blocks; raises OSError."""
+    def delete_strays(self, strays: Iterable[Stray], deleted: list[Stray]) -> None:
+        """Blocks; raises OSError. `deleted` gets each as it is done."""
         for stray in strays:
             self._disk.remove_tree(self._strays / stray.directory)
-            _log.info("stray_deleted", name=stray.directory)
+            deleted.append(stray)
 
     def checkpoint(self, high_watermarks: Mapping[ReplicaKey, int], *, sync: bool = False) -> None:
         """Writes high watermarks and recovery points; a log that nobody has claimed yet

@@ -5,7 +5,15 @@ from dataclasses import replace
 
 import pytest
 
-from tidelog.state_changes.event import UNKNOWN_DURATION, Cause, Change, Kind, Stage, StateChange
+from tidelog.state_changes.event import (
+    UNKNOWN_DURATION,
+    Cause,
+    Change,
+    Kind,
+    Stage,
+    StateChange,
+    set_aside,
+)
 from tidelog_runtime.metadata.schema import LeaderAndIsr
 from unit.broker.broker_parts import Replicas, command, stages, stop_command
 from unit.broker.fake_log import NAME, TOPIC_ID, epoch_of, state
@@ -188,6 +196,9 @@ async def test_a_replica_that_a_full_state_does_not_name_is_stopped_as_a_stray()
     await replicas.manager.leader_and_isr(command(state(), 20, numbers=[1], full_state=True))
     told = only(replicas.told(Kind.STOP))
     assert (told.stage, told.cause, told.name) == (Stage.COMPLETED, Cause.STRAY, NAME)
+    # As which its deletion is told when it has been kept long enough, by whichever life.
+    (stray,) = replicas.logs.expired_strays(0)
+    assert told.change_id == set_aside(1, stray.since_ms).id
 
 
 async def test_a_replica_whose_name_another_topic_has_now_is_stopped_for_that() -> None:

@@ -1,0 +1,79 @@
+"""Tells which replicas that were set aside have been deleted: the last that is heard of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import structlog
+
+from tidelog.state_changes.event import Kind, Stage, set_aside
+from tidelog_broker.storage.log_directory import Stray
+from tidelog_runtime.telemetry.state_change_log import StateChangeLog
+
+# Of one topic in one round; more of them are one event, which names their partitions.
+MAX_TOLD_SINGLY = 10
+
+_log = structlog.get_logger()
+
+
+class Life(Protocol):
+    """That of the broker."""
+
+    broker_id: int
+    broker_epoch: int
+
+
+class StrayEvents:
+    """`revision`: of the store, as far as this broker has read it: as of which nobody wants
+    the replicas here."""
+
+    def __init__(
+        self, life: Life, revision: Callable[[], int], state_changes: StateChangeLog
+    ) -> None:
+        self._life = life
+        self._revision = revision
+        self._state_changes = state_changes
+
+    def deleted(self, strays: Sequence[Stray]) -> None:
+        """What a command deleted was told then, and only its files have gone now."""
+        by_topic: dict[tuple[str, str], list[Stray]] = {}
+        for stray in strays:
+            if stray.since_ms:
+                by_topic.setdefault((stray.name.topic, stray.key.topic_id), []).append(stray)
+        for of_topic in by_topic.values():
+            if len(of_topic) > MAX_TOLD_SINGLY:
+                self._tell_together(of_topic)
+            else:
+                for stray in of_topic:
+                    self._tell(stray)
+        removed = sum(not stray.since_ms for stray in strays)
+        if removed:
+            _log.info("deleted_replicas_removed", replicas=removed)
+
+    def _tell(self, stray: Stray) -> None:
+        self._state_changes.tell(
+            Kind.DELETE,
+            Stage.COMPLETED,
+            change=set_aside(self._life.broker_id, stray.since_ms),
+            name=stray.name,
+            topic_id=stray.key.topic_id,
+            broker=self._life.broker_id,
+            broker_epoch=self._life.broker_epoch,
+            revision=self._revision(),
+        )
+
+    def _tell_together(self, strays: Sequence[Stray]) -> None:
+        """As long as the oldest of them has been kept."""
+        oldest = min(strays, key=lambda stray: stray.since_ms)
+        self._state_changes.tell(
+            Kind.DELETE,
+            Stage.COMPLETED,
+            change=set_aside(self._life.broker_id, oldest.since_ms),
+            topic=oldest.name.topic,
+            topic_id=oldest.key.topic_id,
+            broker=self._life.broker_id,
+            broker_epoch=self._life.broker_epoch,
+            revision=self._revision(),
+            details={"partitions": sorted(stray.name.partition for stray in strays)},
+        )

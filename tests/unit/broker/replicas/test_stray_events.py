@@ -1,0 +1,55 @@
+"""What a broker tells of replicas that it had set aside and has deleted."""
+
+from __future__ import annotations
+
+from structlog.testing import capture_logs
+
+from tidelog.state_changes.event import NO_PARTITION, Cause, Kind, Stage, StateChange, set_aside
+from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_broker.replicas.stray_events import MAX_TOLD_SINGLY, StrayEvents
+from tidelog_broker.storage.log_directory import Stray
+from unit.broker.broker_parts import Replicas, on
+from unit.broker.fake_log import NAME, TOPIC_ID
+
+
+def stray(number: int, since_ms: int = 500) -> Stray:
+    return Stray(ReplicaKey(TOPIC_ID, number), on(number), f"t-{number}@{since_ms}", since_ms)
+
+
+def told_of(*strays: Stray) -> list[StateChange]:
+    replicas = Replicas()
+    replicas.manager.broker_epoch = 11
+    StrayEvents(replicas.manager, lambda: 77, replicas.state_changes).deleted(strays)
+    return replicas.told()
+
+
+async def test_the_deletion_of_a_stray_is_of_the_change_as_which_it_was_set_aside() -> None:
+    (told,) = told_of(stray(0))
+    assert (told.kind, told.stage, told.cause) == (Kind.DELETE, Stage.COMPLETED, Cause.STRAY)
+    assert (told.name, told.topic_id, told.broker, told.broker_epoch) == (NAME, TOPIC_ID, 1, 11)
+    assert told.change_id == set_aside(1, 500).id
+    assert told.revision == 77
+
+
+async def test_a_few_strays_of_a_topic_are_told_one_by_one() -> None:
+    told = told_of(*map(stray, range(MAX_TOLD_SINGLY)))
+    assert [t.name for t in told] == [on(n) for n in range(MAX_TOLD_SINGLY)]
+
+
+async def test_many_strays_of_a_topic_are_told_as_one() -> None:
+    numbers = list(range(MAX_TOLD_SINGLY + 1))
+    (told,) = told_of(*(stray(number, 500 + number) for number in reversed(numbers)))
+    assert (told.topic, told.partition, told.details) == (
+        NAME.topic,
+        NO_PARTITION,
+        {"partitions": numbers},
+    )
+    assert told.change_id == set_aside(1, 500).id
+
+
+async def test_what_a_command_has_deleted_is_not_told_again_and_its_files_are_one_line() -> None:
+    with capture_logs() as lines:
+        assert told_of(stray(0, since_ms=0), stray(1, since_ms=0)) == []
+    assert [(line["event"], line["replicas"]) for line in lines] == [
+        ("deleted_replicas_removed", 2)
+    ]
