@@ -24,14 +24,26 @@ def with_gaps(lives: Sequence[ChangeLife], memories: Memories | None = None) -> 
     newest: dict[tuple[TopicPartition, int], list[tuple[int, str]]] = {}
     for life in lives:
         for part in life.parts:
-            if life.name and part.broker != NO_BROKER and part.kind in _COMMANDED:
-                key = (life.name, part.broker)
-                newest.setdefault(key, []).append((part.revision, life.change_id))
+            if part.broker != NO_BROKER and part.kind in _COMMANDED:
+                for name in _names(life):
+                    decided = (part.revision, life.change_id)
+                    newest.setdefault((name, part.broker), []).append(decided)
     complete: list[ChangeLife] = []
     for life in lives:
         gaps = tuple(gap for part in life.parts for gap in _gaps(life, part, newest, memories))
         complete.append(life._replace(gaps=gaps))
     return complete
+
+
+def _names(life: ChangeLife) -> list[TopicPartition]:
+    """One, or those of a topic whose strays are told as one."""
+    if life.name is not None:
+        return [life.name]
+    told = life.headline
+    partitions = told.details.get("partitions") if told.topic else None
+    if not isinstance(partitions, list):
+        return []
+    return [TopicPartition(told.topic, p) for p in partitions if isinstance(p, int)]
 
 
 def _gaps(

@@ -6,7 +6,7 @@ import random
 
 from tidelog.rpc.inspect_codec import event_from_wire, event_to_wire
 from tidelog.state_changes.change_life import ChangeLife, Gap
-from tidelog.state_changes.event import Cause, Change, Kind, Stage, set_aside
+from tidelog.state_changes.event import NO_PARTITION, Cause, Change, Kind, Stage, set_aside
 from tidelog.state_changes.life import (
     CAUSE_WINDOW_MS,
     Involved,
@@ -155,6 +155,24 @@ def test_a_deletion_is_not_waited_for_by_a_replica_that_ended_as_a_stray() -> No
         assert stray.gaps == ()
     assert [part.kind for part in stray.parts] == [Kind.DELETE]
     assert trace(events[:1], SEA_0)[0].unfinished != ()
+
+
+def test_strays_that_are_told_as_one_have_each_ended() -> None:
+    wanted = Change("c3-20", Cause.TOPIC_DELETED, BEGAN_MS)
+    removed = Change("b2-61-removed", Cause.STRAY)
+    together = told(
+        90_000, "broker-2", Kind.DELETE, Stage.COMPLETED, change=removed, broker=2, revision=30,
+        partition=NO_PARTITION, partitions=[0, 1],
+    )  # fmt: skip
+    events = [together] + [
+        told(
+            1, "controller-1", Kind.DELETE, Stage.REQUESTED, change=wanted, broker=2, revision=9,
+            partition=partition,
+        )
+        for partition in (0, 1, 2)
+    ]  # fmt: skip
+    lives = [life for life in trace(events, TraceScope("sea")) if life.change_id == wanted.id]
+    assert [bool(life.unfinished) for life in lives] == [False, False, True]
 
 
 def test_a_part_that_failed_and_was_done_after_all_is_no_failure() -> None:

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import structlog
 
-from tidelog.state_changes.event import Kind, Stage, set_aside
+from tidelog.state_changes.event import Cause, Change, Kind, Stage, set_aside
 from tidelog_broker.storage.log_directory import Stray
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
@@ -36,10 +36,11 @@ class StrayEvents:
         self._state_changes = state_changes
 
     def deleted(self, strays: Sequence[Stray]) -> None:
-        """What a command deleted was told then, and only its files have gone now."""
+        """What a command deleted was told then, and only its files have gone now; unless a
+        former life was to tell it, which may have died first."""
         by_topic: dict[tuple[str, str], list[Stray]] = {}
         for stray in strays:
-            if stray.since_ms:
+            if stray.since_ms or stray.by_former_life:
                 by_topic.setdefault((stray.name.topic, stray.key.topic_id), []).append(stray)
         for of_topic in by_topic.values():
             if len(of_topic) > MAX_TOLD_SINGLY:
@@ -47,7 +48,7 @@ class StrayEvents:
             else:
                 for stray in of_topic:
                     self._tell(stray)
-        removed = sum(not stray.since_ms for stray in strays)
+        removed = len(strays) - sum(map(len, by_topic.values()))
         if removed:
             _log.info("deleted_replicas_removed", replicas=removed)
 
@@ -55,7 +56,7 @@ class StrayEvents:
         self._state_changes.tell(
             Kind.DELETE,
             Stage.COMPLETED,
-            change=set_aside(self._life.broker_id, stray.since_ms),
+            change=self._change(stray),
             name=stray.name,
             topic_id=stray.key.topic_id,
             broker=self._life.broker_id,
@@ -69,7 +70,7 @@ class StrayEvents:
         self._state_changes.tell(
             Kind.DELETE,
             Stage.COMPLETED,
-            change=set_aside(self._life.broker_id, oldest.since_ms),
+            change=self._change(oldest),
             topic=oldest.name.topic,
             topic_id=oldest.key.topic_id,
             broker=self._life.broker_id,
@@ -77,3 +78,8 @@ class StrayEvents:
             revision=self._revision(),
             details={"partitions": sorted(stray.name.partition for stray in strays)},
         )
+
+    def _change(self, stray: Stray) -> Change:
+        if stray.since_ms:
+            return set_aside(self._life.broker_id, stray.since_ms)
+        return Change(f"b{self._life.broker_id}-{self._life.broker_epoch}-removed", Cause.STRAY)

@@ -74,12 +74,14 @@ class _OutOfService(NamedTuple):
 
 
 class Stray(NamedTuple):
-    """`since_ms`: wall clock, when it was set aside; 0: it was deleted by a command."""
+    """`since_ms`: wall clock, when it was set aside; 0: it was deleted by a command.
+    `by_former_life`: which may have died before it told."""
 
     key: ReplicaKey
     name: TopicPartition
     directory: str
     since_ms: int = 0
+    by_former_life: bool = False
 
 
 class LogDirectory:
@@ -99,6 +101,8 @@ class LogDirectory:
         self._high_watermarks: Mapping[tuple[str, int], int] = {}
         self._recovery_points: dict[tuple[str, int], int] = {}
         self._marks = DamageMarks(disk, path)
+        # Names of what former lives have left in `strays/`.
+        self._left: frozenset[str] = frozenset()
         self._logs: dict[ReplicaKey, OpenLog] = {}
         self._marked: set[ReplicaKey] = set()
         self._out: dict[ReplicaKey, _OutOfService] = {}
@@ -114,6 +118,7 @@ class LogDirectory:
         service."""
         self._disk.make_directory(self._replicas)
         self._disk.make_directory(self._strays)
+        self._left = frozenset(self._disk.list_names(self._strays))
         self._marks.prepare()  # syncs the names of the directories
         marked = self._marks.read()
         self._marked.update(marked)
@@ -289,7 +294,8 @@ class LogDirectory:
             if match is not None and int(match["since_ms"]) + kept_ms <= now_ms:
                 name = TopicPartition(match["topic"], int(match["partition"]))
                 key = ReplicaKey(match["topic_id"], name.partition)
-                strays.append(Stray(key, name, directory, int(match["since_ms"])))
+                since_ms, is_left = int(match["since_ms"]), directory in self._left
+                strays.append(Stray(key, name, directory, since_ms, is_left))
         return strays
 
     def delete_strays(self, strays: Iterable[Stray], deleted: list[Stray]) -> None:

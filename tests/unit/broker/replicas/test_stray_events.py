@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from structlog.testing import capture_logs
 
-from tidelog.state_changes.event import NO_PARTITION, Cause, Kind, Stage, StateChange, set_aside
+from tidelog.state_changes.event import (
+    NO_PARTITION,
+    UNKNOWN_DURATION,
+    Cause,
+    Kind,
+    Stage,
+    StateChange,
+    set_aside,
+)
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.stray_events import MAX_TOLD_SINGLY, StrayEvents
 from tidelog_broker.storage.log_directory import Stray
@@ -45,6 +53,12 @@ async def test_many_strays_of_a_topic_are_told_as_one() -> None:
         {"partitions": numbers},
     )
     assert told.change_id == set_aside(1, 500).id
+
+
+async def test_what_a_former_life_was_to_tell_is_told() -> None:
+    (told,) = told_of(stray(0, since_ms=0)._replace(by_former_life=True))
+    assert (told.kind, told.cause, told.name) == (Kind.DELETE, Cause.STRAY, NAME)
+    assert (told.change_id, told.duration_ms) == ("b1-11-removed", UNKNOWN_DURATION)
 
 
 async def test_what_a_command_has_deleted_is_not_told_again_and_its_files_are_one_line() -> None:

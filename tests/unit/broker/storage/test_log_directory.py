@@ -177,6 +177,17 @@ def test_a_log_that_is_set_aside_is_not_opened_at_the_next_start(tmp_path: Path)
     assert list(Stored(tmp_path).logs.keys()) == []
 
 
+def test_strays_of_a_former_life_are_told_from_those_of_this_one(tmp_path: Path) -> None:
+    former = Stored(tmp_path)
+    former.with_records()
+    former.logs.delete(KEY)
+    stored = Stored(tmp_path)
+    stored.with_records(name=OTHER_NAME)
+    stored.logs.delete(OTHER)
+    found = {stray.key: stray.by_former_life for stray in stored.logs.expired_strays(0)}
+    assert found == {KEY: True, OTHER: False}
+
+
 def test_a_move_that_fails_is_an_error_of_the_log(tmp_path: Path) -> None:
     stored = Stored(tmp_path)
     stored.with_records()
