@@ -142,6 +142,7 @@ async def _trace(session: Session, scope: TraceScope, *, follow: bool) -> ExitSt
         lives = lives_in(told, scope, gathered.memories)
         _show(lives, scope, as_json=session.as_json)
         _note_sources(gathered, read)
+        _note_reach(gathered, lives, scope)
         if not lives and not follow:
             write_note(
                 f"Nobody remembers anything of {_named(scope)}; services keep their newest "
@@ -188,6 +189,17 @@ def _note_sources(gathered: Gathered, read: Published) -> None:
         write_note(f"Not heard: {silent.address} ({silent.problem})")
     for note in read.notes:
         write_note(note)
+
+
+def _note_reach(gathered: Gathered, lives: Sequence[ChangeLife], scope: TraceScope) -> None:
+    from tidelog.cli import trace_view
+
+    if scope.since_ms or not gathered.memories:
+        # What is older than that was not asked for.
+        return
+    service, remembers_ms = max(gathered.memories.items(), key=lambda memory: memory[1])
+    if not scope.topic or not trace_view.is_told_from(lives, remembers_ms):
+        write_note(trace_view.reach_note(service, remembers_ms))
 
 
 def _named(scope: TraceScope) -> str:

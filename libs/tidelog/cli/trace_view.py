@@ -14,6 +14,7 @@ from tidelog.state_changes.event import (
     NO_REVISION,
     Cause,
     Detail,
+    Kind,
     Stage,
     StateChange,
 )
@@ -268,6 +269,24 @@ def document(life: ChangeLife) -> dict[str, Any]:
             for gap in life.gaps
         ],
     }
+
+
+def is_told_from(lives: Sequence[ChangeLife], since_ms: int) -> bool:
+    """Whether it all began since: the creation is among it."""
+    return any(
+        life.headline.kind is Kind.TOPIC_CREATION
+        or (life.headline.kind is Kind.CREATE and life.headline.broker == NO_BROKER)
+        for life in lives
+        if life.began_ms >= since_ms
+    )
+
+
+def reach_note(service: str, since_ms: int) -> str:
+    """`service`: the one that remembers least."""
+    return (
+        f"{service} tells of nothing before {format_time(since_ms)}: of what is older stages may "
+        "be missing, and log files have more (--files)."
+    )
 
 
 def stories(lives: Iterable[ChangeLife]) -> Iterator[str]:
