@@ -21,6 +21,8 @@ from tidelog.state_changes.event import (
 from tidelog.state_changes.json_form import format_time, to_object
 from tidelog.wording import plural
 
+# About a broker, and carried out by a controller.
+_DONE_TO_BROKERS = (Kind.LEADER_UNREACHABLE, Kind.BROKER_FENCED)
 # In a condensed line partitions beyond these are counted.
 MAX_NAMED_PARTITIONS = 12
 _ELAPSED_WIDTH = 11
@@ -207,7 +209,10 @@ def _outcome(group: Sequence[ChangeLife]) -> str:
         return f"FAILED{counted}{_why_failed(failed)}"
     gaps = [gap for life in group for gap in life.unfinished]
     if gaps:
-        brokers = sorted({gap.broker for gap in gaps if gap.broker != NO_BROKER})
+        doing = [
+            gap for gap in gaps if gap.broker != NO_BROKER and gap.kind not in _DONE_TO_BROKERS
+        ]
+        brokers = sorted({gap.broker for gap in doing})
         by = f" by broker {','.join(map(str, brokers))}" if brokers else ""
         return f"NOT ACKNOWLEDGED{by}" if _only_acks(gaps) else f"NOT COMPLETED{by}"
     stages = sum(len(part.stages) for life in group for part in life.own_parts)

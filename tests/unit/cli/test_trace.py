@@ -74,6 +74,13 @@ def test_a_condensed_line_names_who_did_not_acknowledge() -> None:
     assert lines[-1].endswith("NOT COMPLETED by broker 1")
 
 
+def test_a_report_that_no_controller_took_is_not_laid_upon_the_leader_that_it_is_about() -> None:
+    report = of_broker(0, Kind.LEADER_UNREACHABLE, 2)
+    asked = report._replace(service="broker-1", stage=Stage.REQUESTED, change_id="report")
+    (condensed,) = trace_view.condensed_lines(lives_in([asked], TraceScope()))
+    assert condensed.endswith("NOT COMPLETED")
+
+
 def test_a_stage_by_itself_says_all_that_is_known_of_it() -> None:
     (completed,) = [
         e for e in leader_death() if (e.kind, e.stage) == (Kind.ELECTION, Stage.COMPLETED)
