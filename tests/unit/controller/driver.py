@@ -61,15 +61,8 @@ from tidelog_runtime.metadata.schema import (
     encode_leader_and_isr,
 )
 from tidelog_runtime.metadata.store import (
-    Changed,
-    CreateRevision,
-    Delete,
-    Guard,
-    KeyValue,
     Put,
-    Snapshot,
     Transaction,
-    TransactionResult,
 )
 from tidelog_runtime.replica_control import (
     CommandResult,
@@ -80,54 +73,12 @@ from tidelog_runtime.replica_control import (
     ReplicaSummary,
     StopReplicaCommand,
 )
+from unit.controller.table_store import TableStore
 
 KEYS = Keys("test")
 MAX_STEPS = 10_000
 COMMAND_TIMEOUT_MS = 10_000
 WALL_MS = 1_700_000_000_000
-
-
-class TableStore:
-    """The store's rules without its I/O; `unseen` is what the watch has yet to deliver."""
-
-    def __init__(self) -> None:
-        self.items: dict[str, KeyValue] = {}
-        self.revision = 0
-        self.unseen: deque[Changed] = deque()
-
-    def put(self, key: str, value: bytes) -> int:
-        return self.transact(Transaction([], [Put(key, value)])).revision
-
-    def delete(self, key: str) -> int:
-        return self.transact(Transaction([], [Delete(key)])).revision
-
-    def transact(self, transaction: Transaction) -> TransactionResult:
-        if not all(self._holds(guard) for guard in transaction.guards):
-            keys = [guard.key for guard in transaction.guards]
-            return TransactionResult(False, self.revision, self.read(keys))
-        self.revision += 1
-        for change in transaction.changes:
-            held = self.items.get(change.key)
-            if isinstance(change, Delete):
-                if self.items.pop(change.key, None) is not None:
-                    self.unseen.append(Changed(change.key, None, self.revision))
-                continue
-            created = held.create_revision if held else self.revision
-            self.items[change.key] = KeyValue(change.key, change.value, created, self.revision)
-            self.unseen.append(Changed(change.key, self.items[change.key], self.revision))
-        return TransactionResult(True, self.revision)
-
-    def read(self, keys: list[str]) -> dict[str, KeyValue | None]:
-        return {key: self.items.get(key) for key in keys}
-
-    def snapshot(self) -> Snapshot:
-        return Snapshot(KEYS.root, self.revision, dict(self.items))
-
-    def _holds(self, guard: Guard) -> bool:
-        held = self.items.get(guard.key)
-        if isinstance(guard, CreateRevision):
-            return (held.create_revision if held else 0) == guard.revision
-        return (held.mod_revision if held else 0) == guard.revision
 
 
 @dataclass
@@ -164,7 +115,7 @@ class Driver:
     def __init__(
         self, store: TableStore | None = None, internal_topics: Sequence[InternalTopic] = ()
     ) -> None:
-        self.store = store or TableStore()
+        self.store = store or TableStore(KEYS.root)
         self.internal_topics = internal_topics  # of the next reign
         self.now_ms = 1_000
         self.brokers: dict[int, FakeBroker] = {}

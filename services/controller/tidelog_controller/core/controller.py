@@ -10,21 +10,19 @@ so that no step depends on how the controller came to know something.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from tidelog.errors import ErrorCode
 from tidelog.inspection.model import BrokerBacklog, ControllerState, StateRequest
 from tidelog.state_changes.event import (
-    NO_CHANGE,
-    NO_REVISION,
     Cause,
-    Change,
     Detail,
     Kind,
     Stage,
     broker_stopping,
 )
 from tidelog_controller.control.dispatch import Dispatch
+from tidelog_controller.core.broker_telling import of_broker, of_fencing, of_unreachable_leader
 from tidelog_controller.core.description import Reign, describe
 from tidelog_controller.core.dirty_partitions import DirtyPartitions
 from tidelog_controller.core.transaction_telling import TransactionTelling
@@ -48,7 +46,6 @@ from tidelog_controller.state.commands import (
     Transact,
 )
 from tidelog_controller.state.context import (
-    Broker,
     BrokerChanged,
     ConsentChanged,
     Context,
@@ -299,7 +296,7 @@ class Controller:
             self._unreachable.forget_broker(broker_id)
             self._out.append(CloseChannel(broker_id, old.broker_epoch))
             departure = self._departures.left(old, new, self._wall_ms)
-            self._tell_of_broker(Kind.BROKER_LEFT, old, revision, departure.cause)
+            self._tell(of_broker(Kind.BROKER_LEFT, old, revision, departure.cause))
             self._tell_acknowledged()
         if new is not None and (old is None or new.broker_epoch != old.broker_epoch):
             why = Cause.BROKER_JOINED if self._loaded else Cause.NEW_CONTROLLER
@@ -308,16 +305,18 @@ class Controller:
             if self._loaded:
                 # Whoever is found at the start of a reign is no news: one line counts them.
                 why = Cause.REGISTERED if old is None else Cause.BROKER_RESTARTED
-                self._tell_of_broker(Kind.BROKER_JOINED, new, revision, why)
+                self._tell(of_broker(Kind.BROKER_JOINED, new, revision, why))
             for topic in self.context.topics:
                 self._dirty.touch(self.context.unplaced(topic))
         elif new is not None and not new.running:
-            self._tell_of_broker(
-                Kind.BROKER_STOPPING,
-                new,
-                revision,
-                stage=Stage.RECEIVED,
-                change=broker_stopping(broker_id, new.broker_epoch),
+            self._tell(
+                of_broker(
+                    Kind.BROKER_STOPPING,
+                    new,
+                    revision,
+                    stage=Stage.RECEIVED,
+                    change=broker_stopping(broker_id, new.broker_epoch),
+                )
             )
         replicas = list(self.context.replicas_on(broker_id))
         # Elections go before changes of the ISR: nobody can write until they are done.
@@ -415,20 +414,7 @@ class Controller:
         """A change of the ISR is judged with the reports that stand when it comes; here a
         new report is, with the ISR that stands."""
         for leader in self._unreachable.reported(report, self.context.brokers):
-            self._tell(
-                Tell(
-                    Kind.LEADER_UNREACHABLE,
-                    Stage.COMPLETED,
-                    leader.change,
-                    broker=leader.broker_id,
-                    broker_epoch=leader.broker_epoch,
-                    cause=Cause.NO_ANSWER,
-                    details={
-                        "follower": report.broker_id,
-                        "unanswered_ms": leader.unanswered_ms,
-                    },
-                )
-            )
+            self._tell(of_unreachable_leader(leader, report.broker_id))
             self._dirty.touch(
                 partition
                 for partition, held in self.context.replicas_on(leader.broker_id)
@@ -450,7 +436,7 @@ class Controller:
                 details: dict[str, Detail] = {"dial": dial.value}
                 accepted = dial is DialOutcome.ACCEPTED
                 why = Cause.CONNECTION_LOST if accepted else Cause.NO_ANSWER
-                self._tell_of_broker(Kind.CONNECTION_LOST, broker, cause=why, details=details)
+                self._tell(of_broker(Kind.CONNECTION_LOST, broker, cause=why, details=details))
             self._dispatch.require_all(broker_id, self._now_ms, Cause.CONNECTION_LOST)
             return
         self._departures.refused(broker_id, broker_epoch)
@@ -458,14 +444,7 @@ class Controller:
         removal = RegistrationRemoval(broker_id, broker_epoch, departure)
         if self._transactions.is_in_flight(removal):
             return
-        fencing = Tell(
-            Kind.BROKER_FENCED,
-            Stage.REQUESTED,
-            Change("", Cause.BROKER_CRASHED, self._wall_ms - detection_ms),
-            broker=broker_id,
-            broker_epoch=broker_epoch,
-            details={"dial": dial.value, "detection_ms": detection_ms},
-        )
+        fencing = of_fencing(broker, dial.value, detection_ms, self._wall_ms)
         if not self._broken.may_remove(broker_id, self._now_ms):
             if is_news:
                 # Its lease alone decides.
@@ -489,30 +468,3 @@ class Controller:
 
     def _tell_acknowledged(self, topic_ids: Iterable[str] | None = None) -> None:
         self._telling.acknowledged(self._admin.is_acknowledged, topic_ids)
-
-    def _tell_of_broker(
-        self,
-        kind: Kind,
-        broker: Broker,
-        revision: int = NO_REVISION,
-        cause: Cause | None = None,
-        details: Mapping[str, Detail] | None = None,
-        stage: Stage = Stage.COMPLETED,
-        change: Change = NO_CHANGE,
-    ) -> None:
-        registration = broker.registration
-        about: dict[str, Detail] = {"address": registration.address}
-        if kind is Kind.BROKER_JOINED:
-            about |= {"rack": registration.rack, "whole_since": registration.whole_since}
-        self._tell(
-            Tell(
-                kind,
-                stage,
-                change,
-                broker=broker.broker_id,
-                broker_epoch=broker.broker_epoch,
-                revision=revision,
-                details={**about, **(details or {})},
-                cause=cause,
-            )
-        )
