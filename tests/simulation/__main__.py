@@ -22,7 +22,7 @@ from pathlib import Path
 
 from simulation.coverage import RULES, never_met
 from simulation.faults import KINDS, Fault, parse_fault
-from simulation.scenario import EXCEPTION, MIN_WORK_MS, Result, run_seed
+from simulation.scenario import EXCEPTION, MIN_ACKNOWLEDGED, MIN_WORK_MS, Result, run_seed
 from simulation.shrink import shrink
 
 DEFAULT_JOBS = 2
@@ -37,7 +37,6 @@ MAX_SHRINK_RUNS = 40
 PROGRESS_INTERVAL_S = 5.0
 TRACE_LINES = 60
 # What a seed must amount to, to show anything; a plan that somebody gives may be less.
-MIN_ACKNOWLEDGED = 500
 MIN_FAULTS = 5
 THIN = "seed_shows_too_little"
 

@@ -31,6 +31,9 @@ from tidelog.model import NO_EPOCH, Acks, TopicPartition
 
 # A seed lasts at least this long before it heals.
 MIN_WORK_MS = 60_000
+MIN_ACKNOWLEDGED = 500
+# Where faults have let too few records through: so long it is waited for more at most.
+MORE_WORK_S = 30
 DRAIN_S = 20.0
 # How an exception is named that is no violation of an invariant.
 EXCEPTION = "exception"
@@ -142,6 +145,13 @@ def _flipped(plan: Sequence[Fault]) -> set[int]:
     return {int(host.rpartition("-")[2]) for host in hosts}
 
 
+async def _enough_work(recorder: Recorder) -> None:
+    for _ in range(MORE_WORK_S):
+        if recorder.acknowledged >= MIN_ACKNOWLEDGED:
+            return
+        await asyncio.sleep(1)
+
+
 async def _live(
     world: World,
     invariants: Invariants,
@@ -159,6 +169,7 @@ async def _live(
     await require_healed(world, invariants)
     has_healed.set()
     await recovering
+    await _enough_work(recorder)
     await workload.stop()
     partitions = [p for topic in workload.topics for p in topic.all_partitions]
     probes = await require_writable(world, recorder, partitions)

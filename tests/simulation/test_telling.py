@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from simulation.__main__ import (
-    MIN_ACKNOWLEDGED,
     MIN_FAULTS,
     THIN,
     TRACE_LINES,
@@ -18,7 +17,7 @@ from simulation.__main__ import (
 )
 from simulation.faults import Fault, parse_fault
 from simulation.plans import draw_plan
-from simulation.scenario import EXCEPTION, MIN_WORK_MS, Result, run_seed
+from simulation.scenario import EXCEPTION, MIN_ACKNOWLEDGED, MIN_WORK_MS, Result, run_seed
 from simulation.test_planted_bugs import recover_without_consent
 from simulation.world import Settings
 
