@@ -27,6 +27,7 @@ UNCLEAN_ELECTION = "unclean_election"
 NOT_PREFERRED_LEADER = "not_preferred_leader"
 # About a broker, and its replicas.
 REPLICA_DEAD = "replica_dead"
+BROKER_STOPPED = "broker_stopped"  # in order, and is not back
 BROKER_PAUSED = "broker_paused"
 BROKER_UNREACHABLE = "broker_unreachable"
 BROKER_UNREGISTERED = "broker_unregistered"
@@ -52,6 +53,7 @@ ORDER = (
     STORE_UNREACHABLE,
     NO_CONTROLLER,
     REPLICA_DEAD,
+    BROKER_STOPPED,
     BROKER_PAUSED,
     BROKER_UNREACHABLE,
     BROKER_UNREGISTERED,

@@ -31,6 +31,7 @@ from tidelog.inspection.model import (
     ServiceState,
 )
 from tidelog.model import NO_EPOCH, NO_LEADER, TopicPartition
+from tidelog.state_changes.event import Cause
 
 # A broker whose fetch a leader has had within this, or whose answer a follower has had, lives,
 # whatever its address says.
@@ -115,6 +116,12 @@ class ClusterView:
         if registered and not refuses:
             return Life.UNREACHABLE
         return Life.DEAD
+
+    def was_stopped(self, broker_id: int) -> bool:
+        """Whether its last life ended in order; departures hold only brokers that are not
+        back."""
+        departure = self.departures.get(broker_id)
+        return departure is not None and departure.cause == Cause.BROKER_STOPPED.value
 
     def lives_by_word_of_others(self, broker_id: int) -> bool:
         return (

@@ -97,10 +97,9 @@ def _lifeless(view: ClusterView) -> Iterator[Root]:
     """Brokers that do nothing, though no partition may suffer from it yet; one that was
     stopped in order, and that nobody misses, is no news. Departures hold only brokers that
     are not back, so that an old one hides nobody who has registered since."""
-    missed = {b for b, d in view.departures.items() if d.cause != "broker_stopped"}
+    stopped = {broker_id for broker_id in view.departures if view.was_stopped(broker_id)}
     known = {s.id for s in view.observed.silent if s.role == "broker" and s.id >= 0}
-    stopped = {b for b, d in view.departures.items() if d.cause == "broker_stopped"}
-    for broker_id in sorted((missed | known | set(view.registry.brokers)) - stopped):
+    for broker_id in sorted({*view.departures, *known, *view.registry.brokers} - stopped):
         if view.life(broker_id) is not Life.ANSWERS:
             reason = why_broker_does_nothing(view, broker_id)
             if reason is not None:

@@ -25,6 +25,7 @@ _OF_LIFE = {
     Life.PAUSED: Reason(Root(causes.BROKER_PAUSED), "takes connections and does not answer"),
     Life.UNREACHABLE: Reason(Root(causes.BROKER_UNREACHABLE), "cannot be reached"),
 }
+_STOPPED = Reason(Root(causes.BROKER_STOPPED), "was stopped")
 _OF_FAILURE = {
     "disk_full": (causes.DISK_FULL, "has no room on its disk"),
     "disk_error": (causes.DISK_ERROR, "has a disk that fails"),
@@ -37,7 +38,8 @@ def why_broker_does_nothing(view: ClusterView, broker_id: int) -> Reason | None:
     life = view.life(broker_id)
     if life is Life.ANSWERS:
         return None
-    found = _OF_LIFE[life]
+    stopped = life is Life.DEAD and view.was_stopped(broker_id)
+    found = _STOPPED if stopped else _OF_LIFE[life]
     return Reason(Root(found.root.cause, broker_id), found.words)
 
 

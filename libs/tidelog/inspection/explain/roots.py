@@ -18,6 +18,7 @@ MAX_DESCRIBED = 3
 
 _SUMMARY = {
     causes.REPLICA_DEAD: "broker {broker} is dead",
+    causes.BROKER_STOPPED: "broker {broker} was stopped and is not back",
     causes.BROKER_PAUSED: "broker {broker} stands still: it takes connections and answers nothing",
     causes.BROKER_UNREACHABLE: "broker {broker} cannot be reached from here",
     causes.BROKER_UNREGISTERED: "broker {broker} lives and is not registered in the metadata store",
@@ -33,6 +34,8 @@ _SUMMARY = {
 _NEXT_STEP = {
     causes.REPLICA_DEAD: "Start broker {broker}; its log says why it ended. It catches up and "
     "rejoins every ISR by itself.",
+    causes.BROKER_STOPPED: "Start broker {broker} again when what it was stopped for is done. It "
+    "catches up and rejoins every ISR by itself.",
     causes.BROKER_PAUSED: "Look at its process: is it stopped (kill -CONT PID lets it go on), "
     "starting on a large log, or starved of CPU, memory or disk? Restart it where it does not "
     "recover; it rejoins by itself.",
@@ -179,10 +182,10 @@ def _about_broker(view: ClusterView, root: Root) -> list[str]:
     if root.cause in _LIVES_OR_NOT:
         evidence.append(_registration(view, broker_id))
         fetched = view.last_fetch_ms(broker_id)
-        if fetched is not None and root.cause != causes.REPLICA_DEAD:
+        if fetched is not None and root.cause not in _ENDED:
             evidence.append(f"a leader had a fetch of it {span(fetched)} ago")
         answered = view.last_answer_ms(broker_id)
-        if answered is not None and root.cause != causes.REPLICA_DEAD:
+        if answered is not None and root.cause not in _ENDED:
             evidence.append(f"it answered a follower {span(answered)} ago")
     if root.cause == causes.DISK_FULL and broker_id in view.brokers:
         broker = view.brokers[broker_id].broker
@@ -191,9 +194,9 @@ def _about_broker(view: ClusterView, root: Root) -> list[str]:
     return evidence
 
 
-_LIVES_OR_NOT = frozenset(
+_ENDED = frozenset({causes.REPLICA_DEAD, causes.BROKER_STOPPED})
+_LIVES_OR_NOT = _ENDED | frozenset(
     {
-        causes.REPLICA_DEAD,
         causes.BROKER_PAUSED,
         causes.BROKER_UNREACHABLE,
         causes.BROKER_UNREGISTERED,

@@ -112,6 +112,23 @@ def test_a_broker_that_was_stopped_in_order_and_that_nobody_misses_is_no_news(
     assert cluster.explain() == []
 
 
+def test_a_broker_that_was_stopped_in_order_and_is_missed_is_not_called_dead(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0", isr=(1, 3))
+    cluster.partition("bay/0", (1, 3), isr=(1,))
+    cluster.kill(2, cause="broker_stopped")
+    cluster.kill(3)
+    findings = cluster.explain()
+    stopped = found(findings, "broker_stopped")
+    assert (stopped.broker, stopped.partitions) == (2, ("sea/0",))
+    assert stopped.summary.startswith("broker 2 was stopped and is not back")
+    assert "dead" not in said(stopped)
+    assert "why it ended" not in said(stopped)
+    assert "broker_stopped" in said(stopped)
+    assert found(findings, "replica_dead").broker == 3
+
+
 def test_a_crashed_broker_is_told_though_no_partition_misses_it(
     cluster: DescribedCluster,
 ) -> None:
