@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidelog.inspection.explain import causes
+from tidelog.inspection.explain import causes, next_steps
 from tidelog.inspection.explain.causes import Reason, Root, Symptom
 from tidelog.inspection.explain.cluster_view import ClusterView, Life
 from tidelog.inspection.explain.replicas import failure_of, why_broker_does_nothing
@@ -140,12 +140,19 @@ def _nobody_elects() -> Reason:
 
 def _leader_gone(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
     """The key names a leader that serves nobody, and no other has been elected yet."""
-    if view.life(key.leader) not in (Life.DEAD, Life.PAUSED):
+    life = view.life(key.leader)
+    if life not in (Life.DEAD, Life.PAUSED):
         return None
     reason = why_broker_does_nothing(view, key.leader)
     assert reason is not None
     name = name_of_key(key)
     reasons = [reason]
+    gone = next_steps.LeaderGone(
+        key.leader,
+        stands_still=life is Life.PAUSED,
+        store_away=view.registry.teller is not None and not view.registry.store_answers,
+        has_controller=view.active is not None,
+    )
     if view.active is None:
         reasons.append(_nobody_elects())
         waits = "nobody elects another, because no controller is active"
@@ -160,9 +167,7 @@ def _leader_gone(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
         name,
         f"{name} is led by broker {key.leader}, which {reason.words}; {waits}",
         f"are led by broker {key.leader}, which {reason.words}; {waits}",
-        f"Start broker {key.leader}, or a controller, which elects another leader."
-        if view.active is None
-        else f"Look again in some seconds; if it stays so, stop broker {key.leader}'s process.",
+        next_steps.of_leader_gone(gone),
         (f"its key names broker {key.leader} as the leader in epoch {key.leader_epoch}",),
         tuple(reasons),
         key.leader,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tidelog.inspection.explain import causes
+from tidelog.inspection.explain import causes, next_steps
 from tidelog.inspection.explain.causes import Reason, Root, Symptom
 from tidelog.inspection.explain.cluster_view import ClusterView, Life
 from tidelog.inspection.explain.elections import no_leader, unclean_election
@@ -152,8 +152,7 @@ def _standing_still(
         f"the high watermark of {name} stands still at {replica.high_watermark} because {why}: "
         f"{plural(replica.log_end_offset - replica.high_watermark, 'record')} wait to be committed",
         f"have a high watermark that stands still because {why}",
-        "See what it follows from; a follower that cannot keep up leaves the ISR after "
-        "replica_lag_time_max_ms, and the high watermark goes on.",
+        next_steps.of_stall(_stall(view, key, leading, under_min_isr)),
         (told, *lines),
         reasons,
         key.leader,
@@ -162,10 +161,27 @@ def _standing_still(
         yield _consumers_wait(name, key, replica, leader, why, reasons)
 
 
-def _holders(
-    view: ClusterView, key: PartitionKeyState, leading: tuple[ReplicaState, LeaderState]
-) -> tuple[str, tuple[str, ...], tuple[Reason, ...]]:
-    """Who holds the high watermark: in words, with evidence, and why."""
+def _stall(
+    view: ClusterView,
+    key: PartitionKeyState,
+    leading: tuple[ReplicaState, LeaderState],
+    under_min_isr: bool,
+) -> next_steps.Stall:
+    in_sync = ids(key.isr)
+    holding = [follower.broker_id for follower in _holding(leading)]
+    return next_steps.Stall(
+        key.leader,
+        view.store_lost(key.leader),
+        under_min_isr,
+        key.min_isr,
+        [b for b in key.replicas if b not in in_sync],
+        holding,
+        len(leading[1].maximal_isr) - len(holding),
+    )
+
+
+def _holding(leading: tuple[ReplicaState, LeaderState]) -> list[FollowerProgress]:
+    """The members of the ISR that hold the high watermark, by broker id."""
     replica, leader = leading
     members = set(leader.maximal_isr)
     holding = [
@@ -173,7 +189,15 @@ def _holders(
         for f in leader.followers
         if f.broker_id in members and f.log_end_offset <= replica.high_watermark
     ]
-    holding.sort(key=lambda f: f.broker_id)
+    return sorted(holding, key=lambda f: f.broker_id)
+
+
+def _holders(
+    view: ClusterView, key: PartitionKeyState, leading: tuple[ReplicaState, LeaderState]
+) -> tuple[str, tuple[str, ...], tuple[Reason, ...]]:
+    """Who holds the high watermark: in words, with evidence, and why."""
+    replica, _ = leading
+    holding = _holding(leading)
     if not holding:
         own = failure_of(replica, key.leader)
         if own is not None:

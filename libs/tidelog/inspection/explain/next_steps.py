@@ -1,0 +1,90 @@
+"""What to do next where that depends on what else is wrong: a step that needs the metadata
+store or a controller is no help while these are away."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tidelog.inspection.explain.words import brokers
+
+
+class Stall(NamedTuple):
+    """Why a high watermark stands still. `missing`: replicas that are not in the ISR.
+    `holding`: followers in the maximal ISR that lack what comes next; empty: the leader
+    itself holds it back. `left`: members of the maximal ISR without these."""
+
+    leader: int
+    store_away: bool
+    under_min_isr: bool
+    min_isr: int
+    missing: Sequence[int]
+    holding: Sequence[int]
+    left: int
+
+
+def of_stall(stall: Stall) -> str:
+    if stall.under_min_isr:
+        return _below_min_isr(stall)
+    if not stall.holding:
+        return f"Look at broker {stall.leader}, its leader, and at its disk: no follower holds it."
+    holding = brokers(stall.holding)
+    if stall.store_away:
+        return (
+            f"Mend {holding}, or bring the metadata store back: without it nobody can be taken out "
+            "of the ISR."
+        )
+    if stall.left < stall.min_isr:
+        return (
+            f"Mend {holding}: without {holding} the ISR is below min ISR, so that the high "
+            "watermark goes on only when enough replicas are back."
+        )
+    return (
+        "See what it follows from; a follower that cannot keep up leaves the ISR after "
+        "replica_lag_time_max_ms, and the high watermark goes on."
+    )
+
+
+def _below_min_isr(stall: Stall) -> str:
+    step = (
+        f"bring {brokers(sorted(stall.missing))} back into the ISR"
+        if stall.missing
+        else "compare the topic's min_insync_replicas with its replication factor"
+    )
+    if stall.store_away:
+        step = f"bring the metadata store back, without which no replica joins the ISR; then {step}"
+    return (
+        f"{step[0].upper()}{step[1:]}. The high watermark goes on when {stall.min_isr} replicas "
+        "are in sync, and not before."
+    )
+
+
+class LeaderGone(NamedTuple):
+    """A leader that serves nobody, and that the partition's key still names. `stands_still`:
+    its process is there; it is dead otherwise."""
+
+    leader: int
+    stands_still: bool
+    store_away: bool
+    has_controller: bool
+
+
+def of_leader_gone(gone: LeaderGone) -> str:
+    """A broker leads only in an epoch that was given to its present life, so that a new life
+    needs store and controller as much as another leader does."""
+    process = f"broker {gone.leader}'s process"
+    if gone.store_away:
+        elect = (
+            "Bring the metadata store back within reach: without it nobody is elected, broker "
+            f"{gone.leader} in a new life neither"
+        )
+        waits = f"{elect}. Or let {process} go on (kill -CONT PID), if it is stopped."
+        return waits if gone.stands_still else f"{elect}."
+    if not gone.has_controller:
+        elect = "Start a controller: it elects another leader"
+        waits = f"{elect}. Or let {process} go on (kill -CONT PID), if it is stopped."
+        alone = f"{elect}; broker {gone.leader} in a new life waits for a controller, too."
+        return waits if gone.stands_still else alone
+    if gone.stands_still:
+        return f"Look again in some seconds; if it stays so, stop {process}."
+    return "Look again in some seconds; if it stays so, see what the controller's log says of it."

@@ -1,0 +1,155 @@
+"""Next steps hold in the situation in which they are told."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidelog.inspection.explain import Listening
+from unit.inspection.explain.described import DescribedCluster, found
+
+ALL = ("broker-1", "broker-2", "broker-3", "controller-1")
+
+
+@pytest.fixture
+def cluster() -> DescribedCluster:
+    return DescribedCluster()
+
+
+# A high watermark that stands still.
+
+
+def of_stall(cluster: DescribedCluster) -> str:
+    return found(cluster.explain(), "hw_stalled").next_step
+
+
+def test_a_follower_that_holds_the_high_watermark_leaves_the_isr_in_time(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0")
+    cluster.stalls("sea/0", held_by=2)
+    assert "leaves the ISR after replica_lag_time_max_ms" in of_stall(cluster)
+
+
+def test_below_min_isr_nobody_is_said_to_leave_the_isr(cluster: DescribedCluster) -> None:
+    cluster.partition("sea/0", isr=(1,))
+    cluster.stalls("sea/0", held_by=2)
+    assert of_stall(cluster) == (
+        "Bring brokers 2, 3 back into the ISR. The high watermark goes on when 2 replicas are in "
+        "sync, and not before."
+    )
+
+
+def test_below_min_isr_without_the_store_that_comes_first(cluster: DescribedCluster) -> None:
+    cluster.partition("sea/0", isr=(1,))
+    cluster.stalls("sea/0", held_by=2)
+    cluster.lose_store(*ALL)
+    assert of_stall(cluster).startswith(
+        "Bring the metadata store back, without which no replica joins the ISR; then bring "
+        "brokers 2, 3 back into the ISR."
+    )
+
+
+def test_without_the_store_nobody_is_taken_out_of_the_isr(cluster: DescribedCluster) -> None:
+    cluster.partition("sea/0")
+    cluster.stalls("sea/0", held_by=2)
+    cluster.lose_store(*ALL)
+    assert of_stall(cluster) == (
+        "Mend broker 2, or bring the metadata store back: without it nobody can be taken out of "
+        "the ISR."
+    )
+
+
+def test_where_nobody_can_be_spared_a_follower_that_leaves_does_not_help(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0", (1, 2))
+    cluster.stalls("sea/0", held_by=2)
+    step = of_stall(cluster)
+    assert step.startswith("Mend broker 2: without broker 2 the ISR is below min ISR")
+    assert "replica_lag_time_max_ms" not in step
+
+
+def test_a_leader_that_holds_its_own_high_watermark_is_to_be_looked_at(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0")
+    cluster.replica("sea/0", 1, synced=True, flushed_offset=60, high_watermark=60)
+    cluster.leads("sea/0", hw_stalled_ms=5_000)
+    assert of_stall(cluster).startswith("Look at broker 1, its leader, and at its disk")
+
+
+# A leader that serves nobody.
+
+
+def of_leader_gone(cluster: DescribedCluster) -> str:
+    return found(cluster.explain(), "no_leader").next_step
+
+
+def dead(cluster: DescribedCluster) -> None:
+    """And still registered."""
+    cluster.partition("sea/0", (2, 3))
+    cluster.silence(2, Listening.REFUSES)
+    cluster.unheard(2)
+
+
+def paused(cluster: DescribedCluster) -> None:
+    cluster.partition("sea/0", (2, 3))
+    cluster.pause(2)
+
+
+def test_nobody_is_asked_to_stop_a_process_that_is_dead(cluster: DescribedCluster) -> None:
+    dead(cluster)
+    assert of_leader_gone(cluster) == (
+        "Look again in some seconds; if it stays so, see what the controller's log says of it."
+    )
+
+
+def test_a_leader_that_stands_still_is_stopped_where_that_lasts(cluster: DescribedCluster) -> None:
+    paused(cluster)
+    assert of_leader_gone(cluster).endswith("if it stays so, stop broker 2's process.")
+
+
+def test_without_the_store_neither_stopping_nor_starting_a_leader_helps(
+    cluster: DescribedCluster,
+) -> None:
+    dead(cluster)
+    cluster.lose_store(*ALL)
+    assert of_leader_gone(cluster) == (
+        "Bring the metadata store back within reach: without it nobody is elected, broker 2 in a "
+        "new life neither."
+    )
+
+
+def test_without_the_store_a_leader_that_stands_still_may_go_on(cluster: DescribedCluster) -> None:
+    paused(cluster)
+    cluster.lose_store(*ALL)
+    step = of_leader_gone(cluster)
+    assert step.startswith("Bring the metadata store back")
+    assert step.endswith("Or let broker 2's process go on (kill -CONT PID), if it is stopped.")
+
+
+def test_without_store_and_controller_the_store_comes_first(cluster: DescribedCluster) -> None:
+    dead(cluster)
+    cluster.lose_store(*ALL)
+    cluster.stop_controller()
+    assert of_leader_gone(cluster).startswith("Bring the metadata store back")
+
+
+def test_without_a_controller_a_new_life_of_the_leader_is_no_remedy(
+    cluster: DescribedCluster,
+) -> None:
+    dead(cluster)
+    cluster.stop_controller()
+    assert of_leader_gone(cluster) == (
+        "Start a controller: it elects another leader; broker 2 in a new life waits for a "
+        "controller, too."
+    )
+
+
+def test_without_a_controller_a_leader_that_stands_still_may_go_on(
+    cluster: DescribedCluster,
+) -> None:
+    paused(cluster)
+    cluster.stop_controller()
+    step = of_leader_gone(cluster)
+    assert step.startswith("Start a controller: it elects another leader. Or let broker 2's")
