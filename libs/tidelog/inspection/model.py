@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 from tidelog.errors import TidelogError
 
 NOT_KNOWN = -1
+# From here on an answer of the metadata store counts as slow; etcd answers in single
+# milliseconds.
+STORE_SLOW_MS = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +20,8 @@ class StoreHealth:
     problem: str = ""
     last_latency_ms: int = NOT_KNOWN
     max_latency_ms: int = NOT_KNOWN
+    max_latency_ago_ms: int = NOT_KNOWN
+    quick_answers_ms: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -305,6 +305,8 @@ class StoreHealth(_message.Message):
     PROBLEM_FIELD_NUMBER: _builtins.int
     LAST_LATENCY_MS_FIELD_NUMBER: _builtins.int
     MAX_LATENCY_MS_FIELD_NUMBER: _builtins.int
+    MAX_LATENCY_AGO_MS_FIELD_NUMBER: _builtins.int
+    QUICK_ANSWERS_MS_FIELD_NUMBER: _builtins.int
     unreachable_ms: _builtins.int
     """Since when it has not answered, milliseconds ago; -1: it answers."""
     problem: _builtins.str
@@ -313,6 +315,14 @@ class StoreHealth(_message.Message):
     """Of the last answer, in milliseconds; -1: none yet."""
     max_latency_ms: _builtins.int
     """The longest of the last minute, in milliseconds; -1: none."""
+    max_latency_ago_ms: _builtins.int
+    """How long ago that answer came, in milliseconds; -1: none."""
+    @_builtins.property
+    def quick_answers_ms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """How long ago it was asked what it answered within half a second, in milliseconds: at most
+        one for each second of the last minute, newest last.
+        """
+
     def __init__(
         self,
         *,
@@ -320,10 +330,12 @@ class StoreHealth(_message.Message):
         problem: _builtins.str = ...,
         last_latency_ms: _builtins.int = ...,
         max_latency_ms: _builtins.int = ...,
+        max_latency_ago_ms: _builtins.int = ...,
+        quick_answers_ms: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["last_latency_ms", b"last_latency_ms", "max_latency_ms", b"max_latency_ms", "problem", b"problem", "unreachable_ms", b"unreachable_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["last_latency_ms", b"last_latency_ms", "max_latency_ago_ms", b"max_latency_ago_ms", "max_latency_ms", b"max_latency_ms", "problem", b"problem", "quick_answers_ms", b"quick_answers_ms", "unreachable_ms", b"unreachable_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from tidelog.inspection.model import NOT_KNOWN, StoreHealth
+from tidelog.inspection.model import NOT_KNOWN, STORE_SLOW_MS, StoreHealth
 from tidelog.state_changes.event import Cause, Change, Kind, Stage
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.metadata.store import (
@@ -31,6 +31,7 @@ from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 # Where nothing was answered for so long, a key is read to see whether anything is.
 PROBE_INTERVAL_MS = 5_000
 LATENCY_WINDOW_MS = 60_000
+QUICK_ANSWERS_APART_MS = 1_000
 
 REMEDY = "check that etcd runs at the configured etcd_endpoints; trying on"
 
@@ -53,13 +54,33 @@ class SlidingMaximum:
         self._falling.append((now_ms, value))
         self._expire(now_ms)
 
-    def maximum(self, now_ms: int) -> int | None:
+    def maximum(self, now_ms: int) -> tuple[int, int] | None:
+        """And when it was added."""
         self._expire(now_ms)
-        return self._falling[0][1] if self._falling else None
+        if not self._falling:
+            return None
+        added_at_ms, value = self._falling[0]
+        return value, added_at_ms
 
     def _expire(self, now_ms: int) -> None:
         while self._falling and self._falling[0][0] <= now_ms - self._window_ms:
             self._falling.popleft()
+
+
+class SparseTimes:
+    """Growing times of the last `window_ms`, at most one for every `apart_ms`. Pure."""
+
+    def __init__(self, window_ms: int, apart_ms: int) -> None:
+        self._window_ms = window_ms
+        self._apart_ms = apart_ms
+        self._times: deque[int] = deque(maxlen=window_ms // apart_ms)
+
+    def add(self, at_ms: int) -> None:
+        if not self._times or at_ms - self._times[-1] >= self._apart_ms:
+            self._times.append(at_ms)
+
+    def ages(self, now_ms: int) -> tuple[int, ...]:
+        return tuple(now_ms - at for at in self._times if now_ms - at < self._window_ms)
 
 
 class MeasuredStore:
@@ -76,6 +97,8 @@ class MeasuredStore:
         self._answered_at_ms = clock.monotonic_ms()
         self._last_latency_ms = NOT_KNOWN
         self._latencies = SlidingMaximum(LATENCY_WINDOW_MS)
+        # When it was asked what it answered quickly: who can tell that it was not slow then.
+        self._quick = SparseTimes(LATENCY_WINDOW_MS, QUICK_ANSWERS_APART_MS)
         # Since when, by the monotonic clock, and what was said last; None: it answers.
         self._lost_since_ms: int | None = None
         self._loss = Change()
@@ -92,7 +115,9 @@ class MeasuredStore:
             unreachable_ms=NOT_KNOWN if lost_since_ms is None else now_ms - lost_since_ms,
             problem=self._problem,
             last_latency_ms=self._last_latency_ms,
-            max_latency_ms=NOT_KNOWN if longest is None else longest,
+            max_latency_ms=NOT_KNOWN if longest is None else longest[0],
+            max_latency_ago_ms=NOT_KNOWN if longest is None else now_ms - longest[1],
+            quick_answers_ms=self._quick.ages(now_ms),
         )
 
     async def probe(self) -> None:
@@ -175,6 +200,8 @@ class MeasuredStore:
         if one_answer:
             self._last_latency_ms = now_ms - began_ms
             self._latencies.add(now_ms - began_ms, now_ms)
+            if now_ms - began_ms < STORE_SLOW_MS:
+                self._quick.add(began_ms)
         if self._lost_since_ms is not None:
             self._lost_since_ms = None
             self._problem = ""

@@ -12,6 +12,7 @@ from tidelog_runtime.metadata.measured_store import (
     PROBE_INTERVAL_MS,
     MeasuredStore,
     SlidingMaximum,
+    SparseTimes,
 )
 from tidelog_runtime.metadata.memory import MemoryStore
 from tidelog_runtime.metadata.store import KeyValue, StoreUnavailableError
@@ -53,7 +54,16 @@ def test_the_largest_value_of_the_window_is_known_until_it_is_too_old() -> None:
     largest = SlidingMaximum(100)
     for now_ms, value in ((0, 9), (10, 3), (60, 5)):
         largest.add(value, now_ms)
-    assert [largest.maximum(at_ms) for at_ms in (60, 99, 100, 159, 160)] == [9, 9, 5, 5, None]
+    found = [largest.maximum(at_ms) for at_ms in (60, 99, 100, 159, 160)]
+    assert found == [(9, 0), (9, 0), (5, 60), (5, 60), None]
+
+
+def test_times_of_the_window_are_kept_apart() -> None:
+    times = SparseTimes(100, 10)
+    for at_ms in (0, 4, 12, 40, 49):
+        times.add(at_ms)
+    assert times.ages(60) == (60, 48, 20)
+    assert times.ages(105) == (93, 65)
 
 
 def test_latencies_of_the_last_answer_and_the_longest_are_known() -> None:
@@ -65,6 +75,20 @@ def test_latencies_of_the_last_answer_and_the_longest_are_known() -> None:
         health = world.store.health
         assert (health.last_latency_ms, health.max_latency_ms) == (7, 40)
         assert health.unreachable_ms == NOT_KNOWN
+
+    run(story())
+
+
+def test_when_it_was_slow_and_when_it_was_quick_is_known() -> None:
+    async def story() -> None:
+        world = _World(virtual_clock())
+        for world.inner.latency_ms in (10, 2_000, 30):
+            await world.store.get("/a")
+        await asyncio.sleep(5)
+        health = world.store.health
+        assert (health.max_latency_ms, health.max_latency_ago_ms) == (2_000, 5_030)
+        # Asked at the begin, and again when the slow answer had come.
+        assert health.quick_answers_ms == (7_040, 5_030)
 
     run(story())
 

@@ -8,10 +8,10 @@ from tidelog.inspection.explain import causes
 from tidelog.inspection.explain.cluster_view import ClusterView
 from tidelog.inspection.explain.observed import BROKER, name_of
 from tidelog.inspection.explain.words import listed, span
-from tidelog.inspection.model import Finding, ServiceState
+from tidelog.inspection.model import STORE_SLOW_MS, Finding, ServiceState
 
-# The longest answer of the last minute; etcd answers in single milliseconds.
-STORE_SLOW_MS = 500
+# Services are asked one a moment after the other, and their ages count from then.
+AGES_DIFFER_MS = 250
 
 
 def unreachable(view: ClusterView) -> Iterator[Finding]:
@@ -52,6 +52,8 @@ def _told(state: ServiceState) -> str:
 
 
 def slow(view: ClusterView) -> Iterator[Finding]:
+    """The store itself is suspect unless somebody else had a quick answer while these waited:
+    who did not ask then can tell nothing."""
     states = sorted(view.observed.states, key=name_of)
     waited = [
         state
@@ -63,18 +65,35 @@ def slow(view: ClusterView) -> Iterator[Finding]:
     longest = max(state.store.max_latency_ms for state in waited)
     answering = [state for state in states if state.store.unreachable_ms < 0]
     who = "all who ask it" if len(waited) == len(answering) else listed(map(name_of, waited))
+    quick = [s for s in answering if s not in waited and any(_meanwhile(s, w) for w in waited)]
+    evidence = [
+        f"{name_of(state)}: at most {span(state.store.max_latency_ms)} within the last minute, "
+        f"the last answer took {span(max(0, state.store.last_latency_ms))}"
+        for state in waited
+    ]
+    if quick:
+        evidence.append(f"{listed(map(name_of, quick))} had quick answers meanwhile")
+    elif len(waited) < len(answering):
+        silent = listed(name_of(state) for state in answering if state not in waited)
+        evidence.append(f"{silent} did not ask it meanwhile, as far as they tell")
     yield Finding(
         causes.STORE_SLOW,
         causes.WARNING,
         f"the metadata store took up to {span(longest)} to answer {who} within the last minute: "
         "elections and ISR changes take as long, and leases may end",
-        tuple(
-            f"{name_of(state)}: at most {span(state.store.max_latency_ms)} within the last minute, "
-            f"the last answer took {span(max(0, state.store.last_latency_ms))}"
-            for state in waited
-        ),
-        "Look at etcd's disk (its fsync times) and at the network to it."
-        if len(waited) == len(answering)
-        else "Look at the network between these services and etcd.",
-        broker=waited[0].id if len(waited) == 1 and waited[0].role == BROKER else -1,
+        tuple(evidence),
+        f"Look at the network between {listed(map(name_of, waited))} and etcd."
+        if quick
+        else "Look at etcd's process and disk (its fsync times), and at the network to it.",
+        broker=waited[0].id if quick and len(waited) == 1 and waited[0].role == BROKER else -1,
+    )
+
+
+def _meanwhile(other: ServiceState, waited: ServiceState) -> bool:
+    """Whether a service was answered quickly what it asked while another waited longest."""
+    until_ms = waited.store.max_latency_ago_ms
+    since_ms = until_ms + waited.store.max_latency_ms
+    return until_ms >= 0 and any(
+        until_ms + AGES_DIFFER_MS < asked_ms < since_ms - AGES_DIFFER_MS
+        for asked_ms in other.store.quick_answers_ms
     )

@@ -235,7 +235,39 @@ def test_a_store_that_some_lost_a_moment_ago_may_be_lost_for_all(
 
 
 def test_a_slow_store_says_how_slow_and_for_whom(cluster: DescribedCluster) -> None:
-    cluster.stores["broker-2"] = StoreHealth(last_latency_ms=900, max_latency_ms=1_800)
+    cluster.stores["broker-2"] = SLOW
     slow = found(cluster.explain(), "store_slow")
     assert slow.severity == "warning"
     assert "up to 1.8 s to answer broker-2 within the last minute" in slow.summary
+
+
+# Its longest answer came 10 s ago.
+SLOW = StoreHealth(last_latency_ms=900, max_latency_ms=1_800, max_latency_ago_ms=10_000)
+
+
+def quick(*asked_ms: int) -> StoreHealth:
+    return StoreHealth(-1, "", 2, 5, 1_000, asked_ms)
+
+
+def test_a_store_that_is_slow_for_all_who_asked_meanwhile_is_to_be_looked_at_itself(
+    cluster: DescribedCluster,
+) -> None:
+    for service in ("broker-1", "broker-2", "controller-1"):
+        cluster.stores[service] = SLOW
+    # Before and after, and so close to either that clocks cannot tell.
+    cluster.stores["broker-3"] = quick(12_000, 11_700, 10_100, 4_000)
+    slow = found(cluster.explain(), "store_slow")
+    assert slow.next_step.startswith("Look at etcd's process and disk")
+    assert "broker-3 did not ask it meanwhile" in said(slow)
+    assert slow.broker == -1
+
+
+def test_a_store_that_others_found_quick_meanwhile_is_a_matter_of_the_network(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.stores["broker-2"] = SLOW
+    cluster.stores["broker-3"] = quick(12_000, 11_000, 4_000)
+    slow = found(cluster.explain(), "store_slow")
+    assert slow.next_step == "Look at the network between broker-2 and etcd."
+    assert "broker-3 had quick answers meanwhile" in said(slow)
+    assert slow.broker == 2
