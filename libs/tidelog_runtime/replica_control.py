@@ -93,9 +93,19 @@ class DescribeReplicasCommand:
 Command = LeaderAndIsrCommand | StopReplicaCommand | DescribeReplicasCommand
 
 
+class LogExtent(NamedTuple):
+    """How far a log reached at some time."""
+
+    log_end_offset: int
+    epochs: tuple[tuple[int, int], ...]
+
+
 class ReplicaSummary(NamedTuple):
     """How far a log reaches: its leader epochs and where each starts, in order. It holds
-    true as long as the partition's key, which names no leader, is at `revision`."""
+    true as long as the partition's key, which names no leader, is at `revision`.
+
+    `before_cut`: how far it reached before it was found damaged and cut, if that was since its
+    partition was last led and by this process. Told, and never decided by."""
 
     topic_id: str
     partition: int
@@ -103,6 +113,7 @@ class ReplicaSummary(NamedTuple):
     log_start_offset: int
     log_end_offset: int
     epochs: tuple[tuple[int, int], ...]
+    before_cut: LogExtent | None = None
 
 
 @dataclass(frozen=True, slots=True)

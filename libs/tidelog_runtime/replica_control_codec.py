@@ -17,6 +17,7 @@ from tidelog_runtime.replica_control import (
     DescribeReplicasResult,
     LeaderAddress,
     LeaderAndIsrCommand,
+    LogExtent,
     PartitionCommand,
     PartitionResult,
     ReplicaSummary,
@@ -254,8 +255,24 @@ def _description(key: tuple[str, int], found: ReplicaSummary | None) -> pb.Repli
         revision=found.revision,
         log_start_offset=found.log_start_offset,
         log_end_offset=found.log_end_offset,
-        epochs=[pb.LeaderEpochStart(leader_epoch=e, start_offset=s) for e, s in found.epochs],
+        epochs=_epochs_to_wire(found.epochs),
+        before_cut=(
+            None
+            if found.before_cut is None
+            else pb.LogExtent(
+                log_end_offset=found.before_cut.log_end_offset,
+                epochs=_epochs_to_wire(found.before_cut.epochs),
+            )
+        ),
     )
+
+
+def _epochs_to_wire(epochs: Sequence[tuple[int, int]]) -> list[pb.LeaderEpochStart]:
+    return [pb.LeaderEpochStart(leader_epoch=e, start_offset=s) for e, s in epochs]
+
+
+def _epochs_from_wire(wire: Iterable[pb.LeaderEpochStart]) -> tuple[tuple[int, int], ...]:
+    return tuple((epoch.leader_epoch, epoch.start_offset) for epoch in wire)
 
 
 def describe_replicas_result_from_wire(
@@ -270,7 +287,10 @@ def describe_replicas_result_from_wire(
                 p.revision,
                 p.log_start_offset,
                 p.log_end_offset,
-                tuple((e.leader_epoch, e.start_offset) for e in p.epochs),
+                _epochs_from_wire(p.epochs),
+                LogExtent(p.before_cut.log_end_offset, _epochs_from_wire(p.before_cut.epochs))
+                if p.HasField("before_cut")
+                else None,
             )
             for p in wire.partitions
             if not p.HasField("error")

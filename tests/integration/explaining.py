@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 
 from integration.topics import create_topic
 from integration.waiting import TIMEOUT_SECONDS, until
-from tidelog.client import Producer
+from tidelog.client import Consumer, Producer
 from tidelog.client.ask_explain import explain_cluster
 from tidelog.client.connections import GrpcConnections
 from tidelog.errors import TidelogError
 from tidelog.inspection.model import Explanation, Finding, Scope
-from tidelog.model import Acks
+from tidelog.model import Acks, TopicPartition
 from tidelog.rpc.inspect_codec import from_wire
 from tidelog.v1 import inspect_pb2
 from tidelog_runtime.local.cluster import LocalCluster
@@ -144,6 +145,17 @@ async def append(
         cluster.bootstrap, acks=acks, idempotent=False, delivery_timeout_ms=10_000
     ) as producer:
         await (await producer.send_many(topic, values, partition=partition))
+
+
+async def reads_from_the_start(cluster: LocalCluster, name: str) -> None:
+    """As far as it goes: what is damaged is not served."""
+    partition = TopicPartition(*split(name))
+    with suppress(TimeoutError, TidelogError):
+        async with asyncio.timeout(3), Consumer(cluster.bootstrap, max_wait_ms=100) as consumer:
+            consumer.assign([partition])
+            await consumer.seek(partition, 0)
+            while True:
+                await consumer.poll()
 
 
 async def is_refused(cluster: LocalCluster, name: str) -> TidelogError | None:

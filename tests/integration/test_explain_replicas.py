@@ -27,6 +27,7 @@ from integration.explaining import (
     faults_of,
     of,
     of_partition,
+    reads_from_the_start,
     said,
     split,
     the,
@@ -38,10 +39,10 @@ from integration.reconfigured import restart_broker, until_registered
 from integration.tcp_proxy import TcpProxy
 from integration.topics import describe, until_in_sync
 from tidelog.cli.exit_status import ExitStatus
-from tidelog.client import Consumer, Producer
+from tidelog.client import Producer
 from tidelog.errors import TidelogError
 from tidelog.inspection.model import Explanation
-from tidelog.model import Acks, TopicPartition
+from tidelog.model import Acks
 from tidelog_runtime.demo.replicas import find_replica
 from tidelog_runtime.local.cluster import LocalCluster
 from tidelog_runtime.local.etcd import LocalEtcd
@@ -255,17 +256,6 @@ async def fails_to_roll(cluster: LocalCluster, name: str) -> None:
     """Writes more than one segment holds."""
     with suppress(TidelogError):
         await append(cluster, name, [VALUE] * (2 * SEGMENT_BYTES // len(VALUE)))
-
-
-async def reads_from_the_start(cluster: LocalCluster, name: str) -> None:
-    """As far as it goes: what is damaged is not served."""
-    partition = TopicPartition(*split(name))
-    with suppress(TimeoutError, TidelogError):
-        async with asyncio.timeout(3), Consumer(cluster.bootstrap, max_wait_ms=100) as consumer:
-            consumer.assign([partition])
-            await consumer.seek(partition, 0)
-            while True:
-                await consumer.poll()
 
 
 async def test_a_slow_store_is_told_beside_a_dead_broker(world: World) -> None:

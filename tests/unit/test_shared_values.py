@@ -27,6 +27,7 @@ from tidelog_runtime.replica_control import (
     DescribeReplicasResult,
     LeaderAddress,
     LeaderAndIsrCommand,
+    LogExtent,
     PartitionCommand,
     PartitionResult,
     ReplicaSummary,
@@ -210,7 +211,8 @@ def test_results_come_through_the_wire() -> None:
 def test_descriptions_of_replicas_come_through_the_wire_without_those_that_are_missing() -> None:
     ask = DescribeReplicasCommand(1, 2, 13, [("i", 4), ("i", 5)])
     assert codec.describe_replicas_from_wire(codec.describe_replicas_to_wire(ask)) == ask
-    found = DescribeReplicasResult(replicas=[ReplicaSummary("i", 5, 77, 2, 9, ((0, 2), (3, 8)))])
+    cut = ReplicaSummary("i", 5, 77, 2, 9, ((0, 2), (3, 8)), LogExtent(12, ((0, 2), (4, 11))))
+    found = DescribeReplicasResult(replicas=[cut])
     wire = codec.describe_replicas_result_to_wire(found, ask.partitions)
     assert [p.partition for p in wire.partitions] == [4, 5]
     assert error_from_wire(wire.partitions[0].error).code is errors.ErrorCode.UNKNOWN_TOPIC_ID

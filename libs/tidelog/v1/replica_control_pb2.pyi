@@ -626,6 +626,7 @@ class ReplicaDescription(_message.Message):
     LOG_START_OFFSET_FIELD_NUMBER: _builtins.int
     LOG_END_OFFSET_FIELD_NUMBER: _builtins.int
     EPOCHS_FIELD_NUMBER: _builtins.int
+    BEFORE_CUT_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.str
     partition: _builtins.int
     revision: _builtins.int
@@ -644,6 +645,12 @@ class ReplicaDescription(_message.Message):
     def epochs(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeaderEpochStart]:
         """Every leader epoch of the log, and where it starts; ordered."""
 
+    @_builtins.property
+    def before_cut(self) -> Global___LogExtent:
+        """How far it reached before it was found damaged and cut, if that was since its partition
+        was last led and by this process; unset otherwise. Told, and never decided by.
+        """
+
     def __init__(
         self,
         *,
@@ -654,14 +661,42 @@ class ReplicaDescription(_message.Message):
         log_start_offset: _builtins.int = ...,
         log_end_offset: _builtins.int = ...,
         epochs: _abc.Iterable[Global___LeaderEpochStart] | None = ...,
+        before_cut: Global___LogExtent | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["before_cut", b"before_cut", "error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epochs", b"epochs", "error", b"error", "log_end_offset", b"log_end_offset", "log_start_offset", b"log_start_offset", "partition", b"partition", "revision", b"revision", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["before_cut", b"before_cut", "epochs", b"epochs", "error", b"error", "log_end_offset", b"log_end_offset", "log_start_offset", b"log_start_offset", "partition", b"partition", "revision", b"revision", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ReplicaDescription: _TypeAlias = ReplicaDescription  # noqa: Y015
+
+@_typing.final
+class LogExtent(_message.Message):
+    """How far a log reached at some time."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LOG_END_OFFSET_FIELD_NUMBER: _builtins.int
+    EPOCHS_FIELD_NUMBER: _builtins.int
+    log_end_offset: _builtins.int
+    @_builtins.property
+    def epochs(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeaderEpochStart]:
+        """As those of ReplicaDescription."""
+
+    def __init__(
+        self,
+        *,
+        log_end_offset: _builtins.int = ...,
+        epochs: _abc.Iterable[Global___LeaderEpochStart] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epochs", b"epochs", "log_end_offset", b"log_end_offset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LogExtent: _TypeAlias = LogExtent  # noqa: Y015
 
 @_typing.final
 class LeaderEpochStart(_message.Message):

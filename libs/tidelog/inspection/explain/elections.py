@@ -11,6 +11,7 @@ from tidelog.inspection.explain.replicas import failure_of, why_broker_does_noth
 from tidelog.inspection.explain.words import brokers, clock_time, ids, listed, name_of_key, since
 from tidelog.inspection.model import NOT_KNOWN, InSyncMember, PartitionKeyState
 from tidelog.model import NO_EPOCH, NO_LEADER
+from tidelog.wording import plural
 
 # In place of the life in which a member was admitted.
 LOST_DATA = 0
@@ -228,13 +229,17 @@ def unclean_election(view: ClusterView, key: PartitionKeyState) -> Symptom | Non
         + (f", {since(key.changed_at_ms, view.now_ms())}" if key.changed_at_ms else "")
     ]
     if key.lost_records > 0:
-        lost = f"{key.lost_records:,} records that replicas were known to hold were cut off"
+        lost = f"{plural(key.lost_records, 'record')} that replicas were known to hold were cut"
     elif key.lost_records == 0:
-        lost = "no record that any replica was known to hold was cut off"
+        # What a machine lost when it was rebooted no log tells.
+        lost = (
+            "no log that was compared held more than its own; records that every replica had lost "
+            "before are not counted"
+        )
     else:
         lost = (
-            "how many records were lost is not known, because not all logs could be compared when "
-            "it was held"
+            "how many records were lost is not known: a replica had lost data before, or not all "
+            "logs could be compared"
         )
     evidence.append(lost)
     leading = view.leading(key)

@@ -250,6 +250,7 @@ class ReplicaRepair:
 
     async def _repair(self, key: ReplicaKey) -> None:
         repair = self._resigned.pop(key)
+        former = self._logs.log_of(key)
         reopening = self._logs.begin_repair(key)
         if reopening is None:
             # Set aside or deleted meanwhile.
@@ -280,6 +281,8 @@ class ReplicaRepair:
         self._logs.unmark(key)
         report = {} if log.recovery is None else log.recovery.as_event()
         recovery = {name: value for name, value in report.items() if value is not None}
+        if former is not None:
+            recovery["log_end_offset_before"] = former.log_end_offset
         self._tell(
             Kind.REPLICA_REPAIRED,
             Stage.COMPLETED,

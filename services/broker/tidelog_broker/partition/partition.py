@@ -24,7 +24,7 @@ from tidelog_broker.partition.listener import PartitionListener
 from tidelog_broker.partition.producer_state import CommittedProducer
 from tidelog_broker.partition.replica import Replica
 from tidelog_broker.partition.replica_log import ReplicaLog
-from tidelog_runtime.metadata.schema import LeaderAndIsr
+from tidelog_runtime.metadata.schema import NOT_WHOLE, LeaderAndIsr
 
 
 class Partition(Replica):
@@ -59,6 +59,8 @@ class Partition(Replica):
         leads = state.leader == self._broker_id and state.leader_broker_epoch == broker_epoch
         if not (same_epoch and leads and self.leading):
             self.stop_leading()
+        if state.leader_broker_epoch != NOT_WHOLE:
+            self.before_cut = None
         self.state = state
         self.revision = revision
         if leads and same_epoch and self.leading:
@@ -107,6 +109,7 @@ class Partition(Replica):
         """Its log is damaged: it neither leads nor follows, and takes no new state, until
         `resume` (interleaving 9)."""
         self.in_service = False
+        self._remember_extent()
         self.stop_leading()
 
     def resume(self, log: ReplicaLog, *, resigned_at: int = 0) -> None:

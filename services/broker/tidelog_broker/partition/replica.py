@@ -14,6 +14,7 @@ from tidelog_broker.partition.leading import Leading
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.partition.replica_log import ReplicaLog
 from tidelog_runtime.metadata.schema import NOT_WHOLE, LeaderAndIsr
+from tidelog_runtime.replica_control import LogExtent
 
 
 class Replica(ABC):
@@ -40,6 +41,8 @@ class Replica(ABC):
         self.leading: Leading | None = None
         self.synced = False
         self.in_service = True
+        # How far the log reached when it was found damaged, until the partition is led again.
+        self.before_cut: LogExtent | None = None
         self._broker_id = broker_id
 
     @property
@@ -71,6 +74,13 @@ class Replica(ABC):
     @abstractmethod
     def _log_grew(self) -> None:
         """Tells whoever waits for that."""
+
+    def _remember_extent(self) -> None:
+        """Before a cut; where it was cut before, and nobody has led since, the first counts."""
+        log, known = self.log, self.before_cut
+        if known is None or log.log_end_offset > known.log_end_offset:
+            epochs_known = tuple((epoch, start) for epoch, start in log.leader_epochs)
+            self.before_cut = LogExtent(log.log_end_offset, epochs_known)
 
     def fetch_position(self) -> FetchPosition:
         assert self.state is not None

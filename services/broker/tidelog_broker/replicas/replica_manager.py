@@ -485,4 +485,5 @@ def _summary(partition: Partition) -> ReplicaSummary:
         log.log_start_offset,
         log.log_end_offset,
         tuple((epoch, start) for epoch, start in log.leader_epochs),
+        partition.before_cut,
     )

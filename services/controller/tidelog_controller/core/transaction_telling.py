@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from tidelog.inspection.model import NOT_KNOWN
 from tidelog.model import TopicPartition
 from tidelog.state_changes.event import NO_BROKER, NO_REVISION, Cause, Change, Detail, Kind, Stage
 from tidelog_controller.policies.causes import (
@@ -324,7 +325,8 @@ def _details(write: PartitionWrite) -> dict[str, Detail]:
         details["logs"] = [
             _log_end(broker_id, write.logs[broker_id]) for broker_id in sorted(write.logs)
         ]
-        details["lost_records"] = new.unclean_lost_records
+        if new.unclean_lost_records != NOT_KNOWN:
+            details["lost_records"] = new.unclean_lost_records
     return details
 
 
@@ -332,4 +334,6 @@ def _log_end(broker_id: int, log: ReplicaSummary | None) -> str:
     if log is None:
         return f"broker {broker_id} has no log"
     epoch = f"epoch {log.epochs[-1][0]}" if log.epochs else "no epoch"
-    return f"broker {broker_id} ends at {log.log_end_offset} in {epoch}"
+    end = f"broker {broker_id} ends at {log.log_end_offset} in {epoch}"
+    before = log.before_cut
+    return end if before is None else f"{end}, and ended at {before.log_end_offset} before a cut"

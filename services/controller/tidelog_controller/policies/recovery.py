@@ -19,7 +19,7 @@ from tidelog_controller.policies.electability import (
     is_running,
     last_known,
 )
-from tidelog_runtime.metadata.schema import LeaderAndIsr, RecoveryConsent
+from tidelog_runtime.metadata.schema import NOT_WHOLE, LeaderAndIsr, RecoveryConsent
 from tidelog_runtime.replica_control import ReplicaSummary
 
 # By broker: how far its log reaches; None: it answered that it has none.
@@ -75,14 +75,30 @@ def unclean_leader(
 def records_given_up(
     state: LeaderAndIsr, leader: int, logs: Mapping[int, ReplicaSummary | None]
 ) -> int:
-    """How many records the elected leader's log lacks of those that another described log
-    holds: of what may have been committed, no more is lost. -1: the log of a last-known
-    member is not known, and so nobody can tell."""
+    """How many records the elected leader's log lacks of those that a described log holds, or
+    held before it was cut. -1: the log of a last-known member is not known, or it is known to
+    have lost data and nobody knows what, so that nobody can tell."""
     elected = logs.get(leader)
     if elected is None or any(logs.get(b) is None for b in last_known(state)):
         return -1
-    others = (log for b, log in logs.items() if b != leader and log is not None)
-    return max((log.log_end_offset - _shared_end(log, elected) for log in others), default=0)
+    damaged = {m.broker_id for m in (*state.isr, *state.eligible) if m.broker_epoch == NOT_WHOLE}
+    given_up = 0
+    for broker_id, log in logs.items():
+        if log is None or (broker_id == leader and broker_id not in damaged):
+            continue
+        held = _before_cut(log) if broker_id in damaged else log
+        if held is None:
+            return -1
+        given_up = max(given_up, held.log_end_offset - _shared_end(held, elected))
+    return given_up
+
+
+def _before_cut(log: ReplicaSummary) -> ReplicaSummary | None:
+    """The log as it was; None: not known."""
+    before = log.before_cut
+    if before is None:
+        return None
+    return log._replace(log_end_offset=before.log_end_offset, epochs=before.epochs)
 
 
 def _shared_end(log: ReplicaSummary, other: ReplicaSummary) -> int:

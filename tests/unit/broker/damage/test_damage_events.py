@@ -43,6 +43,7 @@ async def test_each_of_these_says_what_kind_of_damage_and_of_which_replica() -> 
 async def test_a_repair_tells_where_the_log_ends_now() -> None:
     (told,) = (await repaired()).replicas.told(Kind.REPLICA_REPAIRED)
     assert (told.details["log_start_offset"], told.details["log_end_offset"]) == (0, 2)
+    assert told.details["log_end_offset_before"] == 3
 
 
 async def test_what_is_repaired_is_damaged_no_more() -> None:

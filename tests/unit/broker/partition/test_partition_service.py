@@ -1,10 +1,13 @@
 """A replica goes out of service and comes back; followers lag by bytes."""
 
+from dataclasses import replace
+
 import pytest
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_LEADER, Acks
 from tidelog_broker.partition.partition import Partition
+from tidelog_runtime.replica_control import LogExtent
 from unit.broker.broker_parts import fetch_by
 from unit.broker.fake_log import FakeLog, epoch_of, leader, new_partition, notes, sent, state
 
@@ -84,3 +87,35 @@ def test_the_high_watermark_of_a_log_that_was_cut_ends_where_it_does() -> None:
     partition.suspend()
     partition.resume(FakeLog([1]))
     assert partition.high_watermark == 1
+
+
+# -- how far a log reached ----------------------------------------------------------------
+
+
+def cut_to_one_record() -> Partition:
+    partition = leader(FakeLog([1, 1, 2]))
+    partition.suspend()
+    partition.resume(FakeLog([1]))
+    return partition
+
+
+def test_a_log_that_was_cut_is_known_as_it_was() -> None:
+    assert cut_to_one_record().before_cut == LogExtent(3, ((1, 0), (2, 2)))
+
+
+def test_of_two_cuts_between_which_nobody_led_the_first_counts() -> None:
+    partition = cut_to_one_record()
+    partition.suspend()
+    partition.resume(FakeLog())
+    assert partition.before_cut == LogExtent(3, ((1, 0), (2, 2)))
+
+
+def test_it_is_known_until_the_partition_is_led_again() -> None:
+    partition = cut_to_one_record()
+    resigned = state(epoch=5).resigned(1)
+    nobody = replace(resigned, leader=NO_LEADER, leader_epoch=6)
+    for revision, wanted in enumerate((resigned, nobody), start=11):
+        partition.take(wanted, revision, broker_epoch=epoch_of(1), now_ms=1)
+        assert partition.before_cut is not None
+    partition.take(state(epoch=7), 13, broker_epoch=epoch_of(1), now_ms=1)
+    assert partition.before_cut is None

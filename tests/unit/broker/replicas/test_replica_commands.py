@@ -350,7 +350,7 @@ async def test_a_log_is_described_by_its_epochs_and_its_ends() -> None:
     result = await replicas.manager.describe_replicas(describe(KEY))
     (summary,) = result.replicas
     assert summary[:3] == (TOPIC_ID, 0, 14)
-    assert summary[3:] == (0, 3, ((5, 0), (7, 2)))
+    assert summary[3:] == (0, 3, ((5, 0), (7, 2)), None)
 
 
 async def test_a_replica_that_is_not_there_is_left_out_of_a_description() -> None:

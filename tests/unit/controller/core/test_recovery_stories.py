@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tidelog.errors import ErrorCode, TidelogError
+from tidelog.inspection.model import NOT_KNOWN
 from tidelog.model import NO_EPOCH, NO_LEADER
 from tidelog.state_changes.event import Kind, Stage
 from tidelog_controller.state.events import ReplicasDescribed
@@ -270,6 +271,14 @@ def test_where_the_last_member_resigns_it_leads_again_by_recovery_alone() -> Non
     state = driver.state()
     assert (state.leader, state.leader_epoch, state.unclean_leader_epoch) == (1, 2, 2)
     assert state.leader_broker_epoch == driver.brokers[1].broker_epoch
+
+
+def test_what_the_last_member_has_lost_is_not_called_nothing() -> None:
+    driver = cluster(1)
+    driver.create_topic(partitions=1, replication_factor=1)
+    write(driver, driver.state().resigned(1))
+    driver.watch()
+    assert driver.state().unclean_lost_records == NOT_KNOWN
 
 
 def test_under_manual_recovery_a_resigned_replica_waits_for_consent() -> None:

@@ -9,7 +9,7 @@ from tidelog_controller.policies.electability import ElectionRules, LiveBroker
 from tidelog_controller.policies.leader_election import next_state
 from tidelog_controller.policies.recovery import Logs, needs_descriptions, records_given_up
 from tidelog_runtime.metadata.schema import NOT_WHOLE, LeaderAndIsr, Member, RecoveryConsent
-from tidelog_runtime.replica_control import ReplicaSummary
+from tidelog_runtime.replica_control import LogExtent, ReplicaSummary
 
 EPOCH = 7
 BALANCED = ElectionRules()
@@ -229,6 +229,42 @@ def test_logs_that_the_elected_one_extends_give_up_nothing() -> None:
 def test_all_records_of_others_are_given_up_for_an_empty_log() -> None:
     logs = {1: log(0), 2: log(5, (0, 2), start=2)}
     assert records_given_up(leaderless(1, 2), 1, logs) == 3
+
+
+def damaged(state: LeaderAndIsr, *broker_ids: int) -> LeaderAndIsr:
+    """Known to have lost data, as they noted themselves."""
+    for broker_id in broker_ids:
+        state = state.resigned(broker_id)
+    return state
+
+
+def cut(end: int, *epochs: tuple[int, int], before: LogExtent | None) -> ReplicaSummary:
+    return log(end, *epochs)._replace(before_cut=before)
+
+
+def test_what_a_damaged_member_has_lost_nobody_knows() -> None:
+    state = damaged(leaderless(1), 1)
+    assert records_given_up(state, 1, {1: log(20, (0, 0))}) == -1
+    assert records_given_up(state, 1, {1: log(0)}) == -1
+
+
+def test_a_damaged_member_that_knows_how_far_its_log_reached_gives_up_what_was_cut() -> None:
+    state = damaged(leaderless(1), 1)
+    before = LogExtent(50, ((0, 0),))
+    assert records_given_up(state, 1, {1: cut(20, (0, 0), before=before)}) == 30
+    assert records_given_up(state, 1, {1: cut(0, before=before)}) == 50
+
+
+def test_what_a_damaged_member_has_lost_another_may_still_hold() -> None:
+    state = damaged(leaderless(1, 2), 1)
+    logs = {1: cut(20, (0, 0), before=LogExtent(50, ((0, 0),))), 2: log(50, (0, 0))}
+    assert records_given_up(state, 2, logs) == 0
+    assert records_given_up(state, 2, logs | {2: log(40, (0, 0))}) == 10
+
+
+def test_what_a_whole_member_cut_long_ago_is_not_given_up_now() -> None:
+    logs = {1: cut(20, (0, 0), before=LogExtent(50, ((0, 0),))), 2: log(20, (0, 0))}
+    assert records_given_up(leaderless(1, 2), 2, logs) == 0
 
 
 def test_nobody_can_tell_while_the_log_of_a_member_is_not_known() -> None:
