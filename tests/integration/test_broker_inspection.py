@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 
@@ -17,6 +18,9 @@ from tidelog.inspection.model import FollowerProgress, LeaderState
 from tidelog.state_changes.event import Cause, Kind, Stage, StateChange
 from tidelog.v1.broker_pb2 import ACKS_LEADER
 from tidelog_runtime.local.cluster import LocalCluster
+
+# Longer than a fetch may take, shorter than the lease.
+STANDS_STILL_SECONDS = 8.0
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -99,6 +103,28 @@ async def test_a_paused_follower_is_named_from_the_standing_high_watermark_to_it
         assert {change.cause for change in changes} == {cause}
         assert len({change.change_id for change in changes}) == 1
         assert changes[0].details["brokers"] == [slow]
+
+
+async def test_a_broker_that_stood_still_tells_that_and_accuses_no_leader(
+    cluster: LocalCluster,
+) -> None:
+    """For longer than its fetches may take, and no longer than its lease."""
+    topic = new_name("sea")
+    await create_topic(cluster, topic, 3)
+    stood_still = cluster.broker_ids[0]
+    address = cluster.broker_address(stood_still)
+    before = len(await events_of(address))
+    with paused(cluster, stood_still):
+        await asyncio.sleep(STANDS_STILL_SECONDS)
+
+    async def told_stall() -> bool:
+        stalls = await events_of(address, "", Kind.BROKER_STALLED.value)
+        return any(told.duration_ms > (STANDS_STILL_SECONDS - 1) * 1_000 for told in stalls)
+
+    await until(told_stall, "it is told that the broker stood still")
+    await until_in_sync(cluster, topic)
+    told = (await events_of(address))[before:]
+    assert [change for change in told if change.kind is Kind.LEADER_UNREACHABLE] == []
 
 
 async def test_the_log_of_a_quiet_cluster_is_quiet(cluster: LocalCluster) -> None:

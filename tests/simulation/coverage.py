@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 # Log lines of the production code, and what they show.
 LOGGED = {
     "broker_id_taken": "id taken by another node",
-    "broker_was_stalled": "stalled leader's grant",
     "duplicate_answered": "duplicate batch answered like its original",
     "isr_changes_wait_for_store": "ISR change without answer",
     "joiner_guard_failed": "joiner's guard failed",
@@ -43,6 +42,7 @@ TOLD = {
     ("broker_fenced", "failed"): "removal of a registration that is gone",
     ("broker_fenced", "ignored"): "fast removals used up",
     ("broker_fenced", "requested"): "fast removal",
+    ("broker_stalled", "completed"): "stalled leader's grant",
     ("broker_stopping", "failed"): "stopped before all was handed over",
     ("command_overdue", "completed"): "command overdue",
     ("connection_lost", "completed"): "connection lost, process alive",

@@ -66,6 +66,7 @@ class Kind(enum.Enum):
     BROKER_LEFT = "broker_left"
     BROKER_FENCED = "broker_fenced"  # its registration was ended because it seemed dead
     BROKER_STOPPING = "broker_stopping"
+    BROKER_STALLED = "broker_stalled"  # its process stood still, and goes on
     REGISTRATION = "registration"  # the broker's own view of joining
     REGISTRATION_LOST = "registration_lost"  # its key is gone; it registers again
     COMMAND = "command"  # of a controller, as a whole: a full state, or one that is refused

@@ -51,6 +51,7 @@ _UNWELCOME = frozenset(
         Kind.HW_STALLED,
         Kind.RESIGNATION,
         Kind.BROKER_FENCED,
+        Kind.BROKER_STALLED,
         Kind.LEADER_UNREACHABLE,
         Kind.REGISTRATION_LOST,
         Kind.CONNECTION_LOST,

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 import structlog
 
+from tidelog.state_changes.event import Cause, Kind, Stage
 from tidelog_broker.background import RunBlocking
 from tidelog_broker.log.errors import LogError
 from tidelog_broker.partition.partition import Partition
@@ -16,6 +17,7 @@ from tidelog_broker.replicas.high_watermark_events import HighWatermarkEvents
 from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_broker.replicas.stray_events import StrayEvents
 from tidelog_broker.replication.isr_updates import IsrUpdates
+from tidelog_broker.stalls import stalled_ms
 from tidelog_broker.storage.log_directory import LogDirectory, Stray
 from tidelog_runtime.clock import Clock
 
@@ -59,13 +61,26 @@ class Maintenance:
             began_ms = self._clock.monotonic_ms()
             await asyncio.sleep(interval_ms / 1000)
             now_ms = self._clock.monotonic_ms()
-            if now_ms - began_ms > 2 * interval_ms:
-                _log.warning("broker_was_stalled", stalled_ms=now_ms - began_ms - interval_ms)
+            stood_still_ms = stalled_ms(now_ms - began_ms, interval_ms)
+            if stood_still_ms:
+                self._tell_stalled(stood_still_ms)
                 for partition in self._manager.led():
                     partition.grant_followers(now_ms)
             self._isr_updates.judge_all(self._manager)
             self._manager.disk.judge()
             await self._judge_high_watermarks(now_ms)
+
+    def _tell_stalled(self, for_ms: int) -> None:
+        """So that what others did meanwhile has its cause."""
+        state_changes = self._manager.state_changes
+        state_changes.tell(
+            Kind.BROKER_STALLED,
+            Stage.COMPLETED,
+            change=state_changes.standing("stall", Cause.NONE, for_ms),
+            broker=self._manager.broker_id,
+            broker_epoch=self._manager.broker_epoch,
+            details={"stalled_ms": for_ms},
+        )
 
     async def _judge_high_watermarks(self, now_ms: int) -> None:
         self._high_watermarks.forget_led_no_more()

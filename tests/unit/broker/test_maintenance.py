@@ -305,10 +305,9 @@ class StallingClock:
         return self._clock.wall_ms() + self.stalled_ms
 
 
-async def oldest_catch_up_ms(stalled_ms: int) -> int:
+async def oldest_catch_up_ms(broker: Broker, stalled_ms: int) -> int:
     """How long ago the followers of a leader last caught up, by its own count, once the
     timer has fired after a stall."""
-    broker = Broker()
     clock = StallingClock(broker.replicas.clock)
     partition = await broker.replicas.lead(wanted=state(isr=(1, 2, 3)))
     maintenance = Maintenance(
@@ -332,10 +331,14 @@ async def oldest_catch_up_ms(stalled_ms: int) -> int:
 
 
 async def test_a_leader_that_was_stalled_grants_its_followers_a_full_lag_time() -> None:
-    with capture_logs() as logs:
-        assert await oldest_catch_up_ms(stalled_ms=5000) <= 20
-    assert "broker_was_stalled" in [line["event"] for line in logs]
+    broker = Broker()
+    assert await oldest_catch_up_ms(broker, stalled_ms=5000) <= 20
+    (told,) = broker.replicas.told(Kind.BROKER_STALLED)
+    assert (told.broker, told.details) == (1, {"stalled_ms": told.duration_ms})
+    assert 4900 <= told.duration_ms <= 5010
 
 
 async def test_a_timer_that_is_a_little_late_is_no_stall() -> None:
-    assert await oldest_catch_up_ms(stalled_ms=90) >= 200
+    broker = Broker()
+    assert await oldest_catch_up_ms(broker, stalled_ms=90) >= 200
+    assert broker.replicas.told(Kind.BROKER_STALLED) == []

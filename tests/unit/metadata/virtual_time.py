@@ -27,6 +27,10 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._instant.now
 
+    def stand_still(self, seconds: float) -> None:
+        """As a process that is stopped: what is due meanwhile comes at once, and late."""
+        self._instant.now += seconds
+
     def monotonic_ms(self) -> int:
         return round(self.time() * 1000)
 

@@ -9,11 +9,12 @@ from tidelog.rpc.channels import open_channel
 from tidelog.rpc.wire import error_from_wire
 from tidelog.v1 import controller_pb2 as pb
 from tidelog.v1 import controller_pb2_grpc
-from tidelog_broker.replication.transport import ControllerUnreachableError
+from tidelog_broker.replication.transport import (
+    REPORT_TIMEOUT_MS,
+    ControllerUnreachableError,
+)
 from tidelog_runtime.leader_reports import UnreachableLeadersReport
 from tidelog_runtime.replica_control_codec import change_to_wire
-
-REPORT_TIMEOUT_S = 2.0
 
 
 class GrpcControllers:
@@ -43,7 +44,7 @@ class GrpcControllers:
         stub: controller_pb2_grpc.ControllerServiceAsyncStub
         stub = controller_pb2_grpc.ControllerServiceStub(channel)
         try:
-            answer = await stub.ReportUnreachableLeaders(request, timeout=REPORT_TIMEOUT_S)
+            answer = await stub.ReportUnreachableLeaders(request, timeout=REPORT_TIMEOUT_MS / 1000)
         except grpc.aio.AioRpcError as error:
             raise ControllerUnreachableError(
                 f"{address}: {error.code().name}: {error.details()}"

@@ -22,6 +22,7 @@ from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replication.follower_events import FollowerEvents
 from tidelog_broker.replication.follower_session import FollowerSession, Lives, Positions
 from tidelog_broker.replication.transport import (
+    ANSWER_TIMEOUT_MS,
     Peers,
     PeerUnreachableError,
     ReplicaFetchEntry,
@@ -33,6 +34,9 @@ from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
 FIRST_RETRY_DELAY_S = 0.02
 MAX_RETRY_DELAY_S = 0.5
+# A fetch that ends so long after its timeout ran in a process that stood still: its answer may
+# have come meanwhile, and the next one tells (interleaving 14).
+STALLED_MIN_MS = 1_000
 
 _log = structlog.get_logger()
 
@@ -261,11 +265,14 @@ class ReplicaFetcher:
             synced=self._session.synced,
             forgotten=asked.forgotten,
         )
+        sent = asyncio.get_running_loop().time()
         try:
             response = await self._peers.replica_fetch(address, request)
         except PeerUnreachableError as error:
             self._failed(str(error))
-            self._events.unreachable(lives.leader, str(error), len(self._partitions))
+            elapsed_ms = int((asyncio.get_running_loop().time() - sent) * 1000)
+            if elapsed_ms <= max_wait_ms + ANSWER_TIMEOUT_MS + STALLED_MIN_MS:
+                self._events.unreachable(lives.leader, str(error), len(self._partitions))
             return False
         self.unanswered = None
         if response.error is not None:

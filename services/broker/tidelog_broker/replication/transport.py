@@ -15,6 +15,10 @@ from tidelog_runtime.leader_reports import UnreachableLeadersReport
 ANSWER_TIMEOUT_MS = 5_000
 
 
+# How long an answer of the controller to a report may take.
+REPORT_TIMEOUT_MS = 2_000
+
+
 class ReplicaFetchEntry(NamedTuple):
     replica: ReplicaKey
     position: FetchPosition

@@ -4,6 +4,7 @@ ARCHITECTURE.md)."""
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -15,9 +16,11 @@ from tidelog_broker.replication.follower_events import Teller
 from tidelog_broker.replication.replica_fetcher import Unanswered
 from tidelog_broker.replication.transport import (
     ANSWER_TIMEOUT_MS,
+    REPORT_TIMEOUT_MS,
     Controllers,
     ControllerUnreachableError,
 )
+from tidelog_broker.stalls import stalled_ms
 from tidelog_runtime.leader_reports import UnreachableLeader, UnreachableLeadersReport
 
 # So often it is looked at, and reported as long as it lasts. The controller believes a report
@@ -28,10 +31,14 @@ _log = structlog.get_logger()
 
 
 def unreachable(
-    unanswered: Mapping[int, Unanswered], now: float, after_ms: int
+    unanswered: Mapping[int, Unanswered], now: float, after_ms: int, awake_since: float = -math.inf
 ) -> tuple[UnreachableLeader, ...]:
-    """The leaders that have left fetches without an answer for so long, by broker id."""
-    silent_ms = {leader: int((now - entry.since) * 1000) for leader, entry in unanswered.items()}
+    """The leaders that have left fetches without an answer for so long, by broker id, while
+    this broker was there to hear one."""
+    silent_ms = {
+        leader: int((now - max(entry.since, awake_since)) * 1000)
+        for leader, entry in unanswered.items()
+    }
     return tuple(
         UnreachableLeader(leader, unanswered[leader].broker_epoch, silent_ms[leader])
         for leader in sorted(unanswered)
@@ -66,16 +73,31 @@ class LeaderReports:
         # As which each was told, by leader.
         self._reported: dict[int, Change] = {}
         self._said_untaken = False
+        # When it last stood still, so that its leaders' answers may yet be unread (loop time).
+        self._awake_since = -math.inf
 
     async def run(self) -> None:
         """One report at a time. What the controller does not hear of it forgets by itself,
-        a withdrawal that got lost too."""
+        a withdrawal that got lost too. After it was itself stalled a broker accuses nobody
+        until its leaders have had all their time anew (interleaving 14)."""
         loop = asyncio.get_running_loop()
         while True:
+            began = loop.time()
             await asyncio.sleep(REPORT_INTERVAL_MS / 1000)
-            leaders = unreachable(self._fetching.unanswered(), loop.time(), self._after_ms)
+            now = self._look_for_stall(began, REPORT_INTERVAL_MS)
+            leaders = unreachable(
+                self._fetching.unanswered(), now, self._after_ms, self._awake_since
+            )
             if leaders or self._reported:
                 await self._report(leaders)
+                self._look_for_stall(now, REPORT_TIMEOUT_MS)
+
+    def _look_for_stall(self, began: float, expected_ms: int) -> float:
+        """Loop time now."""
+        now = asyncio.get_running_loop().time()
+        if stalled_ms(int((now - began) * 1000), expected_ms):
+            self._awake_since = now
+        return now
 
     def _tell(self, leader: UnreachableLeader) -> Change:
         """Not as its fetcher has told it: this begins later, and a controller ends it."""

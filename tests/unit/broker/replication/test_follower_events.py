@@ -9,6 +9,7 @@ from tidelog.state_changes.event import Cause, Kind, StateChange
 from unit.broker.broker_parts import events_told, settled, stages
 from unit.broker.fake_log import NAME, FakeLog, epoch_of, state
 from unit.broker.scripted_leader import LEADER, ME, Follower, following
+from unit.metadata.virtual_time import virtual_clock
 
 
 def told(follower: Follower, *kinds: Kind) -> list[StateChange]:
@@ -36,6 +37,20 @@ async def test_a_leader_that_does_not_answer_is_told_once_and_once_that_it_does_
     assert reached.change_id == lost.change_id != ""
     assert reached.duration_ms >= 4_000
     assert "connection refused" in str(lost.details["why"])
+
+
+async def test_a_follower_that_stood_still_does_not_call_its_leader_silent() -> None:
+    follower = Follower()
+    follower.follow()
+    async with following(follower):
+        first = await follower.next(0)
+        virtual_clock().stand_still(23)
+        first.break_off()
+        again = await follower.next(1)
+        assert told(follower) == []
+        again.break_off()
+        await follower.next(2)
+    assert stages(told(follower)) == ["leader_unreachable completed"]
 
 
 async def test_a_leader_that_answers_is_no_event() -> None:

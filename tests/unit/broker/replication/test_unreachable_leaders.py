@@ -40,6 +40,7 @@ class Follower:
         self.told: list[tuple[str, UnreachableLeadersReport]] = []
         self.refusal: TidelogError | None = None
         self.is_cut_off = False
+        self.stalls_s = 0.0  # in the middle of the next report
         self.cache = MetadataCache(KEYS)
         self.cache.controller = CONTROLLER
         self.state_changes = StateChangeLog("broker-3", virtual_clock())
@@ -55,6 +56,8 @@ class Follower:
         self, address: str, report: UnreachableLeadersReport
     ) -> TidelogError | None:
         self.told.append((address, report))
+        virtual_clock().stand_still(self.stalls_s)
+        self.stalls_s = 0.0
         if self.is_cut_off:
             raise ControllerUnreachableError(f"{address}: no answer")
         return self.refusal
@@ -135,6 +138,39 @@ async def test_a_leader_that_falls_silent_again_is_another_change() -> None:
             await intervals(1)
     first, second = events_told(follower.state_changes, Kind.LEADER_UNREACHABLE)
     assert first.change_id != second.change_id
+
+
+async def test_a_broker_that_stood_still_itself_accuses_nobody_for_that() -> None:
+    follower = Follower()
+    follower.silence(1)
+    async with reporting(follower):
+        await intervals(1)
+        virtual_clock().stand_still(23)
+        await intervals(4)
+        assert (follower.told, events_told(follower.state_changes)) == ([], [])
+
+
+async def test_after_a_stall_a_leader_has_all_its_time_anew() -> None:
+    follower = Follower()
+    follower.silence(1)
+    async with reporting(follower):
+        await intervals(1)
+        virtual_clock().stand_still(23)
+        await intervals(7)
+    _, report = follower.told[0]
+    (first,) = report.leaders
+    assert AFTER_MS <= first.unanswered_ms < AFTER_MS + REPORT_INTERVAL_MS
+
+
+async def test_a_stall_in_the_middle_of_a_report_withdraws_it() -> None:
+    follower = Follower()
+    follower.silence(1)
+    async with reporting(follower):
+        await intervals(5)
+        follower.stalls_s = 23.0
+        await intervals(1)
+        await intervals(2)
+    assert follower.leaders_told == [[1], []]
 
 
 async def test_a_leader_that_answers_again_is_withdrawn_once() -> None:
