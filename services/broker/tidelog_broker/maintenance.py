@@ -56,7 +56,8 @@ class Maintenance:
 
     async def judge_isrs(self, interval_ms: int) -> None:
         """A broker that was itself stalled has heard of no fetch meanwhile: it grants each
-        follower a full lag time before it judges (interleaving 14)."""
+        follower a full lag time before it judges (interleaving 14), and blames none for a
+        high watermark that stood still with it."""
         while True:
             began_ms = self._clock.monotonic_ms()
             await asyncio.sleep(interval_ms / 1000)
@@ -64,6 +65,7 @@ class Maintenance:
             stood_still_ms = stalled_ms(now_ms - began_ms, interval_ms)
             if stood_still_ms:
                 self._tell_stalled(stood_still_ms)
+                self._high_watermarks.begin_anew(now_ms)
                 for partition in self._manager.led():
                     partition.grant_followers(now_ms)
             self._isr_updates.judge_all(self._manager)

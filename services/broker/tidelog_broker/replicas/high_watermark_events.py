@@ -39,6 +39,10 @@ class HighWatermarkEvents:
             stalled_ms=verdict.for_ms,
         )
 
+    def begin_anew(self, now_ms: int) -> None:
+        """As `HighWatermarkWatch.begin_anew`."""
+        self._watch.begin_anew(now_ms)
+
     def forget_led_no_more(self) -> None:
         self._watch.forget_led_no_more()
         if self._stalls:

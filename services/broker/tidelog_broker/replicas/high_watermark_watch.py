@@ -108,6 +108,12 @@ class HighWatermarkWatch:
         known.stalled = True
         return Verdict(True, now_ms - known.since_ms)
 
+    def begin_anew(self, now_ms: int) -> None:
+        """Where nothing is said yet: this broker has itself stood still (interleaving 14)."""
+        for noted in self._waiting.values():
+            if not noted.stalled:
+                noted.since_ms = now_ms
+
     def forget_led_no_more(self) -> None:
         if self._waiting:
             waiting = self._waiting.items()

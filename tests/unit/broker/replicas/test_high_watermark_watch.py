@@ -53,6 +53,21 @@ def test_it_moves_again_when_something_is_committed() -> None:
     assert watch.look(partition, 800) is None
 
 
+def test_after_a_stall_of_the_broker_itself_all_have_their_time_anew() -> None:
+    watch, partition = HighWatermarkWatch(AFTER_MS), waiting()
+    watch.look(partition, 0)
+    watch.begin_anew(9_000)
+    assert seen(watch, partition, 9_000, 9_499, 9_500) == [None, None, Verdict(True, 500)]
+
+
+def test_what_stood_still_before_that_still_does() -> None:
+    watch, partition = HighWatermarkWatch(AFTER_MS), waiting()
+    seen(watch, partition, 0, 500)
+    watch.begin_anew(9_000)
+    commit(partition)
+    assert watch.look(partition, 9_100) == Verdict(False, 9_100)
+
+
 def test_a_new_epoch_begins_anew() -> None:
     watch, partition = HighWatermarkWatch(AFTER_MS), waiting()
     seen(watch, partition, 0, 500)
