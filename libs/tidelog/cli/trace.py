@@ -194,10 +194,9 @@ def _note_sources(gathered: Gathered, read: Published) -> None:
 def _note_reach(gathered: Gathered, lives: Sequence[ChangeLife], scope: TraceScope) -> None:
     from tidelog.cli import trace_view
 
-    if scope.since_ms or not gathered.memories:
-        # What is older than that was not asked for.
+    service, remembers_ms = max(gathered.memories.items(), key=lambda m: m[1], default=("", 0))
+    if remembers_ms <= scope.since_ms:
         return
-    service, remembers_ms = max(gathered.memories.items(), key=lambda memory: memory[1])
     if not scope.topic or not trace_view.is_told_from(lives, remembers_ms):
         write_note(trace_view.reach_note(service, remembers_ms))
 

@@ -289,8 +289,8 @@ def is_told_from(lives: Sequence[ChangeLife], since_ms: int) -> bool:
 def reach_note(service: str, since_ms: int) -> str:
     """`service`: the one that remembers least."""
     return (
-        f"{service} tells of nothing before {format_time(since_ms)}: of what is older stages may "
-        "be missing, and log files have more (--files)."
+        f"{service} remembers nothing from before {format_time(since_ms)}: of what is older "
+        "stages may be missing, and log files have more (--files)."
     )
 
 

@@ -61,14 +61,17 @@ class Gathered(NamedTuple):
 
 
 class _Recent(NamedTuple):
-    """Of one service."""
+    """Of one service. `oldest_kept_ms`: wall clock; 0: it does not say how far back it
+    remembers, as older versions do not."""
 
     events: list[StateChange]
+    oldest_kept_ms: int
 
     @property
     def remembers_since_ms(self) -> int:
-        """At least: what it told before need not have been asked for."""
-        return min((event.time_ms for event in self.events), default=0)
+        """What it tells it remembers, wherever its clock stood."""
+        told_ms = [event.time_ms for event in self.events]
+        return min([self.oldest_kept_ms, *told_ms] if self.oldest_kept_ms else told_ms, default=0)
 
 
 class _Connections(Connections, InspectConnections, Protocol):
@@ -190,15 +193,19 @@ class EventStreams:
             return Silent(address, error.reason)
         except TidelogError as error:
             return Silent(address, error.message)
-        return _Recent([event for events in answers for event in events])
+        events = [event for answer in answers for event in answer.events]
+        # Between the two questions it may have forgotten some.
+        return _Recent(events, max(answer.oldest_kept_ms for answer in answers))
 
     async def _collect(
         self, address: str, request: pb.WatchEventsRequest, timeout_ms: int
-    ) -> list[StateChange]:
+    ) -> _Recent:
         told: list[StateChange] = []
+        oldest_kept_ms = 0
         async for message in self._connections.inspected(address).watch_events(request, timeout_ms):
             told += _known(message.events)
-        return told
+            oldest_kept_ms = oldest_kept_ms or message.oldest_kept_ms
+        return _Recent(told, oldest_kept_ms)
 
     async def follow(self, scope: TraceScope) -> AsyncGenerator[list[StateChange | Silent]]:
         """What services remember and then what they tell, until closed; and each time that

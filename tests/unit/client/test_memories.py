@@ -1,0 +1,67 @@
+"""How far back services remember what they told."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from tidelog.client.event_streams import EventStreams
+from tidelog.rpc.inspect_codec import event_to_wire
+from tidelog.rpc.status import UnreachableError
+from tidelog.state_changes.event import Kind, Stage
+from tidelog.state_changes.life import TraceScope
+from tidelog.v1 import inspect_pb2 as pb
+from unit.state_changes.planted import BEGAN_MS, told
+
+RING = "127.0.0.1:7501"
+EVENT = event_to_wire(told(500, "broker-1", Kind.HW_STALLED, Stage.COMPLETED))
+
+
+class _Ring:
+    """A service of which nothing is known but its ring. `since_ms`: how far back that reaches,
+    as each question is told in turn."""
+
+    def __init__(self, *since_ms: int) -> None:
+        self._since_ms = list(since_ms)
+
+    def broker(self, _: str) -> _Ring:
+        return self
+
+    def inspected(self, _: str) -> _Ring:
+        return self
+
+    async def metadata(self, *_: object) -> None:
+        raise UnreachableError(RING, "it is no broker")
+
+    async def describe_service(self, *_: object) -> None:
+        raise UnreachableError(RING, "it tells what happened alone")
+
+    async def watch_events(self, *_: object) -> AsyncIterator[pb.WatchEventsResponse]:
+        yield pb.WatchEventsResponse(oldest_kept_ms=self._since_ms.pop(0))
+        yield pb.WatchEventsResponse(events=[EVENT])
+
+    async def close(self) -> None:
+        pass
+
+
+async def _memories(*since_ms: int) -> dict[str, int]:
+    ring: Any = _Ring(*since_ms)
+    async with EventStreams(RING, connections=ring) as streams:
+        return (await streams.recent(TraceScope("sea", 0))).memories
+
+
+async def test_a_service_remembers_as_far_back_as_its_ring_reaches() -> None:
+    assert await _memories(BEGAN_MS, BEGAN_MS) == {"broker-1": BEGAN_MS}
+
+
+async def test_what_it_forgets_between_two_questions_it_does_not_remember() -> None:
+    assert await _memories(BEGAN_MS, BEGAN_MS + 9) == {"broker-1": BEGAN_MS + 9}
+
+
+async def test_of_one_that_does_not_say_the_oldest_that_it_tells_counts() -> None:
+    assert await _memories(0, 0) == {"broker-1": BEGAN_MS + 500}
+
+
+async def test_what_a_service_tells_it_remembers_though_its_clock_was_put_back() -> None:
+    later = BEGAN_MS + 900
+    assert await _memories(later, later) == {"broker-1": BEGAN_MS + 500}
