@@ -12,6 +12,10 @@ NOT_KNOWN = -1
 # From here on an answer of the metadata store counts as slow; etcd answers in single
 # milliseconds.
 STORE_SLOW_MS = 500
+# Whoever explains gives nobody less to answer in: a healthy service that describes some
+# thousands of replicas on a busy machine needs as much, and what it had no time for would be
+# told as a fault.
+LEAST_ANSWER_MS = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +238,7 @@ class StateRequest:
     partition: int | None = None
     only_unwell: bool = False
     services_only: bool = False
+    in_isr: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)

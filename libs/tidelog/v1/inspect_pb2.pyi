@@ -204,6 +204,7 @@ class DescribeServiceRequest(_message.Message):
     PARTITION_FIELD_NUMBER: _builtins.int
     ONLY_UNWELL_FIELD_NUMBER: _builtins.int
     SERVICES_ONLY_FIELD_NUMBER: _builtins.int
+    IN_ISR_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """Replicas of this topic alone; empty: of all."""
     partition: _builtins.int
@@ -212,6 +213,12 @@ class DescribeServiceRequest(_message.Message):
     """Leave out replicas that are well: in sync, with a leader, and nobody waiting."""
     services_only: _builtins.bool
     """Leave out all replicas and partitions: which services there are is asked."""
+    @_builtins.property
+    def in_isr(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Of the active controller: those partitions alone, well or not, in whose ISR, as its key
+        has it, one of these brokers is; every leader is in its own.
+        """
+
     def __init__(
         self,
         *,
@@ -219,10 +226,11 @@ class DescribeServiceRequest(_message.Message):
         partition: _builtins.int | None = ...,
         only_unwell: _builtins.bool = ...,
         services_only: _builtins.bool = ...,
+        in_isr: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_partition", b"_partition", "partition", b"partition"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_partition", b"_partition", "only_unwell", b"only_unwell", "partition", b"partition", "services_only", b"services_only", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_partition", b"_partition", "in_isr", b"in_isr", "only_unwell", b"only_unwell", "partition", b"partition", "services_only", b"services_only", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__partition: _TypeAlias = _typing.Literal["partition"]  # noqa: Y015
     _WhichOneofArgType__partition: _TypeAlias = _typing.Literal["_partition", b"_partition"]  # noqa: Y015
@@ -794,7 +802,9 @@ class ControllerState(_message.Message):
     def deletions(self) -> _containers.RepeatedCompositeFieldContainer[Global___WaitingDeletion]: ...
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionKeyState]:
-        """Every partition that is not as it should be: see PartitionKeyState."""
+        """Every partition that is not as it should be, unless others are asked for: see
+        PartitionKeyState.
+        """
 
     @_builtins.property
     def registered(self) -> _containers.RepeatedCompositeFieldContainer[Global___RegisteredBroker]: ...
@@ -1112,27 +1122,33 @@ class ExplainRequest(_message.Message):
     """Only with a topic."""
     broker: _builtins.int
     timeout_ms: _builtins.int
-    """How long services may take to answer, in milliseconds; 0: 2,000."""
+    """How long services may take to answer, in milliseconds, at least 500: less says of nobody
+    how it stands, and is refused. Unset: 2,000.
+    """
     def __init__(
         self,
         *,
         topic: _builtins.str = ...,
         partition: _builtins.int | None = ...,
         broker: _builtins.int | None = ...,
-        timeout_ms: _builtins.int = ...,
+        timeout_ms: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_broker", b"_broker", "_partition", b"_partition", "broker", b"broker", "partition", b"partition"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_broker", b"_broker", "_partition", b"_partition", "_timeout_ms", b"_timeout_ms", "broker", b"broker", "partition", b"partition", "timeout_ms", b"timeout_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_broker", b"_broker", "_partition", b"_partition", "broker", b"broker", "partition", b"partition", "timeout_ms", b"timeout_ms", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_broker", b"_broker", "_partition", b"_partition", "_timeout_ms", b"_timeout_ms", "broker", b"broker", "partition", b"partition", "timeout_ms", b"timeout_ms", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__broker: _TypeAlias = _typing.Literal["broker"]  # noqa: Y015
     _WhichOneofArgType__broker: _TypeAlias = _typing.Literal["_broker", b"_broker"]  # noqa: Y015
     _WhichOneofReturnType__partition: _TypeAlias = _typing.Literal["partition"]  # noqa: Y015
     _WhichOneofArgType__partition: _TypeAlias = _typing.Literal["_partition", b"_partition"]  # noqa: Y015
+    _WhichOneofReturnType__timeout_ms: _TypeAlias = _typing.Literal["timeout_ms"]  # noqa: Y015
+    _WhichOneofArgType__timeout_ms: _TypeAlias = _typing.Literal["_timeout_ms", b"_timeout_ms"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__broker) -> _WhichOneofReturnType__broker | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__partition) -> _WhichOneofReturnType__partition | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__timeout_ms) -> _WhichOneofReturnType__timeout_ms | None: ...
 
 Global___ExplainRequest: _TypeAlias = ExplainRequest  # noqa: Y015
 

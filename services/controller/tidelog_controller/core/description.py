@@ -36,8 +36,9 @@ class Reign(NamedTuple):
 
 
 def describe(reign: Reign, request: StateRequest, now_ms: int) -> ControllerState:
-    """Partitions that are asked for by name, and otherwise those that are not as they should
-    be. One without replicas waits for as many running brokers as it is to have."""
+    """Partitions that are asked for by name or by members of their ISR, and otherwise those
+    that are not as they should be. One without replicas waits for as many running brokers as
+    it is to have."""
     context = reign.context
     return ControllerState(
         active=True,
@@ -119,17 +120,25 @@ def _partitions(reign: Reign, request: StateRequest) -> Iterator[PartitionKeySta
                 continue
             if entry is not None and held.state.topic_id != entry.entry.topic_id:
                 continue  # Left over from a former topic of the name.
-            if named or not is_well(held):
+            if _is_asked_for(held, request, named=named):
                 yield _key_state(partition, held, entry)
-        for partition in context.unplaced(topic) if entry else ():
+        for partition in context.unplaced(topic) if entry and not request.in_isr else ():
             if request.partition in (None, partition.partition):
                 state = unassigned(context.topics[topic].entry, (), context.topics[topic].min_isr)
                 yield _key_state(partition, Partition(state, NO_REVISION), entry)
 
 
+def _is_asked_for(held: Partition, request: StateRequest, *, named: bool) -> bool:
+    """The key of a leader that stands still is well until its registration ends: whoever
+    knows of silent brokers asks for the ISRs that they are in."""
+    if request.in_isr:
+        return any(member.broker_id in request.in_isr for member in held.state.isr)
+    return named or not is_well(held)
+
+
 def is_well(held: Partition) -> bool:
-    """Led by its preferred replica, with all replicas in sync, and without a loss that
-    clients have yet to hear of."""
+    """By its key led by its preferred replica, with all replicas in sync, and without a loss
+    that clients have yet to hear of."""
     state = held.state
     return (
         state.leader == state.replicas[0]

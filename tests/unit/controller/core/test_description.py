@@ -74,6 +74,24 @@ def test_a_topic_that_is_being_deleted_is_still_known() -> None:
     assert not_found_in(driver, "t") == ""
 
 
+def test_partitions_are_asked_for_by_who_is_in_their_isrs_healthy_or_not() -> None:
+    driver = cluster(1, 2, 3)
+    driver.create_topic(partitions=3, replication_factor=2)
+    replicas = [driver.state(p).replicas for p in range(3)]
+    for broker_id in (1, 2, 3):
+        held = [f"t/{p}" for p in range(3) if broker_id in replicas[p]]
+        asked = StateRequest(only_unwell=True, in_isr=(broker_id,))
+        assert 0 < len(held) < 3
+        assert names(described(driver, asked)) == held
+
+
+def test_who_asks_for_members_is_told_of_no_other_partition() -> None:
+    driver = with_topic(partitions=1)
+    driver.refuse_connection(driver.state().leader)
+    assert len(names(described(driver))) == 1
+    assert names(described(driver, StateRequest(only_unwell=True, in_isr=(9,)))) == []
+
+
 def test_a_partition_tells_which_change_made_it_so() -> None:
     driver = with_topic(partitions=1)
     driver.refuse_connection(driver.state().leader)
