@@ -23,6 +23,7 @@ HW_STALLED = "hw_stalled"
 CONSUMER_WAITS = "consumer_waits"
 REPLICA_OUT_OF_ISR = "replica_out_of_isr"  # no root is known
 TAKES_NO_RECORDS = "takes_no_records"  # told with its root alone
+IN_ISR_AND_GONE = "in_isr_and_gone"  # told with its root alone
 UNCLEAN_ELECTION = "unclean_election"
 NOT_PREFERRED_LEADER = "not_preferred_leader"
 # About a broker, and its replicas.
@@ -30,6 +31,7 @@ REPLICA_DEAD = "replica_dead"
 BROKER_STOPPED = "broker_stopped"  # in order, and is not back
 BROKER_PAUSED = "broker_paused"
 BROKER_UNREACHABLE = "broker_unreachable"
+BROKER_BUSY = "broker_busy"
 BROKER_UNREGISTERED = "broker_unregistered"
 BROKER_STARTING = "broker_starting"
 BROKER_STOPPING = "broker_stopping"
@@ -44,6 +46,7 @@ COMMAND_OVERDUE = "command_overdue"
 COMMAND_BACKLOG = "command_backlog"
 DELETION_WAITS = "deletion_waits"
 NO_CONTROLLER = "no_controller"
+CONTROLLER_UNREACHABLE = "controller_unreachable"
 STORE_UNREACHABLE = "store_unreachable"
 STORE_SLOW = "store_slow"
 
@@ -52,10 +55,12 @@ STORE_SLOW = "store_slow"
 ORDER = (
     STORE_UNREACHABLE,
     NO_CONTROLLER,
+    CONTROLLER_UNREACHABLE,
     REPLICA_DEAD,
     BROKER_STOPPED,
     BROKER_PAUSED,
     BROKER_UNREACHABLE,
+    BROKER_BUSY,
     BROKER_UNREGISTERED,
     DISK_FULL,
     DISK_ERROR,

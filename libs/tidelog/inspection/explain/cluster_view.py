@@ -36,6 +36,8 @@ from tidelog.state_changes.event import Cause
 # A broker whose fetch a leader has had within this, or whose answer a follower has had, lives,
 # whatever its address says.
 PROOF_OF_LIFE_MS = 2_000
+# Of a controller that the store names, and that gives no answer.
+_MAY_REIGN = (Listening.BUSY, Listening.SILENT, Listening.ERRS)
 # Within this every service has asked the store again, whether it needed to or not.
 STORE_SPREAD_MS = 15_000
 
@@ -46,6 +48,7 @@ class Life(enum.Enum):
     ANSWERS = enum.auto()
     DEAD = enum.auto()
     PAUSED = enum.auto()  # takes connections and answers nothing
+    BUSY = enum.auto()  # answers health checks, and nothing more in time
     UNREACHABLE = enum.auto()  # cannot be asked; whether it lives, others tell, or nobody
 
 
@@ -105,6 +108,8 @@ class ClusterView:
         silent = self._silent.get(broker_id)
         registered = broker_id in self.registry.brokers
         lives = self.lives_by_word_of_others(broker_id)
+        if silent is not None and silent.listening is Listening.BUSY:
+            return Life.BUSY
         if silent is not None and silent.listening is Listening.ACCEPTS:
             return Life.UNREACHABLE if lives else Life.PAUSED
         if silent is not None and silent.listening is Listening.ERRS:
@@ -133,6 +138,23 @@ class ClusterView:
 
     def silent_controllers(self) -> list[SilentService]:
         return [s for s in self.observed.silent if s.role == CONTROLLER]
+
+    def named_active(self) -> list[str]:
+        """Where an active controller is said to be, and none that is active answers."""
+        told = [s.broker.controller_address for s in self.brokers.values() if s.broker]
+        told += [s.controller.active_address for s in self.controllers if s.controller]
+        answered = {state.address for state in self.controllers}
+        return sorted({address for address in told if address} - answered)
+
+    @property
+    def nobody_reigns(self) -> bool:
+        """No controller is active, or the one that is stands still; not where it lives, or may
+        live, and only cannot be asked."""
+        named = self.named_active()
+        return self.active is None and not any(
+            service.address in named and service.listening in _MAY_REIGN
+            for service in self.observed.silent
+        )
 
     def last_fetch_ms(self, broker_id: int) -> int | None:
         """How long ago a leader had a fetch of it, where that proves that it lives."""

@@ -9,7 +9,7 @@ from tidelog.inspection.explain import causes
 from tidelog.inspection.explain.causes import Root
 from tidelog.inspection.explain.cluster_view import ClusterView
 from tidelog.inspection.explain.observed import Listening, SilentService, name_of
-from tidelog.inspection.explain.replicas import failure_of, why_broker_does_nothing
+from tidelog.inspection.explain.replicas import failure_of, not_asked, why_broker_does_nothing
 from tidelog.inspection.explain.words import MAX_NAMED, brokers, span
 from tidelog.inspection.model import BrokerBacklog, Finding, ServiceState, WaitingDeletion
 from tidelog.wording import plural
@@ -23,7 +23,7 @@ _MAX_PENDING_TOLD = 3
 def no_controller(view: ClusterView) -> Iterator[Finding]:
     if view.active is not None:
         return
-    named = _named_active(view)
+    named = view.named_active()
     silent = {service.address: service for service in view.observed.silent}
     evidence = [_standby(state) for state in view.controllers]
     evidence += [
@@ -43,11 +43,11 @@ def no_controller(view: ClusterView) -> Iterator[Finding]:
     because: tuple[str, ...] = ()
     if view.everybody_lost_store():
         because = (str(Root(causes.STORE_UNREACHABLE)),)
-    severity, summary, next_step = _without_controller(
+    cause, severity, summary, next_step = _without_controller(
         [silent[address] for address in named if address in silent]
     )
     yield Finding(
-        causes.NO_CONTROLLER,
+        cause,
         severity,
         summary,
         tuple(evidence),
@@ -56,14 +56,6 @@ def no_controller(view: ClusterView) -> Iterator[Finding]:
         else next_step,
         because=because,
     )
-
-
-def _named_active(view: ClusterView) -> list[str]:
-    """Where an active controller is said to be, and none that is active answers."""
-    told = [s.broker.controller_address for s in view.brokers.values() if s.broker]
-    told += [s.controller.active_address for s in view.controllers if s.controller]
-    answered = {state.address for state in view.controllers}
-    return sorted({address for address in told if address} - answered)
 
 
 def _standby(state: ServiceState) -> str:
@@ -78,25 +70,38 @@ def _standby(state: ServiceState) -> str:
     return told
 
 
-def _without_controller(silent: Sequence[SilentService]) -> tuple[str, str, str]:
-    """Severity, summary and next step, by how those are that the store names."""
+def _without_controller(silent: Sequence[SilentService]) -> tuple[str, str, str, str]:
+    """Cause, severity, summary and next step, by how those are that the store names: as
+    `ClusterView.nobody_reigns` judges."""
     listening = {service.listening for service in silent}
     nobody = "nobody elects leaders, creates or deletes topics"
+    if Listening.BUSY in listening:
+        return (
+            causes.CONTROLLER_UNREACHABLE,
+            causes.WARNING,
+            "the active controller lives and cannot be asked in time, so that what it knows is "
+            "not told here",
+            "Ask again, with more time (--timeout-ms); if it stays so, look at what CPU and "
+            "memory its machine has left.",
+        )
+    if listening & {Listening.SILENT, Listening.ERRS}:
+        return (
+            causes.CONTROLLER_UNREACHABLE,
+            causes.WARNING,
+            "the active controller cannot be asked, so that what it knows is not told here",
+            "Check the network to its address; ask from another machine, or one of the services.",
+        )
     if Listening.ACCEPTS in listening:
         return (
+            causes.NO_CONTROLLER,
             causes.CRITICAL,
             "the active controller stands still: it takes connections and answers nothing; "
             f"{nobody}",
             "Look at its process: is it stopped, or starved of CPU or memory? Another one takes "
             "over when its lease has ended.",
         )
-    if listening & {Listening.SILENT, Listening.ERRS}:
-        return (
-            causes.WARNING,
-            "the active controller cannot be asked, so that what it knows is not told here",
-            "Check the network to its address; ask from another machine, or one of the services.",
-        )
     return (
+        causes.NO_CONTROLLER,
         causes.CRITICAL,
         f"no controller is active: {nobody}",
         "Start a controller; one that runs and is not elected says why in its log.",
@@ -209,6 +214,8 @@ def _why_not_deleted(
         return f'broker {broker_id} cannot be told: "{backlog.problem}"', None
     if view.store_lost(broker_id):
         return f"broker {broker_id} misses the metadata store", view.store_root(broker_id)
+    if broker_id not in view.brokers:
+        return f"broker {broker_id} {not_asked(broker_id).words}", not_asked(broker_id).root
     state = view.brokers[broker_id].broker
     for replica in state.replicas if state else ():
         failure = failure_of(replica, broker_id)

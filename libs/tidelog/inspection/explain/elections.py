@@ -31,7 +31,7 @@ def no_leader(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
     evidence = [_without_leader_since(view, key), *(evidence for evidence, _ in fates)]
     reasons = [reason for _, reason in fates if reason is not None]
     away = [m for m, (_, reason) in zip(members, fates, strict=True) if reason is not None]
-    if view.active is None:
+    if view.nobody_reigns:
         reasons.append(_nobody_elects())
     many, next_step = _waits_for(key, away)
     return Symptom(
@@ -152,9 +152,9 @@ def _leader_gone(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
         key.leader,
         stands_still=life is Life.PAUSED,
         store_away=view.registry.teller is not None and not view.registry.store_answers,
-        has_controller=view.active is not None,
+        has_controller=not view.nobody_reigns,
     )
-    if view.active is None:
+    if view.nobody_reigns:
         reasons.append(_nobody_elects())
         waits = "nobody elects another, because no controller is active"
     elif not view.registry.store_answers:
@@ -187,12 +187,12 @@ def _never_led(view: ClusterView, key: PartitionKeyState) -> Symptom:
             "Start brokers until as many run as the topic's replication factor; the active "
             "controller does the rest.",
             (f"{len(view.registry.brokers)} brokers are registered",),
-            (_nobody_elects(),) if view.active is None else (),
+            (_nobody_elects(),) if view.nobody_reigns else (),
         )
     found = [why_broker_does_nothing(view, broker_id) for broker_id in key.replicas]
     reasons = [reason for reason in found if reason is not None]
     nobody_there = len(reasons) == len(found)
-    if view.active is None:
+    if view.nobody_reigns:
         reasons.append(_nobody_elects())
     elif not view.registry.store_answers:
         reasons.append(Reason(Root(causes.STORE_UNREACHABLE), "keeps everything as it is"))

@@ -9,13 +9,15 @@ from tidelog.inspection.explain.causes import Root, Symptom
 from tidelog.inspection.explain.cluster_view import ClusterView, Life
 from tidelog.inspection.explain.observed import Observed
 from tidelog.inspection.explain.partitions import symptoms
-from tidelog.inspection.explain.replicas import why_broker_does_nothing
+from tidelog.inspection.explain.replicas import not_asked, why_broker_does_nothing
 from tidelog.inspection.explain.words import MAX_NAMED, listed
 from tidelog.inspection.model import Finding, Scope
 
 _WHOLE = Scope()
 # Told by what they follow from, where that has a finding.
-_TOLD_BY_ROOT = frozenset({causes.REPLICA_OUT_OF_ISR, causes.TAKES_NO_RECORDS})
+_TOLD_BY_ROOT = frozenset(
+    {causes.REPLICA_OUT_OF_ISR, causes.TAKES_NO_RECORDS, causes.IN_ISR_AND_GONE}
+)
 
 
 def explain(observed: Observed) -> tuple[Finding, ...]:
@@ -100,10 +102,11 @@ def _lifeless(view: ClusterView) -> Iterator[Root]:
     stopped = {broker_id for broker_id in view.departures if view.was_stopped(broker_id)}
     known = {s.id for s in view.observed.silent if s.role == "broker" and s.id >= 0}
     for broker_id in sorted({*view.departures, *known, *view.registry.brokers} - stopped):
-        if view.life(broker_id) is not Life.ANSWERS:
-            reason = why_broker_does_nothing(view, broker_id)
-            if reason is not None:
-                yield reason.root
+        if view.life(broker_id) is Life.BUSY:
+            yield not_asked(broker_id).root
+        reason = why_broker_does_nothing(view, broker_id)
+        if reason is not None:
+            yield reason.root
 
 
 def _groups(seen: Sequence[Symptom]) -> Iterator[Finding]:

@@ -13,8 +13,10 @@ CONTROLLER = "controller"
 
 
 class Listening(enum.Enum):
-    """What a plain TCP connect to a service says that gave no answer."""
+    """What a plain TCP connect, and where that is taken a health check, say of a service that
+    gave no answer."""
 
+    BUSY = "answers health checks"  # it lives, and has not told in time how it stands
     ACCEPTS = "takes connections"  # a process that stands still: the kernel takes them for it
     REFUSES = "refuses connections"
     SILENT = "does not react to connections"
@@ -42,9 +44,9 @@ _WHOLE_CLUSTER = Scope()
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """`metadata`: partitions as a broker has read them in the store, for where no active
-    controller tells. `earlier`: some services once more, as they were
-    `earlier_ms` before `states`."""
+    """`metadata`: partitions beside those that the active controller tells unasked: those in
+    whose ISRs silent brokers are, or, where no controller tells, as a broker has read them in
+    the store. `earlier`: some services once more, as they were `earlier_ms` before `states`."""
 
     states: Sequence[ServiceState]
     silent: Sequence[SilentService] = ()

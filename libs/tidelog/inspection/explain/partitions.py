@@ -8,7 +8,7 @@ from tidelog.inspection.explain import causes, next_steps
 from tidelog.inspection.explain.causes import Reason, Root, Symptom
 from tidelog.inspection.explain.cluster_view import ClusterView, Life
 from tidelog.inspection.explain.elections import no_leader, unclean_election
-from tidelog.inspection.explain.replicas import failure_of, why_behind
+from tidelog.inspection.explain.replicas import failure_of, why_behind, why_broker_does_nothing
 from tidelog.inspection.explain.words import brokers, ids, listed, name_of_key, span
 from tidelog.inspection.model import FollowerProgress, LeaderState, PartitionKeyState, ReplicaState
 from tidelog.model import NO_LEADER, TopicPartition
@@ -37,6 +37,7 @@ def _of_led(view: ClusterView, key: PartitionKeyState) -> Iterator[Symptom]:
     why_missing = {broker_id: why_behind(view, key, broker_id) for broker_id in missing}
     for broker_id in missing:
         yield _out_of_isr(view, key, broker_id, why_missing[broker_id])
+    yield from _gone_from_isr(view, key)
     reasons = tuple(reason for reason in why_missing.values() if reason is not None)
     under_min_isr = len(in_sync) < key.min_isr
     if under_min_isr:
@@ -84,6 +85,28 @@ def _out_of_isr(
         () if reason is None else (reason,),
         broker_id,
     )
+
+
+def _gone_from_isr(view: ClusterView, key: PartitionKeyState) -> Iterator[Symptom]:
+    """Members that do nothing, as far as anybody tells, and that the ISR still has: until the
+    leader takes them out, which it cannot while the store is away, nothing is committed."""
+    name = name_of_key(key)
+    for broker_id in ids(key.isr):
+        reason = why_broker_does_nothing(view, broker_id)
+        if reason is None or view.lives_by_word_of_others(broker_id):
+            continue
+        yield Symptom(
+            causes.IN_ISR_AND_GONE,
+            causes.WARNING,
+            name,
+            f"broker {broker_id} is in the ISR of {name}, and {reason.words}",
+            f"have broker {broker_id} in their ISR, which {reason.words}",
+            "What is written with acks=all waits until its leader takes it out of the ISR, after "
+            "replica_lag_time_max_ms.",
+            (),
+            (reason,),
+            broker_id,
+        )
 
 
 def _has_all(progress: FollowerProgress) -> bool:

@@ -34,13 +34,19 @@ _OF_FAILURE = {
 
 
 def why_broker_does_nothing(view: ClusterView, broker_id: int) -> Reason | None:
-    """What holds for all its replicas; None: it answers."""
+    """What holds for all its replicas; None: it answers, or is only too busy to tell how it
+    stands."""
     life = view.life(broker_id)
-    if life is Life.ANSWERS:
+    if life in (Life.ANSWERS, Life.BUSY):
         return None
     stopped = life is Life.DEAD and view.was_stopped(broker_id)
     found = _STOPPED if stopped else _OF_LIFE[life]
     return Reason(Root(found.root.cause, broker_id), found.words)
+
+
+def not_asked(broker_id: int) -> Reason:
+    """Of one that is busy, where nobody else tells a reason."""
+    return Reason(Root(causes.BROKER_BUSY, broker_id), "lives and could not be asked in time")
 
 
 def failure_of(replica: ReplicaState, broker_id: int) -> Reason | None:
@@ -67,12 +73,16 @@ def why_behind(view: ClusterView, key: PartitionKeyState, broker_id: int) -> Rea
     failure = None if replica is None else failure_of(replica, broker_id)
     if failure is not None:
         return failure
-    state_reason = _by_state(view, broker_id)
+    busy = view.life(broker_id) is Life.BUSY
+    state_reason = None if busy else _by_state(view, broker_id)
     if state_reason is not None:
         return state_reason
     if key.leader == NO_LEADER or view.life(key.leader) is not Life.ANSWERS:
         # There is nobody to keep up with, which is no fault of the follower's.
         return None
+    if busy:
+        # That it fetches late is no sign of the network.
+        return _slow(view, key, broker_id) or not_asked(broker_id)
     return (
         _not_told(view, key, replica, broker_id)
         or _cut_off(view, key, replica, broker_id)

@@ -21,6 +21,8 @@ _SUMMARY = {
     causes.BROKER_STOPPED: "broker {broker} was stopped and is not back",
     causes.BROKER_PAUSED: "broker {broker} stands still: it takes connections and answers nothing",
     causes.BROKER_UNREACHABLE: "broker {broker} cannot be reached from here",
+    causes.BROKER_BUSY: "broker {broker} lives and cannot be asked in time, so that what it knows "
+    "is not told here",
     causes.BROKER_UNREGISTERED: "broker {broker} lives and is not registered in the metadata store",
     causes.BROKER_STARTING: "broker {broker} is starting",
     causes.BROKER_STOPPING: "broker {broker} is stopping",
@@ -42,6 +44,8 @@ _NEXT_STEP = {
     causes.BROKER_UNREACHABLE: "Check the network to its advertised address, and that this "
     "address is the right one; look at its process where that is well, and ask again in some "
     "seconds.",
+    causes.BROKER_BUSY: "Ask again, with more time (--timeout-ms); if it stays so, look at what "
+    "CPU, memory and disk broker {broker} has left.",
     causes.BROKER_UNREGISTERED: "Check that it reaches the metadata store (tidelog explain "
     "--broker {broker}); it registers by itself.",
     causes.BROKER_STARTING: "Wait until it has read its logs and has its replicas from the "
@@ -70,6 +74,7 @@ _FOLLOWS: Sequence[tuple[str, Callable[[int], str]]] = (
     (causes.HW_STALLED, lambda n: f"the high watermark stands still in {plural(n, 'partition')}"),
     (causes.TAKES_NO_RECORDS, lambda n: f"{plural(n, 'replica')} taking no records"),
     (causes.REPLICA_OUT_OF_ISR, lambda n: f"out of the ISR of {plural(n, 'partition')}"),
+    (causes.IN_ISR_AND_GONE, lambda n: f"in the ISR of {plural(n, 'partition')} all the same"),
 )
 
 Following = dict[Root, list[tuple[Symptom, Reason]]]
@@ -138,7 +143,7 @@ def _because(view: ClusterView, root: Root) -> tuple[str, ...]:
     found: list[Root] = []
     if waits and view.store_lost(root.broker):
         found.append(view.store_root(root.broker))
-    if starts and view.active is None:
+    if starts and view.nobody_reigns:
         found.append(Root(causes.NO_CONTROLLER))
     return tuple(map(str, found))
 
@@ -199,6 +204,7 @@ _LIVES_OR_NOT = _ENDED | frozenset(
     {
         causes.BROKER_PAUSED,
         causes.BROKER_UNREACHABLE,
+        causes.BROKER_BUSY,
         causes.BROKER_UNREGISTERED,
     }
 )

@@ -133,24 +133,62 @@ def test_without_an_active_controller_it_says_what_the_others_tell(
 
 
 @pytest.mark.parametrize(
-    ("listening", "severity", "summary"),
+    ("listening", "cause", "severity", "summary"),
     [
-        (Listening.REFUSES, "critical", "no controller is active"),
-        (Listening.ACCEPTS, "critical", "the active controller stands still"),
-        (Listening.SILENT, "warning", "the active controller cannot be asked"),
+        (Listening.REFUSES, "no_controller", "critical", "no controller is active"),
+        (Listening.ACCEPTS, "no_controller", "critical", "the active controller stands still"),
+        (
+            Listening.SILENT,
+            "controller_unreachable",
+            "warning",
+            "the active controller cannot be asked",
+        ),
+        (
+            Listening.BUSY,
+            "controller_unreachable",
+            "warning",
+            "the active controller lives and cannot be asked in time",
+        ),
     ],
 )
-def test_the_active_controller_that_does_not_answer_is_judged_by_a_plain_connect(
-    cluster: DescribedCluster, listening: Listening, severity: str, summary: str
+def test_the_active_controller_that_does_not_answer_is_judged_by_connect_and_health_check(
+    cluster: DescribedCluster, listening: Listening, cause: str, severity: str, summary: str
 ) -> None:
     cluster.controller_answers = False
     for broker_id, broker in cluster.brokers.items():
         cluster.brokers[broker_id] = replace(broker, controller_address="127.0.0.1:7402")
     cluster.silent.append(SilentService("127.0.0.1:7402", listening, "gave no answer"))
-    missing = found(cluster.explain(), "no_controller")
+    missing = found(cluster.explain(), cause)
     assert missing.severity == severity
     assert missing.summary.startswith(summary)
     assert "the one at 127.0.0.1:7402 is active by the store" in said(missing)
+
+
+def test_nobody_says_that_no_controller_elects_where_it_is_only_busy(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0", (2, 3))
+    cluster.kill(2)
+    cluster.stop_controller()
+    for broker_id, broker in cluster.brokers.items():
+        cluster.brokers[broker_id] = replace(broker, controller_address="127.0.0.1:7401")
+    cluster.silent.append(
+        SilentService("127.0.0.1:7401", Listening.BUSY, "gave no answer", "controller", 1)
+    )
+    findings = cluster.explain()
+    assert "no_controller" not in causes_of(findings)
+    missing = found(findings, "no_leader")
+    assert missing.because == ("replica_dead of broker 2",)
+    assert "nobody elects" not in said(missing)
+
+
+def test_a_deletion_waits_for_a_busy_broker_that_does_not_tell_why(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.deletions.append(WaitingDeletion("sea", "id-sea", 9_000, (2,)))
+    cluster.silence(2, Listening.BUSY)
+    waits = found(cluster.explain(), "deletion_waits")
+    assert waits.because == ("broker_busy of broker 2",)
 
 
 @pytest.mark.parametrize("epoch_that_brokers_know", [4, 5])

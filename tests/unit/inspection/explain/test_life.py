@@ -76,3 +76,23 @@ def test_without_the_store_nobody_knows_whether_a_registered_broker_that_does_no
     assert "replica_dead" not in causes_of(findings)
     unreachable = found(findings, "broker_unreachable")
     assert "nobody who answers can say whether it lives" in unreachable.summary
+
+
+def test_a_busy_broker_is_the_reason_only_where_its_leader_tells_none(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0", isr=(1, 3))
+    cluster.silence(2, Listening.BUSY)
+    [busy] = cluster.explain("sea", 0)
+    assert (busy.cause, busy.severity) == ("broker_busy", "warning")
+    assert "127.0.0.1:7502 answers health checks" in said(busy)
+    cluster.seen("sea/0", 2, log_end_offset=40, lag_records=60)
+    assert causes_of(cluster.explain("sea", 0)) == ["replica_slow"]
+
+
+def test_a_leader_that_is_busy_is_not_missed(cluster: DescribedCluster) -> None:
+    cluster.partition("sea/0", (2, 1, 3))
+    cluster.silence(2, Listening.BUSY)
+    cluster.unheard(2)
+    assert causes_of(cluster.explain()) == ["broker_busy"]
+    assert cluster.explain("sea", 0) == []

@@ -171,6 +171,39 @@ def test_the_same_reasons_are_one_finding_in_whatever_order_replicas_are_assigne
     assert found(cluster.explain(), "under_min_isr").partition_count == 2
 
 
+# Members that are gone while nothing is written.
+
+
+@pytest.mark.parametrize(
+    ("listening", "cause"),
+    [
+        (Listening.ACCEPTS, "broker_paused"),
+        (Listening.REFUSES, "replica_dead"),
+        (Listening.SILENT, "broker_unreachable"),
+    ],
+)
+@pytest.mark.parametrize("broker_id", [2, 3])
+def test_a_partition_with_a_member_in_its_isr_that_is_gone_is_not_well(
+    cluster: DescribedCluster, listening: Listening, cause: str, broker_id: int
+) -> None:
+    cluster.partition("sea/0")
+    cluster.partition("bay/0", (1, 5 - broker_id))
+    cluster.silence(broker_id, listening)
+    cluster.unheard(broker_id)
+    [gone] = cluster.explain("sea", 0)
+    assert (gone.cause, gone.severity, gone.broker) == (cause, "warning", broker_id)
+    assert "in the ISR of 1 partition all the same: sea/0" in said(gone)
+    assert cluster.explain("bay", 0) == []
+
+
+def test_a_member_whose_fetches_arrive_is_in_the_isr_with_reason(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0")
+    cluster.silence(2, Listening.ACCEPTS)
+    assert cluster.explain("sea", 0) == []
+
+
 # Below min ISR, and a high watermark that stands still.
 
 
@@ -190,7 +223,7 @@ def test_a_high_watermark_that_stands_still_names_the_follower_that_holds_it_and
     cluster: DescribedCluster,
 ) -> None:
     cluster.partition("sea/0")
-    cluster.partition("bay/0")
+    cluster.partition("bay/0", (1, 3))
     cluster.stalls("sea/0", held_by=2, at_offset=60, for_ms=8_000)
     cluster.pause(2)
 
