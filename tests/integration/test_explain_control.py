@@ -53,6 +53,7 @@ class Faulty:
     cluster: LocalCluster
     pairs: Pairs
     alone: str  # a partition on broker 1 alone
+    idle: str  # led by broker 1, followed by the paused one, and never written
     whole: Explanation
 
 
@@ -67,6 +68,7 @@ async def faulty(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Faul
         pairs = await create_pairs(cluster, TOPIC)
         single = (await create_topic(cluster, "alone", 3, 1)).partitions
         alone = next(f"alone/{p.partition}" for p in single if p.leader == 1)
+        idle = (await create_pairs(cluster, "idle"))[1, PAUSED]
         await create_topic(cluster, DELETED, 3)
         await append(cluster, pairs[1, PAUSED], [b"committed"] * 10, Acks.ALL)
         cluster.pause(PAUSED)
@@ -86,8 +88,9 @@ async def faulty(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Faul
                 ("hw_stalled", 1),
                 ("consumer_waits", 1),
                 ("under_min_isr", 1),
+                ("no_leader", PAUSED),
             )
-            yield Faulty(cluster, pairs, alone, found)
+            yield Faulty(cluster, pairs, alone, idle, found)
         finally:
             consuming.cancel()
             cluster.resume(PAUSED)
@@ -105,9 +108,43 @@ async def _wait_for_records(cluster: LocalCluster, name: str, offset: int) -> No
 async def test_a_paused_broker_is_the_root_of_what_waits_for_it(faulty: Faulty) -> None:
     paused = the(faulty.whole, "broker_paused")
     assert paused.severity == "critical"
-    assert faulty.pairs[1, PAUSED] in paused.partitions
+    stands_still = "the high watermark stands still in 1 partition: " + faulty.pairs[1, PAUSED]
+    assert stands_still in said(paused)
     assert "it is registered in life" in said(paused)
     assert f"{faulty.cluster.broker_address(PAUSED)} takes connections" in said(paused)
+
+
+async def test_partitions_that_the_paused_broker_leads_have_no_leader_though_their_keys_are_well(
+    faulty: Faulty,
+) -> None:
+    led = faulty.pairs[PAUSED, 1]
+    alone = await explained(faulty.cluster, of(led))
+    assert the(alone, "no_leader").broker == PAUSED
+    of_broker = await explained(faulty.cluster, Scope(broker=PAUSED))
+    for told in (faulty.whole, of_broker):
+        missing = the(told, "no_leader", PAUSED)
+        assert missing.severity == "critical"
+        assert f"broker_paused of broker {PAUSED}" in missing.because
+        # Of each pair one with either other broker, one alone, and internal ones.
+        assert missing.partition_count >= 5
+        assert {split(name)[0] for name in missing.partitions} <= {
+            TOPIC,
+            "idle",
+            "alone",
+            "__state_changes",
+        }
+        assert_not_blamed(told, faulty.alone)
+
+
+async def test_a_partition_whose_follower_stands_still_is_not_well_though_nobody_writes(
+    faulty: Faulty,
+) -> None:
+    faults = await faults_of(faulty.cluster, faulty.idle)
+    paused = the(faults, "broker_paused", PAUSED)
+    assert paused.severity == "warning"
+    # The controller sends a broker that it lost everything again.
+    assert {fault.cause for fault in faults} <= {"broker_paused", "command_overdue"}
+    assert f"in the ISR of 1 partition all the same: {faulty.idle}" in said(paused)
 
 
 async def test_commands_that_are_not_acknowledged_are_overdue(faulty: Faulty) -> None:

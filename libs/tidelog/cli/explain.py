@@ -21,6 +21,7 @@ from tidelog.cli.session import (
     session_of,
 )
 from tidelog.errors import ErrorCode, TidelogError
+from tidelog.inspection.model import LEAST_ANSWER_MS
 from tidelog.wording import plural
 
 if TYPE_CHECKING:
@@ -55,9 +56,10 @@ def explain(
         int,
         typer.Option(
             "--timeout-ms",
-            min=1,
+            min=LEAST_ANSWER_MS,
             max=MAX_TIMEOUT_MS,
-            help="How long services may take to answer.",
+            help="How long services may take to answer; with less than the least a healthy one "
+            "could not.",
         ),
     ] = 2_000,
     bootstrap: BootstrapOption = None,

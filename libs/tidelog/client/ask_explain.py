@@ -12,14 +12,19 @@ from tidelog.client.hedging import first_answer
 from tidelog.errors import TidelogError
 from tidelog.inspection.model import Explanation, Finding, Scope
 from tidelog.rpc.inspect_codec import from_wire
+from tidelog.rpc.inspect_requests import check_answer_time
 from tidelog.rpc.status import UnreachableError
 from tidelog.rpc.wire import error_from_wire
 from tidelog.v1 import inspect_pb2
 
-# A service that has not explained within this is joined by the next; the first answer counts.
-HEDGE_MS = 1_000
-# What a service needs beyond the time that it gives to others.
-ANSWER_GRACE_MS = 3_000
+# A service that has not answered a health check within this is joined by the next; who answers
+# first is the one that explains.
+HEDGE_MS = 250
+# How long a service has to show that more can be reached from here.
+REACH_MS = 1_000
+# What a service needs beyond the time that it gives to others: for health checks, and for what
+# it asks a second time.
+ANSWER_GRACE_MS = 5_000
 
 
 async def explain_cluster(
@@ -30,55 +35,86 @@ async def explain_cluster(
     connect: Callable[[], ExplainConnections] = GrpcConnections,
     known: Mapping[str, Identity] | None = None,
 ) -> Explanation:
-    """By the word of a service that could ask all the others. Where it could not, or did not
-    know all of `addresses`, by asking them from here, unless that reaches fewer: after a cut
-    of the network each sees another part.
+    """By the word of a service that could ask all the others. Where it could not, though they
+    can be reached from here, or did not know all of `addresses`, by asking them from here,
+    unless that reaches fewer: after a cut of the network each sees another part. One after
+    the other: each asks all services, and a cluster that is asked twice at a time answers late.
 
     Raises `NobodyAnswersError`, and `TidelogError` where the topic or partition does not
-    exist."""
-    explainer = Explainer(clock or SystemClock(), connect)
-    from_here = asyncio.create_task(
-        explainer.explain(addresses, scope, timeout_ms, known=known or {})
-    )
+    exist, or `timeout_ms` is less than LEAST_ANSWER_MS."""
+    check_answer_time(timeout_ms)
     connections = connect()
     try:
-        told = await _ask_services(connections, addresses, scope, timeout_ms)
-        if told is not None and not told.silent and _covers(told, addresses):
+        told = await _ask_a_service(connections, addresses, scope, timeout_ms)
+        if told is not None and not await _more_is_reached(connections, told, addresses):
             return told
-        try:
-            seen = await from_here
-        except UnreachableError:
-            if told is None:
-                raise
-            return told
-        return seen if told is None or _answered(seen) >= _answered(told) else told
     finally:
-        from_here.cancel()
-        await asyncio.gather(from_here, return_exceptions=True)
         await connections.close()
+    explainer = Explainer(clock or SystemClock(), connect)
+    try:
+        seen = await explainer.explain(addresses, scope, timeout_ms, known=known or {})
+    except UnreachableError:
+        if told is None:
+            raise
+        return told
+    return seen if told is None or _answered(seen) >= _answered(told) else told
 
 
 def _covers(explanation: Explanation, addresses: Sequence[str]) -> bool:
     """Whether all of these were asked: of those that are down the cluster may not know."""
-    asked = {service.rpartition(" ")[2] for service in explanation.asked}
+    asked = {_address_in(service) for service in explanation.asked}
     return asked.issuperset(addresses)
+
+
+def _address_in(service: str) -> str:
+    """
+    >>> _address_in("broker-1 at 127.0.0.1:7501")
+    '127.0.0.1:7501'
+    """
+    return service.rpartition(" ")[2]
 
 
 def _answered(explanation: Explanation) -> int:
     return len(explanation.asked) - len(explanation.silent)
 
 
-async def _ask_services(
+async def _more_is_reached(
+    connections: ExplainConnections, told: Explanation, addresses: Sequence[str]
+) -> bool:
+    """From here, than by the service that explained."""
+    if not _covers(told, addresses):
+        return True
+    silent = [_address_in(service) for service in told.silent]
+    reached = await asyncio.gather(
+        *(_is_there(connections, address, REACH_MS) for address in silent)
+    )
+    return any(reached)
+
+
+async def _is_there(connections: ExplainConnections, address: str, timeout_ms: int) -> bool:
+    try:
+        await connections.inspected(address).probe(timeout_ms)
+    except UnreachableError:
+        return False
+    return True
+
+
+async def _ask_a_service(
     connections: ExplainConnections, addresses: Sequence[str], scope: Scope, timeout_ms: int
 ) -> Explanation | None:
-    """None: none of them explains."""
-    answer, _ = await first_answer(
-        addresses,
-        lambda address: _ask_one(connections, address, scope, timeout_ms),
-        HEDGE_MS,
-        (UnreachableError, _CannotExplainError),
-    )
-    return answer
+    """None: none of them is there, or the first that is does not explain."""
+
+    async def probed(address: str) -> str:
+        await connections.inspected(address).probe(timeout_ms)
+        return address
+
+    address, _ = await first_answer(addresses, probed, HEDGE_MS, (UnreachableError,))
+    if address is None:
+        return None
+    try:
+        return await _ask_one(connections, address, scope, timeout_ms)
+    except (UnreachableError, _CannotExplainError):
+        return None
 
 
 class _CannotExplainError(Exception):

@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 import grpc.aio
 
 from tidelog.rpc.channels import open_channel
-from tidelog.rpc.status import from_status
+from tidelog.rpc.status import UnreachableError, from_status
 from tidelog.rpc.trace_context import carried
 from tidelog.v1 import (
     admin_pb2,
@@ -25,6 +25,10 @@ from tidelog.v1 import (
 )
 
 _Answer = TypeVar("_Answer")
+
+# Called by its name, because clients do without the package of its messages: what is asked of
+# the service as a whole is the empty message.
+_HEALTH_CHECK = "/grpc.health.v1.Health/Check"
 
 
 class BrokerApi(Protocol):
@@ -78,6 +82,10 @@ class InspectApi(Protocol):
         self, request: inspect_pb2.WatchEventsRequest, timeout_ms: int | None
     ) -> AsyncIterator[inspect_pb2.WatchEventsResponse]:
         """Without `timeout_ms`, for as long as the service goes on."""
+
+    async def probe(self, timeout_ms: int, *, patient: bool = False) -> None:
+        """Returns once it answers the standard health check, whatever it says; `patient`: tries
+        to connect for all of the time."""
 
     async def describe_service(
         self, request: inspect_pb2.DescribeServiceRequest, timeout_ms: int
@@ -224,6 +232,9 @@ class _GrpcController:
 class _GrpcInspected:
     def __init__(self, channel: grpc.aio.Channel, address: str) -> None:
         self._stub = inspect_pb2_grpc.InspectServiceStub(channel)
+        self._check_health: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(
+            _HEALTH_CHECK
+        )
         self._address = address
 
     async def watch_events(
@@ -237,6 +248,17 @@ class _GrpcInspected:
                 yield response
         except grpc.aio.AioRpcError as error:
             raise from_status(error, self._address) from error
+
+    async def probe(self, timeout_ms: int, *, patient: bool = False) -> None:
+        whole_service = b""
+        try:
+            await self._check_health(
+                whole_service, timeout=timeout_ms / 1000, wait_for_ready=patient
+            )
+        except grpc.aio.AioRpcError as error:
+            failure = from_status(error, self._address)
+            if isinstance(failure, UnreachableError):
+                raise failure from error
 
     async def describe_service(
         self, request: inspect_pb2.DescribeServiceRequest, timeout_ms: int

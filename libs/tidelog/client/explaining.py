@@ -3,8 +3,11 @@
     explained = await Explainer(SystemClock()).explain(["127.0.0.1:7501"], Scope("sea", 0))
 
 Each answer names further services, which are asked at once; those that do not answer cost
-no more than the time that all were given, or MIN_ANSWER_MS where they were named late. It
-needs neither a controller nor the store.
+no more than the time that all were given, or LEAST_ANSWER_MS where they were named late, and
+PROBE_GRACE_MS. It needs neither a controller nor the store.
+
+A service is said to stand still only where it takes connections and does not answer a health
+check either: that costs it nothing, so that one that lives answers it however busy it is.
 
 What is pure runs in threads: ten thousand partitions that are unwell take half a second, and
 whoever explains may be a broker.
@@ -32,6 +35,7 @@ from tidelog.inspection.explain import (
 from tidelog.inspection.explain.observed import BROKER, CONTROLLER, name_of
 from tidelog.inspection.explain.words import span
 from tidelog.inspection.model import (
+    LEAST_ANSWER_MS,
     NOT_KNOWN,
     Explanation,
     InSyncMember,
@@ -48,9 +52,8 @@ from tidelog.v1 import broker_pb2, inspect_pb2
 DEFAULT_TIMEOUT_MS = 2_000
 # Of one cluster; further ones are not asked.
 MAX_SERVICES = 1_000
-# Who is named late has at least this, though the round ends later for it: to have had a moment
-# and not to have answered is no sign of a process that stands still.
-MIN_ANSWER_MS = 500
+# What a health check has beyond the time for the answer itself.
+PROBE_GRACE_MS = 1_000
 # Between two looks at a replica that lags, to see how fast it comes.
 RATE_SAMPLE_MS = 500
 # Where no controller tells of partitions, so many brokers are asked for what they have read.
@@ -178,21 +181,20 @@ class Explainer:
             raise NobodyAnswersError(silent)
         if scope.broker is not None:
             _require_broker(found, scope.broker)
-        metadata = await self._partitions(found, states, scope)
+        metadata = await self._partitions(found, states, silent, scope)
         earlier, states = await self._look_again(found, states)
         return Observed(states, silent, scope, metadata, earlier, RATE_SAMPLE_MS if earlier else 0)
 
     async def _ask_all(self, found: _Round) -> None:
         """One after another as they become known, all within the round's time; who is named
-        when that is nearly over has MIN_ANSWER_MS all the same."""
-        floor_ms = min(MIN_ANSWER_MS, found.timeout_ms)
+        when that is nearly over has LEAST_ANSWER_MS all the same."""
         give_up_ms = self._clock.monotonic_ms() + found.timeout_ms
         waiting: list[asyncio.Task[None]] = []
         try:
             while True:
                 for address in found.unasked():
                     found.asked[address] = None
-                    left_ms = max(floor_ms, give_up_ms - self._clock.monotonic_ms())
+                    left_ms = max(LEAST_ANSWER_MS, give_up_ms - self._clock.monotonic_ms())
                     waiting.append(asyncio.create_task(self._ask(found, address, left_ms)))
                 if not waiting:
                     return
@@ -207,33 +209,51 @@ class Explainer:
             await asyncio.gather(*waiting, return_exceptions=True)
 
     async def _ask(self, found: _Round, address: str, timeout_ms: int) -> None:
+        # Beside the question, so that a service that is late with both is known to live.
+        probe = asyncio.create_task(_answers_probe(found, address, timeout_ms + PROBE_GRACE_MS))
         try:
-            found.take(await self._describe(found, address, timeout_ms), address)
+            found.take(await self._describe(found, found.request, address, timeout_ms), address)
         except UnreachableError as error:
             listening, said = await self._dial(address), "gave no answer"
+            if listening in (Listening.ACCEPTS, Listening.SILENT) and await probe:
+                listening = Listening.BUSY
             if error.reason.startswith("DEADLINE_EXCEEDED"):
                 said += f" within {span(timeout_ms)}"
         except TidelogError as error:
             listening, said = Listening.ERRS, f'answered "{error.message}"'
         else:
             return
+        finally:
+            probe.cancel()
+            await asyncio.gather(probe, return_exceptions=True)
         found.silent[address] = SilentService(address, listening, said)
 
-    async def _describe(self, found: _Round, address: str, timeout_ms: int) -> ServiceState:
+    async def _describe(
+        self, found: _Round, request: StateRequest, address: str, timeout_ms: int
+    ) -> ServiceState:
         if address == _OWN and found.own is not None:
-            return await found.own(found.request)
+            return await found.own(request)
         answer = await found.connections.inspected(address).describe_service(
-            to_wire(found.request, inspect_pb2.DescribeServiceRequest), timeout_ms
+            to_wire(request, inspect_pb2.DescribeServiceRequest), timeout_ms
         )
         return await asyncio.to_thread(from_wire, answer, ServiceState)
 
     async def _partitions(
-        self, found: _Round, states: Sequence[ServiceState], scope: Scope
+        self,
+        found: _Round,
+        states: Sequence[ServiceState],
+        silent: Sequence[SilentService],
+        scope: Scope,
     ) -> tuple[PartitionKeyState, ...]:
-        """What a broker has read of partitions: where no controller tells of them, or is
-        asked for a topic that it does not know."""
-        if _tells_of(active_controller(states), scope):
-            return ()
+        """Partitions that the active controller tells of only when it is asked for them. What
+        a broker has read of them, where no controller tells, or is asked for a topic that it
+        does not know."""
+        active = active_controller(states)
+        if active is not None and _tells_of(active, scope):
+            gone = () if scope.topic else _gone_brokers(found, silent)
+            told = await self._keys_with(found, active, gone) if gone else ()
+            if told is not None:
+                return told
         brokers = [state for state in states if state.role == BROKER]
         brokers.sort(key=lambda state: (state.store.unreachable_ms >= 0, state.id))
         topics = [scope.topic] if scope.topic else []
@@ -250,6 +270,28 @@ class Explainer:
             return _keys_of(answer)
         return ()
 
+    async def _keys_with(
+        self, found: _Round, active: ServiceState, brokers: Sequence[int]
+    ) -> tuple[PartitionKeyState, ...] | None:
+        """Partitions in whose ISRs these are, as their leaders are: of those that are well by
+        their keys nobody told before. Without what is led by a broker that has come back or
+        gone since the first question, of which only that can be judged. None: it answers no
+        more."""
+        request = replace(found.request, in_isr=brokers)
+        address = found.answered_at[active.role, active.id]
+        try:
+            state = await self._describe(found, request, address, found.timeout_ms)
+        except (UnreachableError, TidelogError):
+            return None
+        if state.controller is None or not state.controller.active:
+            return None
+        before, now = _lives(active), _lives(state)
+        return tuple(
+            key
+            for key in state.controller.partitions
+            if before.get(key.leader) == now.get(key.leader)
+        )
+
     async def _look_again(
         self, found: _Round, states: list[ServiceState]
     ) -> tuple[list[ServiceState], list[ServiceState]]:
@@ -260,7 +302,12 @@ class Explainer:
         await asyncio.sleep(RATE_SAMPLE_MS / 1000)
         again = await asyncio.gather(
             *(
-                self._describe(found, found.answered_at[state.role, state.id], found.timeout_ms)
+                self._describe(
+                    found,
+                    found.request,
+                    found.answered_at[state.role, state.id],
+                    found.timeout_ms,
+                )
                 for state in lagging
             ),
             return_exceptions=True,
@@ -275,6 +322,30 @@ class Explainer:
         return earlier, [
             newer.get(state.id, state) if state.role == BROKER else state for state in states
         ]
+
+
+async def _answers_probe(found: _Round, address: str, timeout_ms: int) -> bool:
+    try:
+        await found.connections.inspected(address).probe(timeout_ms, patient=True)
+    except UnreachableError:
+        return False
+    return True
+
+
+def _lives(controller: ServiceState) -> dict[int, int]:
+    """Broker epochs by id."""
+    told = controller.controller.registered if controller.controller is not None else ()
+    return {broker.broker_id: broker.broker_epoch for broker in told}
+
+
+def _gone_brokers(found: _Round, silent: Sequence[SilentService]) -> tuple[int, ...]:
+    """Ids of those that may be dead or stand still."""
+    ids = {
+        service.id
+        for service in silent
+        if service.role == BROKER and service.listening is not Listening.BUSY
+    }
+    return tuple(sorted(id_ for id_ in ids if id_ >= 0 and (BROKER, id_) not in found.states))
 
 
 def _named_by(state: ServiceState) -> Iterable[tuple[str, str, int]]:

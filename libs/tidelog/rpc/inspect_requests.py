@@ -9,6 +9,7 @@ import difflib
 from collections.abc import Iterable
 
 from tidelog.errors import ErrorCode, TidelogError
+from tidelog.inspection.model import LEAST_ANSWER_MS
 from tidelog.state_changes.event import Kind
 from tidelog.v1 import inspect_pb2 as pb
 
@@ -33,8 +34,17 @@ def check_description(request: pb.DescribeServiceRequest) -> None:
 def check_explanation(request: pb.ExplainRequest) -> None:
     _check_partition(request)
     _check_broker(request)
-    if request.timeout_ms < 0:
-        raise _invalid(f"timeout_ms is {request.timeout_ms}; give milliseconds, or 0 for 2,000")
+    if request.HasField("timeout_ms"):
+        check_answer_time(request.timeout_ms)
+
+
+def check_answer_time(timeout_ms: int) -> None:
+    """How long services may take that are asked how they stand."""
+    if timeout_ms < LEAST_ANSWER_MS:
+        raise _invalid(
+            f"timeout_ms is {timeout_ms}; give services at least {LEAST_ANSWER_MS} ms to answer, "
+            "or leave it out for 2,000"
+        )
 
 
 def _check_partition(

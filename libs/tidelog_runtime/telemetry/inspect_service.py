@@ -83,7 +83,9 @@ class InspectServicer(InspectServiceServicer):
         self, request: pb.ExplainRequest, context: _Context
     ) -> pb.ExplainResponse:
         await _refuse_wrong(context, lambda: check_explanation(request))
-        asked_ms = request.timeout_ms or DEFAULT_EXPLAIN_TIMEOUT_MS
+        asked_ms = DEFAULT_EXPLAIN_TIMEOUT_MS
+        if request.HasField("timeout_ms"):
+            asked_ms = request.timeout_ms
         scope = Scope(
             request.topic,
             request.partition if request.HasField("partition") else None,

@@ -107,3 +107,11 @@ def test_words_that_name_nothing_are_wrong_usage(words: list[str], said: str) ->
     result = CliRunner().invoke(app, ["explain", *words], obj=Session("127.0.0.1:1"))
     assert result.exit_code == ExitStatus.USAGE
     assert said in result.output
+
+
+@pytest.mark.parametrize("timeout_ms", ["-5", "0", "499"])
+def test_a_time_in_which_nobody_could_answer_is_wrong_usage(timeout_ms: str) -> None:
+    arguments = ["explain", f"--timeout-ms={timeout_ms}"]
+    result = CliRunner().invoke(app, arguments, obj=Session("127.0.0.1:1"))
+    assert result.exit_code == ExitStatus.USAGE
+    assert "greater than or equal to 500" in result.output

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tidelog.client.connections import AdminApi, BrokerApi, InspectApi
 from tidelog.inspection.explain import Listening
-from tidelog.inspection.model import ServiceState
+from tidelog.inspection.model import PartitionKeyState, RegisteredBroker, ServiceState
 from tidelog.rpc.inspect_codec import to_wire
 from tidelog.rpc.status import UnreachableError
 from tidelog.v1 import broker_pb2, inspect_pb2
@@ -28,18 +28,25 @@ class StandingClock:
 @dataclass
 class DescribedServices:
     """`listening`: what a dial of those says that do not answer; REFUSES unless it is told.
-    `hanging` answer only after the caller has given up. `answers_after_ms`: by address, on
-    `clock`. `given_ms`: how long the caller waits for each. `explains`: by address, what Explain
-    answers; others cannot."""
+    `hanging` answer nothing. `takes_ms`: by address, how long each answer takes, health checks
+    too; the caller gives up before, or has it. `answers_after_ms`: the same on `clock`.
+    `given_ms`: how long the caller waits for each. `well`: partitions that the controller tells
+    only when it is asked for who is in their ISRs; `registered_then`, where it is set, who is
+    registered by then. `explains`: by address, what Explain answers;
+    others cannot. `explaining`: who was asked to."""
 
     states: list[ServiceState]
     listening: dict[str, Listening] = field(default_factory=dict)
     hanging: set[str] = field(default_factory=set)
     clock: StandingClock = field(default_factory=StandingClock)
+    takes_ms: dict[str, int] = field(default_factory=dict)
     answers_after_ms: dict[str, int] = field(default_factory=dict)
     given_ms: dict[str, int] = field(default_factory=dict)
     metadata: broker_pb2.MetadataResponse = field(default_factory=broker_pb2.MetadataResponse)
+    well: list[PartitionKeyState] = field(default_factory=list)
+    registered_then: list[RegisteredBroker] | None = None
     explains: dict[str, inspect_pb2.ExplainResponse] = field(default_factory=dict)
+    explaining: list[str] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     open_connections: int = 0
 
@@ -52,6 +59,15 @@ class DescribedServices:
 
     def at(self, address: str) -> ServiceState | None:
         return next((state for state in self.states if state.address == address), None)
+
+    def answer_of(self, address: str, timeout_ms: int) -> ServiceState:
+        """Raises `UnreachableError`."""
+        if address in self.hanging or self.takes_ms.get(address, 0) > timeout_ms:
+            raise UnreachableError(address, "DEADLINE_EXCEEDED: Deadline Exceeded")
+        state = self.at(address)
+        if state is None:
+            raise UnreachableError(address, "UNAVAILABLE: connection refused")
+        return state
 
 
 class _Connections:
@@ -81,21 +97,27 @@ class _Inspected:
     ) -> AsyncIterator[inspect_pb2.WatchEventsResponse]:
         raise NotImplementedError
 
+    async def probe(self, timeout_ms: int, *, patient: bool = False) -> None:  # noqa: ARG002
+        await asyncio.sleep(0)
+        self._services.answer_of(self._address, timeout_ms)
+
     async def describe_service(
-        self,
-        request: inspect_pb2.DescribeServiceRequest,  # noqa: ARG002
-        timeout_ms: int,
+        self, request: inspect_pb2.DescribeServiceRequest, timeout_ms: int
     ) -> inspect_pb2.DescribeServiceResponse:
         self._services.asked.append(self._address)
         self._services.given_ms[self._address] = timeout_ms
         self._services.clock.now_ms += self._services.answers_after_ms.get(self._address, 0)
         await asyncio.sleep(0)
-        if self._address in self._services.hanging:
-            await asyncio.sleep(timeout_ms / 1000)
-            raise UnreachableError(self._address, "DEADLINE_EXCEEDED: Deadline Exceeded")
-        state = self._services.at(self._address)
-        if state is None:
-            raise UnreachableError(self._address, "UNAVAILABLE: connection refused")
+        state = self._services.answer_of(self._address, timeout_ms)
+        if request.in_isr and state.controller is not None:
+            told = tuple(
+                key
+                for key in self._services.well
+                if any(member.broker_id in request.in_isr for member in key.isr)
+            )
+            registered = self._services.registered_then or state.controller.registered
+            controller = replace(state.controller, partitions=told, registered=registered)
+            state = replace(state, controller=controller)
         return to_wire(state, inspect_pb2.DescribeServiceResponse)
 
     async def explain(
@@ -103,6 +125,7 @@ class _Inspected:
         request: inspect_pb2.ExplainRequest,  # noqa: ARG002
         timeout_ms: int,  # noqa: ARG002
     ) -> inspect_pb2.ExplainResponse:
+        self._services.explaining.append(self._address)
         await asyncio.sleep(0)
         answer = self._services.explains.get(self._address)
         if answer is None:

@@ -9,10 +9,11 @@ import pytest
 
 from tidelog.client.ask_explain import explain_cluster
 from tidelog.client.clock import SystemClock
-from tidelog.client.explaining import MIN_ANSWER_MS, Explainer, NobodyAnswersError
+from tidelog.client.explaining import Explainer, NobodyAnswersError
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.explain import Listening, Observed
 from tidelog.inspection.model import (
+    LEAST_ANSWER_MS,
     NOT_KNOWN,
     ControllerState,
     RegisteredController,
@@ -40,7 +41,7 @@ def services_of(cluster: DescribedCluster) -> DescribedServices:
 
 
 async def observe(
-    services: DescribedServices, *addresses: str, scope: Scope = CLUSTER, timeout_ms: int = 20
+    services: DescribedServices, *addresses: str, scope: Scope = CLUSTER, timeout_ms: int = 1_000
 ) -> Observed:
     explainer = Explainer(SystemClock(), services.connect, services.dial)
     return await explainer.observe(addresses or (address(1),), scope, timeout_ms)
@@ -108,6 +109,83 @@ async def test_who_hangs_costs_no_more_than_the_time_that_all_were_given(
     assert observed.silent[0].problem.startswith("gave no answer within")
 
 
+@pytest.mark.parametrize("timeout_ms", [LEAST_ANSWER_MS, 2_000])
+async def test_who_answers_a_while_after_its_time_is_busy_and_not_paused(
+    cluster: DescribedCluster, timeout_ms: int
+) -> None:
+    services = services_of(cluster)
+    services.takes_ms = {address(2): timeout_ms + 100}
+    services.listening = {address(2): Listening.ACCEPTS}
+    explainer = Explainer(SystemClock(), services.connect, services.dial)
+    explained = await explainer.explain([address(1), "127.0.0.1:7401"], CLUSTER, timeout_ms)
+    assert [(f.cause, f.severity) for f in explained.findings] == [("broker_busy", "warning")]
+    assert explained.silent == (f"broker-2 at {address(2)}",)
+
+
+async def test_a_controller_that_answers_a_while_after_its_time_is_not_said_to_stand_still(
+    cluster: DescribedCluster,
+) -> None:
+    services = services_of(cluster)
+    services.states = [_knowing_a_controller(state) for state in services.states]
+    services.takes_ms = {"127.0.0.1:7401": 2_100}
+    services.listening = {"127.0.0.1:7401": Listening.ACCEPTS}
+    explainer = Explainer(SystemClock(), services.connect, services.dial)
+    explained = await explainer.explain([address(1)], CLUSTER, 2_000)
+    [finding] = explained.findings
+    assert (finding.cause, finding.severity) == ("controller_unreachable", "warning")
+    assert "lives and cannot be asked in time" in finding.summary
+
+
+async def test_partitions_that_a_silent_broker_leads_are_asked_for(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("bay/0", (1, 3))
+    cluster.partition("sea/0", (2, 1, 3))
+    cluster.pause(2)
+    services = services_of(cluster)
+    services.well = list(cluster.keys.values())
+    services.states = [_telling_no_keys(state) for state in services.states]
+    services.listening = {address(2): Listening.ACCEPTS}
+    explainer = Explainer(SystemClock(), services.connect, services.dial)
+    for scope in (CLUSTER, Scope(broker=2)):
+        explained = await explainer.explain([address(1), "127.0.0.1:7401"], scope, 1_000)
+        missing = next(f for f in explained.findings if f.cause == "no_leader")
+        assert missing.partitions == ("sea/0",)
+        assert missing.because == ("broker_paused of broker 2",)
+
+
+async def test_of_a_leader_that_came_back_meanwhile_nobody_says_that_it_is_gone(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0", (2, 1, 3))
+    came_back = replace(cluster.registered[2], broker_epoch=40)
+    cluster.kill(2)
+    services = services_of(cluster)
+    services.well = list(cluster.keys.values())
+    services.registered_then = [came_back, *cluster.registered.values()]
+    services.states = [_telling_no_keys(state) for state in services.states]
+    explainer = Explainer(SystemClock(), services.connect, services.dial)
+    explained = await explainer.explain([address(1), "127.0.0.1:7401"], CLUSTER, 1_000)
+    assert "no_leader" not in {finding.cause for finding in explained.findings}
+    services.registered_then = None
+    explained = await explainer.explain([address(1), "127.0.0.1:7401"], CLUSTER, 1_000)
+    assert "no_leader" in {finding.cause for finding in explained.findings}
+
+
+async def test_where_nobody_is_silent_the_controller_is_asked_once(
+    cluster: DescribedCluster,
+) -> None:
+    services = services_of(cluster)
+    await observe(services, "127.0.0.1:7401")
+    assert services.asked.count("127.0.0.1:7401") == 1
+
+
+def _telling_no_keys(state: ServiceState) -> ServiceState:
+    if state.controller is None:
+        return state
+    return replace(state, controller=replace(state.controller, partitions=()))
+
+
 async def test_who_is_named_when_the_round_is_nearly_over_has_a_while_to_answer_all_the_same(
     cluster: DescribedCluster,
 ) -> None:
@@ -117,7 +195,7 @@ async def test_who_is_named_when_the_round_is_nearly_over_has_a_while_to_answer_
     observed = await explainer.observe([address(1)], CLUSTER, 2_000)
     assert names(observed) == ["broker-1", "broker-2", "broker-3"]
     assert services.given_ms[address(1)] == 2_000
-    assert {services.given_ms[address(b)] for b in (2, 3)} == {MIN_ANSWER_MS}
+    assert {services.given_ms[address(b)] for b in (2, 3)} == {LEAST_ANSWER_MS}
 
 
 async def test_an_address_that_was_asked_before_anybody_told_of_it_is_known_in_the_end(
@@ -137,7 +215,7 @@ async def test_who_is_to_be_at_an_address_may_be_known_beforehand(
     services.listening = {address(2): Listening.ACCEPTS}
     explainer = Explainer(SystemClock(), services.connect, services.dial)
     explained = await explainer.explain(
-        (address(1), address(2)), CLUSTER, 20, known={address(2): ("broker", 2)}
+        (address(1), address(2)), CLUSTER, 1_000, known={address(2): ("broker", 2)}
     )
     assert [(f.cause, f.broker) for f in explained.findings][:2] == [
         ("no_controller", -1),
@@ -240,7 +318,7 @@ async def test_the_service_that_explains_asks_itself_without_a_call(
         return own_state
 
     explainer = Explainer(SystemClock(), services.connect, services.dial)
-    explained = await explainer.explain((), CLUSTER, 20, own)
+    explained = await explainer.explain((), CLUSTER, 1_000, own)
     assert explained.asked[0] == f"broker-1 at {address(1)}"
     assert address(1) not in services.asked
 
@@ -258,9 +336,47 @@ def told(*, silent: int) -> inspect_pb2.ExplainResponse:
 
 async def test_a_service_that_reaches_all_others_explains(cluster: DescribedCluster) -> None:
     services = services_of(cluster)
-    services.explains[address(2)] = told(silent=0)
-    explained = await explain_cluster([address(1), address(2)], CLUSTER, 20, None, services.connect)
+    services.explains[address(1)] = told(silent=0)
+    given = [address(1), address(2)]
+    explained = await explain_cluster(given, CLUSTER, 1_000, None, services.connect)
     assert [finding.cause for finding in explained.findings] == ["told"]
+
+
+async def test_while_a_service_explains_nobody_else_is_asked(cluster: DescribedCluster) -> None:
+    services = services_of(cluster)
+    services.explains |= {address(broker_id): told(silent=0) for broker_id in (1, 2)}
+    await explain_cluster([address(1), address(2)], CLUSTER, 1_000, None, services.connect)
+    assert (services.explaining, services.asked) == ([address(1)], [])
+
+
+async def test_a_service_that_is_not_there_is_not_asked_to_explain(
+    cluster: DescribedCluster,
+) -> None:
+    services = services_of(cluster)
+    services.hanging = {address(1)}
+    services.explains |= {address(broker_id): told(silent=0) for broker_id in (1, 2)}
+    await explain_cluster([address(1), address(2)], CLUSTER, 1_000, None, services.connect)
+    assert services.explaining == [address(2)]
+
+
+async def test_who_answers_neither_the_service_nor_from_here_is_not_asked_again(
+    cluster: DescribedCluster,
+) -> None:
+    services = services_of(cluster)
+    services.hanging = {address(2)}
+    services.explains[address(1)] = told(silent=1)
+    explained = await explain_cluster([address(1)], CLUSTER, 1_000, None, services.connect)
+    assert [finding.cause for finding in explained.findings] == ["told"]
+    assert services.asked == []
+
+
+@pytest.mark.parametrize("timeout_ms", [-5, 0, LEAST_ANSWER_MS - 1])
+async def test_a_time_in_which_nobody_could_answer_is_refused(
+    cluster: DescribedCluster, timeout_ms: int
+) -> None:
+    services = services_of(cluster)
+    with pytest.raises(TidelogError, match=f"timeout_ms is {timeout_ms}; give .* at least 500"):
+        await explain_cluster([address(1)], CLUSTER, timeout_ms, None, services.connect)
 
 
 async def test_addresses_that_the_service_did_not_ask_are_asked_from_here(
@@ -269,7 +385,7 @@ async def test_addresses_that_the_service_did_not_ask_are_asked_from_here(
     services = services_of(cluster)
     services.explains[address(1)] = told(silent=0)
     given = [address(1), "127.0.0.1:7401"]
-    explained = await explain_cluster(given, CLUSTER, 20, None, services.connect)
+    explained = await explain_cluster(given, CLUSTER, 1_000, None, services.connect)
     assert "controller-1 at 127.0.0.1:7401" in explained.asked
 
 
@@ -278,14 +394,14 @@ async def test_where_a_service_reaches_fewer_than_can_be_reached_from_here_that_
 ) -> None:
     services = services_of(cluster)
     services.explains[address(1)] = told(silent=1)
-    explained = await explain_cluster([address(1)], CLUSTER, 20, None, services.connect)
+    explained = await explain_cluster([address(1)], CLUSTER, 1_000, None, services.connect)
     assert len(explained.asked) == 3
     assert services.open_connections == 0
 
 
 async def test_where_no_service_explains_it_is_done_from_here(cluster: DescribedCluster) -> None:
     services = services_of(cluster)
-    explained = await explain_cluster(["127.0.0.1:7401"], CLUSTER, 20, None, services.connect)
+    explained = await explain_cluster(["127.0.0.1:7401"], CLUSTER, 1_000, None, services.connect)
     assert explained.findings == ()
 
 
@@ -297,6 +413,6 @@ async def test_an_error_of_the_one_who_explains_is_the_callers(cluster: Describe
         )
     )
     with pytest.raises(TidelogError, match="no such topic"):
-        await explain_cluster([address(1)], SEA_0, 20, None, services.connect)
+        await explain_cluster([address(1)], SEA_0, 1_000, None, services.connect)
     await asyncio.sleep(0)
     assert services.open_connections == 0

@@ -25,11 +25,13 @@ class _Asking:
 
     def __init__(self) -> None:
         self.carrying: list[Metadata | None] = []
+        self.given_ms: list[int] = []
 
     async def describe(self, request: StateRequest) -> ServiceState:
         raise NotImplementedError
 
     async def explain(self, scope: Scope, timeout_ms: int) -> Explanation:  # noqa: ARG002
+        self.given_ms.append(timeout_ms)
         self.carrying.append(carried())
         return Explanation((), (), ())
 
@@ -50,10 +52,12 @@ class _Context:
         return self._metadata
 
 
-async def _explain(asking: _Asking, *metadata: tuple[str, str]) -> None:
+async def _explain(
+    asking: _Asking, *metadata: tuple[str, str], timeout_ms: int | None = None
+) -> None:
     servicer = InspectServicer(asking, StateChangeLog("broker-1", SystemClock()))
     context: Any = _Context(*metadata)
-    await servicer.Explain(pb.ExplainRequest(), context)
+    await servicer.Explain(pb.ExplainRequest(timeout_ms=timeout_ms), context)
 
 
 async def test_whoever_explains_asks_others_in_the_trace_of_the_request() -> None:
@@ -165,3 +169,20 @@ async def test_descriptions_and_explanations_refuse_what_has_no_meaning() -> Non
         )
     with pytest.raises(_RefusedError, match="timeout_ms is -1"):
         await servicer.Explain(pb.ExplainRequest(timeout_ms=-1), context)
+
+
+@pytest.mark.parametrize("timeout_ms", [-5, 0, 1, 499])
+async def test_a_time_in_which_nobody_could_answer_is_refused(timeout_ms: int) -> None:
+    asking = _Asking()
+    with pytest.raises(_RefusedError, match=f"timeout_ms is {timeout_ms}; give .* at least 500"):
+        await _explain(asking, timeout_ms=timeout_ms)
+    assert asking.given_ms == []
+
+
+@pytest.mark.parametrize(("asked_ms", "given_ms"), [(None, 2_000), (500, 500)])
+async def test_services_have_the_time_that_was_asked_for(
+    asked_ms: int | None, given_ms: int
+) -> None:
+    asking = _Asking()
+    await _explain(asking, timeout_ms=asked_ms)
+    assert asking.given_ms == [given_ms]
