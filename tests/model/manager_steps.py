@@ -106,10 +106,12 @@ class ModelLogs:
     def name_of(self, key: ReplicaKey) -> TopicPartition | None:
         return NAME if key in self.logs else None
 
-    def set_aside(self, key: ReplicaKey) -> None:
+    def set_aside(self, key: ReplicaKey, since_ms: int | None = None) -> None:
+        del since_ms
         self.logs.pop(key, None)
 
-    delete = set_aside
+    def delete(self, key: ReplicaKey) -> None:
+        self.logs.pop(key, None)
 
 
 def key_of(topic: int) -> ReplicaKey:

@@ -229,7 +229,11 @@ def _recovered_by_hand(rng: random.Random, cluster: Cluster) -> list[Fault]:
 
 def _given_up(rng: random.Random, cluster: Cluster) -> list[Fault]:
     """Somebody consents to the leading of a follower that was not in sync."""
-    return _last_one_up(rng, cluster, "live_replicas")
+    story = _last_one_up(rng, cluster, "live_replicas")
+    if rng.random() < 0.5:
+        crash_ms = story[0].at_ms + 7_000
+        story.append(Fault(crash_ms, "crash_active_controller", (), rng.randint(300, 2_000)))
+    return story
 
 
 def _waited_for(rng: random.Random, cluster: Cluster) -> list[Fault]:
@@ -243,7 +247,7 @@ def _last_one_up(rng: random.Random, cluster: Cluster, consent: str) -> list[Fau
     at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 14_000)
     left = rng.randint(1, cluster.brokers)
     others = [n for n in range(1, cluster.brokers + 1) if n != left]
-    story = [
+    return [
         Fault(at_ms, "cut_from_brokers", (f"broker-{left}",), 5_500),
         *(
             Fault(at_ms + 4_500 + rng.randint(0, 800), "crash_broker", (f"broker-{n}",), 6_500)
@@ -251,9 +255,6 @@ def _last_one_up(rng: random.Random, cluster: Cluster, consent: str) -> list[Fau
         ),
         Fault(at_ms + rng.randint(5_800, 6_500), "consent", (consent,), 2_500),
     ]
-    if rng.random() < 0.5:
-        story.append(Fault(at_ms + 7_000, "crash_active_controller", (), rng.randint(300, 2_000)))
-    return story
 
 
 def _dropped_pages(rng: random.Random, cluster: Cluster) -> list[Fault]:
