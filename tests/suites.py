@@ -52,7 +52,7 @@ SUITES = (
     Suite("model", budget_seconds=120),
     Suite("contract", budget_seconds=120),
     Suite("simulation", budget_seconds=600),
-    Suite("integration", budget_seconds=600),
+    Suite("integration", budget_seconds=1_080),
     Suite("monitoring", budget_seconds=480, needs=("prometheus", "promtool")),
 )
 

@@ -221,11 +221,18 @@ class BrokerControl:
         self, now_ms: int, timeout_ms: int, asked: StateRequest = ANYTHING
     ) -> BrokerBacklog:
         """Named first are those that are asked for by topic, or topic and partition, then those
-        that the broker refused."""
-        wanted = (p for p in self._required if _is_asked_for(p, asked)) if asked.topic else ()
+        that the broker refused. What is only sent again, after a connection was lost, and was
+        acknowledged before, is no backlog: the broker has it."""
+        news = {
+            partition: None
+            for partition, required in self._required.items()
+            if required.revision > self._acknowledged.get(partition, 0)
+        }
+        wanted = (p for p in news if _is_asked_for(p, asked)) if asked.topic else ()
+        refused = (p for p in self._deferred if p in news)
         names = dict.fromkeys(islice(wanted, MAX_PENDING_NAMED))
-        names |= dict.fromkeys(islice(self._deferred, MAX_PENDING_NAMED))
-        names |= dict.fromkeys(self.first_waiting(MAX_PENDING_NAMED))
+        names |= dict.fromkeys(islice(refused, MAX_PENDING_NAMED))
+        names |= dict.fromkeys(islice(news, MAX_PENDING_NAMED))
         pending = [
             PendingState(
                 partition.topic,
@@ -236,13 +243,13 @@ class BrokerControl:
             )
             for partition in islice(names, MAX_PENDING_NAMED)
         ]
-        waiting_ms = self.waiting_ms(now_ms)
+        waiting_ms = max((now_ms - self._required[p].since_ms for p in islice(news, 1)), default=0)
         return BrokerBacklog(
             self.broker_id,
             self.broker_epoch,
-            len(self._required),
+            len(news),
             waiting_ms,
-            bool(self._required) and waiting_ms >= timeout_ms,
+            bool(news) and waiting_ms >= timeout_ms,
             tuple(pending),
             self._problem,
             self._newest_required,

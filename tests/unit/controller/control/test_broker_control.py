@@ -260,3 +260,15 @@ def test_the_revision_of_a_deleted_partition_is_not_that_of_the_next_of_its_name
     made.require(at(0), 20, 0)
     (pending,) = made.backlog(0, 1_000).first
     assert pending.acknowledged_revision == 0
+
+
+def test_what_is_only_sent_again_is_no_backlog() -> None:
+    made = control((0, 5), (1, 6))
+    send(made)
+    made.answered(1, CommandResult(None, [ok(0, 5), ok(1, 6)]), 0)
+    made.require(at(0), 5, 100)
+    made.require(at(1), 9, 200)
+    backlog = made.backlog(1_300, 1_000)
+    assert [(p.partition, p.revision) for p in backlog.first] == [(1, 9)]
+    assert (backlog.pending, backlog.oldest_ms, backlog.overdue) == (1, 1_100, True)
+    assert len(made) == 2
