@@ -28,6 +28,7 @@ LOST = {
     "committed_without_member",
     "history: lost write",
     "history: unseen",
+    "leader_cut_its_log",
     "leader_lacks_committed",
     "logs_differ_below_high_watermark",
     "member_cut_committed",
