@@ -2,12 +2,17 @@
 is not known to work."""
 
 import os
+import signal
 from collections.abc import Generator
 
 import pytest
 from pluggy import Result
 
 IN_CI = os.environ.get("CI") == "true"
+
+# A shell lets what it starts in the background ignore SIGINT, and so would all that tests start,
+# some of which is to end by it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _fail_if_skipped(report: pytest.TestReport | pytest.CollectReport) -> None:
