@@ -155,8 +155,9 @@ class EventStreams:
             raise UnreachableError("any service", "; ".join(s.problem for s in silent))
         memories: dict[str, int] = {}
         for answer in recent:
+            since_ms = answer.remembers_since_ms
             for event in answer.events:
-                memories.setdefault(event.service, answer.remembers_since_ms)
+                memories.setdefault(event.service, since_ms)
         events = [event for answer in recent for event in answer.events]
         heard = [
             a for a, answer in zip(addresses, answers, strict=True) if isinstance(answer, _Recent)
