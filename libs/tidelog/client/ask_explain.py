@@ -7,7 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tidelog.client.clock import Clock, SystemClock
 from tidelog.client.connections import GrpcConnections
-from tidelog.client.explaining import DEFAULT_TIMEOUT_MS, ExplainConnections, Explainer, Identity
+from tidelog.client.explaining import (
+    DEFAULT_TIMEOUT_MS,
+    ExplainConnections,
+    Explainer,
+    Identity,
+    answers_probe,
+)
 from tidelog.client.hedging import first_answer
 from tidelog.errors import TidelogError
 from tidelog.inspection.model import Explanation, Finding, Scope
@@ -86,17 +92,9 @@ async def _more_is_reached(
         return True
     silent = [_address_in(service) for service in told.silent]
     reached = await asyncio.gather(
-        *(_is_there(connections, address, REACH_MS) for address in silent)
+        *(answers_probe(connections, address, REACH_MS) for address in silent)
     )
     return any(reached)
-
-
-async def _is_there(connections: ExplainConnections, address: str, timeout_ms: int) -> bool:
-    try:
-        await connections.inspected(address).probe(timeout_ms)
-    except UnreachableError:
-        return False
-    return True
 
 
 async def _ask_a_service(

@@ -210,7 +210,9 @@ class Explainer:
 
     async def _ask(self, found: _Round, address: str, timeout_ms: int) -> None:
         # Beside the question, so that a service that is late with both is known to live.
-        probe = asyncio.create_task(_answers_probe(found, address, timeout_ms + PROBE_GRACE_MS))
+        probe = asyncio.create_task(
+            answers_probe(found.connections, address, timeout_ms + PROBE_GRACE_MS, patient=True)
+        )
         try:
             found.take(await self._describe(found, found.request, address, timeout_ms), address)
         except UnreachableError as error:
@@ -324,9 +326,12 @@ class Explainer:
         ]
 
 
-async def _answers_probe(found: _Round, address: str, timeout_ms: int) -> bool:
+async def answers_probe(
+    connections: ExplainConnections, address: str, timeout_ms: int, *, patient: bool = False
+) -> bool:
+    """Whether it answers a health check, as `InspectApi.probe` makes it."""
     try:
-        await found.connections.inspected(address).probe(timeout_ms, patient=True)
+        await connections.inspected(address).probe(timeout_ms, patient=patient)
     except UnreachableError:
         return False
     return True
