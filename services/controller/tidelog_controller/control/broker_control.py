@@ -224,12 +224,14 @@ class BrokerControl:
         that the broker refused. What is only sent again, after a connection was lost, and was
         acknowledged before, is no backlog: the broker has it."""
         news = {
-            partition: None
+            partition: required
             for partition, required in self._required.items()
             if required.revision > self._acknowledged.get(partition, 0)
         }
         wanted = (p for p in news if _is_asked_for(p, asked)) if asked.topic else ()
         refused = (p for p in self._deferred if p in news)
+        oldest = next(iter(news.values()), None)
+        waiting_ms = now_ms - oldest.since_ms if oldest is not None else 0
         names = dict.fromkeys(islice(wanted, MAX_PENDING_NAMED))
         names |= dict.fromkeys(islice(refused, MAX_PENDING_NAMED))
         names |= dict.fromkeys(islice(news, MAX_PENDING_NAMED))
@@ -237,19 +239,18 @@ class BrokerControl:
             PendingState(
                 partition.topic,
                 partition.partition,
-                self._required[partition].revision,
+                news[partition].revision,
                 deferred.problem if (deferred := self._deferred.get(partition)) else "",
                 self._acknowledged.get(partition, 0),
             )
             for partition in islice(names, MAX_PENDING_NAMED)
         ]
-        waiting_ms = max((now_ms - self._required[p].since_ms for p in islice(news, 1)), default=0)
         return BrokerBacklog(
             self.broker_id,
             self.broker_epoch,
             len(news),
             waiting_ms,
-            bool(news) and waiting_ms >= timeout_ms,
+            oldest is not None and waiting_ms >= timeout_ms,
             tuple(pending),
             self._problem,
             self._newest_required,

@@ -6,13 +6,13 @@ import asyncio
 
 from structlog.typing import FilteringBoundLogger
 
+from tidelog_controller.shell.lease_end import end_lease
 from tidelog_runtime.metadata.schema import ControllerProcess, encode
 from tidelog_runtime.metadata.store import (
     Lease,
     LeaseLostError,
     MetadataStore,
     Put,
-    StoreError,
     StoreRolledBackError,
     StoreUnavailableError,
     Transaction,
@@ -71,8 +71,4 @@ class ControllerRegistration:
         return lease
 
     async def _end(self, lease: Lease) -> None:
-        try:
-            async with asyncio.timeout(REVOKE_TIMEOUT_SECONDS):
-                await lease.revoke()
-        except (StoreError, TimeoutError):
-            self._log.warning("controller_registration_left", remedy="it ends by itself")
+        await end_lease(lease, REVOKE_TIMEOUT_SECONDS, self._log, "controller_registration_left")

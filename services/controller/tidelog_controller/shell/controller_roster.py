@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from tidelog.inspection.model import RegisteredController
@@ -36,13 +36,14 @@ class ControllerRoster:
     def controllers(self) -> tuple[RegisteredController, ...]:
         """Ordered by id."""
         return tuple(
-            RegisteredController(controller_id, *_fields(self._known[controller_id].process))
-            for controller_id in sorted(self._known)
+            RegisteredController(controller_id, known.process.address, known.process.started_at_ms)
+            for controller_id, known in sorted(self._known.items())
         )
 
     def load(self, snapshot: Snapshot) -> None:
         """In place of all that was known. Who is found at this one's own start is no news."""
-        found = self._parsed(snapshot.items)
+        ids = {self._id_in(key): item for key, item in snapshot.items.items()}
+        found = {controller_id: item for controller_id, item in ids.items() if controller_id >= 0}
         for controller_id in sorted(self._known):
             if controller_id not in found:
                 self._gone(controller_id, snapshot.revision)
@@ -52,24 +53,18 @@ class ControllerRoster:
 
     def apply(self, changes: Iterable[Changed]) -> None:
         for key, value, revision in changes:
-            if not key.startswith(self._keys.controller_processes):
+            controller_id = self._id_in(key)
+            if controller_id < 0:
                 continue
             if value is not None:
-                for controller_id, item in self._parsed({key: value}).items():
-                    self._take(controller_id, item)
-            else:
-                parsed = self._id_in(key)
-                if parsed in self._known:
-                    self._gone(parsed, revision)
-
-    def _parsed(self, items: Mapping[str, KeyValue]) -> dict[int, KeyValue]:
-        """Of those that are keys of controllers."""
-        prefix = self._keys.controller_processes
-        found = {self._id_in(key): item for key, item in items.items() if key.startswith(prefix)}
-        return {controller_id: item for controller_id, item in found.items() if controller_id >= 0}
+                self._take(controller_id, value)
+            elif controller_id in self._known:
+                self._gone(controller_id, revision)
 
     def _id_in(self, key: str) -> int:
-        """-1: none; somebody wrote the key by hand."""
+        """-1: none; it is another key, or somebody wrote it by hand."""
+        if not key.startswith(self._keys.controller_processes):
+            return -1
         try:
             parsed = self._keys.parse(key)
         except ValueError:
@@ -100,7 +95,3 @@ class ControllerRoster:
             revision=revision,
             details={"controller": controller_id, "address": address},
         )
-
-
-def _fields(process: ControllerProcess) -> tuple[str, int]:
-    return process.address, process.started_at_ms

@@ -17,6 +17,7 @@ from tidelog_controller.shell.controller_election import ControllerElection, Lea
 from tidelog_controller.shell.controller_registration import ControllerRegistration
 from tidelog_controller.shell.controller_roster import ControllerRoster
 from tidelog_controller.shell.event_loop import Environment, EventLoop
+from tidelog_controller.shell.lease_end import end_lease
 from tidelog_controller.state.commands import AdminReply
 from tidelog_controller.state.events import AdminRequest
 from tidelog_runtime.leader_reports import UnreachableLeadersReport
@@ -172,14 +173,9 @@ class ControllerService:
             )
             self._reign = None
             self._election.active = None
-            await self._give_up(leadership)
-
-    async def _give_up(self, leadership: Leadership) -> None:
-        try:
-            async with asyncio.timeout(REVOKE_TIMEOUT_SECONDS):
-                await leadership.lease.revoke()
-        except (StoreError, TimeoutError):
-            self._log.warning("controller_lease_left", remedy="it ends by itself")
+            await end_lease(
+                leadership.lease, REVOKE_TIMEOUT_SECONDS, self._log, "controller_lease_left"
+            )
 
     def _not_controller(self) -> TidelogError:
         active = self._election.active
