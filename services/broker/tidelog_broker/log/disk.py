@@ -14,6 +14,7 @@ from typing import Protocol
 
 # The kernel takes at most this many buffers in one vectored write.
 _MAX_BUFFERS = 1024
+_COPY_BYTES = 1 << 20
 TEMPORARY_SUFFIX = ".tmp"
 
 
@@ -63,6 +64,14 @@ class Disk(Protocol):
 
     def remove_tree(self, directory: PurePath) -> None:
         """Does nothing where it does not exist."""
+
+
+def copy_bytes(source: DiskFile, target: DiskFile, start: int, end: int) -> None:
+    """To the same place. With `target` the source itself, the next sync has them to write
+    again."""
+    for position in range(start, end, _COPY_BYTES):
+        size = min(_COPY_BYTES, end - position)
+        target.write_at(position, [source.read_at(size, position)])
 
 
 class OsFile:

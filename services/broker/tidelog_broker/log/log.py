@@ -79,12 +79,15 @@ class Log:
         files: SegmentFiles | None = None,
         before_loss: BeforeLoss = lambda: None,
         writes_kept: bool = False,
+        check_all: bool = False,
     ) -> Log:
         """Opens or creates. `recovery_point`: everything below was flushed before the last
         stop. `files` is shared by the logs of a broker. `before_loss` is called before
         anything sound is cut. `writes_kept`: all that was written before the last stop is
         there, since the machine went on, so that a whole frame at the end that is wrong is
-        damage and no torn tail. May run in a thread.
+        damage and no torn tail. `check_all`: nothing is taken for sound, neither by a clean
+        stop nor below the recovery point; what is above it has been written anew already. May
+        run in a thread.
 
         What was found after an unclean stop is in `recovery`. Raises `LogStorageError`, and
         `LogCorruptError` for damage in what a stop left for sound."""
@@ -100,6 +103,7 @@ class Log:
                 index_interval_bytes=config.index_interval_bytes,
                 before_loss=before_loss,
                 writes_kept=writes_kept,
+                check_all=check_all,
             )
             log = cls(files, directory, config, clock, content, epoch_file)
             log._start(content, recovery_point)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from tidelog.log_format import SEGMENT_SUFFIX, find_frame, is_torn, walk_frames
 from tidelog_broker.log.checked_file import DamagedFileError, read_checked
 from tidelog_broker.log.clean_shutdown import MarkedSegment, read_marker
-from tidelog_broker.log.disk import TEMPORARY_SUFFIX, Disk, DiskFile
+from tidelog_broker.log.disk import TEMPORARY_SUFFIX, Disk, copy_bytes
 from tidelog_broker.log.epoch_file import EpochFile
 from tidelog_broker.log.indexes import SegmentIndexes, SegmentSummary, summarise
 from tidelog_broker.log.leader_epochs import LeaderEpochs
@@ -31,8 +31,6 @@ from tidelog_broker.log.segment import (
     segment_path,
     write_indexes,
 )
-
-_COPY_BYTES = 1 << 20
 
 LOG_START_NAME = "log-start-offset"
 LOG_START_KIND = "log-start-offset"
@@ -86,12 +84,13 @@ def load_content(
     index_interval_bytes: int,
     before_loss: BeforeLoss,
     writes_kept: bool,
+    check_all: bool,
 ) -> LogContent:
     """Raises `OSError`; damage is cut and reported. Leaves the directory in order, but
-    creates nothing. `Log.open` says what `writes_kept` is."""
+    creates nothing. `Log.open` says what `writes_kept` and `check_all` are."""
     start, bases, gap = _settle_start(disk, directory, before_loss)
     epochs = _read_epochs(epoch_file) if bases else LeaderEpochs()
-    marked = read_marker(disk, directory)
+    marked = None if check_all else read_marker(disk, directory)
     if marked is not None and _fits(disk, directory, marked, bases):
         content = LogContent(start, marked, epochs or LeaderEpochs(), clean=True)
         if epochs is None:
@@ -107,6 +106,7 @@ def load_content(
         gap,
         before_loss,
         writes_kept,
+        check_all,
     )
     return check.run(start, epochs)
 
@@ -187,12 +187,6 @@ def _epochs_of(disk: Disk, directory: PurePath, segments: Iterable[MarkedSegment
     return epochs
 
 
-def _write_again(file: DiskFile, start: int, end: int) -> None:
-    """The same bytes in the same place, so that the next fsync has them to write."""
-    for position in range(start, end, _COPY_BYTES):
-        file.write_at(position, [file.read_at(min(_COPY_BYTES, end - position), position)])
-
-
 @dataclass(slots=True)
 class _Scan:
     """One segment as the check found it: sound up to `summary.size`."""
@@ -215,6 +209,7 @@ class _Check:
     gap: str | None
     before_loss: BeforeLoss
     writes_kept: bool
+    check_all: bool
     batches: int = 0
     trusted: list[MarkedSegment] = field(default_factory=list)
 
@@ -252,6 +247,8 @@ class _Check:
     def _trust_below_recovery_point(self) -> None:
         """Segments wholly below it were synced. One whose indexes are not those of this
         very file is checked all the same, and so is all after it."""
+        if self.check_all:
+            return
         for base, following in zip(self.bases, self.bases[1:], strict=False):
             if following > self.recovery_point:
                 return
@@ -289,8 +286,8 @@ class _Check:
                     unsynced_from = summary.size
                 scan.indexes.note(info.header.base_offset, summary.size, summary.max_timestamp_ms)
                 scan.summary = summarise(summary, info.header, info.size)
-            if self.writes_kept and unsynced_from is not None:
-                _write_again(file, unsynced_from, scan.summary.size)
+            if self.writes_kept and not self.check_all and unsynced_from is not None:
+                copy_bytes(file, file, unsynced_from, scan.summary.size)
         finally:
             file.close()
         return scan

@@ -11,13 +11,11 @@ from pathlib import PurePath
 from tidelog.log_format import SEGMENT_SUFFIX
 from tidelog_broker.log.clean_shutdown import MARKER_NAME
 from tidelog_broker.log.config import LogConfig
-from tidelog_broker.log.disk import TEMPORARY_SUFFIX, Disk
+from tidelog_broker.log.disk import TEMPORARY_SUFFIX, Disk, copy_bytes
 from tidelog_broker.log.errors import LogError, LogStorageError
 from tidelog_broker.log.log import Log
 from tidelog_broker.log.segment import segment_path
 from tidelog_runtime.clock import Clock
-
-_COPY_BYTES = 1 << 20
 
 
 class Reopening:
@@ -101,10 +99,7 @@ def _rewrite(disk: Disk, path: PurePath) -> None:
     try:
         target = disk.open(temporary, create=True)
         try:
-            position = 0
-            while data := source.read_at(_COPY_BYTES, position):
-                target.write_at(position, [data])
-                position += len(data)
+            copy_bytes(source, target, 0, disk.file_size(path))
             target.sync()
         finally:
             target.close()

@@ -23,7 +23,7 @@ from tidelog_broker.log.errors import (
 )
 from tidelog_broker.log.log import Log
 from tidelog_broker.log.recovery import BeforeLoss
-from tidelog_broker.log.reopening import Reopening, distrust_marker, rewrite_segments
+from tidelog_broker.log.reopening import Reopening, rewrite_segments
 from tidelog_broker.log.segment_files import SegmentFiles
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.storage.damage_marks import DamageMarks
@@ -154,10 +154,14 @@ class LogDirectory:
         path = self._path_of(name, key)
         try:
             if mark is not None:
-                distrust_marker(self._disk, path)
-                rewrite_segments(self._disk, path, self._recovery_points.pop(key, 0))
+                rewrite_segments(self._disk, path, self._recovery_points.get(key, 0))
             log = self._open(
-                name, key, LogConfig(), lambda: self._mark_before_cut(key), writes_kept=whole
+                name,
+                key,
+                LogConfig(),
+                lambda: self._mark_before_cut(key),
+                writes_kept=whole,
+                check_all=mark is not None,
             )
         except (LogError, OSError) as error:
             self._logs[key] = OpenLog(name, path, None)
@@ -204,6 +208,7 @@ class LogDirectory:
         before_loss: BeforeLoss = lambda: None,
         *,
         writes_kept: bool = False,
+        check_all: bool = False,
     ) -> Log:
         path = self._path_of(name, key)
         log = Log.open(
@@ -215,6 +220,7 @@ class LogDirectory:
             files=self._files,
             before_loss=before_loss,
             writes_kept=writes_kept,
+            check_all=check_all,
         )
         self._logs[key] = OpenLog(name, path, log)
         return log

@@ -124,6 +124,24 @@ def test_a_start_writes_nothing_again_that_was_synced(disk: MemoryDisk) -> None:
     assert all(inode.is_synced for path, inode in disk.names.items() if path.suffix == ".log")
 
 
+def test_a_start_that_checks_all_writes_nothing_a_second_time(disk: MemoryDisk) -> None:
+    log = log_of(disk, batches_from(0, 20), SMALL_SEGMENTS)
+    log.flush()
+    log.close(clean=True)
+    again = Log.open(
+        disk,
+        DIRECTORY,
+        LogConfig(),
+        clock=FakeClock(),
+        recovery_point=3,
+        writes_kept=True,
+        check_all=True,
+    )
+    assert again.recovery is not None
+    assert again.recovery.batches_checked == 20
+    assert all(inode.is_synced for path, inode in disk.names.items() if path.suffix == ".log")
+
+
 def test_segments_that_were_synced_are_not_written_again(disk: MemoryDisk) -> None:
     log = log_of(disk, batches_from(0, 20), SMALL_SEGMENTS)
     log.flush()
