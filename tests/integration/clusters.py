@@ -24,6 +24,7 @@ QUICK_CONTROLLERS: Mapping[str, Setting] = {
     # What tests count is their own.
     "state_changes_topic": False,
 }
+PUBLISHING: Mapping[str, Setting] = {"state_changes_topic": True}
 
 # Those that are running now: a failure shows their logs.
 RUNNING: list[LocalCluster] = []
@@ -81,3 +82,12 @@ async def running_cluster(
     finally:
         RUNNING.remove(started)
         await started.stop()
+
+
+@asynccontextmanager
+async def publishing_cluster(directory: Path) -> AsyncIterator[LocalCluster]:
+    """Its services write their state changes to the topic."""
+    async with running_cluster(
+        directory, broker_config=PUBLISHING, controller_config=PUBLISHING
+    ) as running:
+        yield running

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from integration.clusters import running_cluster
+from integration.clusters import PUBLISHING, publishing_cluster, running_cluster
 from integration.logs import LogSince
 from integration.topics import create_topic, new_name, read, write
 from integration.waiting import until
@@ -23,17 +23,10 @@ from tidelog.state_changes.topic import STATE_CHANGES_TOPIC, from_value
 from tidelog.v1 import inspect_pb2
 from tidelog_runtime.local.cluster import LocalCluster
 
-PUBLISHING = {"state_changes_topic": True}
-
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalCluster]:
-    """Its services write their state changes to the topic."""
-    async with running_cluster(
-        tmp_path_factory.mktemp("publishing"),
-        broker_config=PUBLISHING,
-        controller_config=PUBLISHING,
-    ) as running:
+    async with publishing_cluster(tmp_path_factory.mktemp("publishing")) as running:
         yield running
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from integration.clusters import running_cluster
+from integration.clusters import publishing_cluster
 from integration.topics import create_topic, new_name, until_led_by_another
 from integration.traced import stages_of, traced
 from integration.waiting import until
@@ -17,17 +17,10 @@ from tidelog.client.published_events import published
 from tidelog.state_changes.life import TraceScope
 from tidelog_runtime.local.cluster import LocalCluster
 
-PUBLISHING = {"state_changes_topic": True}
-
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalCluster]:
-    """Its services write their state changes to the topic."""
-    async with running_cluster(
-        tmp_path_factory.mktemp("publishing"),
-        broker_config=PUBLISHING,
-        controller_config=PUBLISHING,
-    ) as running:
+    async with publishing_cluster(tmp_path_factory.mktemp("publishing")) as running:
         yield running
 
 
