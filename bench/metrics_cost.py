@@ -1,15 +1,17 @@
 """What metrics cost: processor seconds of three brokers for each GB that is produced with
 acks=all and replicated, with metrics on and scraped, and with metrics off.
 
-Both clusters run all the time and take their share by turns, in small pieces, so that whatever
-else the machine does falls on both."""
+Each pair is two new clusters, for two that are alike differ by some percent for as long as
+they run; within a pair both take their share by turns, in small pieces, so that whatever else
+the machine does falls on both."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import shutil
 import statistics
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -44,19 +46,6 @@ def brokers_cpu_seconds(cluster: LocalCluster) -> float:
     return sum(map(cpu_seconds, pids))
 
 
-async def one_pair(
-    clusters: Mapping[str, LocalCluster], producers: Mapping[str, Producer], pair: int
-) -> dict[str, float]:
-    """Processor seconds a GB of each cluster, from its first piece to the other's last."""
-    order = sorted(clusters, reverse=pair % 2 == 1)
-    before = {name: brokers_cpu_seconds(clusters[name]) for name in order}
-    for _ in range(PIECES):
-        for name in order:
-            await send(producers[name], BATCHES_A_PIECE)
-    gb = PIECES * BATCHES_A_PIECE * produce.BATCH_BYTES / 1e9
-    return {name: (brokers_cpu_seconds(clusters[name]) - before[name]) / gb for name in order}
-
-
 @asynccontextmanager
 async def scraped(cluster: LocalCluster) -> AsyncIterator[None]:
     """As Prometheus does."""
@@ -77,40 +66,52 @@ async def scraped(cluster: LocalCluster) -> AsyncIterator[None]:
             await scraping
 
 
-async def cost(directory: Path, console: Console) -> list[Measured]:
-    clusters = {
-        "on": LocalCluster(directory / "metrics-on", usual_ports=False),
-        "off": LocalCluster(
-            directory / "metrics-off",
-            usual_ports=False,
-            broker_config={"metrics_listen": METRICS_OFF},
-            controller_config={"metrics_listen": METRICS_OFF},
-        ),
-    }
+@asynccontextmanager
+async def sending(directory: Path, measured: bool) -> AsyncIterator[tuple[LocalCluster, Producer]]:
+    """A new cluster that has its topic, and its logs and connections open."""
+    config = {} if measured else {"metrics_listen": METRICS_OFF}
+    cluster = LocalCluster(
+        directory, usual_ports=False, broker_config=config, controller_config=config
+    )
     try:
-        for cluster in clusters.values():
-            await cluster.start()
-            await cluster.ready()
-            await produce.create_topic(cluster.bootstrap, TOPIC, 3)
-        ratios, found = [], dict[str, list[float]](on=[], off=[])
-        async with (
-            Producer(clusters["on"].bootstrap, batch_bytes=produce.BATCH_BYTES) as on,
-            Producer(clusters["off"].bootstrap, batch_bytes=produce.BATCH_BYTES) as off,
-            scraped(clusters["on"]),
-        ):
-            producers = {"on": on, "off": off}
-            await one_pair(clusters, producers, 0)  # opens connections and logs
-            for pair in range(PAIRS):
-                for name, value in (await one_pair(clusters, producers, pair)).items():
-                    found[name].append(value)
-                ratios.append(found["on"][-1] / found["off"][-1])
-                console.print(
-                    f"  metrics, pair {pair + 1}: on {found['on'][-1]:.2f}, off "
-                    f"{found['off'][-1]:.2f} CPU s/GB, ratio {ratios[-1]:.3f}"
-                )
+        await cluster.start()
+        await cluster.ready()
+        await produce.create_topic(cluster.bootstrap, TOPIC, 3)
+        async with Producer(cluster.bootstrap, batch_bytes=produce.BATCH_BYTES) as producer:
+            await send(producer, BATCHES_A_PIECE)
+            yield cluster, producer
     finally:
-        for cluster in clusters.values():
-            await cluster.stop()
+        await cluster.stop()
+        await asyncio.to_thread(shutil.rmtree, directory)
+
+
+async def one_pair(directory: Path, pair: int) -> dict[str, float]:
+    """Processor seconds a GB with metrics "on" and "off", which of them begins alternating."""
+    async with (
+        sending(directory / f"on-{pair}", True) as on,
+        sending(directory / f"off-{pair}", False) as off,
+        scraped(on[0]),
+    ):
+        sides = {"on": on, "off": off}
+        order = sorted(sides, reverse=pair % 2 == 1)
+        before = {name: brokers_cpu_seconds(sides[name][0]) for name in order}
+        for _ in range(PIECES):
+            for name in order:
+                await send(sides[name][1], BATCHES_A_PIECE)
+        gb = PIECES * BATCHES_A_PIECE * produce.BATCH_BYTES / 1e9
+        return {name: (brokers_cpu_seconds(sides[name][0]) - before[name]) / gb for name in order}
+
+
+async def cost(directory: Path, console: Console) -> list[Measured]:
+    ratios, found = [], dict[str, list[float]](on=[], off=[])
+    for pair in range(PAIRS):
+        for name, value in (await one_pair(directory, pair)).items():
+            found[name].append(value)
+        ratios.append(found["on"][-1] / found["off"][-1])
+        console.print(
+            f"  metrics, pair {pair + 1}: on {found['on'][-1]:.2f}, off "
+            f"{found['off'][-1]:.2f} CPU s/GB, ratio {ratios[-1]:.3f}"
+        )
     ratio = statistics.median(ratios)
     return [
         *(
