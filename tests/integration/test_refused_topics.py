@@ -149,7 +149,7 @@ async def test_a_refused_creation_leaves_the_topic_of_that_name_as_it_was(
 
 async def test_a_good_topic_that_is_only_checked_is_not_created(controller: WireClient) -> None:
     checked = request("lake")
-    checked.validate_only = True
+    checked.dry_run = True
 
     assert not (await controller.admin.CreateTopic(checked)).HasField("error")
 

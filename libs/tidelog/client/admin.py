@@ -119,7 +119,7 @@ class Admin:
         config: Mapping[str, str] | None = None,
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
         *,
-        validate_only: bool = False,
+        dry_run: bool = False,
     ) -> CreatedTopic:
         """Returns when the replicas have started, or `timeout_ms` is over. A try whose
         answer was lost may have created the topic: then one of the same shape that exists
@@ -129,7 +129,7 @@ class Admin:
             partitions=partitions,
             replication_factor=replication_factor,
             config=dict(config or {}),
-            validate_only=validate_only,
+            dry_run=dry_run,
             timeout_ms=timeout_ms,
         )
         answer, in_doubt, trace_id = await self._ask_controller(

@@ -7,6 +7,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from tidelog.v1 import errors_pb2 as _errors_pb2
 import builtins as _builtins
 import sys
@@ -18,6 +19,178 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _OperationKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _OperationKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_OperationKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    OPERATION_KIND_UNSPECIFIED: _OperationKind.ValueType  # 0
+    """Of a newer version."""
+    OPERATION_KIND_REASSIGNMENT: _OperationKind.ValueType  # 1
+    """By Reassign."""
+    OPERATION_KIND_REBALANCE: _OperationKind.ValueType  # 2
+    """By Rebalance."""
+    OPERATION_KIND_BROKERS_ADD: _OperationKind.ValueType  # 3
+    """By AddBrokers."""
+    OPERATION_KIND_BROKERS_REMOVE: _OperationKind.ValueType  # 4
+    """By RemoveBrokers."""
+    OPERATION_KIND_SET_REPLICATION_FACTOR: _OperationKind.ValueType  # 5
+    """By SetReplicationFactor."""
+    OPERATION_KIND_REVERSAL: _OperationKind.ValueType  # 6
+    """By ReverseOperation, of another operation."""
+
+class OperationKind(_OperationKind, metaclass=_OperationKindEnumTypeWrapper):
+    """What an operation was asked for as."""
+
+OPERATION_KIND_UNSPECIFIED: OperationKind.ValueType  # 0
+"""Of a newer version."""
+OPERATION_KIND_REASSIGNMENT: OperationKind.ValueType  # 1
+"""By Reassign."""
+OPERATION_KIND_REBALANCE: OperationKind.ValueType  # 2
+"""By Rebalance."""
+OPERATION_KIND_BROKERS_ADD: OperationKind.ValueType  # 3
+"""By AddBrokers."""
+OPERATION_KIND_BROKERS_REMOVE: OperationKind.ValueType  # 4
+"""By RemoveBrokers."""
+OPERATION_KIND_SET_REPLICATION_FACTOR: OperationKind.ValueType  # 5
+"""By SetReplicationFactor."""
+OPERATION_KIND_REVERSAL: OperationKind.ValueType  # 6
+"""By ReverseOperation, of another operation."""
+Global___OperationKind: _TypeAlias = OperationKind  # noqa: Y015
+
+class _OperationState:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _OperationStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_OperationState.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    OPERATION_STATE_UNSPECIFIED: _OperationState.ValueType  # 0
+    """Of a newer version."""
+    OPERATION_STATE_RUNNING: _OperationState.ValueType  # 1
+    """Its moves wait their turn, are made, or are done."""
+    OPERATION_STATE_CANCELLING: _OperationState.ValueType  # 2
+    """Its moves under way go back."""
+    OPERATION_STATE_DONE: _OperationState.ValueType  # 3
+    """Every partition has the replicas that it was to have."""
+    OPERATION_STATE_CANCELLED: _OperationState.ValueType  # 4
+    """Nothing of it is under way any more; what was done has stayed."""
+    OPERATION_STATE_FAILED: _OperationState.ValueType  # 5
+    """It has ended, and some of its moves were not made; `reason` says why."""
+
+class OperationState(_OperationState, metaclass=_OperationStateEnumTypeWrapper):
+    """How an operation stands."""
+
+OPERATION_STATE_UNSPECIFIED: OperationState.ValueType  # 0
+"""Of a newer version."""
+OPERATION_STATE_RUNNING: OperationState.ValueType  # 1
+"""Its moves wait their turn, are made, or are done."""
+OPERATION_STATE_CANCELLING: OperationState.ValueType  # 2
+"""Its moves under way go back."""
+OPERATION_STATE_DONE: OperationState.ValueType  # 3
+"""Every partition has the replicas that it was to have."""
+OPERATION_STATE_CANCELLED: OperationState.ValueType  # 4
+"""Nothing of it is under way any more; what was done has stayed."""
+OPERATION_STATE_FAILED: OperationState.ValueType  # 5
+"""It has ended, and some of its moves were not made; `reason` says why."""
+Global___OperationState: _TypeAlias = OperationState  # noqa: Y015
+
+class _MoveState:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _MoveStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_MoveState.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    MOVE_STATE_UNSPECIFIED: _MoveState.ValueType  # 0
+    """Of a newer version."""
+    MOVE_STATE_WAITING: _MoveState.ValueType  # 1
+    """Not begun."""
+    MOVE_STATE_ACTIVE: _MoveState.ValueType  # 2
+    """New replicas are added, and yet to be in sync."""
+    MOVE_STATE_DONE: _MoveState.ValueType  # 3
+    """The partition has the replicas that it was to have."""
+    MOVE_STATE_DROPPED: _MoveState.ValueType  # 4
+    """Goes back, or has gone back, or never began, in an operation that was cancelled; or
+    its topic is gone.
+    """
+
+class MoveState(_MoveState, metaclass=_MoveStateEnumTypeWrapper):
+    """How one move stands."""
+
+MOVE_STATE_UNSPECIFIED: MoveState.ValueType  # 0
+"""Of a newer version."""
+MOVE_STATE_WAITING: MoveState.ValueType  # 1
+"""Not begun."""
+MOVE_STATE_ACTIVE: MoveState.ValueType  # 2
+"""New replicas are added, and yet to be in sync."""
+MOVE_STATE_DONE: MoveState.ValueType  # 3
+"""The partition has the replicas that it was to have."""
+MOVE_STATE_DROPPED: MoveState.ValueType  # 4
+"""Goes back, or has gone back, or never began, in an operation that was cancelled; or
+its topic is gone.
+"""
+Global___MoveState: _TypeAlias = MoveState  # noqa: Y015
+
+class _RestartEffect:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _RestartEffectEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RestartEffect.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    RESTART_EFFECT_UNSPECIFIED: _RestartEffect.ValueType  # 0
+    """Of a newer version."""
+    RESTART_EFFECT_UNAVAILABLE: _RestartEffect.ValueType  # 1
+    """Nobody could lead it, without loss of records."""
+    RESTART_EFFECT_UNDER_MIN_ISR: _RestartEffect.ValueType  # 2
+    """Fewer replicas than min_insync_replicas would be in sync: acks=all is refused."""
+    RESTART_EFFECT_LAST_REPLICA: _RestartEffect.ValueType  # 3
+    """One replica alone would be left in sync."""
+    RESTART_EFFECT_LEADER_MOVES: _RestartEffect.ValueType  # 4
+    """Only its leader changes."""
+
+class RestartEffect(_RestartEffect, metaclass=_RestartEffectEnumTypeWrapper):
+    """What would happen to a partition if a broker were stopped."""
+
+RESTART_EFFECT_UNSPECIFIED: RestartEffect.ValueType  # 0
+"""Of a newer version."""
+RESTART_EFFECT_UNAVAILABLE: RestartEffect.ValueType  # 1
+"""Nobody could lead it, without loss of records."""
+RESTART_EFFECT_UNDER_MIN_ISR: RestartEffect.ValueType  # 2
+"""Fewer replicas than min_insync_replicas would be in sync: acks=all is refused."""
+RESTART_EFFECT_LAST_REPLICA: RestartEffect.ValueType  # 3
+"""One replica alone would be left in sync."""
+RESTART_EFFECT_LEADER_MOVES: RestartEffect.ValueType  # 4
+"""Only its leader changes."""
+Global___RestartEffect: _TypeAlias = RestartEffect  # noqa: Y015
+
+class _BrokerStatus:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _BrokerStatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_BrokerStatus.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    BROKER_STATUS_UNSPECIFIED: _BrokerStatus.ValueType  # 0
+    """Of a newer version."""
+    BROKER_STATUS_RUNNING: _BrokerStatus.ValueType  # 1
+    """Registered, and takes part."""
+    BROKER_STATUS_STOPPING: _BrokerStatus.ValueType  # 2
+    """Registered, and hands over before it stops."""
+    BROKER_STATUS_GONE: _BrokerStatus.ValueType  # 3
+    """Not registered."""
+
+class BrokerStatus(_BrokerStatus, metaclass=_BrokerStatusEnumTypeWrapper):
+    """How a broker's process stands."""
+
+BROKER_STATUS_UNSPECIFIED: BrokerStatus.ValueType  # 0
+"""Of a newer version."""
+BROKER_STATUS_RUNNING: BrokerStatus.ValueType  # 1
+"""Registered, and takes part."""
+BROKER_STATUS_STOPPING: BrokerStatus.ValueType  # 2
+"""Registered, and hands over before it stops."""
+BROKER_STATUS_GONE: BrokerStatus.ValueType  # 3
+"""Not registered."""
+Global___BrokerStatus: _TypeAlias = BrokerStatus  # noqa: Y015
 
 @_typing.final
 class CreateTopicRequest(_message.Message):
@@ -49,27 +222,41 @@ class CreateTopicRequest(_message.Message):
     PARTITIONS_FIELD_NUMBER: _builtins.int
     REPLICATION_FACTOR_FIELD_NUMBER: _builtins.int
     CONFIG_FIELD_NUMBER: _builtins.int
-    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    ASSIGNMENT_FIELD_NUMBER: _builtins.int
+    OPERATION_ID_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """1 to 200 characters of [a-zA-Z0-9._-], and not "." or "..", else
     INVALID_TOPIC_NAME; one that no other topic has, else TOPIC_ALREADY_EXISTS or
     TOPIC_BEING_DELETED.
     """
     partitions: _builtins.int
-    """1 to 100,000, else INVALID_PARTITION_COUNT."""
+    """1 to 100,000, else INVALID_PARTITION_COUNT. With an assignment, 0 or its length."""
     replication_factor: _builtins.int
-    """Replicas of each partition: 1 to the number of running brokers, else
-    INVALID_REPLICATION_FACTOR.
+    """Replicas of each partition: 1 to the number of running brokers that take new
+    replicas, else INVALID_REPLICATION_FACTOR. With an assignment, 0 or the length of
+    each of its entries.
     """
-    validate_only: _builtins.bool
-    """Check everything, create nothing."""
+    dry_run: _builtins.bool
+    """The answer's assignment is what this request would be given now; sent as
+    `assignment` it is what will be.
+    """
     timeout_ms: _builtins.int
-    """How long to wait for the replicas, in milliseconds, at most 300,000. 0: 30,000."""
+    operation_id: _builtins.str
+    """Kept with the topic: a request that names the id of the topic that there is waits
+    for the same creation.
+    """
     @_builtins.property
     def config(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """Keys and values as in the README's table of topic configuration, else
         INVALID_CONFIG; what is absent has its default.
+        """
+
+    @_builtins.property
+    def assignment(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaAssignment]:
+        """The replicas of each partition, in order, chosen by hand; empty: the controller
+        places them. At most 1,000 partitions; else INVALID_ASSIGNMENT says what is wrong.
         """
 
     def __init__(
@@ -79,16 +266,42 @@ class CreateTopicRequest(_message.Message):
         partitions: _builtins.int = ...,
         replication_factor: _builtins.int = ...,
         config: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
-        validate_only: _builtins.bool = ...,
+        dry_run: _builtins.bool = ...,
         timeout_ms: _builtins.int = ...,
+        assignment: _abc.Iterable[Global___ReplicaAssignment] | None = ...,
+        operation_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "partitions", b"partitions", "replication_factor", b"replication_factor", "timeout_ms", b"timeout_ms", "topic", b"topic", "validate_only", b"validate_only"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignment", b"assignment", "config", b"config", "dry_run", b"dry_run", "operation_id", b"operation_id", "partitions", b"partitions", "replication_factor", b"replication_factor", "timeout_ms", b"timeout_ms", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CreateTopicRequest: _TypeAlias = CreateTopicRequest  # noqa: Y015
+
+@_typing.final
+class ReplicaAssignment(_message.Message):
+    """The replicas of one partition."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REPLICAS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Broker ids, distinct; the first is the preferred leader."""
+
+    def __init__(
+        self,
+        *,
+        replicas: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["replicas", b"replicas"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReplicaAssignment: _TypeAlias = ReplicaAssignment  # noqa: Y015
 
 @_typing.final
 class CreateTopicResponse(_message.Message):
@@ -99,22 +312,23 @@ class CreateTopicResponse(_message.Message):
     ERROR_FIELD_NUMBER: _builtins.int
     TOPIC_ID_FIELD_NUMBER: _builtins.int
     PENDING_BROKERS_FIELD_NUMBER: _builtins.int
+    ASSIGNMENT_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.str
     """Names this topic and no later one of the same name: 22 characters of base64url.
-    Empty with validate_only and with an error, unless the topic was created and only
-    its replicas were not placed in time.
+    Empty with dry_run and with an error, unless the topic was created and only its
+    replicas were not placed in time.
     """
     @_builtins.property
-    def error(self) -> _errors_pb2.Error:
-        """Unset: done, apart from pending_brokers. With REQUEST_TIMED_OUT the message says
-        how far the creation has come.
-        """
-
+    def error(self) -> _errors_pb2.Error: ...
     @_builtins.property
     def pending_brokers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Brokers that have not acknowledged the start of their replicas in time. They go
         on by themselves.
         """
+
+    @_builtins.property
+    def assignment(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaAssignment]:
+        """With dry_run: the replicas of each partition, in order."""
 
     def __init__(
         self,
@@ -122,10 +336,11 @@ class CreateTopicResponse(_message.Message):
         error: _errors_pb2.Error | None = ...,
         topic_id: _builtins.str = ...,
         pending_brokers: _abc.Iterable[_builtins.int] | None = ...,
+        assignment: _abc.Iterable[Global___ReplicaAssignment] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "pending_brokers", b"pending_brokers", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignment", b"assignment", "error", b"error", "pending_brokers", b"pending_brokers", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -142,22 +357,25 @@ class DeleteTopicRequest(_message.Message):
     TOPIC_FIELD_NUMBER: _builtins.int
     TOPIC_ID_FIELD_NUMBER: _builtins.int
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """UNKNOWN_TOPIC_OR_PARTITION where there is none of this name."""
     topic_id: _builtins.str
     """Where set, refused with UNKNOWN_TOPIC_ID unless the topic still has this id."""
     timeout_ms: _builtins.int
-    """How long to wait until it is gone, in milliseconds, at most 300,000. 0: 30,000."""
+    dry_run: _builtins.bool
+    """The answer says what would be deleted."""
     def __init__(
         self,
         *,
         topic: _builtins.str = ...,
         topic_id: _builtins.str = ...,
         timeout_ms: _builtins.int = ...,
+        dry_run: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["timeout_ms", b"timeout_ms", "topic", b"topic", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "timeout_ms", b"timeout_ms", "topic", b"topic", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -171,6 +389,10 @@ class DeleteTopicResponse(_message.Message):
 
     ERROR_FIELD_NUMBER: _builtins.int
     PENDING_BROKERS_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    BROKERS_FIELD_NUMBER: _builtins.int
+    partitions: _builtins.int
+    """With dry_run: how many partitions there are, and the brokers that hold replicas."""
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
         """Unset, with no pending_brokers: the topic is gone. REQUEST_TIMED_OUT: it is not
@@ -181,19 +403,2261 @@ class DeleteTopicResponse(_message.Message):
     def pending_brokers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Brokers that have not deleted their replicas in time. The deletion goes on."""
 
+    @_builtins.property
+    def brokers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     def __init__(
         self,
         *,
         error: _errors_pb2.Error | None = ...,
         pending_brokers: _abc.Iterable[_builtins.int] | None = ...,
+        partitions: _builtins.int = ...,
+        brokers: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "pending_brokers", b"pending_brokers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["brokers", b"brokers", "error", b"error", "partitions", b"partitions", "pending_brokers", b"pending_brokers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DeleteTopicResponse: _TypeAlias = DeleteTopicResponse  # noqa: Y015
+
+@_typing.final
+class DescribeTopicsRequest(_message.Message):
+    """Which topics are to be described. Paged by partitions: a topic that does not end on a
+    page goes on on the next one, with the same head.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPICS_FIELD_NUMBER: _builtins.int
+    INTERNAL_FIELD_NUMBER: _builtins.int
+    WITHOUT_PARTITIONS_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    internal: _builtins.bool
+    """Where `topics` is empty: also those that the cluster keeps for itself."""
+    without_partitions: _builtins.bool
+    """Heads alone; then a page counts topics."""
+    page_size: _builtins.int
+    page_token: _builtins.str
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """UNKNOWN_TOPIC_OR_PARTITION where there is none of a name; empty: all."""
+
+    def __init__(
+        self,
+        *,
+        topics: _abc.Iterable[_builtins.str] | None = ...,
+        internal: _builtins.bool = ...,
+        without_partitions: _builtins.bool = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["internal", b"internal", "page_size", b"page_size", "page_token", b"page_token", "topics", b"topics", "without_partitions", b"without_partitions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeTopicsRequest: _TypeAlias = DescribeTopicsRequest  # noqa: Y015
+
+@_typing.final
+class DescribeTopicsResponse(_message.Message):
+    """The topics of one page."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_FIELD_NUMBER: _builtins.int
+    TOPICS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    @_builtins.property
+    def error(self) -> _errors_pb2.Error: ...
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicDetails]:
+        """Ordered by name."""
+
+    def __init__(
+        self,
+        *,
+        error: _errors_pb2.Error | None = ...,
+        topics: _abc.Iterable[Global___TopicDetails] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "next_page_token", b"next_page_token", "topics", b"topics"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeTopicsResponse: _TypeAlias = DescribeTopicsResponse  # noqa: Y015
+
+@_typing.final
+class TopicDetails(_message.Message):
+    """A topic."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    PARTITION_COUNT_FIELD_NUMBER: _builtins.int
+    REPLICATION_FACTOR_FIELD_NUMBER: _builtins.int
+    CONFIG_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    DELETING_FIELD_NUMBER: _builtins.int
+    PARTITIONS_BEING_REMOVED_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    INTERNAL_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    topic_id: _builtins.str
+    partition_count: _builtins.int
+    replication_factor: _builtins.int
+    """Of new partitions."""
+    revision: _builtins.int
+    """As `expected_revision` of requests about the topic."""
+    deleting: _builtins.bool
+    """It is being deleted."""
+    partitions_being_removed: _builtins.int
+    """How many partitions beyond `partition_count` are being removed."""
+    internal: _builtins.bool
+    """The cluster's own."""
+    @_builtins.property
+    def config(self) -> _containers.RepeatedCompositeFieldContainer[Global___ConfigEntry]:
+        """Every key, ordered, with the value in force."""
+
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionDetails]:
+        """Those of this page, ordered."""
+
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        topic_id: _builtins.str = ...,
+        partition_count: _builtins.int = ...,
+        replication_factor: _builtins.int = ...,
+        config: _abc.Iterable[Global___ConfigEntry] | None = ...,
+        revision: _builtins.int = ...,
+        deleting: _builtins.bool = ...,
+        partitions_being_removed: _builtins.int = ...,
+        partitions: _abc.Iterable[Global___PartitionDetails] | None = ...,
+        internal: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "deleting", b"deleting", "internal", b"internal", "partition_count", b"partition_count", "partitions", b"partitions", "partitions_being_removed", b"partitions_being_removed", "replication_factor", b"replication_factor", "revision", b"revision", "topic", b"topic", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TopicDetails: _TypeAlias = TopicDetails  # noqa: Y015
+
+@_typing.final
+class ConfigEntry(_message.Message):
+    """One key of a topic's configuration."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    IS_SET_FIELD_NUMBER: _builtins.int
+    DEFAULT_VALUE_FIELD_NUMBER: _builtins.int
+    DESCRIPTION_FIELD_NUMBER: _builtins.int
+    key: _builtins.str
+    value: _builtins.str
+    """In force; empty: none, which the description explains."""
+    is_set: _builtins.bool
+    """Set for this topic; otherwise the value is the default."""
+    default_value: _builtins.str
+    description: _builtins.str
+    """What the key does, in a sentence."""
+    def __init__(
+        self,
+        *,
+        key: _builtins.str = ...,
+        value: _builtins.str = ...,
+        is_set: _builtins.bool = ...,
+        default_value: _builtins.str = ...,
+        description: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["default_value", b"default_value", "description", b"description", "is_set", b"is_set", "key", b"key", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ConfigEntry: _TypeAlias = ConfigEntry  # noqa: Y015
+
+@_typing.final
+class PartitionDetails(_message.Message):
+    """A partition as its key in the metadata store has it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_FIELD_NUMBER: _builtins.int
+    LEADER_FIELD_NUMBER: _builtins.int
+    LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+    REPLICAS_FIELD_NUMBER: _builtins.int
+    ISR_FIELD_NUMBER: _builtins.int
+    ELIGIBLE_FIELD_NUMBER: _builtins.int
+    MIN_ISR_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    MOVE_FIELD_NUMBER: _builtins.int
+    UNCLEAN_LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+    partition: _builtins.int
+    """From 0."""
+    leader: _builtins.int
+    """-1: none."""
+    leader_epoch: _builtins.int
+    """-1: there was none."""
+    min_isr: _builtins.int
+    """The min_insync_replicas in force."""
+    revision: _builtins.int
+    """Of the partition's key."""
+    unclean_leader_epoch: _builtins.int
+    """Leader epoch of the last unclean election; -1: there was none."""
+    @_builtins.property
+    def replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Broker ids; the first is preferred. While it moves: those it began with, then those
+        that are added. Empty: not placed yet.
+        """
+
+    @_builtins.property
+    def isr(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def eligible(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Out of sync, and yet known to hold every committed record."""
+
+    @_builtins.property
+    def move(self) -> Global___PartitionMove:
+        """Set while it moves."""
+
+    def __init__(
+        self,
+        *,
+        partition: _builtins.int = ...,
+        leader: _builtins.int = ...,
+        leader_epoch: _builtins.int = ...,
+        replicas: _abc.Iterable[_builtins.int] | None = ...,
+        isr: _abc.Iterable[_builtins.int] | None = ...,
+        eligible: _abc.Iterable[_builtins.int] | None = ...,
+        min_isr: _builtins.int = ...,
+        revision: _builtins.int = ...,
+        move: Global___PartitionMove | None = ...,
+        unclean_leader_epoch: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["move", b"move"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["eligible", b"eligible", "isr", b"isr", "leader", b"leader", "leader_epoch", b"leader_epoch", "min_isr", b"min_isr", "move", b"move", "partition", b"partition", "replicas", b"replicas", "revision", b"revision", "unclean_leader_epoch", b"unclean_leader_epoch"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PartitionDetails: _TypeAlias = PartitionDetails  # noqa: Y015
+
+@_typing.final
+class PartitionMove(_message.Message):
+    """How a partition moves now."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OPERATION_ID_FIELD_NUMBER: _builtins.int
+    ORIGINAL_FIELD_NUMBER: _builtins.int
+    TARGET_FIELD_NUMBER: _builtins.int
+    operation_id: _builtins.str
+    @_builtins.property
+    def original(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The replicas that it began with."""
+
+    @_builtins.property
+    def target(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Those that it is to have."""
+
+    def __init__(
+        self,
+        *,
+        operation_id: _builtins.str = ...,
+        original: _abc.Iterable[_builtins.int] | None = ...,
+        target: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["operation_id", b"operation_id", "original", b"original", "target", b"target"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PartitionMove: _TypeAlias = PartitionMove  # noqa: Y015
+
+@_typing.final
+class AlterTopicConfigRequest(_message.Message):
+    """What a topic's configuration is to become."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class SetEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    SET_FIELD_NUMBER: _builtins.int
+    UNSET_FIELD_NUMBER: _builtins.int
+    EXPECTED_REVISION_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
+    TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    """UNKNOWN_TOPIC_OR_PARTITION where there is none of this name."""
+    topic_id: _builtins.str
+    """Where set, refused with UNKNOWN_TOPIC_ID unless the topic still has this id."""
+    expected_revision: _builtins.int
+    dry_run: _builtins.bool
+    timeout_ms: _builtins.int
+    @_builtins.property
+    def set(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Keys to set, as in CreateTopicRequest; others stay as they are. INVALID_CONFIG."""
+
+    @_builtins.property
+    def unset(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Keys to give their default again."""
+
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        topic_id: _builtins.str = ...,
+        set: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        unset: _abc.Iterable[_builtins.str] | None = ...,
+        expected_revision: _builtins.int = ...,
+        dry_run: _builtins.bool = ...,
+        timeout_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "expected_revision", b"expected_revision", "set", b"set", "timeout_ms", b"timeout_ms", "topic", b"topic", "topic_id", b"topic_id", "unset", b"unset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AlterTopicConfigRequest: _TypeAlias = AlterTopicConfigRequest  # noqa: Y015
+
+@_typing.final
+class AlterTopicConfigResponse(_message.Message):
+    """What became of an AlterTopicConfigRequest."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_FIELD_NUMBER: _builtins.int
+    CHANGES_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    PENDING_BROKERS_FIELD_NUMBER: _builtins.int
+    revision: _builtins.int
+    """The topic's revision now."""
+    @_builtins.property
+    def error(self) -> _errors_pb2.Error: ...
+    @_builtins.property
+    def changes(self) -> _containers.RepeatedCompositeFieldContainer[Global___ConfigChange]:
+        """What it changes, ordered by key; empty: all is as asked for already."""
+
+    @_builtins.property
+    def pending_brokers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Brokers that have not acknowledged a changed min_insync_replicas in time. They go on by
+        themselves. All other keys take effect as brokers watch the metadata store.
+        """
+
+    def __init__(
+        self,
+        *,
+        error: _errors_pb2.Error | None = ...,
+        changes: _abc.Iterable[Global___ConfigChange] | None = ...,
+        revision: _builtins.int = ...,
+        pending_brokers: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changes", b"changes", "error", b"error", "pending_brokers", b"pending_brokers", "revision", b"revision"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AlterTopicConfigResponse: _TypeAlias = AlterTopicConfigResponse  # noqa: Y015
+
+@_typing.final
+class ConfigChange(_message.Message):
+    """One key that changes."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    BEFORE_FIELD_NUMBER: _builtins.int
+    AFTER_FIELD_NUMBER: _builtins.int
+    key: _builtins.str
+    before: _builtins.str
+    """In force before; empty: none."""
+    after: _builtins.str
+    def __init__(
+        self,
+        *,
+        key: _builtins.str = ...,
+        before: _builtins.str = ...,
+        after: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "before", b"before", "key", b"key"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ConfigChange: _TypeAlias = ConfigChange  # noqa: Y015
+
+@_typing.final
+class AddPartitionsRequest(_message.Message):
+    """How many partitions a topic is to have."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    ASSIGNMENT_FIELD_NUMBER: _builtins.int
+    EXPECTED_REVISION_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
+    TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    """UNKNOWN_TOPIC_OR_PARTITION where there is none of this name."""
+    topic_id: _builtins.str
+    partitions: _builtins.int
+    """In all, up to 100,000: more than there are, else INVALID_PARTITION_COUNT; as many as
+    there are: all is done already.
+    """
+    expected_revision: _builtins.int
+    dry_run: _builtins.bool
+    timeout_ms: _builtins.int
+    @_builtins.property
+    def assignment(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaAssignment]:
+        """The replicas of each new partition, in order, as in CreateTopicRequest."""
+
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        topic_id: _builtins.str = ...,
+        partitions: _builtins.int = ...,
+        assignment: _abc.Iterable[Global___ReplicaAssignment] | None = ...,
+        expected_revision: _builtins.int = ...,
+        dry_run: _builtins.bool = ...,
+        timeout_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignment", b"assignment", "dry_run", b"dry_run", "expected_revision", b"expected_revision", "partitions", b"partitions", "timeout_ms", b"timeout_ms", "topic", b"topic", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AddPartitionsRequest: _TypeAlias = AddPartitionsRequest  # noqa: Y015
+
+@_typing.final
+class AddPartitionsResponse(_message.Message):
+    """What became of an AddPartitionsRequest."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_FIELD_NUMBER: _builtins.int
+    ADDED_FIELD_NUMBER: _builtins.int
+    PENDING_BROKERS_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    ASSIGNMENT_FIELD_NUMBER: _builtins.int
+    added: _builtins.int
+    """How many were, or with dry_run would be, added."""
+    revision: _builtins.int
+    """The topic's revision now."""
+    @_builtins.property
+    def error(self) -> _errors_pb2.Error: ...
+    @_builtins.property
+    def pending_brokers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Brokers that have not acknowledged the start of their replicas in time. They go on by
+        themselves.
+        """
+
+    @_builtins.property
+    def assignment(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaAssignment]:
+        """With dry_run: the replicas of each new partition, in order."""
+
+    def __init__(
+        self,
+        *,
+        error: _errors_pb2.Error | None = ...,
+        added: _builtins.int = ...,
+        pending_brokers: _abc.Iterable[_builtins.int] | None = ...,
+        revision: _builtins.int = ...,
+        assignment: _abc.Iterable[Global___ReplicaAssignment] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["added", b"added", "assignment", b"assignment", "error", b"error", "pending_brokers", b"pending_brokers", "revision", b"revision"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AddPartitionsResponse: _TypeAlias = AddPartitionsResponse  # noqa: Y015
+
+@_typing.final
+class RemovePartitionsRequest(_message.Message):
+    """How many partitions a topic is to keep: the first ones. The others are deleted with
+    their data.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    CONFIRM_TOPIC_FIELD_NUMBER: _builtins.int
+    EXPECTED_REVISION_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
+    TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    """UNKNOWN_TOPIC_OR_PARTITION where there is none of this name."""
+    topic_id: _builtins.str
+    partitions: _builtins.int
+    """To keep: at least 1 and fewer than there are, else INVALID_PARTITION_COUNT; as many
+    as there are: all is done already.
+    """
+    confirm_topic: _builtins.str
+    """The topic's name once more, as a confirmation; else NOT_CONFIRMED. Not asked for with
+    dry_run.
+    """
+    expected_revision: _builtins.int
+    dry_run: _builtins.bool
+    timeout_ms: _builtins.int
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        topic_id: _builtins.str = ...,
+        partitions: _builtins.int = ...,
+        confirm_topic: _builtins.str = ...,
+        expected_revision: _builtins.int = ...,
+        dry_run: _builtins.bool = ...,
+        timeout_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["confirm_topic", b"confirm_topic", "dry_run", b"dry_run", "expected_revision", b"expected_revision", "partitions", b"partitions", "timeout_ms", b"timeout_ms", "topic", b"topic", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RemovePartitionsRequest: _TypeAlias = RemovePartitionsRequest  # noqa: Y015
+
+@_typing.final
+class RemovePartitionsResponse(_message.Message):
+    """What became of a RemovePartitionsRequest."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_FIELD_NUMBER: _builtins.int
+    REMOVED_FIELD_NUMBER: _builtins.int
+    PENDING_BROKERS_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    BROKERS_FIELD_NUMBER: _builtins.int
+    removed: _builtins.int
+    """How many were, or with dry_run would be, removed."""
+    revision: _builtins.int
+    """The topic's revision now."""
+    @_builtins.property
+    def error(self) -> _errors_pb2.Error:
+        """REQUEST_TIMED_OUT: they are not gone yet; a removal that has begun goes on by itself."""
+
+    @_builtins.property
+    def pending_brokers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Brokers that have not deleted their replicas in time. The removal goes on."""
+
+    @_builtins.property
+    def brokers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """With dry_run: the brokers that hold replicas of what would go."""
+
+    def __init__(
+        self,
+        *,
+        error: _errors_pb2.Error | None = ...,
+        removed: _builtins.int = ...,
+        pending_brokers: _abc.Iterable[_builtins.int] | None = ...,
+        revision: _builtins.int = ...,
+        brokers: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["brokers", b"brokers", "error", b"error", "pending_brokers", b"pending_brokers", "removed", b"removed", "revision", b"revision"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RemovePartitionsResponse: _TypeAlias = RemovePartitionsResponse  # noqa: Y015
+
+@_typing.final
+class Move(_message.Message):
+    """A partition that is to have other replicas, or the same in another order."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    ORIGINAL_FIELD_NUMBER: _builtins.int
+    TARGET_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    topic_id: _builtins.str
+    """Where set in a request, refused with UNKNOWN_TOPIC_ID unless the topic still has it."""
+    partition: _builtins.int
+    """From 0."""
+    @_builtins.property
+    def original(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The replicas before. Where set in a request, refused with REVISION_CONFLICT unless the
+        partition still has these: the moves of a dry run can be run exactly as shown.
+        """
+
+    @_builtins.property
+    def target(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The replicas after: distinct and registered, else INVALID_ASSIGNMENT or
+        UNKNOWN_BROKER. The first is the preferred leader.
+        """
+
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        topic_id: _builtins.str = ...,
+        partition: _builtins.int = ...,
+        original: _abc.Iterable[_builtins.int] | None = ...,
+        target: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["original", b"original", "partition", b"partition", "target", b"target", "topic", b"topic", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Move: _TypeAlias = Move  # noqa: Y015
+
+@_typing.final
+class Plan(_message.Message):
+    """What an operation does."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MOVES_FIELD_NUMBER: _builtins.int
+    MOVE_COUNT_FIELD_NUMBER: _builtins.int
+    REPLICAS_ADDED_FIELD_NUMBER: _builtins.int
+    LEADERS_CHANGED_FIELD_NUMBER: _builtins.int
+    MINIMUM_REPLICAS_ADDED_FIELD_NUMBER: _builtins.int
+    BROKERS_FIELD_NUMBER: _builtins.int
+    move_count: _builtins.int
+    """Partitions whose replicas change, if only in order."""
+    replicas_added: _builtins.int
+    """Replicas that are copied to a broker that had none."""
+    leaders_changed: _builtins.int
+    """Partitions whose preferred leader changes."""
+    minimum_replicas_added: _builtins.int
+    """The fewest replicas that any plan would have to copy to balance as well; unset for
+    moves by hand.
+    """
+    @_builtins.property
+    def moves(self) -> _containers.RepeatedCompositeFieldContainer[Global___Move]:
+        """Ordered by topic and partition. A dry run has all of them, an operation that begins
+        none: DescribeOperation has them in pages.
+        """
+
+    @_builtins.property
+    def brokers(self) -> _containers.RepeatedCompositeFieldContainer[Global___BrokerShare]:
+        """Each broker that has replicas before or after, ordered by id."""
+
+    def __init__(
+        self,
+        *,
+        moves: _abc.Iterable[Global___Move] | None = ...,
+        move_count: _builtins.int = ...,
+        replicas_added: _builtins.int = ...,
+        leaders_changed: _builtins.int = ...,
+        minimum_replicas_added: _builtins.int | None = ...,
+        brokers: _abc.Iterable[Global___BrokerShare] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_minimum_replicas_added", b"_minimum_replicas_added", "minimum_replicas_added", b"minimum_replicas_added"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_minimum_replicas_added", b"_minimum_replicas_added", "brokers", b"brokers", "leaders_changed", b"leaders_changed", "minimum_replicas_added", b"minimum_replicas_added", "move_count", b"move_count", "moves", b"moves", "replicas_added", b"replicas_added"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__minimum_replicas_added: _TypeAlias = _typing.Literal["minimum_replicas_added"]  # noqa: Y015
+    _WhichOneofArgType__minimum_replicas_added: _TypeAlias = _typing.Literal["_minimum_replicas_added", b"_minimum_replicas_added"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__minimum_replicas_added) -> _WhichOneofReturnType__minimum_replicas_added | None: ...
+
+Global___Plan: _TypeAlias = Plan  # noqa: Y015
+
+@_typing.final
+class BrokerShare(_message.Message):
+    """A broker's share before and after a plan."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BROKER_ID_FIELD_NUMBER: _builtins.int
+    REPLICAS_BEFORE_FIELD_NUMBER: _builtins.int
+    REPLICAS_AFTER_FIELD_NUMBER: _builtins.int
+    LEADERS_BEFORE_FIELD_NUMBER: _builtins.int
+    LEADERS_AFTER_FIELD_NUMBER: _builtins.int
+    broker_id: _builtins.int
+    replicas_before: _builtins.int
+    replicas_after: _builtins.int
+    leaders_before: _builtins.int
+    """Partitions that prefer it as their leader."""
+    leaders_after: _builtins.int
+    def __init__(
+        self,
+        *,
+        broker_id: _builtins.int = ...,
+        replicas_before: _builtins.int = ...,
+        replicas_after: _builtins.int = ...,
+        leaders_before: _builtins.int = ...,
+        leaders_after: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_id", b"broker_id", "leaders_after", b"leaders_after", "leaders_before", b"leaders_before", "replicas_after", b"replicas_after", "replicas_before", b"replicas_before"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BrokerShare: _TypeAlias = BrokerShare  # noqa: Y015
+
+@_typing.final
+class Operation(_message.Message):
+    """Something that was asked for and takes its time. It stands in the metadata store: any
+    controller goes on with it.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OPERATION_ID_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    REQUEST_FIELD_NUMBER: _builtins.int
+    REQUESTED_BY_FIELD_NUMBER: _builtins.int
+    REQUESTED_FROM_FIELD_NUMBER: _builtins.int
+    REQUESTED_AT_MS_FIELD_NUMBER: _builtins.int
+    ENDED_AT_MS_FIELD_NUMBER: _builtins.int
+    TRACE_ID_FIELD_NUMBER: _builtins.int
+    PROGRESS_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    operation_id: _builtins.str
+    kind: Global___OperationKind.ValueType
+    state: Global___OperationState.ValueType
+    reason: _builtins.str
+    """Why it failed or was cancelled, and by whom; while it runs, what it waits for. For a
+    person.
+    """
+    request: _builtins.str
+    """What was asked, as JSON, for a person."""
+    requested_by: _builtins.str
+    """As `tidelog-requested-by` said; empty: nothing was said."""
+    requested_from: _builtins.str
+    """The address that the request came from."""
+    requested_at_ms: _builtins.int
+    """Wall clock, milliseconds since 1970."""
+    ended_at_ms: _builtins.int
+    """0: it has not ended."""
+    trace_id: _builtins.str
+    revision: _builtins.int
+    """As `expected_revision` of requests about it."""
+    @_builtins.property
+    def progress(self) -> Global___OperationProgress: ...
+    def __init__(
+        self,
+        *,
+        operation_id: _builtins.str = ...,
+        kind: Global___OperationKind.ValueType = ...,
+        state: Global___OperationState.ValueType = ...,
+        reason: _builtins.str = ...,
+        request: _builtins.str = ...,
+        requested_by: _builtins.str = ...,
+        requested_from: _builtins.str = ...,
+        requested_at_ms: _builtins.int = ...,
+        ended_at_ms: _builtins.int = ...,
+        trace_id: _builtins.str = ...,
+        progress: Global___OperationProgress | None = ...,
+        revision: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["progress", b"progress"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ended_at_ms", b"ended_at_ms", "kind", b"kind", "operation_id", b"operation_id", "progress", b"progress", "reason", b"reason", "request", b"request", "requested_at_ms", b"requested_at_ms", "requested_by", b"requested_by", "requested_from", b"requested_from", "revision", b"revision", "state", b"state", "trace_id", b"trace_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Operation: _TypeAlias = Operation  # noqa: Y015
+
+@_typing.final
+class OperationProgress(_message.Message):
+    """How far an operation has come."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MOVES_FIELD_NUMBER: _builtins.int
+    MOVES_DONE_FIELD_NUMBER: _builtins.int
+    MOVES_ACTIVE_FIELD_NUMBER: _builtins.int
+    MOVES_DROPPED_FIELD_NUMBER: _builtins.int
+    REPLICAS_TO_ADD_FIELD_NUMBER: _builtins.int
+    REPLICAS_ADDED_FIELD_NUMBER: _builtins.int
+    ESTIMATED_END_MS_FIELD_NUMBER: _builtins.int
+    moves: _builtins.int
+    moves_done: _builtins.int
+    """Partitions that have the replicas they were to have."""
+    moves_active: _builtins.int
+    """Begun, and not done."""
+    moves_dropped: _builtins.int
+    """Given up: cancelled, or of a topic that is gone."""
+    replicas_to_add: _builtins.int
+    """Replicas to be copied, and those that are."""
+    replicas_added: _builtins.int
+    estimated_end_ms: _builtins.int
+    """When the last move will be done if the rest goes as fast as what is done has gone, wall
+    clock; 0: nobody can tell yet.
+    """
+    def __init__(
+        self,
+        *,
+        moves: _builtins.int = ...,
+        moves_done: _builtins.int = ...,
+        moves_active: _builtins.int = ...,
+        moves_dropped: _builtins.int = ...,
+        replicas_to_add: _builtins.int = ...,
+        replicas_added: _builtins.int = ...,
+        estimated_end_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["estimated_end_ms", b"estimated_end_ms", "moves", b"moves", "moves_active", b"moves_active", "moves_done", b"moves_done", "moves_dropped", b"moves_dropped", "replicas_added", b"replicas_added", "replicas_to_add", b"replicas_to_add"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OperationProgress: _TypeAlias = OperationProgress  # noqa: Y015
+
+@_typing.final
+class ReassignRequest(_message.Message):
+    """Moves chosen by hand."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MOVES_FIELD_NUMBER: _builtins.int
+    OPERATION_ID_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
+    operation_id: _builtins.str
+    dry_run: _builtins.bool
+    @_builtins.property
+    def moves(self) -> _containers.RepeatedCompositeFieldContainer[Global___Move]:
+        """1 to 100,000, each partition once. PARTITION_BUSY where another operation moves one."""
+
+    def __init__(
+        self,
+        *,
+        moves: _abc.Iterable[Global___Move] | None = ...,
+        operation_id: _builtins.str = ...,
+        dry_run: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "moves", b"moves", "operation_id", b"operation_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReassignRequest: _TypeAlias = ReassignRequest  # noqa: Y015
+
+@_typing.final
+class ReassignResponse(_message.Message):
+    """What became of a ReassignRequest."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_FIELD_NUMBER: _builtins.int
+    OPERATION_FIELD_NUMBER: _builtins.int
+    PLAN_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def error(self) -> _errors_pb2.Error: ...
+    @_builtins.property
+    def operation(self) -> Global___Operation:
+        """Unset with dry_run and with an error."""
+
+    @_builtins.property
+    def plan(self) -> Global___Plan: ...
+    def __init__(
+        self,
+        *,
+        error: _errors_pb2.Error | None = ...,
+        operation: Global___Operation | None = ...,
+        plan: Global___Plan | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "operation", b"operation", "plan", b"plan"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "operation", b"operation", "plan", b"plan"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReassignResponse: _TypeAlias = ReassignResponse  # noqa: Y015
+
+@_typing.final
+class RebalanceRequest(_message.Message):
+    """All partitions of all topics, over all running brokers that were not removed."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OPERATION_ID_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
+    operation_id: _builtins.str
+    dry_run: _builtins.bool
+    def __init__(
+        self,
+        *,
+        operation_id: _builtins.str = ...,
+        dry_run: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "operation_id", b"operation_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RebalanceRequest: _TypeAlias = RebalanceRequest  # noqa: Y015
+
+@_typing.final
+class RebalanceResponse(_message.Message):
+    """What became of a RebalanceRequest."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_FIELD_NUMBER: _builtins.int
+    OPERATION_FIELD_NUMBER: _builtins.int
+    PLAN_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def error(self) -> _errors_pb2.Error: ...
+    @_builtins.property
+    def operation(self) -> Global___Operation:
+        """Unset with dry_run and with an error. With an empty plan it is done at once."""
+
+    @_builtins.property
+    def plan(self) -> Global___Plan: ...
+    def __init__(
+        self,
+        *,
+        error: _errors_pb2.Error | None = ...,
+        operation: Global___Operation | None = ...,
+        plan: Global___Plan | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "operation", b"operation", "plan", b"plan"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "operation", b"operation", "plan", b"plan"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RebalanceResponse: _TypeAlias = RebalanceResponse  # noqa: Y015
+
+@_typing.final
+class AddBrokersRequest(_message.Message):
+    """Brokers that are to have their share."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BROKER_IDS_FIELD_NUMBER: _builtins.int
+    OPERATION_ID_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
+    operation_id: _builtins.str
+    dry_run: _builtins.bool
+    @_builtins.property
+    def broker_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Running, else UNKNOWN_BROKER. One that was removed takes new replicas again."""
+
+    def __init__(
+        self,
+        *,
+        broker_ids: _abc.Iterable[_builtins.int] | None = ...,
+        operation_id: _builtins.str = ...,
+        dry_run: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_ids", b"broker_ids", "dry_run", b"dry_run", "operation_id", b"operation_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AddBrokersRequest: _TypeAlias = AddBrokersRequest  # noqa: Y015
+
+@_typing.final
+class AddBrokersResponse(_message.Message):
+    """What became of an AddBrokersRequest."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_FIELD_NUMBER: _builtins.int
+    OPERATION_FIELD_NUMBER: _builtins.int
+    PLAN_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def error(self) -> _errors_pb2.Error: ...
+    @_builtins.property
+    def operation(self) -> Global___Operation:
+        """Unset with dry_run and with an error."""
+
+    @_builtins.property
+    def plan(self) -> Global___Plan: ...
+    def __init__(
+        self,
+        *,
+        error: _errors_pb2.Error | None = ...,
+        operation: Global___Operation | None = ...,
+        plan: Global___Plan | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "operation", b"operation", "plan", b"plan"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "operation", b"operation", "plan", b"plan"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AddBrokersResponse: _TypeAlias = AddBrokersResponse  # noqa: Y015
+
+@_typing.final
+class RemoveBrokersRequest(_message.Message):
+    """Brokers that are to hold nothing. NOT_ENOUGH_BROKERS where the others could not keep a
+    topic's factor, which it names.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BROKER_IDS_FIELD_NUMBER: _builtins.int
+    OPERATION_ID_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
+    operation_id: _builtins.str
+    dry_run: _builtins.bool
+    @_builtins.property
+    def broker_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Running or dead, else UNKNOWN_BROKER."""
+
+    def __init__(
+        self,
+        *,
+        broker_ids: _abc.Iterable[_builtins.int] | None = ...,
+        operation_id: _builtins.str = ...,
+        dry_run: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_ids", b"broker_ids", "dry_run", b"dry_run", "operation_id", b"operation_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RemoveBrokersRequest: _TypeAlias = RemoveBrokersRequest  # noqa: Y015
+
+@_typing.final
+class RemoveBrokersResponse(_message.Message):
+    """What became of a RemoveBrokersRequest."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_FIELD_NUMBER: _builtins.int
+    OPERATION_FIELD_NUMBER: _builtins.int
+    PLAN_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def error(self) -> _errors_pb2.Error: ...
+    @_builtins.property
+    def operation(self) -> Global___Operation:
+        """Unset with dry_run and with an error. When it is done the brokers may be stopped for
+        good.
+        """
+
+    @_builtins.property
+    def plan(self) -> Global___Plan: ...
+    def __init__(
+        self,
+        *,
+        error: _errors_pb2.Error | None = ...,
+        operation: Global___Operation | None = ...,
+        plan: Global___Plan | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "operation", b"operation", "plan", b"plan"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "operation", b"operation", "plan", b"plan"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RemoveBrokersResponse: _TypeAlias = RemoveBrokersResponse  # noqa: Y015
+
+@_typing.final
+class SetReplicationFactorRequest(_message.Message):
+    """Topics that are to have another number of replicas."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPICS_FIELD_NUMBER: _builtins.int
+    REPLICATION_FACTOR_FIELD_NUMBER: _builtins.int
+    OPERATION_ID_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
+    replication_factor: _builtins.int
+    """INVALID_REPLICATION_FACTOR where there are too few brokers for it, or it is below a
+    topic's own min_insync_replicas.
+    """
+    operation_id: _builtins.str
+    dry_run: _builtins.bool
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """At least one. UNKNOWN_TOPIC_OR_PARTITION where there is none of a name."""
+
+    def __init__(
+        self,
+        *,
+        topics: _abc.Iterable[_builtins.str] | None = ...,
+        replication_factor: _builtins.int = ...,
+        operation_id: _builtins.str = ...,
+        dry_run: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "operation_id", b"operation_id", "replication_factor", b"replication_factor", "topics", b"topics"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetReplicationFactorRequest: _TypeAlias = SetReplicationFactorRequest  # noqa: Y015
+
+@_typing.final
+class SetReplicationFactorResponse(_message.Message):
+    """What became of a SetReplicationFactorRequest."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_FIELD_NUMBER: _builtins.int
+    OPERATION_FIELD_NUMBER: _builtins.int
+    PLAN_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def error(self) -> _errors_pb2.Error: ...
+    @_builtins.property
+    def operation(self) -> Global___Operation:
+        """Unset with dry_run and with an error."""
+
+    @_builtins.property
+    def plan(self) -> Global___Plan: ...
+    def __init__(
+        self,
+        *,
+        error: _errors_pb2.Error | None = ...,
+        operation: Global___Operation | None = ...,
+        plan: Global___Plan | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "operation", b"operation", "plan", b"plan"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "operation", b"operation", "plan", b"plan"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetReplicationFactorResponse: _TypeAlias = SetReplicationFactorResponse  # noqa: Y015
+
+@_typing.final
+class Throttle(_message.Message):
+    """How fast moves may carry data."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BYTES_PER_SECOND_FIELD_NUMBER: _builtins.int
+    bytes_per_second: _builtins.int
+    """What each broker may send to replicas that are added by moves, and what each may
+    receive as such; unset: without bound. At least 1,024. Replicas in sync are never
+    slowed.
+    """
+    def __init__(
+        self,
+        *,
+        bytes_per_second: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_bytes_per_second", b"_bytes_per_second", "bytes_per_second", b"bytes_per_second"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bytes_per_second", b"_bytes_per_second", "bytes_per_second", b"bytes_per_second"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__bytes_per_second: _TypeAlias = _typing.Literal["bytes_per_second"]  # noqa: Y015
+    _WhichOneofArgType__bytes_per_second: _TypeAlias = _typing.Literal["_bytes_per_second", b"_bytes_per_second"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__bytes_per_second) -> _WhichOneofReturnType__bytes_per_second | None: ...
+
+Global___Throttle: _TypeAlias = Throttle  # noqa: Y015
+
+@_typing.final
+class SetThrottleRequest(_message.Message):
+    """The bound from now on."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    THROTTLE_FIELD_NUMBER: _builtins.int
+    EXPECTED_REVISION_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
+    expected_revision: _builtins.int
+    dry_run: _builtins.bool
+    @_builtins.property
+    def throttle(self) -> Global___Throttle: ...
+    def __init__(
+        self,
+        *,
+        throttle: Global___Throttle | None = ...,
+        expected_revision: _builtins.int = ...,
+        dry_run: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["throttle", b"throttle"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "expected_revision", b"expected_revision", "throttle", b"throttle"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetThrottleRequest: _TypeAlias = SetThrottleRequest  # noqa: Y015
+
+@_typing.final
+class SetThrottleResponse(_message.Message):
+    """What became of a SetThrottleRequest."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_FIELD_NUMBER: _builtins.int
+    BEFORE_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    revision: _builtins.int
+    """Of the bound; 0: it was never set."""
+    @_builtins.property
+    def error(self) -> _errors_pb2.Error: ...
+    @_builtins.property
+    def before(self) -> Global___Throttle: ...
+    def __init__(
+        self,
+        *,
+        error: _errors_pb2.Error | None = ...,
+        before: Global___Throttle | None = ...,
+        revision: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["before", b"before", "error", b"error"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["before", b"before", "error", b"error", "revision", b"revision"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetThrottleResponse: _TypeAlias = SetThrottleResponse  # noqa: Y015
+
+@_typing.final
+class DescribeThrottleRequest(_message.Message):
+    """Asks for the bound."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeThrottleRequest: _TypeAlias = DescribeThrottleRequest  # noqa: Y015
+
+@_typing.final
+class DescribeThrottleResponse(_message.Message):
+    """The bound that stands."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_FIELD_NUMBER: _builtins.int
+    THROTTLE_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    revision: _builtins.int
+    """As `expected_revision` of SetThrottle; 0: it was never set."""
+    @_builtins.property
+    def error(self) -> _errors_pb2.Error: ...
+    @_builtins.property
+    def throttle(self) -> Global___Throttle: ...
+    def __init__(
+        self,
+        *,
+        error: _errors_pb2.Error | None = ...,
+        throttle: Global___Throttle | None = ...,
+        revision: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "throttle", b"throttle"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "revision", b"revision", "throttle", b"throttle"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeThrottleResponse: _TypeAlias = DescribeThrottleResponse  # noqa: Y015
+
+@_typing.final
+class ListOperationsRequest(_message.Message):
+    """Which operations are to be listed."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STATES_FIELD_NUMBER: _builtins.int
+    KINDS_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    page_size: _builtins.int
+    page_token: _builtins.str
+    @_builtins.property
+    def states(self) -> _containers.RepeatedScalarFieldContainer[Global___OperationState.ValueType]:
+        """Of these states; empty: of all."""
+
+    @_builtins.property
+    def kinds(self) -> _containers.RepeatedScalarFieldContainer[Global___OperationKind.ValueType]:
+        """Of these kinds; empty: of all."""
+
+    def __init__(
+        self,
+        *,
+        states: _abc.Iterable[Global___OperationState.ValueType] | None = ...,
+        kinds: _abc.Iterable[Global___OperationKind.ValueType] | None = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kinds", b"kinds", "page_size", b"page_size", "page_token", b"page_token", "states", b"states"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListOperationsRequest: _TypeAlias = ListOperationsRequest  # noqa: Y015
+
+@_typing.final
+class ListOperationsResponse(_message.Message):
+    """The operations of one page."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_FIELD_NUMBER: _builtins.int
+    OPERATIONS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    @_builtins.property
+    def error(self) -> _errors_pb2.Error: ...
+    @_builtins.property
+    def operations(self) -> _containers.RepeatedCompositeFieldContainer[Global___Operation]:
+        """The newest first."""
+
+    def __init__(
+        self,
+        *,
+        error: _errors_pb2.Error | None = ...,
+        operations: _abc.Iterable[Global___Operation] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "next_page_token", b"next_page_token", "operations", b"operations"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListOperationsResponse: _TypeAlias = ListOperationsResponse  # noqa: Y015
+
+@_typing.final
+class DescribeOperationRequest(_message.Message):
+    """Which operation is to be described."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OPERATION_ID_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    operation_id: _builtins.str
+    """UNKNOWN_OPERATION where there is none, or one that ended long ago."""
+    page_size: _builtins.int
+    """Of its moves."""
+    page_token: _builtins.str
+    def __init__(
+        self,
+        *,
+        operation_id: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["operation_id", b"operation_id", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeOperationRequest: _TypeAlias = DescribeOperationRequest  # noqa: Y015
+
+@_typing.final
+class DescribeOperationResponse(_message.Message):
+    """An operation, and one page of its moves."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_FIELD_NUMBER: _builtins.int
+    OPERATION_FIELD_NUMBER: _builtins.int
+    MOVES_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    @_builtins.property
+    def error(self) -> _errors_pb2.Error: ...
+    @_builtins.property
+    def operation(self) -> Global___Operation: ...
+    @_builtins.property
+    def moves(self) -> _containers.RepeatedCompositeFieldContainer[Global___MoveProgress]:
+        """Ordered by topic and partition."""
+
+    def __init__(
+        self,
+        *,
+        error: _errors_pb2.Error | None = ...,
+        operation: Global___Operation | None = ...,
+        moves: _abc.Iterable[Global___MoveProgress] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "operation", b"operation"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "moves", b"moves", "next_page_token", b"next_page_token", "operation", b"operation"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeOperationResponse: _TypeAlias = DescribeOperationResponse  # noqa: Y015
+
+@_typing.final
+class MoveProgress(_message.Message):
+    """One move of an operation."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MOVE_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    WAITS_FOR_FIELD_NUMBER: _builtins.int
+    state: Global___MoveState.ValueType
+    @_builtins.property
+    def move(self) -> Global___Move: ...
+    @_builtins.property
+    def waits_for(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Of an active move: the replicas that are to be in sync and are not."""
+
+    def __init__(
+        self,
+        *,
+        move: Global___Move | None = ...,
+        state: Global___MoveState.ValueType = ...,
+        waits_for: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["move", b"move"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["move", b"move", "state", b"state", "waits_for", b"waits_for"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MoveProgress: _TypeAlias = MoveProgress  # noqa: Y015
+
+@_typing.final
+class CancelOperationRequest(_message.Message):
+    """Which operation is to stop. One that is being cancelled, or was, may be named again."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OPERATION_ID_FIELD_NUMBER: _builtins.int
+    EXPECTED_REVISION_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
+    operation_id: _builtins.str
+    """UNKNOWN_OPERATION; OPERATION_ENDED where it has ended otherwise."""
+    expected_revision: _builtins.int
+    dry_run: _builtins.bool
+    """The answer's plan is what would go back."""
+    def __init__(
+        self,
+        *,
+        operation_id: _builtins.str = ...,
+        expected_revision: _builtins.int = ...,
+        dry_run: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "expected_revision", b"expected_revision", "operation_id", b"operation_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CancelOperationRequest: _TypeAlias = CancelOperationRequest  # noqa: Y015
+
+@_typing.final
+class CancelOperationResponse(_message.Message):
+    """What became of a CancelOperationRequest."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_FIELD_NUMBER: _builtins.int
+    OPERATION_FIELD_NUMBER: _builtins.int
+    PLAN_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def error(self) -> _errors_pb2.Error: ...
+    @_builtins.property
+    def operation(self) -> Global___Operation:
+        """CANCELLING until all that was under way is back."""
+
+    @_builtins.property
+    def plan(self) -> Global___Plan:
+        """With dry_run: moves under way, which go back."""
+
+    def __init__(
+        self,
+        *,
+        error: _errors_pb2.Error | None = ...,
+        operation: Global___Operation | None = ...,
+        plan: Global___Plan | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "operation", b"operation", "plan", b"plan"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "operation", b"operation", "plan", b"plan"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CancelOperationResponse: _TypeAlias = CancelOperationResponse  # noqa: Y015
+
+@_typing.final
+class ReverseOperationRequest(_message.Message):
+    """What is to be taken back."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REVERSED_OPERATION_ID_FIELD_NUMBER: _builtins.int
+    OPERATION_ID_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
+    reversed_operation_id: _builtins.str
+    """UNKNOWN_OPERATION; PARTITION_BUSY where it still runs. Partitions that have moved on
+    since, or are gone, are left alone.
+    """
+    operation_id: _builtins.str
+    """Of the reversal."""
+    dry_run: _builtins.bool
+    def __init__(
+        self,
+        *,
+        reversed_operation_id: _builtins.str = ...,
+        operation_id: _builtins.str = ...,
+        dry_run: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "operation_id", b"operation_id", "reversed_operation_id", b"reversed_operation_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReverseOperationRequest: _TypeAlias = ReverseOperationRequest  # noqa: Y015
+
+@_typing.final
+class ReverseOperationResponse(_message.Message):
+    """What became of a ReverseOperationRequest."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_FIELD_NUMBER: _builtins.int
+    OPERATION_FIELD_NUMBER: _builtins.int
+    PLAN_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def error(self) -> _errors_pb2.Error: ...
+    @_builtins.property
+    def operation(self) -> Global___Operation:
+        """Unset with dry_run and with an error."""
+
+    @_builtins.property
+    def plan(self) -> Global___Plan: ...
+    def __init__(
+        self,
+        *,
+        error: _errors_pb2.Error | None = ...,
+        operation: Global___Operation | None = ...,
+        plan: Global___Plan | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "operation", b"operation", "plan", b"plan"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "operation", b"operation", "plan", b"plan"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReverseOperationResponse: _TypeAlias = ReverseOperationResponse  # noqa: Y015
+
+@_typing.final
+class PartitionSelector(_message.Message):
+    """One partition, or all of a topic, or all."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """From 0; empty: all of the topic."""
+
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        partitions: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PartitionSelector: _TypeAlias = PartitionSelector  # noqa: Y015
+
+@_typing.final
+class ElectPreferredLeadersRequest(_message.Message):
+    """Partitions that are to be led by their preferred replicas."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
+    TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    dry_run: _builtins.bool
+    timeout_ms: _builtins.int
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionSelector]:
+        """Empty: all partitions of all topics."""
+
+    def __init__(
+        self,
+        *,
+        partitions: _abc.Iterable[Global___PartitionSelector] | None = ...,
+        dry_run: _builtins.bool = ...,
+        timeout_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "partitions", b"partitions", "timeout_ms", b"timeout_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ElectPreferredLeadersRequest: _TypeAlias = ElectPreferredLeadersRequest  # noqa: Y015
+
+@_typing.final
+class ElectPreferredLeadersResponse(_message.Message):
+    """What became of an ElectPreferredLeadersRequest."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def error(self) -> _errors_pb2.Error: ...
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeaderResult]:
+        """Those that are not led by their preferred replica when asked, ordered."""
+
+    def __init__(
+        self,
+        *,
+        error: _errors_pb2.Error | None = ...,
+        partitions: _abc.Iterable[Global___LeaderResult] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "partitions", b"partitions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ElectPreferredLeadersResponse: _TypeAlias = ElectPreferredLeadersResponse  # noqa: Y015
+
+@_typing.final
+class LeaderResult(_message.Message):
+    """What became of one partition's leader."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    FROM_FIELD_NUMBER: _builtins.int
+    TO_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    partition: _builtins.int
+    to: _builtins.int
+    """Who is to lead."""
+    @_builtins.property
+    def error(self) -> _errors_pb2.Error:
+        """Unset: it leads, or with dry_run would. NOT_ELIGIBLE_LEADER: it may not now, and the
+        message says why. REQUEST_TIMED_OUT: it does not lead yet.
+        """
+
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        partition: _builtins.int = ...,
+        to: _builtins.int = ...,
+        error: _errors_pb2.Error | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "from", b"from", "partition", b"partition", "to", b"to", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LeaderResult: _TypeAlias = LeaderResult  # noqa: Y015
+
+@_typing.final
+class MoveLeadersRequest(_message.Message):
+    """Leaders chosen by hand."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MOVES_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
+    TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    dry_run: _builtins.bool
+    timeout_ms: _builtins.int
+    @_builtins.property
+    def moves(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeaderMove]:
+        """1 to 1,000, each partition once."""
+
+    def __init__(
+        self,
+        *,
+        moves: _abc.Iterable[Global___LeaderMove] | None = ...,
+        dry_run: _builtins.bool = ...,
+        timeout_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "moves", b"moves", "timeout_ms", b"timeout_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MoveLeadersRequest: _TypeAlias = MoveLeadersRequest  # noqa: Y015
+
+@_typing.final
+class LeaderMove(_message.Message):
+    """Who is to lead a partition."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    LEADER_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    partition: _builtins.int
+    leader: _builtins.int
+    """One of its replicas. It becomes the first of them, so that automatic balance keeps it."""
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        partition: _builtins.int = ...,
+        leader: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["leader", b"leader", "partition", b"partition", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LeaderMove: _TypeAlias = LeaderMove  # noqa: Y015
+
+@_typing.final
+class MoveLeadersResponse(_message.Message):
+    """What became of a MoveLeadersRequest."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def error(self) -> _errors_pb2.Error: ...
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeaderResult]:
+        """One for each, ordered by topic and partition; empty with an error."""
+
+    def __init__(
+        self,
+        *,
+        error: _errors_pb2.Error | None = ...,
+        partitions: _abc.Iterable[Global___LeaderResult] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "partitions", b"partitions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MoveLeadersResponse: _TypeAlias = MoveLeadersResponse  # noqa: Y015
+
+@_typing.final
+class SetMaintenanceRequest(_message.Message):
+    """Whether brokers are in maintenance."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BROKER_IDS_FIELD_NUMBER: _builtins.int
+    MAINTENANCE_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
+    TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    maintenance: _builtins.bool
+    """False ends it; leaders come back by automatic balance, or when asked for."""
+    dry_run: _builtins.bool
+    timeout_ms: _builtins.int
+    """For its leaders to move."""
+    @_builtins.property
+    def broker_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Registered or with replicas, else UNKNOWN_BROKER."""
+
+    def __init__(
+        self,
+        *,
+        broker_ids: _abc.Iterable[_builtins.int] | None = ...,
+        maintenance: _builtins.bool = ...,
+        dry_run: _builtins.bool = ...,
+        timeout_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_ids", b"broker_ids", "dry_run", b"dry_run", "maintenance", b"maintenance", "timeout_ms", b"timeout_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetMaintenanceRequest: _TypeAlias = SetMaintenanceRequest  # noqa: Y015
+
+@_typing.final
+class SetMaintenanceResponse(_message.Message):
+    """What became of a SetMaintenanceRequest."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_FIELD_NUMBER: _builtins.int
+    LEADERS_FIELD_NUMBER: _builtins.int
+    LEADERS_KEPT_FIELD_NUMBER: _builtins.int
+    leaders_kept: _builtins.int
+    """Partitions that they go on leading, because nobody else can without loss."""
+    @_builtins.property
+    def error(self) -> _errors_pb2.Error: ...
+    @_builtins.property
+    def leaders(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeaderResult]:
+        """Each partition that they led and somebody else can, ordered."""
+
+    def __init__(
+        self,
+        *,
+        error: _errors_pb2.Error | None = ...,
+        leaders: _abc.Iterable[Global___LeaderResult] | None = ...,
+        leaders_kept: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "leaders", b"leaders", "leaders_kept", b"leaders_kept"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetMaintenanceResponse: _TypeAlias = SetMaintenanceResponse  # noqa: Y015
+
+@_typing.final
+class CheckRestartRequest(_message.Message):
+    """Which broker is to be stopped."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BROKER_ID_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    broker_id: _builtins.int
+    """UNKNOWN_BROKER where it holds no replicas and is not registered."""
+    page_size: _builtins.int
+    page_token: _builtins.str
+    def __init__(
+        self,
+        *,
+        broker_id: _builtins.int = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_id", b"broker_id", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CheckRestartRequest: _TypeAlias = CheckRestartRequest  # noqa: Y015
+
+@_typing.final
+class CheckRestartResponse(_message.Message):
+    """Whether a broker can be stopped now."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_FIELD_NUMBER: _builtins.int
+    SAFE_FIELD_NUMBER: _builtins.int
+    UNAVAILABLE_FIELD_NUMBER: _builtins.int
+    UNDER_MIN_ISR_FIELD_NUMBER: _builtins.int
+    LAST_REPLICA_FIELD_NUMBER: _builtins.int
+    LEADER_MOVES_FIELD_NUMBER: _builtins.int
+    FINDINGS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    safe: _builtins.bool
+    """Nothing becomes unavailable or falls under min ISR."""
+    unavailable: _builtins.int
+    """How many there are of each effect."""
+    under_min_isr: _builtins.int
+    last_replica: _builtins.int
+    leader_moves: _builtins.int
+    next_page_token: _builtins.str
+    @_builtins.property
+    def error(self) -> _errors_pb2.Error: ...
+    @_builtins.property
+    def findings(self) -> _containers.RepeatedCompositeFieldContainer[Global___RestartFinding]:
+        """One page, the worst first."""
+
+    def __init__(
+        self,
+        *,
+        error: _errors_pb2.Error | None = ...,
+        safe: _builtins.bool = ...,
+        unavailable: _builtins.int = ...,
+        under_min_isr: _builtins.int = ...,
+        last_replica: _builtins.int = ...,
+        leader_moves: _builtins.int = ...,
+        findings: _abc.Iterable[Global___RestartFinding] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "findings", b"findings", "last_replica", b"last_replica", "leader_moves", b"leader_moves", "next_page_token", b"next_page_token", "safe", b"safe", "unavailable", b"unavailable", "under_min_isr", b"under_min_isr"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CheckRestartResponse: _TypeAlias = CheckRestartResponse  # noqa: Y015
+
+@_typing.final
+class RestartFinding(_message.Message):
+    """One partition that stopping a broker would touch."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    EFFECT_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    partition: _builtins.int
+    effect: Global___RestartEffect.ValueType
+    reason: _builtins.str
+    """Why, and what would help. For a person."""
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        partition: _builtins.int = ...,
+        effect: Global___RestartEffect.ValueType = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["effect", b"effect", "partition", b"partition", "reason", b"reason", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RestartFinding: _TypeAlias = RestartFinding  # noqa: Y015
+
+@_typing.final
+class DescribeBrokersRequest(_message.Message):
+    """Which brokers are to be described."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BROKER_IDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def broker_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Empty: all."""
+
+    def __init__(
+        self,
+        *,
+        broker_ids: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_ids", b"broker_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeBrokersRequest: _TypeAlias = DescribeBrokersRequest  # noqa: Y015
+
+@_typing.final
+class DescribeBrokersResponse(_message.Message):
+    """The brokers."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_FIELD_NUMBER: _builtins.int
+    BROKERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def error(self) -> _errors_pb2.Error: ...
+    @_builtins.property
+    def brokers(self) -> _containers.RepeatedCompositeFieldContainer[Global___BrokerDetails]:
+        """Ordered by id."""
+
+    def __init__(
+        self,
+        *,
+        error: _errors_pb2.Error | None = ...,
+        brokers: _abc.Iterable[Global___BrokerDetails] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["brokers", b"brokers", "error", b"error"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeBrokersResponse: _TypeAlias = DescribeBrokersResponse  # noqa: Y015
+
+@_typing.final
+class BrokerDetails(_message.Message):
+    """A broker."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BROKER_ID_FIELD_NUMBER: _builtins.int
+    STATUS_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    RACK_FIELD_NUMBER: _builtins.int
+    BROKER_EPOCH_FIELD_NUMBER: _builtins.int
+    MAINTENANCE_FIELD_NUMBER: _builtins.int
+    REMOVED_FIELD_NUMBER: _builtins.int
+    REPLICAS_FIELD_NUMBER: _builtins.int
+    LEADERS_FIELD_NUMBER: _builtins.int
+    PREFERRED_LEADERS_FIELD_NUMBER: _builtins.int
+    OUT_OF_SYNC_FIELD_NUMBER: _builtins.int
+    MOVES_IN_FIELD_NUMBER: _builtins.int
+    MOVES_OUT_FIELD_NUMBER: _builtins.int
+    GONE_AT_MS_FIELD_NUMBER: _builtins.int
+    broker_id: _builtins.int
+    status: Global___BrokerStatus.ValueType
+    address: _builtins.str
+    """host:port of its gRPC address; the last known where it is gone."""
+    rack: _builtins.str
+    """Empty: none."""
+    broker_epoch: _builtins.int
+    """Creation revision of its registration; 0: it is gone."""
+    maintenance: _builtins.bool
+    removed: _builtins.bool
+    """Takes no new replicas, since RemoveBrokers named it."""
+    replicas: _builtins.int
+    leaders: _builtins.int
+    preferred_leaders: _builtins.int
+    """Partitions that prefer it as their leader."""
+    out_of_sync: _builtins.int
+    """Replicas of its own that are not in sync."""
+    moves_in: _builtins.int
+    """Moves under way that add replicas here."""
+    moves_out: _builtins.int
+    """Moves under way that take replicas away from here."""
+    gone_at_ms: _builtins.int
+    """Of a gone one: when that was noticed, wall clock; 0: not known."""
+    def __init__(
+        self,
+        *,
+        broker_id: _builtins.int = ...,
+        status: Global___BrokerStatus.ValueType = ...,
+        address: _builtins.str = ...,
+        rack: _builtins.str = ...,
+        broker_epoch: _builtins.int = ...,
+        maintenance: _builtins.bool = ...,
+        removed: _builtins.bool = ...,
+        replicas: _builtins.int = ...,
+        leaders: _builtins.int = ...,
+        preferred_leaders: _builtins.int = ...,
+        out_of_sync: _builtins.int = ...,
+        moves_in: _builtins.int = ...,
+        moves_out: _builtins.int = ...,
+        gone_at_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "gone_at_ms", b"gone_at_ms", "leaders", b"leaders", "maintenance", b"maintenance", "moves_in", b"moves_in", "moves_out", b"moves_out", "out_of_sync", b"out_of_sync", "preferred_leaders", b"preferred_leaders", "rack", b"rack", "removed", b"removed", "replicas", b"replicas", "status", b"status"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BrokerDetails: _TypeAlias = BrokerDetails  # noqa: Y015
+
+@_typing.final
+class DescribeRecoveryRequest(_message.Message):
+    """Which partitions without a leader are to be looked at."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    """UNKNOWN_TOPIC_OR_PARTITION where there is none of this name; empty: all topics."""
+    timeout_ms: _builtins.int
+    """For brokers to describe their logs."""
+    page_size: _builtins.int
+    page_token: _builtins.str
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """From 0; empty: every one that has no leader."""
+
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        partitions: _abc.Iterable[_builtins.int] | None = ...,
+        timeout_ms: _builtins.int = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "partitions", b"partitions", "timeout_ms", b"timeout_ms", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeRecoveryRequest: _TypeAlias = DescribeRecoveryRequest  # noqa: Y015
+
+@_typing.final
+class DescribeRecoveryResponse(_message.Message):
+    """What could be recovered."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    @_builtins.property
+    def error(self) -> _errors_pb2.Error: ...
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___RecoveryDetails]:
+        """Ordered; those that have a leader are left out."""
+
+    def __init__(
+        self,
+        *,
+        error: _errors_pb2.Error | None = ...,
+        partitions: _abc.Iterable[Global___RecoveryDetails] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "next_page_token", b"next_page_token", "partitions", b"partitions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeRecoveryResponse: _TypeAlias = DescribeRecoveryResponse  # noqa: Y015
+
+@_typing.final
+class RecoveryDetails(_message.Message):
+    """A partition without a leader."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    LAST_KNOWN_FIELD_NUMBER: _builtins.int
+    WAITS_FOR_FIELD_NUMBER: _builtins.int
+    REPLICAS_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    topic_id: _builtins.str
+    partition: _builtins.int
+    revision: _builtins.int
+    """As `expected_revision` of RecoveryChoice: logs do not change while there is no leader."""
+    waits_for: _builtins.str
+    """What it waits for, while nobody chooses. For a person."""
+    @_builtins.property
+    def last_known(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Broker ids of those last known to hold every committed record."""
+
+    @_builtins.property
+    def replicas(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaSurvivor]:
+        """One for each replica, in the order of preference."""
+
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        topic_id: _builtins.str = ...,
+        partition: _builtins.int = ...,
+        revision: _builtins.int = ...,
+        last_known: _abc.Iterable[_builtins.int] | None = ...,
+        waits_for: _builtins.str = ...,
+        replicas: _abc.Iterable[Global___ReplicaSurvivor] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["last_known", b"last_known", "partition", b"partition", "replicas", b"replicas", "revision", b"revision", "topic", b"topic", "topic_id", b"topic_id", "waits_for", b"waits_for"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecoveryDetails: _TypeAlias = RecoveryDetails  # noqa: Y015
+
+@_typing.final
+class ReplicaSurvivor(_message.Message):
+    """What is known of one replica."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BROKER_ID_FIELD_NUMBER: _builtins.int
+    DESCRIBED_FIELD_NUMBER: _builtins.int
+    PROBLEM_FIELD_NUMBER: _builtins.int
+    LAST_EPOCH_FIELD_NUMBER: _builtins.int
+    LOG_START_OFFSET_FIELD_NUMBER: _builtins.int
+    LOG_END_OFFSET_FIELD_NUMBER: _builtins.int
+    HIGH_WATERMARK_FIELD_NUMBER: _builtins.int
+    WHOLE_FIELD_NUMBER: _builtins.int
+    LOST_RECORDS_FIELD_NUMBER: _builtins.int
+    broker_id: _builtins.int
+    described: _builtins.bool
+    """Running, and its log is described below; otherwise `problem` says why not."""
+    problem: _builtins.str
+    last_epoch: _builtins.int
+    """Epoch of its last batch; -1: its log is empty."""
+    log_start_offset: _builtins.int
+    log_end_offset: _builtins.int
+    """One past its last offset."""
+    high_watermark: _builtins.int
+    """As far as it knew what was committed; unset: it did not tell."""
+    whole: _builtins.bool
+    """In its present life it is known to have lost nothing."""
+    lost_records: _builtins.int
+    """How many records that other described replicas hold would be cut if it were to lead;
+    unset: nobody can tell.
+    """
+    def __init__(
+        self,
+        *,
+        broker_id: _builtins.int = ...,
+        described: _builtins.bool = ...,
+        problem: _builtins.str = ...,
+        last_epoch: _builtins.int = ...,
+        log_start_offset: _builtins.int = ...,
+        log_end_offset: _builtins.int = ...,
+        high_watermark: _builtins.int | None = ...,
+        whole: _builtins.bool = ...,
+        lost_records: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_high_watermark", b"_high_watermark", "_lost_records", b"_lost_records", "high_watermark", b"high_watermark", "lost_records", b"lost_records"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_high_watermark", b"_high_watermark", "_lost_records", b"_lost_records", "broker_id", b"broker_id", "described", b"described", "high_watermark", b"high_watermark", "last_epoch", b"last_epoch", "log_end_offset", b"log_end_offset", "log_start_offset", b"log_start_offset", "lost_records", b"lost_records", "problem", b"problem", "whole", b"whole"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__high_watermark: _TypeAlias = _typing.Literal["high_watermark"]  # noqa: Y015
+    _WhichOneofArgType__high_watermark: _TypeAlias = _typing.Literal["_high_watermark", b"_high_watermark"]  # noqa: Y015
+    _WhichOneofReturnType__lost_records: _TypeAlias = _typing.Literal["lost_records"]  # noqa: Y015
+    _WhichOneofArgType__lost_records: _TypeAlias = _typing.Literal["_lost_records", b"_lost_records"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__high_watermark) -> _WhichOneofReturnType__high_watermark | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__lost_records) -> _WhichOneofReturnType__lost_records | None: ...
+
+Global___ReplicaSurvivor: _TypeAlias = ReplicaSurvivor  # noqa: Y015
 
 @_typing.final
 class RecoverPartitionsRequest(_message.Message):
@@ -205,6 +2669,7 @@ class RecoverPartitionsRequest(_message.Message):
     PARTITIONS_FIELD_NUMBER: _builtins.int
     FROM_LIVE_REPLICAS_FIELD_NUMBER: _builtins.int
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    CHOICES_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """UNKNOWN_TOPIC_OR_PARTITION where there is none of this name."""
     from_live_replicas: _builtins.bool
@@ -212,10 +2677,14 @@ class RecoverPartitionsRequest(_message.Message):
     are live now.
     """
     timeout_ms: _builtins.int
-    """How long to wait for the elections, in milliseconds, at most 300,000. 0: 30,000."""
+    """How long to wait for the elections."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """From 0; empty: every partition of the topic that has no leader."""
+        """From 0; empty, without choices: every partition of the topic that has no leader."""
+
+    @_builtins.property
+    def choices(self) -> _containers.RepeatedCompositeFieldContainer[Global___RecoveryChoice]:
+        """Replicas chosen by hand, instead of partitions."""
 
     def __init__(
         self,
@@ -224,14 +2693,45 @@ class RecoverPartitionsRequest(_message.Message):
         partitions: _abc.Iterable[_builtins.int] | None = ...,
         from_live_replicas: _builtins.bool = ...,
         timeout_ms: _builtins.int = ...,
+        choices: _abc.Iterable[Global___RecoveryChoice] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["from_live_replicas", b"from_live_replicas", "partitions", b"partitions", "timeout_ms", b"timeout_ms", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["choices", b"choices", "from_live_replicas", b"from_live_replicas", "partitions", b"partitions", "timeout_ms", b"timeout_ms", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RecoverPartitionsRequest: _TypeAlias = RecoverPartitionsRequest  # noqa: Y015
+
+@_typing.final
+class RecoveryChoice(_message.Message):
+    """The replica that is to lead a partition, whatever is lost by it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_FIELD_NUMBER: _builtins.int
+    BROKER_ID_FIELD_NUMBER: _builtins.int
+    EXPECTED_REVISION_FIELD_NUMBER: _builtins.int
+    partition: _builtins.int
+    """From 0."""
+    broker_id: _builtins.int
+    """One of its replicas."""
+    expected_revision: _builtins.int
+    """As described; refused with REVISION_CONFLICT where the partition has changed since."""
+    def __init__(
+        self,
+        *,
+        partition: _builtins.int = ...,
+        broker_id: _builtins.int = ...,
+        expected_revision: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_id", b"broker_id", "expected_revision", b"expected_revision", "partition", b"partition"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecoveryChoice: _TypeAlias = RecoveryChoice  # noqa: Y015
 
 @_typing.final
 class RecoverPartitionsResponse(_message.Message):

@@ -28,6 +28,30 @@ if _version_not_supported:
 class AdminServiceStub:
     """What operators ask of the active controller. Another one answers NOT_CONTROLLER
     and names the active one.
+
+    What all requests share:
+
+    - `error` refuses the request as a whole: nothing was begun, unless its code is
+    REQUEST_TIMED_OUT, whose message says how far it has come. The message says what is
+    wrong and what would be right.
+    - `dry_run` checks everything as the real request would, answers with the exact plan,
+    and changes nothing.
+    - `timeout_ms` is how long the answer may wait for what was begun, in milliseconds, at
+    most 300,000; 0: 30,000. What has begun goes on by itself after that.
+    - `operation_id` is chosen by who asks: 1 to 64 characters of [a-zA-Z0-9_-]; empty: the
+    controller gives one. It is kept with what was asked, so that the same request sent
+    again (after an answer that was lost, or a change of controller) is the same
+    operation and answers with it; with the same id and another request it is refused
+    with OPERATION_ID_IN_USE.
+    - `expected_revision`, where not 0, is the revision that a description named: the
+    request is refused with REVISION_CONFLICT where somebody has changed the thing since.
+    - The metadata `tidelog-requested-by` says who asks: at most 200 printable characters of
+    ASCII, kept in events and operations together with the address that the request came
+    from. It is taken as it is said, and proves nothing. `traceparent` (W3C) names the
+    trace that all events of the request carry.
+    - Lists are paged: `page_size` 0 is 100, and more than 1,000 counts as 1,000.
+    `page_token` is empty for the first page, then the former answer's
+    `next_page_token`, which is empty after the last. A page is as of its own moment.
     """
 
     def __init__(self, channel):
@@ -46,6 +70,111 @@ class AdminServiceStub:
                 request_serializer=tidelog_dot_v1_dot_admin__pb2.DeleteTopicRequest.SerializeToString,
                 response_deserializer=tidelog_dot_v1_dot_admin__pb2.DeleteTopicResponse.FromString,
                 _registered_method=True)
+        self.DescribeTopics = channel.unary_unary(
+                '/tidelog.v1.AdminService/DescribeTopics',
+                request_serializer=tidelog_dot_v1_dot_admin__pb2.DescribeTopicsRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_admin__pb2.DescribeTopicsResponse.FromString,
+                _registered_method=True)
+        self.AlterTopicConfig = channel.unary_unary(
+                '/tidelog.v1.AdminService/AlterTopicConfig',
+                request_serializer=tidelog_dot_v1_dot_admin__pb2.AlterTopicConfigRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_admin__pb2.AlterTopicConfigResponse.FromString,
+                _registered_method=True)
+        self.AddPartitions = channel.unary_unary(
+                '/tidelog.v1.AdminService/AddPartitions',
+                request_serializer=tidelog_dot_v1_dot_admin__pb2.AddPartitionsRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_admin__pb2.AddPartitionsResponse.FromString,
+                _registered_method=True)
+        self.RemovePartitions = channel.unary_unary(
+                '/tidelog.v1.AdminService/RemovePartitions',
+                request_serializer=tidelog_dot_v1_dot_admin__pb2.RemovePartitionsRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_admin__pb2.RemovePartitionsResponse.FromString,
+                _registered_method=True)
+        self.Reassign = channel.unary_unary(
+                '/tidelog.v1.AdminService/Reassign',
+                request_serializer=tidelog_dot_v1_dot_admin__pb2.ReassignRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_admin__pb2.ReassignResponse.FromString,
+                _registered_method=True)
+        self.Rebalance = channel.unary_unary(
+                '/tidelog.v1.AdminService/Rebalance',
+                request_serializer=tidelog_dot_v1_dot_admin__pb2.RebalanceRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_admin__pb2.RebalanceResponse.FromString,
+                _registered_method=True)
+        self.AddBrokers = channel.unary_unary(
+                '/tidelog.v1.AdminService/AddBrokers',
+                request_serializer=tidelog_dot_v1_dot_admin__pb2.AddBrokersRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_admin__pb2.AddBrokersResponse.FromString,
+                _registered_method=True)
+        self.RemoveBrokers = channel.unary_unary(
+                '/tidelog.v1.AdminService/RemoveBrokers',
+                request_serializer=tidelog_dot_v1_dot_admin__pb2.RemoveBrokersRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_admin__pb2.RemoveBrokersResponse.FromString,
+                _registered_method=True)
+        self.SetReplicationFactor = channel.unary_unary(
+                '/tidelog.v1.AdminService/SetReplicationFactor',
+                request_serializer=tidelog_dot_v1_dot_admin__pb2.SetReplicationFactorRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_admin__pb2.SetReplicationFactorResponse.FromString,
+                _registered_method=True)
+        self.SetThrottle = channel.unary_unary(
+                '/tidelog.v1.AdminService/SetThrottle',
+                request_serializer=tidelog_dot_v1_dot_admin__pb2.SetThrottleRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_admin__pb2.SetThrottleResponse.FromString,
+                _registered_method=True)
+        self.DescribeThrottle = channel.unary_unary(
+                '/tidelog.v1.AdminService/DescribeThrottle',
+                request_serializer=tidelog_dot_v1_dot_admin__pb2.DescribeThrottleRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_admin__pb2.DescribeThrottleResponse.FromString,
+                _registered_method=True)
+        self.ListOperations = channel.unary_unary(
+                '/tidelog.v1.AdminService/ListOperations',
+                request_serializer=tidelog_dot_v1_dot_admin__pb2.ListOperationsRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_admin__pb2.ListOperationsResponse.FromString,
+                _registered_method=True)
+        self.DescribeOperation = channel.unary_unary(
+                '/tidelog.v1.AdminService/DescribeOperation',
+                request_serializer=tidelog_dot_v1_dot_admin__pb2.DescribeOperationRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_admin__pb2.DescribeOperationResponse.FromString,
+                _registered_method=True)
+        self.CancelOperation = channel.unary_unary(
+                '/tidelog.v1.AdminService/CancelOperation',
+                request_serializer=tidelog_dot_v1_dot_admin__pb2.CancelOperationRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_admin__pb2.CancelOperationResponse.FromString,
+                _registered_method=True)
+        self.ReverseOperation = channel.unary_unary(
+                '/tidelog.v1.AdminService/ReverseOperation',
+                request_serializer=tidelog_dot_v1_dot_admin__pb2.ReverseOperationRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_admin__pb2.ReverseOperationResponse.FromString,
+                _registered_method=True)
+        self.ElectPreferredLeaders = channel.unary_unary(
+                '/tidelog.v1.AdminService/ElectPreferredLeaders',
+                request_serializer=tidelog_dot_v1_dot_admin__pb2.ElectPreferredLeadersRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_admin__pb2.ElectPreferredLeadersResponse.FromString,
+                _registered_method=True)
+        self.MoveLeaders = channel.unary_unary(
+                '/tidelog.v1.AdminService/MoveLeaders',
+                request_serializer=tidelog_dot_v1_dot_admin__pb2.MoveLeadersRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_admin__pb2.MoveLeadersResponse.FromString,
+                _registered_method=True)
+        self.SetMaintenance = channel.unary_unary(
+                '/tidelog.v1.AdminService/SetMaintenance',
+                request_serializer=tidelog_dot_v1_dot_admin__pb2.SetMaintenanceRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_admin__pb2.SetMaintenanceResponse.FromString,
+                _registered_method=True)
+        self.CheckRestart = channel.unary_unary(
+                '/tidelog.v1.AdminService/CheckRestart',
+                request_serializer=tidelog_dot_v1_dot_admin__pb2.CheckRestartRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_admin__pb2.CheckRestartResponse.FromString,
+                _registered_method=True)
+        self.DescribeBrokers = channel.unary_unary(
+                '/tidelog.v1.AdminService/DescribeBrokers',
+                request_serializer=tidelog_dot_v1_dot_admin__pb2.DescribeBrokersRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_admin__pb2.DescribeBrokersResponse.FromString,
+                _registered_method=True)
+        self.DescribeRecovery = channel.unary_unary(
+                '/tidelog.v1.AdminService/DescribeRecovery',
+                request_serializer=tidelog_dot_v1_dot_admin__pb2.DescribeRecoveryRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_admin__pb2.DescribeRecoveryResponse.FromString,
+                _registered_method=True)
         self.RecoverPartitions = channel.unary_unary(
                 '/tidelog.v1.AdminService/RecoverPartitions',
                 request_serializer=tidelog_dot_v1_dot_admin__pb2.RecoverPartitionsRequest.SerializeToString,
@@ -56,6 +185,30 @@ class AdminServiceStub:
 class AdminServiceServicer:
     """What operators ask of the active controller. Another one answers NOT_CONTROLLER
     and names the active one.
+
+    What all requests share:
+
+    - `error` refuses the request as a whole: nothing was begun, unless its code is
+    REQUEST_TIMED_OUT, whose message says how far it has come. The message says what is
+    wrong and what would be right.
+    - `dry_run` checks everything as the real request would, answers with the exact plan,
+    and changes nothing.
+    - `timeout_ms` is how long the answer may wait for what was begun, in milliseconds, at
+    most 300,000; 0: 30,000. What has begun goes on by itself after that.
+    - `operation_id` is chosen by who asks: 1 to 64 characters of [a-zA-Z0-9_-]; empty: the
+    controller gives one. It is kept with what was asked, so that the same request sent
+    again (after an answer that was lost, or a change of controller) is the same
+    operation and answers with it; with the same id and another request it is refused
+    with OPERATION_ID_IN_USE.
+    - `expected_revision`, where not 0, is the revision that a description named: the
+    request is refused with REVISION_CONFLICT where somebody has changed the thing since.
+    - The metadata `tidelog-requested-by` says who asks: at most 200 printable characters of
+    ASCII, kept in events and operations together with the address that the request came
+    from. It is taken as it is said, and proves nothing. `traceparent` (W3C) names the
+    trace that all events of the request carry.
+    - Lists are paged: `page_size` 0 is 100, and more than 1,000 counts as 1,000.
+    `page_token` is empty for the first page, then the former answer's
+    `next_page_token`, which is empty after the last. A page is as of its own moment.
     """
 
     def CreateTopic(self, request, context):
@@ -73,9 +226,160 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribeTopics(self, request, context):
+        """Topics with their configuration, partitions and revision, ordered by name.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AlterTopicConfig(self, request, context):
+        """Changes a topic's configuration, which takes effect without a restart.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AddPartitions(self, request, context):
+        """Adds partitions after the last. Records with a key go to other partitions from then
+        on than before.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RemovePartitions(self, request, context):
+        """Removes the last partitions with their data.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Reassign(self, request, context):
+        """Moves partitions to the brokers that the request names, and changes their factor
+        where it names more or fewer of them than before.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Rebalance(self, request, context):
+        """Moves the least that balances replicas and preferred leaders over the present brokers.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AddBrokers(self, request, context):
+        """Gives brokers that have registered their share of the replicas that there are.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RemoveBrokers(self, request, context):
+        """Moves everything off brokers, dead ones too, and keeps new replicas away from them.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetReplicationFactor(self, request, context):
+        """Gives all partitions of topics another number of replicas.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetThrottle(self, request, context):
+        """Bounds the data that moves may carry, also while they run.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeThrottle(self, request, context):
+        """The bound that stands.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListOperations(self, request, context):
+        """Operations that run, and the last 100 that have ended, the newest first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeOperation(self, request, context):
+        """One operation with its progress and its moves.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CancelOperation(self, request, context):
+        """Stops an operation: moves that have not begun never do, those under way go back to
+        the replicas they began with, those that are done stay.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReverseOperation(self, request, context):
+        """Moves back what an operation has moved, as an operation of its own.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ElectPreferredLeaders(self, request, context):
+        """Lets preferred replicas lead where they are in sync.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def MoveLeaders(self, request, context):
+        """Lets chosen replicas lead from now on: each becomes its partition's preferred one.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetMaintenance(self, request, context):
+        """Lets a broker lead only what nobody else can, while it keeps its replicas; or ends that.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CheckRestart(self, request, context):
+        """What would become unavailable if a broker were stopped now.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeBrokers(self, request, context):
+        """Every broker that is registered, holds replicas, is in maintenance or was removed.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeRecovery(self, request, context):
+        """Of partitions without a leader: what their surviving replicas hold, and what each
+        choice of a leader would lose.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def RecoverPartitions(self, request, context):
-        """Consents to the loss of records: elects the best of what is left where no replica
-        with every committed record will come back.
+        """Consents to the loss of records: elects the chosen replica, or the best of what is
+        left, where no replica with every committed record will come back.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -94,6 +398,111 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     request_deserializer=tidelog_dot_v1_dot_admin__pb2.DeleteTopicRequest.FromString,
                     response_serializer=tidelog_dot_v1_dot_admin__pb2.DeleteTopicResponse.SerializeToString,
             ),
+            'DescribeTopics': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeTopics,
+                    request_deserializer=tidelog_dot_v1_dot_admin__pb2.DescribeTopicsRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_admin__pb2.DescribeTopicsResponse.SerializeToString,
+            ),
+            'AlterTopicConfig': grpc.unary_unary_rpc_method_handler(
+                    servicer.AlterTopicConfig,
+                    request_deserializer=tidelog_dot_v1_dot_admin__pb2.AlterTopicConfigRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_admin__pb2.AlterTopicConfigResponse.SerializeToString,
+            ),
+            'AddPartitions': grpc.unary_unary_rpc_method_handler(
+                    servicer.AddPartitions,
+                    request_deserializer=tidelog_dot_v1_dot_admin__pb2.AddPartitionsRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_admin__pb2.AddPartitionsResponse.SerializeToString,
+            ),
+            'RemovePartitions': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemovePartitions,
+                    request_deserializer=tidelog_dot_v1_dot_admin__pb2.RemovePartitionsRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_admin__pb2.RemovePartitionsResponse.SerializeToString,
+            ),
+            'Reassign': grpc.unary_unary_rpc_method_handler(
+                    servicer.Reassign,
+                    request_deserializer=tidelog_dot_v1_dot_admin__pb2.ReassignRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_admin__pb2.ReassignResponse.SerializeToString,
+            ),
+            'Rebalance': grpc.unary_unary_rpc_method_handler(
+                    servicer.Rebalance,
+                    request_deserializer=tidelog_dot_v1_dot_admin__pb2.RebalanceRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_admin__pb2.RebalanceResponse.SerializeToString,
+            ),
+            'AddBrokers': grpc.unary_unary_rpc_method_handler(
+                    servicer.AddBrokers,
+                    request_deserializer=tidelog_dot_v1_dot_admin__pb2.AddBrokersRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_admin__pb2.AddBrokersResponse.SerializeToString,
+            ),
+            'RemoveBrokers': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemoveBrokers,
+                    request_deserializer=tidelog_dot_v1_dot_admin__pb2.RemoveBrokersRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_admin__pb2.RemoveBrokersResponse.SerializeToString,
+            ),
+            'SetReplicationFactor': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetReplicationFactor,
+                    request_deserializer=tidelog_dot_v1_dot_admin__pb2.SetReplicationFactorRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_admin__pb2.SetReplicationFactorResponse.SerializeToString,
+            ),
+            'SetThrottle': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetThrottle,
+                    request_deserializer=tidelog_dot_v1_dot_admin__pb2.SetThrottleRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_admin__pb2.SetThrottleResponse.SerializeToString,
+            ),
+            'DescribeThrottle': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeThrottle,
+                    request_deserializer=tidelog_dot_v1_dot_admin__pb2.DescribeThrottleRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_admin__pb2.DescribeThrottleResponse.SerializeToString,
+            ),
+            'ListOperations': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListOperations,
+                    request_deserializer=tidelog_dot_v1_dot_admin__pb2.ListOperationsRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_admin__pb2.ListOperationsResponse.SerializeToString,
+            ),
+            'DescribeOperation': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeOperation,
+                    request_deserializer=tidelog_dot_v1_dot_admin__pb2.DescribeOperationRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_admin__pb2.DescribeOperationResponse.SerializeToString,
+            ),
+            'CancelOperation': grpc.unary_unary_rpc_method_handler(
+                    servicer.CancelOperation,
+                    request_deserializer=tidelog_dot_v1_dot_admin__pb2.CancelOperationRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_admin__pb2.CancelOperationResponse.SerializeToString,
+            ),
+            'ReverseOperation': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReverseOperation,
+                    request_deserializer=tidelog_dot_v1_dot_admin__pb2.ReverseOperationRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_admin__pb2.ReverseOperationResponse.SerializeToString,
+            ),
+            'ElectPreferredLeaders': grpc.unary_unary_rpc_method_handler(
+                    servicer.ElectPreferredLeaders,
+                    request_deserializer=tidelog_dot_v1_dot_admin__pb2.ElectPreferredLeadersRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_admin__pb2.ElectPreferredLeadersResponse.SerializeToString,
+            ),
+            'MoveLeaders': grpc.unary_unary_rpc_method_handler(
+                    servicer.MoveLeaders,
+                    request_deserializer=tidelog_dot_v1_dot_admin__pb2.MoveLeadersRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_admin__pb2.MoveLeadersResponse.SerializeToString,
+            ),
+            'SetMaintenance': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetMaintenance,
+                    request_deserializer=tidelog_dot_v1_dot_admin__pb2.SetMaintenanceRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_admin__pb2.SetMaintenanceResponse.SerializeToString,
+            ),
+            'CheckRestart': grpc.unary_unary_rpc_method_handler(
+                    servicer.CheckRestart,
+                    request_deserializer=tidelog_dot_v1_dot_admin__pb2.CheckRestartRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_admin__pb2.CheckRestartResponse.SerializeToString,
+            ),
+            'DescribeBrokers': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeBrokers,
+                    request_deserializer=tidelog_dot_v1_dot_admin__pb2.DescribeBrokersRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_admin__pb2.DescribeBrokersResponse.SerializeToString,
+            ),
+            'DescribeRecovery': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeRecovery,
+                    request_deserializer=tidelog_dot_v1_dot_admin__pb2.DescribeRecoveryRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_admin__pb2.DescribeRecoveryResponse.SerializeToString,
+            ),
             'RecoverPartitions': grpc.unary_unary_rpc_method_handler(
                     servicer.RecoverPartitions,
                     request_deserializer=tidelog_dot_v1_dot_admin__pb2.RecoverPartitionsRequest.FromString,
@@ -110,6 +519,30 @@ def add_AdminServiceServicer_to_server(servicer, server):
 class AdminService:
     """What operators ask of the active controller. Another one answers NOT_CONTROLLER
     and names the active one.
+
+    What all requests share:
+
+    - `error` refuses the request as a whole: nothing was begun, unless its code is
+    REQUEST_TIMED_OUT, whose message says how far it has come. The message says what is
+    wrong and what would be right.
+    - `dry_run` checks everything as the real request would, answers with the exact plan,
+    and changes nothing.
+    - `timeout_ms` is how long the answer may wait for what was begun, in milliseconds, at
+    most 300,000; 0: 30,000. What has begun goes on by itself after that.
+    - `operation_id` is chosen by who asks: 1 to 64 characters of [a-zA-Z0-9_-]; empty: the
+    controller gives one. It is kept with what was asked, so that the same request sent
+    again (after an answer that was lost, or a change of controller) is the same
+    operation and answers with it; with the same id and another request it is refused
+    with OPERATION_ID_IN_USE.
+    - `expected_revision`, where not 0, is the revision that a description named: the
+    request is refused with REVISION_CONFLICT where somebody has changed the thing since.
+    - The metadata `tidelog-requested-by` says who asks: at most 200 printable characters of
+    ASCII, kept in events and operations together with the address that the request came
+    from. It is taken as it is said, and proves nothing. `traceparent` (W3C) names the
+    trace that all events of the request carry.
+    - Lists are paged: `page_size` 0 is 100, and more than 1,000 counts as 1,000.
+    `page_token` is empty for the first page, then the former answer's
+    `next_page_token`, which is empty after the last. A page is as of its own moment.
     """
 
     @staticmethod
@@ -156,6 +589,573 @@ class AdminService:
             '/tidelog.v1.AdminService/DeleteTopic',
             tidelog_dot_v1_dot_admin__pb2.DeleteTopicRequest.SerializeToString,
             tidelog_dot_v1_dot_admin__pb2.DeleteTopicResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeTopics(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.AdminService/DescribeTopics',
+            tidelog_dot_v1_dot_admin__pb2.DescribeTopicsRequest.SerializeToString,
+            tidelog_dot_v1_dot_admin__pb2.DescribeTopicsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AlterTopicConfig(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.AdminService/AlterTopicConfig',
+            tidelog_dot_v1_dot_admin__pb2.AlterTopicConfigRequest.SerializeToString,
+            tidelog_dot_v1_dot_admin__pb2.AlterTopicConfigResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AddPartitions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.AdminService/AddPartitions',
+            tidelog_dot_v1_dot_admin__pb2.AddPartitionsRequest.SerializeToString,
+            tidelog_dot_v1_dot_admin__pb2.AddPartitionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemovePartitions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.AdminService/RemovePartitions',
+            tidelog_dot_v1_dot_admin__pb2.RemovePartitionsRequest.SerializeToString,
+            tidelog_dot_v1_dot_admin__pb2.RemovePartitionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Reassign(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.AdminService/Reassign',
+            tidelog_dot_v1_dot_admin__pb2.ReassignRequest.SerializeToString,
+            tidelog_dot_v1_dot_admin__pb2.ReassignResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Rebalance(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.AdminService/Rebalance',
+            tidelog_dot_v1_dot_admin__pb2.RebalanceRequest.SerializeToString,
+            tidelog_dot_v1_dot_admin__pb2.RebalanceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AddBrokers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.AdminService/AddBrokers',
+            tidelog_dot_v1_dot_admin__pb2.AddBrokersRequest.SerializeToString,
+            tidelog_dot_v1_dot_admin__pb2.AddBrokersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemoveBrokers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.AdminService/RemoveBrokers',
+            tidelog_dot_v1_dot_admin__pb2.RemoveBrokersRequest.SerializeToString,
+            tidelog_dot_v1_dot_admin__pb2.RemoveBrokersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetReplicationFactor(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.AdminService/SetReplicationFactor',
+            tidelog_dot_v1_dot_admin__pb2.SetReplicationFactorRequest.SerializeToString,
+            tidelog_dot_v1_dot_admin__pb2.SetReplicationFactorResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetThrottle(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.AdminService/SetThrottle',
+            tidelog_dot_v1_dot_admin__pb2.SetThrottleRequest.SerializeToString,
+            tidelog_dot_v1_dot_admin__pb2.SetThrottleResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeThrottle(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.AdminService/DescribeThrottle',
+            tidelog_dot_v1_dot_admin__pb2.DescribeThrottleRequest.SerializeToString,
+            tidelog_dot_v1_dot_admin__pb2.DescribeThrottleResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListOperations(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.AdminService/ListOperations',
+            tidelog_dot_v1_dot_admin__pb2.ListOperationsRequest.SerializeToString,
+            tidelog_dot_v1_dot_admin__pb2.ListOperationsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeOperation(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.AdminService/DescribeOperation',
+            tidelog_dot_v1_dot_admin__pb2.DescribeOperationRequest.SerializeToString,
+            tidelog_dot_v1_dot_admin__pb2.DescribeOperationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CancelOperation(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.AdminService/CancelOperation',
+            tidelog_dot_v1_dot_admin__pb2.CancelOperationRequest.SerializeToString,
+            tidelog_dot_v1_dot_admin__pb2.CancelOperationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReverseOperation(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.AdminService/ReverseOperation',
+            tidelog_dot_v1_dot_admin__pb2.ReverseOperationRequest.SerializeToString,
+            tidelog_dot_v1_dot_admin__pb2.ReverseOperationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ElectPreferredLeaders(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.AdminService/ElectPreferredLeaders',
+            tidelog_dot_v1_dot_admin__pb2.ElectPreferredLeadersRequest.SerializeToString,
+            tidelog_dot_v1_dot_admin__pb2.ElectPreferredLeadersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def MoveLeaders(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.AdminService/MoveLeaders',
+            tidelog_dot_v1_dot_admin__pb2.MoveLeadersRequest.SerializeToString,
+            tidelog_dot_v1_dot_admin__pb2.MoveLeadersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetMaintenance(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.AdminService/SetMaintenance',
+            tidelog_dot_v1_dot_admin__pb2.SetMaintenanceRequest.SerializeToString,
+            tidelog_dot_v1_dot_admin__pb2.SetMaintenanceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CheckRestart(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.AdminService/CheckRestart',
+            tidelog_dot_v1_dot_admin__pb2.CheckRestartRequest.SerializeToString,
+            tidelog_dot_v1_dot_admin__pb2.CheckRestartResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeBrokers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.AdminService/DescribeBrokers',
+            tidelog_dot_v1_dot_admin__pb2.DescribeBrokersRequest.SerializeToString,
+            tidelog_dot_v1_dot_admin__pb2.DescribeBrokersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeRecovery(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.AdminService/DescribeRecovery',
+            tidelog_dot_v1_dot_admin__pb2.DescribeRecoveryRequest.SerializeToString,
+            tidelog_dot_v1_dot_admin__pb2.DescribeRecoveryResponse.FromString,
             options,
             channel_credentials,
             insecure,

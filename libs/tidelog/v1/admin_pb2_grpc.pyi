@@ -29,6 +29,30 @@ GRPC_VERSION: str
 class AdminServiceStub:
     """What operators ask of the active controller. Another one answers NOT_CONTROLLER
     and names the active one.
+
+    What all requests share:
+
+    - `error` refuses the request as a whole: nothing was begun, unless its code is
+      REQUEST_TIMED_OUT, whose message says how far it has come. The message says what is
+      wrong and what would be right.
+    - `dry_run` checks everything as the real request would, answers with the exact plan,
+      and changes nothing.
+    - `timeout_ms` is how long the answer may wait for what was begun, in milliseconds, at
+      most 300,000; 0: 30,000. What has begun goes on by itself after that.
+    - `operation_id` is chosen by who asks: 1 to 64 characters of [a-zA-Z0-9_-]; empty: the
+      controller gives one. It is kept with what was asked, so that the same request sent
+      again (after an answer that was lost, or a change of controller) is the same
+      operation and answers with it; with the same id and another request it is refused
+      with OPERATION_ID_IN_USE.
+    - `expected_revision`, where not 0, is the revision that a description named: the
+      request is refused with REVISION_CONFLICT where somebody has changed the thing since.
+    - The metadata `tidelog-requested-by` says who asks: at most 200 printable characters of
+      ASCII, kept in events and operations together with the address that the request came
+      from. It is taken as it is said, and proves nothing. `traceparent` (W3C) names the
+      trace that all events of the request carry.
+    - Lists are paged: `page_size` 0 is 100, and more than 1,000 counts as 1,000.
+      `page_token` is empty for the first page, then the former answer's
+      `next_page_token`, which is empty after the last. A page is as of its own moment.
     """
 
     @_typing.overload
@@ -41,15 +65,89 @@ class AdminServiceStub:
     """
     DeleteTopic: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DeleteTopicRequest, _admin_pb2.DeleteTopicResponse]
     """Deletes a topic with its data."""
+    DescribeTopics: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DescribeTopicsRequest, _admin_pb2.DescribeTopicsResponse]
+    """Topics with their configuration, partitions and revision, ordered by name."""
+    AlterTopicConfig: _grpc.UnaryUnaryMultiCallable[_admin_pb2.AlterTopicConfigRequest, _admin_pb2.AlterTopicConfigResponse]
+    """Changes a topic's configuration, which takes effect without a restart."""
+    AddPartitions: _grpc.UnaryUnaryMultiCallable[_admin_pb2.AddPartitionsRequest, _admin_pb2.AddPartitionsResponse]
+    """Adds partitions after the last. Records with a key go to other partitions from then
+    on than before.
+    """
+    RemovePartitions: _grpc.UnaryUnaryMultiCallable[_admin_pb2.RemovePartitionsRequest, _admin_pb2.RemovePartitionsResponse]
+    """Removes the last partitions with their data."""
+    Reassign: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ReassignRequest, _admin_pb2.ReassignResponse]
+    """Moves partitions to the brokers that the request names, and changes their factor
+    where it names more or fewer of them than before.
+    """
+    Rebalance: _grpc.UnaryUnaryMultiCallable[_admin_pb2.RebalanceRequest, _admin_pb2.RebalanceResponse]
+    """Moves the least that balances replicas and preferred leaders over the present brokers."""
+    AddBrokers: _grpc.UnaryUnaryMultiCallable[_admin_pb2.AddBrokersRequest, _admin_pb2.AddBrokersResponse]
+    """Gives brokers that have registered their share of the replicas that there are."""
+    RemoveBrokers: _grpc.UnaryUnaryMultiCallable[_admin_pb2.RemoveBrokersRequest, _admin_pb2.RemoveBrokersResponse]
+    """Moves everything off brokers, dead ones too, and keeps new replicas away from them."""
+    SetReplicationFactor: _grpc.UnaryUnaryMultiCallable[_admin_pb2.SetReplicationFactorRequest, _admin_pb2.SetReplicationFactorResponse]
+    """Gives all partitions of topics another number of replicas."""
+    SetThrottle: _grpc.UnaryUnaryMultiCallable[_admin_pb2.SetThrottleRequest, _admin_pb2.SetThrottleResponse]
+    """Bounds the data that moves may carry, also while they run."""
+    DescribeThrottle: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DescribeThrottleRequest, _admin_pb2.DescribeThrottleResponse]
+    """The bound that stands."""
+    ListOperations: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListOperationsRequest, _admin_pb2.ListOperationsResponse]
+    """Operations that run, and the last 100 that have ended, the newest first."""
+    DescribeOperation: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DescribeOperationRequest, _admin_pb2.DescribeOperationResponse]
+    """One operation with its progress and its moves."""
+    CancelOperation: _grpc.UnaryUnaryMultiCallable[_admin_pb2.CancelOperationRequest, _admin_pb2.CancelOperationResponse]
+    """Stops an operation: moves that have not begun never do, those under way go back to
+    the replicas they began with, those that are done stay.
+    """
+    ReverseOperation: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ReverseOperationRequest, _admin_pb2.ReverseOperationResponse]
+    """Moves back what an operation has moved, as an operation of its own."""
+    ElectPreferredLeaders: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ElectPreferredLeadersRequest, _admin_pb2.ElectPreferredLeadersResponse]
+    """Lets preferred replicas lead where they are in sync."""
+    MoveLeaders: _grpc.UnaryUnaryMultiCallable[_admin_pb2.MoveLeadersRequest, _admin_pb2.MoveLeadersResponse]
+    """Lets chosen replicas lead from now on: each becomes its partition's preferred one."""
+    SetMaintenance: _grpc.UnaryUnaryMultiCallable[_admin_pb2.SetMaintenanceRequest, _admin_pb2.SetMaintenanceResponse]
+    """Lets a broker lead only what nobody else can, while it keeps its replicas; or ends that."""
+    CheckRestart: _grpc.UnaryUnaryMultiCallable[_admin_pb2.CheckRestartRequest, _admin_pb2.CheckRestartResponse]
+    """What would become unavailable if a broker were stopped now."""
+    DescribeBrokers: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DescribeBrokersRequest, _admin_pb2.DescribeBrokersResponse]
+    """Every broker that is registered, holds replicas, is in maintenance or was removed."""
+    DescribeRecovery: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DescribeRecoveryRequest, _admin_pb2.DescribeRecoveryResponse]
+    """Of partitions without a leader: what their surviving replicas hold, and what each
+    choice of a leader would lose.
+    """
     RecoverPartitions: _grpc.UnaryUnaryMultiCallable[_admin_pb2.RecoverPartitionsRequest, _admin_pb2.RecoverPartitionsResponse]
-    """Consents to the loss of records: elects the best of what is left where no replica
-    with every committed record will come back.
+    """Consents to the loss of records: elects the chosen replica, or the best of what is
+    left, where no replica with every committed record will come back.
     """
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
     """What operators ask of the active controller. Another one answers NOT_CONTROLLER
     and names the active one.
+
+    What all requests share:
+
+    - `error` refuses the request as a whole: nothing was begun, unless its code is
+      REQUEST_TIMED_OUT, whose message says how far it has come. The message says what is
+      wrong and what would be right.
+    - `dry_run` checks everything as the real request would, answers with the exact plan,
+      and changes nothing.
+    - `timeout_ms` is how long the answer may wait for what was begun, in milliseconds, at
+      most 300,000; 0: 30,000. What has begun goes on by itself after that.
+    - `operation_id` is chosen by who asks: 1 to 64 characters of [a-zA-Z0-9_-]; empty: the
+      controller gives one. It is kept with what was asked, so that the same request sent
+      again (after an answer that was lost, or a change of controller) is the same
+      operation and answers with it; with the same id and another request it is refused
+      with OPERATION_ID_IN_USE.
+    - `expected_revision`, where not 0, is the revision that a description named: the
+      request is refused with REVISION_CONFLICT where somebody has changed the thing since.
+    - The metadata `tidelog-requested-by` says who asks: at most 200 printable characters of
+      ASCII, kept in events and operations together with the address that the request came
+      from. It is taken as it is said, and proves nothing. `traceparent` (W3C) names the
+      trace that all events of the request carry.
+    - Lists are paged: `page_size` 0 is 100, and more than 1,000 counts as 1,000.
+      `page_token` is empty for the first page, then the former answer's
+      `next_page_token`, which is empty after the last. A page is as of its own moment.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -59,14 +157,88 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """
     DeleteTopic: _aio.UnaryUnaryMultiCallable[_admin_pb2.DeleteTopicRequest, _admin_pb2.DeleteTopicResponse]  # type: ignore[assignment]
     """Deletes a topic with its data."""
+    DescribeTopics: _aio.UnaryUnaryMultiCallable[_admin_pb2.DescribeTopicsRequest, _admin_pb2.DescribeTopicsResponse]  # type: ignore[assignment]
+    """Topics with their configuration, partitions and revision, ordered by name."""
+    AlterTopicConfig: _aio.UnaryUnaryMultiCallable[_admin_pb2.AlterTopicConfigRequest, _admin_pb2.AlterTopicConfigResponse]  # type: ignore[assignment]
+    """Changes a topic's configuration, which takes effect without a restart."""
+    AddPartitions: _aio.UnaryUnaryMultiCallable[_admin_pb2.AddPartitionsRequest, _admin_pb2.AddPartitionsResponse]  # type: ignore[assignment]
+    """Adds partitions after the last. Records with a key go to other partitions from then
+    on than before.
+    """
+    RemovePartitions: _aio.UnaryUnaryMultiCallable[_admin_pb2.RemovePartitionsRequest, _admin_pb2.RemovePartitionsResponse]  # type: ignore[assignment]
+    """Removes the last partitions with their data."""
+    Reassign: _aio.UnaryUnaryMultiCallable[_admin_pb2.ReassignRequest, _admin_pb2.ReassignResponse]  # type: ignore[assignment]
+    """Moves partitions to the brokers that the request names, and changes their factor
+    where it names more or fewer of them than before.
+    """
+    Rebalance: _aio.UnaryUnaryMultiCallable[_admin_pb2.RebalanceRequest, _admin_pb2.RebalanceResponse]  # type: ignore[assignment]
+    """Moves the least that balances replicas and preferred leaders over the present brokers."""
+    AddBrokers: _aio.UnaryUnaryMultiCallable[_admin_pb2.AddBrokersRequest, _admin_pb2.AddBrokersResponse]  # type: ignore[assignment]
+    """Gives brokers that have registered their share of the replicas that there are."""
+    RemoveBrokers: _aio.UnaryUnaryMultiCallable[_admin_pb2.RemoveBrokersRequest, _admin_pb2.RemoveBrokersResponse]  # type: ignore[assignment]
+    """Moves everything off brokers, dead ones too, and keeps new replicas away from them."""
+    SetReplicationFactor: _aio.UnaryUnaryMultiCallable[_admin_pb2.SetReplicationFactorRequest, _admin_pb2.SetReplicationFactorResponse]  # type: ignore[assignment]
+    """Gives all partitions of topics another number of replicas."""
+    SetThrottle: _aio.UnaryUnaryMultiCallable[_admin_pb2.SetThrottleRequest, _admin_pb2.SetThrottleResponse]  # type: ignore[assignment]
+    """Bounds the data that moves may carry, also while they run."""
+    DescribeThrottle: _aio.UnaryUnaryMultiCallable[_admin_pb2.DescribeThrottleRequest, _admin_pb2.DescribeThrottleResponse]  # type: ignore[assignment]
+    """The bound that stands."""
+    ListOperations: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListOperationsRequest, _admin_pb2.ListOperationsResponse]  # type: ignore[assignment]
+    """Operations that run, and the last 100 that have ended, the newest first."""
+    DescribeOperation: _aio.UnaryUnaryMultiCallable[_admin_pb2.DescribeOperationRequest, _admin_pb2.DescribeOperationResponse]  # type: ignore[assignment]
+    """One operation with its progress and its moves."""
+    CancelOperation: _aio.UnaryUnaryMultiCallable[_admin_pb2.CancelOperationRequest, _admin_pb2.CancelOperationResponse]  # type: ignore[assignment]
+    """Stops an operation: moves that have not begun never do, those under way go back to
+    the replicas they began with, those that are done stay.
+    """
+    ReverseOperation: _aio.UnaryUnaryMultiCallable[_admin_pb2.ReverseOperationRequest, _admin_pb2.ReverseOperationResponse]  # type: ignore[assignment]
+    """Moves back what an operation has moved, as an operation of its own."""
+    ElectPreferredLeaders: _aio.UnaryUnaryMultiCallable[_admin_pb2.ElectPreferredLeadersRequest, _admin_pb2.ElectPreferredLeadersResponse]  # type: ignore[assignment]
+    """Lets preferred replicas lead where they are in sync."""
+    MoveLeaders: _aio.UnaryUnaryMultiCallable[_admin_pb2.MoveLeadersRequest, _admin_pb2.MoveLeadersResponse]  # type: ignore[assignment]
+    """Lets chosen replicas lead from now on: each becomes its partition's preferred one."""
+    SetMaintenance: _aio.UnaryUnaryMultiCallable[_admin_pb2.SetMaintenanceRequest, _admin_pb2.SetMaintenanceResponse]  # type: ignore[assignment]
+    """Lets a broker lead only what nobody else can, while it keeps its replicas; or ends that."""
+    CheckRestart: _aio.UnaryUnaryMultiCallable[_admin_pb2.CheckRestartRequest, _admin_pb2.CheckRestartResponse]  # type: ignore[assignment]
+    """What would become unavailable if a broker were stopped now."""
+    DescribeBrokers: _aio.UnaryUnaryMultiCallable[_admin_pb2.DescribeBrokersRequest, _admin_pb2.DescribeBrokersResponse]  # type: ignore[assignment]
+    """Every broker that is registered, holds replicas, is in maintenance or was removed."""
+    DescribeRecovery: _aio.UnaryUnaryMultiCallable[_admin_pb2.DescribeRecoveryRequest, _admin_pb2.DescribeRecoveryResponse]  # type: ignore[assignment]
+    """Of partitions without a leader: what their surviving replicas hold, and what each
+    choice of a leader would lose.
+    """
     RecoverPartitions: _aio.UnaryUnaryMultiCallable[_admin_pb2.RecoverPartitionsRequest, _admin_pb2.RecoverPartitionsResponse]  # type: ignore[assignment]
-    """Consents to the loss of records: elects the best of what is left where no replica
-    with every committed record will come back.
+    """Consents to the loss of records: elects the chosen replica, or the best of what is
+    left, where no replica with every committed record will come back.
     """
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     """What operators ask of the active controller. Another one answers NOT_CONTROLLER
     and names the active one.
+
+    What all requests share:
+
+    - `error` refuses the request as a whole: nothing was begun, unless its code is
+      REQUEST_TIMED_OUT, whose message says how far it has come. The message says what is
+      wrong and what would be right.
+    - `dry_run` checks everything as the real request would, answers with the exact plan,
+      and changes nothing.
+    - `timeout_ms` is how long the answer may wait for what was begun, in milliseconds, at
+      most 300,000; 0: 30,000. What has begun goes on by itself after that.
+    - `operation_id` is chosen by who asks: 1 to 64 characters of [a-zA-Z0-9_-]; empty: the
+      controller gives one. It is kept with what was asked, so that the same request sent
+      again (after an answer that was lost, or a change of controller) is the same
+      operation and answers with it; with the same id and another request it is refused
+      with OPERATION_ID_IN_USE.
+    - `expected_revision`, where not 0, is the revision that a description named: the
+      request is refused with REVISION_CONFLICT where somebody has changed the thing since.
+    - The metadata `tidelog-requested-by` says who asks: at most 200 printable characters of
+      ASCII, kept in events and operations together with the address that the request came
+      from. It is taken as it is said, and proves nothing. `traceparent` (W3C) names the
+      trace that all events of the request carry.
+    - Lists are paged: `page_size` 0 is 100, and more than 1,000 counts as 1,000.
+      `page_token` is empty for the first page, then the former answer's
+      `next_page_token`, which is empty after the last. A page is as of its own moment.
     """
 
     @_abc_1.abstractmethod
@@ -88,13 +260,189 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         """Deletes a topic with its data."""
 
     @_abc_1.abstractmethod
+    def DescribeTopics(
+        self,
+        request: _admin_pb2.DescribeTopicsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.DescribeTopicsResponse, _abc.Awaitable[_admin_pb2.DescribeTopicsResponse]]:
+        """Topics with their configuration, partitions and revision, ordered by name."""
+
+    @_abc_1.abstractmethod
+    def AlterTopicConfig(
+        self,
+        request: _admin_pb2.AlterTopicConfigRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.AlterTopicConfigResponse, _abc.Awaitable[_admin_pb2.AlterTopicConfigResponse]]:
+        """Changes a topic's configuration, which takes effect without a restart."""
+
+    @_abc_1.abstractmethod
+    def AddPartitions(
+        self,
+        request: _admin_pb2.AddPartitionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.AddPartitionsResponse, _abc.Awaitable[_admin_pb2.AddPartitionsResponse]]:
+        """Adds partitions after the last. Records with a key go to other partitions from then
+        on than before.
+        """
+
+    @_abc_1.abstractmethod
+    def RemovePartitions(
+        self,
+        request: _admin_pb2.RemovePartitionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.RemovePartitionsResponse, _abc.Awaitable[_admin_pb2.RemovePartitionsResponse]]:
+        """Removes the last partitions with their data."""
+
+    @_abc_1.abstractmethod
+    def Reassign(
+        self,
+        request: _admin_pb2.ReassignRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.ReassignResponse, _abc.Awaitable[_admin_pb2.ReassignResponse]]:
+        """Moves partitions to the brokers that the request names, and changes their factor
+        where it names more or fewer of them than before.
+        """
+
+    @_abc_1.abstractmethod
+    def Rebalance(
+        self,
+        request: _admin_pb2.RebalanceRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.RebalanceResponse, _abc.Awaitable[_admin_pb2.RebalanceResponse]]:
+        """Moves the least that balances replicas and preferred leaders over the present brokers."""
+
+    @_abc_1.abstractmethod
+    def AddBrokers(
+        self,
+        request: _admin_pb2.AddBrokersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.AddBrokersResponse, _abc.Awaitable[_admin_pb2.AddBrokersResponse]]:
+        """Gives brokers that have registered their share of the replicas that there are."""
+
+    @_abc_1.abstractmethod
+    def RemoveBrokers(
+        self,
+        request: _admin_pb2.RemoveBrokersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.RemoveBrokersResponse, _abc.Awaitable[_admin_pb2.RemoveBrokersResponse]]:
+        """Moves everything off brokers, dead ones too, and keeps new replicas away from them."""
+
+    @_abc_1.abstractmethod
+    def SetReplicationFactor(
+        self,
+        request: _admin_pb2.SetReplicationFactorRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.SetReplicationFactorResponse, _abc.Awaitable[_admin_pb2.SetReplicationFactorResponse]]:
+        """Gives all partitions of topics another number of replicas."""
+
+    @_abc_1.abstractmethod
+    def SetThrottle(
+        self,
+        request: _admin_pb2.SetThrottleRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.SetThrottleResponse, _abc.Awaitable[_admin_pb2.SetThrottleResponse]]:
+        """Bounds the data that moves may carry, also while they run."""
+
+    @_abc_1.abstractmethod
+    def DescribeThrottle(
+        self,
+        request: _admin_pb2.DescribeThrottleRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.DescribeThrottleResponse, _abc.Awaitable[_admin_pb2.DescribeThrottleResponse]]:
+        """The bound that stands."""
+
+    @_abc_1.abstractmethod
+    def ListOperations(
+        self,
+        request: _admin_pb2.ListOperationsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.ListOperationsResponse, _abc.Awaitable[_admin_pb2.ListOperationsResponse]]:
+        """Operations that run, and the last 100 that have ended, the newest first."""
+
+    @_abc_1.abstractmethod
+    def DescribeOperation(
+        self,
+        request: _admin_pb2.DescribeOperationRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.DescribeOperationResponse, _abc.Awaitable[_admin_pb2.DescribeOperationResponse]]:
+        """One operation with its progress and its moves."""
+
+    @_abc_1.abstractmethod
+    def CancelOperation(
+        self,
+        request: _admin_pb2.CancelOperationRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.CancelOperationResponse, _abc.Awaitable[_admin_pb2.CancelOperationResponse]]:
+        """Stops an operation: moves that have not begun never do, those under way go back to
+        the replicas they began with, those that are done stay.
+        """
+
+    @_abc_1.abstractmethod
+    def ReverseOperation(
+        self,
+        request: _admin_pb2.ReverseOperationRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.ReverseOperationResponse, _abc.Awaitable[_admin_pb2.ReverseOperationResponse]]:
+        """Moves back what an operation has moved, as an operation of its own."""
+
+    @_abc_1.abstractmethod
+    def ElectPreferredLeaders(
+        self,
+        request: _admin_pb2.ElectPreferredLeadersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.ElectPreferredLeadersResponse, _abc.Awaitable[_admin_pb2.ElectPreferredLeadersResponse]]:
+        """Lets preferred replicas lead where they are in sync."""
+
+    @_abc_1.abstractmethod
+    def MoveLeaders(
+        self,
+        request: _admin_pb2.MoveLeadersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.MoveLeadersResponse, _abc.Awaitable[_admin_pb2.MoveLeadersResponse]]:
+        """Lets chosen replicas lead from now on: each becomes its partition's preferred one."""
+
+    @_abc_1.abstractmethod
+    def SetMaintenance(
+        self,
+        request: _admin_pb2.SetMaintenanceRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.SetMaintenanceResponse, _abc.Awaitable[_admin_pb2.SetMaintenanceResponse]]:
+        """Lets a broker lead only what nobody else can, while it keeps its replicas; or ends that."""
+
+    @_abc_1.abstractmethod
+    def CheckRestart(
+        self,
+        request: _admin_pb2.CheckRestartRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.CheckRestartResponse, _abc.Awaitable[_admin_pb2.CheckRestartResponse]]:
+        """What would become unavailable if a broker were stopped now."""
+
+    @_abc_1.abstractmethod
+    def DescribeBrokers(
+        self,
+        request: _admin_pb2.DescribeBrokersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.DescribeBrokersResponse, _abc.Awaitable[_admin_pb2.DescribeBrokersResponse]]:
+        """Every broker that is registered, holds replicas, is in maintenance or was removed."""
+
+    @_abc_1.abstractmethod
+    def DescribeRecovery(
+        self,
+        request: _admin_pb2.DescribeRecoveryRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.DescribeRecoveryResponse, _abc.Awaitable[_admin_pb2.DescribeRecoveryResponse]]:
+        """Of partitions without a leader: what their surviving replicas hold, and what each
+        choice of a leader would lose.
+        """
+
+    @_abc_1.abstractmethod
     def RecoverPartitions(
         self,
         request: _admin_pb2.RecoverPartitionsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.RecoverPartitionsResponse, _abc.Awaitable[_admin_pb2.RecoverPartitionsResponse]]:
-        """Consents to the loss of records: elects the best of what is left where no replica
-        with every committed record will come back.
+        """Consents to the loss of records: elects the chosen replica, or the best of what is
+        left, where no replica with every committed record will come back.
         """
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

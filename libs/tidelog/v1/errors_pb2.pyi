@@ -99,6 +99,14 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     """Not retriable. A configuration key does not exist or its value is out of range."""
     ERROR_CODE_TOPIC_BEING_DELETED: _ErrorCode.ValueType  # 55
     """Retriable. The topic is being deleted."""
+    ERROR_CODE_INVALID_ASSIGNMENT: _ErrorCode.ValueType  # 56
+    """Not retriable. Replicas chosen by hand are not as they have to be."""
+    ERROR_CODE_UNKNOWN_BROKER: _ErrorCode.ValueType  # 57
+    """Not retriable. A broker of this id is not known, or is not as the request needs it."""
+    ERROR_CODE_NOT_ENOUGH_BROKERS: _ErrorCode.ValueType  # 58
+    """Not retriable. What is asked for would leave too few brokers for a topic."""
+    ERROR_CODE_NOT_CONFIRMED: _ErrorCode.ValueType  # 59
+    """Not retriable. Data would be deleted, and the request does not name what once more."""
     ERROR_CODE_NOT_CONTROLLER: _ErrorCode.ValueType  # 60
     """Retriable at the active controller, which the message names where it is known."""
     ERROR_CODE_STALE_CONTROLLER_EPOCH: _ErrorCode.ValueType  # 61
@@ -111,6 +119,20 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     """Retriable. The metadata store cannot be reached now."""
     ERROR_CODE_FETCH_SESSION_INVALID: _ErrorCode.ValueType  # 64
     """Retriable, sends everything anew. The fetch session is unknown or out of step."""
+    ERROR_CODE_REVISION_CONFLICT: _ErrorCode.ValueType  # 70
+    """Not retriable. Somebody has changed what the request is about since it was described."""
+    ERROR_CODE_UNKNOWN_OPERATION: _ErrorCode.ValueType  # 71
+    """Not retriable. No operation has this id, or it ended long ago."""
+    ERROR_CODE_OPERATION_ID_IN_USE: _ErrorCode.ValueType  # 72
+    """Not retriable. Another request has this operation id."""
+    ERROR_CODE_OPERATION_ENDED: _ErrorCode.ValueType  # 73
+    """Not retriable. The operation has ended."""
+    ERROR_CODE_PARTITION_BUSY: _ErrorCode.ValueType  # 74
+    """Not retriable before the end of the operation that the message names. Partitions are
+    being moved or removed.
+    """
+    ERROR_CODE_NOT_ELIGIBLE_LEADER: _ErrorCode.ValueType  # 75
+    """Not retriable. The replica may not lead now without loss of records."""
 
 class ErrorCode(_ErrorCode, metaclass=_ErrorCodeEnumTypeWrapper):
     """Why a partition, a topic or a whole control command was refused.
@@ -196,6 +218,14 @@ ERROR_CODE_INVALID_CONFIG: ErrorCode.ValueType  # 54
 """Not retriable. A configuration key does not exist or its value is out of range."""
 ERROR_CODE_TOPIC_BEING_DELETED: ErrorCode.ValueType  # 55
 """Retriable. The topic is being deleted."""
+ERROR_CODE_INVALID_ASSIGNMENT: ErrorCode.ValueType  # 56
+"""Not retriable. Replicas chosen by hand are not as they have to be."""
+ERROR_CODE_UNKNOWN_BROKER: ErrorCode.ValueType  # 57
+"""Not retriable. A broker of this id is not known, or is not as the request needs it."""
+ERROR_CODE_NOT_ENOUGH_BROKERS: ErrorCode.ValueType  # 58
+"""Not retriable. What is asked for would leave too few brokers for a topic."""
+ERROR_CODE_NOT_CONFIRMED: ErrorCode.ValueType  # 59
+"""Not retriable. Data would be deleted, and the request does not name what once more."""
 ERROR_CODE_NOT_CONTROLLER: ErrorCode.ValueType  # 60
 """Retriable at the active controller, which the message names where it is known."""
 ERROR_CODE_STALE_CONTROLLER_EPOCH: ErrorCode.ValueType  # 61
@@ -208,6 +238,20 @@ ERROR_CODE_METADATA_STORE_UNAVAILABLE: ErrorCode.ValueType  # 63
 """Retriable. The metadata store cannot be reached now."""
 ERROR_CODE_FETCH_SESSION_INVALID: ErrorCode.ValueType  # 64
 """Retriable, sends everything anew. The fetch session is unknown or out of step."""
+ERROR_CODE_REVISION_CONFLICT: ErrorCode.ValueType  # 70
+"""Not retriable. Somebody has changed what the request is about since it was described."""
+ERROR_CODE_UNKNOWN_OPERATION: ErrorCode.ValueType  # 71
+"""Not retriable. No operation has this id, or it ended long ago."""
+ERROR_CODE_OPERATION_ID_IN_USE: ErrorCode.ValueType  # 72
+"""Not retriable. Another request has this operation id."""
+ERROR_CODE_OPERATION_ENDED: ErrorCode.ValueType  # 73
+"""Not retriable. The operation has ended."""
+ERROR_CODE_PARTITION_BUSY: ErrorCode.ValueType  # 74
+"""Not retriable before the end of the operation that the message names. Partitions are
+being moved or removed.
+"""
+ERROR_CODE_NOT_ELIGIBLE_LEADER: ErrorCode.ValueType  # 75
+"""Not retriable. The replica may not lead now without loss of records."""
 Global___ErrorCode: _TypeAlias = ErrorCode  # noqa: Y015
 
 @_typing.final

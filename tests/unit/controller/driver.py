@@ -205,7 +205,7 @@ class Driver:
         replication_factor: int = 3,
         config: Mapping[str, str] | None = None,
         *,
-        validate_only: bool = False,
+        dry_run: bool = False,
         timeout_ms: int = 5_000,
         trace_id: str = "",
     ) -> int:
@@ -217,7 +217,7 @@ class Driver:
                 partitions,
                 replication_factor,
                 config or {},
-                validate_only,
+                dry_run,
                 timeout_ms,
                 trace_id,
             )

@@ -46,7 +46,7 @@ class AdminServicer(AdminServiceServicer):
                 request.partitions,
                 request.replication_factor,
                 dict(request.config),
-                request.validate_only,
+                request.dry_run,
                 request.timeout_ms,
                 _trace_id(context),
             ),

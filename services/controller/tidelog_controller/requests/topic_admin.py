@@ -82,7 +82,7 @@ class TopicAdmin:
             self._check_creation(request)
         except TidelogError as error:
             return [Reply(request.request_id, AdminReply(error))]
-        if request.validate_only:
+        if request.dry_run:
             return [Reply(request.request_id, AdminReply(None))]
         entry = TopicEntry(
             new_id(self._rng),

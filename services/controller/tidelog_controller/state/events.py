@@ -100,7 +100,7 @@ class CreateTopic(NamedTuple):
     partitions: int
     replication_factor: int
     config: Mapping[str, str]
-    validate_only: bool
+    dry_run: bool
     timeout_ms: int
     trace_id: str = ""
 

@@ -166,7 +166,7 @@ async def test_a_creation_reaches_the_controller_with_all_its_fields(
             partitions=3,
             replication_factor=2,
             config={"segment_ms": "5000"},
-            validate_only=True,
+            dry_run=True,
             timeout_ms=700,
         )
     )

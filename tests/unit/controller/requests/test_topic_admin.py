@@ -90,7 +90,7 @@ def test_a_broker_that_dies_meanwhile_is_not_waited_for() -> None:
 
 def test_validation_alone_creates_nothing() -> None:
     driver = cluster(1)
-    request = driver.create_topic(replication_factor=1, validate_only=True)
+    request = driver.create_topic(replication_factor=1, dry_run=True)
     assert driver.replies[request] == AdminReply(None)
     assert topic_keys(driver) == []
 
