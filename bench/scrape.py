@@ -35,10 +35,10 @@ from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_controller.metrics.controller_metrics import ControllerMetrics
 from tidelog_controller.state.context import Context
 from tidelog_runtime.clock import SystemClock
+from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.measured_store import MeasuredStore
 from tidelog_runtime.metadata.memory import MemoryStore
 from tidelog_runtime.metadata.schema import (
-    Keys,
     LeaderAndIsr,
     Member,
     TopicEntry,

@@ -26,7 +26,8 @@ from tidelog_controller.state.commands import SendLeaderAndIsr, Tell, TellEach
 from tidelog_controller.state.context import Context
 from tidelog_controller.state.transactions import PartitionBatch, PartitionWrite
 from tidelog_runtime.clock import SystemClock
-from tidelog_runtime.metadata.schema import Keys, LeaderAndIsr, Member
+from tidelog_runtime.metadata.keys import Keys
+from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
 from tidelog_runtime.metadata.store import MAX_TRANSACTION_CHANGES, TransactionResult
 from tidelog_runtime.replica_control import (
     CommandResult,

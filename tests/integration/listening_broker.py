@@ -18,7 +18,12 @@ from tidelog.v1.replica_control_pb2_grpc import (
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.local.cluster import LocalCluster
 from tidelog_runtime.metadata.etcd import EtcdStore
-from tidelog_runtime.metadata.schema import RUNNING, BrokerRegistration, Keys, encode
+from tidelog_runtime.metadata.keys import Keys
+from tidelog_runtime.metadata.schema import (
+    RUNNING,
+    BrokerRegistration,
+    encode,
+)
 from tidelog_runtime.metadata.store import ModRevision, Put, Transaction
 
 LEASE_TTL_SECONDS = 5

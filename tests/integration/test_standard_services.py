@@ -18,7 +18,7 @@ from tidelog.rpc.channels import open_channel
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.local.cluster import LocalCluster
 from tidelog_runtime.metadata.etcd import EtcdStore
-from tidelog_runtime.metadata.schema import Keys
+from tidelog_runtime.metadata.keys import Keys
 
 STANDARD = {"grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection"}
 BROKER_SERVICES = {

@@ -10,7 +10,7 @@ from tidelog_controller.state.transactions import (
     PartitionWrite,
     Transactions,
 )
-from tidelog_runtime.metadata.schema import Keys
+from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.store import CreateRevision
 
 from .values import PRESENT, UNLED, to_production

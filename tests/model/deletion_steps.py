@@ -5,11 +5,11 @@ from __future__ import annotations
 from tidelog.model import NO_EPOCH, TopicPartition
 from tidelog_controller.core.reconcile import next_write
 from tidelog_controller.state.context import Context
+from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.schema import (
     RUNNING,
     STOPPING,
     BrokerRegistration,
-    Keys,
     TopicDeletion,
     TopicEntry,
     encode,

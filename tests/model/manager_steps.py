@@ -17,7 +17,7 @@ from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_broker.replicas.stopped_replicas import StoppedReplicas
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_runtime.clock import Clock
-from tidelog_runtime.metadata.schema import Keys
+from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.replica_control import (
     LeaderAndIsrCommand,
     PartitionCommand,

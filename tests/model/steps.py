@@ -10,7 +10,8 @@ from tidelog.model import NO_EPOCH
 from tidelog_broker.damage.resignations import resignation
 from tidelog_broker.membership.metadata_cache import LiveBroker
 from tidelog_broker.replication import isr_updates
-from tidelog_runtime.metadata.schema import RUNNING, BrokerRegistration, Keys
+from tidelog_runtime.metadata.keys import Keys
+from tidelog_runtime.metadata.schema import RUNNING, BrokerRegistration
 from tidelog_runtime.metadata.store import CreateRevision
 
 from . import controller_guards, invariants, manager_steps, replica_steps, writes

@@ -15,7 +15,8 @@ from simulation.processes import BrokerProcess, Service
 from simulation.recovery_operator import Operator
 from tidelog.errors import TidelogError
 from tidelog.model import NO_LEADER
-from tidelog_runtime.metadata.schema import PartitionKey, decode_controller, decode_leader_and_isr
+from tidelog_runtime.metadata.keys import PartitionKey
+from tidelog_runtime.metadata.schema import decode_controller, decode_leader_and_isr
 
 if TYPE_CHECKING:
     from simulation.world import World

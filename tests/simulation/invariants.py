@@ -24,8 +24,8 @@ from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.log import Log
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.replicas.replica_manager import ReplicaManager
+from tidelog_runtime.metadata.keys import BrokerKey, Keys
 from tidelog_runtime.metadata.memory_data import MemoryData
-from tidelog_runtime.metadata.schema import BrokerKey, Keys
 from tidelog_runtime.metadata.store import KeyValue, Transaction
 
 _REPLICA_DIRECTORY = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)\.(?P<topic_id>.{22})")

@@ -17,7 +17,8 @@ from tidelog.client.delivery import BatchReport
 from tidelog.errors import TidelogError
 from tidelog.history import Outcome
 from tidelog.model import NO_LEADER, TopicPartition
-from tidelog_runtime.metadata.schema import RUNNING, PartitionKey, decode_leader_and_isr
+from tidelog_runtime.metadata.keys import PartitionKey
+from tidelog_runtime.metadata.schema import RUNNING, decode_leader_and_isr
 
 HEALING_TIME_MS = 30_000
 WRITE_TIME_MS = 10_000

@@ -14,12 +14,8 @@ from simulation.violation import Violation
 from tidelog.client import Admin
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_LEADER
-from tidelog_runtime.metadata.schema import (
-    PartitionKey,
-    TopicKey,
-    decode_leader_and_isr,
-    decode_topic,
-)
+from tidelog_runtime.metadata.keys import PartitionKey, TopicKey
+from tidelog_runtime.metadata.schema import decode_leader_and_isr, decode_topic
 
 if TYPE_CHECKING:
     from simulation.world import World

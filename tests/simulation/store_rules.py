@@ -13,22 +13,24 @@ from typing import NamedTuple
 
 from simulation.violation import Violation
 from tidelog.model import NO_EPOCH, NO_LEADER, TopicPartition
+from tidelog_runtime.metadata.keys import (
+    BrokerKey,
+    ControllerEpochKey,
+    Keys,
+    PartitionKey,
+    RecoveryKey,
+    TopicDeletionKey,
+    TopicKey,
+)
 from tidelog_runtime.metadata.schema import (
     NOT_WHOLE,
     RUNNING,
     STOPPING,
-    BrokerKey,
     BrokerRegistration,
-    ControllerEpochKey,
-    Keys,
     LeaderAndIsr,
     Member,
-    PartitionKey,
     RecoveryConsent,
-    RecoveryKey,
-    TopicDeletionKey,
     TopicEntry,
-    TopicKey,
     decode_broker,
     decode_leader_and_isr,
     decode_recovery_consent,

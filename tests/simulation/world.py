@@ -18,8 +18,8 @@ from simulation.store import EtcdServer
 from simulation.trace import Tracer
 from simulation.violation import Violation
 from tidelog_broker.partition.partition import Partition
+from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.memory_data import MemoryData
-from tidelog_runtime.metadata.schema import Keys
 
 T = TypeVar("T")
 # Of virtual time. A seed's faults, healing and reading take half of it at most; what has not

@@ -19,6 +19,7 @@ from tidelog.rpc.wire import batch_from_wire, batch_to_wire, error_from_wire, er
 from tidelog.state_changes.event import Cause, Change
 from tidelog.v1 import broker_pb2, errors_pb2, record_batch_pb2
 from tidelog_runtime import replica_control_codec as codec
+from tidelog_runtime.metadata import keys as keys_module
 from tidelog_runtime.metadata import schema
 from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
 from tidelog_runtime.replica_control import (
@@ -165,17 +166,17 @@ def test_what_an_older_key_does_not_say_was_lost_is_not_known() -> None:
 
 
 def test_keys_say_what_they_are_about() -> None:
-    keys = schema.Keys("c")
+    keys = keys_module.Keys("c")
     partition = TopicPartition("a.b-c", 12)
-    assert keys.parse(keys.leader_and_isr(partition)) == schema.PartitionKey(partition)
-    assert keys.parse(keys.topic("a.b-c")) == schema.TopicKey("a.b-c")
-    assert keys.parse(keys.broker(3)) == schema.BrokerKey(3)
-    assert keys.parse(keys.controller_process(3)) == schema.ControllerProcessKey(3)
-    assert keys.parse(keys.departure(3)) == schema.DepartureKey(3)
-    assert keys.parse(keys.topic_deletion("t")) == schema.TopicDeletionKey("t")
-    assert isinstance(keys.parse(keys.controller), schema.ControllerKey)
-    assert isinstance(keys.parse(keys.controller_epoch), schema.ControllerEpochKey)
-    assert isinstance(keys.parse(keys.cluster), schema.ClusterKey)
+    assert keys.parse(keys.leader_and_isr(partition)) == keys_module.PartitionKey(partition)
+    assert keys.parse(keys.topic("a.b-c")) == keys_module.TopicKey("a.b-c")
+    assert keys.parse(keys.broker(3)) == keys_module.BrokerKey(3)
+    assert keys.parse(keys.controller_process(3)) == keys_module.ControllerProcessKey(3)
+    assert keys.parse(keys.departure(3)) == keys_module.DepartureKey(3)
+    assert keys.parse(keys.topic_deletion("t")) == keys_module.TopicDeletionKey("t")
+    assert isinstance(keys.parse(keys.controller), keys_module.ControllerKey)
+    assert isinstance(keys.parse(keys.controller_epoch), keys_module.ControllerEpochKey)
+    assert isinstance(keys.parse(keys.cluster), keys_module.ClusterKey)
     assert keys.parse(keys.root + "of/a/later/version") is None
 
 

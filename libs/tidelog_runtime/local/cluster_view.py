@@ -12,7 +12,12 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tidelog.rpc.channels import open_channel
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.metadata.etcd import EtcdStore
-from tidelog_runtime.metadata.schema import RUNNING, Keys, decode_broker, decode_controller
+from tidelog_runtime.metadata.keys import Keys
+from tidelog_runtime.metadata.schema import (
+    RUNNING,
+    decode_broker,
+    decode_controller,
+)
 from tidelog_runtime.metadata.store import MetadataStore
 
 _HEALTH_TIMEOUT_SECONDS = 1.0

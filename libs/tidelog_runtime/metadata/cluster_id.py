@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 
 from tidelog_runtime.identifiers import new_id
+from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.schema import (
     FORMAT_VERSION,
     ClusterEntry,
-    Keys,
     decode_cluster,
     encode,
 )

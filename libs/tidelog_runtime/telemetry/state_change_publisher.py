@@ -25,7 +25,8 @@ from tidelog.rpc.status import UnreachableError
 from tidelog.state_changes.event import StateChange
 from tidelog.state_changes.topic import STATE_CHANGES_TOPIC, is_published, key_of, value_of
 from tidelog_runtime.config import ServiceConfig
-from tidelog_runtime.metadata.schema import Keys, decode_broker
+from tidelog_runtime.metadata.keys import Keys
+from tidelog_runtime.metadata.schema import decode_broker
 from tidelog_runtime.metadata.store import MetadataStore, StoreError
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 

@@ -58,8 +58,13 @@ from tidelog_broker.storage.log_directory import DamagedReplica, LogDirectory
 from tidelog_broker.storage.log_syncer import LogSyncer
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.metadata.cluster_id import ensure_cluster
+from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.measured_store import MeasuredStore
-from tidelog_runtime.metadata.schema import NOT_WHOLE, RUNNING, BrokerRegistration, Keys
+from tidelog_runtime.metadata.schema import (
+    NOT_WHOLE,
+    RUNNING,
+    BrokerRegistration,
+)
 from tidelog_runtime.metadata.store import MetadataStore, StoreError, StoreUnavailableError
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 

@@ -36,8 +36,9 @@ from tidelog_controller.shell.service import ControllerService
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.config import load
 from tidelog_runtime.metadata.etcd import EtcdStore
+from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.measured_store import MeasuredStore
-from tidelog_runtime.metadata.schema import ControllerEntry, Keys
+from tidelog_runtime.metadata.schema import ControllerEntry
 from tidelog_runtime.metadata.store import StoreError
 from tidelog_runtime.telemetry.explained import Explained
 from tidelog_runtime.telemetry.inspect_service import InspectServicer

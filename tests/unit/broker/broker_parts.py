@@ -24,10 +24,10 @@ from tidelog_broker.requests.purgatory import Purgatory
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.leader_reports import UnreachableLeadersReport
+from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.schema import (
     RUNNING,
     BrokerRegistration,
-    Keys,
     LeaderAndIsr,
     TopicEntry,
     encode,

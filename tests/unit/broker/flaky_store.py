@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tidelog_runtime.clock import Clock
+from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.memory import MemoryStore
-from tidelog_runtime.metadata.schema import Keys
 from tidelog_runtime.metadata.store import (
     Change,
     Delete,

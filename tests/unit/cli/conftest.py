@@ -59,7 +59,7 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> Iterator[Commands]:
 
     async def start() -> None:
         await commands.cluster.start(2)
-        commands.cluster.controller = await FakeController(commands.cluster, 7).start()
+        commands.cluster.controller = await FakeController(commands.cluster, 7).start()  # type: ignore[abstract]
         commands.cluster.create("sea", [0, 1])
 
     commands.in_loop(start())

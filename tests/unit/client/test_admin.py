@@ -8,7 +8,7 @@ from unit.client.fake_controller import FakeController
 
 
 async def controlled(cluster: FakeCluster, epoch: int = 1) -> FakeController:
-    cluster.controller = await FakeController(cluster, epoch, epoch).start()
+    cluster.controller = await FakeController(cluster, epoch, epoch).start()  # type: ignore[abstract]
     return cluster.controller
 
 

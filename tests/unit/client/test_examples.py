@@ -28,7 +28,7 @@ def bootstrap() -> Iterator[str]:
     async def serve() -> None:
         ended = asyncio.Event()
         cluster = await FakeCluster().start(1)
-        cluster.controller = await FakeController(cluster, 1).start()
+        cluster.controller = await FakeController(cluster, 1).start()  # type: ignore[abstract]
         cluster.create("sea", [0])
         stop.set_result(ended)
         address.set_result(cluster.bootstrap()[0])

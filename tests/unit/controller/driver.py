@@ -50,10 +50,10 @@ from tidelog_controller.state.events import (
     Transacted,
 )
 from tidelog_runtime.leader_reports import UnreachableLeader, UnreachableLeadersReport
+from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.schema import (
     BrokerRegistration,
     ControllerEntry,
-    Keys,
     LeaderAndIsr,
     Member,
     decode_leader_and_isr,

@@ -17,8 +17,13 @@ from tidelog_controller.shell.event_loop import Environment
 from tidelog_controller.shell.service import ControllerService
 from tidelog_controller.state.events import DialOutcome
 from tidelog_runtime.clock import SystemClock
+from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.measured_store import MeasuredStore
-from tidelog_runtime.metadata.schema import BrokerRegistration, ControllerEntry, Keys, encode
+from tidelog_runtime.metadata.schema import (
+    BrokerRegistration,
+    ControllerEntry,
+    encode,
+)
 from tidelog_runtime.metadata.store import MetadataStore, Put, Transaction
 from tidelog_runtime.replica_control import (
     BrokerUnreachableError,

@@ -7,7 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.model import NO_LEADER
-from tidelog_runtime.metadata.schema import NOT_WHOLE, LeaderAndIsr, Member
+from tidelog_runtime.metadata.schema import (
+    NOT_WHOLE,
+    LeaderAndIsr,
+    Member,
+)
 
 
 def members(*broker_ids: int) -> tuple[Member, ...]:

@@ -11,10 +11,10 @@ from simulation.shadow_logs import Entry
 from simulation.store_rules import PartitionId, StoreRules
 from simulation.violation import Violation
 from tidelog.model import NO_EPOCH, TopicPartition
+from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.schema import (
     RUNNING,
     BrokerRegistration,
-    Keys,
     LeaderAndIsr,
     Member,
     TopicEntry,

@@ -21,9 +21,9 @@ from tidelog_broker.background import retry_pause
 from tidelog_broker.membership.change_ids import ChangeIds
 from tidelog_broker.membership.metadata_cache import MetadataCache, VersionedState
 from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.schema import (
     NOT_WHOLE,
-    Keys,
     LeaderAndIsr,
     decode_leader_and_isr,
     encode_leader_and_isr,

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 import structlog
 
 from tidelog_broker.storage.log_directory import Stray
+from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.schema import (
-    Keys,
     LeaderAndIsr,
     decode_cluster,
     decode_leader_and_isr,

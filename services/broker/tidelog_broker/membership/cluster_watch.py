@@ -13,7 +13,12 @@ from tidelog.model import TopicPartition
 from tidelog_broker.background import retry_pause
 from tidelog_broker.membership.metadata_cache import MetadataCache
 from tidelog_broker.membership.registration import Registration
-from tidelog_runtime.metadata.schema import BrokerKey, Keys, ParsedKey, PartitionKey
+from tidelog_runtime.metadata.keys import (
+    BrokerKey,
+    Keys,
+    ParsedKey,
+    PartitionKey,
+)
 from tidelog_runtime.metadata.store import (
     MetadataStore,
     StoreRolledBackError,

@@ -10,7 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tidelog_broker.membership.metadata_cache import LiveBroker
-from tidelog_runtime.metadata.schema import NOT_WHOLE, RUNNING, LeaderAndIsr, Member
+from tidelog_runtime.metadata.schema import (
+    NOT_WHOLE,
+    RUNNING,
+    LeaderAndIsr,
+    Member,
+)
 
 
 def is_awaited(

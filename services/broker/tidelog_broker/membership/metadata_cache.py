@@ -14,23 +14,25 @@ import structlog
 
 from tidelog.model import NO_LEADER, LeaderHint, TopicPartition
 from tidelog_runtime.metadata import schema
-from tidelog_runtime.metadata.schema import (
+from tidelog_runtime.metadata.keys import (
     BrokerKey,
-    BrokerRegistration,
     ClusterKey,
-    ControllerEntry,
     ControllerEpochKey,
     ControllerKey,
-    ControllerProcess,
     ControllerProcessKey,
-    Departure,
     DepartureKey,
     Keys,
-    LeaderAndIsr,
     ParsedKey,
     PartitionKey,
-    TopicEntry,
     TopicKey,
+)
+from tidelog_runtime.metadata.schema import (
+    BrokerRegistration,
+    ControllerEntry,
+    ControllerProcess,
+    Departure,
+    LeaderAndIsr,
+    TopicEntry,
 )
 from tidelog_runtime.metadata.store import Changed, KeyValue, Snapshot
 

@@ -17,10 +17,10 @@ import structlog
 
 from tidelog.state_changes.event import NO_REVISION, Cause, Detail, Kind, Stage
 from tidelog_broker.background import first_of, retry_pause
+from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.schema import (
     STOPPING,
     BrokerRegistration,
-    Keys,
     decode_broker,
     encode,
 )

@@ -21,8 +21,8 @@ from tidelog_broker.membership.metadata_cache import LiveBroker, MetadataCache
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.replication.isr_events import IsrChangeEvent, isr_events, tell
 from tidelog_runtime.clock import Clock
+from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.schema import (
-    Keys,
     LeaderAndIsr,
     decode_leader_and_isr,
     encode_leader_and_isr,

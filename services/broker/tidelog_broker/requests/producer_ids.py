@@ -17,8 +17,8 @@ from typing import TypeVar
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import FIRST_NAMED_PRODUCER_ID
 from tidelog_broker.background import retry_pause
+from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.schema import (
-    Keys,
     NamedProducer,
     NextProducerId,
     decode_named_producer,

@@ -89,7 +89,7 @@ from tidelog_controller.state.transactions import (
 )
 from tidelog_controller.state.unreachable_leaders import UnreachableLeaders
 from tidelog_runtime.leader_reports import UnreachableLeadersReport
-from tidelog_runtime.metadata.schema import Keys
+from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.store import (
     MAX_TRANSACTION_CHANGES,
     Changed,

@@ -10,7 +10,7 @@ import grpc.aio
 from tidelog.rpc.trace_context import trace_id_of
 from tidelog.rpc.wire import error_to_wire
 from tidelog.v1 import admin_pb2 as pb
-from tidelog.v1.admin_pb2_grpc import AdminServiceServicer
+from tidelog_controller.edge.admin_not_built import AdminNotBuilt
 from tidelog_controller.state.commands import AdminReply
 from tidelog_controller.state.events import (
     AdminRequest,
@@ -31,7 +31,7 @@ class Admin(Protocol):
     async def submit(self, request: AdminRequest) -> AdminReply: ...
 
 
-class AdminServicer(AdminServiceServicer):
+class AdminServicer(AdminNotBuilt):
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
         self._waiting = 0

@@ -8,7 +8,11 @@ from heapq import nlargest
 from tidelog.inspection.model import BrokerBacklog
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog_controller.state.context import Context, Partition
-from tidelog_runtime.metadata.schema import RUNNING, STOPPING, LeaderAndIsr
+from tidelog_runtime.metadata.schema import (
+    RUNNING,
+    STOPPING,
+    LeaderAndIsr,
+)
 from tidelog_runtime.telemetry.metrics import controller_catalogue as catalogue
 from tidelog_runtime.telemetry.metrics.controller_catalogue import MAX_UNWELL_SERIES, PROBLEMS
 from tidelog_runtime.telemetry.metrics.sheet import Sheet

@@ -12,7 +12,12 @@ from typing import NamedTuple
 from tidelog.model import NO_LEADER
 from tidelog.state_changes.event import Cause, Change, Kind
 from tidelog_controller.policies.electability import LiveBroker
-from tidelog_runtime.metadata.schema import NOT_WHOLE, Departure, LeaderAndIsr, Member
+from tidelog_runtime.metadata.schema import (
+    NOT_WHOLE,
+    Departure,
+    LeaderAndIsr,
+    Member,
+)
 
 # What the ids of changes begin with that a controller has decided; others are brokers'.
 _BY_CONTROLLER = "c"

@@ -6,7 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple
 
-from tidelog_runtime.metadata.schema import NOT_WHOLE, LeaderAndIsr, Member
+from tidelog_runtime.metadata.schema import (
+    NOT_WHOLE,
+    LeaderAndIsr,
+    Member,
+)
 
 
 class LiveBroker(NamedTuple):

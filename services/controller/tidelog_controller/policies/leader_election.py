@@ -20,7 +20,11 @@ from tidelog_controller.policies.electability import (
     is_running,
 )
 from tidelog_controller.policies.recovery import Logs, unclean_leader
-from tidelog_runtime.metadata.schema import LeaderAndIsr, Member, RecoveryConsent
+from tidelog_runtime.metadata.schema import (
+    LeaderAndIsr,
+    Member,
+    RecoveryConsent,
+)
 
 _NO_LOGS: Logs = MappingProxyType({})
 

@@ -19,7 +19,11 @@ from tidelog_controller.policies.electability import (
     is_running,
     last_known,
 )
-from tidelog_runtime.metadata.schema import NOT_WHOLE, LeaderAndIsr, RecoveryConsent
+from tidelog_runtime.metadata.schema import (
+    NOT_WHOLE,
+    LeaderAndIsr,
+    RecoveryConsent,
+)
 from tidelog_runtime.replica_control import ReplicaSummary
 
 # By broker: how far its log reaches; None: it answered that it has none.

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from tidelog_controller.shell.controller_roster import ControllerRoster
 from tidelog_controller.state.context import ControllerIdentity
+from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.schema import (
     ControllerEntry,
-    Keys,
     decode_controller,
     encode,
 )

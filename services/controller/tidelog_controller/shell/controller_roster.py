@@ -7,12 +7,8 @@ from typing import NamedTuple
 
 from tidelog.inspection.model import RegisteredController
 from tidelog.state_changes.event import Cause, Kind, Stage
-from tidelog_runtime.metadata.schema import (
-    ControllerProcess,
-    ControllerProcessKey,
-    Keys,
-    decode_controller_process,
-)
+from tidelog_runtime.metadata.keys import ControllerProcessKey, Keys
+from tidelog_runtime.metadata.schema import ControllerProcess, decode_controller_process
 from tidelog_runtime.metadata.store import Changed, KeyValue, Snapshot
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 

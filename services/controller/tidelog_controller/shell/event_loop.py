@@ -50,8 +50,8 @@ from tidelog_controller.state.events import (
 )
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.leader_reports import UnreachableLeadersReport
+from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.measured_store import MeasuredStore
-from tidelog_runtime.metadata.schema import Keys
 from tidelog_runtime.metadata.store import (
     Lease,
     ModRevision,

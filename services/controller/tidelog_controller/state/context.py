@@ -14,20 +14,22 @@ from typing import NamedTuple
 from tidelog.errors import TidelogError
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog_controller.policies.electability import ElectionRules, LiveBroker
-from tidelog_runtime.metadata.schema import (
-    RUNNING,
+from tidelog_runtime.metadata.keys import (
     BrokerKey,
-    BrokerRegistration,
-    Departure,
     DepartureKey,
     Keys,
-    LeaderAndIsr,
     PartitionKey,
-    RecoveryConsent,
     RecoveryKey,
     TopicDeletionKey,
-    TopicEntry,
     TopicKey,
+)
+from tidelog_runtime.metadata.schema import (
+    RUNNING,
+    BrokerRegistration,
+    Departure,
+    LeaderAndIsr,
+    RecoveryConsent,
+    TopicEntry,
     decode_broker,
     decode_departure,
     decode_leader_and_isr,

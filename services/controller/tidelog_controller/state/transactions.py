@@ -16,9 +16,9 @@ from tidelog.model import TopicPartition
 from tidelog_controller.policies.recovery import Logs
 from tidelog_controller.state.commands import ReadKeys, Transact
 from tidelog_controller.state.context import ControllerIdentity
+from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.schema import (
     Departure,
-    Keys,
     LeaderAndIsr,
     RecoveryConsent,
     TopicDeletion,

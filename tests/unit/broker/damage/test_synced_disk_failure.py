@@ -4,7 +4,12 @@ ARCHITECTURE.md)."""
 from pathlib import Path
 
 from tidelog.errors import ErrorCode
-from tidelog_runtime.metadata.schema import NOT_WHOLE, LeaderAndIsr, Member, decode_leader_and_isr
+from tidelog_runtime.metadata.schema import (
+    NOT_WHOLE,
+    LeaderAndIsr,
+    Member,
+    decode_leader_and_isr,
+)
 from unit.broker.broker_parts import KEYS, until
 from unit.broker.broker_processes import Cluster, Process
 from unit.broker.fake_log import NAME

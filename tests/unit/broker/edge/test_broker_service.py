@@ -20,7 +20,12 @@ from tidelog_broker.requests.list_offsets import ListOffsets
 from tidelog_broker.requests.produce import Produce
 from tidelog_broker.requests.producer_ids import ProducerIds
 from tidelog_runtime.metadata.memory import MemoryStore
-from tidelog_runtime.metadata.schema import ClusterEntry, ControllerEntry, ControllerProcess, encode
+from tidelog_runtime.metadata.schema import (
+    ClusterEntry,
+    ControllerEntry,
+    ControllerProcess,
+    encode,
+)
 from tidelog_runtime.metadata.store import Changed, KeyValue
 from unit.broker.broker_parts import (
     KEYS,

@@ -7,7 +7,12 @@ from dataclasses import replace
 from tidelog.model import NO_LEADER
 from tidelog_broker.membership.hand_over import is_awaited
 from tidelog_broker.membership.metadata_cache import LiveBroker
-from tidelog_runtime.metadata.schema import NOT_WHOLE, STOPPING, LeaderAndIsr, Member
+from tidelog_runtime.metadata.schema import (
+    NOT_WHOLE,
+    STOPPING,
+    LeaderAndIsr,
+    Member,
+)
 from unit.broker.broker_parts import registration
 from unit.broker.fake_log import epoch_of, state
 

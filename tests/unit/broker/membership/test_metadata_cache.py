@@ -3,14 +3,13 @@ from structlog.testing import capture_logs
 from tidelog.model import NO_LEADER
 from tidelog.state_changes.event import Cause
 from tidelog_broker.membership.metadata_cache import MetadataCache
+from tidelog_runtime.metadata.keys import BrokerKey, PartitionKey
 from tidelog_runtime.metadata.schema import (
     STOPPING,
-    BrokerKey,
     ClusterEntry,
     ControllerEntry,
     ControllerProcess,
     Departure,
-    PartitionKey,
     encode,
     encode_departure,
 )

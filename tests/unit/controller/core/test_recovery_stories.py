@@ -7,10 +7,7 @@ from tidelog.inspection.model import NOT_KNOWN
 from tidelog.model import NO_EPOCH, NO_LEADER
 from tidelog.state_changes.event import Kind, Stage
 from tidelog_controller.state.events import ReplicasDescribed
-from tidelog_runtime.metadata.schema import (
-    NOT_WHOLE,
-    Member,
-)
+from tidelog_runtime.metadata.schema import NOT_WHOLE, Member
 from tidelog_runtime.metadata.store import ModRevision, Transaction
 from tidelog_runtime.replica_control import DescribeReplicasResult
 from unit.controller.driver import KEYS, cluster

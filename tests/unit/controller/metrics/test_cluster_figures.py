@@ -8,7 +8,13 @@ from tidelog.inspection.model import BrokerBacklog
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog_controller.metrics.cluster_figures import ClusterFigures, problems_of, tell_cluster
 from tidelog_controller.state.context import Context, Partition
-from tidelog_runtime.metadata.schema import BrokerRegistration, Keys, LeaderAndIsr, Member, encode
+from tidelog_runtime.metadata.keys import Keys
+from tidelog_runtime.metadata.schema import (
+    BrokerRegistration,
+    LeaderAndIsr,
+    Member,
+    encode,
+)
 from tidelog_runtime.metadata.store import Changed, KeyValue
 from tidelog_runtime.telemetry.metrics.broker_catalogue import MAX_PEER_SERIES
 from tidelog_runtime.telemetry.metrics.controller_catalogue import (

@@ -8,7 +8,12 @@ from tidelog.inspection.model import BrokerBacklog
 from tidelog.model import TopicPartition
 from tidelog_controller.metrics.collector import PARTITIONS_PER_TURN, ControllerCollector
 from tidelog_controller.state.context import Context
-from tidelog_runtime.metadata.schema import Keys, TopicEntry, encode, encode_leader_and_isr
+from tidelog_runtime.metadata.keys import Keys
+from tidelog_runtime.metadata.schema import (
+    TopicEntry,
+    encode,
+    encode_leader_and_isr,
+)
 from tidelog_runtime.metadata.store import Changed, KeyValue
 from tidelog_runtime.telemetry.metrics.controller_catalogue import (
     CLUSTER_METRICS,

@@ -16,7 +16,12 @@ from tidelog_controller.policies.causes import (
     kind_of,
 )
 from tidelog_controller.policies.electability import LiveBroker
-from tidelog_runtime.metadata.schema import NOT_WHOLE, Departure, LeaderAndIsr, Member
+from tidelog_runtime.metadata.schema import (
+    NOT_WHOLE,
+    Departure,
+    LeaderAndIsr,
+    Member,
+)
 
 LED = LeaderAndIsr("id", (1, 2, 3), 1, 1, 5, (Member(1, 10), Member(2, 20), Member(3, 30)), (), 2)
 LEADERLESS = replace(LED, leader=NO_LEADER, leader_epoch=6)

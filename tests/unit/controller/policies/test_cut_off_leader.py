@@ -6,7 +6,11 @@ from tidelog.model import NO_LEADER
 from tidelog_controller.policies.cut_off_leader import may_depose
 from tidelog_controller.policies.electability import ElectionRules, LiveBroker
 from tidelog_controller.policies.leader_election import next_state
-from tidelog_runtime.metadata.schema import NOT_WHOLE, LeaderAndIsr, Member
+from tidelog_runtime.metadata.schema import (
+    NOT_WHOLE,
+    LeaderAndIsr,
+    Member,
+)
 
 RULES = ElectionRules()
 TOPIC_ID = "a-topic"

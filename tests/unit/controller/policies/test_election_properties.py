@@ -9,7 +9,12 @@ from tidelog.model import NO_EPOCH, NO_LEADER
 from tidelog_controller.policies.electability import ElectionRules, LiveBroker, is_whole
 from tidelog_controller.policies.leader_election import next_state
 from tidelog_controller.policies.recovery import Logs
-from tidelog_runtime.metadata.schema import NOT_WHOLE, LeaderAndIsr, Member, RecoveryConsent
+from tidelog_runtime.metadata.schema import (
+    NOT_WHOLE,
+    LeaderAndIsr,
+    Member,
+    RecoveryConsent,
+)
 from tidelog_runtime.replica_control import ReplicaSummary
 
 BROKERS = (1, 2, 3, 4)

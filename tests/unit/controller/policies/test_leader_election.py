@@ -5,7 +5,11 @@ from dataclasses import replace
 from tidelog.model import NO_EPOCH, NO_LEADER
 from tidelog_controller.policies.electability import ElectionRules, LiveBroker
 from tidelog_controller.policies.leader_election import next_state
-from tidelog_runtime.metadata.schema import NOT_WHOLE, LeaderAndIsr, Member
+from tidelog_runtime.metadata.schema import (
+    NOT_WHOLE,
+    LeaderAndIsr,
+    Member,
+)
 
 # Broker b lives in epoch 10 * b unless a test says otherwise.
 EPOCH = 7

@@ -8,7 +8,12 @@ from tidelog.model import NO_LEADER
 from tidelog_controller.policies.electability import ElectionRules, LiveBroker
 from tidelog_controller.policies.leader_election import next_state
 from tidelog_controller.policies.recovery import Logs, needs_descriptions, records_given_up
-from tidelog_runtime.metadata.schema import NOT_WHOLE, LeaderAndIsr, Member, RecoveryConsent
+from tidelog_runtime.metadata.schema import (
+    NOT_WHOLE,
+    LeaderAndIsr,
+    Member,
+    RecoveryConsent,
+)
 from tidelog_runtime.replica_control import LogExtent, ReplicaSummary
 
 EPOCH = 7

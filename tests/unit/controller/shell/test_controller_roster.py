@@ -6,7 +6,8 @@ from tidelog.inspection.model import RegisteredController
 from tidelog.state_changes.event import Cause, Kind
 from tidelog_controller.shell.controller_roster import ControllerRoster
 from tidelog_runtime.clock import SystemClock
-from tidelog_runtime.metadata.schema import ControllerProcess, Keys, encode
+from tidelog_runtime.metadata.keys import Keys
+from tidelog_runtime.metadata.schema import ControllerProcess, encode
 from tidelog_runtime.metadata.store import Changed, KeyValue, Snapshot
 from tidelog_runtime.telemetry.state_change_log import Filter, StateChangeLog
 

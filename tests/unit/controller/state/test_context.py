@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from tidelog.model import TopicPartition
 from tidelog_controller.state.context import BrokerChanged, Context, Malformed
+from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.schema import (
     BrokerRegistration,
-    Keys,
     LeaderAndIsr,
     Member,
     TopicEntry,

@@ -10,7 +10,11 @@ from tidelog_controller.state.broken_connections import TELL_AGAIN_MS, BrokenCon
 from tidelog_controller.state.context import Broker
 from tidelog_controller.state.departures import Departures
 from tidelog_controller.state.events import DialOutcome
-from tidelog_runtime.metadata.schema import RUNNING, STOPPING, BrokerRegistration
+from tidelog_runtime.metadata.schema import (
+    RUNNING,
+    STOPPING,
+    BrokerRegistration,
+)
 
 
 def broker(broker_id: int, broker_epoch: int, state: str = RUNNING) -> Broker:

@@ -10,7 +10,11 @@ from tidelog_controller.state.unreachable_leaders import (
     UnreachableLeaders,
 )
 from tidelog_runtime.leader_reports import UnreachableLeader, UnreachableLeadersReport
-from tidelog_runtime.metadata.schema import BrokerRegistration, LeaderAndIsr, Member
+from tidelog_runtime.metadata.schema import (
+    BrokerRegistration,
+    LeaderAndIsr,
+    Member,
+)
 
 PARTITION = TopicPartition("t", 0)
 

@@ -1,0 +1,131 @@
+"""The keys of the metadata store (section 2 of ARCHITECTURE.md), and what each is about."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tidelog.model import TopicPartition
+
+
+class Keys:
+    """The keys of one cluster."""
+
+    def __init__(self, cluster: str) -> None:
+        self.root = f"/tidelog/{cluster}/"
+        self.controller = self.root + "controller"
+        self.controller_epoch = self.root + "controller_epoch"
+        # It begins like `controller`, so that who watches that one sees these too.
+        self.controller_processes = self.root + "controllers/ids/"
+        self.cluster = self.root + "cluster"
+        self.brokers = self.root + "brokers/ids/"
+        self.departures = self.root + "brokers/departures/"
+        self.topics = self.root + "brokers/topics/"
+        self.topic_deletions = self.root + "admin/topics_delete/"
+        self.recoveries = self.root + "admin/recoveries/"
+        self.producer_ids = self.root + "producer_ids"
+        self.producers = self.root + "producers/"
+
+    def controller_process(self, controller_id: int) -> str:
+        return f"{self.controller_processes}{controller_id}"
+
+    def broker(self, broker_id: int) -> str:
+        return f"{self.brokers}{broker_id}"
+
+    def departure(self, broker_id: int) -> str:
+        return f"{self.departures}{broker_id}"
+
+    def topic(self, topic: str) -> str:
+        return self.topics + topic
+
+    def leader_and_isr(self, partition: TopicPartition) -> str:
+        return f"{self.topics}{partition.topic}/{partition.partition}/leaderAndISR"
+
+    def topic_deletion(self, topic: str) -> str:
+        return self.topic_deletions + topic
+
+    def recovery(self, partition: TopicPartition) -> str:
+        return f"{self.recoveries}{partition.topic}/{partition.partition}"
+
+    def producer(self, name: str) -> str:
+        return self.producers + name
+
+    def parse(self, key: str) -> ParsedKey | None:
+        """What a key is about; None for keys that this version does not know."""
+        if key == self.controller:
+            return ControllerKey()
+        if key == self.controller_epoch:
+            return ControllerEpochKey()
+        if key == self.cluster:
+            return ClusterKey()
+        if key.startswith(self.controller_processes):
+            return ControllerProcessKey(int(key.removeprefix(self.controller_processes)))
+        if key.startswith(self.brokers):
+            return BrokerKey(int(key.removeprefix(self.brokers)))
+        if key.startswith(self.departures):
+            return DepartureKey(int(key.removeprefix(self.departures)))
+        if key.startswith(self.topics):
+            parts = key.removeprefix(self.topics).split("/")
+            if len(parts) == 1:
+                return TopicKey(parts[0])
+            if len(parts) == 3 and parts[2] == "leaderAndISR":
+                return PartitionKey(TopicPartition(parts[0], int(parts[1])))
+        if key.startswith(self.topic_deletions):
+            return TopicDeletionKey(key.removeprefix(self.topic_deletions))
+        if key.startswith(self.recoveries):
+            topic, number = key.removeprefix(self.recoveries).split("/")
+            return RecoveryKey(TopicPartition(topic, int(number)))
+        return None
+
+
+class ControllerKey(NamedTuple):
+    pass
+
+
+class ControllerEpochKey(NamedTuple):
+    pass
+
+
+class ControllerProcessKey(NamedTuple):
+    controller_id: int
+
+
+class ClusterKey(NamedTuple):
+    pass
+
+
+class BrokerKey(NamedTuple):
+    broker_id: int
+
+
+class DepartureKey(NamedTuple):
+    broker_id: int
+
+
+class TopicKey(NamedTuple):
+    topic: str
+
+
+class PartitionKey(NamedTuple):
+    partition: TopicPartition
+
+
+class TopicDeletionKey(NamedTuple):
+    topic: str
+
+
+class RecoveryKey(NamedTuple):
+    partition: TopicPartition
+
+
+ParsedKey = (
+    ControllerKey
+    | ControllerEpochKey
+    | ControllerProcessKey
+    | ClusterKey
+    | BrokerKey
+    | DepartureKey
+    | TopicKey
+    | PartitionKey
+    | TopicDeletionKey
+    | RecoveryKey
+)

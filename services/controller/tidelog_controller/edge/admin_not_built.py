@@ -1,0 +1,128 @@
+# ruff: noqa: ARG002 - no request is looked at
+"""What the wire API has and this controller does not do yet: each call ends with
+UNIMPLEMENTED and says so."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import grpc
+import grpc.aio
+
+from tidelog.v1 import admin_pb2 as pb
+from tidelog.v1.admin_pb2_grpc import AdminServiceServicer
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class AdminNotBuilt(AdminServiceServicer):
+    async def DescribeTopics(  # noqa: N802 - the generated name
+        self, request: pb.DescribeTopicsRequest, context: Context
+    ) -> pb.DescribeTopicsResponse:
+        await _refuse(context, "DescribeTopics")
+
+    async def AlterTopicConfig(  # noqa: N802 - the generated name
+        self, request: pb.AlterTopicConfigRequest, context: Context
+    ) -> pb.AlterTopicConfigResponse:
+        await _refuse(context, "AlterTopicConfig")
+
+    async def AddPartitions(  # noqa: N802 - the generated name
+        self, request: pb.AddPartitionsRequest, context: Context
+    ) -> pb.AddPartitionsResponse:
+        await _refuse(context, "AddPartitions")
+
+    async def RemovePartitions(  # noqa: N802 - the generated name
+        self, request: pb.RemovePartitionsRequest, context: Context
+    ) -> pb.RemovePartitionsResponse:
+        await _refuse(context, "RemovePartitions")
+
+    async def Reassign(  # noqa: N802 - the generated name
+        self, request: pb.ReassignRequest, context: Context
+    ) -> pb.ReassignResponse:
+        await _refuse(context, "Reassign")
+
+    async def Rebalance(  # noqa: N802 - the generated name
+        self, request: pb.RebalanceRequest, context: Context
+    ) -> pb.RebalanceResponse:
+        await _refuse(context, "Rebalance")
+
+    async def AddBrokers(  # noqa: N802 - the generated name
+        self, request: pb.AddBrokersRequest, context: Context
+    ) -> pb.AddBrokersResponse:
+        await _refuse(context, "AddBrokers")
+
+    async def RemoveBrokers(  # noqa: N802 - the generated name
+        self, request: pb.RemoveBrokersRequest, context: Context
+    ) -> pb.RemoveBrokersResponse:
+        await _refuse(context, "RemoveBrokers")
+
+    async def SetReplicationFactor(  # noqa: N802 - the generated name
+        self, request: pb.SetReplicationFactorRequest, context: Context
+    ) -> pb.SetReplicationFactorResponse:
+        await _refuse(context, "SetReplicationFactor")
+
+    async def SetThrottle(  # noqa: N802 - the generated name
+        self, request: pb.SetThrottleRequest, context: Context
+    ) -> pb.SetThrottleResponse:
+        await _refuse(context, "SetThrottle")
+
+    async def DescribeThrottle(  # noqa: N802 - the generated name
+        self, request: pb.DescribeThrottleRequest, context: Context
+    ) -> pb.DescribeThrottleResponse:
+        await _refuse(context, "DescribeThrottle")
+
+    async def ListOperations(  # noqa: N802 - the generated name
+        self, request: pb.ListOperationsRequest, context: Context
+    ) -> pb.ListOperationsResponse:
+        await _refuse(context, "ListOperations")
+
+    async def DescribeOperation(  # noqa: N802 - the generated name
+        self, request: pb.DescribeOperationRequest, context: Context
+    ) -> pb.DescribeOperationResponse:
+        await _refuse(context, "DescribeOperation")
+
+    async def CancelOperation(  # noqa: N802 - the generated name
+        self, request: pb.CancelOperationRequest, context: Context
+    ) -> pb.CancelOperationResponse:
+        await _refuse(context, "CancelOperation")
+
+    async def ReverseOperation(  # noqa: N802 - the generated name
+        self, request: pb.ReverseOperationRequest, context: Context
+    ) -> pb.ReverseOperationResponse:
+        await _refuse(context, "ReverseOperation")
+
+    async def ElectPreferredLeaders(  # noqa: N802 - the generated name
+        self, request: pb.ElectPreferredLeadersRequest, context: Context
+    ) -> pb.ElectPreferredLeadersResponse:
+        await _refuse(context, "ElectPreferredLeaders")
+
+    async def MoveLeaders(  # noqa: N802 - the generated name
+        self, request: pb.MoveLeadersRequest, context: Context
+    ) -> pb.MoveLeadersResponse:
+        await _refuse(context, "MoveLeaders")
+
+    async def SetMaintenance(  # noqa: N802 - the generated name
+        self, request: pb.SetMaintenanceRequest, context: Context
+    ) -> pb.SetMaintenanceResponse:
+        await _refuse(context, "SetMaintenance")
+
+    async def CheckRestart(  # noqa: N802 - the generated name
+        self, request: pb.CheckRestartRequest, context: Context
+    ) -> pb.CheckRestartResponse:
+        await _refuse(context, "CheckRestart")
+
+    async def DescribeBrokers(  # noqa: N802 - the generated name
+        self, request: pb.DescribeBrokersRequest, context: Context
+    ) -> pb.DescribeBrokersResponse:
+        await _refuse(context, "DescribeBrokers")
+
+    async def DescribeRecovery(  # noqa: N802 - the generated name
+        self, request: pb.DescribeRecoveryRequest, context: Context
+    ) -> pb.DescribeRecoveryResponse:
+        await _refuse(context, "DescribeRecovery")
+
+
+async def _refuse(context: Context, call: str) -> NoReturn:
+    await context.abort(
+        grpc.StatusCode.UNIMPLEMENTED, f"{call} is not built yet; a later version has it"
+    )
