@@ -30,7 +30,8 @@ class BrokerConfig(ServiceConfig):
     )
     rack: str = Field(
         default="",
-        description="Where the machine stands; shown, and not used to place replicas yet.",
+        description="Where the machine stands: a partition's replicas lie in different racks while "
+        "there are enough. Empty: in a rack of its own.",
     )
     replica_lag_time_max_ms: int = Field(
         default=10_000,

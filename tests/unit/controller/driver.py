@@ -178,10 +178,10 @@ class Driver:
     # Brokers.
 
     def start_broker(
-        self, broker_id: int, *, whole_since: int = 0, state: str = "running"
+        self, broker_id: int, *, whole_since: int = 0, state: str = "running", rack: str = ""
     ) -> FakeBroker:
         registration = BrokerRegistration(
-            f"10.0.0.{broker_id}:7500", "", f"uuid-{broker_id}", state, whole_since, whole_since
+            f"10.0.0.{broker_id}:7500", rack, f"uuid-{broker_id}", state, whole_since, whole_since
         )
         self.store.delete(KEYS.broker(broker_id))
         epoch = self.store.put(KEYS.broker(broker_id), encode(registration))

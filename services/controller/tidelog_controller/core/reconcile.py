@@ -13,6 +13,7 @@ from dataclasses import replace
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog_controller.policies.leader_election import leader_serves, next_state
 from tidelog_controller.policies.placement import place, start_of
+from tidelog_controller.policies.racks import RackedBroker
 from tidelog_controller.policies.recovery import Logs, needs_descriptions, records_given_up
 from tidelog_controller.state.context import Context, Partition, Topic
 from tidelog_controller.state.transactions import PartitionWrite
@@ -97,7 +98,9 @@ def _first_write(
     controller_epoch: int,
 ) -> PartitionWrite | None:
     """Waits for more brokers (None) where some have gone since the topic was created."""
-    brokers = context.running_brokers()
+    brokers = [
+        RackedBroker(b, context.brokers[b].registration.rack) for b in context.running_brokers()
+    ]
     factor = topic.entry.replication_factor
     if len(brokers) < factor:
         return None

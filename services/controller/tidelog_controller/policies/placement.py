@@ -3,12 +3,36 @@
 Leaders go round the brokers. The other replicas of a broker's partitions lie at a
 distance that grows from round to round, so that all survivors share the load of a
 dead broker (section 4 of ARCHITECTURE.md).
+
+No two replicas of a partition are in one rack while there are racks enough, and where there
+are not, none holds two more than another that could. What balance is left then:
+
+- Racks of equal size, or none: in every round (as many partitions as brokers) each broker gets
+  equally many replicas and one leader.
+- Racks of different sizes: leaders stay balanced within one, and each broker holds its share of
+  replicas to less than three. Shares are equal unless a rack would get more than one replica of a
+  partition: of three racks, the one with a single broker holds every partition of three
+  replicas there, and the brokers of the largest hold the least. Spread goes before balance.
 """
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from tidelog_controller.policies.racks import (
+    RackedBroker,
+    interleaved,
+    least_used,
+    rack_numbers,
+    rack_sizes,
+)
+from tidelog_controller.policies.uneven_racks import place_unevenly
+
+# Partitions of one topic are placed one by one over the same brokers.
+CLUSTERS_REMEMBERED = 4
 
 
 def start_of(topic_id: str) -> int:
@@ -19,7 +43,7 @@ def start_of(topic_id: str) -> int:
 
 
 def place(
-    partition: int, replication_factor: int, brokers: Sequence[int], start: int
+    partition: int, replication_factor: int, brokers: Sequence[RackedBroker], start: int
 ) -> tuple[int, ...]:
     """The replicas of one partition; the first is the preferred leader.
 
@@ -31,12 +55,52 @@ def place(
             f"cannot place {replication_factor} replicas on {count} brokers; "
             f"the replication factor has to be between 1 and {count}"
         )
+    layout = _layout(tuple(brokers))
+    if len(set(layout.sizes)) > 1:
+        return place_unevenly(partition, replication_factor, layout.order, start % count)
+    return _place_evenly(partition, replication_factor, layout, start)
+
+
+class _Layout(NamedTuple):
+    """`order`: the brokers as they lead, one after the other. `racks`: of each of them, by
+    number. `sizes`: brokers by rack."""
+
+    order: tuple[RackedBroker, ...]
+    racks: list[int]
+    sizes: list[int]
+
+
+@lru_cache(maxsize=CLUSTERS_REMEMBERED)
+def _layout(brokers: tuple[RackedBroker, ...]) -> _Layout:
+    order = interleaved(brokers)
+    racks = rack_numbers(order)
+    return _Layout(tuple(order), racks, rack_sizes(racks))
+
+
+def _place_evenly(
+    partition: int, replication_factor: int, layout: _Layout, start: int
+) -> tuple[int, ...]:
+    """All racks have the same size. In one round all followers lie at the same distances from
+    their leaders, and so every broker gets equally many."""
+    order, racks, sizes = layout
+    count = len(order)
     first = (partition + start) % count
+    # Racks take turns in the order, so a multiple of their number leads back to one's own.
+    distances = [d for d in range(1, count) if len(sizes) < replication_factor or d % len(sizes)]
     # Counted from the topic's first partition, and not from the first broker: a round
     # has one distance, and so every broker gets equally many replicas of it.
     round_number = partition // count + start // count
-    replicas = [brokers[first]]
+    chosen = [first]
+    used = [0] * len(sizes)
+    used[racks[first]] = 1
     for follower in range(replication_factor - 1):
-        distance = 1 + (round_number + follower) % (count - 1)
-        replicas.append(brokers[(first + distance) % count])
-    return tuple(replicas)
+        free = [size - taken for size, taken in zip(sizes, used, strict=True)]
+        fewest = least_used(used, free)
+        begin = (round_number + follower) % len(distances)
+        for distance in distances[begin:] + distances[:begin]:
+            broker = (first + distance) % count
+            if broker not in chosen and used[racks[broker]] == fewest:
+                chosen.append(broker)
+                used[racks[broker]] += 1
+                break
+    return tuple(order[broker].broker_id for broker in chosen)

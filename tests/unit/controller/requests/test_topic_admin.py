@@ -52,6 +52,16 @@ def test_a_topic_has_an_id_of_22_characters() -> None:
     assert driver.state().topic_id == driver.replies[request].topic_id
 
 
+def test_a_new_topics_replicas_lie_in_the_racks_that_brokers_registered() -> None:
+    driver = Driver()
+    for broker_id, rack in enumerate(["a", "a", "a", "b", "b"], start=1):
+        driver.start_broker(broker_id, rack=rack)
+    driver.load()
+    driver.create_topic(partitions=12, replication_factor=2)
+    in_a = [sum(b in (1, 2, 3) for b in state.replicas) for state in driver.states()]
+    assert in_a == [1] * 12
+
+
 def test_a_new_topics_partitions_come_in_batches_after_its_own_key() -> None:
     driver = cluster(1, 2, 3)
     driver.create_topic(partitions=250)
