@@ -10,7 +10,7 @@ from tidelog.model import TopicPartition
 from tidelog.rpc.wire import error_from_wire, error_to_wire
 from tidelog.state_changes.event import Cause, Change
 from tidelog.v1 import replica_control_pb2 as pb
-from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
+from tidelog_runtime.metadata.schema import LeaderAndIsr, Member, Moving
 from tidelog_runtime.replica_control import (
     CommandResult,
     DescribeReplicasCommand,
@@ -67,6 +67,7 @@ def _partition_to_wire(command: PartitionCommand) -> pb.PartitionState:
         unclean_lost_records=(
             None if state.unclean_lost_records == NOT_KNOWN else state.unclean_lost_records
         ),
+        moving=pb.MovingReplicas(**state.moving._asdict()) if state.moving else None,
     )
 
 
@@ -83,6 +84,7 @@ def _partition_from_wire(wire: pb.PartitionState) -> PartitionCommand:
             eligible=_members_from_wire(wire.eligible),
             min_isr=wire.min_isr,
             unclean_leader_epoch=wire.unclean_leader_epoch,
+            moving=_moving_from_wire(wire.moving) if wire.HasField("moving") else None,
             unclean_lost_records=(
                 wire.unclean_lost_records if wire.HasField("unclean_lost_records") else NOT_KNOWN
             ),
@@ -91,6 +93,10 @@ def _partition_from_wire(wire: pb.PartitionState) -> PartitionCommand:
         wire.revision,
         dict(wire.config),
     )
+
+
+def _moving_from_wire(wire: pb.MovingReplicas) -> Moving:
+    return Moving(wire.operation, tuple(wire.original), tuple(wire.target))
 
 
 def leader_and_isr_to_wire(command: LeaderAndIsrCommand) -> pb.LeaderAndIsrRequest:

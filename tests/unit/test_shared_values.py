@@ -21,7 +21,7 @@ from tidelog.v1 import broker_pb2, errors_pb2, record_batch_pb2
 from tidelog_runtime import replica_control_codec as codec
 from tidelog_runtime.metadata import keys as keys_module
 from tidelog_runtime.metadata import schema
-from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
+from tidelog_runtime.metadata.schema import LeaderAndIsr, Member, Moving
 from tidelog_runtime.replica_control import (
     CommandResult,
     DescribeReplicasCommand,
@@ -163,6 +163,60 @@ def test_what_an_older_key_does_not_say_was_lost_is_not_known() -> None:
     raw = json.loads(schema.encode_leader_and_isr(STATE))
     del raw["unclean_lost_records"]
     assert schema.decode_leader_and_isr(json.dumps(raw).encode()).unclean_lost_records == NOT_KNOWN
+
+
+# Every field is another than the one that it has unless it is set.
+FULL_STATE = dataclasses.replace(
+    STATE,
+    replicas=(3, 1, 2, 4),
+    eligible=(Member(2, 12),),
+    min_isr=3,
+    moving=Moving("grow-1", (3, 1, 2), (4, 1)),
+    unclean_lost_records=7,
+    change=Change("c5-9", Cause.REASSIGNED, 1_000, "0" * 32),
+)
+
+
+def _set_fields(state: LeaderAndIsr) -> set[str]:
+    """Those that have to be given, and those that are not as they are unless set."""
+    return {
+        f.name
+        for f in dataclasses.fields(state)
+        if f.default is dataclasses.MISSING or getattr(state, f.name) != f.default
+    }
+
+
+def test_every_field_of_a_partitions_state_comes_through_the_store_and_the_wire() -> None:
+    every = {f.name for f in dataclasses.fields(LeaderAndIsr)}
+    assert _set_fields(FULL_STATE) == every
+    stored = schema.decode_leader_and_isr(schema.encode_leader_and_isr(FULL_STATE))
+    command = PartitionCommand(TopicPartition("t", 4), stored, 77, {})
+    wire = codec.leader_and_isr_to_wire(
+        LeaderAndIsrCommand(
+            1, 2, 13, full_state=False, partitions=[command], leaders={}, store_revision=80
+        )
+    )
+    (told,) = codec.leader_and_isr_from_wire(wire).partitions
+    assert dataclasses.astuple(told.state) == dataclasses.astuple(FULL_STATE)
+
+
+def test_a_state_of_another_change_is_the_same_in_every_other_field() -> None:
+    other = Change("c6-1", Cause.BROKER_CRASHED)
+    assert dataclasses.astuple(FULL_STATE.with_change(other)) == dataclasses.astuple(
+        dataclasses.replace(FULL_STATE, change=other)
+    )
+
+
+def test_an_older_key_is_of_a_partition_that_does_not_move() -> None:
+    raw = json.loads(schema.encode_leader_and_isr(FULL_STATE))
+    del raw["moving"]
+    assert schema.decode_leader_and_isr(json.dumps(raw).encode()).moving is None
+
+
+def test_a_move_says_who_is_adding_and_who_is_leaving() -> None:
+    moving = Moving("grow-1", (3, 1, 2), (4, 1, 5))
+    assert (moving.adding, moving.leaving) == ((4, 5), (3, 2))
+    assert moving.replicas == (3, 1, 2, 4, 5)
 
 
 def test_keys_say_what_they_are_about() -> None:

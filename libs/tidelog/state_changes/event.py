@@ -45,6 +45,9 @@ class Kind(enum.Enum):
     ISR_EXPAND = "isr_expand"
     RESIGNATION = "resignation"  # a replica that lost data leaves the ISR by itself
     CONFIG_CHANGE = "config_change"
+    MOVE_ACTIVATED = "move_activated"  # brokers that it moves to follow its leader
+    MOVE_SWITCHED = "move_switched"  # they are its replicas; those that left are deleted
+    MOVE_CANCELLED = "move_cancelled"  # its original replicas alone are its replicas again
     # One replica.
     BECOME_LEADER = "become_leader"
     BECOME_FOLLOWER = "become_follower"
@@ -130,6 +133,8 @@ class Cause(enum.Enum):
     REMOVED = "removed"  # somebody else deleted it
     STORE_UNREACHABLE = "store_unreachable"
     REQUESTED = "requested"  # somebody asked for it
+    REASSIGNED = "reassigned"  # an operation moves the partition to other replicas
+    CANCELLED = "cancelled"  # the operation was taken back
 
     @classmethod
     def parse(cls, word: str) -> Cause:

@@ -151,6 +151,7 @@ class PartitionState(_message.Message):
     CONFIG_FIELD_NUMBER: _builtins.int
     CHANGE_FIELD_NUMBER: _builtins.int
     UNCLEAN_LOST_RECORDS_FIELD_NUMBER: _builtins.int
+    MOVING_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     topic_id: _builtins.str
     """Names this topic and no later one of the same name."""
@@ -198,6 +199,10 @@ class PartitionState(_message.Message):
     def change(self) -> Global___StateChangeOrigin:
         """The change of the key that brought it about; told in events, never decided by."""
 
+    @_builtins.property
+    def moving(self) -> Global___MovingReplicas:
+        """Unset: the partition is not being moved."""
+
     def __init__(
         self,
         *,
@@ -216,16 +221,53 @@ class PartitionState(_message.Message):
         config: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         change: Global___StateChangeOrigin | None = ...,
         unclean_lost_records: _builtins.int | None = ...,
+        moving: Global___MovingReplicas | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_unclean_lost_records", b"_unclean_lost_records", "change", b"change", "unclean_lost_records", b"unclean_lost_records"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_unclean_lost_records", b"_unclean_lost_records", "change", b"change", "moving", b"moving", "unclean_lost_records", b"unclean_lost_records"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_unclean_lost_records", b"_unclean_lost_records", "change", b"change", "config", b"config", "controller_epoch", b"controller_epoch", "eligible", b"eligible", "isr", b"isr", "leader", b"leader", "leader_epoch", b"leader_epoch", "min_isr", b"min_isr", "partition", b"partition", "replicas", b"replicas", "revision", b"revision", "topic", b"topic", "topic_id", b"topic_id", "unclean_leader_epoch", b"unclean_leader_epoch", "unclean_lost_records", b"unclean_lost_records"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_unclean_lost_records", b"_unclean_lost_records", "change", b"change", "config", b"config", "controller_epoch", b"controller_epoch", "eligible", b"eligible", "isr", b"isr", "leader", b"leader", "leader_epoch", b"leader_epoch", "min_isr", b"min_isr", "moving", b"moving", "partition", b"partition", "replicas", b"replicas", "revision", b"revision", "topic", b"topic", "topic_id", b"topic_id", "unclean_leader_epoch", b"unclean_leader_epoch", "unclean_lost_records", b"unclean_lost_records"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__unclean_lost_records: _TypeAlias = _typing.Literal["unclean_lost_records"]  # noqa: Y015
     _WhichOneofArgType__unclean_lost_records: _TypeAlias = _typing.Literal["_unclean_lost_records", b"_unclean_lost_records"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__unclean_lost_records) -> _WhichOneofReturnType__unclean_lost_records | None: ...
 
 Global___PartitionState: _TypeAlias = PartitionState  # noqa: Y015
+
+@_typing.final
+class MovingReplicas(_message.Message):
+    """A partition on its way to other replicas. While it lasts, its replicas are the original ones
+    and then those of the target that are not among them.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OPERATION_FIELD_NUMBER: _builtins.int
+    ORIGINAL_FIELD_NUMBER: _builtins.int
+    TARGET_FIELD_NUMBER: _builtins.int
+    operation: _builtins.str
+    """Id of the operation that moves it."""
+    @_builtins.property
+    def original(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Broker ids; the first is the preferred leader."""
+
+    @_builtins.property
+    def target(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """As original."""
+
+    def __init__(
+        self,
+        *,
+        operation: _builtins.str = ...,
+        original: _abc.Iterable[_builtins.int] | None = ...,
+        target: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["operation", b"operation", "original", b"original", "target", b"target"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MovingReplicas: _TypeAlias = MovingReplicas  # noqa: Y015
 
 @_typing.final
 class StateChangeOrigin(_message.Message):

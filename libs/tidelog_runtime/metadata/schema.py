@@ -30,6 +30,29 @@ class Member(NamedTuple):
     broker_epoch: int
 
 
+class Moving(NamedTuple):
+    """A partition on its way from its `original` replicas to those of `target`, both in the
+    order of preference, for the operation of this id. Those that are *adding* become replicas
+    by it, those that are *leaving* cease to be."""
+
+    operation: str
+    original: tuple[int, ...]
+    target: tuple[int, ...]
+
+    @property
+    def adding(self) -> tuple[int, ...]:
+        return tuple(b for b in self.target if b not in self.original)
+
+    @property
+    def leaving(self) -> tuple[int, ...]:
+        return tuple(b for b in self.original if b not in self.target)
+
+    @property
+    def replicas(self) -> tuple[int, ...]:
+        """All of them, as long as the move lasts."""
+        return (*self.original, *self.adding)
+
+
 @dataclass(frozen=True, slots=True)
 class LeaderAndIsr:
     """One partition: value of `…/<topic>/<p>/leaderAndISR`. Its modification revision
@@ -37,7 +60,8 @@ class LeaderAndIsr:
 
     Invariants: the leader is in the ISR, or is NO_LEADER, and only then may the ISR be
     empty; no broker is in both ISR and eligible set; both are subsets of `replicas`;
-    the eligible set is empty while the ISR has at least `min_isr` members."""
+    the eligible set is empty while the ISR has at least `min_isr` members; `replicas` are
+    those of the move while there is one."""
 
     topic_id: str
     replicas: tuple[int, ...]  # the first is the preferred leader
@@ -48,11 +72,26 @@ class LeaderAndIsr:
     eligible: tuple[Member, ...]
     min_isr: int
     unclean_leader_epoch: int = NO_EPOCH
+    moving: Moving | None = None
     # How many records that replicas were known to hold the unclean election cut off; NOT_KNOWN
     # where there was none, too. Told, and never decided by.
     unclean_lost_records: int = field(default=NOT_KNOWN, compare=False)
     # Which change made it so, and why: told, and never decided by.
     change: Change = field(default=NO_CHANGE, compare=False)
+
+    @property
+    def adding(self) -> tuple[int, ...]:
+        return self.moving.adding if self.moving else ()
+
+    @property
+    def leaving(self) -> tuple[int, ...]:
+        return self.moving.leaving if self.moving else ()
+
+    @property
+    def settled_replicas(self) -> tuple[int, ...]:
+        """Those that are to be in sync now, for whoever counts what is missing: the original
+        ones until a move has switched."""
+        return self.moving.original if self.moving else self.replicas
 
     @property
     def isr_ids(self) -> frozenset[int]:
@@ -94,6 +133,7 @@ class LeaderAndIsr:
             self.eligible,
             self.min_isr,
             self.unclean_leader_epoch,
+            self.moving,
             self.unclean_lost_records,
             change,
         )
@@ -235,6 +275,7 @@ def encode_leader_and_isr(state: LeaderAndIsr) -> bytes:
             "eligible": {str(m.broker_id): m.broker_epoch for m in state.eligible},
             "min_isr": state.min_isr,
             "unclean_leader_epoch": state.unclean_leader_epoch,
+            "moving": state.moving._asdict() if state.moving else None,
             "unclean_lost_records": state.unclean_lost_records,
             "change": {**state.change._asdict(), "cause": state.change.cause.value},
         }
@@ -253,10 +294,17 @@ def decode_leader_and_isr(value: bytes) -> LeaderAndIsr:
         eligible=tuple(sorted(Member(int(b), e) for b, e in raw["eligible"].items())),
         min_isr=raw["min_isr"],
         unclean_leader_epoch=raw["unclean_leader_epoch"],
-        # Older keys do not have it.
+        # Older keys do not have these.
+        moving=_decode_moving(raw.get("moving")),
         unclean_lost_records=raw.get("unclean_lost_records", NOT_KNOWN),
         change=_decode_change(raw.get("change", {})),
     )
+
+
+def _decode_moving(raw: Mapping[str, Any] | None) -> Moving | None:
+    if raw is None:
+        return None
+    return Moving(raw["operation"], tuple(raw["original"]), tuple(raw["target"]))
 
 
 def _decode_change(raw: Mapping[str, Any]) -> Change:
