@@ -304,7 +304,10 @@ def decode_leader_and_isr(value: bytes) -> LeaderAndIsr:
 def _decode_moving(raw: Mapping[str, Any] | None) -> Moving | None:
     if raw is None:
         return None
-    return Moving(raw["operation"], tuple(raw["original"]), tuple(raw["target"]))
+    moving = Moving(raw["operation"], tuple(raw["original"]), tuple(raw["target"]))
+    if not (moving.original and moving.target):
+        raise ValueError("a move without original or target replicas")
+    return moving
 
 
 def _decode_change(raw: Mapping[str, Any]) -> Change:

@@ -14,6 +14,7 @@ from tidelog.model import TopicPartition
 from tidelog.state_changes.event import Cause, Change, Kind, Stage
 from tidelog_controller.core.controller import Controller
 from tidelog_controller.policies.internal_topics import InternalTopic
+from tidelog_controller.policies.reassignment import WantedMove
 from tidelog_controller.state.commands import (
     AdminReply,
     CloseChannel,
@@ -243,6 +244,25 @@ class Driver:
             RecoverPartitions(self._last_request, topic, partitions, from_live_replicas, timeout_ms)
         )
         return self._last_request
+
+    def want_move(
+        self,
+        *target: int,
+        partition: int = 0,
+        topic: str = "t",
+        operation: str = "op",
+        cancelled: bool = False,
+    ) -> None:
+        """What an operation wants of a partition, beside what others want; no target:
+        nothing any more."""
+        context = self.controller.context
+        wanted = dict(context.wanted_moves)
+        wanted.pop(TopicPartition(topic, partition), None)
+        if target:
+            move = WantedMove(operation, target, cancelled, "f" * 32)
+            wanted[TopicPartition(topic, partition)] = move
+        context.want_moves(wanted)
+        self.feed(Tick())
 
     # Reports.
 

@@ -46,12 +46,20 @@ def next_command(
     command_id: int,
     now_ms: int,
 ) -> SendLeaderAndIsr | SendStopReplica | None:
-    stops, partitions = control.due(context.is_stopped, now_ms)
+    stops, partitions = control.due(lambda p: is_stop(context, p, control.broker_id), now_ms)
     if not partitions:
         return None
     if stops:
         return _stop_replica(context, identity, control, command_id, partitions)
     return _leader_and_isr(context, identity, control, command_id, partitions, full_state=False)
+
+
+def is_stop(context: Context, partition: TopicPartition, broker_id: int) -> bool:
+    """Whether what a broker has to know of a partition is that it holds no replica of it any
+    more: its topic is being deleted, or it was moved away."""
+    held = context.partition(partition)
+    moved_away = held is not None and broker_id not in held.state.replicas
+    return moved_away or context.is_stopped(partition)
 
 
 def description_command(

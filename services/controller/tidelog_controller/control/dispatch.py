@@ -186,9 +186,19 @@ class Dispatch:
 
 def concerned(old: Partition | None, new: Partition) -> tuple[int, ...]:
     """The brokers that have to know of a change. One of the ISR is the leader's affair; all
-    replicas follow a new epoch. Without a leader all are to know the newest revision: they are
-    asked about their logs by it."""
-    return (new.state.leader,) if is_isr_only(old, new) else new.state.replicas
+    replicas follow a new epoch, and those that have ceased to be replicas by it stop. Without a
+    leader all are to know the newest revision: they are asked about their logs by it."""
+    if is_isr_only(old, new):
+        return (new.state.leader,)
+    return (*new.state.replicas, *departed(old, new))
+
+
+def departed(old: Partition | None, new: Partition) -> tuple[int, ...]:
+    """The brokers that the partition was moved away from. A topic of another id was not moved
+    but deleted: what is left of it are strays."""
+    if old is None or old.state.topic_id != new.state.topic_id:
+        return ()
+    return tuple(b for b in old.state.replicas if b not in new.state.replicas)
 
 
 def is_isr_only(old: Partition | None, new: Partition) -> bool:
@@ -199,4 +209,5 @@ def is_isr_only(old: Partition | None, new: Partition) -> bool:
         and old.state.topic_id == new.state.topic_id
         and old.state.leader_epoch == new.state.leader_epoch
         and old.state.replicas == new.state.replicas
+        and old.state.moving == new.state.moving
     )

@@ -155,6 +155,7 @@ class Controller:
         if not self._deposed:
             self._begin(self._admin.advance(now_ms))
             self._begin(self._recoveries.advance(now_ms))
+            self._dirty.touch(self.context.take_wanted_anew())
             self._judge()
             self._out += self._dispatch.due(now_ms, wall_ms)
             self._dispatch.tell_overdue(now_ms, wall_ms)
@@ -329,7 +330,8 @@ class Controller:
             self._telling.topic_gone(topic, old.entry.topic_id, revision)
         if new is not None:
             self._dirty.touch(self.context.unplaced(topic))
-            if old is not None and new.rules != old.rules:
+            # The min ISR in force is of it.
+            if old is not None and new.config != old.config:
                 self._dirty.touch(self.context.partitions_of(topic))
 
     def _partition_changed(self, changed: PartitionChanged) -> None:

@@ -137,12 +137,13 @@ def _is_asked_for(held: Partition, request: StateRequest, *, named: bool) -> boo
 
 
 def is_well(held: Partition) -> bool:
-    """By its key led by its preferred replica, with all replicas in sync, and without a loss
-    that clients have yet to hear of."""
+    """By its key led by its preferred replica, with all replicas in sync, not being moved, and
+    without a loss that clients have yet to hear of."""
     state = held.state
     return (
         state.leader == state.replicas[0]
         and len(state.isr) == len(state.replicas)
+        and state.moving is None
         and state.unclean_leader_epoch != state.leader_epoch
     )
 

@@ -2,7 +2,8 @@
 
 Everything an intent needs follows from what the store holds, so that another controller
 can go on at any point: a topic without a deletion gets its missing partitions and good
-leaders; a topic with one gets its partitions stopped, then their keys deleted.
+leaders, and one that is to be moved takes the next step of that; a topic with one gets its
+partitions stopped, then their keys deleted.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from tidelog.model import NO_LEADER, TopicPartition
 from tidelog_controller.policies.leader_election import leader_serves, next_state
 from tidelog_controller.policies.placement import place, start_of
 from tidelog_controller.policies.racks import RackedBroker
+from tidelog_controller.policies.reassignment import next_move_step
 from tidelog_controller.policies.recovery import Logs, needs_descriptions, records_given_up
 from tidelog_controller.state.context import Context, Partition, Topic
 from tidelog_controller.state.transactions import PartitionWrite
@@ -56,7 +58,14 @@ def next_write(
         reporters=reporters,
     )
     if new is None:
-        return None
+        moved = next_move_step(
+            held.state,
+            context.live,
+            controller_epoch,
+            context.wanted_moves.get(partition),
+            topic.config.min_isr,
+        )
+        return PartitionWrite(partition, held.state, moved, held.revision) if moved else None
     # A consent is good for one election, whichever it turns out to be.
     elected = new.leader_epoch > held.state.leader_epoch and new.leader != NO_LEADER
     consumed = consent.revision if consent and elected else 0
@@ -129,6 +138,8 @@ def _deletion_step(
             controller_epoch=controller_epoch,
             isr=(),
             eligible=(),
+            # All of its replicas are stopped, those that were adding, too.
+            moving=None,
         )
         return PartitionWrite(partition, held.state, stopped, held.revision)
     if is_acknowledged(partition):

@@ -26,12 +26,20 @@ from tidelog_controller.state.transactions import (
     RegistrationRemoval,
     TopicCreation,
 )
-from tidelog_runtime.metadata.schema import Departure
+from tidelog_runtime.metadata.schema import Departure, LeaderAndIsr
 from tidelog_runtime.metadata.store import TransactionResult
 from tidelog_runtime.replica_control import ReplicaSummary
 
 # What somebody asked for, under a trace of their own.
-_ASKED_FOR = frozenset({Cause.TOPIC_CREATED, Cause.TOPIC_DELETED, Cause.CONSENT})
+_ASKED_FOR = frozenset(
+    {
+        Cause.TOPIC_CREATED,
+        Cause.TOPIC_DELETED,
+        Cause.CONSENT,
+        Cause.REASSIGNED,
+        Cause.CANCELLED,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +152,10 @@ class TransactionTelling:
                 return context.deletions[partition.topic].trace_id
             case Cause.CONSENT:
                 return context.consents[partition].entry.trace_id
+            case Cause.REASSIGNED | Cause.CANCELLED:
+                # What was begun goes on also where its operation is not known any more.
+                wanted = context.wanted_moves.get(partition)
+                return wanted.trace_id if wanted else ""
             case _:
                 return ""
 
@@ -319,6 +331,8 @@ def _details(write: PartitionWrite) -> dict[str, Detail]:
         "isr_before": [member[0] for member in old.isr],
         "isr": [member[0] for member in new.isr],
     }
+    if new.moving != old.moving:
+        details |= _move_details(old, new)
     if new.eligible:
         details["eligible"] = [member[0] for member in new.eligible]
     if write.logs is not None:
@@ -328,6 +342,18 @@ def _details(write: PartitionWrite) -> dict[str, Detail]:
         if new.unclean_lost_records != NOT_KNOWN:
             details["lost_records"] = new.unclean_lost_records
     return details
+
+
+def _move_details(old: LeaderAndIsr, new: LeaderAndIsr) -> dict[str, Detail]:
+    moving = new.moving or old.moving
+    if moving is None:
+        return {}
+    return {
+        "operation": moving.operation,
+        "original": list(moving.original),
+        "target": list(moving.target),
+        "replicas": list(new.replicas),
+    }
 
 
 def _log_end(broker_id: int, log: ReplicaSummary | None) -> str:

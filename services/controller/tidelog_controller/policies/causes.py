@@ -52,6 +52,8 @@ def kind_of(old: LeaderAndIsr | None, new: LeaderAndIsr | None, *, deleting: boo
         return Kind.CREATE
     if deleting:
         return Kind.STOP
+    if new.moving != old.moving:
+        return _move_step(old, new)
     if new.leader_epoch == old.leader_epoch:
         return Kind.ISR_SHRINK if new.min_isr == old.min_isr else Kind.CONFIG_CHANGE
     if new.leader == NO_LEADER:
@@ -65,6 +67,9 @@ def cause_of(old: LeaderAndIsr | None, new: LeaderAndIsr | None, known: Circumst
         return Cause.TOPIC_DELETED
     if old is None:
         return Cause.TOPIC_CREATED
+    if new.moving != old.moving:
+        cancelled = _move_step(old, new) is Kind.MOVE_CANCELLED
+        return Cause.CANCELLED if cancelled else Cause.REASSIGNED
     if new.leader_epoch == old.leader_epoch:
         if new.min_isr != old.min_isr:
             return Cause.CONFIG_CHANGED
@@ -78,6 +83,12 @@ def cause_of(old: LeaderAndIsr | None, new: LeaderAndIsr | None, known: Circumst
         # Somebody who can lead without loss is back.
         return Cause.BROKER_JOINED
     return _why_gone(Member(old.leader, old.leader_broker_epoch), known)
+
+
+def _move_step(old: LeaderAndIsr, new: LeaderAndIsr) -> Kind:
+    if new.moving is not None or old.moving is None:
+        return Kind.MOVE_ACTIVATED
+    return Kind.MOVE_SWITCHED if new.replicas == old.moving.target else Kind.MOVE_CANCELLED
 
 
 def _why_gone(member: Member, known: Circumstances) -> Cause:

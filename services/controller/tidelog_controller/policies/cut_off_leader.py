@@ -30,11 +30,16 @@ def may_depose(
 ) -> bool:
     """`reporters`: the brokers that cannot reach the leader. Those that never were in sync
     are counted too, because they follow whoever is elected; only that one has to be whole
-    and to hold what is committed."""
+    and to hold what is committed. Those that a move adds are not, as long as they never were:
+    they may have the whole log to copy yet."""
     if state.leader == NO_LEADER or len(state.isr) >= state.min_isr:
         return False
+    known = {member.broker_id for member in (*state.isr, *state.eligible)}
     followers = [
-        b for b in state.replicas if b in reporters and b != state.leader and is_running(b, live)
+        b
+        for b in state.replicas
+        if b in reporters and b != state.leader and is_running(b, live)
+        if b in known or b not in state.adding
     ]
     return len(followers) >= state.min_isr and bool(successors(state, live, rules, reporters))
 

@@ -7,13 +7,14 @@ controller wrote is known before the watch delivers it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from tidelog.errors import TidelogError
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog_controller.policies.electability import ElectionRules, LiveBroker
+from tidelog_controller.policies.reassignment import WantedMove
 from tidelog_runtime.metadata.keys import (
     BrokerKey,
     DepartureKey,
@@ -52,14 +53,18 @@ class Broker(NamedTuple):
 
 
 class Topic(NamedTuple):
-    """`revision`: modification revision. `min_isr`, `rules`: what its configuration asks
-    for."""
+    """`revision`: modification revision. `rules`: what `config`, its configuration, asks for."""
 
     entry: TopicEntry
     create_revision: int
     revision: int
-    min_isr: int
+    config: TopicConfig
     rules: ElectionRules
+
+    @property
+    def min_isr(self) -> int:
+        """Of a new partition."""
+        return self.config.min_isr(self.entry.replication_factor)
 
 
 class Partition(NamedTuple):
@@ -152,6 +157,9 @@ class Context:
         self.deletions: dict[str, Deletion] = {}
         self.consents: dict[TopicPartition, Consent] = {}
         self.malformed: set[str] = set()  # keys
+        # What operations want of partitions now; what was begun goes on without.
+        self.wanted_moves: Mapping[TopicPartition, WantedMove] = {}
+        self._wanted_anew: dict[TopicPartition, None] = {}
         # All is known up to here, because the watch has delivered it.
         self.revision = 0
         self._partitions: dict[str, dict[int, Partition]] = {}
@@ -195,6 +203,17 @@ class Context:
             return False
         state = held.state
         return state.leader == NO_LEADER and not state.isr and not state.eligible
+
+    def want_moves(self, wanted: Mapping[TopicPartition, WantedMove]) -> None:
+        """From now on this is wanted, and nothing else."""
+        before, self.wanted_moves = self.wanted_moves, dict(wanted)
+        changed = [p for p in ({**before, **wanted}) if before.get(p) != wanted.get(p)]
+        self._wanted_anew.update(dict.fromkeys(changed))
+
+    def take_wanted_anew(self) -> list[TopicPartition]:
+        """Partitions of which something else is wanted since this was last asked."""
+        changed, self._wanted_anew = self._wanted_anew, {}
+        return list(changed)
 
     def watched_to(self, revision: int) -> None:
         """The watch will deliver nothing up to this revision any more."""
@@ -306,7 +325,7 @@ def _topic(entry: TopicEntry, value: KeyValue) -> Topic:
         entry,
         value.create_revision,
         value.mod_revision,
-        config.min_isr(entry.replication_factor),
+        config,
         ElectionRules(
             synced=config.durability == "synced",
             recovery=config.recovery,

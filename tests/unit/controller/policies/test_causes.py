@@ -16,17 +16,15 @@ from tidelog_controller.policies.causes import (
     kind_of,
 )
 from tidelog_controller.policies.electability import LiveBroker
-from tidelog_runtime.metadata.schema import (
-    NOT_WHOLE,
-    Departure,
-    LeaderAndIsr,
-    Member,
-)
+from tidelog_runtime.metadata.schema import NOT_WHOLE, Departure, LeaderAndIsr, Member, Moving
 
 LED = LeaderAndIsr("id", (1, 2, 3), 1, 1, 5, (Member(1, 10), Member(2, 20), Member(3, 30)), (), 2)
 LEADERLESS = replace(LED, leader=NO_LEADER, leader_epoch=6)
 ELECTED = replace(LED, leader=2, leader_epoch=6, isr=(Member(2, 20), Member(3, 30)))
 UNCLEAN = replace(LED, leader=2, leader_epoch=7, isr=(Member(2, 21),), unclean_leader_epoch=7)
+MOVING = replace(LED, replicas=(1, 2, 3, 4), moving=Moving("op", (1, 2, 3), (4, 2)))
+SWITCHED = replace(MOVING, replicas=(4, 2), leader=2, leader_epoch=6, moving=None)
+BACK = replace(MOVING, replicas=(1, 2, 3), leader_epoch=6, moving=None)
 WITHOUT_2 = replace(LED, isr=(Member(1, 10), Member(3, 30)))
 RESIGNED = replace(LED, isr=(Member(1, NOT_WHOLE), Member(2, 20), Member(3, 30)))
 
@@ -55,6 +53,10 @@ def without(broker_id: int) -> dict[int, LiveBroker]:
         (LED, LEADERLESS, False, Kind.LEADER_LOST),
         (LED, WITHOUT_2, False, Kind.ISR_SHRINK),
         (LED, LED.with_min_isr(3), False, Kind.CONFIG_CHANGE),
+        (LED, MOVING, False, Kind.MOVE_ACTIVATED),
+        (MOVING, SWITCHED, False, Kind.MOVE_SWITCHED),
+        (MOVING, BACK, False, Kind.MOVE_CANCELLED),
+        (MOVING, replace(LEADERLESS, replicas=MOVING.replicas), True, Kind.STOP),
         (LED, LEADERLESS, True, Kind.STOP),
         (LEADERLESS, None, True, Kind.DELETE),
     ],
@@ -63,6 +65,20 @@ def test_the_kind_follows_from_the_states(
     old: LeaderAndIsr | None, new: LeaderAndIsr | None, deleting: bool, kind: Kind
 ) -> None:
     assert kind_of(old, new, deleting=deleting) is kind
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "cause"),
+    [
+        (LED, MOVING, Cause.REASSIGNED),
+        (MOVING, SWITCHED, Cause.REASSIGNED),
+        (MOVING, BACK, Cause.CANCELLED),
+    ],
+)
+def test_a_step_of_a_move_is_made_for_the_operation(
+    old: LeaderAndIsr, new: LeaderAndIsr, cause: Cause
+) -> None:
+    assert cause_of(old, new, Circumstances(ALL, {})) is cause
 
 
 @pytest.mark.parametrize("cause", [Cause.BROKER_CRASHED, Cause.BROKER_LEASE_ENDED])

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tidelog.model import NO_LEADER
 from tidelog_controller.policies.cut_off_leader import may_depose
 from tidelog_controller.policies.electability import ElectionRules, LiveBroker
 from tidelog_controller.policies.leader_election import next_state
-from tidelog_runtime.metadata.schema import (
-    NOT_WHOLE,
-    LeaderAndIsr,
-    Member,
-)
+from tidelog_runtime.metadata.schema import NOT_WHOLE, LeaderAndIsr, Member, Moving
 
 RULES = ElectionRules()
 TOPIC_ID = "a-topic"
@@ -146,3 +144,10 @@ def test_a_member_of_the_isr_that_reports_may_lead_too() -> None:
 
 def test_a_partition_without_a_leader_has_none_to_depose() -> None:
     assert not may_depose(partition(2, eligible=(3,)), ALL, RULES, (2, 3))
+
+
+def test_followers_that_a_move_adds_depose_nobody_before_they_were_in_sync() -> None:
+    moving = Moving("op", (1, 2), (1, 3))
+    added = replace(partition(1, eligible=(2,)), moving=moving)
+    assert not may_depose(added, ALL, RULES, reporters=(2, 3))
+    assert may_depose(replace(added, eligible=members(2, 3)), ALL, RULES, reporters=(2, 3))

@@ -9,12 +9,7 @@ from tidelog.model import NO_EPOCH, NO_LEADER
 from tidelog_controller.policies.electability import ElectionRules, LiveBroker, is_whole
 from tidelog_controller.policies.leader_election import next_state
 from tidelog_controller.policies.recovery import Logs
-from tidelog_runtime.metadata.schema import (
-    NOT_WHOLE,
-    LeaderAndIsr,
-    Member,
-    RecoveryConsent,
-)
+from tidelog_runtime.metadata.schema import NOT_WHOLE, LeaderAndIsr, Member, Moving, RecoveryConsent
 from tidelog_runtime.replica_control import ReplicaSummary
 
 BROKERS = (1, 2, 3, 4)
@@ -42,6 +37,8 @@ def states(draw: st.DrawFn) -> LeaderAndIsr:
     isr, rest = members[:count], members[count:]
     few = leader_epoch != NO_EPOCH and count < min_isr
     eligible = [m for m in rest if draw(st.booleans())] if few else []
+    cut = draw(st.integers(1, len(replicas)))
+    moving = Moving("op", replicas[:cut], replicas[cut - 1 :]) if draw(st.booleans()) else None
     leaders = st.sampled_from([NO_LEADER, *(m.broker_id for m in isr)])
     return LeaderAndIsr(
         topic_id="id",
@@ -52,6 +49,7 @@ def states(draw: st.DrawFn) -> LeaderAndIsr:
         isr=tuple(sorted(isr)),
         eligible=tuple(sorted(eligible)),
         min_isr=min_isr,
+        moving=moving,
     )
 
 
@@ -86,6 +84,7 @@ def test_every_written_state_keeps_the_invariants(
     if new is None:
         return
     assert new != state
+    assert (new.replicas, new.moving) == (state.replicas, state.moving)
     eligible = {member.broker_id for member in new.eligible}
     assert not eligible & new.isr_ids
     assert eligible | new.isr_ids <= set(new.replicas)

@@ -1,0 +1,366 @@
+"""Stories of partitions that are moved: every step in the store, and who is told of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidelog.model import NO_LEADER, TopicPartition
+from tidelog.state_changes.event import Cause, Kind, Stage
+from tidelog_controller.state.events import ConnectionEnded, DialOutcome
+from tidelog_runtime.metadata.schema import Moving
+from tidelog_runtime.replica_control import LeaderAndIsrCommand, StopPartition, StopReplicaCommand
+from unit.controller.driver import KEYS, Driver, cluster
+
+PARTITION = TopicPartition("t", 0)
+
+
+def with_topic(brokers: tuple[int, ...] = (1, 2, 3, 4, 5), factor: int = 3) -> Driver:
+    """One partition; the order of its replicas is that of their ids."""
+    driver = cluster(*brokers[:factor])
+    driver.create_topic(partitions=1, replication_factor=factor)
+    for broker_id in brokers[factor:]:
+        driver.start_broker(broker_id)
+    driver.watch()
+    forget(driver)
+    return driver
+
+
+def forget(driver: Driver) -> None:
+    driver.transcript.clear()
+    driver.sent.clear()
+    driver.told.clear()
+
+
+def in_sync(driver: Driver, *broker_ids: int) -> int:
+    """The leader writes this ISR."""
+    revision = driver.leader_writes_isr(0, *broker_ids)
+    driver.watch()
+    return revision
+
+
+def stops_to(driver: Driver, broker_id: int) -> list[StopPartition]:
+    return [
+        stop
+        for to, command in driver.sent
+        if to == broker_id and isinstance(command, StopReplicaCommand)
+        for stop in command.partitions
+    ]
+
+
+def revision(driver: Driver) -> int:
+    return driver.store.items[KEYS.leader_and_isr(PARTITION)].mod_revision
+
+
+def moved(driver: Driver, *target: int) -> tuple[int, ...]:
+    """Begins a move; returns the original replicas."""
+    original = driver.state().replicas
+    driver.want_move(*target)
+    return original
+
+
+def test_a_move_is_activated_then_switched_and_told_to_those_whom_each_concerns() -> None:
+    driver = with_topic()
+    first, second, third = driver.state().replicas
+    leader = driver.state().leader
+    driver.want_move(first, second, 4)
+    assert driver.state().moving == Moving("op", (first, second, third), (first, second, 4))
+    assert driver.transcript[0] == "transaction of 1 done"
+    assert sorted(driver.transcript[1:]) == [f"broker {b} lead t/0:{leader}" for b in (1, 2, 3, 4)]
+    forget(driver)
+    in_sync(driver, 1, 2, 3, 4)
+    switched = driver.transcript[driver.transcript.index("transaction of 1 done") + 1 :]
+    assert f"broker {third} stop t/0" in switched
+    assert set(switched) - {f"broker {third} stop t/0"} == {
+        f"broker {b} lead t/0:{driver.state().leader}" for b in (first, second, 4)
+    }
+
+
+def test_the_last_of_the_target_to_join_sets_off_the_switch() -> None:
+    driver = with_topic()
+    moved(driver, 1, 4, 5)
+    in_sync(driver, 1, 2, 3, 4)
+    assert driver.state().moving is not None
+    in_sync(driver, 1, 3, 4, 5)
+    assert (driver.state().replicas, driver.state().moving) == ((1, 4, 5), None)
+
+
+def test_those_that_left_are_stopped_with_the_revision_of_the_switch() -> None:
+    driver = with_topic()
+    moved(driver, 1, 4, 5)
+    in_sync(driver, 1, 2, 3, 4, 5)
+    for broker_id in (2, 3):
+        (stop,) = stops_to(driver, broker_id)
+        assert (stop.revision, stop.delete) == (revision(driver), True)
+        assert stop.leader_epoch == driver.state().leader_epoch
+    assert not stops_to(driver, 1)
+
+
+def test_a_stop_is_sent_again_until_it_is_acknowledged() -> None:
+    driver = with_topic()
+    moved(driver, 1, 4, 5)
+    driver.brokers[2].lose = True
+    in_sync(driver, 1, 2, 3, 4, 5)
+    sent = len(stops_to(driver, 2))
+    driver.pass_time(10_000)
+    assert len(stops_to(driver, 2)) > sent
+    driver.brokers[2].lose = False
+    driver.pass_time(5_000)
+    forget(driver)
+    driver.pass_time(60_000)
+    assert not driver.sent
+
+
+def test_a_stop_that_is_not_acknowledged_is_a_backlog_and_one_that_is_is_none() -> None:
+    driver = with_topic()
+    moved(driver, 1, 4, 5)
+    driver.brokers[2].mute = True
+    in_sync(driver, 1, 2, 3, 4, 5)
+    pending = {b.broker_id: b.pending for b in driver.controller.backlogs(driver.now_ms)}
+    assert pending == {1: 0, 2: 1, 3: 0, 4: 0, 5: 0}
+
+
+def test_a_broker_that_died_before_it_was_stopped_is_owed_nothing() -> None:
+    driver = with_topic()
+    moved(driver, 1, 4, 5)
+    driver.brokers[2].lose = True
+    in_sync(driver, 1, 2, 3, 4, 5)
+    driver.kill_broker(2)
+    driver.watch()
+    forget(driver)
+    driver.pass_time(60_000)
+    assert not driver.sent
+    assert [b.broker_id for b in driver.controller.backlogs(driver.now_ms)] == [1, 3, 4, 5]
+
+
+def test_the_full_state_of_a_broker_that_comes_back_does_not_name_what_was_moved_away() -> None:
+    driver = with_topic()
+    moved(driver, 1, 4, 5)
+    driver.kill_broker(2)
+    driver.watch()
+    in_sync(driver, 1, 3, 4, 5)
+    forget(driver)
+    driver.start_broker(2)
+    driver.watch()
+    assert driver.transcript[-1] == "broker 2 full state"
+    assert not stops_to(driver, 2)
+
+
+def test_after_a_lost_connection_the_full_state_and_the_stop_are_sent_again() -> None:
+    driver = with_topic()
+    moved(driver, 1, 4, 5)
+    driver.brokers[2].lose = True
+    in_sync(driver, 1, 2, 3, 4, 5)
+    driver.brokers[2].lose = False
+    forget(driver)
+    epoch = driver.brokers[2].broker_epoch
+    driver.feed(ConnectionEnded(2, epoch, DialOutcome.ACCEPTED, 3))
+    driver.pass_time(5_000)
+    assert driver.transcript == ["broker 2 full state", "broker 2 stop t/0"]
+
+
+def test_who_is_assigned_again_before_it_was_stopped_is_told_so_and_not_stopped() -> None:
+    driver = with_topic()
+    moved(driver, 1, 4, 5)
+    driver.brokers[2].mute = True
+    in_sync(driver, 1, 2, 3, 4, 5)
+    left_in = driver.state().leader_epoch - 1
+    driver.want_move(1, 2, 4)
+    driver.brokers[2].mute = False
+    late = driver.unanswered[-1]
+    driver.answer(late)
+    _, last = [each for each in driver.sent if each[0] == 2][-1]
+    assert isinstance(last, LeaderAndIsrCommand)
+    (told,) = last.partitions
+    assert told.revision == revision(driver)
+    assert told.state.leader_epoch > left_in
+
+
+def test_a_new_controller_goes_on_from_the_key_alone() -> None:
+    driver = with_topic()
+    moved(driver, 1, 4, 5)
+    driver.leader_writes_isr(0, 1, 2, 3, 4, 5)
+    driver.take_over()
+    assert (driver.state().replicas, driver.state().moving) == ((1, 4, 5), None)
+
+
+def test_a_new_controller_tells_who_left_by_its_full_state() -> None:
+    driver = with_topic()
+    moved(driver, 1, 4, 5)
+    driver.brokers[2].lose = True
+    in_sync(driver, 1, 2, 3, 4, 5)
+    driver.brokers[2].lose = False
+    forget(driver)
+    driver.take_over()
+    assert "broker 2 full state" in driver.transcript
+    assert not stops_to(driver, 2)
+
+
+@pytest.mark.parametrize("applied", [True, False])
+def test_a_switch_without_an_answer_is_looked_up_and_made_once(applied: bool) -> None:
+    driver = with_topic()
+    moved(driver, 1, 4, 5)
+    epoch = driver.state().leader_epoch
+    driver.unanswered_transactions = 1
+    driver.apply_unanswered = applied
+    in_sync(driver, 1, 2, 3, 4, 5)
+    assert (driver.state().replicas, driver.state().leader_epoch) == ((1, 4, 5), epoch + 1)
+
+
+def test_a_switch_that_meets_a_change_of_the_isr_is_judged_again() -> None:
+    driver = with_topic()
+    moved(driver, 1, 4, 5)
+    in_sync(driver, 1, 2, 3, 4)
+
+    def leader_first(_: object) -> None:
+        # 5 is gone from the ISR by the time the switch reaches the store.
+        driver.before_transaction = None
+        driver.leader_writes_isr(0, 1, 2, 3, 4)
+
+    driver.before_transaction = leader_first
+    in_sync(driver, 1, 2, 3, 4, 5)
+    assert driver.state().moving is not None
+
+
+def test_a_leader_that_dies_in_a_move_is_replaced_and_the_move_goes_on() -> None:
+    driver = with_topic()
+    original = moved(driver, 4, 5)
+    leader = driver.state().leader
+    moving = driver.state().moving
+    driver.kill_broker(leader)
+    driver.watch()
+    state = driver.state()
+    assert (state.leader in original, state.moving) == (True, moving)
+    in_sync(driver, *sorted(state.isr_ids), 4, 5)
+    assert (driver.state().replicas, driver.state().leader) == ((4, 5), 4)
+
+
+def test_a_move_without_a_leader_waits_for_one() -> None:
+    driver = with_topic(brokers=(1, 2), factor=1)
+    (only,) = driver.state().replicas
+    other = 3 - only
+    driver.want_move(other)
+    driver.kill_broker(only)
+    driver.watch()
+    assert (driver.state().leader, driver.state().moving is None) == (NO_LEADER, False)
+    driver.start_broker(only, whole_since=1)
+    driver.watch()
+    assert driver.state().leader == only
+    in_sync(driver, 1, 2)
+    assert driver.state().replicas == (other,)
+
+
+def test_a_cancelled_move_goes_back_and_stops_those_that_were_added() -> None:
+    driver = with_topic()
+    original = moved(driver, 1, 4, 5)
+    in_sync(driver, 1, 2, 3, 4)
+    forget(driver)
+    driver.want_move(1, 4, 5, cancelled=True)
+    state = driver.state()
+    assert (state.replicas, state.isr_ids, state.moving) == (original, {1, 2, 3}, None)
+    assert [len(stops_to(driver, b)) for b in (1, 2, 3, 4, 5)] == [0, 0, 0, 1, 1]
+
+
+def test_a_cancellation_that_waits_is_carried_out_when_it_can_be() -> None:
+    driver = with_topic()
+    original = moved(driver, 4, 5)
+    in_sync(driver, 1, 2, 3, 4)
+    leader = driver.state().leader
+    others = [b for b in original if b != leader]
+    for broker_id in others:
+        driver.kill_broker(broker_id)
+    driver.watch()
+    driver.want_move(4, 5, cancelled=True)
+    assert driver.state().moving is not None
+    driver.start_broker(others[0])
+    driver.watch()
+    in_sync(driver, leader, others[0], 4)
+    assert (driver.state().replicas, driver.state().moving) == (original, None)
+
+
+def test_the_deletion_of_its_topic_goes_before_a_move_and_stops_every_replica() -> None:
+    driver = with_topic()
+    moved(driver, 1, 4, 5)
+    forget(driver)
+    for broker in driver.brokers.values():
+        broker.mute = True
+    driver.delete_topic()
+    state = driver.state()
+    assert (state.moving, state.leader) == (None, NO_LEADER)
+    assert [len(stops_to(driver, b)) for b in (1, 2, 3, 4, 5)] == [1] * 5
+
+
+def test_the_keys_of_a_deleted_topic_wait_for_those_that_left_as_well() -> None:
+    driver = with_topic()
+    moved(driver, 1, 4, 5)
+    driver.brokers[2].lose = True
+    in_sync(driver, 1, 2, 3, 4, 5)
+    driver.delete_topic()
+    assert driver.states()
+    driver.brokers[2].lose = False
+    driver.pass_time(5_000)
+    assert not driver.states()
+
+
+def test_who_left_while_it_led_is_not_fetched_from_any_more() -> None:
+    driver = with_topic()
+    leader = driver.state().leader
+    rest = [b for b in driver.state().replicas if b != leader]
+    driver.want_move(*rest, 4)
+    in_sync(driver, 1, 2, 3, 4)
+    state = driver.state()
+    assert (state.leader, state.replicas) == (rest[0], (*rest, 4))
+    assert len(stops_to(driver, leader)) == 1
+
+
+def test_a_target_that_is_stopping_is_waited_for() -> None:
+    driver = with_topic()
+    moved(driver, 1, 4, 5)
+    driver.start_broker(5, state="stopping")
+    driver.watch()
+    in_sync(driver, 1, 2, 3, 4, 5)
+    assert driver.state().moving is not None
+
+
+# -- what is told -------------------------------------------------------------------------
+
+
+def stages(driver: Driver, kind: Kind) -> list[tuple[Stage, Cause]]:
+    return [(told.stage, told.change.cause) for told in driver.tells(kind)]
+
+
+def test_each_step_is_told_as_what_it_is() -> None:
+    driver = with_topic()
+    moved(driver, 1, 4, 5)
+    in_sync(driver, 1, 2, 3, 4, 5)
+    both = [(Stage.REQUESTED, Cause.REASSIGNED), (Stage.COMPLETED, Cause.REASSIGNED)]
+    assert stages(driver, Kind.MOVE_ACTIVATED) == both
+    assert stages(driver, Kind.MOVE_SWITCHED) == both
+    driver.want_move(1, 2, 3)
+    driver.want_move(1, 2, 3, cancelled=True)
+    assert stages(driver, Kind.MOVE_CANCELLED) == [
+        (Stage.REQUESTED, Cause.CANCELLED),
+        (Stage.COMPLETED, Cause.CANCELLED),
+    ]
+
+
+def test_a_step_tells_whose_it_is_and_from_where_to_where() -> None:
+    driver = with_topic()
+    original = moved(driver, 1, 4, 5)
+    told = driver.tells(Kind.MOVE_ACTIVATED)[0]
+    assert told.details["operation"] == "op"
+    assert (told.details["original"], told.details["target"]) == (list(original), [1, 4, 5])
+    assert told.change.trace_id == "f" * 32
+
+
+def test_the_deletion_of_a_replica_that_left_is_of_the_change_that_switched() -> None:
+    driver = with_topic()
+    moved(driver, 1, 4, 5)
+    in_sync(driver, 1, 2, 3, 4, 5)
+    switch = driver.tells(Kind.MOVE_SWITCHED)[0].change
+    deleted = [told for told in driver.tells(Kind.DELETE) if told.change == switch]
+    assert sorted((told.broker, told.stage.value) for told in deleted) == [
+        (2, "acknowledged"),
+        (2, "requested"),
+        (3, "acknowledged"),
+        (3, "requested"),
+    ]

@@ -1,0 +1,421 @@
+"""How a partition is moved, step by step, and what holds of every step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from tidelog.model import NO_LEADER
+from tidelog_controller.policies.electability import LiveBroker
+from tidelog_controller.policies.reassignment import (
+    WantedMove,
+    is_cancelled,
+    min_isr_in_force,
+    missing_for_cancellation,
+    missing_for_switch,
+    next_move_step,
+)
+from tidelog_runtime.metadata.schema import LeaderAndIsr, Member, Moving
+from tidelog_runtime.topic_config import TopicConfig
+
+EPOCH = 7
+BROKERS = (1, 2, 3, 4, 5, 6)
+MIN_ISR_OF = TopicConfig().min_isr
+TO_456 = Moving("op", (1, 2, 3), (4, 5, 6))
+TO_124 = Moving("op", (1, 2, 3), (4, 2, 1))
+
+
+def live(*broker_ids: int, stopping: tuple[int, ...] = ()) -> dict[int, LiveBroker]:
+    return {b: LiveBroker(10 * b, b not in stopping, 10 * b, 10 * b) for b in broker_ids}
+
+
+ALL = live(*BROKERS)
+
+
+def members(*broker_ids: int) -> tuple[Member, ...]:
+    return tuple(Member(b, 10 * b) for b in broker_ids)
+
+
+def partition(
+    *isr: int,
+    moving: Moving | None = None,
+    leader: int = 1,
+    eligible: tuple[int, ...] = (),
+    min_isr: int = 2,
+) -> LeaderAndIsr:
+    return LeaderAndIsr(
+        topic_id="id",
+        replicas=moving.replicas if moving else (1, 2, 3),
+        controller_epoch=3,
+        leader=leader,
+        leader_epoch=EPOCH,
+        isr=members(*isr),
+        eligible=members(*eligible),
+        min_isr=min_isr,
+        moving=moving,
+    )
+
+
+def step(
+    state: LeaderAndIsr,
+    brokers: dict[int, LiveBroker] = ALL,
+    wanted: WantedMove | None = None,
+    config: TopicConfig | None = None,
+) -> LeaderAndIsr | None:
+    return next_move_step(state, brokers, 4, wanted, (config or TopicConfig()).min_isr)
+
+
+def want(*target: int, cancelled: bool = False, operation: str = "op") -> WantedMove:
+    return WantedMove(operation, target, cancelled)
+
+
+CANCEL = want(4, 5, 6, cancelled=True)
+
+
+# -- activation ---------------------------------------------------------------------------
+
+
+def test_activation_makes_the_targets_brokers_replicas_behind_the_original_ones() -> None:
+    new = step(partition(1, 2, 3), wanted=want(4, 2, 5))
+    assert new is not None
+    assert (new.replicas, new.moving) == ((1, 2, 3, 4, 5), Moving("op", (1, 2, 3), (4, 2, 5)))
+
+
+def test_activation_leaves_leader_epoch_and_isr_as_they_are() -> None:
+    old = partition(1, 3)
+    new = step(old, wanted=want(4, 5, 6))
+    assert new == replace(old, replicas=(1, 2, 3, 4, 5, 6), moving=TO_456)
+
+
+def test_nothing_is_begun_while_no_leader_serves() -> None:
+    wanted = want(4, 5, 6)
+    assert step(partition(1, 2, leader=NO_LEADER), wanted=wanted) is None
+    assert step(partition(1, 2), live(2, 3, 4, 5, 6), wanted) is None
+    assert step(partition(1, 2), live(*BROKERS, stopping=(1,)), wanted) is None
+
+
+def test_a_move_to_where_the_partition_is_begins_nothing() -> None:
+    assert step(partition(1, 2, 3), wanted=want(1, 2, 3)) is None
+
+
+def test_another_order_of_the_same_replicas_is_a_move() -> None:
+    begun = step(partition(1, 2, 3), wanted=want(3, 1, 2))
+    assert begun is not None
+    done = step(begun, wanted=want(3, 1, 2))
+    assert done is not None
+    assert (done.replicas, done.leader, done.moving) == ((3, 1, 2), 1, None)
+
+
+def test_what_was_cancelled_before_it_began_does_not_begin() -> None:
+    assert step(partition(1, 2, 3), wanted=CANCEL) is None
+
+
+def test_a_target_that_names_nobody_or_one_twice_begins_nothing() -> None:
+    assert step(partition(1, 2, 3), wanted=want()) is None
+    assert step(partition(1, 2, 3), wanted=want(4, 4, 5)) is None
+
+
+def test_the_next_move_begins_when_the_one_before_has_ended() -> None:
+    wanted = want(2, 3, 5, operation="next")
+    assert step(partition(1, 2, 3, moving=TO_456), wanted=wanted) is None
+    assert step(partition(1, 2, 3), wanted=wanted) is not None
+
+
+# -- the switch ---------------------------------------------------------------------------
+
+
+def test_the_switch_waits_for_every_replica_of_the_target() -> None:
+    assert step(partition(1, 2, 3, 4, 5, moving=TO_456)) is None
+    assert missing_for_switch(partition(1, 4, 5, moving=TO_456), ALL) == (6,)
+
+
+def test_the_switch_does_not_wait_for_replicas_that_leave() -> None:
+    new = step(partition(1, 4, 5, 6, moving=TO_456), live(1, 4, 5, 6))
+    assert new is not None
+    assert (new.replicas, new.isr, new.moving) == ((4, 5, 6), members(4, 5, 6), None)
+
+
+def test_a_member_of_a_former_life_or_that_is_stopping_is_waited_for() -> None:
+    state = partition(1, 2, 4, moving=TO_124)
+    former = {**ALL, 4: LiveBroker(45, True, 40, 40)}
+    assert step(state, former) is None
+    assert step(state, live(*BROKERS, stopping=(4,))) is None
+
+
+def test_a_leader_of_the_target_leads_on_in_a_new_epoch() -> None:
+    new = step(partition(1, 2, 3, 4, moving=TO_124, leader=2))
+    assert new is not None
+    assert (new.leader, new.leader_epoch, new.controller_epoch) == (2, EPOCH + 1, 4)
+
+
+def test_where_the_leader_leaves_the_first_of_the_target_leads() -> None:
+    new = step(partition(1, 4, 5, 6, moving=TO_456))
+    assert new is not None
+    assert (new.leader, new.leader_epoch) == (4, EPOCH + 1)
+
+
+def test_a_move_that_nobody_wants_any_more_goes_on() -> None:
+    ready = partition(1, 4, 5, 6, moving=TO_456)
+    assert step(ready, wanted=None) == step(ready, wanted=want(4, 5, 6))
+
+
+# -- cancellation -------------------------------------------------------------------------
+
+
+def test_a_cancellation_leaves_the_original_replicas_alone_in_a_new_epoch() -> None:
+    new = step(partition(1, 2, 4, moving=TO_456), wanted=CANCEL)
+    assert new is not None
+    assert (new.replicas, new.isr, new.moving) == ((1, 2, 3), members(1, 2), None)
+    assert (new.leader, new.leader_epoch) == (1, EPOCH + 1)
+
+
+def test_a_cancellation_elects_where_the_leader_was_added() -> None:
+    new = step(partition(2, 3, 4, moving=TO_456, leader=4), wanted=CANCEL)
+    assert new is not None
+    assert new.leader == 2
+
+
+def test_a_cancellation_waits_while_no_original_replica_is_in_sync() -> None:
+    state = partition(4, 5, moving=TO_456, leader=4)
+    assert step(state, wanted=CANCEL) is None
+    assert missing_for_cancellation(state, ALL, 2) == (1, 2, 3)
+
+
+def test_a_cancellation_waits_while_it_would_leave_fewer_copies_than_min_isr() -> None:
+    state = partition(1, 4, moving=TO_456)
+    assert step(state, wanted=CANCEL) is None
+    assert missing_for_cancellation(state, ALL, 2) == (2, 3)
+
+
+def test_below_min_isr_a_cancellation_that_takes_nobody_out_does_not_wait() -> None:
+    new = step(partition(1, moving=TO_456, eligible=(2, 4)), wanted=CANCEL)
+    assert new is not None
+    assert (new.isr, new.eligible) == (members(1), members(2))
+
+
+def test_a_cancellation_does_not_count_members_that_are_gone() -> None:
+    state = partition(1, 2, 4, moving=TO_456)
+    assert missing_for_cancellation(state, live(1, 4, 5, 6), 2) == (2, 3)
+
+
+def test_a_cancellation_comes_before_a_switch_that_could_be() -> None:
+    new = step(partition(1, 2, 3, 4, 5, 6, moving=TO_456), wanted=CANCEL)
+    assert new is not None
+    assert new.replicas == (1, 2, 3)
+
+
+def test_only_its_own_operation_is_cancelled() -> None:
+    other = want(4, 5, 6, cancelled=True, operation="other")
+    assert not is_cancelled(TO_456, other)
+    assert step(partition(1, 2, 4, moving=TO_456), wanted=other) is None
+
+
+# -- min ISR ------------------------------------------------------------------------------
+
+
+def test_min_isr_is_that_of_the_fewer_replicas_while_moving_and_of_the_target_then() -> None:
+    begun = step(partition(1, 2, 3), wanted=want(4))
+    assert begun is not None
+    assert begun.min_isr == 1
+    more = replace(begun, replicas=(4,), isr=members(4), leader=4, moving=None)
+    raised = step(more, wanted=want(4, 5, 6))
+    assert raised is not None
+    assert raised.min_isr == 1
+    done = step(replace(raised, isr=members(4, 5, 6)))
+    assert done is not None
+    assert (done.replicas, done.min_isr) == ((4, 5, 6), 2)
+
+
+def test_a_cancellation_is_under_the_min_isr_of_the_original_replicas() -> None:
+    moving = Moving("op", (1, 2, 3), (4,))
+    cancel = want(4, cancelled=True)
+    assert step(partition(1, 4, moving=moving, min_isr=1), wanted=cancel) is None
+    new = step(partition(1, 2, 4, moving=moving, min_isr=1), wanted=cancel)
+    assert new is not None
+    assert new.min_isr == 2
+
+
+def test_another_min_isr_of_the_topic_is_in_force_at_once_also_while_moving() -> None:
+    three = TopicConfig(min_insync_replicas=3)
+    settled = step(partition(1, 2, 3), config=three)
+    moving = step(partition(1, 2, 3, moving=TO_456), config=three)
+    assert settled == partition(1, 2, 3, min_isr=3)
+    assert moving == partition(1, 2, 3, moving=TO_456, min_isr=3)
+
+
+def test_without_a_leader_the_min_isr_and_who_is_eligible_stay() -> None:
+    state = partition(1, eligible=(2,), leader=NO_LEADER)
+    assert step(state, config=TopicConfig(min_insync_replicas=1)) is None
+
+
+# -- properties ---------------------------------------------------------------------------
+
+
+@st.composite
+def lives(draw: st.DrawFn) -> dict[int, LiveBroker]:
+    there = draw(st.sets(st.sampled_from(BROKERS)))
+    found = {}
+    for broker_id in sorted(there):
+        epoch = draw(st.integers(1, 3))
+        found[broker_id] = LiveBroker(epoch, draw(st.booleans()), epoch, epoch)
+    return found
+
+
+def some(draw: st.DrawFn) -> tuple[int, ...]:
+    return tuple(draw(st.permutations(BROKERS)))[: draw(st.integers(1, 4))]
+
+
+@st.composite
+def states(draw: st.DrawFn) -> LeaderAndIsr:
+    """Any that keeps the invariants of `LeaderAndIsr`, mostly in the midst of a move."""
+    original = some(draw)
+    moving = Moving("op", original, some(draw)) if draw(st.integers(0, 3)) else None
+    replicas = moving.replicas if moving else original
+    order = draw(st.permutations(replicas))
+    count = draw(st.integers(1, len(order)))
+    known = [Member(b, draw(st.integers(1, 3))) for b in order]
+    min_isr = draw(st.integers(1, 3))
+    rest = known[count:] if count < min_isr else []
+    return LeaderAndIsr(
+        topic_id="id",
+        replicas=replicas,
+        controller_epoch=1,
+        leader=draw(st.sampled_from([NO_LEADER, *order[:count]])),
+        leader_epoch=draw(st.integers(0, 3)),
+        isr=tuple(sorted(known[:count])),
+        eligible=tuple(sorted(m for m in rest if draw(st.booleans()))),
+        min_isr=min_isr,
+        moving=moving,
+    )
+
+
+@st.composite
+def wishes(draw: st.DrawFn) -> WantedMove | None:
+    if draw(st.booleans()):
+        return None
+    return WantedMove(draw(st.sampled_from(["op", "other"])), some(draw), draw(st.booleans()))
+
+
+CONFIGS = st.builds(TopicConfig, min_insync_replicas=st.none() | st.integers(1, 4))
+
+
+@given(states(), lives(), wishes(), CONFIGS)
+def test_every_step_keeps_the_invariants(
+    state: LeaderAndIsr,
+    live: dict[int, LiveBroker],
+    wanted: WantedMove | None,
+    config: TopicConfig,
+) -> None:
+    new = next_move_step(state, live, 4, wanted, config.min_isr)
+    if new is None:
+        return
+    assert new != state
+    eligible = {member.broker_id for member in new.eligible}
+    assert new.leader in new.isr_ids
+    assert not eligible & new.isr_ids
+    assert eligible | new.isr_ids <= set(new.replicas)
+    assert not eligible or len(new.isr) < new.min_isr
+    assert new.replicas == (new.moving.replicas if new.moving else new.replicas)
+    assert len(set(new.replicas)) == len(new.replicas)
+    assert new.min_isr == min_isr_in_force(new, config.min_isr)
+
+
+@given(states(), lives(), wishes(), CONFIGS)
+def test_no_step_takes_anybody_into_isr_or_eligible_set(
+    state: LeaderAndIsr,
+    live: dict[int, LiveBroker],
+    wanted: WantedMove | None,
+    config: TopicConfig,
+) -> None:
+    """So each that may lead after it has all that was committed before."""
+    new = next_move_step(state, live, 4, wanted, config.min_isr)
+    if new is None:
+        return
+    assert set(new.isr) <= set(state.isr)
+    assert set(new.eligible) <= set(state.eligible)
+
+
+@given(states(), lives(), wishes(), CONFIGS)
+def test_the_replicas_are_those_of_the_move_or_of_one_of_its_sides(
+    state: LeaderAndIsr,
+    live: dict[int, LiveBroker],
+    wanted: WantedMove | None,
+    config: TopicConfig,
+) -> None:
+    new = next_move_step(state, live, 4, wanted, config.min_isr)
+    if new is None:
+        return
+    if state.moving is None:
+        # All that is there stays, and nobody is in sync who was not.
+        assert new.replicas[: len(state.replicas)] == state.replicas
+        assert (new.leader, new.leader_epoch, new.isr) == (
+            state.leader,
+            state.leader_epoch,
+            state.isr,
+        )
+    elif new.moving is not None:
+        assert (new.moving, new.replicas) == (state.moving, state.replicas)
+    else:
+        assert new.replicas in (state.moving.original, state.moving.target)
+
+
+@given(states(), lives(), wishes(), CONFIGS)
+def test_whoever_ends_a_move_leaves_enough_copies_and_a_leader_that_serves(
+    state: LeaderAndIsr,
+    live: dict[int, LiveBroker],
+    wanted: WantedMove | None,
+    config: TopicConfig,
+) -> None:
+    new = next_move_step(state, live, 4, wanted, config.min_isr)
+    if new is None or state.moving is None or new.moving is not None:
+        return
+    assert (new.leader_epoch, new.controller_epoch) == (state.leader_epoch + 1, 4)
+    assert live[new.leader].running
+    assert new.leader_broker_epoch == live[new.leader].broker_epoch
+    in_sync = [m for m in new.isr if m.broker_id in live]
+    here = [m for m in in_sync if live[m.broker_id].broker_epoch == m.broker_epoch]
+    if is_cancelled(state.moving, wanted):
+        assert new.replicas == state.moving.original
+        assert len(here) >= min(new.min_isr, len(state.isr))
+    else:
+        assert new.replicas == state.moving.target
+        assert len(here) == len(new.replicas)
+
+
+@given(states(), lives(), wishes(), CONFIGS)
+def test_the_leader_epoch_grows_with_the_end_of_a_move_and_never_otherwise(
+    state: LeaderAndIsr,
+    live: dict[int, LiveBroker],
+    wanted: WantedMove | None,
+    config: TopicConfig,
+) -> None:
+    new = next_move_step(state, live, 4, wanted, config.min_isr)
+    if new is None:
+        return
+    ended = state.moving is not None and new.moving is None
+    assert new.leader_epoch == state.leader_epoch + (1 if ended else 0)
+
+
+@given(states(), wishes(), CONFIGS)
+def test_with_all_in_sync_a_move_comes_to_its_end_and_stays_there(
+    state: LeaderAndIsr, wanted: WantedMove | None, config: TopicConfig
+) -> None:
+    """Two moves at most: the one that was begun, and the one that is wanted."""
+    assume(state.leader != NO_LEADER)
+    here = {b: LiveBroker(5, True, 5, 5) for b in BROKERS}
+
+    def all_in_sync(state: LeaderAndIsr) -> LeaderAndIsr:
+        return state.with_isr(Member(b, 5) for b in state.replicas)
+
+    state = all_in_sync(state)
+    for _ in range(5):
+        new = next_move_step(state, here, 4, wanted, config.min_isr)
+        if new is None:
+            break
+        state = all_in_sync(new)
+    assert next_move_step(state, here, 4, wanted, config.min_isr) is None
+    assert state.moving is None
+    if wanted is not None and not wanted.cancelled:
+        assert state.replicas == wanted.target
