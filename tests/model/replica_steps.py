@@ -124,7 +124,7 @@ def observe(replica: Replica, value: Value) -> Replica:
     more than that."""
     partition = rebuild(replica)
     same_topic = value.topic == replica.topic
-    partition.observed(to_production(value) if same_topic else None, PRESENT)
+    partition.observed(to_production(value) if same_topic else None, PRESENT, NOW_MS)
     return read_back(replica, partition)
 
 

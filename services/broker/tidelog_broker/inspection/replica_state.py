@@ -149,11 +149,13 @@ def follower_progress(
 
 
 def is_well(replica: ReplicaState, key: LeaderAndIsr | None) -> bool:
-    """In sync, with a leader, and nobody waiting. `key`: the partition's, as this broker has
-    read it last; None: there is none."""
+    """In sync, not being moved, with a leader, and nobody waiting. `key`: the partition's, as
+    this broker has read it last; None: there is none."""
     if replica.failure or replica.role in ("damaged", "none"):
         return False
     if key is None or key.leader == NO_LEADER or len(key.isr) < len(key.replicas):
+        return False
+    if key.moving is not None:
         return False
     if replica.leader is not None:
         leader = replica.leader

@@ -167,7 +167,8 @@ class ReplicaFigures:
     ) -> None:
         self.leaders += 1
         isr = [member.broker_id for member in state.isr]
-        if len(isr) < len(state.replicas):
+        # Those that a move adds are not missing before it has switched.
+        if len(isr) < len(state.settled_replicas):
             self.under_replicated += 1
             if len(isr) < state.min_isr:
                 self.under_min_isr += 1

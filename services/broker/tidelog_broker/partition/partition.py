@@ -64,7 +64,7 @@ class Partition(Replica):
         self.state = state
         self.revision = revision
         if leads and same_epoch and self.leading:
-            self._isr_taken()
+            self._epoch_goes_on(now_ms)
         elif leads and not same_epoch:
             followers = {b: isr.granted(now_ms) for b in state.replicas if b != self._broker_id}
             self.leading = Leading(self.log.log_end_offset, followers)
@@ -407,9 +407,10 @@ class Partition(Replica):
             self.leading.proposed = None
             self._advance_high_watermark()
 
-    def observed(self, state: LeaderAndIsr | None, revision: int) -> None:
+    def observed(self, state: LeaderAndIsr | None, revision: int, now_ms: int) -> None:
         """The partition's key as this broker read it by itself (after a conflict, or from
-        its watch): it may adopt an ISR of its own epoch, or stop leading; never more."""
+        its watch): it may adopt ISR and replicas of its own epoch, or stop leading; never
+        more."""
         if self.leading is None or self.state is None or revision <= self.revision:
             return
         same_leader = (
@@ -424,6 +425,16 @@ class Partition(Replica):
             return
         self.state = state
         self.revision = revision
+        self._epoch_goes_on(now_ms)
+
+    def _epoch_goes_on(self, now_ms: int) -> None:
+        """By a newer state of the key. A move may have added followers; who ceases to be one
+        does so with an epoch."""
+        assert self.leading is not None
+        assert self.state is not None
+        for broker_id in self.state.replicas:
+            if broker_id != self._broker_id:
+                self.leading.followers.setdefault(broker_id, isr.granted(now_ms))
         self._isr_taken()
 
     def _isr_taken(self) -> None:

@@ -453,18 +453,19 @@ class ReplicaManager:
 
     def observed(self, names: Iterable[TopicPartition]) -> None:
         """The watch brought news of these partitions."""
+        now_ms = self._clock.monotonic_ms()
         for name in names:
             partition = self._by_name.get(name)
             if partition is None or partition.leading is None:
                 continue
             versioned = self._cache.state_of(name)
             if versioned is None:
-                partition.observed(None, self._cache.revision)
+                partition.observed(None, self._cache.revision, now_ms)
             elif versioned.state.topic_id == partition.topic_id:
-                partition.observed(versioned.state, versioned.revision)
+                partition.observed(versioned.state, versioned.revision, now_ms)
             else:
                 # Another topic has the name now.
-                partition.observed(None, versioned.revision)
+                partition.observed(None, versioned.revision, now_ms)
 
     def leaders_followed(self) -> Mapping[int, int]:
         """How many partitions follow each leader."""

@@ -224,14 +224,15 @@ class IsrUpdates:
         revisions only grow. Each partition reads what the store has for it and judges
         again (KAFKA-2729)."""
         partition = proposal.partition
+        now_ms = self._clock.monotonic_ms()
         found = current.get(self._keys.leader_and_isr(partition.name))
         self._tell_refused(proposal, found)
         if found is None:
-            partition.observed(None, partition.revision + 1)
+            partition.observed(None, partition.revision + 1, now_ms)
         elif found.mod_revision != proposal.revision:
             state = decode_leader_and_isr(found.value)
             same_topic = state.topic_id == partition.topic_id
-            partition.observed(state if same_topic else None, found.mod_revision)
+            partition.observed(state if same_topic else None, found.mod_revision, now_ms)
         else:
             partition.isr_refused(proposal.state)
             if not all(_holds(guard, current) for guard in proposal.guards):

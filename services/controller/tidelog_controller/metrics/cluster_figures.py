@@ -21,7 +21,8 @@ from tidelog_runtime.telemetry.metrics.sheet import Sheet
 def problems_of(state: LeaderAndIsr) -> tuple[str, ...]:
     """The worst first; empty: the partition is as it should be."""
     found = []
-    in_sync, replicas = len(state.isr), len(state.replicas)
+    # Those that a move adds are not missing before it has switched.
+    in_sync, replicas = len(state.isr), len(state.settled_replicas)
     if state.leader == NO_LEADER:
         found.append("offline")
     if in_sync < state.min_isr:

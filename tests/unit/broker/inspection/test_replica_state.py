@@ -17,6 +17,7 @@ from tidelog.model import NO_LEADER, Acks
 from tidelog_broker.inspection.replica_state import Failure, Now, is_well, replica_state
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_runtime.metadata.schema import Moving
 from unit.broker.broker_parts import append, fetch_by
 from unit.broker.fake_log import FakeLog, epoch_of, leader, new_partition, sent, state
 
@@ -182,6 +183,11 @@ def test_a_leader_with_all_in_sync_is_well() -> None:
 def test_a_partition_that_lacks_a_member_is_not() -> None:
     partition = leader(FakeLog(), state(isr=(1, 2)))
     assert not is_well(described(partition), state(isr=(1, 2)))
+
+
+def test_nor_is_one_that_is_moved() -> None:
+    moving = replace(state(), moving=Moving("op", (1, 2, 3), (3, 2, 1)))
+    assert not is_well(described(leader(FakeLog(), moving)), moving)
 
 
 def test_nor_is_one_without_a_leader() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tidelog.model import NO_LEADER, Acks, TopicPartition
@@ -9,7 +11,7 @@ from tidelog_broker.metrics.replica_figures import Judges, ReplicaFigures
 from tidelog_broker.partition.exchange import FetchPosition
 from tidelog_broker.partition.isr import SessionTime
 from tidelog_broker.partition.partition import Partition
-from tidelog_runtime.metadata.schema import LeaderAndIsr
+from tidelog_runtime.metadata.schema import LeaderAndIsr, Moving
 from tidelog_runtime.telemetry.metrics.broker_catalogue import (
     BROKER_METRICS,
     MAX_LAG_SERIES,
@@ -107,6 +109,13 @@ def test_what_an_isr_lacks_counts_at_its_leader(
     assert value(sheet, "broker_under_replicated_partitions") == under_replicated
     assert value(sheet, "broker_at_min_isr_partitions") == at_min_isr
     assert value(sheet, "broker_under_min_isr_partitions") == under_min_isr
+
+
+def test_whom_a_move_adds_the_isr_does_not_lack() -> None:
+    moving = Moving("op", (1, 2, 3), (1, 2, 4))
+    sheet = told(figures_of(replica(of=replace(state(), replicas=(1, 2, 3, 4), moving=moving))))
+
+    assert value(sheet, "broker_under_replicated_partitions") == 0
 
 
 def test_what_an_isr_lacks_does_not_count_at_a_follower() -> None:

@@ -213,9 +213,9 @@ def test_a_change_without_an_answer_stays_until_the_key_has_moved() -> None:
     assert proposed is not None
     partition.append([sent()], Acks.ALL, 1)
     fetch(partition, 2, 1)
-    partition.observed(state(isr=(1, 2)), 10)
+    partition.observed(state(isr=(1, 2)), 10, 1000)
     assert partition.high_watermark == 0
-    partition.observed(proposed, 12)
+    partition.observed(proposed, 12, 1000)
     assert partition.state == proposed
     fetch(partition, 3, 1)
     assert partition.high_watermark == 1
@@ -243,14 +243,14 @@ def test_an_isr_that_the_controller_shrank_is_adopted_within_the_epoch() -> None
 
 def test_a_leader_that_reads_of_another_leader_stops_leading() -> None:
     partition = leader(FakeLog())
-    partition.observed(state(leader=2, epoch=6), 11)
+    partition.observed(state(leader=2, epoch=6), 11, 1000)
     assert partition.leading is None
     assert partition.leader_to_follow == NO_LEADER
 
 
 def test_what_a_broker_reads_by_itself_never_makes_it_lead() -> None:
     partition = new_partition(FakeLog())
-    partition.observed(state(), 10)
+    partition.observed(state(), 10, 1000)
     assert partition.leading is None
 
 

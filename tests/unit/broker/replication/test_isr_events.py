@@ -91,7 +91,7 @@ async def test_what_the_watch_brings_first_completes_it_too() -> None:
     async with running(leader):
         await leader.judge(partition)
         item = leader.store.item(KEYS.leader_and_isr(on(0)))
-        partition.observed(leader.stored(), item.mod_revision)
+        partition.observed(leader.stored(), item.mod_revision, 0)
         await until(lambda: len(told(leader)) == 2)
     assert told(leader)[1].stage is Stage.COMPLETED
 

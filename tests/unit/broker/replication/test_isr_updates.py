@@ -362,7 +362,7 @@ async def test_what_the_watch_has_decided_meanwhile_is_not_written_again() -> No
     async with running(leader):
         await leader.judge(decided, pending)
         revision = leader.overwrite(state(isr=(1, 2)), number=0)
-        decided.observed(leader.stored(0), revision)
+        decided.observed(leader.stored(0), revision, 0)
         leader.store.reconnect()
         await until(lambda: not in_flight(pending))
     (last,) = leader.store.sent[-1].changes

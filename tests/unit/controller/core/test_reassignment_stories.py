@@ -256,7 +256,7 @@ def test_a_cancelled_move_goes_back_and_stops_those_that_were_added() -> None:
     forget(driver)
     driver.want_move(1, 4, 5, cancelled=True)
     state = driver.state()
-    assert (state.replicas, state.isr_ids, state.moving) == (original, {1, 2, 3}, None)
+    assert (state.replicas, set(state.isr_ids), state.moving) == (original, {1, 2, 3}, None)
     assert [len(stops_to(driver, b)) for b in (1, 2, 3, 4, 5)] == [0, 0, 0, 1, 1]
 
 

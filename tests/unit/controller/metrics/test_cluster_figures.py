@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tidelog.inspection.model import BrokerBacklog
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog_controller.metrics.cluster_figures import ClusterFigures, problems_of, tell_cluster
 from tidelog_controller.state.context import Context, Partition
-from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.schema import (
     BrokerRegistration,
+    Keys,
     LeaderAndIsr,
     Member,
+    Moving,
     encode,
 )
 from tidelog_runtime.metadata.store import Changed, KeyValue
@@ -24,6 +27,7 @@ from tidelog_runtime.telemetry.metrics.controller_catalogue import (
 from tidelog_runtime.telemetry.metrics.sheet import Sheet
 
 KEYS = Keys("test")
+TO_4 = Moving("op", (1, 2, 3), (1, 2, 4))
 MANY = 10_000
 
 
@@ -64,6 +68,13 @@ def value(sheet: Sheet, name: str, *labels: str) -> float:
         (key(NO_LEADER, ()), ("offline", "under_min_isr", "under_replicated")),
         (key(unclean=4), ("unclean",)),
         (key(unclean=3), ()),
+        # Those that a move adds are not missing before it has switched; a copy is a copy.
+        (replace(key(), replicas=(1, 2, 3, 4), moving=TO_4), ()),
+        (replace(key(isr=(1, 2, 4)), replicas=(1, 2, 3, 4), moving=TO_4), ()),
+        (
+            replace(key(isr=(1, 2)), replicas=(1, 2, 3, 4), moving=TO_4),
+            ("at_min_isr", "under_replicated"),
+        ),
     ],
 )
 def test_a_partition_has_the_problems_that_its_key_shows(
