@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -78,14 +78,14 @@ class TopicConfig(BaseModel):
             return min(2, replication_factor)
         return self.min_insync_replicas
 
-    @classmethod
-    def parse(cls, config: Mapping[str, str]) -> TopicConfig:
-        """From the strings that a user gave.
+    def as_text(self) -> dict[str, str]:
+        """Every key as a user would give it; empty: none is in force by itself."""
+        return {key: _as_text(value) for key, value in self.model_dump(mode="json").items()}
 
-        Raises `TidelogError` (INVALID_CONFIG), which names the key, what is wrong with
-        it and what would be right."""
-        raw: dict[str, Any] = dict(config)
-        for key in raw:
+    @classmethod
+    def check_keys(cls, keys: Iterable[str]) -> None:
+        """Raises as `parse` does for a key that does not exist."""
+        for key in keys:
             if key not in cls.model_fields:
                 close = difflib.get_close_matches(key, cls.model_fields, n=1)
                 hint = (
@@ -96,6 +96,15 @@ class TopicConfig(BaseModel):
                 raise TidelogError(
                     ErrorCode.INVALID_CONFIG, f"topic configuration {key!r} does not exist; {hint}"
                 )
+
+    @classmethod
+    def parse(cls, config: Mapping[str, str]) -> TopicConfig:
+        """From the strings that a user gave.
+
+        Raises `TidelogError` (INVALID_CONFIG), which names the key, what is wrong with
+        it and what would be right."""
+        raw: dict[str, Any] = dict(config)
+        cls.check_keys(raw)
         try:
             return cls.model_validate(raw)
         except ValidationError as error:
@@ -106,3 +115,9 @@ class TopicConfig(BaseModel):
                 f"topic configuration {key}={config[key]!r} is not valid: {first['msg']}; "
                 f"{cls.model_fields[key].description}",
             ) from None
+
+
+def _as_text(value: str | int | bool | None) -> str:
+    if value is None:
+        return ""
+    return str(value).lower() if isinstance(value, bool) else str(value)

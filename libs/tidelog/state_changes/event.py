@@ -63,6 +63,9 @@ class Kind(enum.Enum):
     # A topic.
     TOPIC_CREATION = "topic_creation"
     TOPIC_DELETION = "topic_deletion"
+    TOPIC_CONFIG = "topic_config"  # another configuration
+    PARTITIONS_ADDITION = "partitions_addition"
+    PARTITIONS_REMOVAL = "partitions_removal"
     RECOVERY_CONSENT = "recovery_consent"
     # A broker.
     BROKER_JOINED = "broker_joined"
@@ -93,6 +96,8 @@ class Cause(enum.Enum):
     NONE = ""
     TOPIC_CREATED = "topic_created"
     TOPIC_DELETED = "topic_deleted"
+    PARTITIONS_ADDED = "partitions_added"
+    PARTITIONS_REMOVED = "partitions_removed"
     CONFIG_CHANGED = "config_changed"
     BROKER_CRASHED = "broker_crashed"  # its connection broke and its address refuses
     BROKER_LEASE_ENDED = "broker_lease_ended"  # or its next life ended it, unseen by the teller

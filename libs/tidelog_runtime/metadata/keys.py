@@ -21,9 +21,16 @@ class Keys:
         self.departures = self.root + "brokers/departures/"
         self.topics = self.root + "brokers/topics/"
         self.topic_deletions = self.root + "admin/topics_delete/"
+        self.partition_additions = self.root + "admin/partitions_add/"
+        self.partition_removals = self.root + "admin/partitions_remove/"
         self.recoveries = self.root + "admin/recoveries/"
         self.producer_ids = self.root + "producer_ids"
         self.producers = self.root + "producers/"
+        self._single: dict[str, ParsedKey] = {
+            self.controller: ControllerKey(),
+            self.controller_epoch: ControllerEpochKey(),
+            self.cluster: ClusterKey(),
+        }
 
     def controller_process(self, controller_id: int) -> str:
         return f"{self.controller_processes}{controller_id}"
@@ -43,6 +50,12 @@ class Keys:
     def topic_deletion(self, topic: str) -> str:
         return self.topic_deletions + topic
 
+    def partition_addition(self, topic: str) -> str:
+        return self.partition_additions + topic
+
+    def partition_removal(self, topic: str) -> str:
+        return self.partition_removals + topic
+
     def recovery(self, partition: TopicPartition) -> str:
         return f"{self.recoveries}{partition.topic}/{partition.partition}"
 
@@ -51,12 +64,8 @@ class Keys:
 
     def parse(self, key: str) -> ParsedKey | None:
         """What a key is about; None for keys that this version does not know."""
-        if key == self.controller:
-            return ControllerKey()
-        if key == self.controller_epoch:
-            return ControllerEpochKey()
-        if key == self.cluster:
-            return ClusterKey()
+        if key in self._single:
+            return self._single[key]
         if key.startswith(self.controller_processes):
             return ControllerProcessKey(int(key.removeprefix(self.controller_processes)))
         if key.startswith(self.brokers):
@@ -69,8 +78,15 @@ class Keys:
                 return TopicKey(parts[0])
             if len(parts) == 3 and parts[2] == "leaderAndISR":
                 return PartitionKey(TopicPartition(parts[0], int(parts[1])))
+        return self._parse_intent(key)
+
+    def _parse_intent(self, key: str) -> ParsedKey | None:
         if key.startswith(self.topic_deletions):
             return TopicDeletionKey(key.removeprefix(self.topic_deletions))
+        if key.startswith(self.partition_additions):
+            return PartitionsAdditionKey(key.removeprefix(self.partition_additions))
+        if key.startswith(self.partition_removals):
+            return PartitionsRemovalKey(key.removeprefix(self.partition_removals))
         if key.startswith(self.recoveries):
             topic, number = key.removeprefix(self.recoveries).split("/")
             return RecoveryKey(TopicPartition(topic, int(number)))
@@ -113,6 +129,14 @@ class TopicDeletionKey(NamedTuple):
     topic: str
 
 
+class PartitionsAdditionKey(NamedTuple):
+    topic: str
+
+
+class PartitionsRemovalKey(NamedTuple):
+    topic: str
+
+
 class RecoveryKey(NamedTuple):
     partition: TopicPartition
 
@@ -127,5 +151,7 @@ ParsedKey = (
     | TopicKey
     | PartitionKey
     | TopicDeletionKey
+    | PartitionsAdditionKey
+    | PartitionsRemovalKey
     | RecoveryKey
 )

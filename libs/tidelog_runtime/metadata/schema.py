@@ -162,13 +162,17 @@ class LeaderAndIsr:
 @dataclass(frozen=True, slots=True)
 class TopicEntry:
     """Value of `brokers/topics/<topic>`. `trace_id`, here and in other intents: of the
-    request's W3C trace context, kept for the controller that carries it out."""
+    request's W3C trace context, kept for the controller that carries it out. `operation_id`: as
+    which its creation was asked for. `shrunk`: some of its partitions were removed once, so
+    that a broker which was away may hold a replica of a former one."""
 
     topic_id: str
     partitions: int
     replication_factor: int
     config: Mapping[str, str] = field(default_factory=dict)
     trace_id: str = ""
+    operation_id: str = ""
+    shrunk: bool = False
 
 
 @dataclass(frozen=True, slots=True)

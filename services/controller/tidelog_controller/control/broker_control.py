@@ -122,6 +122,12 @@ class BrokerControl:
         return self._in_flight is None and now_ms >= self._retry_at_ms
 
     @property
+    def awaits_full_state(self) -> bool:
+        """The broker has yet to take it."""
+        in_flight = self._in_flight is not None and self._in_flight.full_state
+        return self._full_state_due or in_flight
+
+    @property
     def full_state_due(self) -> bool:
         return self._full_state_due
 

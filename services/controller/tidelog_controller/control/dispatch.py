@@ -99,6 +99,10 @@ class Dispatch:
     def is_acknowledged(self, partition: TopicPartition) -> bool:
         return not any(control.waits_for(partition) for control in self.controls.values())
 
+    def full_states_taken(self) -> bool:
+        """By all live brokers."""
+        return not any(control.awaits_full_state for control in self.controls.values())
+
     # Commands.
 
     def due(self, now_ms: int, wall_ms: int) -> list[SendCommand]:
@@ -148,13 +152,21 @@ class Dispatch:
             case ReplicasDescribed():
                 return self.descriptions.answered(event.broker_id, event.id, event.result, now_ms)
             case CommandAnswered():
+                awaited = control.awaits_full_state
                 done = control.answered(event.id, event.result, now_ms)
                 telling = self._tellings[event.broker_id]
                 telling.answered(event.id, event.result)
                 if not len(control):
                     telling.all_acknowledged()
-                # The step after an acknowledgement: keys of a topic that is being deleted.
-                return [p for p in done if p.topic in self._context.deletions]
+                # The step after an acknowledgement: keys of partitions that are being deleted.
+                going = [p for p in done if self._context.is_going(p)]
+                return [*going, *(self._waiting_for_full_states() if awaited else ())]
+
+    def _waiting_for_full_states(self) -> Iterable[TopicPartition]:
+        """New partitions of topics that have had others of the same number."""
+        for topic, held in self._context.topics.items():
+            if held.entry.shrunk:
+                yield from self._context.unplaced(topic)
 
     # Time.
 

@@ -27,8 +27,7 @@ from tidelog_controller.core.description import Reign, describe
 from tidelog_controller.core.dirty_partitions import DirtyPartitions
 from tidelog_controller.core.transaction_telling import TransactionTelling
 from tidelog_controller.policies.internal_topics import InternalTopic
-from tidelog_controller.requests.recovery_admin import RecoveryAdmin
-from tidelog_controller.requests.topic_admin import TopicAdmin
+from tidelog_controller.requests.desk import AdminDesk
 from tidelog_controller.state.broken_connections import (
     FAST_REMOVAL_WINDOW_MS,
     MAX_FAST_REMOVALS,
@@ -54,6 +53,7 @@ from tidelog_controller.state.context import (
     DepartureChanged,
     Malformed,
     PartitionChanged,
+    PartitionsIntentChanged,
     TopicChanged,
 )
 from tidelog_controller.state.departures import Departures
@@ -63,15 +63,12 @@ from tidelog_controller.state.events import (
     CommandAnswered,
     CommandLost,
     ConnectionEnded,
-    CreateTopic,
-    DeleteTopic,
     DialOutcome,
     Event,
     KeysRead,
     LeadersUnreachable,
     Loaded,
     OutcomeUnknown,
-    RecoverPartitions,
     ReplicasDescribed,
     StoreChanged,
     Tick,
@@ -120,10 +117,9 @@ class Controller:
         self._telling = TransactionTelling(
             self.context, identity.controller_epoch, self._departures.last, self._tell
         )
-        self._admin = TopicAdmin(
+        self._desk = AdminDesk(
             self.context, self._transactions, self._dispatch.controls, rng, internal_topics
         )
-        self._recoveries = RecoveryAdmin(self.context, self._transactions)
         self._unreachable = UnreachableLeaders()
         self._dirty = DirtyPartitions(
             self.context,
@@ -132,6 +128,7 @@ class Controller:
             self._unreachable,
             self._dispatch.is_acknowledged,
             identity.controller_epoch,
+            self._dispatch.full_states_taken,
         )
         self._broken = BrokenConnections()
         self._deletions_since_ms: dict[str, int] = {}  # as far as this reign knows
@@ -153,8 +150,7 @@ class Controller:
         self._dirty.touch(self._unreachable.advance(now_ms))
         self._take(event)
         if not self._deposed:
-            self._begin(self._admin.advance(now_ms))
-            self._begin(self._recoveries.advance(now_ms))
+            self._begin(self._desk.advance(now_ms))
             self._dirty.touch(self.context.take_wanted_anew())
             self._judge()
             self._out += self._dispatch.due(now_ms, wall_ms)
@@ -165,8 +161,7 @@ class Controller:
     def wake_at_ms(self) -> int | None:
         """When a `Tick` is due unless another event comes first; None: never."""
         times = [
-            self._admin.wake_at_ms(),
-            self._recoveries.wake_at_ms(),
+            self._desk.wake_at_ms(),
             self._dispatch.wake_at_ms(),
             self._unreachable.wake_at_ms(),
         ]
@@ -217,22 +212,16 @@ class Controller:
                 self._connection_ended(event)
             case LeadersUnreachable(report):
                 self._leaders_unreachable(report)
-            case CreateTopic() | DeleteTopic() | RecoverPartitions():
-                self._request(event)
             case Tick():
                 pass
+            case request:
+                self._request(request)
 
     def _request(self, request: AdminRequest) -> None:
         if not self._loaded:
             self._early.append(request)
             return
-        match request:
-            case CreateTopic():
-                self._begin(self._admin.create(request, self._now_ms))
-            case DeleteTopic():
-                self._begin(self._admin.delete(request, self._now_ms))
-            case RecoverPartitions():
-                self._begin(self._recoveries.recover(request, self._now_ms))
+        self._begin(self._desk.take(request, self._now_ms))
 
     # What the store says.
 
@@ -272,19 +261,34 @@ class Controller:
                     self._topic_changed(changed, change.revision)
                 case PartitionChanged() as changed:
                     self._partition_changed(changed)
-                case DeletionChanged(topic, new):
-                    if new is None:
-                        self._deletions_since_ms.pop(topic, None)
-                    else:
-                        self._deletions_since_ms.setdefault(topic, self._now_ms)
-                    self._dirty.touch(self.context.partitions_of(topic))
-                case ConsentChanged(partition, _):
-                    self._dirty.touch([partition])
+                case (
+                    DeletionChanged() | PartitionsIntentChanged() | ConsentChanged()
+                ) as changed_intent:
+                    self._intent_changed(changed_intent, change.revision)
                 case Malformed(key, problem):
                     fields = {"key": key, "problem": problem}
                     self._out.append(Log("metadata_malformed", fields, Level.WARNING))
                 case None:
                     pass
+
+    def _intent_changed(
+        self,
+        changed: DeletionChanged | PartitionsIntentChanged | ConsentChanged,
+        revision: int,
+    ) -> None:
+        match changed:
+            case ConsentChanged(partition, _):
+                self._dirty.touch([partition])
+            case DeletionChanged(topic, new):
+                if new is None:
+                    self._deletions_since_ms.pop(topic, None)
+                else:
+                    self._deletions_since_ms.setdefault(topic, self._now_ms)
+                self._dirty.touch(self.context.partitions_of(topic))
+            case PartitionsIntentChanged(topic, before, after):
+                self._dirty.touch(self.context.partitions_of(topic))
+                if before is not None and after is None:
+                    self._telling.intent_done(topic, before.entry, revision)
 
     def _check_reign(self, held: KeyValue | None) -> None:
         if held is None or held.create_revision > self._identity.key_revision:
@@ -307,8 +311,6 @@ class Controller:
                 # Whoever is found at the start of a reign is no news: one line counts them.
                 why = Cause.REGISTERED if old is None else Cause.BROKER_RESTARTED
                 self._tell(of_broker(Kind.BROKER_JOINED, new, revision, why))
-            for topic in self.context.topics:
-                self._dirty.touch(self.context.unplaced(topic))
         elif new is not None and not new.running:
             self._tell(
                 of_broker(
@@ -319,6 +321,9 @@ class Controller:
                     change=broker_stopping(broker_id, new.broker_epoch),
                 )
             )
+        if old is None or new is None or new.broker_epoch != old.broker_epoch:
+            for topic in self.context.topics:
+                self._dirty.touch(self.context.unplaced(topic))
         replicas = list(self.context.replicas_on(broker_id))
         # Elections go before changes of the ISR: nobody can write until they are done.
         self._dirty.touch(p for p, held in replicas if held.state.leader == broker_id)
@@ -469,4 +474,4 @@ class Controller:
         self._out.append(told)
 
     def _tell_acknowledged(self, topic_ids: Iterable[str] | None = None) -> None:
-        self._telling.acknowledged(self._admin.is_acknowledged, topic_ids)
+        self._telling.acknowledged(self._desk.topics.is_acknowledged, topic_ids)

@@ -120,6 +120,8 @@ def _partitions(reign: Reign, request: StateRequest) -> Iterator[PartitionKeySta
                 continue
             if entry is not None and held.state.topic_id != entry.entry.topic_id:
                 continue  # Left over from a former topic of the name.
+            if context.is_going(partition) and not named:
+                continue
             if _is_asked_for(held, request, named=named):
                 yield _key_state(partition, held, entry)
         for partition in context.unplaced(topic) if entry and not request.in_isr else ():

@@ -33,6 +33,7 @@ class DirtyPartitions:
         unreachable: UnreachableLeaders,
         is_acknowledged: Callable[[TopicPartition], bool],
         controller_epoch: int,
+        full_states_taken: Callable[[], bool] = lambda: True,
     ) -> None:
         self._context = context
         self._transactions = transactions
@@ -40,6 +41,7 @@ class DirtyPartitions:
         self._unreachable = unreachable
         self._is_acknowledged = is_acknowledged
         self._controller_epoch = controller_epoch
+        self._full_states_taken = full_states_taken
         # Insertion order, not that of a set: equal events give equal commands. The value
         # says whether the last write met a change by another.
         self._dirty: dict[TopicPartition, bool] = {}
@@ -94,6 +96,8 @@ class DirtyPartitions:
 
     def _next_write(self, partition: TopicPartition) -> PartitionWrite | None:
         held = self._context.partition(partition)
+        if held is None and self._may_meet_former(partition):
+            return None
         revision = held.revision if held else 0
         return next_write(
             self._context,
@@ -103,6 +107,13 @@ class DirtyPartitions:
             self._descriptions.logs(partition, revision, self._context.live),
             self._unreachable.reporters(partition, held.state) if held else (),
         )
+
+    def _may_meet_former(self, partition: TopicPartition) -> bool:
+        """Whether a broker may still hold a replica of a partition that was removed, and whose
+        topic and number this one has. By a full state, which does not name it, a broker sets
+        it aside; so nothing is placed while one has yet to be taken."""
+        topic = self._context.topics.get(partition.topic)
+        return topic is not None and topic.entry.shrunk and not self._full_states_taken()
 
     def _ask_for_logs(self, partition: TopicPartition) -> None:
         """Where nobody can be elected before more is known of the replicas' logs."""

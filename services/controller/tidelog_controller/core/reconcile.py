@@ -14,7 +14,6 @@ from dataclasses import replace
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog_controller.policies.leader_election import leader_serves, next_state
 from tidelog_controller.policies.placement import place, start_of
-from tidelog_controller.policies.racks import RackedBroker
 from tidelog_controller.policies.reassignment import next_move_step
 from tidelog_controller.policies.recovery import Logs, needs_descriptions, records_given_up
 from tidelog_controller.state.context import Context, Partition, Topic
@@ -35,15 +34,15 @@ def next_write(
     as they are at the partition's present revision. `reporters`: the brokers that cannot
     reach its leader, where it may be deposed for that."""
     topic = context.topics.get(partition.topic)
-    if topic is None or partition.partition >= topic.entry.partitions:
-        return None
-    if context.keys.leader_and_isr(partition) in context.malformed:
+    if topic is None or context.keys.leader_and_isr(partition) in context.malformed:
         return None
     held = context.partition(partition)
-    if partition.topic in context.deletions:
+    if context.is_going(partition):
         if held is None:
             return None
         return _deletion_step(context, partition, held, is_acknowledged, controller_epoch)
+    if partition.partition >= topic.entry.partitions:
+        return None
     if held is None or held.state.topic_id != topic.entry.topic_id:
         return _first_write(context, partition, topic, held, controller_epoch)
     consent = context.consents.get(partition)
@@ -90,7 +89,7 @@ def logs_needed(context: Context, partition: TopicPartition) -> tuple[int, ...]:
     decided."""
     topic = context.topics.get(partition.topic)
     held = context.partition(partition)
-    if topic is None or held is None or partition.topic in context.deletions:
+    if topic is None or held is None or context.is_going(partition):
         return ()
     if held.state.topic_id != topic.entry.topic_id:
         return ()
@@ -107,19 +106,28 @@ def _first_write(
     controller_epoch: int,
 ) -> PartitionWrite | None:
     """Waits for more brokers (None) where some have gone since the topic was created."""
-    brokers = [
-        RackedBroker(b, context.brokers[b].registration.rack) for b in context.running_brokers()
-    ]
-    factor = topic.entry.replication_factor
-    if len(brokers) < factor:
+    replicas = _chosen_replicas(context, partition, topic)
+    if not replicas:
         return None
-    start = start_of(topic.entry.topic_id)
-    replicas = place(partition.partition, factor, brokers, start)
     state = unassigned(topic.entry, replicas, topic.min_isr)
     new = next_state(state, context.live, controller_epoch, topic.rules)
     if new is None:
         return None
     return PartitionWrite(partition, None, new, held.revision if held else 0)
+
+
+def _chosen_replicas(context: Context, partition: TopicPartition, topic: Topic) -> tuple[int, ...]:
+    """By hand, or else where they are placed; empty: there are too few brokers."""
+    addition = context.additions.get(partition.topic)
+    if addition is not None and addition.entry.topic_id == topic.entry.topic_id:
+        by_hand = addition.entry.replicas_of(partition.partition)
+        if by_hand:
+            return by_hand
+    brokers = context.racked(context.placement_brokers())
+    factor = topic.entry.replication_factor
+    if len(brokers) < factor:
+        return ()
+    return place(partition.partition, factor, brokers, start_of(topic.entry.topic_id))
 
 
 def _deletion_step(

@@ -15,6 +15,7 @@ from tidelog_controller.policies.causes import (
     change_id,
     kind_of,
 )
+from tidelog_controller.state.admin_requests import Asker
 from tidelog_controller.state.commands import Tell, TellEach
 from tidelog_controller.state.context import Context
 from tidelog_controller.state.transactions import (
@@ -24,10 +25,12 @@ from tidelog_controller.state.transactions import (
     Purpose,
     RecoveryIntent,
     RegistrationRemoval,
+    TopicChange,
     TopicCreation,
 )
 from tidelog_runtime.metadata.schema import Departure, LeaderAndIsr
 from tidelog_runtime.metadata.store import TransactionResult
+from tidelog_runtime.metadata.topic_intents import PartitionsAddition, PartitionsRemoval
 from tidelog_runtime.replica_control import ReplicaSummary
 
 # What somebody asked for, under a trace of their own.
@@ -35,6 +38,8 @@ _ASKED_FOR = frozenset(
     {
         Cause.TOPIC_CREATED,
         Cause.TOPIC_DELETED,
+        Cause.PARTITIONS_ADDED,
+        Cause.PARTITIONS_REMOVED,
         Cause.CONSENT,
         Cause.REASSIGNED,
         Cause.CANCELLED,
@@ -103,6 +108,7 @@ class TransactionTelling:
         self._batches: dict[str, BatchStage] = {}  # by the id of their change
         self._creations: dict[str, Tell] = {}  # by topic id, until all have acknowledged
         self._deletions: dict[str, Tell] = {}  # by topic id, until it is gone
+        self._intents: dict[PartitionsAddition | PartitionsRemoval, Tell] = {}  # until done
 
     # Partitions.
 
@@ -117,13 +123,16 @@ class TransactionTelling:
         writes: list[PartitionWrite] = []
         for write in batch.writes:
             partition, old, new = write[:3]
-            deleting = partition.topic in self._context.deletions
-            special = deleting or write.deposes or write.consent_revision
+            deleting = self._context.is_going(partition)
+            added = old is None and self._is_added(partition)
+            special = deleting or added or write.deposes or write.consent_revision
             cause = cause_of(
                 old,
                 new,
                 known._replace(
                     deleting=deleting,
+                    alone=partition.topic not in self._context.deletions,
+                    added=added,
                     deposes=write.deposes,
                     consented=bool(write.consent_revision),
                 )
@@ -142,6 +151,10 @@ class TransactionTelling:
         self._tell(TellEach(requested, len(writes)))
         return PartitionBatch(tuple(writes), batch.topic_guard)
 
+    def _is_added(self, partition: TopicPartition) -> bool:
+        addition = self._context.additions.get(partition.topic)
+        return addition is not None and 0 < addition.entry.first <= partition.partition
+
     def _trace_id(self, cause: Cause, partition: TopicPartition) -> str:
         """Of the request that it is done for; empty: it is done for none."""
         context = self._context
@@ -150,6 +163,10 @@ class TransactionTelling:
                 return context.topics[partition.topic].entry.trace_id
             case Cause.TOPIC_DELETED:
                 return context.deletions[partition.topic].trace_id
+            case Cause.PARTITIONS_ADDED:
+                return context.additions[partition.topic].entry.trace_id
+            case Cause.PARTITIONS_REMOVED:
+                return context.removals[partition.topic].entry.trace_id
             case Cause.CONSENT:
                 return context.consents[partition].entry.trace_id
             case Cause.REASSIGNED | Cause.CANCELLED:
@@ -219,6 +236,11 @@ class TransactionTelling:
             return
         if applied and isinstance(purpose, TopicCreation):
             self._creations[purpose.entry.topic_id] = told[0]
+        if applied and isinstance(purpose, TopicChange) and purpose.intent is not None:
+            self._intents[purpose.intent] = told[0]
+            if isinstance(purpose.intent, PartitionsRemoval):
+                # It is completed when they are gone.
+                return
         for requested in told:
             if applied:
                 self._tell(requested.at(Stage.COMPLETED, result.revision))
@@ -235,6 +257,20 @@ class TransactionTelling:
             change = Change(cause=Cause.REQUESTED, trace_id=trace_id)
             told = Tell(Kind.TOPIC_DELETION, Stage.COMPLETED, change, None, topic, topic_id)
         self._tell(told.at(Stage.COMPLETED, revision))
+
+    def intent_done(
+        self, topic: str, intent: PartitionsAddition | PartitionsRemoval, revision: int
+    ) -> None:
+        """All live brokers have acknowledged the partitions that were added; or those that were
+        removed are gone. Of what a topic is created with nothing is told: its creation is."""
+        told = self._intents.pop(intent, None)
+        removed = isinstance(intent, PartitionsRemoval)
+        if told is None and (removed or intent.first):
+            change = Change(cause=Cause.REQUESTED, trace_id=intent.trace_id)
+            kind = Kind.PARTITIONS_REMOVAL if removed else Kind.PARTITIONS_ADDITION
+            told = Tell(kind, Stage.COMPLETED, change, None, topic, intent.topic_id)
+        if told is not None:
+            self._tell(told.at(Stage.COMPLETED if removed else Stage.ACKNOWLEDGED, revision))
 
     def acknowledged(
         self, is_acknowledged: Callable[[str, str], bool], topic_ids: Iterable[str] | None = None
@@ -253,6 +289,9 @@ class TransactionTelling:
     def _is_applied(self, purpose: Purpose, *, answered: bool) -> bool:
         """Whether a transaction without an answer was applied, as far as its keys tell."""
         match purpose:
+            case TopicChange(topic, _, entry):
+                held = self._context.topics.get(topic)
+                return held is not None and held.entry == entry
             case TopicCreation(topic, entry):
                 held = self._context.topics.get(topic)
                 return held is not None and held.entry.topic_id == entry.topic_id
@@ -279,6 +318,7 @@ def _requested(purpose: Purpose, change: Change) -> list[Tell]:
             size: dict[str, Detail] = {
                 "partitions": entry.partitions,
                 "replication_factor": entry.replication_factor,
+                **_asked_by(purpose.asker),
             }
             return [
                 Tell(
@@ -293,11 +333,23 @@ def _requested(purpose: Purpose, change: Change) -> list[Tell]:
         case DeletionIntent(topic, topic_id, _, trace_id):
             change = change._replace(trace_id=trace_id)
             return [
-                Tell(Kind.TOPIC_DELETION, Stage.REQUESTED, change, topic=topic, topic_id=topic_id)
+                Tell(
+                    Kind.TOPIC_DELETION,
+                    Stage.REQUESTED,
+                    change,
+                    topic=topic,
+                    topic_id=topic_id,
+                    details=_asked_by(purpose.asker),
+                )
             ]
+        case TopicChange():
+            return [_change_requested(purpose, change)]
         case RecoveryIntent(_, _, consent, partitions):
             change = change._replace(trace_id=consent.trace_id)
-            accepted: dict[str, Detail] = {"from_live_replicas": consent.from_live_replicas}
+            accepted: dict[str, Detail] = {
+                "from_live_replicas": consent.from_live_replicas,
+                **_asked_by(purpose.asker),
+            }
             return [
                 Tell(
                     Kind.RECOVERY_CONSENT,
@@ -311,6 +363,30 @@ def _requested(purpose: Purpose, change: Change) -> list[Tell]:
             ]
         case _:
             return []
+
+
+def _change_requested(purpose: TopicChange, change: Change) -> Tell:
+    change = change._replace(trace_id=purpose.trace_id)
+    kind = Kind.TOPIC_CONFIG
+    details: dict[str, Detail] = {"changes": list(purpose.described)}
+    if purpose.intent is not None:
+        added = isinstance(purpose.intent, PartitionsAddition)
+        kind = Kind.PARTITIONS_ADDITION if added else Kind.PARTITIONS_REMOVAL
+        details = {"first": purpose.intent.first, "partitions": purpose.entry.partitions}
+    details |= _asked_by(purpose.asker)
+    return Tell(
+        kind,
+        Stage.REQUESTED,
+        change,
+        topic=purpose.topic,
+        topic_id=purpose.entry.topic_id,
+        details=details,
+    )
+
+
+def _asked_by(asker: Asker) -> dict[str, Detail]:
+    said = {"requested_by": asker.name, "requested_from": asker.address}
+    return {name: value for name, value in said.items() if value}
 
 
 def _details(write: PartitionWrite) -> dict[str, Detail]:

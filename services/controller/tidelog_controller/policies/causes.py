@@ -25,12 +25,15 @@ _BY_CONTROLLER = "c"
 
 class Circumstances(NamedTuple):
     """What there is to know beside the two states. `departed`: by broker, its last life that
-    a controller saw end. `deleting`: the topic is being deleted. `deposes`: the leader
+    a controller saw end. `deleting`: the partition is, with its topic unless `alone`. `added`:
+    it was not there when its topic was created. `deposes`: the leader
     could go on, but for its followers. `consented`: an operator's consent is used up."""
 
     live: Mapping[int, LiveBroker]
     departed: Mapping[int, Departure]
     deleting: bool = False
+    alone: bool = False
+    added: bool = False
     deposes: bool = False
     consented: bool = False
 
@@ -64,9 +67,9 @@ def kind_of(old: LeaderAndIsr | None, new: LeaderAndIsr | None, *, deleting: boo
 
 def cause_of(old: LeaderAndIsr | None, new: LeaderAndIsr | None, known: Circumstances) -> Cause:
     if known.deleting or new is None:
-        return Cause.TOPIC_DELETED
+        return Cause.PARTITIONS_REMOVED if known.alone else Cause.TOPIC_DELETED
     if old is None:
-        return Cause.TOPIC_CREATED
+        return Cause.PARTITIONS_ADDED if known.added else Cause.TOPIC_CREATED
     if new.moving != old.moving:
         cancelled = _move_step(old, new) is Kind.MOVE_CANCELLED
         return Cause.CANCELLED if cancelled else Cause.REASSIGNED

@@ -45,6 +45,15 @@ def check_may_create(topic: str) -> None:
         )
 
 
+def check_may_resize(topic: str) -> None:
+    if is_internal(topic):
+        raise TidelogError(
+            ErrorCode.INVALID_REQUEST,
+            f"{topic} is the cluster's own: it is written and read by as many partitions as it "
+            "was created with",
+        )
+
+
 def check_may_delete(topic: str, kept: Collection[str]) -> None:
     """`kept`: the names of those that this cluster keeps."""
     if topic in kept:

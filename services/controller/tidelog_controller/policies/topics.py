@@ -65,3 +65,16 @@ def check_config(config: Mapping[str, str], replication_factor: int) -> None:
             f"min_insync_replicas is {min_isr} and the replication factor {replication_factor}: "
             f"no acks=all write would ever succeed; set it to at most {replication_factor}",
         )
+
+
+def check_config_change(before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    """Both checked by themselves already."""
+    was, becomes = TopicConfig.parse(before).durability, TopicConfig.parse(after).durability
+    if (was, becomes) == ("replicated", "synced"):
+        # A member that lost power before it had synced what it counted for would be elected as
+        # though it had.
+        raise TidelogError(
+            ErrorCode.INVALID_CONFIG,
+            "a topic that was created as durability=replicated cannot become synced: replicas "
+            "count for records that they have not synced; create a synced topic, and copy",
+        )

@@ -15,7 +15,12 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog_controller.policies.electability import is_running, last_known
 from tidelog_controller.policies.leader_election import leader_stands
-from tidelog_controller.requests.topic_admin import being_deleted, request_timeout_ms, unknown_topic
+from tidelog_controller.requests.topic_checks import (
+    being_deleted,
+    request_timeout_ms,
+    unknown_topic,
+)
+from tidelog_controller.state.admin_requests import Asker
 from tidelog_controller.state.commands import AdminReply, Command, Reply
 from tidelog_controller.state.context import Consent, Context, Partition, Topic
 from tidelog_controller.state.events import RecoverPartitions
@@ -34,6 +39,7 @@ class _Recovery:
     consent: RecoveryConsent
     partitions: tuple[int, ...]
     deadline_ms: int
+    asker: Asker
     intent: RecoveryIntent | None = None  # the last one written
 
 
@@ -60,6 +66,7 @@ class RecoveryAdmin:
             RecoveryConsent(topic.entry.topic_id, request.from_live_replicas, request.trace_id),
             tuple(partitions),
             now_ms + request_timeout_ms(request.timeout_ms),
+            request.asker,
         )
         return []
 
@@ -108,7 +115,7 @@ class RecoveryAdmin:
         if not missing:
             return []
         recovery.intent = RecoveryIntent(
-            recovery.topic, topic.revision, recovery.consent, tuple(missing)
+            recovery.topic, topic.revision, recovery.consent, tuple(missing), recovery.asker
         )
         return [self._transactions.begin(recovery.intent)]
 

@@ -19,14 +19,27 @@ from tidelog_controller.policies.internal_topics import (
     check_may_delete,
     is_due,
 )
+from tidelog_controller.policies.operation_ids import check_operation_id
 from tidelog_controller.policies.topics import (
     check_config,
     check_name,
     check_partitions,
     check_replication_factor,
 )
+from tidelog_controller.requests.partition_admin import check_by_hand, placed
+from tidelog_controller.requests.topic_checks import (
+    being_deleted,
+    other_id,
+    outcome_unknown,
+    pending_brokers,
+    request_timeout_ms,
+    unknown_topic,
+    unplaced_partitions,
+)
+from tidelog_controller.state.admin_answers import PartitionsAnswer
+from tidelog_controller.state.admin_requests import Asker
 from tidelog_controller.state.commands import AdminReply, Command, Reply
-from tidelog_controller.state.context import Context
+from tidelog_controller.state.context import Context, Topic
 from tidelog_controller.state.events import CreateTopic, DeleteTopic
 from tidelog_controller.state.transactions import (
     DeletionIntent,
@@ -36,9 +49,6 @@ from tidelog_controller.state.transactions import (
 )
 from tidelog_runtime.identifiers import new_id
 from tidelog_runtime.metadata.schema import TopicEntry
-
-DEFAULT_TIMEOUT_MS = 30_000
-MAX_TIMEOUT_MS = 300_000
 
 
 @dataclass(slots=True)
@@ -56,6 +66,7 @@ class _Deletion:
     topic_id: str
     deadline_ms: int
     trace_id: str
+    asker: Asker
 
 
 class TopicAdmin:
@@ -83,18 +94,10 @@ class TopicAdmin:
         except TidelogError as error:
             return [Reply(request.request_id, AdminReply(error))]
         if request.dry_run:
-            return [Reply(request.request_id, AdminReply(None))]
-        entry = TopicEntry(
-            new_id(self._rng),
-            request.partitions,
-            request.replication_factor,
-            request.config,
-            request.trace_id,
-        )
+            return [Reply(request.request_id, AdminReply(None, answer=self._plan(request)))]
+        deadline_ms = now_ms + request_timeout_ms(request.timeout_ms)
         self._creations[request.request_id] = _Creation(
-            request.request_id,
-            TopicCreation(request.topic, entry),
-            now_ms + request_timeout_ms(request.timeout_ms),
+            request.request_id, self._begun(request) or self._creation(request), deadline_ms
         )
         return []
 
@@ -108,18 +111,18 @@ class TopicAdmin:
         except TidelogError as refusal:
             return [Reply(request.request_id, AdminReply(refusal))]
         if request.topic_id and request.topic_id != topic.entry.topic_id:
-            error = TidelogError(
-                ErrorCode.UNKNOWN_TOPIC_ID,
-                f"topic {request.topic} has the id {topic.entry.topic_id}, not "
-                f"{request.topic_id}: it was deleted and created again",
-            )
+            error = other_id(request.topic, topic.entry.topic_id, request.topic_id)
             return [Reply(request.request_id, AdminReply(error))]
+        if request.dry_run:
+            answer = self._would_go(request.topic, topic)
+            return [Reply(request.request_id, AdminReply(None, answer=answer))]
         self._deletions[request.request_id] = _Deletion(
             request.request_id,
             request.topic,
             topic.entry.topic_id,
             now_ms + request_timeout_ms(request.timeout_ms),
             request.trace_id,
+            request.asker,
         )
         return []
 
@@ -153,12 +156,56 @@ class TopicAdmin:
         check_may_create(request.topic)
         if request.topic in self._context.deletions:
             raise being_deleted(request.topic)
+        if request.operation_id:
+            check_operation_id(request.operation_id)
+        if self._begun(request) is not None:
+            return
         claimed = (c.purpose.topic == request.topic for c in self._creations.values())
         if request.topic in self._context.topics or any(claimed):
             raise _exists(request.topic)
-        check_partitions(request.partitions)
-        check_replication_factor(request.replication_factor, len(self._context.running_brokers()))
-        check_config(request.config, request.replication_factor)
+        partitions, factor = _shape(request)
+        check_partitions(partitions)
+        brokers = self._context.placement_brokers()
+        check_replication_factor(factor, len(brokers))
+        if request.assignment:
+            check_by_hand(request.topic, request.assignment, range(partitions), factor, brokers)
+        check_config(request.config, factor)
+
+    def _begun(self, request: CreateTopic) -> TopicCreation | None:
+        """What the same operation has begun before, whoever was the controller then."""
+        if not request.operation_id:
+            return None
+        topic = self._context.topics.get(request.topic)
+        if topic is not None and topic.entry.operation_id == request.operation_id:
+            return TopicCreation(request.topic, topic.entry)
+        creations = [creation.purpose for creation in self._creations.values()]
+        same = (request.topic, request.operation_id)
+        return next((c for c in creations if (c.topic, c.entry.operation_id) == same), None)
+
+    def _creation(self, request: CreateTopic) -> TopicCreation:
+        entry = TopicEntry(
+            new_id(self._rng),
+            *_shape(request),
+            request.config,
+            request.trace_id,
+            request.operation_id,
+        )
+        return TopicCreation(request.topic, entry, request.assignment, request.asker)
+
+    def _plan(self, request: CreateTopic) -> PartitionsAnswer:
+        partitions, factor = _shape(request)
+        if self._begun(request) is not None:
+            return PartitionsAnswer(assignment=request.assignment)
+        # The id that a topic is placed by is given when it is created.
+        assignment = request.assignment or placed(
+            self._context, new_id(self._rng), factor, range(partitions)
+        )
+        return PartitionsAnswer(partitions, assignment=assignment)
+
+    def _would_go(self, name: str, topic: Topic) -> PartitionsAnswer:
+        held = [self._context.partition(p) for p in self._context.partitions_of(name)]
+        brokers = sorted({b for p in held if p is not None for b in p.state.replicas})
+        return PartitionsAnswer(topic.entry.partitions, topic.revision, brokers=tuple(brokers))
 
     def _create_internal(self, topic: InternalTopic) -> Iterable[Command]:
         """Before everything has been read nobody is known to run, and nothing is due."""
@@ -189,7 +236,7 @@ class TopicAdmin:
         return []
 
     def _creation_reply(self, creation: _Creation, now_ms: int) -> AdminReply | None:
-        name, entry = creation.purpose
+        name, entry = creation.purpose.topic, creation.purpose.entry
         timed_out = now_ms >= creation.deadline_ms
         if name in self._context.deletions or self._is_malformed_intent(name):
             return AdminReply(being_deleted(name))
@@ -199,13 +246,17 @@ class TopicAdmin:
                 return AdminReply(_exists(name))
             if creation.seen:
                 return AdminReply(unknown_topic(name))
-            return AdminReply(_creation_unknown(name)) if timed_out else None
+            unknown = outcome_unknown(f"topic {name} exists")
+            return AdminReply(unknown) if timed_out else None
         if topic.entry.topic_id != entry.topic_id:
             return AdminReply(_exists(name))
         creation.seen = True
         unplaced = len(self._context.unplaced(name)) if timed_out else 0
         if unplaced:
-            return AdminReply(_unplaced(name, unplaced, entry), entry.topic_id)
+            error = unplaced_partitions(
+                name, unplaced, topic.entry.partitions, entry.replication_factor
+            )
+            return AdminReply(error, entry.topic_id)
         pending = self._pending(name)
         if timed_out or not (pending or self._context.unplaced(name)):
             return AdminReply(None, entry.topic_id, pending)
@@ -224,7 +275,7 @@ class TopicAdmin:
         if self._is_malformed_intent(deletion.topic):
             return []
         intent = DeletionIntent(
-            deletion.topic, deletion.topic_id, topic.revision, deletion.trace_id
+            deletion.topic, deletion.topic_id, topic.revision, deletion.trace_id, deletion.asker
         )
         if self._transactions.is_in_flight(intent):
             return []
@@ -240,59 +291,42 @@ class TopicAdmin:
             self._context.partitions_of(name) or self._transactions.writes_topic(name)
         ):
             return []
-        removal = TopicRemoval(name, topic.revision if topic else 0, intent.revision)
+        removal = TopicRemoval(
+            name, topic.revision if topic else 0, intent.revision, self._left_behind(name)
+        )
         if self._transactions.is_in_flight(removal):
             return []
         return [self._transactions.begin(removal)]
+
+    def _left_behind(self, name: str) -> tuple[tuple[str, int], ...]:
+        """What was wanted of its partitions."""
+        keys, addition = self._context.keys, self._context.additions.get(name)
+        removal = self._context.removals.get(name)
+        left = []
+        if addition is not None:
+            left.append((keys.partition_addition(name), addition.revision))
+        if removal is not None:
+            left.append((keys.partition_removal(name), removal.revision))
+        return tuple(left)
 
     def _is_malformed_intent(self, topic: str) -> bool:
         return self._context.keys.topic_deletion(topic) in self._context.malformed
 
     def _pending(self, topic: str) -> tuple[int, ...]:
-        """Live brokers that have not acknowledged all they are to do for a topic."""
-        return tuple(
-            sorted(b for b, control in self._controls.items() if control.waits_for_topic(topic))
-        )
+        return pending_brokers(self._controls, topic)
 
 
-def request_timeout_ms(asked_ms: int) -> int:
-    return min(asked_ms, MAX_TIMEOUT_MS) if asked_ms > 0 else DEFAULT_TIMEOUT_MS
+def _shape(request: CreateTopic) -> tuple[int, int]:
+    """Partitions and factor, which follow from an assignment where they are not named."""
+    by_hand = request.assignment
+    if not by_hand:
+        return request.partitions, request.replication_factor
+    return request.partitions or len(by_hand), request.replication_factor or len(by_hand[0])
 
 
 def _exists(topic: str) -> TidelogError:
     return TidelogError(
         ErrorCode.TOPIC_ALREADY_EXISTS, f"a topic named {topic} exists; choose another name"
-    )
-
-
-def unknown_topic(topic: str) -> TidelogError:
-    return TidelogError(
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        f"there is no topic named {topic}; the topics that there are can be listed",
-    )
-
-
-def being_deleted(topic: str) -> TidelogError:
-    return TidelogError(
-        ErrorCode.TOPIC_BEING_DELETED,
-        f"topic {topic} is being deleted; try again when it is gone",
-    )
-
-
-def _creation_unknown(topic: str) -> TidelogError:
-    return TidelogError(
-        ErrorCode.REQUEST_TIMED_OUT,
-        f"the metadata store did not answer in time; whether topic {topic} exists shows when "
-        "it does",
-    )
-
-
-def _unplaced(topic: str, unplaced: int, entry: TopicEntry) -> TidelogError:
-    return TidelogError(
-        ErrorCode.REQUEST_TIMED_OUT,
-        f"topic {topic} is created, and {unplaced} of its {entry.partitions} partitions have no "
-        f"replicas yet; they get them as soon as {entry.replication_factor} brokers are running "
-        "and the metadata store answers",
     )
 
 

@@ -19,6 +19,7 @@ from tidelog.state_changes.event import (
     Kind,
     Stage,
 )
+from tidelog_controller.state.admin_answers import Answer
 from tidelog_runtime.metadata.store import Transaction
 from tidelog_runtime.replica_control import (
     DescribeReplicasCommand,
@@ -82,12 +83,14 @@ class SendDescribeReplicas(NamedTuple):
 
 class AdminReply(NamedTuple):
     """`pending_brokers`: live, and without an acknowledgement when time was up.
-    `partitions`: what became of each that the request was about."""
+    `partitions`: what became of each that the request was about. `answer`: what only a request
+    of its kind is answered with."""
 
     error: TidelogError | None
     topic_id: str = ""
     pending_brokers: tuple[int, ...] = ()
     partitions: tuple[tuple[int, TidelogError | None], ...] = ()
+    answer: Answer | None = None
 
 
 class Reply(NamedTuple):

@@ -7,19 +7,22 @@ controller wrote is known before the watch delivers it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from tidelog.errors import TidelogError
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog_controller.policies.electability import ElectionRules, LiveBroker
+from tidelog_controller.policies.racks import RackedBroker
 from tidelog_controller.policies.reassignment import WantedMove
 from tidelog_runtime.metadata.keys import (
     BrokerKey,
     DepartureKey,
     Keys,
     PartitionKey,
+    PartitionsAdditionKey,
+    PartitionsRemovalKey,
     RecoveryKey,
     TopicDeletionKey,
     TopicKey,
@@ -39,6 +42,12 @@ from tidelog_runtime.metadata.schema import (
     decode_topic_deletion,
 )
 from tidelog_runtime.metadata.store import Changed, KeyValue
+from tidelog_runtime.metadata.topic_intents import (
+    PartitionsAddition,
+    PartitionsRemoval,
+    decode_partitions_addition,
+    decode_partitions_removal,
+)
 from tidelog_runtime.topic_config import TopicConfig
 
 
@@ -87,6 +96,16 @@ class Consent(NamedTuple):
     revision: int
 
 
+class Addition(NamedTuple):
+    entry: PartitionsAddition
+    revision: int
+
+
+class Removal(NamedTuple):
+    entry: PartitionsRemoval
+    revision: int
+
+
 class BrokerChanged(NamedTuple):
     broker_id: int
     old: Broker | None
@@ -115,6 +134,12 @@ class DeletionChanged(NamedTuple):
     new: Deletion | None
 
 
+class PartitionsIntentChanged(NamedTuple):
+    topic: str
+    old: Addition | Removal | None
+    new: Addition | Removal | None
+
+
 class ConsentChanged(NamedTuple):
     partition: TopicPartition
     new: Consent | None
@@ -134,6 +159,7 @@ Absorbed = (
     | TopicChanged
     | PartitionChanged
     | DeletionChanged
+    | PartitionsIntentChanged
     | ConsentChanged
     | Malformed
 )
@@ -155,6 +181,8 @@ class Context:
         self.live: dict[int, LiveBroker] = {}
         self.topics: dict[str, Topic] = {}
         self.deletions: dict[str, Deletion] = {}
+        self.additions: dict[str, Addition] = {}
+        self.removals: dict[str, Removal] = {}
         self.consents: dict[TopicPartition, Consent] = {}
         self.malformed: set[str] = set()  # keys
         # What operations want of partitions now; what was begun goes on without.
@@ -194,12 +222,34 @@ class Context:
     def running_brokers(self) -> list[int]:
         return sorted(b for b, broker in self.brokers.items() if broker.running)
 
-    def is_stopped(self, partition: TopicPartition) -> bool:
-        """Whether the partition was stopped for its topic's deletion. Nothing else
-        leaves both ISR and eligible set empty."""
+    def placement_brokers(self) -> list[int]:
+        """Those that take new replicas."""
+        return self.running_brokers()
+
+    def racked(self, broker_ids: Iterable[int]) -> list[RackedBroker]:
+        """Registered brokers, each with its rack."""
+        return [RackedBroker(b, self.brokers[b].registration.rack) for b in broker_ids]
+
+    def is_going(self, partition: TopicPartition) -> bool:
+        """Whether it is to be deleted, with its topic or by itself."""
+        return self._going_since(partition) is not None
+
+    def _going_since(self, partition: TopicPartition) -> int | None:
+        """The revision of the intent."""
         deletion = self.deletions.get(partition.topic)
+        if deletion is not None:
+            return deletion.revision
+        removal = self.removals.get(partition.topic)
+        if removal is not None and partition.partition >= removal.entry.first:
+            return removal.revision
+        return None
+
+    def is_stopped(self, partition: TopicPartition) -> bool:
+        """Whether the partition was stopped in order to be deleted. Nothing else leaves
+        both ISR and eligible set empty."""
+        since = self._going_since(partition)
         held = self.partition(partition)
-        if deletion is None or held is None or held.revision < deletion.revision:
+        if since is None or held is None or held.revision < since:
             return False
         state = held.state
         return state.leader == NO_LEADER and not state.isr and not state.eligible
@@ -248,6 +298,10 @@ class Context:
                 return self._absorb_partition(partition, value)
             case TopicDeletionKey(topic):
                 return self._absorb_deletion(topic, value)
+            case PartitionsAdditionKey(topic):
+                return self._absorb_addition(topic, value)
+            case PartitionsRemovalKey(topic):
+                return self._absorb_removal(topic, value)
             case RecoveryKey(partition):
                 return self._absorb_consent(partition, value)
             case _:
@@ -275,6 +329,9 @@ class Context:
             entry = decode_topic(value.value)
             new = _topic(entry, value)
         old = self.topics.pop(topic, None)
+        if old is not None and new is not None and old.entry.topic_id == new.entry.topic_id:
+            # What this controller has overwritten tells it nothing of the key's creation.
+            new = new._replace(create_revision=old.create_revision)
         if new is not None:
             self.topics[topic] = new
         return TopicChanged(topic, old, new)
@@ -306,6 +363,24 @@ class Context:
         new = Deletion(intent.topic_id, value.mod_revision, intent.trace_id)
         self.deletions[topic] = new
         return DeletionChanged(topic, new)
+
+    def _absorb_addition(self, topic: str, value: KeyValue | None) -> PartitionsIntentChanged:
+        new = None
+        if value is not None:
+            new = Addition(decode_partitions_addition(value.value), value.mod_revision)
+        old = self.additions.pop(topic, None)
+        if new is not None:
+            self.additions[topic] = new
+        return PartitionsIntentChanged(topic, old, new)
+
+    def _absorb_removal(self, topic: str, value: KeyValue | None) -> PartitionsIntentChanged:
+        new = None
+        if value is not None:
+            new = Removal(decode_partitions_removal(value.value), value.mod_revision)
+        old = self.removals.pop(topic, None)
+        if new is not None:
+            self.removals[topic] = new
+        return PartitionsIntentChanged(topic, old, new)
 
     def _absorb_consent(self, partition: TopicPartition, value: KeyValue | None) -> ConsentChanged:
         self.consents.pop(partition, None)

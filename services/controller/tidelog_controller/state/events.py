@@ -6,6 +6,14 @@ import enum
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from tidelog_controller.state.admin_requests import (
+    NOBODY,
+    AddPartitions,
+    AlterTopicConfig,
+    Asker,
+    Assignment,
+    RemovePartitions,
+)
 from tidelog_runtime.leader_reports import UnreachableLeadersReport
 from tidelog_runtime.metadata.store import Changed, KeyValue, Snapshot, TransactionResult
 from tidelog_runtime.replica_control import CommandResult, DescribeReplicasResult
@@ -103,6 +111,9 @@ class CreateTopic(NamedTuple):
     dry_run: bool
     timeout_ms: int
     trace_id: str = ""
+    assignment: Assignment = ()
+    operation_id: str = ""
+    asker: Asker = NOBODY
 
 
 class DeleteTopic(NamedTuple):
@@ -113,6 +124,8 @@ class DeleteTopic(NamedTuple):
     topic_id: str
     timeout_ms: int
     trace_id: str = ""
+    dry_run: bool = False
+    asker: Asker = NOBODY
 
 
 class RecoverPartitions(NamedTuple):
@@ -124,12 +137,21 @@ class RecoverPartitions(NamedTuple):
     from_live_replicas: bool
     timeout_ms: int
     trace_id: str = ""
+    asker: Asker = NOBODY
 
 
 class Tick(NamedTuple):
     """Time has reached what `Controller.wake_at_ms` said."""
 
 
+AdminRequest = (
+    CreateTopic
+    | DeleteTopic
+    | AlterTopicConfig
+    | AddPartitions
+    | RemovePartitions
+    | RecoverPartitions
+)
 Event = (
     Loaded
     | StoreChanged
@@ -141,9 +163,6 @@ Event = (
     | ReplicasDescribed
     | ConnectionEnded
     | LeadersUnreachable
-    | CreateTopic
-    | DeleteTopic
-    | RecoverPartitions
+    | AdminRequest
     | Tick
 )
-AdminRequest = CreateTopic | DeleteTopic | RecoverPartitions

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from tidelog.model import TopicPartition
 from tidelog_controller.policies.recovery import Logs
+from tidelog_controller.state.admin_requests import NOBODY, Asker, Assignment
 from tidelog_controller.state.commands import ReadKeys, Transact
 from tidelog_controller.state.context import ControllerIdentity
 from tidelog_runtime.metadata.keys import Keys
@@ -39,6 +40,11 @@ from tidelog_runtime.metadata.store import (
     Put,
     Transaction,
     TransactionResult,
+)
+from tidelog_runtime.metadata.topic_intents import (
+    PartitionsAddition,
+    PartitionsRemoval,
+    encode_intent,
 )
 
 # Batches of partitions in flight at once: enough to hide the store's latency.
@@ -97,9 +103,37 @@ class PartitionBatch(NamedTuple):
         return MAX_TRANSACTION_CHANGES - sum(write.changes for write in self.writes)
 
 
-class TopicCreation(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class TopicCreation:
+    """`assignment`: replicas chosen by hand, kept beside the topic until all have them;
+    empty: the controller places them."""
+
     topic: str
     entry: TopicEntry
+    assignment: Assignment = ()
+    asker: Asker = field(default=NOBODY, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicChange:
+    """Another configuration of a topic, or other partitions. `revision`: of its key before.
+    `intent`: what is to be done besides, which nothing of its kind may stand in the way of.
+    `described`: what changes, for whoever is told."""
+
+    topic: str
+    revision: int
+    entry: TopicEntry
+    intent: PartitionsAddition | PartitionsRemoval | None = None
+    asker: Asker = field(default=NOBODY, compare=False)
+    trace_id: str = field(default="", compare=False)
+    described: tuple[str, ...] = field(default=(), compare=False)
+
+
+class IntentRemoval(NamedTuple):
+    """Of what is done. `key`, with its modification revision."""
+
+    key: str
+    revision: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,15 +144,17 @@ class DeletionIntent:
     topic_id: str
     topic_revision: int
     trace_id: str = field(default="", compare=False)
+    asker: Asker = field(default=NOBODY, compare=False)
 
 
 class TopicRemoval(NamedTuple):
     """The end of a deletion. `topic_revision` 0: the topic is gone, the intent alone is
-    left."""
+    left. `intents`: others that the topic leaves behind, with their revisions."""
 
     topic: str
     topic_revision: int
     intent_revision: int
+    intents: tuple[tuple[str, int], ...] = ()
 
 
 class RecoveryIntent(NamedTuple):
@@ -129,6 +165,7 @@ class RecoveryIntent(NamedTuple):
     topic_revision: int
     consent: RecoveryConsent
     partitions: tuple[tuple[TopicPartition, int, int], ...]
+    asker: Asker = NOBODY
 
 
 class ConsentRemoval(NamedTuple):
@@ -155,6 +192,8 @@ class DepartureRecord(NamedTuple):
 Purpose = (
     PartitionBatch
     | TopicCreation
+    | TopicChange
+    | IntentRemoval
     | DeletionIntent
     | TopicRemoval
     | RecoveryIntent
@@ -253,27 +292,27 @@ class Transactions:
             case PartitionBatch(writes, topic_guard, departures):
                 guards, changes = self._batch_parts(writes, topic_guard)
                 return guards, [*changes, *self._departure_parts(departures)]
-            case TopicCreation(topic, entry):
-                return (
-                    [
-                        CreateRevision(keys.topic(topic), 0),
-                        CreateRevision(keys.topic_deletion(topic), 0),
-                    ],
-                    [Put(keys.topic(topic), encode(entry))],
-                )
+            case TopicCreation():
+                return self._creation_parts(purpose)
+            case TopicChange():
+                return self._change_parts(purpose)
+            case IntentRemoval(key, revision):
+                return [ModRevision(key, revision)], [Delete(key)]
             case DeletionIntent(topic, topic_id, topic_revision, trace_id):
                 intent = keys.topic_deletion(topic)
                 return (
                     [ModRevision(keys.topic(topic), topic_revision), CreateRevision(intent, 0)],
                     [Put(intent, encode(TopicDeletion(topic_id, trace_id)))],
                 )
-            case TopicRemoval(topic, topic_revision, intent_revision):
+            case TopicRemoval(topic, topic_revision, intent_revision, intents):
                 intent, entry_key = keys.topic_deletion(topic), keys.topic(topic)
                 guards = [
                     ModRevision(intent, intent_revision),
                     ModRevision(entry_key, topic_revision),
+                    *(ModRevision(key, revision) for key, revision in intents),
                 ]
                 gone: list[Change] = [Delete(entry_key)] if topic_revision else []
+                gone += [Delete(key) for key, _ in intents]
                 return guards, [*gone, Delete(intent)]
             case RecoveryIntent():
                 return self._intent_parts(purpose)
@@ -290,6 +329,34 @@ class Transactions:
                 return [CreateRevision(key, broker_epoch)], [*kept, Delete(key)]
             case DepartureRecord(departures):
                 return [], self._departure_parts(departures)
+
+    def _creation_parts(self, creation: TopicCreation) -> tuple[list[Guard], list[Change]]:
+        keys, topic, entry = self._keys, creation.topic, creation.entry
+        guards: list[Guard] = [
+            CreateRevision(keys.topic(topic), 0),
+            CreateRevision(keys.topic_deletion(topic), 0),
+        ]
+        changes: list[Change] = [Put(keys.topic(topic), encode(entry))]
+        if creation.assignment:
+            by_hand = PartitionsAddition(entry.topic_id, 0, creation.assignment, entry.trace_id)
+            guards.append(CreateRevision(keys.partition_addition(topic), 0))
+            changes.append(Put(keys.partition_addition(topic), encode_intent(by_hand)))
+        return guards, changes
+
+    def _change_parts(self, change: TopicChange) -> tuple[list[Guard], list[Change]]:
+        keys, topic = self._keys, change.topic
+        guards: list[Guard] = [
+            ModRevision(keys.topic(topic), change.revision),
+            CreateRevision(keys.topic_deletion(topic), 0),
+        ]
+        changes: list[Change] = [Put(keys.topic(topic), encode(change.entry))]
+        if change.intent is not None:
+            guards.append(CreateRevision(keys.partition_addition(topic), 0))
+            guards.append(CreateRevision(keys.partition_removal(topic), 0))
+            is_addition = isinstance(change.intent, PartitionsAddition)
+            key = keys.partition_addition(topic) if is_addition else keys.partition_removal(topic)
+            changes.append(Put(key, encode_intent(change.intent)))
+        return guards, changes
 
     def _departure_parts(self, departures: UnrecordedDepartures) -> list[Change]:
         keys = [self._keys.departure(broker_id) for broker_id, _ in departures]
@@ -341,6 +408,6 @@ def outcome(transaction: Transaction, result: TransactionResult) -> list[Changed
 def _applied(change: Change, revision: int) -> Changed:
     if isinstance(change, Delete):
         return Changed(change.key, None, revision)
-    # The creation revision is that of a new key. Of the keys that are overwritten
-    # (leaderAndISR and departures) nobody asks for it.
+    # The creation revision is that of a new key. Of the keys that are overwritten nobody
+    # asks for it, but for topics', of which the context keeps it.
     return Changed(change.key, KeyValue(change.key, change.value, revision, revision), revision)

@@ -1,0 +1,47 @@
+"""What somebody wants of a topic's partitions, until it is done: values of the metadata
+store (section 2 of ARCHITECTURE.md)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsAddition:
+    """Value of `admin/partitions_add/<topic>`: partitions from `first` on get their replicas.
+    `assignment`: those of each, chosen by hand; empty: the controller places them."""
+
+    topic_id: str
+    first: int
+    assignment: tuple[tuple[int, ...], ...] = ()
+    trace_id: str = ""
+
+    def replicas_of(self, partition: int) -> tuple[int, ...]:
+        """As chosen by hand; empty: they were not."""
+        number = partition - self.first
+        return self.assignment[number] if 0 <= number < len(self.assignment) else ()
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsRemoval:
+    """Value of `admin/partitions_remove/<topic>`: partitions from `first` on are deleted with
+    their data. The topic's own key does not count them any more."""
+
+    topic_id: str
+    first: int
+    trace_id: str = ""
+
+
+def encode_intent(value: PartitionsAddition | PartitionsRemoval) -> bytes:
+    return json.dumps(asdict(value), separators=(",", ":")).encode()
+
+
+def decode_partitions_addition(value: bytes) -> PartitionsAddition:
+    raw = json.loads(value)
+    assignment = tuple(tuple(replicas) for replicas in raw["assignment"])
+    return PartitionsAddition(**{**raw, "assignment": assignment})
+
+
+def decode_partitions_removal(value: bytes) -> PartitionsRemoval:
+    return PartitionsRemoval(**json.loads(value))

@@ -1,0 +1,325 @@
+"""Requests that add partitions to a topic and remove its last ones, and the intents that they
+leave (section H of the design that ARCHITECTURE.md names).
+
+One write changes the number of partitions in the topic's key and leaves an intent beside it.
+What follows (replicas for new partitions, the end of removed ones) is the controller's, whoever
+that is then; here it is seen when it is done, or when the request's time is up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import TopicPartition
+from tidelog_controller.control.broker_control import BrokerControl
+from tidelog_controller.policies.assignment import check_assignment
+from tidelog_controller.policies.internal_topics import check_may_resize
+from tidelog_controller.policies.placement import place, start_of
+from tidelog_controller.policies.topics import check_partitions, check_replication_factor
+from tidelog_controller.requests.topic_checks import (
+    check_revision,
+    known_topic,
+    outcome_unknown,
+    pending_brokers,
+    request_timeout_ms,
+    unplaced_partitions,
+)
+from tidelog_controller.state.admin_answers import PartitionsAnswer
+from tidelog_controller.state.admin_requests import AddPartitions, Assignment, RemovePartitions
+from tidelog_controller.state.commands import AdminReply, Command, Reply
+from tidelog_controller.state.context import Context, Topic
+from tidelog_controller.state.transactions import IntentRemoval, TopicChange, Transactions
+from tidelog_runtime.metadata.topic_intents import PartitionsAddition, PartitionsRemoval
+
+# The intent that keeps the replicas chosen by hand is one value of the metadata store.
+MAX_ASSIGNED_PARTITIONS = 1_000
+
+
+@dataclass(slots=True)
+class _Resizing:
+    """`change`: the last one written, and `before`: how many partitions there were then.
+    `done`: how many came or went by it; None: the topic has yet to have as many as are asked
+    for."""
+
+    request: AddPartitions | RemovePartitions
+    topic_id: str
+    deadline_ms: int
+    change: TopicChange | None = None
+    before: int = 0
+    done: int | None = None
+
+
+class PartitionAdmin:
+    def __init__(
+        self,
+        context: Context,
+        transactions: Transactions,
+        controls: Mapping[int, BrokerControl],
+    ) -> None:
+        self._context = context
+        self._transactions = transactions
+        self._controls = controls
+        self._requests: dict[int, _Resizing] = {}
+
+    def resize(self, request: AddPartitions | RemovePartitions, now_ms: int) -> list[Command]:
+        """Refuses what cannot be, or begins; `advance` does the rest."""
+        try:
+            topic = known_topic(self._context, request.topic, request.topic_id)
+            change = self._change(request, topic)
+        except TidelogError as error:
+            return [Reply(request.request_id, AdminReply(error))]
+        if request.dry_run:
+            plan = self._plan(request, topic, change)
+            return [Reply(request.request_id, AdminReply(None, answer=plan))]
+        self._requests[request.request_id] = _Resizing(
+            request, topic.entry.topic_id, now_ms + request_timeout_ms(request.timeout_ms)
+        )
+        return []
+
+    def advance(self, now_ms: int) -> list[Command]:
+        """What the waiting requests and the standing intents now need."""
+        commands: list[Command] = []
+        for waiting in list(self._requests.values()):
+            commands += self._advance(waiting, now_ms)
+        commands += self._finish_intents()
+        return commands
+
+    def wake_at_ms(self) -> int | None:
+        return min((waiting.deadline_ms for waiting in self._requests.values()), default=None)
+
+    # The request.
+
+    def _change(
+        self, request: AddPartitions | RemovePartitions, topic: Topic
+    ) -> TopicChange | None:
+        """What is to be written; None: the topic has as many partitions as are asked for.
+        Raises what the request is refused with."""
+        check_partitions(request.partitions)
+        check_may_resize(request.topic)
+        if isinstance(request, RemovePartitions) and not request.dry_run:
+            _check_confirmed(request)
+        count = topic.entry.partitions
+        if request.partitions == count:
+            return None
+        check_revision(f"topic {request.topic}", topic.revision, request.expected_revision)
+        entry = replace(topic.entry, partitions=request.partitions)
+        intent: PartitionsAddition | PartitionsRemoval
+        if isinstance(request, AddPartitions):
+            self._check_addition(request, topic)
+            intent = PartitionsAddition(entry.topic_id, count, request.assignment, request.trace_id)
+        else:
+            if request.partitions > count:
+                raise _too_many(request, count)
+            entry = replace(entry, shrunk=True)
+            intent = PartitionsRemoval(entry.topic_id, request.partitions, request.trace_id)
+        self._check_idle(request.topic)
+        return TopicChange(
+            request.topic, topic.revision, entry, intent, request.asker, request.trace_id
+        )
+
+    def _check_addition(self, request: AddPartitions, topic: Topic) -> None:
+        count, factor = topic.entry.partitions, topic.entry.replication_factor
+        if request.partitions < count:
+            raise _too_few(request, count)
+        brokers = self._context.placement_brokers()
+        check_replication_factor(factor, len(brokers))
+        if request.assignment:
+            added = request.partitions - count
+            numbers = range(count, count + added)
+            check_by_hand(request.topic, request.assignment, numbers, factor, brokers)
+
+    def _check_idle(self, topic: str) -> None:
+        context = self._context
+        removal, addition = context.removals.get(topic), context.additions.get(topic)
+        what = "removed" if removal is not None else "added"
+        malformed = context.malformed & {
+            context.keys.partition_addition(topic),
+            context.keys.partition_removal(topic),
+        }
+        if malformed:
+            raise TidelogError(
+                ErrorCode.PARTITION_BUSY,
+                f"what is wanted of the partitions of topic {topic} cannot be read; mend the key "
+                f"{min(malformed)} first",
+            )
+        if removal is not None or addition is not None:
+            raise TidelogError(
+                ErrorCode.PARTITION_BUSY,
+                f"partitions of topic {topic} are being {what} already; try again when that is "
+                f"done, which waits for brokers {list(self._pending(topic))}",
+            )
+
+    def _plan(
+        self,
+        request: AddPartitions | RemovePartitions,
+        topic: Topic,
+        change: TopicChange | None,
+    ) -> PartitionsAnswer:
+        count = topic.entry.partitions
+        if change is None:
+            return PartitionsAnswer(revision=topic.revision)
+        if isinstance(request, RemovePartitions):
+            going = self._partitions_from(request.topic, request.partitions)
+            held = [self._context.partition(partition) for partition in going]
+            brokers = sorted({b for p in held if p is not None for b in p.state.replicas})
+            removed = count - request.partitions
+            return PartitionsAnswer(removed, topic.revision, brokers=tuple(brokers))
+        numbers = range(count, request.partitions)
+        assignment = request.assignment or placed(
+            self._context, topic.entry.topic_id, topic.entry.replication_factor, numbers
+        )
+        return PartitionsAnswer(len(numbers), topic.revision, assignment)
+
+    # What it waits for.
+
+    def _advance(self, waiting: _Resizing, now_ms: int) -> list[Command]:
+        request = waiting.request
+        try:
+            topic = known_topic(self._context, request.topic, waiting.topic_id)
+            if waiting.done is None and not self._is_in_flight(waiting):
+                change = self._change(request, topic)
+                if change is not None and now_ms < waiting.deadline_ms:
+                    waiting.change, waiting.before = change, topic.entry.partitions
+                    return [self._transactions.begin(change)]
+                if change is None:
+                    written = waiting.change is not None
+                    waiting.done = abs(request.partitions - waiting.before) if written else 0
+        except TidelogError as refusal:
+            return self._reply(waiting, AdminReply(refusal))
+        if waiting.done is None:
+            if now_ms < waiting.deadline_ms:
+                return []
+            what = f"topic {request.topic} has {request.partitions} partitions"
+            return self._reply(waiting, AdminReply(outcome_unknown(what)))
+        answer = PartitionsAnswer(waiting.done, topic.revision)
+        pending = self._pending(request.topic)
+        goes_on = bool(pending) or self._goes_on(request)
+        if goes_on and now_ms < waiting.deadline_ms:
+            return []
+        error = self._not_yet(request, topic) if goes_on and not pending else None
+        reply = AdminReply(error, topic.entry.topic_id, pending, answer=answer)
+        return self._reply(waiting, reply)
+
+    def _goes_on(self, request: AddPartitions | RemovePartitions) -> bool:
+        if isinstance(request, AddPartitions):
+            return bool(self._context.unplaced(request.topic))
+        return request.topic in self._context.removals
+
+    def _not_yet(self, request: AddPartitions | RemovePartitions, topic: Topic) -> TidelogError:
+        if isinstance(request, AddPartitions):
+            unplaced = len(self._context.unplaced(request.topic))
+            factor = topic.entry.replication_factor
+            return unplaced_partitions(request.topic, unplaced, topic.entry.partitions, factor)
+        return TidelogError(
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"the partitions of topic {request.topic} from {request.partitions} on are not gone "
+            "yet; their removal goes on by itself, and asking again waits for its end",
+        )
+
+    def _reply(self, waiting: _Resizing, reply: AdminReply) -> list[Command]:
+        del self._requests[waiting.request.request_id]
+        return [Reply(waiting.request.request_id, reply)]
+
+    def _is_in_flight(self, waiting: _Resizing) -> bool:
+        return waiting.change is not None and self._transactions.is_in_flight(waiting.change)
+
+    def _pending(self, topic: str) -> tuple[int, ...]:
+        return pending_brokers(self._controls, topic)
+
+    # Intents.
+
+    def _finish_intents(self) -> Iterable[Command]:
+        """Of a topic that is being deleted they go with it."""
+        context = self._context
+        done: list[IntentRemoval] = []
+        for topic, addition in context.additions.items():
+            if self._is_over(topic, addition.entry.topic_id) or self._is_added(topic):
+                done.append(
+                    IntentRemoval(context.keys.partition_addition(topic), addition.revision)
+                )
+        for topic, removal in context.removals.items():
+            first = removal.entry.first
+            if self._is_over(topic, removal.entry.topic_id) or self._is_removed(topic, first):
+                done.append(IntentRemoval(context.keys.partition_removal(topic), removal.revision))
+        return [self._transactions.begin(d) for d in done if not self._transactions.is_in_flight(d)]
+
+    def _is_over(self, topic: str, topic_id: str) -> bool:
+        """The topic is no more, and left it behind."""
+        known = self._context.topics.get(topic)
+        malformed = self._context.keys.topic(topic) in self._context.malformed
+        return not malformed and (known is None or known.entry.topic_id != topic_id)
+
+    def _is_added(self, topic: str) -> bool:
+        if topic in self._context.deletions or self._transactions.writes_topic(topic):
+            return False
+        return not (self._context.unplaced(topic) or self._pending(topic))
+
+    def _is_removed(self, topic: str, first: int) -> bool:
+        if topic in self._context.deletions or self._transactions.writes_topic(topic):
+            return False
+        return not self._partitions_from(topic, first)
+
+    def _partitions_from(self, topic: str, first: int) -> list[TopicPartition]:
+        return [p for p in self._context.partitions_of(topic) if p.partition >= first]
+
+
+def check_by_hand(
+    topic: str,
+    assignment: Assignment,
+    partitions: Sequence[int],
+    replication_factor: int,
+    brokers: Collection[int],
+) -> None:
+    """Replicas chosen for these partitions, in their order. `brokers`: those that take new
+    replicas."""
+    if len(assignment) > MAX_ASSIGNED_PARTITIONS:
+        problem = (
+            f"replicas of {len(assignment)} partitions are chosen by hand; at most "
+            f"{MAX_ASSIGNED_PARTITIONS} can be at once: leave the assignment out, and move "
+            "partitions afterwards"
+        )
+        raise TidelogError(ErrorCode.INVALID_ASSIGNMENT, problem)
+    if len(assignment) != len(partitions):
+        problem = (
+            f"the assignment has {len(assignment)} entries for {len(partitions)} partitions; name "
+            "the replicas of each"
+        )
+        raise TidelogError(ErrorCode.INVALID_ASSIGNMENT, problem)
+    by_number = dict(zip(partitions, assignment, strict=True))
+    check_assignment(topic, by_number, brokers, replication_factor)
+
+
+def placed(
+    context: Context, topic_id: str, replication_factor: int, partitions: Sequence[int]
+) -> Assignment:
+    """Where partitions would be placed now."""
+    brokers, start = context.racked(context.placement_brokers()), start_of(topic_id)
+    return tuple(place(p, replication_factor, brokers, start) for p in partitions)
+
+
+def _check_confirmed(request: RemovePartitions) -> None:
+    if request.confirm_topic != request.topic:
+        said = f"it says {request.confirm_topic!r}" if request.confirm_topic else "it is empty"
+        raise TidelogError(
+            ErrorCode.NOT_CONFIRMED,
+            f"removing partitions deletes their data: name the topic, {request.topic}, once more "
+            f"in confirm_topic ({said}), or ask for a dry run first",
+        )
+
+
+def _too_few(request: AddPartitions, count: int) -> TidelogError:
+    return TidelogError(
+        ErrorCode.INVALID_PARTITION_COUNT,
+        f"topic {request.topic} has {count} partitions and {request.partitions} in all are asked "
+        "for; ask for more than it has, or remove partitions instead",
+    )
+
+
+def _too_many(request: RemovePartitions, count: int) -> TidelogError:
+    return TidelogError(
+        ErrorCode.INVALID_PARTITION_COUNT,
+        f"topic {request.topic} has {count} partitions and {request.partitions} are to be left; "
+        "leave fewer than it has, or add partitions instead",
+    )

@@ -1,0 +1,86 @@
+"""What requests about a topic are refused for, and how long they wait."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog_controller.control.broker_control import BrokerControl
+from tidelog_controller.state.context import Context, Topic
+
+DEFAULT_TIMEOUT_MS = 30_000
+MAX_TIMEOUT_MS = 300_000
+
+
+def request_timeout_ms(asked_ms: int) -> int:
+    return min(asked_ms, MAX_TIMEOUT_MS) if asked_ms > 0 else DEFAULT_TIMEOUT_MS
+
+
+def known_topic(context: Context, topic: str, topic_id: str = "") -> Topic:
+    """One that is there to stay. Raises what the request is refused with."""
+    if topic in context.deletions or context.keys.topic_deletion(topic) in context.malformed:
+        raise being_deleted(topic)
+    known = context.topics.get(topic)
+    if known is None:
+        raise unknown_topic(topic)
+    if topic_id and topic_id != known.entry.topic_id:
+        raise other_id(topic, known.entry.topic_id, topic_id)
+    if context.keys.topic(topic) in context.malformed:
+        raise TidelogError(
+            ErrorCode.INTERNAL,
+            f"the metadata of topic {topic} cannot be read; mend the key "
+            f"{context.keys.topic(topic)} first",
+        )
+    return known
+
+
+def check_revision(what: str, revision: int, expected: int) -> None:
+    """`expected` 0: any will do."""
+    if expected and expected != revision:
+        raise TidelogError(
+            ErrorCode.REVISION_CONFLICT,
+            f"{what} is at revision {revision} and no longer at {expected}: somebody has changed "
+            "it; describe it again, and ask anew if it is still wanted",
+        )
+
+
+def pending_brokers(controls: Mapping[int, BrokerControl], topic: str) -> tuple[int, ...]:
+    """Live ones that have not acknowledged all they are to do for a topic."""
+    return tuple(sorted(b for b, control in controls.items() if control.waits_for_topic(topic)))
+
+
+def unknown_topic(topic: str) -> TidelogError:
+    return TidelogError(
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        f"there is no topic named {topic}; the topics that there are can be listed",
+    )
+
+
+def other_id(topic: str, topic_id: str, asked: str) -> TidelogError:
+    return TidelogError(
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        f"topic {topic} has the id {topic_id}, not {asked}: it was deleted and created again",
+    )
+
+
+def being_deleted(topic: str) -> TidelogError:
+    return TidelogError(
+        ErrorCode.TOPIC_BEING_DELETED,
+        f"topic {topic} is being deleted; try again when it is gone",
+    )
+
+
+def outcome_unknown(what: str) -> TidelogError:
+    return TidelogError(
+        ErrorCode.REQUEST_TIMED_OUT,
+        f"the metadata store did not answer in time; whether {what} shows when it does",
+    )
+
+
+def unplaced_partitions(topic: str, unplaced: int, partitions: int, factor: int) -> TidelogError:
+    return TidelogError(
+        ErrorCode.REQUEST_TIMED_OUT,
+        f"topic {topic} is created, and {unplaced} of its {partitions} partitions have no "
+        f"replicas yet; they get them as soon as {factor} brokers are running and the metadata "
+        "store answers",
+    )

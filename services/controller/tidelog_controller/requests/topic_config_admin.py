@@ -1,0 +1,170 @@
+"""Requests that change a topic's configuration, from their check to their reply.
+
+The topic's key is what changes; brokers take it from there. The min ISR in force is a field of
+each partition's key, which the controller brings up to date (interleaving 3 of ARCHITECTURE.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import NO_LEADER
+from tidelog_controller.control.broker_control import BrokerControl
+from tidelog_controller.policies.reassignment import min_isr_in_force
+from tidelog_controller.policies.topics import check_config, check_config_change
+from tidelog_controller.requests.topic_checks import (
+    check_revision,
+    known_topic,
+    outcome_unknown,
+    pending_brokers,
+    request_timeout_ms,
+)
+from tidelog_controller.state.admin_answers import ConfigAnswer, ConfigChange
+from tidelog_controller.state.admin_requests import AlterTopicConfig
+from tidelog_controller.state.commands import AdminReply, Command, Reply
+from tidelog_controller.state.context import Context, Topic
+from tidelog_controller.state.transactions import TopicChange, Transactions
+from tidelog_runtime.topic_config import TopicConfig
+
+
+@dataclass(slots=True)
+class _Alteration:
+    """`changes`: in force with the change that was written, or that nobody had to write."""
+
+    request: AlterTopicConfig
+    topic_id: str
+    deadline_ms: int
+    change: TopicChange | None = None
+    changes: tuple[ConfigChange, ...] = ()
+    written: bool = False
+
+
+class TopicConfigAdmin:
+    def __init__(
+        self,
+        context: Context,
+        transactions: Transactions,
+        controls: Mapping[int, BrokerControl],
+    ) -> None:
+        self._context = context
+        self._transactions = transactions
+        self._controls = controls
+        self._alterations: dict[int, _Alteration] = {}
+
+    def alter(self, request: AlterTopicConfig, now_ms: int) -> list[Command]:
+        """Refuses what cannot be, or begins; `advance` does the rest."""
+        try:
+            topic = known_topic(self._context, request.topic, request.topic_id)
+            wanted = self._wanted(request, topic)
+        except TidelogError as error:
+            return [Reply(request.request_id, AdminReply(error))]
+        if request.dry_run:
+            changes = config_changes(topic.entry.config, wanted)
+            answer = ConfigAnswer(changes, topic.revision)
+            return [Reply(request.request_id, AdminReply(None, answer=answer))]
+        self._alterations[request.request_id] = _Alteration(
+            request, topic.entry.topic_id, now_ms + request_timeout_ms(request.timeout_ms)
+        )
+        return []
+
+    def advance(self, now_ms: int) -> list[Command]:
+        commands: list[Command] = []
+        for alteration in list(self._alterations.values()):
+            commands += self._advance(alteration, now_ms)
+        return commands
+
+    def wake_at_ms(self) -> int | None:
+        return min((a.deadline_ms for a in self._alterations.values()), default=None)
+
+    def _wanted(self, request: AlterTopicConfig, topic: Topic) -> Mapping[str, str]:
+        """The topic's configuration as it is to be. Raises what the request is refused with."""
+        if not request.changed and not request.unset:
+            raise TidelogError(
+                ErrorCode.INVALID_REQUEST, "nothing is to be set or unset; name at least one key"
+            )
+        both = sorted(set(request.changed) & set(request.unset))
+        if both:
+            raise TidelogError(
+                ErrorCode.INVALID_REQUEST, f"{both[0]} is to be both set and unset; choose one"
+            )
+        TopicConfig.check_keys(request.unset)
+        config = {k: v for k, v in topic.entry.config.items() if k not in request.unset}
+        config |= request.changed
+        check_config(config, topic.entry.replication_factor)
+        check_config_change(topic.entry.config, config)
+        if config != topic.entry.config:
+            check_revision(f"topic {request.topic}", topic.revision, request.expected_revision)
+        return config
+
+    def _advance(self, alteration: _Alteration, now_ms: int) -> list[Command]:
+        request, timed_out = alteration.request, now_ms >= alteration.deadline_ms
+        try:
+            topic = known_topic(self._context, request.topic, alteration.topic_id)
+            if not alteration.written and not self._is_in_flight(alteration):
+                change = self._change(request, topic)
+                alteration.written = change is None
+                if change is not None and not timed_out:
+                    alteration.change = change
+                    before = topic.entry.config
+                    alteration.changes = config_changes(before, change.entry.config)
+                    return [self._transactions.begin(change)]
+        except TidelogError as refusal:
+            return self._reply(alteration, AdminReply(refusal))
+        if not alteration.written:
+            if not timed_out:
+                return []
+            what = f"topic {request.topic} has the new configuration"
+            return self._reply(alteration, AdminReply(outcome_unknown(what)))
+        pending = pending_brokers(self._controls, request.topic)
+        due = pending or self._is_min_isr_due(request.topic, topic)
+        if due and not timed_out:
+            return []
+        answer = ConfigAnswer(alteration.changes, topic.revision)
+        reply = AdminReply(None, topic.entry.topic_id, pending, answer=answer)
+        return self._reply(alteration, reply)
+
+    def _change(self, request: AlterTopicConfig, topic: Topic) -> TopicChange | None:
+        """What is to be written; None: all is as asked for."""
+        wanted = self._wanted(request, topic)
+        if wanted == topic.entry.config:
+            return None
+        described = tuple(
+            f"{key}: {before or 'none'} -> {after or 'none'}"
+            for key, before, after in config_changes(topic.entry.config, wanted)
+        )
+        return TopicChange(
+            request.topic,
+            topic.revision,
+            replace(topic.entry, config=wanted),
+            asker=request.asker,
+            trace_id=request.trace_id,
+            described=described,
+        )
+
+    def _is_min_isr_due(self, name: str, topic: Topic) -> bool:
+        """Whether a partition has yet to get the min ISR that is asked for. One without a
+        leader gets it with the next."""
+        for partition in self._context.partitions_of(name):
+            held = self._context.partition(partition)
+            if held is None or held.state.leader == NO_LEADER:
+                continue
+            if held.state.min_isr != min_isr_in_force(held.state, topic.config.min_isr):
+                return True
+        return False
+
+    def _is_in_flight(self, alteration: _Alteration) -> bool:
+        return alteration.change is not None and self._transactions.is_in_flight(alteration.change)
+
+    def _reply(self, alteration: _Alteration, reply: AdminReply) -> list[Command]:
+        del self._alterations[alteration.request.request_id]
+        return [Reply(alteration.request.request_id, reply)]
+
+
+def config_changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[ConfigChange, ...]:
+    """What is in force before and after, by key, where that differs."""
+    old, new = TopicConfig.parse(before).as_text(), TopicConfig.parse(after).as_text()
+    return tuple(
+        ConfigChange(key, old[key], new[key]) for key in sorted(old) if old[key] != new[key]
+    )
