@@ -18,12 +18,14 @@ from tidelog_runtime.metadata.schema import LeaderAndIsr
 
 class PartitionCommand(NamedTuple):
     """The state a replica is to take. `revision` is the modification revision of the
-    partition's key: brokers order all they learn of a replica by it."""
+    partition's key: brokers order all they learn of a replica by it. `config_revision`: that of
+    its topic's key, by which they order what they learn of `config`."""
 
     partition: TopicPartition
     state: LeaderAndIsr
     revision: int
     config: Mapping[str, str]
+    config_revision: int = 0
 
 
 class LeaderAddress(NamedTuple):

@@ -63,6 +63,7 @@ def _partition_to_wire(command: PartitionCommand) -> pb.PartitionState:
         unclean_leader_epoch=state.unclean_leader_epoch,
         revision=command.revision,
         config=dict(command.config),
+        config_revision=command.config_revision,
         change=change_to_wire(state.change),
         unclean_lost_records=(
             None if state.unclean_lost_records == NOT_KNOWN else state.unclean_lost_records
@@ -92,6 +93,7 @@ def _partition_from_wire(wire: pb.PartitionState) -> PartitionCommand:
         ),
         wire.revision,
         dict(wire.config),
+        wire.config_revision,
     )
 
 

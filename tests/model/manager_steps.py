@@ -140,7 +140,8 @@ def _manager(replica: Replica) -> tuple[ReplicaManager, ModelLogs]:
         key = key_of(replica.topic)
         partition = rebuild(replica, logs.logs[key])
         manager._by_name[NAME] = manager._by_key[key] = partition
-        manager._configs[NAME] = TopicConfig.parse(CONFIGS[replica.flushed != NOT_SYNCED])
+        config = CONFIGS[replica.flushed != NOT_SYNCED]
+        manager._configs.take(NAME, partition.topic_id, config, 0)
     return manager, logs
 
 

@@ -22,6 +22,13 @@ from tidelog_runtime import replica_control_codec as codec
 from tidelog_runtime.metadata import keys as keys_module
 from tidelog_runtime.metadata import schema
 from tidelog_runtime.metadata.schema import LeaderAndIsr, Member, Moving
+from tidelog_runtime.metadata.topic_intents import (
+    PartitionsAddition,
+    PartitionsRemoval,
+    decode_partitions_addition,
+    decode_partitions_removal,
+    encode_intent,
+)
 from tidelog_runtime.replica_control import (
     CommandResult,
     DescribeReplicasCommand,
@@ -228,10 +235,20 @@ def test_keys_say_what_they_are_about() -> None:
     assert keys.parse(keys.controller_process(3)) == keys_module.ControllerProcessKey(3)
     assert keys.parse(keys.departure(3)) == keys_module.DepartureKey(3)
     assert keys.parse(keys.topic_deletion("t")) == keys_module.TopicDeletionKey("t")
+    added, removed = keys.partition_addition("t"), keys.partition_removal("t")
+    assert keys.parse(added) == keys_module.PartitionsAdditionKey("t")
+    assert keys.parse(removed) == keys_module.PartitionsRemovalKey("t")
     assert isinstance(keys.parse(keys.controller), keys_module.ControllerKey)
     assert isinstance(keys.parse(keys.controller_epoch), keys_module.ControllerEpochKey)
     assert isinstance(keys.parse(keys.cluster), keys_module.ClusterKey)
     assert keys.parse(keys.root + "of/a/later/version") is None
+
+
+def test_intents_come_back_from_the_store_unchanged() -> None:
+    added = PartitionsAddition("id", 3, ((1, 2), (2, 3)), "a1")
+    removed = PartitionsRemoval("id", 3, "a1")
+    assert decode_partitions_addition(encode_intent(added)) == added
+    assert decode_partitions_removal(encode_intent(removed)) == removed
 
 
 def test_commands_come_through_the_wire_unchanged() -> None:
@@ -240,7 +257,9 @@ def test_commands_come_through_the_wire_unchanged() -> None:
         controller_epoch=2,
         broker_epoch=13,
         full_state=True,
-        partitions=[PartitionCommand(TopicPartition("t", 4), STATE, 77, {"segment_ms": "1000"})],
+        partitions=[
+            PartitionCommand(TopicPartition("t", 4), STATE, 77, {"segment_ms": "1000"}, 70)
+        ],
         leaders={3: LeaderAddress("h:3", 13)},
         store_revision=80,
         change=Change("c2-full-3-1", Cause.NEW_CONTROLLER, 1_000),

@@ -15,6 +15,13 @@ from tidelog.state_changes.event import Cause, Change, Kind, Stage
 from tidelog_controller.core.controller import Controller
 from tidelog_controller.policies.internal_topics import InternalTopic
 from tidelog_controller.policies.reassignment import WantedMove
+from tidelog_controller.state.admin_requests import (
+    AddPartitions,
+    AlterTopicConfig,
+    Asker,
+    Assignment,
+    RemovePartitions,
+)
 from tidelog_controller.state.commands import (
     AdminReply,
     CloseChannel,
@@ -80,6 +87,7 @@ KEYS = Keys("test")
 MAX_STEPS = 10_000
 COMMAND_TIMEOUT_MS = 10_000
 WALL_MS = 1_700_000_000_000
+ASKER = Asker("ann", "ipv4:10.1.1.1:99")
 
 
 @dataclass
@@ -209,6 +217,8 @@ class Driver:
         dry_run: bool = False,
         timeout_ms: int = 5_000,
         trace_id: str = "",
+        assignment: Assignment = (),
+        operation_id: str = "",
     ) -> int:
         self._last_request += 1
         self.feed(
@@ -221,6 +231,9 @@ class Driver:
                 dry_run,
                 timeout_ms,
                 trace_id,
+                assignment,
+                operation_id,
+                ASKER,
             )
         )
         return self._last_request
@@ -230,6 +243,88 @@ class Driver:
     ) -> int:
         self._last_request += 1
         self.feed(DeleteTopic(self._last_request, topic, topic_id, timeout_ms, trace_id))
+        return self._last_request
+
+    def alter_config(
+        self,
+        changed: Mapping[str, str] | None = None,
+        *unset: str,
+        topic: str = "t",
+        expected_revision: int = 0,
+        dry_run: bool = False,
+        timeout_ms: int = 5_000,
+    ) -> int:
+        self._last_request += 1
+        self.feed(
+            AlterTopicConfig(
+                self._last_request,
+                topic,
+                "",
+                changed or {},
+                unset,
+                expected_revision,
+                dry_run,
+                timeout_ms,
+                "",
+                ASKER,
+            )
+        )
+        return self._last_request
+
+    def add_partitions(
+        self,
+        partitions: int,
+        *,
+        topic: str = "t",
+        assignment: Assignment = (),
+        expected_revision: int = 0,
+        dry_run: bool = False,
+        timeout_ms: int = 5_000,
+        trace_id: str = "",
+    ) -> int:
+        self._last_request += 1
+        self.feed(
+            AddPartitions(
+                self._last_request,
+                topic,
+                "",
+                partitions,
+                assignment,
+                expected_revision,
+                dry_run,
+                timeout_ms,
+                trace_id,
+                ASKER,
+            )
+        )
+        return self._last_request
+
+    def remove_partitions(
+        self,
+        partitions: int,
+        *,
+        topic: str = "t",
+        confirm_topic: str | None = None,
+        expected_revision: int = 0,
+        dry_run: bool = False,
+        timeout_ms: int = 5_000,
+        trace_id: str = "",
+    ) -> int:
+        self._last_request += 1
+        self.feed(
+            RemovePartitions(
+                self._last_request,
+                topic,
+                "",
+                partitions,
+                topic if confirm_topic is None else confirm_topic,
+                expected_revision,
+                dry_run,
+                timeout_ms,
+                trace_id,
+                ASKER,
+            )
+        )
         return self._last_request
 
     def recover(

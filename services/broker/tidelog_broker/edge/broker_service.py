@@ -320,8 +320,8 @@ def _topic_metadata(cache: MetadataCache, topic: str) -> pb.TopicMetadata:
         )
     partitions = []
     for number, (state, _) in sorted(cache.partitions.get(topic, {}).items()):
-        if state.topic_id != entry.topic_id:
-            continue
+        if state.topic_id != entry.topic_id or number >= entry.partitions:
+            continue  # of a former topic, or being removed
         partitions.append(
             pb.PartitionMetadata(
                 partition=number,

@@ -18,6 +18,7 @@ from tidelog_runtime.metadata.keys import (
     Keys,
     ParsedKey,
     PartitionKey,
+    TopicKey,
 )
 from tidelog_runtime.metadata.store import (
     MetadataStore,
@@ -38,6 +39,9 @@ class Replicas(Protocol):
 
     def observed(self, partitions: Iterable[TopicPartition]) -> None:
         """Their keys have changed."""
+
+    def configured(self, topics: Iterable[str]) -> None:
+        """Theirs have."""
 
 
 class ClusterWatch:
@@ -85,6 +89,7 @@ class ClusterWatch:
 
     def _react(self, changed: Iterable[ParsedKey]) -> None:
         self._replicas.observed(k.partition for k in changed if isinstance(k, PartitionKey))
+        self._replicas.configured(k.topic for k in changed if isinstance(k, TopicKey))
         own = BrokerKey(self._replicas.broker_id)
         if own.broker_id not in self._cache.brokers and (own in changed or self.ready.is_set()):
             self._registration.observed_gone(self._cache.revision)

@@ -63,6 +63,7 @@ class MetadataCache:
         self.brokers: dict[int, LiveBroker] = {}
         self.departures: dict[int, Departure] = {}  # of those that are back, too
         self.topics: dict[str, TopicEntry] = {}
+        self.topic_revisions: dict[str, int] = {}  # modification revisions of their keys
         self.partitions: dict[str, dict[int, VersionedState]] = {}
         self.revision = 0
 
@@ -108,8 +109,10 @@ class MetadataCache:
             case TopicKey(topic=topic):
                 if value is not None:
                     self.topics[topic] = schema.decode_topic(value.value)
+                    self.topic_revisions[topic] = value.mod_revision
                 else:
                     self.topics.pop(topic, None)
+                    self.topic_revisions.pop(topic, None)
             case BrokerKey(broker_id=broker_id):
                 if value is not None:
                     self.brokers[broker_id] = LiveBroker(

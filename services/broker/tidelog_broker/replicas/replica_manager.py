@@ -1,9 +1,8 @@
 """Every replica of this broker: carries out the controller's commands, and finds the
 partition that a request is about.
 
-Commands are taken one at a time; between two of their partitions the loop gets its turn,
-so that a large command does not hold up the data plane.
-"""
+Commands are taken one at a time; between two partitions the loop gets its turn, so that a
+large one does not hold up the data plane."""
 
 from __future__ import annotations
 
@@ -37,6 +36,7 @@ from tidelog_broker.replicas.command_refusals import (
 from tidelog_broker.replicas.disk_events import DiskEvents, cause_of
 from tidelog_broker.replicas.not_led_here import not_led_here
 from tidelog_broker.replicas.stopped_replicas import StoppedReplicas
+from tidelog_broker.replicas.topic_configs import TopicConfigs
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.command_traces import shared_trace_id
@@ -54,7 +54,6 @@ from tidelog_runtime.replica_control import (
     StopReplicaCommand,
 )
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
-from tidelog_runtime.topic_config import TopicConfig
 
 
 class Followers(Protocol):
@@ -92,7 +91,7 @@ class ReplicaManager:
         self._followers = followers(self)
         self._by_name: dict[TopicPartition, Partition] = {}
         self._by_key: dict[ReplicaKey, Partition] = {}
-        self._configs: dict[TopicPartition, TopicConfig] = {}
+        self._configs = TopicConfigs(cache)
         self._stopped = StoppedReplicas()
         self._events = CommandEvents(state_changes, broker_id)
         self.controller_epoch = 0
@@ -209,7 +208,7 @@ class ReplicaManager:
                 partition = present
             else:
                 partition = self._replica(wanted, part)
-                synced = self._configs[wanted.partition].durability == "synced"
+                synced = self._configs.of(wanted.partition).durability == "synced"
                 durability_changed = partition.set_synced(synced)
             news = partition.take(
                 wanted.state,
@@ -248,7 +247,6 @@ class ReplicaManager:
 
     def _replica(self, wanted: PartitionCommand, part: Part) -> Partition:
         """The replica that a command is about, created where it is not there."""
-        config = TopicConfig.parse(wanted.config)
         present = self._by_name.get(wanted.partition)
         if present is not None and present.topic_id != wanted.state.topic_id:
             # The topic was deleted and created again while nobody told us.
@@ -260,12 +258,14 @@ class ReplicaManager:
             change = set_aside(self.broker_id, since_ms, Cause.OTHER_TOPIC_ID)
             self._events.stopped(present.name, former, change, by, known_epoch, wanted.revision)
             present = None
+        config = self._configs.take(
+            wanted.partition, wanted.state.topic_id, wanted.config, wanted.config_revision
+        )
         key = part.key
         is_new = self._logs.log_of(key) is None
         log = self._logs.open_replica(wanted.partition, key, config)
         if is_new:
             self._events.created(part)
-        self._configs[wanted.partition] = config
         if present is not None:
             return present
         partition = Partition(
@@ -327,7 +327,7 @@ class ReplicaManager:
         self._by_key.pop(key, None)
         if self._by_name.get(partition.name) is partition:
             del self._by_name[partition.name]
-            del self._configs[partition.name]
+            self._configs.forget(partition.name)
         if delete:
             self._logs.delete(key)
         else:
@@ -407,7 +407,7 @@ class ReplicaManager:
         )
 
     def max_batch_bytes(self, partition: Partition) -> int:
-        return self._configs[partition.name].max_batch_bytes
+        return self._configs.of(partition.name).max_batch_bytes
 
     def address_of(self, broker_id: int) -> tuple[str, int] | None:
         """Where a leader is, by the newest word of controller or store."""
@@ -466,6 +466,16 @@ class ReplicaManager:
             else:
                 # Another topic has the name now.
                 partition.observed(None, versioned.revision, now_ms)
+
+    def configured(self, topics: Iterable[str]) -> None:
+        """The watch brought news of these topics. Whoever is out of service takes them with
+        the command that brings it back."""
+        in_service = [name for name, p in self._by_name.items() if p.in_service]
+        for name, config in self._configs.seen(in_service, topics):
+            partition = self._by_name[name]
+            self._logs.configure(partition.key, config)
+            if partition.set_synced(config.durability == "synced"):
+                self._followers.update([partition])
 
     def leaders_followed(self) -> Mapping[int, int]:
         """How many partitions follow each leader."""

@@ -238,6 +238,12 @@ class LogDirectory:
         present.log.update_config(LogConfig.of_topic(config))
         return present.log
 
+    def configure(self, key: ReplicaKey, config: TopicConfig) -> None:
+        """Another configuration of its topic."""
+        log = self.log_of(key)
+        if log is not None:
+            log.update_config(LogConfig.of_topic(config))
+
     def high_watermark(self, key: ReplicaKey) -> int:
         """As last checkpointed; 0: never."""
         return self._high_watermarks.get(key, 0)

@@ -102,7 +102,8 @@ def _leader_and_isr(
             control.forget(partition)
             continue
         state = held.state
-        commands.append(PartitionCommand(partition, state, held.revision, topic.entry.config))
+        config, config_revision = topic.entry.config, topic.revision
+        commands.append(PartitionCommand(partition, state, held.revision, config, config_revision))
         leader = context.brokers.get(state.leader)
         if leader is not None:
             leaders[state.leader] = LeaderAddress(leader.registration.address, leader.broker_epoch)

@@ -21,21 +21,6 @@ class AdminNotBuilt(AdminServiceServicer):
     ) -> pb.DescribeTopicsResponse:
         await _refuse(context, "DescribeTopics")
 
-    async def AlterTopicConfig(  # noqa: N802 - the generated name
-        self, request: pb.AlterTopicConfigRequest, context: Context
-    ) -> pb.AlterTopicConfigResponse:
-        await _refuse(context, "AlterTopicConfig")
-
-    async def AddPartitions(  # noqa: N802 - the generated name
-        self, request: pb.AddPartitionsRequest, context: Context
-    ) -> pb.AddPartitionsResponse:
-        await _refuse(context, "AddPartitions")
-
-    async def RemovePartitions(  # noqa: N802 - the generated name
-        self, request: pb.RemovePartitionsRequest, context: Context
-    ) -> pb.RemovePartitionsResponse:
-        await _refuse(context, "RemovePartitions")
-
     async def Reassign(  # noqa: N802 - the generated name
         self, request: pb.ReassignRequest, context: Context
     ) -> pb.ReassignResponse:

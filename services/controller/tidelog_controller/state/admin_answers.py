@@ -25,8 +25,8 @@ class ConfigChange(NamedTuple):
 
 
 class ConfigAnswer(NamedTuple):
-    changes: tuple[ConfigChange, ...]
-    revision: int
+    changes: tuple[ConfigChange, ...] = ()
+    revision: int = 0
 
 
 Answer = PartitionsAnswer | ConfigAnswer

@@ -30,6 +30,18 @@ from tidelog_controller.edge import admin as admin_module
 from tidelog_controller.edge.admin import AdminServicer
 from tidelog_controller.edge.replica_control_client import GrpcReplicaControl
 from tidelog_controller.edge.standard_services import add_standard_services
+from tidelog_controller.state.admin_answers import (
+    ConfigAnswer,
+    ConfigChange,
+    PartitionsAnswer,
+)
+from tidelog_controller.state.admin_requests import (
+    NOBODY,
+    AddPartitions,
+    AlterTopicConfig,
+    Asker,
+    RemovePartitions,
+)
 from tidelog_controller.state.commands import AdminReply
 from tidelog_controller.state.events import (
     AdminRequest,
@@ -67,11 +79,14 @@ DESCRIBE = DescribeReplicasCommand(1, 4, 10, [("id", 0), ("id", 1)])
 class FakeAdmin:
     def __init__(self) -> None:
         self.requests: list[AdminRequest] = []
+        self.askers: list[Asker] = []
         self.reply = AdminReply(None, "id", (2, 3))
         self.held: asyncio.Event | None = None
 
     async def submit(self, request: AdminRequest) -> AdminReply:
-        self.requests.append(request)
+        # From a port of the moment.
+        self.requests.append(request._replace(asker=NOBODY))
+        self.askers.append(request.asker)
         if self.held is not None:
             await self.held.wait()
         return self.reply
@@ -183,6 +198,101 @@ async def test_requests_carry_the_trace_that_they_belong_to(
     await stub.DeleteTopic(admin_pb2.DeleteTopicRequest(), metadata=metadata)
     await stub.RecoverPartitions(admin_pb2.RecoverPartitionsRequest(), metadata=metadata)
     assert [request.trace_id for request in fake.requests] == [trace_id] * 3
+
+
+async def test_requests_say_who_asks_and_from_where(admin: tuple[FakeAdmin, Any]) -> None:
+    fake, stub = admin
+    metadata = (("tidelog-requested-by", "ann@example.org"),)
+    await stub.DeleteTopic(admin_pb2.DeleteTopicRequest(), metadata=metadata)
+    await stub.DeleteTopic(admin_pb2.DeleteTopicRequest())
+    assert [asker.name for asker in fake.askers] == ["ann@example.org", ""]
+    assert fake.askers[0].address.startswith("ipv4:127.0.0.1:")
+
+
+async def test_what_somebody_says_to_be_has_a_bound(admin: tuple[FakeAdmin, Any]) -> None:
+    fake, stub = admin
+    metadata = (("tidelog-requested-by", "x" * 500),)
+    await stub.DeleteTopic(admin_pb2.DeleteTopicRequest(), metadata=metadata)
+    assert fake.askers[0].name == "x" * 200
+
+
+async def test_a_creation_with_replicas_by_hand_reaches_the_controller(
+    admin: tuple[FakeAdmin, Any],
+) -> None:
+    fake, stub = admin
+    fake.reply = AdminReply(None, answer=PartitionsAnswer(2, assignment=((1, 2), (2, 3))))
+    answer = await stub.CreateTopic(
+        admin_pb2.CreateTopicRequest(
+            topic="t",
+            assignment=[admin_pb2.ReplicaAssignment(replicas=[1, 2])],
+            operation_id="op-1",
+        )
+    )
+    (request,) = fake.requests
+    assert request == CreateTopic(0, "t", 0, 0, {}, False, 0, "", ((1, 2),), "op-1")
+    assert [list(partition.replicas) for partition in answer.assignment] == [[1, 2], [2, 3]]
+
+
+async def test_another_configuration_reaches_the_controller_and_its_changes_the_client(
+    admin: tuple[FakeAdmin, Any],
+) -> None:
+    fake, stub = admin
+    fake.reply = AdminReply(None, answer=ConfigAnswer((ConfigChange("a", "1", "2"),), 44))
+    answer = await stub.AlterTopicConfig(
+        admin_pb2.AlterTopicConfigRequest(
+            topic="t",
+            topic_id="id",
+            set={"a": "2"},
+            unset=["b"],
+            expected_revision=33,
+            dry_run=True,
+            timeout_ms=7,
+        )
+    )
+    assert fake.requests == [AlterTopicConfig(0, "t", "id", {"a": "2"}, ("b",), 33, True, 7)]
+    assert [(c.key, c.before, c.after) for c in answer.changes] == [("a", "1", "2")]
+    assert answer.revision == 44
+
+
+async def test_an_addition_reaches_the_controller_and_its_plan_the_client(
+    admin: tuple[FakeAdmin, Any],
+) -> None:
+    fake, stub = admin
+    fake.reply = AdminReply(None, "", (3,), answer=PartitionsAnswer(1, 44, ((1, 2),)))
+    answer = await stub.AddPartitions(
+        admin_pb2.AddPartitionsRequest(
+            topic="t",
+            topic_id="id",
+            partitions=4,
+            assignment=[admin_pb2.ReplicaAssignment(replicas=[1, 2])],
+            expected_revision=33,
+            dry_run=True,
+            timeout_ms=7,
+        )
+    )
+    assert fake.requests == [AddPartitions(0, "t", "id", 4, ((1, 2),), 33, True, 7)]
+    assert (answer.added, list(answer.pending_brokers), answer.revision) == (1, [3], 44)
+    assert [list(partition.replicas) for partition in answer.assignment] == [[1, 2]]
+
+
+async def test_a_removal_reaches_the_controller_and_what_goes_the_client(
+    admin: tuple[FakeAdmin, Any],
+) -> None:
+    fake, stub = admin
+    fake.reply = AdminReply(None, answer=PartitionsAnswer(2, 44, brokers=(1, 3)))
+    answer = await stub.RemovePartitions(
+        admin_pb2.RemovePartitionsRequest(
+            topic="t",
+            topic_id="id",
+            partitions=4,
+            confirm_topic="t",
+            expected_revision=33,
+            dry_run=True,
+            timeout_ms=7,
+        )
+    )
+    assert fake.requests == [RemovePartitions(0, "t", "id", 4, "t", 33, True, 7)]
+    assert (answer.removed, list(answer.brokers), answer.revision) == (2, [1, 3], 44)
 
 
 async def test_the_reply_to_a_creation_names_id_and_pending_brokers(

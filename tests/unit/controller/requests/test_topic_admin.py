@@ -6,10 +6,12 @@ import pytest
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import TopicPartition
+from tidelog.state_changes.event import Kind, Stage
+from tidelog_controller.state.admin_answers import PartitionsAnswer
 from tidelog_controller.state.commands import AdminReply
 from tidelog_controller.state.events import CreateTopic, Loaded
 from tidelog_runtime.metadata.schema import decode_topic, decode_topic_deletion
-from unit.controller.driver import KEYS, Driver, cluster
+from unit.controller.driver import ASKER, KEYS, Driver, cluster
 
 
 def error_of(reply: AdminReply) -> ErrorCode | None:
@@ -101,7 +103,7 @@ def test_a_broker_that_dies_meanwhile_is_not_waited_for() -> None:
 def test_validation_alone_creates_nothing() -> None:
     driver = cluster(1)
     request = driver.create_topic(replication_factor=1, dry_run=True)
-    assert driver.replies[request] == AdminReply(None)
+    assert driver.replies[request].error is None
     assert topic_keys(driver) == []
 
 
@@ -217,6 +219,79 @@ def test_a_creation_waits_for_brokers_that_have_gone_meanwhile() -> None:
     driver.start_broker(3)
     driver.watch()
     assert len(driver.states()) == 1
+
+
+def test_a_topic_gets_the_replicas_chosen_by_hand() -> None:
+    driver = cluster(1, 2, 3)
+    request = driver.create_topic(
+        partitions=0, replication_factor=0, assignment=((3, 1), (2, 3), (1, 2))
+    )
+    assert driver.replies[request].error is None
+    assert [state.replicas for state in driver.states()] == [(3, 1), (2, 3), (1, 2)]
+    assert KEYS.partition_addition("t") not in driver.store.items
+
+
+def test_a_dry_run_of_a_creation_gives_replicas_that_can_be_asked_for() -> None:
+    driver = cluster(1, 2, 3)
+    answer = driver.replies[driver.create_topic(dry_run=True)].answer
+    assert isinstance(answer, PartitionsAnswer)
+    driver.create_topic(assignment=answer.assignment)
+    assert answer.assignment == tuple(state.replicas for state in driver.states())
+
+
+@pytest.mark.parametrize(
+    ("partitions", "factor", "assignment"),
+    [
+        (2, 0, ((1, 2),)),
+        (1, 3, ((1, 2),)),
+        (0, 0, ((1, 2), (1,))),
+        (0, 0, ((1, 1),)),
+    ],
+)
+def test_replicas_by_hand_that_contradict_the_request_or_themselves_are_refused(
+    partitions: int, factor: int, assignment: tuple[tuple[int, ...], ...]
+) -> None:
+    driver = cluster(1, 2, 3)
+    request = driver.create_topic("t", partitions, factor, assignment=assignment)
+    assert error_of(driver.replies[request]) is ErrorCode.INVALID_ASSIGNMENT
+    assert topic_keys(driver) == []
+
+
+def test_a_creation_that_is_asked_for_again_by_its_id_is_the_same() -> None:
+    driver = cluster(1, 2, 3)
+    first = driver.create_topic(operation_id="op-1")
+    second = driver.create_topic(operation_id="op-1")
+    assert driver.replies[second].error is None
+    assert driver.replies[second].topic_id == driver.replies[first].topic_id
+    other = driver.create_topic(operation_id="op-2")
+    assert error_of(driver.replies[other]) is ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+def test_a_creation_under_way_is_joined_by_its_id_also_at_the_next_controller() -> None:
+    driver = cluster(1, 2, 3)
+    driver.brokers[2].mute = True
+    first = driver.create_topic(operation_id="op-1")
+    driver.take_over()
+    second = driver.create_topic(operation_id="op-1", timeout_ms=60_000)
+    assert first not in driver.replies
+    driver.brokers[2].mute = False
+    driver.pass_time(1_000)
+    for command in list(driver.unanswered):
+        driver.answer(command)
+    assert driver.replies[second].topic_id == driver.state().topic_id
+
+
+def test_an_operation_id_has_a_form() -> None:
+    driver = cluster(1, 2, 3)
+    request = driver.create_topic(operation_id="a b")
+    assert error_of(driver.replies[request]) is ErrorCode.INVALID_REQUEST
+
+
+def test_who_asked_is_told_with_a_creation_and_a_deletion() -> None:
+    driver = cluster(1, 2, 3)
+    driver.create_topic()
+    (told,) = driver.tells(Kind.TOPIC_CREATION, stage=Stage.REQUESTED)
+    assert (told.details["requested_by"], told.details["requested_from"]) == ASKER
 
 
 # Deletion.

@@ -1,0 +1,66 @@
+"""The configuration that each replica goes by: what the controller's commands brought or the
+watch has seen, whichever is newer by the revision of the topic's key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+import structlog
+
+from tidelog.errors import TidelogError
+from tidelog.model import TopicPartition
+from tidelog_broker.membership.metadata_cache import MetadataCache
+from tidelog_runtime.topic_config import TopicConfig
+
+_log = structlog.get_logger()
+
+
+class _Held(NamedTuple):
+    topic_id: str
+    config: TopicConfig
+    revision: int
+
+
+class TopicConfigs:
+    def __init__(self, cache: MetadataCache) -> None:
+        self._cache = cache
+        self._held: dict[TopicPartition, _Held] = {}
+
+    def of(self, name: TopicPartition) -> TopicConfig:
+        return self._held[name].config
+
+    def take(
+        self, name: TopicPartition, topic_id: str, config: Mapping[str, str], revision: int
+    ) -> TopicConfig:
+        """What a command brings, unless something newer is known. Raises INVALID_CONFIG."""
+        entry = self._cache.topics.get(name.topic)
+        seen = self._cache.topic_revisions.get(name.topic, 0)
+        if entry is not None and entry.topic_id == topic_id and seen > revision:
+            config, revision = entry.config, seen
+        held = self._held.get(name)
+        if held is None or held.topic_id != topic_id or held.revision <= revision:
+            held = self._held[name] = _Held(topic_id, TopicConfig.parse(config), revision)
+        return held.config
+
+    def seen(
+        self, names: Iterable[TopicPartition], topics: Iterable[str]
+    ) -> Iterator[tuple[TopicPartition, TopicConfig]]:
+        """The watch brought news of these topics: what is another configuration now for the
+        replicas of these names."""
+        wanted = frozenset(topics)
+        for name in names:
+            if name.topic not in wanted or name not in self._held:
+                continue
+            held = self._held[name]
+            try:
+                config = self.take(name, held.topic_id, {}, held.revision - 1)
+            except TidelogError as error:
+                # Somebody wrote it by hand, perhaps: what was known stands.
+                _log.error("topic_config_invalid", topic=name.topic, why=error.message)
+                continue
+            if config != held.config:
+                yield name, config
+
+    def forget(self, name: TopicPartition) -> None:
+        self._held.pop(name, None)

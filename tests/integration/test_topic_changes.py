@@ -1,0 +1,132 @@
+"""Topics of a running cluster that get other partitions and another configuration."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator
+
+import pytest_asyncio
+
+from integration.test_topic_deletion import directories
+from integration.topics import create_topic, describe, new_name, read_values, until_in_sync, write
+from integration.waiting import until, until_true
+from integration.wire_client import WireClient, assert_refused, wire_batch
+from tidelog.v1 import admin_pb2, errors_pb2
+from tidelog_runtime.local.cluster import LocalCluster
+
+TIMEOUT_MS = 20_000
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def controller(cluster: LocalCluster) -> AsyncIterator[WireClient]:
+    active = await cluster.active_controller()
+    assert active is not None
+    async with WireClient(cluster.controller_address(active)) as client:
+        yield client
+
+
+async def test_added_partitions_take_records_and_the_old_ones_keep_theirs(
+    cluster: LocalCluster, controller: WireClient
+) -> None:
+    topic, value = new_name("sea"), uuid.uuid4().bytes
+    await create_topic(cluster, topic, 1)
+    await write(cluster, topic, [value])
+
+    answer = await controller.admin.AddPartitions(
+        admin_pb2.AddPartitionsRequest(topic=topic, partitions=3, timeout_ms=TIMEOUT_MS)
+    )
+
+    assert (answer.error.message, answer.added, list(answer.pending_brokers)) == ("", 2, [])
+    described = await until_in_sync(cluster, topic)
+    assert len(described.partitions) == 3
+    assert value in await read_values(cluster, topic)
+    leader = described.partitions[2].leader
+    async with WireClient(cluster.broker_address(leader)) as broker:
+        result = await broker.produce(topic, 2, wire_batch(b"swell"))
+    assert not result.HasField("error")
+
+
+async def test_removed_partitions_are_gone_from_every_disk_and_the_others_keep_their_records(
+    cluster: LocalCluster, controller: WireClient
+) -> None:
+    topic, value = new_name("sea"), uuid.uuid4().bytes
+    await create_topic(cluster, topic, 1)
+    await write(cluster, topic, [value])
+    add = admin_pb2.AddPartitionsRequest(topic=topic, partitions=3, timeout_ms=TIMEOUT_MS)
+    await controller.admin.AddPartitions(add)
+    await until_in_sync(cluster, topic)
+
+    request = admin_pb2.RemovePartitionsRequest(topic=topic, partitions=1, timeout_ms=TIMEOUT_MS)
+    refused = await controller.admin.RemovePartitions(request)
+    request.confirm_topic = topic
+    answer = await controller.admin.RemovePartitions(request)
+
+    assert_refused(refused.error, errors_pb2.ERROR_CODE_NOT_CONFIRMED, topic, "once more")
+    assert (answer.error.message, answer.removed, list(answer.pending_brokers)) == ("", 2, [])
+    assert await read_values(cluster, topic) == [value]
+    await until_true(
+        lambda: all(
+            len(directories(cluster, b, "replicas", topic)) == 1
+            and not directories(cluster, b, "strays", topic)
+            for b in cluster.broker_ids
+        ),
+        f"one partition of {topic} is left on every disk",
+    )
+
+
+async def test_a_partition_of_a_removed_ones_number_begins_empty_also_where_a_broker_was_away(
+    cluster: LocalCluster, controller: WireClient
+) -> None:
+    topic = new_name("sea")
+    await create_topic(cluster, topic, 2)
+    await write(cluster, topic, [uuid.uuid4().bytes for _ in range(20)])
+    away = 3
+    await cluster.kill(away)
+    await controller.admin.RemovePartitions(
+        admin_pb2.RemovePartitionsRequest(
+            topic=topic, partitions=1, confirm_topic=topic, timeout_ms=TIMEOUT_MS
+        )
+    )
+    kept = await read_values(cluster, topic)
+    cluster.start_broker(away)
+
+    async def add() -> bool:
+        """Refused as long as there are two brokers for three replicas."""
+        request = admin_pb2.AddPartitionsRequest(topic=topic, partitions=2, timeout_ms=TIMEOUT_MS)
+        return not (await controller.admin.AddPartitions(request)).HasField("error")
+
+    await until(add, f"{topic} has a second partition again")
+    await until_in_sync(cluster, topic)
+    assert set(await read_values(cluster, topic)) == set(kept)
+
+
+async def test_another_configuration_takes_effect_without_a_restart(
+    cluster: LocalCluster, controller: WireClient
+) -> None:
+    topic = new_name("sea")
+    described = await create_topic(cluster, topic)
+    pids = [process.pid for process in cluster.processes()]
+
+    answer = await controller.admin.AlterTopicConfig(
+        admin_pb2.AlterTopicConfigRequest(
+            topic=topic,
+            set={"max_batch_bytes": "1024", "min_insync_replicas": "3"},
+            timeout_ms=TIMEOUT_MS,
+        )
+    )
+
+    assert answer.error.message == ""
+    assert [(c.key, c.before, c.after) for c in answer.changes] == [
+        ("max_batch_bytes", "1048576", "1024"),
+        ("min_insync_replicas", "", "3"),
+    ]
+    leader = described.partitions[0].leader
+    async with WireClient(cluster.broker_address(leader)) as broker:
+
+        async def look() -> bool:
+            result = await broker.produce(topic, 0, wire_batch(b"x" * 4096))
+            return result.error.code == errors_pb2.ERROR_CODE_BATCH_TOO_LARGE
+
+        await until(look, "the leader refuses a batch that is too large now")
+    assert (await describe(cluster, topic)).partitions[0].min_isr == 3
+    assert [process.pid for process in cluster.processes()] == pids

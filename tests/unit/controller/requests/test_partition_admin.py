@@ -1,0 +1,370 @@
+"""Partitions that are added to a topic and removed from it, as admin requests and across
+takeovers."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidelog.errors import ErrorCode
+from tidelog.model import NO_LEADER, TopicPartition
+from tidelog.state_changes.event import Cause, Kind, Stage
+from tidelog_controller.state.admin_answers import PartitionsAnswer
+from tidelog_runtime.metadata.schema import decode_topic
+from unit.controller.driver import ASKER, KEYS, Driver, cluster
+
+ADDITION = KEYS.partition_addition("t")
+REMOVAL = KEYS.partition_removal("t")
+
+
+def with_topic(partitions: int = 3, *, brokers: int = 3, factor: int = 3) -> Driver:
+    driver = cluster(*range(1, brokers + 1))
+    driver.create_topic(partitions=partitions, replication_factor=factor)
+    driver.transcript.clear()
+    driver.sent.clear()
+    driver.told.clear()
+    return driver
+
+
+def code_of(driver: Driver, request: int) -> ErrorCode | None:
+    error = driver.replies[request].error
+    return error.code if error else None
+
+
+def answer_of(driver: Driver, request: int) -> PartitionsAnswer:
+    answer = driver.replies[request].answer
+    assert isinstance(answer, PartitionsAnswer)
+    return answer
+
+
+def count(driver: Driver) -> int:
+    return decode_topic(driver.store.items[KEYS.topic("t")].value).partitions
+
+
+def stages(driver: Driver, kind: Kind) -> list[Stage]:
+    return [told.stage for told in driver.tells(kind)]
+
+
+def stop_after(driver: Driver, transactions: int) -> None:
+    """The store takes no more than these from now on."""
+    left = [transactions]
+
+    def held(_: object) -> None:
+        left[0] -= 1
+        driver.hold_transactions = left[0] <= 0
+
+    driver.before_transaction = held
+
+
+# Added ones.
+
+
+def test_added_partitions_get_replicas_and_leaders() -> None:
+    driver = with_topic()
+    request = driver.add_partitions(5)
+    assert code_of(driver, request) is None
+    assert answer_of(driver, request).partitions == 2
+    assert [state.leader != NO_LEADER for state in driver.states()] == [True] * 5
+    assert count(driver) == 5
+    assert ADDITION not in driver.store.items
+
+
+def test_an_addition_is_replied_when_every_live_replica_has_acknowledged() -> None:
+    driver = with_topic()
+    driver.brokers[2].mute = True
+    request = driver.add_partitions(4)
+    assert request not in driver.replies
+    assert ADDITION in driver.store.items
+    driver.brokers[2].mute = False
+    driver.answer(driver.unanswered.pop())
+    assert driver.replies[request].pending_brokers == ()
+    assert ADDITION not in driver.store.items
+
+
+def test_brokers_that_do_not_start_added_partitions_in_time_are_named() -> None:
+    driver = with_topic()
+    driver.brokers[2].mute = True
+    request = driver.add_partitions(4, timeout_ms=2_000)
+    driver.pass_time(2_000)
+    assert code_of(driver, request) is None
+    assert driver.replies[request].pending_brokers == (2,)
+
+
+def test_added_partitions_get_the_replicas_chosen_by_hand() -> None:
+    driver = with_topic(2, factor=2)
+    driver.add_partitions(4, assignment=((3, 1), (2, 3)))
+    assert [state.replicas for state in driver.states()[2:]] == [(3, 1), (2, 3)]
+
+
+def test_replicas_chosen_by_hand_are_kept_for_the_next_controller() -> None:
+    driver = with_topic(2, factor=2)
+    stop_after(driver, 1)
+    driver.add_partitions(4, assignment=((3, 1), (2, 3)))
+    assert len(driver.states()) == 2
+    driver.before_transaction = None
+    driver.take_over()
+    assert [state.replicas for state in driver.states()[2:]] == [(3, 1), (2, 3)]
+    assert ADDITION not in driver.store.items
+
+
+def test_a_dry_run_of_an_addition_gives_the_replicas_and_changes_nothing() -> None:
+    driver = with_topic(2, factor=2)
+    before = dict(driver.store.items)
+    plan = answer_of(driver, driver.add_partitions(5, dry_run=True))
+    assert driver.store.items == before
+    driver.add_partitions(5)
+    assert plan.assignment == tuple(state.replicas for state in driver.states()[2:])
+
+
+def test_as_many_partitions_as_there_are_is_done_already() -> None:
+    driver = with_topic()
+    assert answer_of(driver, driver.add_partitions(3)).partitions == 0
+    assert answer_of(driver, driver.remove_partitions(3)).partitions == 0
+
+
+def test_an_addition_that_was_applied_without_an_answer_is_recognised() -> None:
+    driver = with_topic()
+    driver.unanswered_transactions, driver.apply_unanswered = 1, True
+    request = driver.add_partitions(5)
+    assert answer_of(driver, request).partitions == 2
+
+
+def test_an_addition_is_told_with_who_asked_to_its_last_acknowledgement() -> None:
+    driver = with_topic()
+    driver.add_partitions(5, trace_id="a1")
+    told = driver.tells(Kind.PARTITIONS_ADDITION)
+    assert [t.stage for t in told] == [Stage.REQUESTED, Stage.COMPLETED, Stage.ACKNOWLEDGED]
+    assert told[0].details == {
+        "first": 3,
+        "partitions": 5,
+        "requested_by": ASKER.name,
+        "requested_from": ASKER.address,
+    }
+    created = driver.tells(Kind.CREATE, stage=Stage.COMPLETED)
+    assert {(t.change.cause, t.change.trace_id) for t in created} == {
+        (Cause.PARTITIONS_ADDED, "a1")
+    }
+
+
+@pytest.mark.parametrize(
+    ("partitions", "assignment", "code"),
+    [
+        (2, (), ErrorCode.INVALID_PARTITION_COUNT),
+        (100_001, (), ErrorCode.INVALID_PARTITION_COUNT),
+        (4, ((1, 1, 2),), ErrorCode.INVALID_ASSIGNMENT),
+        (4, ((1, 2),), ErrorCode.INVALID_ASSIGNMENT),
+        (5, ((1, 2, 3),), ErrorCode.INVALID_ASSIGNMENT),
+        (4, ((1, 2, 9),), ErrorCode.UNKNOWN_BROKER),
+    ],
+)
+def test_an_addition_that_cannot_be_is_refused_and_changes_nothing(
+    partitions: int, assignment: tuple[tuple[int, ...], ...], code: ErrorCode
+) -> None:
+    driver = with_topic()
+    before = dict(driver.store.items)
+    assert code_of(driver, driver.add_partitions(partitions, assignment=assignment)) is code
+    assert driver.store.items == before
+
+
+def test_an_addition_to_a_topic_that_is_not_there_is_refused() -> None:
+    driver = cluster(1)
+    request = driver.add_partitions(4)
+    assert code_of(driver, request) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_an_addition_without_brokers_enough_is_refused() -> None:
+    driver = with_topic()
+    driver.kill_broker(3)
+    driver.watch()
+    request = driver.add_partitions(4)
+    assert code_of(driver, request) is ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+def test_an_older_revision_of_the_topic_is_refused() -> None:
+    driver = with_topic()
+    revision = driver.store.items[KEYS.topic("t")].mod_revision
+    driver.add_partitions(4, expected_revision=revision)
+    assert count(driver) == 4
+    request = driver.add_partitions(5, expected_revision=revision)
+    assert code_of(driver, request) is ErrorCode.REVISION_CONFLICT
+    assert count(driver) == 4
+
+
+def test_the_clusters_own_topics_keep_their_partitions() -> None:
+    driver = cluster(1)
+    request = driver.add_partitions(4, topic="__state_changes")
+    assert code_of(driver, request) is not None
+
+
+# Removed ones.
+
+
+def test_removed_partitions_are_stopped_then_deleted_and_the_others_stay() -> None:
+    driver = with_topic(4)
+    kept = driver.states()[:2]
+    request = driver.remove_partitions(2)
+    assert driver.transcript == [
+        "transaction of 2 done",
+        "transaction of 2 done",
+        "broker 1 stop t/2 t/3",
+        "broker 2 stop t/2 t/3",
+        "broker 3 stop t/2 t/3",
+        "transaction of 2 done",
+        "transaction of 1 done",
+    ]
+    assert code_of(driver, request) is None
+    assert answer_of(driver, request).partitions == 2
+    assert driver.states() == kept
+    assert REMOVAL not in driver.store.items
+
+
+def test_clients_are_told_of_fewer_partitions_before_any_of_them_stops() -> None:
+    driver = with_topic(4)
+    stop_after(driver, 1)
+    driver.remove_partitions(2)
+    assert count(driver) == 2
+    assert [state.leader != NO_LEADER for state in driver.states()] == [True] * 4
+
+
+def test_a_takeover_in_the_middle_of_a_removal_finishes_it() -> None:
+    for transactions in (1, 2, 3):
+        driver = with_topic(4)
+        stop_after(driver, transactions)
+        driver.remove_partitions(2)
+        driver.before_transaction = None
+        driver.take_over()
+        assert len(driver.states()) == 2
+        assert REMOVAL not in driver.store.items
+
+
+def test_keys_of_removed_partitions_stay_until_every_live_replica_has_stopped() -> None:
+    driver = with_topic(4)
+    driver.brokers[3].mute = True
+    request = driver.remove_partitions(2, timeout_ms=2_000)
+    assert len(driver.states()) == 4
+    driver.pass_time(2_000)
+    assert driver.replies[request].pending_brokers == (3,)
+    driver.brokers[3].mute = False
+    driver.answer(driver.unanswered.pop())
+    assert len(driver.states()) == 2
+
+
+def test_a_removal_waits_for_no_broker_that_is_away() -> None:
+    driver = with_topic(4)
+    driver.kill_broker(3)
+    driver.watch()
+    driver.remove_partitions(2)
+    assert len(driver.states()) == 2
+
+
+def test_a_removed_partition_elects_nobody_any_more() -> None:
+    driver = with_topic(4)
+    driver.hold_transactions = True
+    driver.remove_partitions(3)
+    driver.release()
+    driver.kill_broker(driver.state(0).leader)
+    driver.watch()
+    assert len(driver.states()) == 3
+    assert [told.name for told in driver.tells(Kind.ELECTION)].count(TopicPartition("t", 3)) == 0
+
+
+def test_the_deletion_of_a_topic_takes_a_removal_along() -> None:
+    driver = with_topic(4)
+    driver.brokers[3].mute = True
+    driver.remove_partitions(2)
+    driver.delete_topic()
+    driver.brokers[3].mute = False
+    while driver.unanswered:
+        driver.answer(driver.unanswered.pop())
+    driver.pass_time(60_000)
+    prefixes = (KEYS.topics, KEYS.topic_deletions, KEYS.partition_removals)
+    assert [key for key in driver.store.items if key.startswith(prefixes)] == []
+
+
+def test_nothing_is_added_while_partitions_are_being_removed() -> None:
+    driver = with_topic(4)
+    driver.brokers[3].mute = True
+    driver.remove_partitions(2)
+    request = driver.add_partitions(4)
+    assert code_of(driver, request) is ErrorCode.PARTITION_BUSY
+
+
+def test_a_partition_of_the_same_number_waits_until_returned_brokers_have_dropped_the_former() -> (
+    None
+):
+    """A broker that was away holds a replica of a partition with this topic id and number. Its
+    full state, which does not name it, makes a stray of that; a command that gives it the new
+    one before would make it lead or follow with the former one's records."""
+    driver = with_topic(3)
+    driver.kill_broker(3)
+    driver.watch()
+    driver.remove_partitions(2)
+    driver.hold_transactions = True
+    driver.start_broker(3).mute = True
+    driver.watch()
+    driver.release()
+    request = driver.add_partitions(3, timeout_ms=60_000)
+    assert len(driver.states()) == 2
+    driver.brokers[3].mute = False
+    driver.answer(driver.unanswered.pop())
+    assert len(driver.states()) == 3
+    assert code_of(driver, request) is None
+
+
+def test_a_removal_has_to_name_the_topic_twice() -> None:
+    driver = with_topic(4)
+    for said in ("", "T"):
+        request = driver.remove_partitions(2, confirm_topic=said)
+        assert code_of(driver, request) is ErrorCode.NOT_CONFIRMED
+    assert len(driver.states()) == 4
+
+
+def test_a_dry_run_of_a_removal_says_who_holds_what_goes_and_needs_no_confirmation() -> None:
+    driver = with_topic(4)
+    before = dict(driver.store.items)
+    plan = answer_of(driver, driver.remove_partitions(2, dry_run=True, confirm_topic=""))
+    assert (plan.partitions, plan.brokers) == (2, (1, 2, 3))
+    assert driver.store.items == before
+
+
+@pytest.mark.parametrize("partitions", [0, -1, 5])
+def test_a_removal_that_leaves_none_or_more_is_refused(partitions: int) -> None:
+    driver = with_topic(4)
+    request = driver.remove_partitions(partitions)
+    assert code_of(driver, request) is ErrorCode.INVALID_PARTITION_COUNT
+
+
+def test_a_removal_is_told_with_who_asked_until_all_is_gone() -> None:
+    driver = with_topic(4)
+    driver.brokers[3].mute = True
+    driver.remove_partitions(2, trace_id="b2")
+    assert stages(driver, Kind.PARTITIONS_REMOVAL) == [Stage.REQUESTED]
+    driver.brokers[3].mute = False
+    driver.answer(driver.unanswered.pop())
+    assert stages(driver, Kind.PARTITIONS_REMOVAL) == [Stage.REQUESTED, Stage.COMPLETED]
+    assert driver.tells(Kind.PARTITIONS_REMOVAL)[0].details["requested_by"] == ASKER.name
+    deleted = driver.tells(Kind.DELETE, stage=Stage.COMPLETED)
+    assert {(t.change.cause, t.change.trace_id) for t in deleted if t.broker < 0} == {
+        (Cause.PARTITIONS_REMOVED, "b2")
+    }
+
+
+def test_whoever_finishes_a_removal_tells_its_end() -> None:
+    driver = with_topic(4)
+    stop_after(driver, 1)
+    driver.remove_partitions(2, trace_id="b2")
+    driver.before_transaction = None
+    driver.told.clear()
+    driver.take_over()
+    (told,) = driver.tells(Kind.PARTITIONS_REMOVAL)
+    assert (told.stage, told.change.trace_id) == (Stage.COMPLETED, "b2")
+
+
+def test_an_intent_that_its_topic_left_behind_goes() -> None:
+    driver = with_topic(4)
+    stop_after(driver, 1)
+    driver.remove_partitions(2)
+    driver.before_transaction = None
+    for key in [k for k in driver.store.items if k.startswith(KEYS.topic("t"))]:
+        driver.store.delete(key)
+    driver.take_over()
+    assert REMOVAL not in driver.store.items
