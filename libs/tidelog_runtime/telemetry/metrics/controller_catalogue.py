@@ -61,7 +61,19 @@ ADMIN_REFUSALS = tuple(
     or code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     or ErrorCode.INVALID_TOPIC_NAME <= code <= ErrorCode.NOT_CONTROLLER
 )
-ADMIN_REQUESTS = ("create_topic", "delete_topic", "recover_partitions")
+# All that only ask are one.
+ADMIN_QUESTIONS = "describe"
+ADMIN_REQUESTS = (
+    "create_topic",
+    "delete_topic",
+    "alter_topic_config",
+    "add_partitions",
+    "remove_partitions",
+    "recover_partitions",
+    ADMIN_QUESTIONS,
+)
+# By request and code; those that are expected are there from the start.
+MAX_ADMIN_REFUSALS = 160
 PROBLEMS = ("offline", "under_min_isr", "at_min_isr", "under_replicated", "unclean")
 CONTROLLER_QUEUES = ("events", "transactions", "admin_requests")
 CONTROLLER_TIMED_CHANGES = (
@@ -81,7 +93,10 @@ CONTROLLER_TIMED_CHANGES = (
     ),
 )
 
-ADMIN_REFUSED = REQUESTS_REFUSED.of(product(ADMIN_REQUESTS, ADMIN_REFUSALS), MAX_OTHER_SERIES)
+ADMIN_REFUSED = REQUESTS_REFUSED.of(
+    product(("create_topic", "delete_topic", "recover_partitions"), ADMIN_REFUSALS),
+    MAX_ADMIN_REFUSALS,
+)
 ADMIN_DURATION = REQUEST_DURATION.of((request, "") for request in ADMIN_REQUESTS)
 
 ACTIVE = gauge(

@@ -3,17 +3,13 @@ an `Admin` that is timed."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, get_args
 
 from tidelog.state_changes.event import Kind, Stage, StateChange
 from tidelog_controller.state.commands import AdminReply
-from tidelog_controller.state.events import (
-    AdminRequest,
-    CreateTopic,
-    DeleteTopic,
-    RecoverPartitions,
-)
+from tidelog_controller.state.events import AdminRequest
 from tidelog_runtime.telemetry.metrics import controller_catalogue as catalogue
 from tidelog_runtime.telemetry.metrics.controller_catalogue import CLEAN, NOBODY, UNCLEAN
 from tidelog_runtime.telemetry.metrics.recording import Counts, Distributions
@@ -24,11 +20,17 @@ _OUTCOMES = {
     Kind.UNCLEAN_ELECTION: UNCLEAN,
     Kind.LEADER_LOST: NOBODY,
 }
-_REQUESTS: dict[type, str] = {
-    CreateTopic: "create_topic",
-    DeleteTopic: "delete_topic",
-    RecoverPartitions: "recover_partitions",
-}
+_CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
+
+
+def request_name(kind: type) -> str:
+    """As `create_topic`; of one that only asks, that of all of these."""
+    name = _CAPITAL.sub("_", kind.__name__).lower()
+    return name if name in catalogue.ADMIN_REQUESTS else catalogue.ADMIN_QUESTIONS
+
+
+# By kind, of all that there are.
+REQUEST_NAMES: dict[type, str] = {kind: request_name(kind) for kind in get_args(AdminRequest)}
 
 
 class DecisionMeter:
@@ -104,7 +106,7 @@ class MeteredAdmin:
         self._meter = meter
 
     async def submit(self, request: AdminRequest) -> AdminReply:
-        name = _REQUESTS[type(request)]
+        name = REQUEST_NAMES[type(request)]
         began = self._meter.seconds()
         reply = await self._admin.submit(request)
         self._meter.requests.of(name, "").observe(self._meter.seconds() - began)

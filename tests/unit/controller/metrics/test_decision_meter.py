@@ -6,10 +6,14 @@ import pytest
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.state_changes.event import Cause, Kind, Stage, StateChange
-from tidelog_controller.metrics.decision_meter import DecisionMeter, MeteredAdmin
+from tidelog_controller.metrics.decision_meter import REQUEST_NAMES, DecisionMeter, MeteredAdmin
 from tidelog_controller.state.commands import AdminReply
 from tidelog_controller.state.events import AdminRequest, DeleteTopic
-from tidelog_runtime.telemetry.metrics.controller_catalogue import CONTROLLER_METRICS
+from tidelog_runtime.telemetry.metrics.controller_catalogue import (
+    ADMIN_QUESTIONS,
+    ADMIN_REQUESTS,
+    CONTROLLER_METRICS,
+)
 from tidelog_runtime.telemetry.metrics.sheet import Sheet
 
 
@@ -39,6 +43,11 @@ def change(kind: Kind, cause: Cause = Cause.NONE, stage: Stage = Stage.COMPLETED
 def counted(sheet: Sheet, name: str) -> dict[tuple[str, ...], float]:
     """The series that are not 0."""
     return {labels: value for labels, value in sheet.values[name].items() if value}
+
+
+def test_every_request_is_timed_by_its_name_and_questions_are_by_one() -> None:
+    changes = {name for name in REQUEST_NAMES.values() if name != ADMIN_QUESTIONS}
+    assert changes == set(ADMIN_REQUESTS) - {ADMIN_QUESTIONS}
 
 
 @pytest.mark.parametrize(
