@@ -21,7 +21,7 @@ def partition_health(partition: PartitionDescription) -> str:
         problems.append("no leader")
     if len(partition.isr) < partition.min_isr:
         problems.append("below min ISR")
-    elif len(partition.isr) < len(partition.replicas):
+    elif partition.is_under_replicated:
         problems.append("under-replicated")
     if partition.unclean_leader_epoch != NO_EPOCH:
         problems.append(f"unclean election in epoch {partition.unclean_leader_epoch}")
@@ -44,7 +44,7 @@ class HealthCounts:
             len(partitions),
             sum(p.leader == NO_LEADER for p in partitions),
             sum(len(p.isr) < p.min_isr for p in partitions),
-            sum(len(p.isr) < len(p.replicas) for p in partitions),
+            sum(p.is_under_replicated for p in partitions),
         )
 
     def __str__(self) -> str:

@@ -308,10 +308,13 @@ def _show(topic: TopicDescription) -> None:
     settings = ", ".join(f"{key}={value}" for key, value in sorted(topic.config.items()))
     write_line(f"Config       {settings or 'all defaults'}")
     write_line()
-    write_table(
-        ("partition", "leader", "epoch", "replicas", "ISR", "min ISR", "eligible", "health"),
-        [_row(partition) for partition in topic.partitions],
-    )
+    columns = ("partition", "leader", "epoch", "replicas", "ISR", "min ISR", "eligible", "health")
+    if any(partition.moving_operation for partition in topic.partitions):
+        moves = ("adding", "leaving", "operation")
+        rows = [(*_row(p), *_move_row(p)) for p in topic.partitions]
+        write_table((*columns, *moves), rows)
+    else:
+        write_table(columns, [_row(partition) for partition in topic.partitions])
 
 
 def _row(partition: PartitionDescription) -> tuple[object, ...]:
@@ -324,6 +327,14 @@ def _row(partition: PartitionDescription) -> tuple[object, ...]:
         partition.min_isr,
         _ids(partition.eligible_leader_replicas),
         partition_health(partition),
+    )
+
+
+def _move_row(partition: PartitionDescription) -> tuple[object, ...]:
+    return (
+        _ids(partition.adding_replicas),
+        _ids(partition.leaving_replicas),
+        partition.moving_operation or "-",
     )
 
 

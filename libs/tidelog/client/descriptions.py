@@ -63,6 +63,22 @@ class PartitionDescription:
     offline_replicas: tuple[int, ...]
     unclean_leader_epoch: int
     min_isr: int
+    moving_operation: str = ""
+    original_replicas: tuple[int, ...] = ()
+    target_replicas: tuple[int, ...] = ()
+
+    @property
+    def adding_replicas(self) -> tuple[int, ...]:
+        return tuple(b for b in self.target_replicas if b not in self.original_replicas)
+
+    @property
+    def leaving_replicas(self) -> tuple[int, ...]:
+        return tuple(b for b in self.original_replicas if b not in self.target_replicas)
+
+    @property
+    def is_under_replicated(self) -> bool:
+        """Those that a move adds are not missing before it has switched."""
+        return len(self.isr) < len(self.original_replicas or self.replicas)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +128,9 @@ def topic_from_wire(topic: broker_pb2.TopicMetadata) -> TopicDescription:
                 tuple(p.offline_replicas),
                 p.unclean_leader_epoch,
                 p.min_isr,
+                p.moving_operation,
+                tuple(p.original_replicas),
+                tuple(p.target_replicas),
             )
             for p in topic.partitions
         ),

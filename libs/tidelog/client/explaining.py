@@ -40,6 +40,7 @@ from tidelog.inspection.model import (
     Explanation,
     InSyncMember,
     PartitionKeyState,
+    PartitionMoveState,
     Scope,
     ServiceState,
     StateRequest,
@@ -444,8 +445,21 @@ def _keys_of(answer: broker_pb2.MetadataResponse) -> tuple[PartitionKeyState, ..
             recovery=topic.config.get("recovery", "balanced"),
             unclean_leader_election=topic.config.get("unclean_leader_election") == "true",
             synced=topic.config.get("durability") == "synced",
+            move=_move_of(p),
         )
         for topic in answer.topics
         if not topic.HasField("error")
         for p in topic.partitions
+    )
+
+
+def _move_of(p: broker_pb2.PartitionMetadata) -> PartitionMoveState | None:
+    """Whether it is cancelled only the active controller knows."""
+    if not p.moving_operation:
+        return None
+    return PartitionMoveState(
+        p.moving_operation,
+        tuple(p.original_replicas),
+        tuple(p.target_replicas),
+        waits_for=tuple(b for b in p.target_replicas if b not in p.isr),
     )

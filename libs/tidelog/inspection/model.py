@@ -113,6 +113,7 @@ class ReplicaState:
     failure_ms: int = NOT_KNOWN
     leader: LeaderState | None = None
     follower: FollowerState | None = None
+    moving: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +177,15 @@ class InSyncMember:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionMoveState:
+    operation: str
+    original: Sequence[int]
+    target: Sequence[int]
+    cancelled: bool = False
+    waits_for: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionKeyState:
     topic: str
     topic_id: str
@@ -195,6 +205,7 @@ class PartitionKeyState:
     recovery: str = "balanced"
     unclean_leader_election: bool = False
     synced: bool = False
+    move: PartitionMoveState | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -785,6 +785,9 @@ class PartitionMetadata(_message.Message):
     UNCLEAN_LEADER_EPOCH_FIELD_NUMBER: _builtins.int
     MIN_ISR_FIELD_NUMBER: _builtins.int
     UNCLEAN_LOST_RECORDS_FIELD_NUMBER: _builtins.int
+    MOVING_OPERATION_FIELD_NUMBER: _builtins.int
+    ORIGINAL_REPLICAS_FIELD_NUMBER: _builtins.int
+    TARGET_REPLICAS_FIELD_NUMBER: _builtins.int
     partition: _builtins.int
     """From 0."""
     leader: _builtins.int
@@ -800,6 +803,11 @@ class PartitionMetadata(_message.Message):
     unclean_lost_records: _builtins.int
     """How many records that replicas were known to hold the last unclean election cut off;
     unset: not known, or there was none.
+    """
+    moving_operation: _builtins.str
+    """While the partition is moved: the id of the operation that moves it, the replicas that it
+    began with and those that it is to have, each in the order of preference. `replicas` are
+    then all of them. Empty: it is not moved.
     """
     @_builtins.property
     def replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
@@ -817,6 +825,10 @@ class PartitionMetadata(_message.Message):
     def offline_replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Replicas whose broker is not live."""
 
+    @_builtins.property
+    def original_replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def target_replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     def __init__(
         self,
         *,
@@ -830,10 +842,13 @@ class PartitionMetadata(_message.Message):
         unclean_leader_epoch: _builtins.int = ...,
         min_isr: _builtins.int = ...,
         unclean_lost_records: _builtins.int | None = ...,
+        moving_operation: _builtins.str = ...,
+        original_replicas: _abc.Iterable[_builtins.int] | None = ...,
+        target_replicas: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_unclean_lost_records", b"_unclean_lost_records", "unclean_lost_records", b"unclean_lost_records"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_unclean_lost_records", b"_unclean_lost_records", "eligible_leader_replicas", b"eligible_leader_replicas", "isr", b"isr", "leader", b"leader", "leader_epoch", b"leader_epoch", "min_isr", b"min_isr", "offline_replicas", b"offline_replicas", "partition", b"partition", "replicas", b"replicas", "unclean_leader_epoch", b"unclean_leader_epoch", "unclean_lost_records", b"unclean_lost_records"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_unclean_lost_records", b"_unclean_lost_records", "eligible_leader_replicas", b"eligible_leader_replicas", "isr", b"isr", "leader", b"leader", "leader_epoch", b"leader_epoch", "min_isr", b"min_isr", "moving_operation", b"moving_operation", "offline_replicas", b"offline_replicas", "original_replicas", b"original_replicas", "partition", b"partition", "replicas", b"replicas", "target_replicas", b"target_replicas", "unclean_leader_epoch", b"unclean_leader_epoch", "unclean_lost_records", b"unclean_lost_records"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__unclean_lost_records: _TypeAlias = _typing.Literal["unclean_lost_records"]  # noqa: Y015
     _WhichOneofArgType__unclean_lost_records: _TypeAlias = _typing.Literal["_unclean_lost_records", b"_unclean_lost_records"]  # noqa: Y015

@@ -548,6 +548,7 @@ class ReplicaState(_message.Message):
     FAILURE_MS_FIELD_NUMBER: _builtins.int
     LEADER_FIELD_NUMBER: _builtins.int
     FOLLOWER_FIELD_NUMBER: _builtins.int
+    MOVING_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     topic_id: _builtins.str
     partition: _builtins.int
@@ -569,6 +570,8 @@ class ReplicaState(_message.Message):
     """The last message of that failure."""
     failure_ms: _builtins.int
     """Milliseconds since it began; -1: there is none."""
+    moving: _builtins.str
+    """"adding" or "leaving" while its partition is moved; empty: it stays."""
     @_builtins.property
     def leader(self) -> Global___LeaderState: ...
     @_builtins.property
@@ -593,10 +596,11 @@ class ReplicaState(_message.Message):
         failure_ms: _builtins.int = ...,
         leader: Global___LeaderState | None = ...,
         follower: Global___FollowerState | None = ...,
+        moving: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["follower", b"follower", "leader", b"leader"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "failure_message", b"failure_message", "failure_ms", b"failure_ms", "flushed_offset", b"flushed_offset", "follower", b"follower", "high_watermark", b"high_watermark", "leader", b"leader", "leader_epoch", b"leader_epoch", "log_end_offset", b"log_end_offset", "log_start_offset", b"log_start_offset", "partition", b"partition", "revision", b"revision", "role", b"role", "size_bytes", b"size_bytes", "synced", b"synced", "topic", b"topic", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "failure_message", b"failure_message", "failure_ms", b"failure_ms", "flushed_offset", b"flushed_offset", "follower", b"follower", "high_watermark", b"high_watermark", "leader", b"leader", "leader_epoch", b"leader_epoch", "log_end_offset", b"log_end_offset", "log_start_offset", b"log_start_offset", "moving", b"moving", "partition", b"partition", "revision", b"revision", "role", b"role", "size_bytes", b"size_bytes", "synced", b"synced", "topic", b"topic", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1024,6 +1028,7 @@ class PartitionKeyState(_message.Message):
     RECOVERY_FIELD_NUMBER: _builtins.int
     UNCLEAN_LEADER_ELECTION_FIELD_NUMBER: _builtins.int
     SYNCED_FIELD_NUMBER: _builtins.int
+    MOVE_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     topic_id: _builtins.str
     partition: _builtins.int
@@ -1052,6 +1057,10 @@ class PartitionKeyState(_message.Message):
     def isr(self) -> _containers.RepeatedCompositeFieldContainer[Global___InSyncMember]: ...
     @_builtins.property
     def eligible(self) -> _containers.RepeatedCompositeFieldContainer[Global___InSyncMember]: ...
+    @_builtins.property
+    def move(self) -> Global___PartitionMoveState:
+        """Unset: it is not being moved."""
+
     def __init__(
         self,
         *,
@@ -1073,14 +1082,59 @@ class PartitionKeyState(_message.Message):
         recovery: _builtins.str = ...,
         unclean_leader_election: _builtins.bool = ...,
         synced: _builtins.bool = ...,
+        move: Global___PartitionMoveState | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["move", b"move"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["change_cause", b"change_cause", "change_id", b"change_id", "changed_at_ms", b"changed_at_ms", "eligible", b"eligible", "isr", b"isr", "leader", b"leader", "leader_epoch", b"leader_epoch", "lost_records", b"lost_records", "min_isr", b"min_isr", "partition", b"partition", "recovery", b"recovery", "replicas", b"replicas", "revision", b"revision", "synced", b"synced", "topic", b"topic", "topic_id", b"topic_id", "unclean_leader_election", b"unclean_leader_election", "unclean_leader_epoch", b"unclean_leader_epoch"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["change_cause", b"change_cause", "change_id", b"change_id", "changed_at_ms", b"changed_at_ms", "eligible", b"eligible", "isr", b"isr", "leader", b"leader", "leader_epoch", b"leader_epoch", "lost_records", b"lost_records", "min_isr", b"min_isr", "move", b"move", "partition", b"partition", "recovery", b"recovery", "replicas", b"replicas", "revision", b"revision", "synced", b"synced", "topic", b"topic", "topic_id", b"topic_id", "unclean_leader_election", b"unclean_leader_election", "unclean_leader_epoch", b"unclean_leader_epoch"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PartitionKeyState: _TypeAlias = PartitionKeyState  # noqa: Y015
+
+@_typing.final
+class PartitionMoveState(_message.Message):
+    """A partition on its way to other replicas."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OPERATION_FIELD_NUMBER: _builtins.int
+    ORIGINAL_FIELD_NUMBER: _builtins.int
+    TARGET_FIELD_NUMBER: _builtins.int
+    CANCELLED_FIELD_NUMBER: _builtins.int
+    WAITS_FOR_FIELD_NUMBER: _builtins.int
+    operation: _builtins.str
+    """Id of the operation that moves it."""
+    cancelled: _builtins.bool
+    """It goes back to the original ones."""
+    @_builtins.property
+    def original(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The replicas that it began with, and those that it is to have."""
+
+    @_builtins.property
+    def target(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def waits_for(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Of whom it waits for: those of the target that are not in sync; where it goes back, those
+        of the original ones of whom too few are. Empty: it waits for nobody.
+        """
+
+    def __init__(
+        self,
+        *,
+        operation: _builtins.str = ...,
+        original: _abc.Iterable[_builtins.int] | None = ...,
+        target: _abc.Iterable[_builtins.int] | None = ...,
+        cancelled: _builtins.bool = ...,
+        waits_for: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cancelled", b"cancelled", "operation", b"operation", "original", b"original", "target", b"target", "waits_for", b"waits_for"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PartitionMoveState: _TypeAlias = PartitionMoveState  # noqa: Y015
 
 @_typing.final
 class InSyncMember(_message.Message):

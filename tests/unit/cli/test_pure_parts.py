@@ -193,12 +193,23 @@ def partition(**changes: object) -> PartitionDescription:
     return PartitionDescription(**(fields | changes))  # type: ignore[arg-type]
 
 
+# Broker 4 is added, and not missing before the switch.
+MOVED: dict[str, object] = {
+    "replicas": (1, 2, 3, 4),
+    "moving_operation": "grow-1",
+    "original_replicas": (1, 2, 3),
+    "target_replicas": (1, 2, 4),
+}
+
+
 @pytest.mark.parametrize(
     ("changes", "health"),
     [
         ({}, "ok"),
         ({"isr": (1, 2)}, "under-replicated"),
         ({"isr": (1,)}, "below min ISR"),
+        (MOVED, "ok"),
+        (MOVED | {"isr": (1, 2)}, "under-replicated"),
         ({"leader": -1, "isr": (3,)}, "no leader, below min ISR"),
         ({"unclean_leader_epoch": 4}, "unclean election in epoch 4"),
     ],

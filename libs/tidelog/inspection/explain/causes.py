@@ -26,6 +26,8 @@ TAKES_NO_RECORDS = "takes_no_records"  # told with its root alone
 IN_ISR_AND_GONE = "in_isr_and_gone"  # told with its root alone
 UNCLEAN_ELECTION = "unclean_election"
 NOT_PREFERRED_LEADER = "not_preferred_leader"
+MOVE_WAITS = "move_waits"
+CANCELLATION_WAITS = "cancellation_waits"
 # About a broker, and its replicas.
 REPLICA_DEAD = "replica_dead"
 BROKER_STOPPED = "broker_stopped"  # in order, and is not back
@@ -79,6 +81,8 @@ ORDER = (
     COMMAND_OVERDUE,
     COMMAND_BACKLOG,
     DELETION_WAITS,
+    CANCELLATION_WAITS,
+    MOVE_WAITS,
     STORE_SLOW,
     NOT_PREFERRED_LEADER,
 )

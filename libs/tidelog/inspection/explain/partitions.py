@@ -8,6 +8,7 @@ from tidelog.inspection.explain import causes, next_steps
 from tidelog.inspection.explain.causes import Reason, Root, Symptom
 from tidelog.inspection.explain.cluster_view import ClusterView, Life
 from tidelog.inspection.explain.elections import no_leader, unclean_election
+from tidelog.inspection.explain.moves import move_waits
 from tidelog.inspection.explain.replicas import failure_of, why_behind, why_broker_does_nothing
 from tidelog.inspection.explain.words import brokers, ids, listed, name_of_key, span
 from tidelog.inspection.model import FollowerProgress, LeaderState, PartitionKeyState, ReplicaState
@@ -33,7 +34,9 @@ def _of_led(view: ClusterView, key: PartitionKeyState) -> Iterator[Symptom]:
     if key.leader == NO_LEADER:
         return
     in_sync = ids(key.isr)
-    missing = [b for b in key.replicas if b not in in_sync]
+    # Whom a move adds is not missing before it has switched.
+    settled = key.move.original if key.move else key.replicas
+    missing = [b for b in settled if b not in in_sync]
     why_missing = {broker_id: why_behind(view, key, broker_id) for broker_id in missing}
     for broker_id in missing:
         yield _out_of_isr(view, key, broker_id, why_missing[broker_id])
@@ -45,7 +48,11 @@ def _of_led(view: ClusterView, key: PartitionKeyState) -> Iterator[Symptom]:
     leading = view.leading(key)
     if leading is not None:
         yield from _standing_still(view, key, leading, under_min_isr, reasons)
-    for symptom in (unclean_election(view, key), _not_preferred(view, key)):
+    for symptom in (
+        unclean_election(view, key),
+        move_waits(view, key),
+        _not_preferred(view, key),
+    ):
         if symptom is not None:
             yield symptom
 
@@ -285,6 +292,9 @@ def _consumers_wait(
 
 def _not_preferred(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
     """Where the preferred replica could lead; where it could not, that has its own cause."""
+    if key.move is not None:
+        # It is led by whom the move leaves it to, and who is preferred changes with it.
+        return None
     preferred = key.replicas[0] if key.replicas else key.leader
     if preferred == key.leader or preferred not in ids(key.isr):
         return None

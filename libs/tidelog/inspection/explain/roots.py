@@ -74,6 +74,11 @@ _FOLLOWS: Sequence[tuple[str, Callable[[int], str]]] = (
     (causes.HW_STALLED, lambda n: f"the high watermark stands still in {plural(n, 'partition')}"),
     (causes.TAKES_NO_RECORDS, lambda n: f"{plural(n, 'replica')} taking no records"),
     (causes.REPLICA_OUT_OF_ISR, lambda n: f"out of the ISR of {plural(n, 'partition')}"),
+    (causes.MOVE_WAITS, lambda n: f"{plural(n, 'move')} of partitions waiting for it"),
+    (
+        causes.CANCELLATION_WAITS,
+        lambda n: f"{plural(n, 'cancelled move')} waiting for it to go back",
+    ),
     (causes.IN_ISR_AND_GONE, lambda n: f"in the ISR of {plural(n, 'partition')} all the same"),
 )
 

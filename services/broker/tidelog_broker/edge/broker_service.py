@@ -336,6 +336,9 @@ def _topic_metadata(cache: MetadataCache, topic: str) -> pb.TopicMetadata:
                 unclean_lost_records=(
                     None if state.unclean_lost_records == NOT_KNOWN else state.unclean_lost_records
                 ),
+                moving_operation=state.moving.operation if state.moving else "",
+                original_replicas=state.moving.original if state.moving else (),
+                target_replicas=state.moving.target if state.moving else (),
             )
         )
     return pb.TopicMetadata(

@@ -92,8 +92,18 @@ def replica_state(partition: Partition, around: Surroundings, now: Now) -> Repli
         synced=partition.synced,
         leader=leader_state(partition, leading, around, now) if leading else None,
         follower=around.following(partition) if leading is None else None,
+        moving=_moving(partition),
         **failure_fields(around.failure_of(partition.key), now),
     )
+
+
+def _moving(partition: Partition) -> str:
+    state = partition.state
+    if state is None:
+        return ""
+    if partition.broker_id in state.adding:
+        return "adding"
+    return "leaving" if partition.broker_id in state.leaving else ""
 
 
 def leader_state(

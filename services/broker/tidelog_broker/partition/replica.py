@@ -46,6 +46,10 @@ class Replica(ABC):
         self._broker_id = broker_id
 
     @property
+    def broker_id(self) -> int:
+        return self._broker_id
+
+    @property
     def key(self) -> ReplicaKey:
         return ReplicaKey(self.topic_id, self.name.partition)
 

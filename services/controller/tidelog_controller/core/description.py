@@ -10,6 +10,7 @@ from tidelog.inspection.model import (
     ControllerState,
     InSyncMember,
     PartitionKeyState,
+    PartitionMoveState,
     RegisteredBroker,
     StateRequest,
     WaitingDeletion,
@@ -18,6 +19,11 @@ from tidelog.inspection.model import Departure as Departed
 from tidelog.model import TopicPartition
 from tidelog.state_changes.event import NO_REVISION
 from tidelog_controller.control.dispatch import Dispatch
+from tidelog_controller.policies.reassignment import (
+    is_cancelled,
+    missing_for_cancellation,
+    missing_for_switch,
+)
 from tidelog_controller.state.context import Broker, Context, ControllerIdentity, Partition, Topic
 from tidelog_runtime.metadata.schema import Departure, unassigned
 from tidelog_runtime.missed_brokers import missed_brokers
@@ -123,11 +129,11 @@ def _partitions(reign: Reign, request: StateRequest) -> Iterator[PartitionKeySta
             if context.is_going(partition) and not named:
                 continue
             if _is_asked_for(held, request, named=named):
-                yield _key_state(partition, held, entry)
+                yield _key_state(context, partition, held, entry)
         for partition in context.unplaced(topic) if entry and not request.in_isr else ():
             if request.partition in (None, partition.partition):
                 state = unassigned(context.topics[topic].entry, (), context.topics[topic].min_isr)
-                yield _key_state(partition, Partition(state, NO_REVISION), entry)
+                yield _key_state(context, partition, Partition(state, NO_REVISION), entry)
 
 
 def _is_asked_for(held: Partition, request: StateRequest, *, named: bool) -> bool:
@@ -151,7 +157,7 @@ def is_well(held: Partition) -> bool:
 
 
 def _key_state(
-    partition: TopicPartition, held: Partition, topic: Topic | None
+    context: Context, partition: TopicPartition, held: Partition, topic: Topic | None
 ) -> PartitionKeyState:
     state, change = held.state, held.state.change
     return PartitionKeyState(
@@ -173,4 +179,22 @@ def _key_state(
         recovery=topic.rules.recovery if topic else "balanced",
         unclean_leader_election=bool(topic and topic.rules.unclean_leader_election),
         synced=bool(topic and topic.rules.synced),
+        move=_move_state(context, partition, held, topic),
+    )
+
+
+def _move_state(
+    context: Context, partition: TopicPartition, held: Partition, topic: Topic | None
+) -> PartitionMoveState | None:
+    state = held.state
+    if state.moving is None:
+        return None
+    cancelled = is_cancelled(state.moving, context.wanted_moves.get(partition))
+    if cancelled and topic is not None:
+        min_isr = topic.config.min_isr(len(state.moving.original))
+        waits_for = missing_for_cancellation(state, context.live, min_isr)
+    else:
+        waits_for = missing_for_switch(state, context.live)
+    return PartitionMoveState(
+        state.moving.operation, state.moving.original, state.moving.target, cancelled, waits_for
     )

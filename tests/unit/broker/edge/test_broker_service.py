@@ -1,5 +1,6 @@
 """BrokerService without a network: what comes in as messages, and goes out as messages."""
 
+from dataclasses import replace
 from typing import Any, NoReturn, cast
 
 import grpc
@@ -8,6 +9,7 @@ import pytest
 
 from tidelog import record_batch
 from tidelog.batch import is_fence, producer_crc32c
+from tidelog.client.descriptions import topic_from_wire
 from tidelog.errors import ErrorCode
 from tidelog.model import Batch
 from tidelog.rpc.wire import batch_from_wire, batch_to_wire
@@ -24,6 +26,7 @@ from tidelog_runtime.metadata.schema import (
     ClusterEntry,
     ControllerEntry,
     ControllerProcess,
+    Moving,
     encode,
 )
 from tidelog_runtime.metadata.store import Changed, KeyValue
@@ -267,6 +270,18 @@ async def test_metadata_tells_partitions_in_order_with_isr_eligible_and_offline_
     assert (second.partition, second.leader, [*second.isr]) == (1, 1, [1])
     assert second.eligible_leader_replicas == [3]
     assert ([*first.replicas], [*first.offline_replicas]) == ([1, 2, 3], [3])
+
+
+async def test_metadata_tells_clients_who_is_added_and_who_leaves() -> None:
+    edge = with_metadata()
+    to_4 = Moving("grow-1", (1, 2, 3), (1, 4, 2))
+    moved = replace(state(), replicas=to_4.replicas, moving=to_4)
+    edge.replicas.cache.apply([partition_change(moved, 130)])
+    (topic,) = (await metadata(edge, NAME.topic)).topics
+    first, second = topic_from_wire(topic).partitions
+    assert (first.replicas, first.moving_operation) == ((1, 2, 3, 4), "grow-1")
+    assert (first.adding_replicas, first.leaving_replicas) == ((4,), (3,))
+    assert (second.moving_operation, second.adding_replicas) == ("", ())
 
 
 async def test_metadata_leaves_out_partitions_of_a_topic_that_had_the_name_before() -> None:

@@ -69,6 +69,17 @@ def follower_of(leader_id: int = 2) -> Partition:
 # -- what it is --------------------------------------------------------------------------
 
 
+def test_a_replica_that_a_move_adds_or_takes_away_says_so() -> None:
+    to_4 = Moving("op", (1, 2, 3), (2, 3, 4))
+    moved = replace(state(leader=2), replicas=to_4.replicas, moving=to_4)
+    said = {}
+    for broker_id in (1, 2, 4):
+        partition = new_partition(FakeLog(), broker_id=broker_id)
+        partition.take(moved, 10, broker_epoch=epoch_of(broker_id), now_ms=0)
+        said[broker_id] = described(partition).moving
+    assert said == {1: "leaving", 2: "", 4: "adding"}
+
+
 def test_a_leader_is_described_as_one() -> None:
     replica = described(leader(FakeLog([4, 4])))
     assert (replica.role, replica.leader_epoch, replica.revision) == ("leader", 5, 10)

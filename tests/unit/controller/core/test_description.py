@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.inspection.model import ControllerState, StateRequest
+from tidelog.inspection.model import ControllerState, PartitionMoveState, StateRequest
 from tidelog.model import NO_LEADER
 from tidelog.state_changes.event import Cause
 from tidelog_controller.control.broker_control import MAX_PENDING_NAMED
@@ -45,6 +45,32 @@ def test_partitions_that_are_asked_for_are_described_healthy_or_not() -> None:
     assert names(described(driver, StateRequest(topic="t", partition=1))) == ["t/1"]
     assert names(described(driver, StateRequest(topic="t", only_unwell=True))) == []
     assert names(described(driver, StateRequest(topic="other"))) == []
+
+
+def test_a_partition_that_is_moved_says_from_where_to_where_and_for_whom_it_waits() -> None:
+    driver = with_topic(partitions=1)
+    driver.start_broker(4)
+    driver.want_move(1, 2, 4)
+    (partition,) = described(driver).partitions
+    original = driver.state().replicas[:3]
+    assert partition.move == PartitionMoveState("op", original, (1, 2, 4), False, (4,))
+    driver.leader_writes_isr(0, 1, 2, 3, 4)
+    driver.watch()
+    (settled,) = described(driver, StateRequest(topic="t")).partitions
+    assert settled.move is None
+
+
+def test_a_cancelled_move_says_for_whom_it_waits_to_go_back() -> None:
+    driver = with_topic(partitions=1)
+    driver.start_broker(4)
+    driver.start_broker(5)
+    driver.want_move(4, 5)
+    original, leader = driver.state().replicas[:3], driver.state().leader
+    others = tuple(b for b in original if b != leader)
+    driver.leader_writes_isr(0, leader, 4)
+    driver.want_move(4, 5, cancelled=True)
+    (partition,) = described(driver).partitions
+    assert partition.move == PartitionMoveState("op", original, (4, 5), True, others)
 
 
 def test_who_asks_for_services_alone_gets_no_partitions() -> None:

@@ -1,0 +1,133 @@
+"""Partitions that are moved: for whom a move waits, and what is no fault in the midst of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tidelog.inspection.model import (
+    BrokerBacklog,
+    BrokerState,
+    PartitionMoveState,
+    RegisteredBroker,
+)
+from unit.inspection.explain.described import DescribedCluster, address, causes_of, found, said
+
+
+@pytest.fixture
+def cluster() -> DescribedCluster:
+    cluster = DescribedCluster()
+    cluster.brokers[4] = BrokerState(14, "running", has_full_state=True, controller_epoch=4)
+    cluster.registered[4] = RegisteredBroker(4, 14, address(4), "running", "", 1, 1)
+    return cluster
+
+
+def moved(cluster: DescribedCluster, *waits_for: int, isr: Any = (1, 2, 3), **move: Any) -> None:
+    """ "sea/0" moves from 1, 2, 3 to 1, 2, 4."""
+    cluster.partition(
+        "sea/0",
+        (1, 2, 3, 4),
+        isr=isr,
+        move=PartitionMoveState("grow-1", (1, 2, 3), (1, 2, 4), waits_for=waits_for, **move),
+    )
+
+
+def lacks(cluster: DescribedCluster, records: int) -> None:
+    cluster.seen("sea/0", 4, log_end_offset=100 - records, lag_records=records, lag_bytes=9)
+
+
+def test_a_move_that_goes_on_is_no_more_than_told(cluster: DescribedCluster) -> None:
+    moved(cluster, 4)
+    finding = found(cluster.explain(), "move_waits")
+    assert finding.severity == "info"
+    text = said(finding)
+    assert "sea/0 is moved from 1, 2, 3 to 1, 2, 4" in text
+    assert "broker 4 has every record and is about to be admitted" in text
+    assert "operation grow-1" in text
+
+
+def test_who_is_added_and_not_in_sync_yet_is_not_out_of_the_isr(cluster: DescribedCluster) -> None:
+    moved(cluster, 4)
+    assert causes_of(cluster.explain()) == ["move_waits"]
+
+
+def test_who_leaves_and_is_not_in_sync_is_missing_until_the_switch(
+    cluster: DescribedCluster,
+) -> None:
+    moved(cluster, 4, isr=(1, 2))
+    cluster.kill(3)
+    findings = cluster.explain()
+    dead = found(findings, "replica_dead")
+    assert dead.broker == 3
+    assert "out of the ISR of 1 partition" in said(dead)
+
+
+def test_a_move_that_waits_for_a_dead_broker_says_so(cluster: DescribedCluster) -> None:
+    moved(cluster, 4)
+    cluster.kill(4)
+    findings = cluster.explain()
+    waits = found(findings, "move_waits")
+    assert (waits.severity, waits.broker) == ("warning", 4)
+    assert "broker 4 is dead" in said(waits)
+    assert "cancel operation grow-1" in waits.next_step
+    assert waits.because == ("replica_dead of broker 4",)
+    assert "1 move of partitions waiting for it" in said(found(findings, "replica_dead"))
+
+
+def test_a_move_that_waits_for_a_slow_broker_says_what_it_lacks(cluster: DescribedCluster) -> None:
+    moved(cluster, 4)
+    lacks(cluster, 60)
+    findings = cluster.explain()
+    assert "broker 4 fetches and does not catch up" in said(found(findings, "move_waits"))
+    assert "lacks 60 records" in said(found(findings, "replica_slow"))
+
+
+def test_a_move_that_waits_for_a_broker_that_is_cut_off_says_so(cluster: DescribedCluster) -> None:
+    moved(cluster, 4)
+    lacks(cluster, 60)
+    cluster.seen("sea/0", 4, last_fetch_ms=9_000)
+    assert "cannot fetch from its leader" in said(found(cluster.explain(), "move_waits"))
+
+
+def test_a_move_whose_broker_has_not_heard_of_it_is_told(cluster: DescribedCluster) -> None:
+    moved(cluster, 4)
+    cluster.replicas = {key: r for key, r in cluster.replicas.items() if key[1] != 4}
+    cluster.backlogs.append(BrokerBacklog(4, 14, 1, 9_000, overdue=True))
+    assert "has not taken its newest state" in said(found(cluster.explain(), "move_waits"))
+
+
+def test_a_cancellation_that_waits_says_for_whom_and_why(cluster: DescribedCluster) -> None:
+    moved(cluster, 2, 3, isr=(1, 4), cancelled=True)
+    cluster.kill(2)
+    cluster.kill(3)
+    waits = found(cluster.explain(), "cancellation_waits")
+    text = said(waits)
+    assert waits.severity == "warning"
+    assert "is cancelled, and it cannot go back yet" in text
+    assert "broker 2 is dead; broker 3 is dead" in text
+    assert "Help brokers 2, 3" in text
+
+
+def test_a_move_that_waits_for_nobody_is_nothing_to_explain(cluster: DescribedCluster) -> None:
+    moved(cluster, isr=(1, 2, 3, 4))
+    assert cluster.explain() == []
+
+
+def test_many_moves_that_wait_for_the_same_are_told_as_one(cluster: DescribedCluster) -> None:
+    moved(cluster, 4)
+    first = cluster.keys.copy()
+    for name, key in first.items():
+        other = replace(key, partition=1)
+        cluster.keys[name._replace(partition=1)] = other
+    cluster.kill(4)
+    waits = found(cluster.explain(), "move_waits")
+    assert waits.partition_count == 2
+    assert waits.summary.startswith("2 partitions are moved and wait for broker 4")
+
+
+def test_without_a_controller_brokers_tell_of_moves(cluster: DescribedCluster) -> None:
+    moved(cluster, 4)
+    cluster.stop_controller()
+    assert "move_waits" in causes_of(cluster.explain())
