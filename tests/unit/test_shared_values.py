@@ -9,6 +9,7 @@ import struct
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
 from crc32c import crc32c
 
 from tidelog import errors, model
@@ -220,6 +221,14 @@ def test_an_older_key_is_of_a_partition_that_does_not_move() -> None:
     assert schema.decode_leader_and_isr(json.dumps(raw).encode()).moving is None
 
 
+def test_a_throttle_comes_through_the_store_and_one_that_is_none_is_refused() -> None:
+    for throttle in (schema.Throttle(4_096), schema.Throttle(None)):
+        assert schema.decode_throttle(schema.encode_throttle(throttle)) == throttle
+    for wrong in (0, 1_023, "fast"):
+        with pytest.raises(ValueError, match="at least 1024"):
+            schema.decode_throttle(json.dumps({"bytes_per_second": wrong}).encode())
+
+
 def test_a_move_says_who_is_adding_and_who_is_leaving() -> None:
     moving = Moving("grow-1", (3, 1, 2), (4, 1, 5))
     assert (moving.adding, moving.leaving) == ((4, 5), (3, 2))
@@ -241,6 +250,7 @@ def test_keys_say_what_they_are_about() -> None:
     assert isinstance(keys.parse(keys.controller), keys_module.ControllerKey)
     assert isinstance(keys.parse(keys.controller_epoch), keys_module.ControllerEpochKey)
     assert isinstance(keys.parse(keys.cluster), keys_module.ClusterKey)
+    assert isinstance(keys.parse(keys.throttle), keys_module.ThrottleKey)
     assert keys.parse(keys.root + "of/a/later/version") is None
 
 

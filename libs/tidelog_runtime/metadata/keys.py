@@ -24,12 +24,14 @@ class Keys:
         self.partition_additions = self.root + "admin/partitions_add/"
         self.partition_removals = self.root + "admin/partitions_remove/"
         self.recoveries = self.root + "admin/recoveries/"
+        self.throttle = self.root + "admin/throttles"
         self.producer_ids = self.root + "producer_ids"
         self.producers = self.root + "producers/"
         self._single: dict[str, ParsedKey] = {
             self.controller: ControllerKey(),
             self.controller_epoch: ControllerEpochKey(),
             self.cluster: ClusterKey(),
+            self.throttle: ThrottleKey(),
         }
 
     def controller_process(self, controller_id: int) -> str:
@@ -109,6 +111,10 @@ class ClusterKey(NamedTuple):
     pass
 
 
+class ThrottleKey(NamedTuple):
+    pass
+
+
 class BrokerKey(NamedTuple):
     broker_id: int
 
@@ -146,6 +152,7 @@ ParsedKey = (
     | ControllerEpochKey
     | ControllerProcessKey
     | ClusterKey
+    | ThrottleKey
     | BrokerKey
     | DepartureKey
     | TopicKey

@@ -230,6 +230,17 @@ class ClusterEntry:
     format_version: int = FORMAT_VERSION
 
 
+# Less would carry no batch in reasonable time.
+MIN_BYTES_PER_SECOND = 1_024
+
+
+class Throttle(NamedTuple):
+    """Value of `admin/throttles`: how many bytes a second each broker may send to replicas that
+    moves add, and receive as one; None: without bound."""
+
+    bytes_per_second: int | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class TopicDeletion:
     """Value of `admin/topics_delete/<topic>`: an intent that stands until it is done."""
@@ -359,6 +370,18 @@ def decode_controller_process(value: bytes) -> ControllerProcess:
 
 def decode_cluster(value: bytes) -> ClusterEntry:
     return ClusterEntry(**json.loads(value))
+
+
+def encode_throttle(throttle: Throttle) -> bytes:
+    return _dump(throttle._asdict())
+
+
+def decode_throttle(value: bytes) -> Throttle:
+    """Raises ValueError for a bound that is no number or too low."""
+    rate = json.loads(value)["bytes_per_second"]
+    if rate is not None and (not isinstance(rate, int) or rate < MIN_BYTES_PER_SECOND):
+        raise ValueError(f"bytes_per_second is {rate!r}; at least {MIN_BYTES_PER_SECOND} or null")
+    return Throttle(rate)
 
 
 def decode_topic_deletion(value: bytes) -> TopicDeletion:

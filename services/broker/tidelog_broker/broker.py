@@ -42,6 +42,7 @@ from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_broker.replicas.stray_events import StrayEvents
 from tidelog_broker.replication.fetchers import Fetchers
 from tidelog_broker.replication.isr_updates import IsrUpdates
+from tidelog_broker.replication.move_throttle import MoveThrottle
 from tidelog_broker.replication.replica_fetcher import FetchLimits
 from tidelog_broker.replication.transport import Controllers, Peers
 from tidelog_broker.replication.unreachable_leaders import LeaderReports
@@ -120,6 +121,9 @@ class Broker:
         self.faults = Faults()
         self._purgatory = Purgatory()
         self.cache = MetadataCache(self._keys)
+        self._move_throttle = MoveThrottle(
+            config.broker_id, self.cache, clock, lambda: self.cache.throttle.bytes_per_second
+        )
         self._change_ids = ChangeIds(config.broker_id, lambda: self.manager.broker_epoch, clock)
         self._isr_updates = IsrUpdates(
             self.store,
@@ -143,7 +147,7 @@ class Broker:
         )
         self.produce = Produce(self.manager, self._purgatory, clock, check_batch)
         self.consumer_fetch = ConsumerFetch(self.manager, self._purgatory, clock)
-        self.replica_fetch = ReplicaFetch(self.manager, self._purgatory, clock)
+        self.replica_fetch = ReplicaFetch(self.manager, self._purgatory, clock, self._move_throttle)
         self.list_offsets = ListOffsets(self.manager, timestamps_of)
         self.producer_ids = ProducerIds(self.store, self._keys)
         self.describe_producers = DescribeProducers(self.manager, self._purgatory, clock)
@@ -252,7 +256,13 @@ class Broker:
             self._config.replica_fetch_partition_max_bytes,
         )
         self._fetchers = Fetchers(
-            manager, self._peers, limits, self._rng, self.faults, self._log_syncer.is_pending
+            manager,
+            self._peers,
+            limits,
+            self._rng,
+            self.faults,
+            self._log_syncer.is_pending,
+            self._move_throttle,
         )
         return self._fetchers
 

@@ -6,11 +6,13 @@ from contextlib import AbstractAsyncContextManager
 from itertools import count, pairwise
 
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.model import EpochEnd
+from tidelog.model import EpochEnd, TopicPartition
 from tidelog_broker.log.errors import LogError
+from tidelog_broker.membership.metadata_cache import VersionedState
 from tidelog_broker.partition.exchange import FetchAnswer
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.replication.follower_session import FollowerSession
+from tidelog_broker.replication.move_throttle import MoveThrottle
 from tidelog_broker.replication.replica_fetcher import FetchLimits, ReplicaFetcher
 from tidelog_broker.replication.transport import (
     NO_SESSION,
@@ -20,6 +22,7 @@ from tidelog_broker.replication.transport import (
     ReplicaFetchResponse,
     ReplicaFetchResult,
 )
+from tidelog_runtime.metadata.schema import LeaderAndIsr
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 from unit.broker.broker_parts import PATIENCE_SECONDS, DiskNotes, address_of, at_work, on
 from unit.broker.fake_log import TOPIC_ID, FakeLog, Notes, epoch_of, stamped, state
@@ -95,6 +98,9 @@ class Follower:
         self.syncing: list[Partition] = []
         self.state_changes = StateChangeLog("broker-2", virtual_clock())
         self.disk = DiskNotes()
+        self.keys: dict[TopicPartition, VersionedState] = {}  # as the watch has brought them
+        self.rate: int | None = None  # bytes per second that it may receive by moves
+        self.moves = MoveThrottle(ME, self, virtual_clock(), lambda: self.rate)
         self.fetcher = ReplicaFetcher(
             LEADER,
             self,
@@ -103,6 +109,7 @@ class Follower:
             random.Random(1),
             lambda partition: partition in self.syncing,
             FollowerSession(count(1), synced=synced),
+            self.moves,
         )
 
     # What a fetcher asks of its broker and of its peers.
@@ -110,6 +117,9 @@ class Follower:
     def address_of(self, broker_id: int) -> tuple[str, int] | None:
         assert broker_id == LEADER
         return self.leader
+
+    def state_of(self, partition: TopicPartition) -> VersionedState | None:
+        return self.keys.get(partition)
 
     def replica_failed(self, partition: Partition, error: LogError) -> None:
         self.failures.append(f"{partition.name}: {error}")
@@ -129,7 +139,9 @@ class Follower:
 
     # What the tests do.
 
-    def follow(self, number: int = 0, log: FakeLog | None = None) -> Partition:
+    def follow(
+        self, number: int = 0, log: FakeLog | None = None, wanted: LeaderAndIsr | None = None
+    ) -> Partition:
         partition = Partition(
             on(number),
             TOPIC_ID,
@@ -138,7 +150,9 @@ class Follower:
             high_watermark=0,
             listener=Notes(),
         )
-        partition.take(state(leader=LEADER), 10, broker_epoch=self.broker_epoch, now_ms=1)
+        taken = wanted or state(leader=LEADER)
+        partition.take(taken, 10, broker_epoch=self.broker_epoch, now_ms=1)
+        self.keys[partition.name] = VersionedState(taken, 10)
         self.fetcher.follow([partition])
         return partition
 

@@ -24,6 +24,7 @@ from tidelog_runtime.metadata.keys import (
     Keys,
     ParsedKey,
     PartitionKey,
+    ThrottleKey,
     TopicKey,
 )
 from tidelog_runtime.metadata.schema import (
@@ -65,6 +66,7 @@ class MetadataCache:
         self.topics: dict[str, TopicEntry] = {}
         self.topic_revisions: dict[str, int] = {}  # modification revisions of their keys
         self.partitions: dict[str, dict[int, VersionedState]] = {}
+        self.throttle = schema.Throttle()
         self.revision = 0
 
     def load(self, snapshot: Snapshot) -> Sequence[ParsedKey]:
@@ -127,10 +129,17 @@ class MetadataCache:
                     self.departures.pop(broker_id, None)
             case ControllerKey() | ControllerEpochKey() | ControllerProcessKey():
                 self._apply_of_controllers(key, value)
-            case ClusterKey():
-                self.cluster_id = schema.decode_cluster(value.value).cluster_id if value else ""
+            case ClusterKey() | ThrottleKey():
+                self._apply_of_cluster(key, value)
             case _:
                 pass
+
+    def _apply_of_cluster(self, key: ClusterKey | ThrottleKey, value: KeyValue | None) -> None:
+        match key:
+            case ClusterKey():
+                self.cluster_id = schema.decode_cluster(value.value).cluster_id if value else ""
+            case ThrottleKey():
+                self.throttle = schema.decode_throttle(value.value) if value else schema.Throttle()
 
     def _apply_of_controllers(
         self,

@@ -251,6 +251,13 @@ class Partition(Replica):
     def is_in_sync(self, broker_id: int) -> bool:
         return self.state is not None and broker_id in self.state.isr_ids
 
+    def is_added_out_of_sync(self, broker_id: int) -> bool:
+        """Whether a move adds it, and nothing waits for it: it is in no ISR, and proposed for
+        none."""
+        if self.leading is None or self.state is None or broker_id not in self.state.adding:
+            return False
+        return broker_id not in isr.maximal(self.state, self.leading.proposed)
+
     def has_news(self, position: FetchPosition, told_high_watermark: int) -> bool:
         """Whether an answer would say anything to a follower at this position: batches, a
         high watermark that it has not been told, or a refusal."""

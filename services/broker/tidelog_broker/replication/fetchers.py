@@ -20,6 +20,7 @@ from tidelog.model import NO_LEADER
 from tidelog_broker.background import Faults
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.replication.follower_session import FollowerSession
+from tidelog_broker.replication.move_throttle import Receiving
 from tidelog_broker.replication.replica_fetcher import (
     FetchLimits,
     FollowerContext,
@@ -46,6 +47,7 @@ class Fetchers:
         rng: random.Random,
         faults: Faults,
         is_syncing: Callable[[Partition], bool],
+        moves: Receiving,
     ) -> None:
         self._context = context
         self._peers = peers
@@ -53,6 +55,7 @@ class Fetchers:
         self._rng = rng
         self._faults = faults
         self._is_syncing = is_syncing
+        self._moves = moves
         self._session_numbers = count(1)
         self._fetchers: dict[Lane, tuple[ReplicaFetcher, asyncio.Task[None]]] = {}
         self._following: dict[Partition, Lane] = {}
@@ -127,6 +130,7 @@ class Fetchers:
                 self._rng,
                 self._is_syncing,
                 FollowerSession(self._session_numbers, synced=lane.synced),
+                self._moves,
             )
             name = f"replica-fetcher-{lane.leader}" + ("-synced" if lane.synced else "")
             task = asyncio.create_task(fetcher.run(), name=name)

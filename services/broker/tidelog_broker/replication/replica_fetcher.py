@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -21,6 +21,7 @@ from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replication.follower_events import FollowerEvents
 from tidelog_broker.replication.follower_session import FollowerSession, Lives, Positions
+from tidelog_broker.replication.move_throttle import Receiving
 from tidelog_broker.replication.transport import (
     ANSWER_TIMEOUT_MS,
     Peers,
@@ -33,6 +34,9 @@ from tidelog_runtime.cancellation import is_being_cancelled
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
 FIRST_RETRY_DELAY_S = 0.02
+# What is not asked for because of the throttle is looked at again so soon at the latest: the
+# bound may have changed, or the replica be in sync.
+MAX_THROTTLE_PAUSE_MS = 500
 MAX_RETRY_DELAY_S = 0.5
 # A fetch that ends so long after its timeout ran in a process that stood still: its answer may
 # have come meanwhile, and the next one tells (interleaving 14).
@@ -121,6 +125,7 @@ class ReplicaFetcher:
         rng: random.Random,
         is_syncing: Callable[[Partition], bool],
         session: FollowerSession,
+        moves: Receiving,
     ) -> None:
         self._leader = leader
         self._context = context
@@ -129,7 +134,11 @@ class ReplicaFetcher:
         self._rng = rng
         self._is_syncing = is_syncing
         self._session = session
+        self._moves = moves
         self._partitions: dict[ReplicaKey, Partition] = {}
+        # Those that a move adds; and of them until when (loop time) they are not asked for.
+        self._adding: dict[ReplicaKey, Partition] = {}
+        self._throttled: dict[ReplicaKey, float] = {}
         # Whose position may be another than the session has told; all where none is open.
         self._moved: dict[ReplicaKey, None] = {}
         self._held_back: dict[ReplicaKey, HeldBack] = {}
@@ -150,6 +159,9 @@ class ReplicaFetcher:
             self._partitions[key] = partition
             self._followed_since[key] = now
             self._held_back.pop(key, None)
+            self._adding.pop(key, None)
+            if self._moves.may_be_bound(partition):
+                self._adding[key] = partition
             self._session.tell_again(key)
             self._moved[key] = None
         self._ask_anew()
@@ -157,6 +169,7 @@ class ReplicaFetcher:
     def forget(self, partition: Partition) -> None:
         key = partition.key
         self._held_back.pop(key, None)
+        self._adding.pop(key, None)
         self._followed_since.pop(key, None)
         if self._partitions.pop(key, None) is not None:
             self._moved[key] = None
@@ -256,10 +269,7 @@ class ReplicaFetcher:
             max_wait_ms=max_wait_ms,
             min_bytes=1,
             max_bytes=self._limits.max_bytes,
-            entries=[
-                ReplicaFetchEntry(key, position, self._limits.max_partition_bytes)
-                for key, position in asked.named.items()
-            ],
+            entries=self._entries(asked.named),
             session_id=asked.session_id,
             session_sequence=asked.session_sequence,
             synced=self._session.synced,
@@ -334,6 +344,8 @@ class ReplicaFetcher:
             self._events.truncated(partition, end, epoch, Cause.DIVERGED)
         elif answer.batches and self._context.disk:
             self._context.disk.took(partition.key, "written")
+        if partition.key in self._adding:
+            self._moves.received(partition, sum(len(batch.records) for batch in answer.batches))
 
     def _refused(
         self, partition: Partition, asked: FetchPosition, result: ReplicaFetchResult
@@ -368,6 +380,7 @@ class ReplicaFetcher:
         for key, held in self._held_back.items():
             if held.release <= now:
                 self._moved[key] = None
+        self._hold_throttled(now)
         return {key: self._position(key, now) for key in self._moved}
 
     def _position(self, key: ReplicaKey, now: float) -> FetchPosition | None:
@@ -377,13 +390,41 @@ class ReplicaFetcher:
             return None
         if held is not None and held.release > now:
             return None
+        if key in self._throttled:
+            return None
         return partition.fetch_position()
+
+    def _hold_throttled(self, now: float) -> None:
+        """Also of what a session still asks for nothing is to come while there is no room."""
+        before, self._throttled = self._throttled, {}
+        for key, partition in self._adding.items():
+            pause_ms = min(MAX_THROTTLE_PAUSE_MS, self._moves.pause_ms(partition))
+            if pause_ms:
+                self._throttled[key] = now + pause_ms / 1000
+            if (key in before) != (key in self._throttled):
+                self._moved[key] = None
+
+    def _entries(self, named: Mapping[ReplicaKey, FetchPosition]) -> list[ReplicaFetchEntry]:
+        """Those that a move adds share what there is room for; a batch comes whole."""
+        limit = self._limits.max_partition_bytes
+        asked_for = 0
+        entries = []
+        for key, position in named.items():
+            adding = self._adding.get(key)
+            receivable = None if adding is None else self._moves.receivable_bytes(adding)
+            max_bytes = limit
+            if receivable is not None:
+                max_bytes = max(1, min(limit, receivable - asked_for))
+                asked_for += max_bytes
+            entries.append(ReplicaFetchEntry(key, position, max_bytes))
+        return entries
 
     def _next_release(self, now: float) -> float | None:
         """Seconds until a partition that is held back may be asked for again."""
         if self._partitions and self._context.address_of(self._leader) is None:
             return MAX_RETRY_DELAY_S
         releases = [h.release - now for k, h in self._held_back.items() if k in self._partitions]
+        releases += [release - now for release in self._throttled.values()]
         coming = [seconds for seconds in releases if seconds > 0]
         return min(coming) if coming else None
 

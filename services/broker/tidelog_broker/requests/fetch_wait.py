@@ -41,10 +41,19 @@ class Deadline:
         self._event = event
         seconds = min(max_wait_ms, MAX_WAIT_MS) / 1000
         self._timer = asyncio.get_running_loop().call_later(seconds, self._pass)
+        self._sooner: asyncio.TimerHandle | None = None
 
     def _pass(self) -> None:
         self.over = True
         self._event.set()
 
+    def wake_in(self, ms: int) -> None:
+        """Also before it is over, once."""
+        if self._sooner is not None:
+            self._sooner.cancel()
+        self._sooner = asyncio.get_running_loop().call_later(ms / 1000, self._event.set)
+
     def cancel(self) -> None:
         self._timer.cancel()
+        if self._sooner is not None:
+            self._sooner.cancel()

@@ -12,6 +12,7 @@ from tidelog_broker.log.errors import LogError
 from tidelog_broker.partition.exchange import FetchAnswer
 from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_broker.replication.fetch_sessions import FetchSession, FetchSessions
+from tidelog_broker.replication.move_throttle import MoveThrottle
 from tidelog_broker.replication.transport import (
     NO_SESSION,
     ReplicaFetchEntry,
@@ -33,9 +34,12 @@ from tidelog_runtime.clock import Clock
 class ReplicaFetch:
     """Serves the followers of the partitions that this broker leads."""
 
-    def __init__(self, manager: ReplicaManager, purgatory: Purgatory, clock: Clock) -> None:
+    def __init__(
+        self, manager: ReplicaManager, purgatory: Purgatory, clock: Clock, throttle: MoveThrottle
+    ) -> None:
         self._manager = manager
         self._clock = clock
+        self._throttle = throttle
         self.sessions = FetchSessions(purgatory)
         # By follower: two that ask by turns must not always begin with the same partition.
         self._turns: Counter[int] = Counter()
@@ -79,10 +83,12 @@ class ReplicaFetch:
             while True:
                 woken.clear()
                 over = deadline.over or session.ended
-                found, size = self._collect(session, request.max_bytes)
+                found, size, is_held = self._collect(session, request.max_bytes)
                 failed = any(result.error for result in found)
                 if urgent or failed or size >= wanted or over:
                     return [*urgent, *found]
+                if is_held:
+                    deadline.wake_in(max(1, self._throttle.sending_pause_ms()))
                 await woken.wait()
         finally:
             deadline.cancel()
@@ -128,11 +134,14 @@ class ReplicaFetch:
 
     def _collect(
         self, session: FetchSession, max_bytes: int
-    ) -> tuple[list[ReplicaFetchResult], int]:
+    ) -> tuple[list[ReplicaFetchResult], int, bool]:
+        """Results, their size, and whether something was held back by the throttle, which
+        others of the same fetch do not wait for (KIP-73)."""
         replicas = list(session.news)
         self._turns[session.follower] += 1
         budget = min(max_bytes, MAX_RESPONSE_BYTES)
         size = 0
+        is_held = False
         results = []
         for turn in in_turn(len(replicas), self._turns[session.follower]):
             replica = replicas[turn]
@@ -148,15 +157,21 @@ class ReplicaFetch:
                     del session.news[replica]
                     continue
                 log_start = partition.log.log_start_offset
-                answer = partition.read_for_follower(
-                    position, min(max_partition_bytes, budget - size)
-                )
+                room = min(max_partition_bytes, budget - size)
+                sendable = self._throttle.sendable_bytes(partition, session.follower)
+                if sendable is not None and position.fetch_offset < partition.log.log_end_offset:
+                    if sendable == 0:
+                        is_held = True
+                        continue
+                    room = min(room, sendable)
+                answer = partition.read_for_follower(position, room)
             except TidelogError as error:
                 results.append(ReplicaFetchResult(replica, None, error, log_start))
             except LogError as error:
                 refused = self._manager.replica_failed(partition, error, "read")
                 results.append(ReplicaFetchResult(replica, None, refused, log_start))
             else:
+                self._throttle.sent(partition, session.follower, size_of(answer))
                 size += size_of(answer)
                 results.append(ReplicaFetchResult(replica, answer, None, log_start))
-        return results, size
+        return results, size, is_held

@@ -10,8 +10,10 @@ from tidelog_runtime.metadata.schema import (
     ControllerEntry,
     ControllerProcess,
     Departure,
+    Throttle,
     encode,
     encode_departure,
+    encode_throttle,
 )
 from tidelog_runtime.metadata.store import Changed, KeyValue, Snapshot
 from unit.broker.broker_parts import KEYS, broker_change, on, partition_change, topic_change
@@ -36,7 +38,7 @@ def test_it_says_what_changed_and_keeps_the_revision() -> None:
 
 
 def test_keys_that_this_version_does_not_know_are_left_alone() -> None:
-    assert MetadataCache(KEYS).apply([written(KEYS.root + "admin/throttles", b"{}")]) == []
+    assert MetadataCache(KEYS).apply([written(KEYS.root + "of/a/later/version", b"{}")]) == []
 
 
 def test_a_snapshot_replaces_everything() -> None:
@@ -67,6 +69,17 @@ def test_the_controller_and_the_cluster_are_known() -> None:
     assert (cache.controller_epoch, cache.cluster_id) == (7, "the-cluster")
     cache.apply([Changed(KEYS.controller, None, 9)])
     assert cache.controller is None
+
+
+def test_the_bound_on_moves_is_as_it_was_written_last() -> None:
+    cache = cache_of()
+    assert cache.throttle == Throttle(None)
+    cache.apply([written(KEYS.throttle, encode_throttle(Throttle(4_096)))])
+    assert cache.throttle == Throttle(4_096)
+    cache.apply([written(KEYS.throttle, b'{"bytes_per_second": -1}', 6)])
+    assert cache.throttle == Throttle(4_096)
+    cache.apply([Changed(KEYS.throttle, None, 7)])
+    assert cache.throttle == Throttle(None)
 
 
 def test_all_controllers_that_live_are_known_active_or_not() -> None:

@@ -8,10 +8,13 @@ from structlog.testing import capture_logs
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog_broker.background import Faults
 from tidelog_broker.log.errors import LogError
+from tidelog_broker.membership.metadata_cache import MetadataCache
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.replication.fetchers import Fetchers
+from tidelog_broker.replication.move_throttle import MoveThrottle
 from tidelog_broker.replication.replica_fetcher import FetchLimits
 from tidelog_broker.replication.transport import ReplicaFetchRequest, ReplicaFetchResponse
+from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.schema import LeaderAndIsr
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 from unit.broker.broker_parts import DiskNotes, address_of, on, settled
@@ -33,7 +36,13 @@ class Broker:
         self.state_changes = StateChangeLog("broker-3", virtual_clock())
         self.disk = DiskNotes()
         self.fetchers = Fetchers(
-            self, self, FetchLimits(500, 4096, 1024), random.Random(1), Faults(), lambda _: False
+            self,
+            self,
+            FetchLimits(500, 4096, 1024),
+            random.Random(1),
+            Faults(),
+            lambda _: False,
+            MoveThrottle(3, MetadataCache(Keys("test")), virtual_clock(), lambda: None),
         )
 
     def address_of(self, broker_id: int) -> tuple[str, int] | None:

@@ -9,6 +9,7 @@ from tidelog_broker.partition.exchange import FetchPosition
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.producer_state import ProducerStates
 from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_broker.replication.move_throttle import MoveThrottle
 from tidelog_broker.replication.transport import (
     ReplicaFetchEntry,
     ReplicaFetchRequest,
@@ -55,7 +56,10 @@ class Leader:
     def __init__(self) -> None:
         self.replicas = Replicas()
         self.replica_fetch = ReplicaFetch(
-            self.replicas.manager, self.replicas.purgatory, self.replicas.clock
+            self.replicas.manager,
+            self.replicas.purgatory,
+            self.replicas.clock,
+            MoveThrottle(1, self.replicas.cache, self.replicas.clock, lambda: None),
         )
 
     def asked(self, wanted: ReplicaFetchRequest) -> asyncio.Task[ReplicaFetchResponse]:

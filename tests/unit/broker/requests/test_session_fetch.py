@@ -9,6 +9,7 @@ from tidelog.errors import ErrorCode
 from tidelog_broker.partition.isr import FollowerProgress, is_lagging
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_broker.replication.move_throttle import MoveThrottle
 from tidelog_broker.replication.transport import (
     NO_SESSION,
     ReplicaFetchEntry,
@@ -36,7 +37,10 @@ class Follower:
     def __init__(self, broker_id: int = 2) -> None:
         self.replicas = Replicas()
         self.fetch = ReplicaFetch(
-            self.replicas.manager, self.replicas.purgatory, self.replicas.clock
+            self.replicas.manager,
+            self.replicas.purgatory,
+            self.replicas.clock,
+            MoveThrottle(1, self.replicas.cache, self.replicas.clock, lambda: None),
         )
         self.broker_id = broker_id
         self.broker_epoch = epoch_of(broker_id)

@@ -1,0 +1,96 @@
+"""How fast moves may carry data: what this broker sends to replicas that they add, and what it
+receives as one, are bound by the same rate (KIP-73). Replicas in the ISR are never slowed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from tidelog.model import TopicPartition
+from tidelog_broker.membership.metadata_cache import VersionedState
+from tidelog_broker.partition.partition import Partition
+from tidelog_broker.replication.token_bucket import TokenBucket
+from tidelog_runtime.clock import Clock
+
+
+class PartitionStates(Protocol):
+    """The store's newest states, as the broker's watch has brought them: the controller tells
+    a follower nothing of the ISR."""
+
+    def state_of(self, partition: TopicPartition) -> VersionedState | None: ...
+
+
+class Receiving(Protocol):
+    """What a follower asks before it fetches, and tells when it has."""
+
+    def may_be_bound(self, partition: Partition) -> bool:
+        """Whether a bound may hold for it before it is given another role."""
+
+    def pause_ms(self, partition: Partition) -> int:
+        """For how long it is not to be asked for; 0: it may be."""
+
+    def receivable_bytes(self, partition: Partition) -> int | None:
+        """How much may be asked for now; None: any number."""
+
+    def received(self, partition: Partition, size: int) -> None: ...
+
+
+class MoveThrottle:
+    """`rate`: bytes per second that hold now, or None. It may change at any time."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        states: PartitionStates,
+        clock: Clock,
+        rate: Callable[[], int | None],
+    ) -> None:
+        self._broker_id = broker_id
+        self._states = states
+        self._clock = clock
+        self._rate = rate
+        self._sent = TokenBucket()
+        self._received = TokenBucket()
+
+    # -- receiving -------------------------------------------------------------------------
+
+    def may_be_bound(self, partition: Partition) -> bool:
+        return partition.state is not None and self._broker_id in partition.state.adding
+
+    def pause_ms(self, partition: Partition) -> int:
+        if not self._is_added_here(partition):
+            return 0
+        return self._received.pause_ms(self._rate(), self._clock.monotonic_ms())
+
+    def receivable_bytes(self, partition: Partition) -> int | None:
+        if not self._is_added_here(partition):
+            return None
+        return self._received.available(self._rate(), self._clock.monotonic_ms())
+
+    def received(self, partition: Partition, size: int) -> None:
+        if self._is_added_here(partition):
+            self._received.take(size, self._rate(), self._clock.monotonic_ms())
+
+    def _is_added_here(self, partition: Partition) -> bool:
+        if not self.may_be_bound(partition):
+            return False
+        newest = self._states.state_of(partition.name)
+        if newest is None or newest.state.topic_id != partition.topic_id:
+            return False
+        state = newest.state
+        return self._broker_id in state.adding and self._broker_id not in state.isr_ids
+
+    # -- sending ---------------------------------------------------------------------------
+
+    def sendable_bytes(self, partition: Partition, follower: int) -> int | None:
+        """How much may be sent now, 0: nothing; None: any number."""
+        if not partition.is_added_out_of_sync(follower):
+            return None
+        return self._sent.available(self._rate(), self._clock.monotonic_ms())
+
+    def sent(self, partition: Partition, follower: int, size: int) -> None:
+        if partition.is_added_out_of_sync(follower):
+            self._sent.take(size, self._rate(), self._clock.monotonic_ms())
+
+    def sending_pause_ms(self) -> int:
+        return self._sent.pause_ms(self._rate(), self._clock.monotonic_ms())

@@ -1,0 +1,277 @@
+"""What moves may carry is bound at both ends, and nothing else is slowed by it (KIP-73)."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from itertools import count
+
+from tidelog_broker.membership.metadata_cache import VersionedState
+from tidelog_broker.partition.partition import Partition
+from tidelog_broker.replication.move_throttle import MoveThrottle
+from tidelog_broker.replication.replica_fetcher import MAX_THROTTLE_PAUSE_MS
+from tidelog_broker.replication.token_bucket import BURST_MS, CHUNK_MS
+from tidelog_broker.replication.transport import (
+    ReplicaFetchEntry,
+    ReplicaFetchRequest,
+    ReplicaFetchResponse,
+)
+from tidelog_broker.requests.replica_fetch import ReplicaFetch
+from tidelog_runtime.metadata.schema import LeaderAndIsr, Moving
+from unit.broker.broker_parts import Replicas, append, position
+from unit.broker.fake_log import epoch_of, state
+from unit.broker.scripted_leader import ME, Follower, following, log_of
+from unit.metadata.virtual_time import virtual_clock
+
+RATE = 10_000
+CHUNK = RATE * CHUNK_MS // 1_000
+# Broker 2 comes, led by broker 1.
+TO_2 = Moving("op", (1, 3), (1, 2))
+
+
+def adding(isr: tuple[int, ...] = (1, 3)) -> LeaderAndIsr:
+    return replace(state(isr=isr), replicas=TO_2.replicas, moving=TO_2)
+
+
+# -- the leader ---------------------------------------------------------------------------
+
+
+class Leader:
+    """Partition 0 is being moved to broker 2, partition 1 is not."""
+
+    def __init__(self, rate: int | None = RATE) -> None:
+        self.rate = rate
+        self.replicas = Replicas()
+        clock = self.replicas.clock
+        self.throttle = MoveThrottle(1, self.replicas.cache, clock, lambda: self.rate)
+        self.fetch = ReplicaFetch(
+            self.replicas.manager, self.replicas.purgatory, clock, self.throttle
+        )
+        self._numbers = count(1)
+
+    async def leads(self, isr: tuple[int, ...] = (1, 3)) -> tuple[Partition, Partition]:
+        moved = await self.replicas.lead(0, adding(isr))
+        other = await self.replicas.lead(1)
+        # From here on the bucket fills.
+        self.throttle.sendable_bytes(moved, ME)
+        return moved, other
+
+    async def ask(
+        self, *told: tuple[Partition, int], follower: int = ME, wait_ms: int = 500
+    ) -> ReplicaFetchResponse:
+        return await self.fetch(
+            ReplicaFetchRequest(
+                broker_id=follower,
+                broker_epoch=epoch_of(follower),
+                leader_broker_epoch=epoch_of(1),
+                max_wait_ms=wait_ms,
+                min_bytes=1,
+                max_bytes=1 << 20,
+                entries=[
+                    ReplicaFetchEntry(partition.key, position(partition, offset), 1 << 20)
+                    for partition, offset in told
+                ],
+                session_sequence=next(self._numbers),
+            )
+        )
+
+    @property
+    def now_ms(self) -> int:
+        return self.replicas.clock.monotonic_ms()
+
+
+def sizes(response: ReplicaFetchResponse) -> dict[int, int]:
+    return {
+        result.replica.partition: sum(len(batch.records) for batch in result.answer.batches)
+        for result in response.results
+        if result.answer is not None
+    }
+
+
+async def test_a_leader_sends_no_more_to_who_is_added_than_it_may() -> None:
+    leader = Leader()
+    moved, _ = await leader.leads()
+    for _ in range(100):
+        append(moved, b"x" * CHUNK)
+    sent = 0
+    while leader.now_ms < 3_000:
+        sent += sum(sizes(await leader.ask((moved, sent // CHUNK))).values())
+    assert RATE * 2 <= sent <= RATE * 3 + CHUNK
+
+
+async def test_it_waits_for_room_and_not_for_the_deadline() -> None:
+    leader = Leader()
+    moved, _ = await leader.leads()
+    append(moved, b"x")
+    assert sizes(await leader.ask((moved, 0))) == {0: 1}
+    assert leader.now_ms == CHUNK_MS
+
+
+async def test_other_partitions_of_the_same_fetch_do_not_wait_for_the_throttle() -> None:
+    leader = Leader()
+    moved, other = await leader.leads()
+    append(moved, b"x")
+    append(other, b"yz")
+    assert sizes(await leader.ask((moved, 0), (other, 0))) == {1: 2}
+    assert leader.now_ms == 0
+
+
+async def test_a_partition_that_is_held_back_does_not_hold_up_growth_of_another() -> None:
+    leader = Leader(rate=1_024)
+    moved, other = await leader.leads()
+    append(moved, b"x" * 4_096)
+    leader.throttle.sent(moved, ME, 10_000)
+    asked = asyncio.create_task(leader.ask((moved, 0), (other, 0)))
+    await asyncio.sleep(0.2)
+    append(other, b"y")
+    assert sizes(await asked) == {1: 1}
+    assert leader.now_ms == 200
+
+
+async def test_a_replica_in_the_isr_is_not_bound() -> None:
+    leader = Leader()
+    moved, _ = await leader.leads(isr=(1, 2, 3))
+    append(moved, b"x")
+    leader.throttle.sent(moved, 3, 1 << 20)
+    assert sizes(await leader.ask((moved, 0))) == {0: 1}
+    assert leader.now_ms == 0
+
+
+async def test_a_replica_that_no_move_adds_is_not_bound() -> None:
+    leader = Leader()
+    moved, _ = await leader.leads()
+    append(moved, b"x")
+    assert sizes(await leader.ask((moved, 0), follower=3)) == {0: 1}
+    assert leader.now_ms == 0
+
+
+async def test_one_that_is_proposed_for_the_isr_is_not_bound_any_more() -> None:
+    """The high watermark waits for it from then on."""
+    leader = Leader()
+    moved, _ = await leader.leads()
+    await leader.ask((moved, 0), wait_ms=0)
+    assert moved.is_added_out_of_sync(ME)
+    running = {b: epoch_of(b) for b in (1, 2, 3)}
+    assert moved.propose_isr(running, now_ms=leader.now_ms, lag_time_max_ms=10_000) is not None
+    assert not moved.is_added_out_of_sync(ME)
+
+
+async def test_without_a_bound_nothing_waits() -> None:
+    leader = Leader(rate=None)
+    moved, _ = await leader.leads()
+    append(moved, b"x" * 10 * RATE)
+    assert sizes(await leader.ask((moved, 0))) == {0: 10 * RATE}
+    assert leader.now_ms == 0
+
+
+async def test_a_bound_that_is_lifted_lets_what_waits_go_with_the_next_look() -> None:
+    leader = Leader(rate=1_024)
+    moved, _ = await leader.leads()
+    append(moved, b"x")
+    leader.throttle.sent(moved, ME, 1 << 20)
+    assert sizes(await leader.ask((moved, 0))) == {}
+    leader.rate = None
+    assert sizes(await leader.ask((moved, 0))) == {0: 1}
+
+
+# -- the follower -------------------------------------------------------------------------
+
+
+async def test_a_follower_asks_for_no_more_than_it_may_receive() -> None:
+    follower = Follower()
+    follower.rate = RATE
+    follower.follow(0, wanted=adding())
+    async with following(follower):
+        first = await follower.next(0)
+        assert first.at >= CHUNK_MS / 1_000
+        assert first.entry().max_bytes == CHUNK
+
+
+async def test_what_it_has_received_is_waited_for_before_it_asks_on() -> None:
+    follower = Follower()
+    follower.rate = RATE
+    partition = follower.follow(0, wanted=adding())
+    async with following(follower):
+        first = await follower.next(0)
+        first.answer(first.data(0, 1))
+        second = await follower.next(1)
+        received = sum(len(batch.records) for batch in log_of(partition).batches)
+        assert second.at - first.at >= (received + CHUNK) / RATE - CHUNK_MS / 1_000 - 0.001
+
+
+async def test_other_partitions_are_asked_for_meanwhile() -> None:
+    follower = Follower()
+    follower.rate = 1_024
+    follower.follow(0, wanted=adding())
+    follower.follow(1)
+    async with following(follower):
+        first = await follower.next(0)
+        assert (first.numbers, first.at) == ([1], 0.0)
+        assert first.entry(1).max_bytes == 1024
+        # The long poll ends when there is room again.
+        assert first.request.max_wait_ms <= CHUNK_MS + 1
+
+
+async def test_a_follower_in_the_isr_is_not_bound_though_no_command_tells_it_so() -> None:
+    follower = Follower()
+    follower.rate = 1_024
+    partition = follower.follow(0, wanted=adding())
+    follower.keys[partition.name] = VersionedState(adding(isr=(1, 2, 3)), 11)
+    async with following(follower):
+        first = await follower.next(0)
+        assert (first.at, first.entry().max_bytes) == (0.0, 1024)
+
+
+async def test_a_follower_that_joins_the_isr_is_asked_for_again_soon() -> None:
+    follower = Follower()
+    follower.rate = 1_024
+    partition = follower.follow(0, wanted=adding())
+    follower.moves.received(partition, 1 << 20)
+    async with following(follower):
+        await asyncio.sleep(1)
+        assert not follower.asked
+        joined_at = virtual_clock().time()
+        follower.keys[partition.name] = VersionedState(adding(isr=(1, 2, 3)), 11)
+        first = await follower.next(0)
+        assert first.at - joined_at <= MAX_THROTTLE_PAUSE_MS / 1_000
+
+
+async def test_a_bound_that_is_lifted_is_noticed_soon() -> None:
+    follower = Follower()
+    follower.rate = 1_024
+    partition = follower.follow(0, wanted=adding())
+    follower.moves.received(partition, 1 << 20)
+    async with following(follower):
+        await asyncio.sleep(1)
+        assert not follower.asked
+        follower.rate = None
+        first = await follower.next(0)
+        assert first.at <= 1 + MAX_THROTTLE_PAUSE_MS / 1_000
+
+
+async def test_several_that_are_added_share_what_may_be_received() -> None:
+    follower = Follower()
+    follower.rate = RATE
+    follower.follow(0, wanted=adding())
+    follower.follow(1, wanted=adding())
+    async with following(follower):
+        first = await follower.next(0)
+        asked = [first.entry(0).max_bytes, first.entry(1).max_bytes]
+        assert sum(asked) <= RATE * BURST_MS // 1_000 + 1
+
+
+async def test_a_session_asks_for_nothing_of_a_move_while_there_is_no_room() -> None:
+    follower = Follower()
+    follower.rate = RATE
+    partition = follower.follow(0, wanted=adding())
+    follower.follow(1)
+    async with following(follower):
+        first = await follower.next(0)
+        await asyncio.sleep(CHUNK_MS / 1_000)
+        first.answer(session_id=7)
+        second = await follower.next(1)
+        assert (first.numbers, second.numbers) == ([1], [0])
+        follower.moves.received(partition, 1 << 20)
+        second.answer(session_id=7)
+        third = await follower.next(2)
+        assert third.request.forgotten == [partition.key]
