@@ -1,5 +1,5 @@
 """How fast moves may carry data: what this broker sends to replicas that they add, and what it
-receives as one, are bound by the same rate (KIP-73). Replicas in the ISR are never slowed."""
+receives as one, are bound by the same rate. Replicas in the ISR are never slowed."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ class ReplicaFetch:
         self, session: FetchSession, max_bytes: int
     ) -> tuple[list[ReplicaFetchResult], int, bool]:
         """Results, their size, and whether something was held back by the throttle, which
-        others of the same fetch do not wait for (KIP-73)."""
+        others of the same fetch do not wait for."""
         replicas = list(session.news)
         self._turns[session.follower] += 1
         budget = min(max_bytes, MAX_RESPONSE_BYTES)

@@ -1,4 +1,4 @@
-"""What moves may carry is bound at both ends, and nothing else is slowed by it (KIP-73)."""
+"""What moves may carry is bound at both ends, and nothing else is slowed by it."""
 
 from __future__ import annotations
 
