@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 
@@ -44,7 +44,7 @@ def interleaved(brokers: Sequence[RackedBroker]) -> list[RackedBroker]:
     return [brokers[i] for i in ranks]
 
 
-def least_used(used: Mapping[int, int] | Sequence[int], free: Sequence[int]) -> int:
+def least_used(used: Sequence[int], free: Sequence[int]) -> int:
     """How many replicas of a partition the rack holds that the next one goes to: the fewest
     among those racks that have a broker without one. So no rack gets a second replica before
     each has its first, a third before each that can has its second, and so on.

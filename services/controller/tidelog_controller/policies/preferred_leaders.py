@@ -1,0 +1,103 @@
+"""Who is to lead partitions while a plan is made (`levelling.py`). Pure. Brokers and partitions
+are numbers here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidelog_controller.policies.levelling import Kind, Levelling, Limits, Offers
+from tidelog_controller.policies.replica_sets import ReplicaSets
+
+
+class PreferredLeaders:
+    """`leaders`: by partition; NOBODY's where its leader lost its replica."""
+
+    def __init__(self, leaders: list[int], originals: Sequence[int], sets: ReplicaSets) -> None:
+        self.leaders = leaders
+        self._originals = originals
+        self._sets = sets.sets
+
+    def fits(self, thing: int, giver: int, taker: int) -> bool:
+        return self.leaders[thing] == giver and taker in self._sets[thing]
+
+    def hand_over(self, thing: int, giver: int, taker: int) -> None:  # noqa: ARG002
+        self.leaders[thing] = taker
+
+    def returns(self, thing: int, giver: int, taker: int) -> bool:
+        return taker == self._originals[thing] and self.fits(thing, giver, taker)
+
+    def holders(self, thing: int) -> Sequence[int]:
+        return (self.leaders[thing],)
+
+    def kinds(self, thing: int, giver: int) -> Sequence[Kind]:
+        if giver == self._originals[thing]:
+            return (Kind.LED,)
+        return (Kind.RETURN, Kind.FREE)
+
+    def preferred(self, giver: int) -> Sequence[Kind]:  # noqa: ARG002
+        return tuple(Kind)
+
+
+class LeaderSwaps:
+    """Where nobody that holds a replica may take a leadership off a broker that has two more
+    than another, the other gets the replica too, and gives one back that it does not lead."""
+
+    def __init__(self, leading: PreferredLeaders, sets: ReplicaSets, brokers: int) -> None:
+        self._leading = leading
+        self._sets = sets
+        self._led = Offers(self._led_fits, brokers)
+        self._followed = Offers(self._followed_fits, brokers)
+        for thing in range(len(sets.sets)):
+            self._offer(thing)
+
+    def run(self, loads: list[int], limits: Limits) -> bool:
+        """Whether there was anything to be gained. `loads`: leaders by broker; kept up to
+        date."""
+        gained = False
+        givers = sorted(limits.takers, key=lambda b: (-loads[b], b))
+        # Each turn brings two loads closer together.
+        while any(self._swap_from(giver, loads, limits) for giver in givers):
+            gained = True
+            givers.sort(key=lambda b: (-loads[b], b))
+        return gained
+
+    def _swap_from(self, giver: int, loads: list[int], limits: Limits) -> bool:
+        if loads[giver] <= limits.floors[giver]:
+            return False
+        for taker in sorted(limits.takers, key=lambda b: (loads[b], b)):
+            if loads[taker] > loads[giver] - 2:
+                return False
+            led, followed = self._led.peek(giver, taker), self._followed.peek(taker, giver)
+            if led is not None and followed is not None:
+                self._sets.hand_over(led, giver, taker)
+                self._leading.hand_over(led, giver, taker)
+                self._sets.hand_over(followed, taker, giver)
+                loads[giver] -= 1
+                loads[taker] += 1
+                self._offer(led)
+                self._offer(followed)
+                return True
+        return False
+
+    def _offer(self, thing: int) -> None:
+        for broker in self._sets.holders(thing):
+            (self._led if self._leading.leaders[thing] == broker else self._followed).add(
+                thing, broker
+            )
+
+    def _led_fits(self, thing: int, giver: int, taker: int) -> bool:
+        return self._leading.leaders[thing] == giver and self._sets.fits(thing, giver, taker)
+
+    def _followed_fits(self, thing: int, giver: int, taker: int) -> bool:
+        return self._leading.leaders[thing] != giver and self._sets.fits(thing, giver, taker)
+
+
+def spread_leaders(
+    leading: PreferredLeaders, sets: ReplicaSets, loads: list[int], limits: Limits
+) -> None:
+    """`loads`: leaders by broker; kept up to date."""
+    while True:
+        Levelling(leading, len(leading.leaders), loads, limits).run()
+        # A replica that was exchanged may be led by its new broker, and so on.
+        if limits.free_only or not LeaderSwaps(leading, sets, len(loads)).run(loads, limits):
+            return

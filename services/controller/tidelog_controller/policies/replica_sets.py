@@ -1,0 +1,151 @@
+"""The replicas of partitions while a plan is made: who holds what, and what may replace what
+(`levelling.py`). Pure. Brokers and partitions are numbers here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidelog_controller.policies.levelling import Kind
+from tidelog_controller.policies.racks import least_used, rack_sizes
+
+LEADERS_FIRST = (Kind.RETURN, Kind.FREE, Kind.LED, Kind.FOLLOWED)
+FOLLOWERS_FIRST = (Kind.RETURN, Kind.FREE, Kind.FOLLOWED, Kind.LED)
+
+
+class ReplicaSets:
+    """`originals`: by partition, who held it before. `sets`: who is to hold it, at first the
+    same.
+
+    `racks`: of the brokers that take part, which are the first ones; only these may be given
+    replicas, and the others share no rack with anybody. `brokers`: how many there are.
+    `leaving`: by broker, whether it is to hold nothing: its replicas are in nobody's way."""
+
+    def __init__(
+        self,
+        originals: Sequence[Sequence[int]],
+        racks: Sequence[int],
+        brokers: int,
+        leaving: Sequence[bool],
+    ) -> None:
+        self.originals = originals
+        self.sets = [list(replicas) for replicas in originals]
+        self._sizes = rack_sizes(racks)
+        self._rack_count = len(self._sizes)
+        self._part = len(racks)
+        others = range(self._rack_count, self._rack_count + brokers - self._part)
+        self._racks: list[int] = [*racks, *others]
+        self._leaving = leaving
+        # What each broker led and still holds, and what would be its share.
+        self._led = [0] * brokers
+        for replicas in originals:
+            self._led[replicas[0]] += 1
+        self._leaders_share = -(-len(originals) // max(1, self._part))
+        # Partitions that have fewer replicas than before: which of them stay may change, and
+        # nothing is copied.
+        self._shrunk = [False] * len(originals)
+
+    def fits(self, thing: int, giver: int, taker: int) -> bool:
+        """Whether the others leave the taker's rack free for it, or hold as few there as in
+        any (`placement.py`)."""
+        replicas = self.sets[thing]
+        if giver not in replicas or taker in replicas or taker >= self._part:
+            return False
+        racks = self._racks
+        rack = racks[taker]
+        if len(replicas) <= self._rack_count:
+            return [racks[broker] for broker in replicas].count(rack) == (racks[giver] == rack)
+        used, free = self._usage(replicas, giver)
+        return used[rack] == least_used(used, free)
+
+    def returns(self, thing: int, giver: int, taker: int) -> bool:
+        return taker in self.originals[thing] and self.fits(thing, giver, taker)
+
+    def hand_over(self, thing: int, giver: int, taker: int) -> None:
+        replicas = self.sets[thing]
+        replicas[replicas.index(giver)] = taker
+        leader = self.originals[thing][0]
+        self._led[leader] += (taker == leader) - (giver == leader)
+
+    def holders(self, thing: int) -> Sequence[int]:
+        return self.sets[thing]
+
+    def kinds(self, thing: int, giver: int) -> Sequence[Kind]:
+        original = self.originals[thing]
+        if self._shrunk[thing]:
+            return (Kind.RETURN,) if giver != original[0] else ()
+        if self._leaving[giver] or giver not in original:
+            return (Kind.RETURN, Kind.FREE)
+        kind = Kind.LED if giver == original[0] else Kind.FOLLOWED
+        if any(broker not in self.sets[thing] for broker in original):
+            return (Kind.RETURN, kind)
+        return (kind,)
+
+    def preferred(self, giver: int) -> Sequence[Kind]:
+        """Leaderships move along with replicas where there are too many, and not otherwise."""
+        return LEADERS_FIRST if self._led[giver] > self._leaders_share else FOLLOWERS_FIRST
+
+    def crowding(self, thing: int, loads: Sequence[int]) -> int | None:
+        """Whose replica is in a rack with two more of them than another that has a broker
+        without one: of the brokers with the most replicas there, never the preferred leader
+        where there is another. None: racks are used as they should be."""
+        replicas = self.sets[thing]
+        used, free = self._usage(replicas)
+        for _ in filter(self._leaving.__getitem__, replicas):
+            # Its replica will be where the fewest are.
+            rack = min((r for r, brokers in enumerate(free) if brokers), key=used.__getitem__)
+            used[rack] += 1
+            free[rack] -= 1
+        if not any(free):
+            return None
+        fewest = least_used(used, free)
+        crowded = [
+            broker
+            for broker in replicas
+            if broker < self._part and used[self._racks[broker]] >= fewest + 2
+        ]
+        if not crowded:
+            return None
+        most = max(used[self._racks[broker]] for broker in crowded)
+        return max(
+            (broker for broker in crowded if used[self._racks[broker]] == most),
+            key=lambda b: (b != replicas[0], loads[b], b),
+        )
+
+    def shrink(self, thing: int, size: int, loads: list[int]) -> None:
+        """To so many replicas. Those go that are in the racks with the most of them, and on the
+        brokers that hold the most; the preferred leader stays. `loads`: kept up to date."""
+        replicas = self.sets[thing]
+        while len(replicas) > size:
+            self._shrunk[thing] = True
+            used, _ = self._usage(replicas)
+            broker = max(
+                replicas[1:],
+                key=lambda b: (used[self._racks[b]] if b < self._part else 1, loads[b], b),
+            )
+            replicas.remove(broker)
+            loads[broker] -= 1
+
+    def result(self, thing: int) -> list[int]:
+        """Who stays keeps its place; who is new has that of one that left, or comes last."""
+        original, replicas = self.originals[thing], self.sets[thing]
+        new = [broker for broker in replicas if broker not in original]
+        dropped = len(original) > len(replicas)
+        placed: list[int] = []
+        for broker in original:
+            if broker in replicas:
+                placed.append(broker)
+            elif new and not dropped:
+                placed.append(new.pop(0))
+        return placed + new
+
+    def _usage(
+        self, replicas: Sequence[int], without: int | None = None
+    ) -> tuple[list[int], list[int]]:
+        """By rack: replicas of the partition, and brokers that take part and have none."""
+        used, free = [0] * self._rack_count, list(self._sizes)
+        for broker in replicas:
+            rack = self._racks[broker]
+            if rack < self._rack_count and broker != without:
+                used[rack] += 1
+                free[rack] -= 1
+        return used, free
