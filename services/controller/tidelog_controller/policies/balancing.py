@@ -159,7 +159,7 @@ class _Draft:
             self._sets.shrink(thing, replication_factor, self._loads)
             while len(replicas) < replication_factor:
                 stand_in = self._free_stand_in(thing)
-                replicas.append(stand_in)
+                self._sets.extend(thing, stand_in)
                 self._loads[stand_in] += 1
 
     def spread(self, *, keep: bool = False, free_only: bool = False) -> None:

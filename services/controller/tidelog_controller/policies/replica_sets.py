@@ -34,6 +34,8 @@ class ReplicaSets:
         self._part = len(racks)
         others = range(self._rack_count, self._rack_count + brokers - self._part)
         self._racks: list[int] = [*racks, *others]
+        # By partition: the racks of its replicas, in the same order.
+        self._places = [[self._racks[broker] for broker in replicas] for replicas in originals]
         self._leaving = leaving
         # What each broker led and still holds, and what would be its share.
         self._led = [0] * brokers
@@ -46,14 +48,24 @@ class ReplicaSets:
 
     def fits(self, thing: int, giver: int, taker: int) -> bool:
         """Whether the others leave the taker's rack free for it, or hold as few there as in
-        any (`placement.py`)."""
+        any (`placement.py`). The taker takes part.
+
+        Asked more often than anything else of a plan, and mostly in vain: hence the racks are
+        kept at hand, and compared first."""
+        places, rack = self._places[thing], self._racks[taker]
+        if len(places) <= self._rack_count:
+            if rack not in places:
+                return giver in self.sets[thing]
+            # The taker's own replica would be a second one there.
+            return (
+                self._racks[giver] == rack
+                and places.count(rack) == 1
+                and giver in self.sets[thing]
+                and giver != taker
+            )
         replicas = self.sets[thing]
-        if giver not in replicas or taker in replicas or taker >= self._part:
+        if giver not in replicas or taker in replicas:
             return False
-        racks = self._racks
-        rack = racks[taker]
-        if len(replicas) <= self._rack_count:
-            return [racks[broker] for broker in replicas].count(rack) == (racks[giver] == rack)
         used, free = self._usage(replicas, giver)
         return used[rack] == least_used(used, free)
 
@@ -62,7 +74,9 @@ class ReplicaSets:
 
     def hand_over(self, thing: int, giver: int, taker: int) -> None:
         replicas = self.sets[thing]
-        replicas[replicas.index(giver)] = taker
+        position = replicas.index(giver)
+        replicas[position] = taker
+        self._places[thing][position] = self._racks[taker]
         leader = self.originals[thing][0]
         self._led[leader] += (taker == leader) - (giver == leader)
 
@@ -111,6 +125,11 @@ class ReplicaSets:
             key=lambda b: (b != replicas[0], loads[b], b),
         )
 
+    def extend(self, thing: int, broker: int) -> None:
+        """By one replica."""
+        self.sets[thing].append(broker)
+        self._places[thing].append(self._racks[broker])
+
     def shrink(self, thing: int, size: int, loads: list[int]) -> None:
         """To so many replicas. Those go that are in the racks with the most of them, and on the
         brokers that hold the most; the preferred leader stays. `loads`: kept up to date."""
@@ -122,7 +141,8 @@ class ReplicaSets:
                 replicas[1:],
                 key=lambda b: (used[self._racks[b]] if b < self._part else 1, loads[b], b),
             )
-            replicas.remove(broker)
+            position = replicas.index(broker)
+            del replicas[position], self._places[thing][position]
             loads[broker] -= 1
 
     def result(self, thing: int) -> list[int]:

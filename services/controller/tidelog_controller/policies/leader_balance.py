@@ -1,0 +1,88 @@
+"""Which partitions should go back to their preferred leaders, and who leads in place of brokers
+in maintenance (section 4 of ARCHITECTURE.md). Pure.
+
+Leaders gather on few brokers as others fail and come back. A broker that has lost more of the
+leaderships that prefer it than a threshold gets back those that it can have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from fractions import Fraction
+from typing import NamedTuple
+
+from tidelog.model import NO_LEADER, TopicPartition
+
+
+class Leadership(NamedTuple):
+    """`replicas`: the first is the preferred leader. `isr`: members in the present life of
+    their brokers."""
+
+    replicas: tuple[int, ...]
+    leader: int
+    isr: Collection[int]
+
+
+def preferred_elections(
+    partitions: Mapping[TopicPartition, Leadership],
+    running: Collection[int],
+    maintenance: Collection[int],
+    threshold_percent: int,
+    at_most: int,
+) -> list[TopicPartition]:
+    """Partitions that are to be led by their preferred replicas now, those of the broker that
+    lacks the largest part of its leaderships first.
+
+    `threshold_percent`: a broker that lacks no more of them than this is left alone; with 0
+    all go back that can. Leaderships of brokers in `maintenance` are not missed."""
+    preferring = dict.fromkeys(sorted({p.replicas[0] for p in partitions.values()}), 0)
+    lacking: dict[int, list[TopicPartition]] = {broker: [] for broker in preferring}
+    for partition, state in partitions.items():
+        preferring[state.replicas[0]] += 1
+        if state.leader != state.replicas[0]:
+            lacking[state.replicas[0]].append(partition)
+    parts = {b: Fraction(len(lacking[b]), count) for b, count in preferring.items()}
+    chosen: list[TopicPartition] = []
+    for broker in sorted(parts, key=lambda b: (-parts[b], b)):
+        if 100 * parts[broker] > threshold_percent:
+            chosen += [
+                partition
+                for partition in sorted(lacking[broker])
+                if hindrance(partitions[partition], running, maintenance) is None
+            ]
+    return chosen[:at_most]
+
+
+def hindrance(
+    state: Leadership, running: Collection[int], maintenance: Collection[int]
+) -> str | None:
+    """Why the preferred replica may not lead now, and what would help. None: it may, or does."""
+    preferred = state.replicas[0]
+    if state.leader == preferred:
+        return None
+    if state.leader == NO_LEADER:
+        return "the partition has no leader; it gets one as soon as a replica can lead"
+    if preferred not in running:
+        return f"broker {preferred} is not running; start it"
+    if preferred in maintenance:
+        return f"broker {preferred} is in maintenance; end that first"
+    if preferred not in state.isr:
+        return f"the replica on broker {preferred} is not in sync; wait until it has caught up"
+    return None
+
+
+def maintenance_successors(
+    partitions: Mapping[TopicPartition, Leadership],
+    running: Collection[int],
+    maintenance: Collection[int],
+) -> dict[TopicPartition, int | None]:
+    """Who is to lead each partition that a broker in maintenance leads; None: nobody else can
+    without loss, and it goes on."""
+    return {
+        partition: next(
+            (b for b in state.replicas if b in state.isr and b in running and b not in maintenance),
+            None,
+        )
+        for partition, state in sorted(partitions.items())
+        if state.leader in maintenance
+    }
