@@ -24,7 +24,7 @@ from tidelog_controller.control.command_telling import CommandTelling
 from tidelog_controller.core.transaction_telling import TransactionTelling
 from tidelog_controller.state.commands import SendLeaderAndIsr, Tell, TellEach
 from tidelog_controller.state.context import Context
-from tidelog_controller.state.transactions import PartitionBatch, PartitionWrite
+from tidelog_controller.state.purposes import PartitionBatch, PartitionWrite
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.schema import LeaderAndIsr, Member

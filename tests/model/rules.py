@@ -24,7 +24,8 @@ from tidelog_broker.replicas.stopped_replicas import StoppedReplicas
 from tidelog_broker.replication import isr_updates
 from tidelog_controller.policies import electability
 from tidelog_controller.state.commands import Transact
-from tidelog_controller.state.transactions import Purpose, Transactions
+from tidelog_controller.state.purposes import Purpose
+from tidelog_controller.state.transactions import Transactions
 from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
 from tidelog_runtime.replica_control import (
     LeaderAndIsrCommand,

@@ -21,7 +21,7 @@ from tidelog.state_changes.event import Cause, Change
 from tidelog.v1 import broker_pb2, errors_pb2, record_batch_pb2
 from tidelog_runtime import replica_control_codec as codec
 from tidelog_runtime.metadata import keys as keys_module
-from tidelog_runtime.metadata import schema
+from tidelog_runtime.metadata import operations, schema
 from tidelog_runtime.metadata.schema import LeaderAndIsr, Member, Moving
 from tidelog_runtime.metadata.topic_intents import (
     PartitionsAddition,
@@ -247,6 +247,10 @@ def test_keys_say_what_they_are_about() -> None:
     added, removed = keys.partition_addition("t"), keys.partition_removal("t")
     assert keys.parse(added) == keys_module.PartitionsAdditionKey("t")
     assert keys.parse(removed) == keys_module.PartitionsRemovalKey("t")
+    assert keys.parse(keys.operation("op-1")) == keys_module.OperationKey("op-1")
+    assert keys.parse(keys.operation_plan("op-1", 2)) == keys_module.OperationPlanKey("op-1", 2)
+    assert keys.parse(keys.broker_removal(3)) == keys_module.BrokerRemovalKey(3)
+    assert keys.parse(keys.maintenance(3)) == keys_module.MaintenanceKey(3)
     assert isinstance(keys.parse(keys.controller), keys_module.ControllerKey)
     assert isinstance(keys.parse(keys.controller_epoch), keys_module.ControllerEpochKey)
     assert isinstance(keys.parse(keys.cluster), keys_module.ClusterKey)
@@ -259,6 +263,30 @@ def test_intents_come_back_from_the_store_unchanged() -> None:
     removed = PartitionsRemoval("id", 3, "a1")
     assert decode_partitions_addition(encode_intent(added)) == added
     assert decode_partitions_removal(encode_intent(removed)) == removed
+
+
+def test_operations_come_back_from_the_store_unchanged() -> None:
+    entry = operations.OperationEntry(
+        kind=operations.OperationKind.REVERSAL,
+        request="{}",
+        requested_by="ann",
+        requested_from="ipv4:10.1.1.1:99",
+        requested_at_ms=1,
+        trace_id="a1",
+        state=operations.OperationState.FAILED,
+        reason="why",
+        ended_at_ms=2,
+        moves=3,
+        chunks=4,
+        replicas_to_add=5,
+        moves_done=6,
+        moves_dropped=7,
+    )
+    moves = (operations.OperationMove("t", "id", 4, (1, 2), (3,)),)
+    mark = operations.BrokerMark("ann", "op")
+    assert operations.decode_operation(operations.encode_operation(entry)) == entry
+    assert operations.decode_moves(operations.encode_moves(moves)) == moves
+    assert operations.decode_mark(operations.encode_mark(mark)) == mark
 
 
 def test_commands_come_through_the_wire_unchanged() -> None:

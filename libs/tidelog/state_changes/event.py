@@ -66,6 +66,11 @@ class Kind(enum.Enum):
     TOPIC_CONFIG = "topic_config"  # another configuration
     PARTITIONS_ADDITION = "partitions_addition"
     PARTITIONS_REMOVAL = "partitions_removal"
+    # What an operator asked for, and what takes its time.
+    OPERATION_BEGUN = "operation_begun"
+    OPERATION_CANCELLING = "operation_cancelling"
+    OPERATION_ENDED = "operation_ended"
+    THROTTLE = "throttle"  # another bound on what moves carry
     RECOVERY_CONSENT = "recovery_consent"
     # A broker.
     BROKER_JOINED = "broker_joined"

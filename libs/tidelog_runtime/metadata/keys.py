@@ -24,6 +24,10 @@ class Keys:
         self.partition_additions = self.root + "admin/partitions_add/"
         self.partition_removals = self.root + "admin/partitions_remove/"
         self.recoveries = self.root + "admin/recoveries/"
+        self.operations = self.root + "admin/operations/"
+        self.operation_plans = self.root + "admin/operation_plans/"
+        self.broker_removals = self.root + "admin/brokers_remove/"
+        self.maintenances = self.root + "admin/maintenance/"
         self.throttle = self.root + "admin/throttles"
         self.producer_ids = self.root + "producer_ids"
         self.producers = self.root + "producers/"
@@ -61,6 +65,18 @@ class Keys:
     def recovery(self, partition: TopicPartition) -> str:
         return f"{self.recoveries}{partition.topic}/{partition.partition}"
 
+    def operation(self, operation_id: str) -> str:
+        return self.operations + operation_id
+
+    def operation_plan(self, operation_id: str, chunk: int) -> str:
+        return f"{self.operation_plans}{operation_id}/{chunk}"
+
+    def broker_removal(self, broker_id: int) -> str:
+        return f"{self.broker_removals}{broker_id}"
+
+    def maintenance(self, broker_id: int) -> str:
+        return f"{self.maintenances}{broker_id}"
+
     def producer(self, name: str) -> str:
         return self.producers + name
 
@@ -92,6 +108,18 @@ class Keys:
         if key.startswith(self.recoveries):
             topic, number = key.removeprefix(self.recoveries).split("/")
             return RecoveryKey(TopicPartition(topic, int(number)))
+        return self._parse_operation(key)
+
+    def _parse_operation(self, key: str) -> ParsedKey | None:
+        if key.startswith(self.operations):
+            return OperationKey(key.removeprefix(self.operations))
+        if key.startswith(self.operation_plans):
+            operation_id, chunk = key.removeprefix(self.operation_plans).split("/")
+            return OperationPlanKey(operation_id, int(chunk))
+        if key.startswith(self.broker_removals):
+            return BrokerRemovalKey(int(key.removeprefix(self.broker_removals)))
+        if key.startswith(self.maintenances):
+            return MaintenanceKey(int(key.removeprefix(self.maintenances)))
         return None
 
 
@@ -147,6 +175,23 @@ class RecoveryKey(NamedTuple):
     partition: TopicPartition
 
 
+class OperationKey(NamedTuple):
+    operation_id: str
+
+
+class OperationPlanKey(NamedTuple):
+    operation_id: str
+    chunk: int
+
+
+class BrokerRemovalKey(NamedTuple):
+    broker_id: int
+
+
+class MaintenanceKey(NamedTuple):
+    broker_id: int
+
+
 ParsedKey = (
     ControllerKey
     | ControllerEpochKey
@@ -161,4 +206,8 @@ ParsedKey = (
     | PartitionsAdditionKey
     | PartitionsRemovalKey
     | RecoveryKey
+    | OperationKey
+    | OperationPlanKey
+    | BrokerRemovalKey
+    | MaintenanceKey
 )

@@ -103,6 +103,7 @@ async def _serve(config: ControllerConfig) -> int:
             log=log,
             state_changes=state_changes,
             command_timeout_ms=config.command_timeout_ms,
+            max_moves_per_broker=config.max_moves_per_broker,
             stopwatch=metrics.decisions if metrics else NoStopwatch(),
             internal_topics=internal_topics(config),
         ),

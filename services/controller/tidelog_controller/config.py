@@ -23,6 +23,14 @@ class ControllerConfig(ServiceConfig):
         description="a broker that has not acknowledged a command for so long is told of",
     )
 
+    max_moves_per_broker: int = Field(
+        default=5,
+        ge=1,
+        le=1_000,
+        description="moves of partitions that may add a replica to one broker at once; others of "
+        "an operation wait",
+    )
+
     @property
     def service(self) -> str:
         """Its name in log lines and events."""

@@ -20,6 +20,9 @@ from tidelog_controller.state.admin_requests import (
     AlterTopicConfig,
     Asker,
     Assignment,
+    BeginOperation,
+    CancelOperation,
+    OperationWanted,
     RemovePartitions,
 )
 from tidelog_controller.state.commands import (
@@ -40,6 +43,7 @@ from tidelog_controller.state.commands import (
 )
 from tidelog_controller.state.context import ControllerIdentity
 from tidelog_controller.state.events import (
+    AdminRequest,
     CommandAnswered,
     CommandLost,
     ConnectionEnded,
@@ -326,6 +330,30 @@ class Driver:
             )
         )
         return self._last_request
+
+    def begin_operation(
+        self, wanted: OperationWanted, operation_id: str = "", *, dry_run: bool = False
+    ) -> int:
+        self._last_request += 1
+        self.feed(BeginOperation(self._last_request, wanted, operation_id, dry_run, "e5", ASKER))
+        return self._last_request
+
+    def cancel_operation(
+        self, operation_id: str, expected_revision: int = 0, *, dry_run: bool = False
+    ) -> int:
+        self._last_request += 1
+        self.feed(
+            CancelOperation(
+                self._last_request, operation_id, expected_revision, dry_run, "f6", ASKER
+            )
+        )
+        return self._last_request
+
+    def ask(self, request: AdminRequest) -> AdminReply:
+        """Whatever its number."""
+        self._last_request += 1
+        self.feed(request._replace(request_id=self._last_request))
+        return self.replies[self._last_request]
 
     def recover(
         self,

@@ -70,6 +70,9 @@ ADMIN_REQUESTS = (
     "add_partitions",
     "remove_partitions",
     "recover_partitions",
+    "begin_operation",
+    "cancel_operation",
+    "set_throttle",
     ADMIN_QUESTIONS,
 )
 # By request and code; those that are expected are there from the start.

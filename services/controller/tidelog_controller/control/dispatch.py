@@ -23,8 +23,9 @@ from tidelog_controller.state.commands import (
     Tell,
     TellEach,
 )
-from tidelog_controller.state.context import Context, ControllerIdentity, Partition
+from tidelog_controller.state.context import Context, ControllerIdentity
 from tidelog_controller.state.events import CommandAnswered, CommandLost, ReplicasDescribed
+from tidelog_controller.state.known import Partition
 
 SendCommand = SendLeaderAndIsr | SendStopReplica | SendDescribeReplicas
 

@@ -14,7 +14,7 @@ from tidelog.state_changes.event import (
     Stage,
 )
 from tidelog_controller.state.commands import Tell
-from tidelog_controller.state.context import Broker
+from tidelog_controller.state.known import Broker
 from tidelog_runtime.leader_reports import UnreachableLeader
 
 

@@ -44,18 +44,7 @@ from tidelog_controller.state.commands import (
     TellEach,
     Transact,
 )
-from tidelog_controller.state.context import (
-    BrokerChanged,
-    ConsentChanged,
-    Context,
-    ControllerIdentity,
-    DeletionChanged,
-    DepartureChanged,
-    Malformed,
-    PartitionChanged,
-    PartitionsIntentChanged,
-    TopicChanged,
-)
+from tidelog_controller.state.context import Context, ControllerIdentity
 from tidelog_controller.state.departures import Departures
 from tidelog_controller.state.events import (
     CRASHED,
@@ -74,16 +63,26 @@ from tidelog_controller.state.events import (
     Tick,
     Transacted,
 )
-from tidelog_controller.state.transactions import (
+from tidelog_controller.state.known import (
+    BrokerChanged,
+    ConsentChanged,
+    DeletionChanged,
+    DepartureChanged,
+    Malformed,
+    PartitionChanged,
+    PartitionsIntentChanged,
+    TopicChanged,
+)
+from tidelog_controller.state.operations import DEFAULT_MAX_MOVES_PER_BROKER
+from tidelog_controller.state.purposes import (
     DepartureRecord,
     PartitionBatch,
     PartitionWrite,
     RegistrationRemoval,
     TopicCreation,
-    Transactions,
     UnrecordedDepartures,
-    outcome,
 )
+from tidelog_controller.state.transactions import Transactions, outcome
 from tidelog_controller.state.unreachable_leaders import UnreachableLeaders
 from tidelog_runtime.leader_reports import UnreachableLeadersReport
 from tidelog_runtime.metadata.keys import Keys
@@ -107,8 +106,10 @@ class Controller:
         *,
         command_timeout_ms: int,
         internal_topics: Sequence[InternalTopic] = (),
+        max_moves_per_broker: int = DEFAULT_MAX_MOVES_PER_BROKER,
     ) -> None:
         self.context = Context(keys)
+        self.context.operations.max_moves_per_broker = max_moves_per_broker
         self._keys = keys
         self._identity = identity
         self._transactions = Transactions(keys, identity)
@@ -150,7 +151,8 @@ class Controller:
         self._dirty.touch(self._unreachable.advance(now_ms))
         self._take(event)
         if not self._deposed:
-            self._begin(self._desk.advance(now_ms))
+            self.context.advance_operations()
+            self._begin(self._desk.advance(now_ms, wall_ms))
             self._dirty.touch(self.context.take_wanted_anew())
             self._judge()
             self._out += self._dispatch.due(now_ms, wall_ms)
@@ -221,7 +223,7 @@ class Controller:
         if not self._loaded:
             self._early.append(request)
             return
-        self._begin(self._desk.take(request, self._now_ms))
+        self._begin(self._desk.take(request, self._now_ms, self._wall_ms))
 
     # What the store says.
 

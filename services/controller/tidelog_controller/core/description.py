@@ -24,7 +24,12 @@ from tidelog_controller.policies.reassignment import (
     missing_for_cancellation,
     missing_for_switch,
 )
-from tidelog_controller.state.context import Broker, Context, ControllerIdentity, Partition, Topic
+from tidelog_controller.state.context import Context, ControllerIdentity
+from tidelog_controller.state.known import (
+    Broker,
+    Partition,
+    Topic,
+)
 from tidelog_runtime.metadata.schema import Departure, unassigned
 from tidelog_runtime.missed_brokers import missed_brokers
 

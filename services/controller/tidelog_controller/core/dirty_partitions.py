@@ -8,12 +8,12 @@ from tidelog.model import TopicPartition
 from tidelog_controller.control.descriptions import Descriptions
 from tidelog_controller.core.reconcile import logs_needed, next_write
 from tidelog_controller.state.context import Context
-from tidelog_controller.state.transactions import (
+from tidelog_controller.state.purposes import (
     PartitionBatch,
     PartitionWrite,
     TopicGuard,
-    Transactions,
 )
+from tidelog_controller.state.transactions import Transactions
 from tidelog_controller.state.unreachable_leaders import UnreachableLeaders
 from tidelog_runtime.metadata.store import MAX_TRANSACTION_CHANGES
 

@@ -16,8 +16,9 @@ from tidelog_controller.policies.leader_election import leader_serves, next_stat
 from tidelog_controller.policies.placement import place, start_of
 from tidelog_controller.policies.reassignment import next_move_step
 from tidelog_controller.policies.recovery import Logs, needs_descriptions, records_given_up
-from tidelog_controller.state.context import Context, Partition, Topic
-from tidelog_controller.state.transactions import PartitionWrite
+from tidelog_controller.state.context import Context
+from tidelog_controller.state.known import Partition, Topic
+from tidelog_controller.state.purposes import PartitionWrite
 from tidelog_runtime.metadata.schema import unassigned
 
 

@@ -9,22 +9,25 @@ from dataclasses import dataclass, replace
 from tidelog.inspection.model import NOT_KNOWN
 from tidelog.model import TopicPartition
 from tidelog.state_changes.event import NO_BROKER, NO_REVISION, Cause, Change, Detail, Kind, Stage
+from tidelog_controller.core.request_telling import requested_by
 from tidelog_controller.policies.causes import (
     Circumstances,
     cause_of,
     change_id,
     kind_of,
 )
-from tidelog_controller.state.admin_requests import Asker
 from tidelog_controller.state.commands import Tell, TellEach
 from tidelog_controller.state.context import Context
-from tidelog_controller.state.transactions import (
+from tidelog_controller.state.purposes import (
     DeletionIntent,
+    OperationCommit,
+    OperationUpdate,
     PartitionBatch,
     PartitionWrite,
     Purpose,
     RecoveryIntent,
     RegistrationRemoval,
+    ThrottleChange,
     TopicChange,
     TopicCreation,
 )
@@ -206,7 +209,7 @@ class TransactionTelling:
 
     def begun(self, number: int, purpose: Purpose, wall_ms: int) -> None:
         name = change_id(self._controller_epoch, number)
-        requested = _requested(purpose, Change(name, Cause.REQUESTED, wall_ms))
+        requested = requested_by(purpose, Change(name, Cause.REQUESTED, wall_ms))
         if requested:
             self._requested[number] = requested
         for told in requested:
@@ -301,6 +304,11 @@ class TransactionTelling:
             case RecoveryIntent(_, _, consent, partitions):
                 consents = [self._context.consents.get(name) for name, _, _ in partitions]
                 return all(c is not None and c.entry == consent for c in consents)
+            case OperationCommit(operation_id, entry) | OperationUpdate(operation_id, _, entry):
+                operation = self._context.operations.held.get(operation_id)
+                return operation is not None and operation.entry == entry
+            case ThrottleChange(bytes_per_second):
+                return self._context.throttle.bytes_per_second == bytes_per_second
             case RegistrationRemoval(broker_id, broker_epoch):
                 # A refusal says that somebody else had ended this life.
                 broker = self._context.brokers.get(broker_id)
@@ -308,85 +316,6 @@ class TransactionTelling:
                 return ended and not answered
             case _:
                 return False
-
-
-def _requested(purpose: Purpose, change: Change) -> list[Tell]:
-    """`change` has yet to get the trace that it belongs to."""
-    match purpose:
-        case TopicCreation(topic, entry):
-            change = change._replace(trace_id=entry.trace_id)
-            size: dict[str, Detail] = {
-                "partitions": entry.partitions,
-                "replication_factor": entry.replication_factor,
-                **_asked_by(purpose.asker),
-            }
-            return [
-                Tell(
-                    Kind.TOPIC_CREATION,
-                    Stage.REQUESTED,
-                    change,
-                    topic=topic,
-                    topic_id=entry.topic_id,
-                    details=size,
-                )
-            ]
-        case DeletionIntent(topic, topic_id, _, trace_id):
-            change = change._replace(trace_id=trace_id)
-            return [
-                Tell(
-                    Kind.TOPIC_DELETION,
-                    Stage.REQUESTED,
-                    change,
-                    topic=topic,
-                    topic_id=topic_id,
-                    details=_asked_by(purpose.asker),
-                )
-            ]
-        case TopicChange():
-            return [_change_requested(purpose, change)]
-        case RecoveryIntent(_, _, consent, partitions):
-            change = change._replace(trace_id=consent.trace_id)
-            accepted: dict[str, Detail] = {
-                "from_live_replicas": consent.from_live_replicas,
-                **_asked_by(purpose.asker),
-            }
-            return [
-                Tell(
-                    Kind.RECOVERY_CONSENT,
-                    Stage.REQUESTED,
-                    change,
-                    partition,
-                    topic_id=consent.topic_id,
-                    details=accepted,
-                )
-                for partition, _, _ in partitions
-            ]
-        case _:
-            return []
-
-
-def _change_requested(purpose: TopicChange, change: Change) -> Tell:
-    change = change._replace(trace_id=purpose.trace_id)
-    kind = Kind.TOPIC_CONFIG
-    details: dict[str, Detail] = {"changes": list(purpose.described)}
-    if purpose.intent is not None:
-        added = isinstance(purpose.intent, PartitionsAddition)
-        kind = Kind.PARTITIONS_ADDITION if added else Kind.PARTITIONS_REMOVAL
-        details = {"first": purpose.intent.first, "partitions": purpose.entry.partitions}
-    details |= _asked_by(purpose.asker)
-    return Tell(
-        kind,
-        Stage.REQUESTED,
-        change,
-        topic=purpose.topic,
-        topic_id=purpose.entry.topic_id,
-        details=details,
-    )
-
-
-def _asked_by(asker: Asker) -> dict[str, Detail]:
-    said = {"requested_by": asker.name, "requested_from": asker.address}
-    return {name: value for name, value in said.items() if value}
 
 
 def _details(write: PartitionWrite) -> dict[str, Detail]:

@@ -21,61 +21,6 @@ class AdminNotBuilt(AdminServiceServicer):
     ) -> pb.DescribeTopicsResponse:
         await _refuse(context, "DescribeTopics")
 
-    async def Reassign(  # noqa: N802 - the generated name
-        self, request: pb.ReassignRequest, context: Context
-    ) -> pb.ReassignResponse:
-        await _refuse(context, "Reassign")
-
-    async def Rebalance(  # noqa: N802 - the generated name
-        self, request: pb.RebalanceRequest, context: Context
-    ) -> pb.RebalanceResponse:
-        await _refuse(context, "Rebalance")
-
-    async def AddBrokers(  # noqa: N802 - the generated name
-        self, request: pb.AddBrokersRequest, context: Context
-    ) -> pb.AddBrokersResponse:
-        await _refuse(context, "AddBrokers")
-
-    async def RemoveBrokers(  # noqa: N802 - the generated name
-        self, request: pb.RemoveBrokersRequest, context: Context
-    ) -> pb.RemoveBrokersResponse:
-        await _refuse(context, "RemoveBrokers")
-
-    async def SetReplicationFactor(  # noqa: N802 - the generated name
-        self, request: pb.SetReplicationFactorRequest, context: Context
-    ) -> pb.SetReplicationFactorResponse:
-        await _refuse(context, "SetReplicationFactor")
-
-    async def SetThrottle(  # noqa: N802 - the generated name
-        self, request: pb.SetThrottleRequest, context: Context
-    ) -> pb.SetThrottleResponse:
-        await _refuse(context, "SetThrottle")
-
-    async def DescribeThrottle(  # noqa: N802 - the generated name
-        self, request: pb.DescribeThrottleRequest, context: Context
-    ) -> pb.DescribeThrottleResponse:
-        await _refuse(context, "DescribeThrottle")
-
-    async def ListOperations(  # noqa: N802 - the generated name
-        self, request: pb.ListOperationsRequest, context: Context
-    ) -> pb.ListOperationsResponse:
-        await _refuse(context, "ListOperations")
-
-    async def DescribeOperation(  # noqa: N802 - the generated name
-        self, request: pb.DescribeOperationRequest, context: Context
-    ) -> pb.DescribeOperationResponse:
-        await _refuse(context, "DescribeOperation")
-
-    async def CancelOperation(  # noqa: N802 - the generated name
-        self, request: pb.CancelOperationRequest, context: Context
-    ) -> pb.CancelOperationResponse:
-        await _refuse(context, "CancelOperation")
-
-    async def ReverseOperation(  # noqa: N802 - the generated name
-        self, request: pb.ReverseOperationRequest, context: Context
-    ) -> pb.ReverseOperationResponse:
-        await _refuse(context, "ReverseOperation")
-
     async def ElectPreferredLeaders(  # noqa: N802 - the generated name
         self, request: pb.ElectPreferredLeadersRequest, context: Context
     ) -> pb.ElectPreferredLeadersResponse:

@@ -7,7 +7,8 @@ from heapq import nlargest
 
 from tidelog.inspection.model import BrokerBacklog
 from tidelog.model import NO_LEADER, TopicPartition
-from tidelog_controller.state.context import Context, Partition
+from tidelog_controller.state.context import Context
+from tidelog_controller.state.known import Partition
 from tidelog_runtime.metadata.schema import (
     RUNNING,
     STOPPING,

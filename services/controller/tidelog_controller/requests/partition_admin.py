@@ -29,8 +29,10 @@ from tidelog_controller.requests.topic_checks import (
 from tidelog_controller.state.admin_answers import PartitionsAnswer
 from tidelog_controller.state.admin_requests import AddPartitions, Assignment, RemovePartitions
 from tidelog_controller.state.commands import AdminReply, Command, Reply
-from tidelog_controller.state.context import Context, Topic
-from tidelog_controller.state.transactions import IntentRemoval, TopicChange, Transactions
+from tidelog_controller.state.context import Context
+from tidelog_controller.state.known import Topic
+from tidelog_controller.state.purposes import IntentRemoval, TopicChange
+from tidelog_controller.state.transactions import Transactions
 from tidelog_runtime.metadata.topic_intents import PartitionsAddition, PartitionsRemoval
 
 # The intent that keeps the replicas chosen by hand is one value of the metadata store.

@@ -22,9 +22,15 @@ from tidelog_controller.requests.topic_checks import (
 )
 from tidelog_controller.state.admin_requests import Asker
 from tidelog_controller.state.commands import AdminReply, Command, Reply
-from tidelog_controller.state.context import Consent, Context, Partition, Topic
+from tidelog_controller.state.context import Context
 from tidelog_controller.state.events import RecoverPartitions
-from tidelog_controller.state.transactions import ConsentRemoval, RecoveryIntent, Transactions
+from tidelog_controller.state.known import (
+    Consent,
+    Partition,
+    Topic,
+)
+from tidelog_controller.state.purposes import ConsentRemoval, RecoveryIntent
+from tidelog_controller.state.transactions import Transactions
 from tidelog_runtime.metadata.schema import RecoveryConsent
 
 # Each consent takes two guards of a transaction's 128, and its removal one.

@@ -39,14 +39,15 @@ from tidelog_controller.requests.topic_checks import (
 from tidelog_controller.state.admin_answers import PartitionsAnswer
 from tidelog_controller.state.admin_requests import Asker
 from tidelog_controller.state.commands import AdminReply, Command, Reply
-from tidelog_controller.state.context import Context, Topic
+from tidelog_controller.state.context import Context
 from tidelog_controller.state.events import CreateTopic, DeleteTopic
-from tidelog_controller.state.transactions import (
+from tidelog_controller.state.known import Topic
+from tidelog_controller.state.purposes import (
     DeletionIntent,
     TopicCreation,
     TopicRemoval,
-    Transactions,
 )
+from tidelog_controller.state.transactions import Transactions
 from tidelog_runtime.identifiers import new_id
 from tidelog_runtime.metadata.schema import TopicEntry
 

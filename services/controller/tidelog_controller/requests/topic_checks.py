@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog_controller.control.broker_control import BrokerControl
-from tidelog_controller.state.context import Context, Topic
+from tidelog_controller.state.context import Context
+from tidelog_controller.state.known import Topic
 
 DEFAULT_TIMEOUT_MS = 30_000
 MAX_TIMEOUT_MS = 300_000

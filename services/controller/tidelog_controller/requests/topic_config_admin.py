@@ -24,8 +24,10 @@ from tidelog_controller.requests.topic_checks import (
 from tidelog_controller.state.admin_answers import ConfigAnswer, ConfigChange
 from tidelog_controller.state.admin_requests import AlterTopicConfig
 from tidelog_controller.state.commands import AdminReply, Command, Reply
-from tidelog_controller.state.context import Context, Topic
-from tidelog_controller.state.transactions import TopicChange, Transactions
+from tidelog_controller.state.context import Context
+from tidelog_controller.state.known import Topic
+from tidelog_controller.state.purposes import TopicChange
+from tidelog_controller.state.transactions import Transactions
 from tidelog_runtime.topic_config import TopicConfig
 
 

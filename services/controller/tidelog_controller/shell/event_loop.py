@@ -48,6 +48,7 @@ from tidelog_controller.state.events import (
     Tick,
     Transacted,
 )
+from tidelog_controller.state.operations import DEFAULT_MAX_MOVES_PER_BROKER
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.leader_reports import UnreachableLeadersReport
 from tidelog_runtime.metadata.keys import Keys
@@ -98,6 +99,7 @@ class Environment:
     command_timeout_ms: int
     stopwatch: Stopwatch = dataclasses.field(default_factory=NoStopwatch)
     internal_topics: Sequence[InternalTopic] = ()
+    max_moves_per_broker: int = DEFAULT_MAX_MOVES_PER_BROKER
 
 
 class _ReignOverError(Exception):
@@ -119,6 +121,7 @@ class EventLoop:
             environment.rng,
             command_timeout_ms=environment.command_timeout_ms,
             internal_topics=environment.internal_topics,
+            max_moves_per_broker=environment.max_moves_per_broker,
         )
         self._queue: asyncio.Queue[Event] = asyncio.Queue(MAX_QUEUED_EVENTS)
         self._channels: dict[int, BrokerChannel] = {}

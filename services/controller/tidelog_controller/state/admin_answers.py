@@ -6,6 +6,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tidelog_controller.state.admin_requests import Assignment
+from tidelog_controller.state.operations import MoveState
+from tidelog_runtime.metadata.operations import OperationEntry, OperationMove
 
 
 class PartitionsAnswer(NamedTuple):
@@ -29,4 +31,83 @@ class ConfigAnswer(NamedTuple):
     revision: int = 0
 
 
-Answer = PartitionsAnswer | ConfigAnswer
+class BrokerShare(NamedTuple):
+    """`leaders_before`, `leaders_after`: partitions that prefer it as their leader."""
+
+    broker_id: int
+    replicas_before: int
+    replicas_after: int
+    leaders_before: int
+    leaders_after: int
+
+
+class PlanSummary(NamedTuple):
+    """`moves`: all of them in a dry run, else none. `minimum`: None: of moves by hand."""
+
+    moves: tuple[OperationMove, ...]
+    move_count: int
+    replicas_added: int
+    leaders_changed: int
+    minimum: int | None
+    brokers: tuple[BrokerShare, ...]
+
+
+class Progress(NamedTuple):
+    """In moves and in replicas. `estimated_end_ms`: wall clock; 0: nobody can tell."""
+
+    moves: int
+    moves_done: int
+    moves_active: int
+    moves_dropped: int
+    replicas_to_add: int
+    replicas_added: int
+    estimated_end_ms: int
+
+
+class OperationView(NamedTuple):
+    operation_id: str
+    entry: OperationEntry
+    revision: int
+    progress: Progress
+
+
+class OperationAnswer(NamedTuple):
+    """`operation` None: a dry run."""
+
+    operation: OperationView | None = None
+    plan: PlanSummary | None = None
+
+
+class MoveView(NamedTuple):
+    move: OperationMove
+    state: MoveState
+    waits_for: tuple[int, ...]
+
+
+class OperationMovesAnswer(NamedTuple):
+    operation: OperationView
+    moves: tuple[MoveView, ...]
+    next_page_token: str
+
+
+class OperationsAnswer(NamedTuple):
+    operations: tuple[OperationView, ...]
+    next_page_token: str
+
+
+class ThrottleAnswer(NamedTuple):
+    """None: without bound. `revision` 0: it was never set."""
+
+    bytes_per_second: int | None
+    before: int | None
+    revision: int
+
+
+Answer = (
+    PartitionsAnswer
+    | ConfigAnswer
+    | OperationAnswer
+    | OperationMovesAnswer
+    | OperationsAnswer
+    | ThrottleAnswer
+)

@@ -6,6 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from tidelog.model import TopicPartition
+from tidelog_runtime.metadata.operations import OperationKind, OperationState
+
 
 class Asker(NamedTuple):
     """Who asks, as they say, and from which address; empty: not known."""
@@ -59,5 +62,100 @@ class RemovePartitions(NamedTuple):
     expected_revision: int
     dry_run: bool
     timeout_ms: int
+    trace_id: str = ""
+    asker: Asker = NOBODY
+
+
+class WantedReplicas(NamedTuple):
+    """One move by hand. `topic_id`, `original`: where not empty, only as long as they are so."""
+
+    partition: TopicPartition
+    target: tuple[int, ...]
+    original: tuple[int, ...] = ()
+    topic_id: str = ""
+
+
+class Reassignment(NamedTuple):
+    moves: tuple[WantedReplicas, ...]
+
+
+class Rebalancing(NamedTuple):
+    pass
+
+
+class AddedBrokers(NamedTuple):
+    broker_ids: tuple[int, ...]
+
+
+class RemovedBrokers(NamedTuple):
+    broker_ids: tuple[int, ...]
+
+
+class OtherFactor(NamedTuple):
+    topics: tuple[str, ...]
+    replication_factor: int
+
+
+class Reversal(NamedTuple):
+    operation_id: str
+
+
+OperationWanted = (
+    Reassignment | Rebalancing | AddedBrokers | RemovedBrokers | OtherFactor | Reversal
+)
+
+
+class BeginOperation(NamedTuple):
+    """`operation_id`: empty: one is given."""
+
+    request_id: int
+    wanted: OperationWanted
+    operation_id: str
+    dry_run: bool
+    trace_id: str = ""
+    asker: Asker = NOBODY
+
+
+class CancelOperation(NamedTuple):
+    request_id: int
+    operation_id: str
+    expected_revision: int
+    dry_run: bool
+    trace_id: str = ""
+    asker: Asker = NOBODY
+
+
+class SetThrottle(NamedTuple):
+    """`bytes_per_second` None: without bound."""
+
+    request_id: int
+    bytes_per_second: int | None
+    expected_revision: int
+    dry_run: bool
+    trace_id: str = ""
+    asker: Asker = NOBODY
+
+
+class DescribeThrottle(NamedTuple):
+    request_id: int
+    trace_id: str = ""
+    asker: Asker = NOBODY
+
+
+class ListOperations(NamedTuple):
+    request_id: int
+    states: tuple[OperationState, ...]
+    kinds: tuple[OperationKind, ...]
+    page_size: int
+    page_token: str
+    trace_id: str = ""
+    asker: Asker = NOBODY
+
+
+class DescribeOperation(NamedTuple):
+    request_id: int
+    operation_id: str
+    page_size: int
+    page_token: str
     trace_id: str = ""
     asker: Asker = NOBODY

@@ -9,160 +9,76 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from tidelog.errors import TidelogError
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog_controller.policies.electability import ElectionRules, LiveBroker
 from tidelog_controller.policies.racks import RackedBroker
 from tidelog_controller.policies.reassignment import WantedMove
+from tidelog_controller.state.known import (
+    UNTHROTTLED,
+    Absorbed,
+    Addition,
+    Broker,
+    BrokerChanged,
+    Consent,
+    ConsentChanged,
+    Deletion,
+    DeletionChanged,
+    DepartureChanged,
+    MaintenanceChanged,
+    Malformed,
+    Mark,
+    OperationChanged,
+    Partition,
+    PartitionChanged,
+    PartitionsIntentChanged,
+    Removal,
+    Throttle,
+    Topic,
+    TopicChanged,
+)
+from tidelog_controller.state.operations import Held as HeldOperation
+from tidelog_controller.state.operations import Operations
 from tidelog_runtime.metadata.keys import (
     BrokerKey,
+    BrokerRemovalKey,
     DepartureKey,
     Keys,
+    MaintenanceKey,
+    OperationKey,
+    OperationPlanKey,
+    ParsedKey,
     PartitionKey,
     PartitionsAdditionKey,
     PartitionsRemovalKey,
     RecoveryKey,
+    ThrottleKey,
     TopicDeletionKey,
     TopicKey,
 )
+from tidelog_runtime.metadata.operations import (
+    decode_mark,
+    decode_moves,
+    decode_operation,
+)
 from tidelog_runtime.metadata.schema import (
-    RUNNING,
-    BrokerRegistration,
-    Departure,
     LeaderAndIsr,
-    RecoveryConsent,
     TopicEntry,
     decode_broker,
     decode_departure,
     decode_leader_and_isr,
     decode_recovery_consent,
+    decode_throttle,
     decode_topic,
     decode_topic_deletion,
 )
 from tidelog_runtime.metadata.store import Changed, KeyValue
 from tidelog_runtime.metadata.topic_intents import (
-    PartitionsAddition,
-    PartitionsRemoval,
     decode_partitions_addition,
     decode_partitions_removal,
 )
 from tidelog_runtime.topic_config import TopicConfig
-
-
-class Broker(NamedTuple):
-    broker_id: int
-    registration: BrokerRegistration
-    broker_epoch: int
-
-    @property
-    def running(self) -> bool:
-        return self.registration.state == RUNNING
-
-
-class Topic(NamedTuple):
-    """`revision`: modification revision. `rules`: what `config`, its configuration, asks for."""
-
-    entry: TopicEntry
-    create_revision: int
-    revision: int
-    config: TopicConfig
-    rules: ElectionRules
-
-    @property
-    def min_isr(self) -> int:
-        """Of a new partition."""
-        return self.config.min_isr(self.entry.replication_factor)
-
-
-class Partition(NamedTuple):
-    """`revision`: modification revision, the version that a write names."""
-
-    state: LeaderAndIsr
-    revision: int
-
-
-class Deletion(NamedTuple):
-    topic_id: str
-    revision: int
-    trace_id: str = ""
-
-
-class Consent(NamedTuple):
-    """`revision`: modification revision."""
-
-    entry: RecoveryConsent
-    revision: int
-
-
-class Addition(NamedTuple):
-    entry: PartitionsAddition
-    revision: int
-
-
-class Removal(NamedTuple):
-    entry: PartitionsRemoval
-    revision: int
-
-
-class BrokerChanged(NamedTuple):
-    broker_id: int
-    old: Broker | None
-    new: Broker | None
-
-
-class DepartureChanged(NamedTuple):
-    broker_id: int
-    new: Departure | None
-
-
-class TopicChanged(NamedTuple):
-    topic: str
-    old: Topic | None
-    new: Topic | None
-
-
-class PartitionChanged(NamedTuple):
-    partition: TopicPartition
-    old: Partition | None
-    new: Partition | None
-
-
-class DeletionChanged(NamedTuple):
-    topic: str
-    new: Deletion | None
-
-
-class PartitionsIntentChanged(NamedTuple):
-    topic: str
-    old: Addition | Removal | None
-    new: Addition | Removal | None
-
-
-class ConsentChanged(NamedTuple):
-    partition: TopicPartition
-    new: Consent | None
-
-
-class Malformed(NamedTuple):
-    """A value that is not what its key asks for. What was known of the key stands, and
-    the controller leaves it alone until it is mended."""
-
-    key: str
-    problem: str
-
-
-Absorbed = (
-    BrokerChanged
-    | DepartureChanged
-    | TopicChanged
-    | PartitionChanged
-    | DeletionChanged
-    | PartitionsIntentChanged
-    | ConsentChanged
-    | Malformed
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +100,10 @@ class Context:
         self.additions: dict[str, Addition] = {}
         self.removals: dict[str, Removal] = {}
         self.consents: dict[TopicPartition, Consent] = {}
+        self.operations = Operations()
+        self.removed_brokers: dict[int, Mark] = {}
+        self.maintenance: dict[int, Mark] = {}
+        self.throttle = UNTHROTTLED
         self.malformed: set[str] = set()  # keys
         # What operations want of partitions now; what was begun goes on without.
         self.wanted_moves: Mapping[TopicPartition, WantedMove] = {}
@@ -224,7 +144,18 @@ class Context:
 
     def placement_brokers(self) -> list[int]:
         """Those that take new replicas."""
-        return self.running_brokers()
+        return [b for b in self.running_brokers() if b not in self.removed_brokers]
+
+    def advance_operations(self) -> None:
+        """Wants of partitions what operations want of them now."""
+        wanted = self.operations.advance(self.state_to_stay)
+        if wanted is not None:
+            self.want_moves(wanted)
+
+    def state_to_stay(self, partition: TopicPartition) -> LeaderAndIsr | None:
+        """None: there is no such partition, or it is to be deleted."""
+        held = self.partition(partition)
+        return held.state if held is not None and not self.is_going(partition) else None
 
     def racked(self, broker_ids: Iterable[int]) -> list[RackedBroker]:
         """Registered brokers, each with its rack."""
@@ -304,6 +235,38 @@ class Context:
                 return self._absorb_removal(topic, value)
             case RecoveryKey(partition):
                 return self._absorb_consent(partition, value)
+            case parsed:
+                return self._absorb_operation(parsed, value)
+
+    def _absorb_operation(
+        self, parsed: ParsedKey | None, value: KeyValue | None
+    ) -> Absorbed | None:
+        match parsed:
+            case OperationKey(operation_id):
+                former = self.operations.held.get(operation_id)
+                held = None
+                if value is not None:
+                    entry = decode_operation(value.value)
+                    held = HeldOperation(entry, value.mod_revision, value.create_revision)
+                self.operations.absorb(operation_id, held)
+                old = former.entry if former else None
+                return OperationChanged(operation_id, old, held.entry if held else None)
+            case OperationPlanKey(operation_id, chunk):
+                moves = decode_moves(value.value) if value is not None else None
+                self.operations.absorb_chunk(operation_id, chunk, moves)
+                return None
+            case BrokerRemovalKey(broker_id):
+                _absorb_mark(self.removed_brokers, broker_id, value)
+                return None
+            case MaintenanceKey(broker_id):
+                _absorb_mark(self.maintenance, broker_id, value)
+                return MaintenanceChanged(broker_id, self.maintenance.get(broker_id))
+            case ThrottleKey():
+                self.throttle = UNTHROTTLED
+                if value is not None:
+                    bound = decode_throttle(value.value).bytes_per_second
+                    self.throttle = Throttle(bound, value.mod_revision)
+                return None
             case _:
                 return None
 
@@ -342,6 +305,7 @@ class Context:
         new = None
         if value is not None:
             new = Partition(decode_leader_and_isr(value.value), value.mod_revision)
+        self.operations.touch(partition)
         siblings = self._partitions.setdefault(partition.topic, {})
         old = siblings.pop(partition.partition, None)
         if old is not None:
@@ -389,6 +353,13 @@ class Context:
         new = Consent(decode_recovery_consent(value.value), value.mod_revision)
         self.consents[partition] = new
         return ConsentChanged(partition, new)
+
+
+def _absorb_mark(marks: dict[int, Mark], broker_id: int, value: KeyValue | None) -> None:
+    new = Mark(decode_mark(value.value), value.mod_revision) if value is not None else None
+    marks.pop(broker_id, None)
+    if new is not None:
+        marks[broker_id] = new
 
 
 def _topic(entry: TopicEntry, value: KeyValue) -> Topic:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tidelog.state_changes.event import Cause
-from tidelog_controller.state.context import Broker
+from tidelog_controller.state.known import Broker
 from tidelog_runtime.metadata.schema import STOPPING, Departure
 
 # Of so many brokers at most; ids are chosen by people and may be many.

@@ -12,7 +12,13 @@ from tidelog_controller.state.admin_requests import (
     AlterTopicConfig,
     Asker,
     Assignment,
+    BeginOperation,
+    CancelOperation,
+    DescribeOperation,
+    DescribeThrottle,
+    ListOperations,
     RemovePartitions,
+    SetThrottle,
 )
 from tidelog_runtime.leader_reports import UnreachableLeadersReport
 from tidelog_runtime.metadata.store import Changed, KeyValue, Snapshot, TransactionResult
@@ -151,6 +157,12 @@ AdminRequest = (
     | AddPartitions
     | RemovePartitions
     | RecoverPartitions
+    | BeginOperation
+    | CancelOperation
+    | ListOperations
+    | DescribeOperation
+    | SetThrottle
+    | DescribeThrottle
 )
 Event = (
     Loaded

@@ -9,27 +9,48 @@ and whoever began the transaction judges again by what then holds.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from tidelog.model import TopicPartition
-from tidelog_controller.policies.recovery import Logs
-from tidelog_controller.state.admin_requests import NOBODY, Asker, Assignment
 from tidelog_controller.state.commands import ReadKeys, Transact
 from tidelog_controller.state.context import ControllerIdentity
+from tidelog_controller.state.purposes import (
+    ConsentRemoval,
+    DeletionIntent,
+    DepartureRecord,
+    IntentRemoval,
+    KeysRemoval,
+    OperationCommit,
+    OperationUpdate,
+    PartitionBatch,
+    PartitionWrite,
+    PlanChunkWrite,
+    Purpose,
+    RecoveryIntent,
+    RegistrationRemoval,
+    ThrottleChange,
+    TopicChange,
+    TopicCreation,
+    TopicGuard,
+    TopicRemoval,
+    UnrecordedDepartures,
+)
 from tidelog_runtime.metadata.keys import Keys
+from tidelog_runtime.metadata.operations import (
+    BrokerMark,
+    encode_mark,
+    encode_moves,
+    encode_operation,
+)
 from tidelog_runtime.metadata.schema import (
-    Departure,
-    LeaderAndIsr,
-    RecoveryConsent,
+    Throttle,
     TopicDeletion,
-    TopicEntry,
     encode,
     encode_departure,
     encode_leader_and_isr,
+    encode_throttle,
 )
 from tidelog_runtime.metadata.store import (
-    MAX_TRANSACTION_CHANGES,
     Change,
     Changed,
     CreateRevision,
@@ -43,7 +64,6 @@ from tidelog_runtime.metadata.store import (
 )
 from tidelog_runtime.metadata.topic_intents import (
     PartitionsAddition,
-    PartitionsRemoval,
     encode_intent,
 )
 
@@ -53,154 +73,6 @@ MAX_BATCHES_IN_FLIGHT = 8
 # How long to wait before a transaction without an answer is looked up; doubles.
 FIRST_READ_DELAY_MS = 50
 MAX_READ_DELAY_MS = 2_000
-
-
-class PartitionWrite(NamedTuple):
-    """`new` None: the key is deleted. `expected`: its modification revision; 0: absent.
-    `consent_revision`: of a consent to recovery that this election uses up; 0: of none.
-    `deposes`: the leader until now could go on, but for its followers, which cannot reach
-    it. `logs`: those that an unclean election was decided by; None: it is none."""
-
-    partition: TopicPartition
-    old: LeaderAndIsr | None
-    new: LeaderAndIsr | None
-    expected: int
-    consent_revision: int = 0
-    deposes: bool = False
-    logs: Logs | None = None
-
-    def deciding(self, new: LeaderAndIsr) -> PartitionWrite:
-        """The same with another new state; `_replace` takes twice as long."""
-        return PartitionWrite(self[0], self[1], new, *self[3:])
-
-    @property
-    def changes(self) -> int:
-        return 2 if self.consent_revision else 1
-
-
-class TopicGuard(NamedTuple):
-    """Partitions come into being only as long as this very topic exists."""
-
-    topic: str
-    create_revision: int
-
-
-# How brokers left; None: to be forgotten. It overwrites without a guard on what stands: the
-# active controller alone writes it, and nothing is decided by it.
-UnrecordedDepartures = tuple[tuple[int, Departure | None], ...]
-
-
-class PartitionBatch(NamedTuple):
-    """`departures`: kept with what follows from them."""
-
-    writes: tuple[PartitionWrite, ...]
-    topic_guard: TopicGuard | None
-    departures: UnrecordedDepartures = ()
-
-    @property
-    def room(self) -> int:
-        """For so many changes more."""
-        return MAX_TRANSACTION_CHANGES - sum(write.changes for write in self.writes)
-
-
-@dataclass(frozen=True, slots=True)
-class TopicCreation:
-    """`assignment`: replicas chosen by hand, kept beside the topic until all have them;
-    empty: the controller places them."""
-
-    topic: str
-    entry: TopicEntry
-    assignment: Assignment = ()
-    asker: Asker = field(default=NOBODY, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class TopicChange:
-    """Another configuration of a topic, or other partitions. `revision`: of its key before.
-    `intent`: what is to be done besides, which nothing of its kind may stand in the way of.
-    `described`: what changes, for whoever is told."""
-
-    topic: str
-    revision: int
-    entry: TopicEntry
-    intent: PartitionsAddition | PartitionsRemoval | None = None
-    asker: Asker = field(default=NOBODY, compare=False)
-    trace_id: str = field(default="", compare=False)
-    described: tuple[str, ...] = field(default=(), compare=False)
-
-
-class IntentRemoval(NamedTuple):
-    """Of what is done. `key`, with its modification revision."""
-
-    key: str
-    revision: int
-
-
-@dataclass(frozen=True, slots=True)
-class DeletionIntent:
-    """Two requests for one deletion are one intent, of whoever came first."""
-
-    topic: str
-    topic_id: str
-    topic_revision: int
-    trace_id: str = field(default="", compare=False)
-    asker: Asker = field(default=NOBODY, compare=False)
-
-
-class TopicRemoval(NamedTuple):
-    """The end of a deletion. `topic_revision` 0: the topic is gone, the intent alone is
-    left. `intents`: others that the topic leaves behind, with their revisions."""
-
-    topic: str
-    topic_revision: int
-    intent_revision: int
-    intents: tuple[tuple[str, int], ...] = ()
-
-
-class RecoveryIntent(NamedTuple):
-    """Consents for partitions that have no leader. `partitions`: each with the revisions
-    of its key and of the consent that stands; 0: of none."""
-
-    topic: str
-    topic_revision: int
-    consent: RecoveryConsent
-    partitions: tuple[tuple[TopicPartition, int, int], ...]
-    asker: Asker = NOBODY
-
-
-class ConsentRemoval(NamedTuple):
-    """Consents that are good for nothing any more, with their revisions."""
-
-    consents: tuple[tuple[TopicPartition, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class RegistrationRemoval:
-    """`departure`: kept with it."""
-
-    broker_id: int
-    broker_epoch: int
-    departure: Departure = field(compare=False)
-
-
-class DepartureRecord(NamedTuple):
-    """Of brokers whose registrations somebody else ended, and from which nothing followed."""
-
-    departures: UnrecordedDepartures
-
-
-Purpose = (
-    PartitionBatch
-    | TopicCreation
-    | TopicChange
-    | IntentRemoval
-    | DeletionIntent
-    | TopicRemoval
-    | RecoveryIntent
-    | ConsentRemoval
-    | RegistrationRemoval
-    | DepartureRecord
-)
 
 
 @dataclass(slots=True)
@@ -247,6 +119,10 @@ class Transactions:
 
     def purpose_of(self, transaction_id: int) -> Purpose:
         return self._in_flight[transaction_id].purpose
+
+    def purposes(self) -> Iterator[Purpose]:
+        """Of all but batches."""
+        return (entry.purpose for entry in self._others())
 
     def is_in_flight(self, purpose: Purpose) -> bool:
         return any(entry.purpose == purpose for entry in self._others())
@@ -329,6 +205,14 @@ class Transactions:
                 return [CreateRevision(key, broker_epoch)], [*kept, Delete(key)]
             case DepartureRecord(departures):
                 return [], self._departure_parts(departures)
+            case (
+                PlanChunkWrite()
+                | OperationCommit()
+                | OperationUpdate()
+                | KeysRemoval()
+                | ThrottleChange()
+            ):
+                return self._operation_parts(purpose)
 
     def _creation_parts(self, creation: TopicCreation) -> tuple[list[Guard], list[Change]]:
         keys, topic, entry = self._keys, creation.topic, creation.entry
@@ -357,6 +241,47 @@ class Transactions:
             key = keys.partition_addition(topic) if is_addition else keys.partition_removal(topic)
             changes.append(Put(key, encode_intent(change.intent)))
         return guards, changes
+
+    def _commit_parts(self, commit: OperationCommit) -> tuple[list[Guard], list[Change]]:
+        keys, entry = self._keys, commit.entry
+        key = keys.operation(commit.operation_id)
+        guards: list[Guard] = [CreateRevision(key, 0)]
+        changes: list[Change] = [Put(key, encode_operation(entry))]
+        mark = encode_mark(BrokerMark(entry.requested_by, commit.operation_id))
+        changes += [Put(keys.broker_removal(broker_id), mark) for broker_id in commit.marked]
+        for broker_id, revision in commit.unmarked:
+            guards.append(ModRevision(keys.broker_removal(broker_id), revision))
+            changes.append(Delete(keys.broker_removal(broker_id)))
+        for topic, revision, topic_entry in commit.topics:
+            guards.append(ModRevision(keys.topic(topic), revision))
+            changes.append(Put(keys.topic(topic), encode(topic_entry)))
+        return guards, changes
+
+    def _operation_parts(
+        self,
+        purpose: PlanChunkWrite | OperationCommit | OperationUpdate | KeysRemoval | ThrottleChange,
+    ) -> tuple[list[Guard], list[Change]]:
+        keys = self._keys
+        match purpose:
+            case PlanChunkWrite(operation_id, chunk, moves):
+                key = keys.operation_plan(operation_id, chunk)
+                return (
+                    [CreateRevision(keys.operation(operation_id), 0)],
+                    [Put(key, encode_moves(moves))],
+                )
+            case OperationCommit():
+                return self._commit_parts(purpose)
+            case OperationUpdate(operation_id, revision, updated):
+                key = keys.operation(operation_id)
+                return [ModRevision(key, revision)], [Put(key, encode_operation(updated))]
+            case KeysRemoval(guarded, others):
+                return (
+                    [ModRevision(key, revision) for key, revision in guarded],
+                    [Delete(key) for key in (*(key for key, _ in guarded), *others)],
+                )
+            case ThrottleChange(bytes_per_second, revision):
+                bound = encode_throttle(Throttle(bytes_per_second))
+                return [ModRevision(keys.throttle, revision)], [Put(keys.throttle, bound)]
 
     def _departure_parts(self, departures: UnrecordedDepartures) -> list[Change]:
         keys = [self._keys.departure(broker_id) for broker_id, _ in departures]

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tidelog.model import TopicPartition
-from tidelog_controller.state.context import Broker
+from tidelog_controller.state.known import Broker
 from tidelog_runtime.leader_reports import UnreachableLeader, UnreachableLeadersReport
 from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
 

@@ -26,7 +26,7 @@ from tidelog.v1.replica_control_pb2_grpc import (
     ReplicaControlServiceServicer,
     add_ReplicaControlServiceServicer_to_server,
 )
-from tidelog_controller.edge import admin as admin_module
+from tidelog_controller.edge import admin_calls as admin_module
 from tidelog_controller.edge.admin import AdminServicer
 from tidelog_controller.edge.replica_control_client import GrpcReplicaControl
 from tidelog_controller.edge.standard_services import add_standard_services

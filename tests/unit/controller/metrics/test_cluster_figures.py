@@ -9,7 +9,8 @@ import pytest
 from tidelog.inspection.model import BrokerBacklog
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog_controller.metrics.cluster_figures import ClusterFigures, problems_of, tell_cluster
-from tidelog_controller.state.context import Context, Partition
+from tidelog_controller.state.context import Context
+from tidelog_controller.state.known import Partition
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.schema import (
     BrokerRegistration,

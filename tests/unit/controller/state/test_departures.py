@@ -7,9 +7,9 @@ import pytest
 from tidelog.state_changes.event import Cause
 from tidelog_controller.state import departures
 from tidelog_controller.state.broken_connections import TELL_AGAIN_MS, BrokenConnections
-from tidelog_controller.state.context import Broker
 from tidelog_controller.state.departures import Departures
 from tidelog_controller.state.events import DialOutcome
+from tidelog_controller.state.known import Broker
 from tidelog_runtime.metadata.schema import (
     RUNNING,
     STOPPING,

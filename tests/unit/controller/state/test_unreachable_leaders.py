@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidelog.model import TopicPartition
-from tidelog_controller.state.context import Broker
+from tidelog_controller.state.known import Broker
 from tidelog_controller.state.unreachable_leaders import (
     DEPOSITION_INTERVAL_MS,
     REPORT_EXPIRY_MS,

@@ -1,0 +1,135 @@
+"""What is told of a transaction when it is begun because somebody asked for it, or has asked."""
+
+from __future__ import annotations
+
+from tidelog.state_changes.event import Change, Detail, Kind, Stage
+from tidelog_controller.state.admin_requests import Asker
+from tidelog_controller.state.commands import Tell
+from tidelog_controller.state.purposes import (
+    DeletionIntent,
+    OperationCommit,
+    OperationUpdate,
+    Purpose,
+    RecoveryIntent,
+    ThrottleChange,
+    TopicChange,
+    TopicCreation,
+)
+from tidelog_runtime.metadata.topic_intents import PartitionsAddition
+
+
+def requested_by(purpose: Purpose, change: Change) -> list[Tell]:
+    """`change` has yet to get the trace that it belongs to."""
+    match purpose:
+        case TopicCreation(topic, entry):
+            change = change._replace(trace_id=entry.trace_id)
+            size: dict[str, Detail] = {
+                "partitions": entry.partitions,
+                "replication_factor": entry.replication_factor,
+                **_asked_by(purpose.asker),
+            }
+            return [
+                Tell(
+                    Kind.TOPIC_CREATION,
+                    Stage.REQUESTED,
+                    change,
+                    topic=topic,
+                    topic_id=entry.topic_id,
+                    details=size,
+                )
+            ]
+        case DeletionIntent(topic, topic_id, _, trace_id):
+            change = change._replace(trace_id=trace_id)
+            return [
+                Tell(
+                    Kind.TOPIC_DELETION,
+                    Stage.REQUESTED,
+                    change,
+                    topic=topic,
+                    topic_id=topic_id,
+                    details=_asked_by(purpose.asker),
+                )
+            ]
+        case TopicChange():
+            return [_change_requested(purpose, change)]
+        case OperationCommit() | OperationUpdate() | ThrottleChange():
+            return [_operation_requested(purpose, change)]
+        case RecoveryIntent(_, _, consent, partitions):
+            change = change._replace(trace_id=consent.trace_id)
+            accepted: dict[str, Detail] = {
+                "from_live_replicas": consent.from_live_replicas,
+                **_asked_by(purpose.asker),
+            }
+            return [
+                Tell(
+                    Kind.RECOVERY_CONSENT,
+                    Stage.REQUESTED,
+                    change,
+                    partition,
+                    topic_id=consent.topic_id,
+                    details=accepted,
+                )
+                for partition, _, _ in partitions
+            ]
+        case _:
+            return []
+
+
+def _change_requested(purpose: TopicChange, change: Change) -> Tell:
+    change = change._replace(trace_id=purpose.trace_id)
+    kind = Kind.TOPIC_CONFIG
+    details: dict[str, Detail] = {"changes": list(purpose.described)}
+    if purpose.intent is not None:
+        added = isinstance(purpose.intent, PartitionsAddition)
+        kind = Kind.PARTITIONS_ADDITION if added else Kind.PARTITIONS_REMOVAL
+        details = {"first": purpose.intent.first, "partitions": purpose.entry.partitions}
+    details |= _asked_by(purpose.asker)
+    return Tell(
+        kind,
+        Stage.REQUESTED,
+        change,
+        topic=purpose.topic,
+        topic_id=purpose.entry.topic_id,
+        details=details,
+    )
+
+
+def _asked_by(asker: Asker) -> dict[str, Detail]:
+    said = {"requested_by": asker.name, "requested_from": asker.address}
+    return {name: value for name, value in said.items() if value}
+
+
+def _operation_requested(
+    purpose: OperationCommit | OperationUpdate | ThrottleChange, change: Change
+) -> Tell:
+    if isinstance(purpose, ThrottleChange):
+        change = change._replace(trace_id=purpose.trace_id)
+        before, after = (_bound(b) for b in (purpose.before, purpose.bytes_per_second))
+        details: dict[str, Detail] = {"before": before, "after": after, **_asked_by(purpose.asker)}
+        return Tell(Kind.THROTTLE, Stage.REQUESTED, change, details=details)
+    entry = purpose.entry
+    change = change._replace(trace_id=entry.trace_id)
+    details = {
+        "operation": purpose.operation_id,
+        "operation_kind": entry.kind.value,
+        "moves": entry.moves,
+    }
+    if isinstance(purpose, OperationCommit):
+        details |= {"request": entry.request}
+        details |= _asked_by(Asker(entry.requested_by, entry.requested_from))
+        return Tell(Kind.OPERATION_BEGUN, Stage.REQUESTED, change, details=details)
+    if entry.reason:
+        details["reason"] = entry.reason
+    if not entry.state.has_ended:
+        details |= _asked_by(purpose.asker)
+        return Tell(Kind.OPERATION_CANCELLING, Stage.REQUESTED, change, details=details)
+    details |= {
+        "state": entry.state.value,
+        "moves_done": entry.moves_done,
+        "moves_dropped": entry.moves_dropped,
+    }
+    return Tell(Kind.OPERATION_ENDED, Stage.REQUESTED, change, details=details)
+
+
+def _bound(bytes_per_second: int | None) -> str:
+    return "none" if bytes_per_second is None else f"{bytes_per_second} bytes/s"

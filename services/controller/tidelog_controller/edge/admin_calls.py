@@ -1,0 +1,45 @@
+"""What all calls of AdminService share: they wait for a reply, and only so many of them do."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import grpc
+
+from tidelog.rpc.wire import error_to_wire
+from tidelog.v1 import errors_pb2
+from tidelog_controller.edge.admin_not_built import AdminNotBuilt
+from tidelog_controller.edge.asking import Context
+from tidelog_controller.state.commands import AdminReply
+from tidelog_controller.state.events import AdminRequest
+
+MAX_WAITING_REQUESTS = 1_000
+
+# Given by the event loop.
+NO_ID = 0
+
+
+class Admin(Protocol):
+    async def submit(self, request: AdminRequest) -> AdminReply: ...
+
+
+class AdminCalls(AdminNotBuilt):
+    def __init__(self, admin: Admin) -> None:
+        self._admin = admin
+        self._waiting = 0
+
+    async def _submit(self, request: AdminRequest, context: Context) -> AdminReply:
+        if self._waiting >= MAX_WAITING_REQUESTS:
+            await context.abort(
+                grpc.StatusCode.RESOURCE_EXHAUSTED,
+                f"{self._waiting} requests are waiting already; try again when some are done",
+            )
+        self._waiting += 1
+        try:
+            return await self._admin.submit(request)
+        finally:
+            self._waiting -= 1
+
+
+def error_of(reply: AdminReply) -> errors_pb2.Error | None:
+    return error_to_wire(reply.error) if reply.error else None

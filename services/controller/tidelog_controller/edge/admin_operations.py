@@ -1,0 +1,282 @@
+"""AdminService, for operations: requests become events of the controller, and its replies
+answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tidelog.model import TopicPartition
+from tidelog.v1 import admin_pb2 as pb
+from tidelog_controller.edge.admin_calls import NO_ID, AdminCalls, error_of
+from tidelog_controller.edge.asking import Context, asker_of, trace_of
+from tidelog_controller.state.admin_answers import (
+    OperationAnswer,
+    OperationMovesAnswer,
+    OperationsAnswer,
+    OperationView,
+    PlanSummary,
+    ThrottleAnswer,
+)
+from tidelog_controller.state.admin_requests import (
+    AddedBrokers,
+    BeginOperation,
+    CancelOperation,
+    DescribeOperation,
+    DescribeThrottle,
+    ListOperations,
+    OperationWanted,
+    OtherFactor,
+    Reassignment,
+    Rebalancing,
+    RemovedBrokers,
+    Reversal,
+    SetThrottle,
+    WantedReplicas,
+)
+from tidelog_controller.state.commands import AdminReply
+from tidelog_controller.state.operations import MoveState
+from tidelog_runtime.metadata.operations import OperationKind, OperationMove, OperationState
+
+_KINDS = {
+    OperationKind.REASSIGNMENT: pb.OPERATION_KIND_REASSIGNMENT,
+    OperationKind.REBALANCE: pb.OPERATION_KIND_REBALANCE,
+    OperationKind.BROKERS_ADD: pb.OPERATION_KIND_BROKERS_ADD,
+    OperationKind.BROKERS_REMOVE: pb.OPERATION_KIND_BROKERS_REMOVE,
+    OperationKind.SET_REPLICATION_FACTOR: pb.OPERATION_KIND_SET_REPLICATION_FACTOR,
+    OperationKind.REVERSAL: pb.OPERATION_KIND_REVERSAL,
+}
+_STATES = {
+    OperationState.RUNNING: pb.OPERATION_STATE_RUNNING,
+    OperationState.CANCELLING: pb.OPERATION_STATE_CANCELLING,
+    OperationState.DONE: pb.OPERATION_STATE_DONE,
+    OperationState.CANCELLED: pb.OPERATION_STATE_CANCELLED,
+    OperationState.FAILED: pb.OPERATION_STATE_FAILED,
+}
+_MOVE_STATES = {
+    MoveState.WAITING: pb.MOVE_STATE_WAITING,
+    MoveState.ACTIVE: pb.MOVE_STATE_ACTIVE,
+    MoveState.DONE: pb.MOVE_STATE_DONE,
+    MoveState.DROPPED: pb.MOVE_STATE_DROPPED,
+}
+
+
+class OperationCalls(AdminCalls):
+    async def Reassign(  # noqa: N802 - the generated name
+        self, request: pb.ReassignRequest, context: Context
+    ) -> pb.ReassignResponse:
+        wanted = Reassignment(tuple(_wanted_replicas(move) for move in request.moves))
+        reply = await self._begin(wanted, request.operation_id, request.dry_run, context)
+        return pb.ReassignResponse(
+            error=error_of(reply), operation=_operation(reply), plan=_plan(reply)
+        )
+
+    async def Rebalance(  # noqa: N802 - the generated name
+        self, request: pb.RebalanceRequest, context: Context
+    ) -> pb.RebalanceResponse:
+        wanted = Rebalancing()
+        reply = await self._begin(wanted, request.operation_id, request.dry_run, context)
+        return pb.RebalanceResponse(
+            error=error_of(reply), operation=_operation(reply), plan=_plan(reply)
+        )
+
+    async def AddBrokers(  # noqa: N802 - the generated name
+        self, request: pb.AddBrokersRequest, context: Context
+    ) -> pb.AddBrokersResponse:
+        wanted = AddedBrokers(tuple(request.broker_ids))
+        reply = await self._begin(wanted, request.operation_id, request.dry_run, context)
+        return pb.AddBrokersResponse(
+            error=error_of(reply), operation=_operation(reply), plan=_plan(reply)
+        )
+
+    async def RemoveBrokers(  # noqa: N802 - the generated name
+        self, request: pb.RemoveBrokersRequest, context: Context
+    ) -> pb.RemoveBrokersResponse:
+        wanted = RemovedBrokers(tuple(request.broker_ids))
+        reply = await self._begin(wanted, request.operation_id, request.dry_run, context)
+        return pb.RemoveBrokersResponse(
+            error=error_of(reply), operation=_operation(reply), plan=_plan(reply)
+        )
+
+    async def SetReplicationFactor(  # noqa: N802 - the generated name
+        self, request: pb.SetReplicationFactorRequest, context: Context
+    ) -> pb.SetReplicationFactorResponse:
+        wanted = OtherFactor(tuple(request.topics), request.replication_factor)
+        reply = await self._begin(wanted, request.operation_id, request.dry_run, context)
+        return pb.SetReplicationFactorResponse(
+            error=error_of(reply), operation=_operation(reply), plan=_plan(reply)
+        )
+
+    async def ReverseOperation(  # noqa: N802 - the generated name
+        self, request: pb.ReverseOperationRequest, context: Context
+    ) -> pb.ReverseOperationResponse:
+        wanted = Reversal(request.reversed_operation_id)
+        reply = await self._begin(wanted, request.operation_id, request.dry_run, context)
+        return pb.ReverseOperationResponse(
+            error=error_of(reply), operation=_operation(reply), plan=_plan(reply)
+        )
+
+    async def CancelOperation(  # noqa: N802 - the generated name
+        self, request: pb.CancelOperationRequest, context: Context
+    ) -> pb.CancelOperationResponse:
+        reply = await self._submit(
+            CancelOperation(
+                NO_ID,
+                request.operation_id,
+                request.expected_revision,
+                request.dry_run,
+                trace_of(context),
+                asker_of(context),
+            ),
+            context,
+        )
+        return pb.CancelOperationResponse(
+            error=error_of(reply), operation=_operation(reply), plan=_plan(reply)
+        )
+
+    async def ListOperations(  # noqa: N802 - the generated name
+        self, request: pb.ListOperationsRequest, context: Context
+    ) -> pb.ListOperationsResponse:
+        states = {wire: state for state, wire in _STATES.items()}
+        kinds = {wire: kind for kind, wire in _KINDS.items()}
+        reply = await self._submit(
+            ListOperations(
+                NO_ID,
+                tuple(states[wire] for wire in request.states if wire in states),
+                tuple(kinds[wire] for wire in request.kinds if wire in kinds),
+                request.page_size,
+                request.page_token,
+            ),
+            context,
+        )
+        answer = reply.answer
+        if not isinstance(answer, OperationsAnswer):
+            return pb.ListOperationsResponse(error=error_of(reply))
+        return pb.ListOperationsResponse(
+            operations=[_operation_to_wire(operation) for operation in answer.operations],
+            next_page_token=answer.next_page_token,
+        )
+
+    async def DescribeOperation(  # noqa: N802 - the generated name
+        self, request: pb.DescribeOperationRequest, context: Context
+    ) -> pb.DescribeOperationResponse:
+        reply = await self._submit(
+            DescribeOperation(NO_ID, request.operation_id, request.page_size, request.page_token),
+            context,
+        )
+        answer = reply.answer
+        if not isinstance(answer, OperationMovesAnswer):
+            return pb.DescribeOperationResponse(error=error_of(reply))
+        return pb.DescribeOperationResponse(
+            operation=_operation_to_wire(answer.operation),
+            moves=[
+                pb.MoveProgress(
+                    move=_move_to_wire(move), state=_MOVE_STATES[state], waits_for=waits_for
+                )
+                for move, state, waits_for in answer.moves
+            ],
+            next_page_token=answer.next_page_token,
+        )
+
+    async def SetThrottle(  # noqa: N802 - the generated name
+        self, request: pb.SetThrottleRequest, context: Context
+    ) -> pb.SetThrottleResponse:
+        wire = request.throttle
+        reply = await self._submit(
+            SetThrottle(
+                NO_ID,
+                wire.bytes_per_second if wire.HasField("bytes_per_second") else None,
+                request.expected_revision,
+                request.dry_run,
+                trace_of(context),
+                asker_of(context),
+            ),
+            context,
+        )
+        answer = reply.answer
+        if not isinstance(answer, ThrottleAnswer):
+            return pb.SetThrottleResponse(error=error_of(reply))
+        before = pb.Throttle(bytes_per_second=answer.before)
+        return pb.SetThrottleResponse(before=before, revision=answer.revision)
+
+    async def DescribeThrottle(  # noqa: N802 - the generated name
+        self,
+        request: pb.DescribeThrottleRequest,  # noqa: ARG002 - it asks for all there is
+        context: Context,
+    ) -> pb.DescribeThrottleResponse:
+        reply = await self._submit(DescribeThrottle(NO_ID), context)
+        answer = reply.answer
+        if not isinstance(answer, ThrottleAnswer):
+            return pb.DescribeThrottleResponse(error=error_of(reply))
+        throttle = pb.Throttle(bytes_per_second=answer.bytes_per_second)
+        return pb.DescribeThrottleResponse(throttle=throttle, revision=answer.revision)
+
+    async def _begin(
+        self,
+        wanted: OperationWanted,
+        operation_id: str,
+        dry_run: bool,
+        context: Context,
+    ) -> AdminReply:
+        trace_id, asker = trace_of(context), asker_of(context)
+        request = BeginOperation(NO_ID, wanted, operation_id, dry_run, trace_id, asker)
+        return await self._submit(request, context)
+
+
+def _wanted_replicas(wire: pb.Move) -> WantedReplicas:
+    return WantedReplicas(
+        TopicPartition(wire.topic, wire.partition),
+        tuple(wire.target),
+        tuple(wire.original),
+        wire.topic_id,
+    )
+
+
+def _operation(reply: AdminReply) -> pb.Operation | None:
+    answer = reply.answer
+    if not isinstance(answer, OperationAnswer) or answer.operation is None:
+        return None
+    return _operation_to_wire(answer.operation)
+
+
+def _operation_to_wire(view: OperationView) -> pb.Operation:
+    entry = view.entry
+    return pb.Operation(
+        operation_id=view.operation_id,
+        kind=_KINDS[entry.kind],
+        state=_STATES[entry.state],
+        reason=entry.reason,
+        request=entry.request,
+        requested_by=entry.requested_by,
+        requested_from=entry.requested_from,
+        requested_at_ms=entry.requested_at_ms,
+        ended_at_ms=entry.ended_at_ms,
+        trace_id=entry.trace_id,
+        progress=pb.OperationProgress(**view.progress._asdict()),
+        revision=view.revision,
+    )
+
+
+def _plan(reply: AdminReply) -> pb.Plan | None:
+    answer = reply.answer
+    if not isinstance(answer, OperationAnswer) or answer.plan is None:
+        return None
+    return _plan_to_wire(answer.plan)
+
+
+def _plan_to_wire(plan: PlanSummary) -> pb.Plan:
+    return pb.Plan(
+        moves=_moves_to_wire(plan.moves),
+        move_count=plan.move_count,
+        replicas_added=plan.replicas_added,
+        leaders_changed=plan.leaders_changed,
+        minimum_replicas_added=plan.minimum,
+        brokers=[pb.BrokerShare(**share._asdict()) for share in plan.brokers],
+    )
+
+
+def _moves_to_wire(moves: Iterable[OperationMove]) -> list[pb.Move]:
+    return [_move_to_wire(move) for move in moves]
+
+
+def _move_to_wire(move: OperationMove) -> pb.Move:
+    return pb.Move(**move._asdict())

@@ -1,0 +1,195 @@
+"""AdminService, for topics: requests become events of the controller, and its replies answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tidelog.rpc.wire import error_to_wire
+from tidelog.v1 import admin_pb2 as pb
+from tidelog_controller.edge.admin_calls import NO_ID, AdminCalls, error_of
+from tidelog_controller.edge.asking import Context, asker_of, trace_of
+from tidelog_controller.state.admin_answers import ConfigAnswer, PartitionsAnswer
+from tidelog_controller.state.admin_requests import (
+    AddPartitions,
+    AlterTopicConfig,
+    Assignment,
+    RemovePartitions,
+)
+from tidelog_controller.state.commands import AdminReply
+from tidelog_controller.state.events import (
+    CreateTopic,
+    DeleteTopic,
+    RecoverPartitions,
+)
+
+
+class TopicCalls(AdminCalls):
+    async def CreateTopic(  # noqa: N802 - the generated name
+        self, request: pb.CreateTopicRequest, context: Context
+    ) -> pb.CreateTopicResponse:
+        reply = await self._submit(
+            CreateTopic(
+                NO_ID,
+                request.topic,
+                request.partitions,
+                request.replication_factor,
+                dict(request.config),
+                request.dry_run,
+                request.timeout_ms,
+                trace_of(context),
+                _assignment(request.assignment),
+                request.operation_id,
+                asker_of(context),
+            ),
+            context,
+        )
+        plan = _partitions_answer(reply)
+        return pb.CreateTopicResponse(
+            error=error_of(reply),
+            topic_id=reply.topic_id,
+            pending_brokers=reply.pending_brokers,
+            assignment=_assignment_to_wire(plan),
+        )
+
+    async def DeleteTopic(  # noqa: N802 - the generated name
+        self, request: pb.DeleteTopicRequest, context: Context
+    ) -> pb.DeleteTopicResponse:
+        reply = await self._submit(
+            DeleteTopic(
+                NO_ID,
+                request.topic,
+                request.topic_id,
+                request.timeout_ms,
+                trace_of(context),
+                request.dry_run,
+                asker_of(context),
+            ),
+            context,
+        )
+        plan = _partitions_answer(reply)
+        return pb.DeleteTopicResponse(
+            error=error_of(reply),
+            pending_brokers=reply.pending_brokers,
+            partitions=plan.partitions,
+            brokers=plan.brokers,
+        )
+
+    async def AlterTopicConfig(  # noqa: N802 - the generated name
+        self, request: pb.AlterTopicConfigRequest, context: Context
+    ) -> pb.AlterTopicConfigResponse:
+        reply = await self._submit(
+            AlterTopicConfig(
+                NO_ID,
+                request.topic,
+                request.topic_id,
+                dict(request.set),
+                tuple(request.unset),
+                request.expected_revision,
+                request.dry_run,
+                request.timeout_ms,
+                trace_of(context),
+                asker_of(context),
+            ),
+            context,
+        )
+        answer = reply.answer if isinstance(reply.answer, ConfigAnswer) else ConfigAnswer()
+        return pb.AlterTopicConfigResponse(
+            error=error_of(reply),
+            changes=[
+                pb.ConfigChange(key=key, before=before, after=after)
+                for key, before, after in answer.changes
+            ],
+            revision=answer.revision,
+            pending_brokers=reply.pending_brokers,
+        )
+
+    async def AddPartitions(  # noqa: N802 - the generated name
+        self, request: pb.AddPartitionsRequest, context: Context
+    ) -> pb.AddPartitionsResponse:
+        reply = await self._submit(
+            AddPartitions(
+                NO_ID,
+                request.topic,
+                request.topic_id,
+                request.partitions,
+                _assignment(request.assignment),
+                request.expected_revision,
+                request.dry_run,
+                request.timeout_ms,
+                trace_of(context),
+                asker_of(context),
+            ),
+            context,
+        )
+        answer = _partitions_answer(reply)
+        return pb.AddPartitionsResponse(
+            error=error_of(reply),
+            added=answer.partitions,
+            pending_brokers=reply.pending_brokers,
+            revision=answer.revision,
+            assignment=_assignment_to_wire(answer),
+        )
+
+    async def RemovePartitions(  # noqa: N802 - the generated name
+        self, request: pb.RemovePartitionsRequest, context: Context
+    ) -> pb.RemovePartitionsResponse:
+        reply = await self._submit(
+            RemovePartitions(
+                NO_ID,
+                request.topic,
+                request.topic_id,
+                request.partitions,
+                request.confirm_topic,
+                request.expected_revision,
+                request.dry_run,
+                request.timeout_ms,
+                trace_of(context),
+                asker_of(context),
+            ),
+            context,
+        )
+        answer = _partitions_answer(reply)
+        return pb.RemovePartitionsResponse(
+            error=error_of(reply),
+            removed=answer.partitions,
+            pending_brokers=reply.pending_brokers,
+            revision=answer.revision,
+            brokers=answer.brokers,
+        )
+
+    async def RecoverPartitions(  # noqa: N802 - the generated name
+        self, request: pb.RecoverPartitionsRequest, context: Context
+    ) -> pb.RecoverPartitionsResponse:
+        reply = await self._submit(
+            RecoverPartitions(
+                NO_ID,
+                request.topic,
+                tuple(request.partitions),
+                request.from_live_replicas,
+                request.timeout_ms,
+                trace_of(context),
+                asker_of(context),
+            ),
+            context,
+        )
+        return pb.RecoverPartitionsResponse(
+            error=error_of(reply),
+            partitions=[
+                pb.RecoverPartitionResult(
+                    partition=partition, error=error_to_wire(error) if error else None
+                )
+                for partition, error in reply.partitions
+            ],
+        )
+
+
+def _assignment(wire: Iterable[pb.ReplicaAssignment]) -> Assignment:
+    return tuple(tuple(partition.replicas) for partition in wire)
+
+
+def _partitions_answer(reply: AdminReply) -> PartitionsAnswer:
+    return reply.answer if isinstance(reply.answer, PartitionsAnswer) else PartitionsAnswer()
+
+
+def _assignment_to_wire(answer: PartitionsAnswer) -> list[pb.ReplicaAssignment]:
+    return [pb.ReplicaAssignment(replicas=replicas) for replicas in answer.assignment]

@@ -1,0 +1,323 @@
+"""What an operation is going to do, by what is known now. Pure: reads the context, changes
+nothing; every refusal is a `TidelogError` that says what would be right."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import TopicPartition
+from tidelog_controller.policies.assignment import check_assignment
+from tidelog_controller.policies.balancing import (
+    Plan,
+    plan_rebalance,
+    plan_removal,
+    plan_replication_factor,
+)
+from tidelog_controller.requests.topic_checks import check_revision, known_topic
+from tidelog_controller.state.admin_answers import BrokerShare, PlanSummary
+from tidelog_controller.state.admin_requests import (
+    AddedBrokers,
+    OperationWanted,
+    OtherFactor,
+    Reassignment,
+    Rebalancing,
+    RemovedBrokers,
+    Reversal,
+    WantedReplicas,
+)
+from tidelog_controller.state.context import Context
+from tidelog_controller.state.known import Topic
+from tidelog_runtime.metadata.operations import MAX_MOVES, OperationMove, OperationState
+from tidelog_runtime.metadata.schema import TopicEntry
+
+# Each takes a guard and a change of the transaction that begins the operation.
+MAX_BROKERS_NAMED = 50
+MAX_TOPICS_NAMED = 50
+
+Assignment = Mapping[TopicPartition, tuple[int, ...]]
+
+
+class Planned(NamedTuple):
+    """`marked`, `unmarked`, `topics`: as those of `OperationCommit`."""
+
+    summary: PlanSummary
+    marked: tuple[int, ...] = ()
+    unmarked: tuple[tuple[int, int], ...] = ()
+    topics: tuple[tuple[str, int, TopicEntry], ...] = ()
+
+
+def plan_operation(context: Context, wanted: OperationWanted) -> Planned:
+    match wanted:
+        case Reassignment(moves):
+            planned = Planned(_by_hand(context, moves))
+        case Rebalancing():
+            planned = Planned(_rebalanced(context, ()))
+        case AddedBrokers(broker_ids):
+            planned = _added(context, broker_ids)
+        case RemovedBrokers(broker_ids):
+            planned = _removed(context, broker_ids)
+        case OtherFactor(topics, factor):
+            planned = _other_factor(context, topics, factor)
+        case Reversal(operation_id):
+            planned = Planned(_reversed(context, operation_id))
+    made = planned.summary.moves
+    if len(made) > MAX_MOVES:
+        raise TidelogError(
+            ErrorCode.INVALID_REQUEST,
+            f"the plan has {len(made)} moves and an operation at most {MAX_MOVES}; move some of "
+            "them by hand first",
+        )
+    _check_not_busy(context, made)
+    return planned
+
+
+def assignment_of(context: Context) -> dict[TopicPartition, tuple[int, ...]]:
+    """The replicas of every partition that is to stay: those that it is on its way to."""
+    assignment: dict[TopicPartition, tuple[int, ...]] = {}
+    for topic in sorted(context.topics):
+        for partition in context.partitions_of(topic):
+            state = context.state_to_stay(partition)
+            if state is None or state.topic_id != context.topics[topic].entry.topic_id:
+                continue
+            target = context.operations.target_of(partition)
+            assignment[partition] = target or state.settled_replicas
+    return assignment
+
+
+def summary_of(
+    moves: Sequence[OperationMove], assignment: Assignment, minimum: int | None = None
+) -> PlanSummary:
+    before, after = _loads(assignment), _loads(assignment)
+    for move in moves:
+        after.take(assignment[move.name], -1)
+        after.take(move.target, 1)
+    brokers = sorted({*before.replicas, *after.replicas})
+    shares = tuple(
+        BrokerShare(b, before.replicas[b], after.replicas[b], before.leaders[b], after.leaders[b])
+        for b in brokers
+        if before.replicas[b] or after.replicas[b]
+    )
+    return PlanSummary(
+        tuple(moves),
+        len(moves),
+        sum(len(move.adding) for move in moves),
+        sum(move.original[0] != move.target[0] for move in moves),
+        minimum,
+        shares,
+    )
+
+
+class _Loads:
+    def __init__(self) -> None:
+        self.replicas: Counter[int] = Counter()
+        self.leaders: Counter[int] = Counter()
+
+    def take(self, replicas: Sequence[int], amount: int) -> None:
+        for broker_id in replicas:
+            self.replicas[broker_id] += amount
+        self.leaders[replicas[0]] += amount
+
+
+def _loads(assignment: Assignment) -> _Loads:
+    loads = _Loads()
+    for replicas in assignment.values():
+        loads.take(replicas, 1)
+    return loads
+
+
+# By hand.
+
+
+def _by_hand(context: Context, moves: Sequence[WantedReplicas]) -> PlanSummary:
+    if not moves:
+        raise TidelogError(
+            ErrorCode.INVALID_REQUEST, "no moves are named; name at least one partition"
+        )
+    twice = [p for p, count in Counter(move.partition for move in moves).items() if count > 1]
+    if twice:
+        raise TidelogError(
+            ErrorCode.INVALID_REQUEST, f"{twice[0]} is named twice; name each partition once"
+        )
+    made = [_move_by_hand(context, move) for move in sorted(moves)]
+    return summary_of([move for move in made if move is not None], assignment_of(context))
+
+
+def _move_by_hand(context: Context, wanted: WantedReplicas) -> OperationMove | None:
+    """None: the partition has these replicas."""
+    name = wanted.partition
+    topic = known_topic(context, name.topic, wanted.topic_id)
+    state = context.state_to_stay(name)
+    if state is None or state.topic_id != topic.entry.topic_id:
+        raise TidelogError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"topic {name.topic} has partitions 0 to {topic.entry.partitions - 1} that can be "
+            f"moved, and {name.partition} is none of them",
+        )
+    if wanted.original and wanted.original != state.replicas:
+        raise TidelogError(
+            ErrorCode.REVISION_CONFLICT,
+            f"{name} has the replicas {list(state.replicas)} and no longer "
+            f"{list(wanted.original)}; plan the move anew if it is still wanted",
+        )
+    may_hold = {*context.placement_brokers(), *state.replicas}
+    check_assignment(name.topic, {name.partition: wanted.target}, may_hold)
+    _check_min_isr(name.topic, topic, len(wanted.target))
+    if wanted.target == state.replicas:
+        return None
+    return OperationMove(name.topic, state.topic_id, name.partition, state.replicas, wanted.target)
+
+
+def _check_min_isr(name: str, topic: Topic, factor: int) -> None:
+    min_isr = topic.config.min_isr(factor)
+    if min_isr > factor:
+        raise TidelogError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"topic {name} asks for min_insync_replicas={min_isr}, which {factor} replicas could "
+            "never meet; lower that first, or keep more replicas",
+        )
+
+
+def _reversed(context: Context, operation_id: str) -> PlanSummary:
+    held = context.operations.held.get(operation_id)
+    if held is None:
+        raise unknown_operation(operation_id)
+    if not held.entry.state.has_ended:
+        raise TidelogError(
+            ErrorCode.PARTITION_BUSY,
+            f"operation {operation_id} is still {held.entry.state.value}; cancel it, or wait for "
+            "its end",
+        )
+    assignment = assignment_of(context)
+    back: list[OperationMove] = []
+    for move in context.operations.moves_of(operation_id):
+        state = context.state_to_stay(move.name)
+        if state is None or state.topic_id != move.topic_id or state.replicas != move.target:
+            continue  # It has moved on, or is gone.
+        may_hold = {*context.placement_brokers(), *state.replicas}
+        check_assignment(move.topic, {move.partition: move.original}, may_hold)
+        back.append(move._replace(original=move.target, target=move.original))
+    return summary_of(sorted(back), assignment)
+
+
+# For all partitions.
+
+
+def _rebalanced(context: Context, added: Iterable[int]) -> PlanSummary:
+    brokers = context.racked(sorted({*context.placement_brokers(), *added}))
+    return _summarised(context, plan_rebalance(assignment_of(context), brokers))
+
+
+def _added(context: Context, broker_ids: Sequence[int]) -> Planned:
+    _check_named(broker_ids)
+    running = context.running_brokers()
+    away = [broker_id for broker_id in broker_ids if broker_id not in running]
+    if away:
+        raise TidelogError(
+            ErrorCode.UNKNOWN_BROKER,
+            f"broker {away[0]} is not running; those that are: {running}. Start it first",
+        )
+    marks = context.removed_brokers
+    unmarked = tuple((b, marks[b].revision) for b in sorted(set(broker_ids)) if b in marks)
+    return Planned(_rebalanced(context, broker_ids), unmarked=unmarked)
+
+
+def _removed(context: Context, broker_ids: Sequence[int]) -> Planned:
+    _check_named(broker_ids)
+    for broker_id in broker_ids:
+        if broker_id not in context.brokers and not any(context.replicas_on(broker_id)):
+            known = sorted({*context.brokers, *context.removed_brokers})
+            raise TidelogError(
+                ErrorCode.UNKNOWN_BROKER,
+                f"broker {broker_id} is not registered and holds no replicas; those that are "
+                f"registered: {known}",
+            )
+    brokers = context.racked(context.placement_brokers())
+    plan = plan_removal(assignment_of(context), brokers, broker_ids)
+    marked = tuple(b for b in sorted(set(broker_ids)) if b not in context.removed_brokers)
+    return Planned(_summarised(context, plan), marked=marked)
+
+
+def _other_factor(context: Context, topics: Sequence[str], factor: int) -> Planned:
+    if not 1 <= len(topics) <= MAX_TOPICS_NAMED:
+        raise TidelogError(
+            ErrorCode.INVALID_REQUEST,
+            f"{len(topics)} topics are named; name 1 to {MAX_TOPICS_NAMED} at once",
+        )
+    entries: list[tuple[str, int, TopicEntry]] = []
+    for name in sorted(set(topics)):
+        topic = known_topic(context, name)
+        _check_min_isr(name, topic, max(factor, 1))
+        if topic.entry.replication_factor != factor:
+            entry = replace(topic.entry, replication_factor=factor)
+            entries.append((name, topic.revision, entry))
+    brokers = context.racked(context.placement_brokers())
+    plan = plan_replication_factor(assignment_of(context), brokers, topics, factor)
+    return Planned(_summarised(context, plan), topics=tuple(entries))
+
+
+def _summarised(context: Context, plan: Plan) -> PlanSummary:
+    """Ids of topics, and present replicas, which of a partition on its way are others than
+    those that the plan was made for."""
+    moves: list[OperationMove] = []
+    for name, original, target in ((m.partition, m.original, m.target) for m in plan.moves):
+        topic_id = context.topics[name.topic].entry.topic_id
+        moves.append(OperationMove(name.topic, topic_id, name.partition, original, target))
+    shares = tuple(
+        BrokerShare(
+            s.broker_id, s.replicas_before, s.replicas_after, s.leaders_before, s.leaders_after
+        )
+        for s in plan.brokers
+    )
+    minimum = plan.minimum_replicas_added
+    return PlanSummary(
+        tuple(moves), len(moves), plan.replicas_added, plan.leaders_changed, minimum, shares
+    )
+
+
+def _check_named(broker_ids: Sequence[int]) -> None:
+    if not 1 <= len(broker_ids) <= MAX_BROKERS_NAMED:
+        raise TidelogError(
+            ErrorCode.INVALID_REQUEST,
+            f"{len(broker_ids)} brokers are named; name 1 to {MAX_BROKERS_NAMED} at once",
+        )
+
+
+def _check_not_busy(context: Context, moves: Iterable[OperationMove]) -> None:
+    for move in moves:
+        operation_id = context.operations.busy_with(move.name)
+        state = context.state_to_stay(move.name)
+        if not operation_id and state is not None and state.moving is not None:
+            operation_id = state.moving.operation
+        if operation_id:
+            raise TidelogError(
+                ErrorCode.PARTITION_BUSY,
+                f"{move.name} is being moved by operation {operation_id}; wait for its end, or "
+                "cancel it first",
+            )
+
+
+def check_operation_revision(context: Context, operation_id: str, expected_revision: int) -> None:
+    held = context.operations.held.get(operation_id)
+    if held is None:
+        raise unknown_operation(operation_id)
+    check_revision(f"operation {operation_id}", held.revision, expected_revision)
+
+
+def unknown_operation(operation_id: str) -> TidelogError:
+    return TidelogError(
+        ErrorCode.UNKNOWN_OPERATION,
+        f"there is no operation {operation_id!r}; those that run, and the last that have ended, "
+        "can be listed",
+    )
+
+
+def ended(operation_id: str, state: OperationState) -> TidelogError:
+    return TidelogError(
+        ErrorCode.OPERATION_ENDED,
+        f"operation {operation_id} is {state.value} already; to take back what it has moved, "
+        "reverse it",
+    )

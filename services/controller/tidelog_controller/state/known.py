@@ -1,0 +1,169 @@
+"""What the controller knows of the store, and what it learns, as plain values."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tidelog.model import TopicPartition
+from tidelog_controller.policies.electability import ElectionRules
+from tidelog_runtime.metadata.operations import (
+    BrokerMark,
+    OperationEntry,
+)
+from tidelog_runtime.metadata.schema import (
+    RUNNING,
+    BrokerRegistration,
+    Departure,
+    LeaderAndIsr,
+    RecoveryConsent,
+    TopicEntry,
+)
+from tidelog_runtime.metadata.topic_intents import (
+    PartitionsAddition,
+    PartitionsRemoval,
+)
+from tidelog_runtime.topic_config import TopicConfig
+
+
+class Broker(NamedTuple):
+    broker_id: int
+    registration: BrokerRegistration
+    broker_epoch: int
+
+    @property
+    def running(self) -> bool:
+        return self.registration.state == RUNNING
+
+
+class Topic(NamedTuple):
+    """`revision`: modification revision. `rules`: what `config`, its configuration, asks for."""
+
+    entry: TopicEntry
+    create_revision: int
+    revision: int
+    config: TopicConfig
+    rules: ElectionRules
+
+    @property
+    def min_isr(self) -> int:
+        """Of a new partition."""
+        return self.config.min_isr(self.entry.replication_factor)
+
+
+class Partition(NamedTuple):
+    """`revision`: modification revision, the version that a write names."""
+
+    state: LeaderAndIsr
+    revision: int
+
+
+class Deletion(NamedTuple):
+    topic_id: str
+    revision: int
+    trace_id: str = ""
+
+
+class Consent(NamedTuple):
+    """`revision`: modification revision."""
+
+    entry: RecoveryConsent
+    revision: int
+
+
+class Addition(NamedTuple):
+    entry: PartitionsAddition
+    revision: int
+
+
+class Removal(NamedTuple):
+    entry: PartitionsRemoval
+    revision: int
+
+
+class BrokerChanged(NamedTuple):
+    broker_id: int
+    old: Broker | None
+    new: Broker | None
+
+
+class DepartureChanged(NamedTuple):
+    broker_id: int
+    new: Departure | None
+
+
+class TopicChanged(NamedTuple):
+    topic: str
+    old: Topic | None
+    new: Topic | None
+
+
+class PartitionChanged(NamedTuple):
+    partition: TopicPartition
+    old: Partition | None
+    new: Partition | None
+
+
+class DeletionChanged(NamedTuple):
+    topic: str
+    new: Deletion | None
+
+
+class PartitionsIntentChanged(NamedTuple):
+    topic: str
+    old: Addition | Removal | None
+    new: Addition | Removal | None
+
+
+class ConsentChanged(NamedTuple):
+    partition: TopicPartition
+    new: Consent | None
+
+
+class Mark(NamedTuple):
+    """Of a broker. `revision`: modification revision."""
+
+    entry: BrokerMark
+    revision: int
+
+
+class Throttle(NamedTuple):
+    """`revision`: modification revision; 0: it was never set."""
+
+    bytes_per_second: int | None
+    revision: int
+
+
+UNTHROTTLED = Throttle(None, 0)
+
+
+class OperationChanged(NamedTuple):
+    operation_id: str
+    old: OperationEntry | None
+    new: OperationEntry | None
+
+
+class MaintenanceChanged(NamedTuple):
+    broker_id: int
+    new: Mark | None
+
+
+class Malformed(NamedTuple):
+    """A value that is not what its key asks for. What was known of the key stands, and
+    the controller leaves it alone until it is mended."""
+
+    key: str
+    problem: str
+
+
+Absorbed = (
+    BrokerChanged
+    | DepartureChanged
+    | TopicChanged
+    | PartitionChanged
+    | DeletionChanged
+    | PartitionsIntentChanged
+    | ConsentChanged
+    | OperationChanged
+    | MaintenanceChanged
+    | Malformed
+)

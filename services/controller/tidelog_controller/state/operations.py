@@ -1,0 +1,292 @@
+"""Operations that were asked for, how far they have come, and which of their moves are wanted
+now. Pure: knows keys of the store, and partitions by what it is told of them.
+
+The state of a move is that of its partition's key (waiting, active, done, dropped), so nothing
+is kept that another controller would not find. What an event touched is judged anew, and no
+more: a plan may have 100,000 moves.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from tidelog.model import TopicPartition
+from tidelog_controller.policies.reassignment import WantedMove
+from tidelog_runtime.metadata.operations import (
+    OperationEntry,
+    OperationMove,
+    OperationState,
+)
+from tidelog_runtime.metadata.schema import LeaderAndIsr
+
+# Ended operations that are kept, so that a repeated request and a later look find them.
+MAX_ENDED_KEPT = 100
+# Active moves that copy nothing, of all operations: they only change order or drop replicas.
+MAX_MOVES_WITHOUT_COPY = 100
+DEFAULT_MAX_MOVES_PER_BROKER = 5
+
+
+class MoveState(enum.Enum):
+    WAITING = "waiting"
+    ACTIVE = "active"
+    DONE = "done"
+    DROPPED = "dropped"
+
+
+class Held(NamedTuple):
+    """`revision`: modification revision of the operation's key. `number`: of its creation;
+    later ones are newer."""
+
+    entry: OperationEntry
+    revision: int
+    number: int
+
+
+# What the partition's key says; None: there is none, or it is being deleted.
+StateOf = Callable[[TopicPartition], LeaderAndIsr | None]
+
+
+@dataclass(slots=True)
+class _Work:
+    """What an operation that has not ended has yet to do. `waiting`: moves that have not begun,
+    by the brokers that they add replicas to, in the order of the plan."""
+
+    moves: dict[TopicPartition, OperationMove]
+    waiting: dict[tuple[int, ...], dict[TopicPartition, None]] = field(default_factory=dict)
+    active: dict[TopicPartition, None] = field(default_factory=dict)
+    done: int = 0
+    dropped: int = 0
+    replicas_added: int = 0
+
+    @property
+    def is_over(self) -> bool:
+        return not self.moves
+
+
+class Operations:
+    def __init__(self, max_moves_per_broker: int = DEFAULT_MAX_MOVES_PER_BROKER) -> None:
+        self.max_moves_per_broker = max_moves_per_broker
+        self.held: dict[str, Held] = {}
+        self.chunks: dict[str, dict[int, tuple[OperationMove, ...]]] = {}
+        self._work: dict[str, _Work] = {}
+        self._operation_of: dict[TopicPartition, str] = {}
+        self._changed: dict[str, None] = {}  # operations to be judged whole
+        self._touched: dict[TopicPartition, None] = {}
+        self._receiving: dict[int, int] = {}  # active moves that add a replica to a broker
+        self._without_copy = 0
+
+    # What the store says.
+
+    def absorb(self, operation_id: str, held: Held | None) -> None:
+        if held is None:
+            self.held.pop(operation_id, None)
+        else:
+            former = self.held.get(operation_id)
+            self.held[operation_id] = held._replace(number=former.number) if former else held
+        self._changed[operation_id] = None
+
+    def absorb_chunk(
+        self, operation_id: str, number: int, moves: tuple[OperationMove, ...] | None
+    ) -> None:
+        chunks = self.chunks.setdefault(operation_id, {})
+        if moves is None:
+            chunks.pop(number, None)
+        else:
+            chunks[number] = moves
+        if not chunks:
+            del self.chunks[operation_id]
+        self._changed[operation_id] = None
+
+    def touch(self, partition: TopicPartition) -> None:
+        """Its key has changed."""
+        if partition in self._operation_of:
+            self._touched[partition] = None
+
+    # What follows.
+
+    def moves_of(self, operation_id: str) -> list[OperationMove]:
+        """Ordered as planned; of an operation whose plan is known."""
+        chunks = self.chunks.get(operation_id, {})
+        return [move for number in sorted(chunks) for move in chunks[number]]
+
+    def is_whole(self, operation_id: str) -> bool:
+        """Whether its plan is known."""
+        held = self.held.get(operation_id)
+        return held is not None and len(self.chunks.get(operation_id, {})) >= held.entry.chunks
+
+    def busy_with(self, partition: TopicPartition) -> str:
+        """The operation that has yet to move it; empty: none has."""
+        return self._operation_of.get(partition, "")
+
+    def target_of(self, partition: TopicPartition) -> tuple[int, ...] | None:
+        """The replicas that it is to have; None: nobody has yet to move it, or what was begun
+        is being taken back."""
+        operation_id = self._operation_of.get(partition, "")
+        held = self.held.get(operation_id)
+        if held is None or held.entry.state is not OperationState.RUNNING:
+            return None
+        return self._work[operation_id].moves[partition].target
+
+    def work_of(self, operation_id: str) -> _Work | None:
+        return self._work.get(operation_id)
+
+    def advance(self, state_of: StateOf) -> Mapping[TopicPartition, WantedMove] | None:
+        """What is wanted of partitions now; None: nothing has changed."""
+        if not (self._changed or self._touched):
+            return None
+        changed, self._changed = self._changed, {}
+        for operation_id in changed:
+            self._judge_whole(operation_id, state_of)
+        touched, self._touched = self._touched, {}
+        for partition in touched:
+            self._judge(partition, state_of(partition))
+        self._begin_moves()
+        return self._wanted()
+
+    def over(
+        self, writes: Callable[[TopicPartition], bool]
+    ) -> Iterable[tuple[str, OperationEntry]]:
+        """Operations with nothing left to do, as they are to be written at their end, but for
+        the time of that. `writes`: whether a partition's key is being written."""
+        for operation_id, held in self.held.items():
+            if not (held.entry.state.has_ended or self.is_whole(operation_id)):
+                reason = "a part of its plan is no longer in the metadata store"
+                yield operation_id, replace(held.entry, state=OperationState.FAILED, reason=reason)
+        for operation_id, work in self._work.items():
+            entry = self.held[operation_id].entry
+            cancelled = entry.state is OperationState.CANCELLING
+            if not (work.is_over or (cancelled and not work.active)):
+                continue
+            if any(writes(partition) for partition in work.moves):
+                continue  # One of them may be begun by that.
+            state = OperationState.CANCELLED if cancelled else OperationState.DONE
+            dropped = work.dropped + len(work.moves)
+            reason = entry.reason
+            if work.dropped and not cancelled:
+                reason = f"{work.dropped} of its moves were of partitions that are gone"
+            ended = replace(
+                entry, state=state, reason=reason, moves_done=work.done, moves_dropped=dropped
+            )
+            yield operation_id, ended
+
+    def superfluous(self) -> list[str]:
+        """Ended operations beyond those that are kept, the oldest first."""
+        ended = [(h.revision, i) for i, h in self.held.items() if h.entry.state.has_ended]
+        return [i for _, i in sorted(ended)[: max(0, len(ended) - MAX_ENDED_KEPT)]]
+
+    def orphans(self) -> list[str]:
+        """Operations that have chunks of a plan, and no key."""
+        return sorted(self.chunks.keys() - self.held.keys())
+
+    # How it is judged.
+
+    def _judge_whole(self, operation_id: str, state_of: StateOf) -> None:
+        self._forget(operation_id)
+        held = self.held.get(operation_id)
+        if held is None or held.entry.state.has_ended or not self.is_whole(operation_id):
+            return
+        moves = {move.name: move for move in self.moves_of(operation_id)}
+        self._work[operation_id] = _Work(moves)
+        for partition in list(moves):
+            self._operation_of[partition] = operation_id
+            self._judge(partition, state_of(partition))
+
+    def _forget(self, operation_id: str) -> None:
+        work = self._work.pop(operation_id, None)
+        if work is None:
+            return
+        for partition in list(work.active):
+            self._leave(work, partition)
+        for partition in work.moves:
+            self._operation_of.pop(partition, None)
+
+    def _judge(self, partition: TopicPartition, state: LeaderAndIsr | None) -> None:
+        operation_id = self._operation_of.get(partition)
+        if operation_id is None:
+            return
+        work = self._work[operation_id]
+        move = work.moves[partition]
+        was_wanted = partition in work.active
+        self._leave(work, partition)
+        match move_state(move, operation_id, state):
+            case MoveState.WAITING if was_wanted and self._is_running(operation_id):
+                # It was wanted before, and its first write may be on the way.
+                self._enter(work, partition)
+            case MoveState.WAITING:
+                work.waiting.setdefault(move.adding, {})[partition] = None
+            case MoveState.ACTIVE:
+                self._enter(work, partition)
+            case MoveState.DONE:
+                work.done += 1
+                work.replicas_added += len(move.adding)
+                self._end(work, partition)
+            case MoveState.DROPPED:
+                work.dropped += 1
+                self._end(work, partition)
+
+    def _is_running(self, operation_id: str) -> bool:
+        return self.held[operation_id].entry.state is OperationState.RUNNING
+
+    def _end(self, work: _Work, partition: TopicPartition) -> None:
+        del work.moves[partition]
+        del self._operation_of[partition]
+
+    def _enter(self, work: _Work, partition: TopicPartition) -> None:
+        adding = work.moves[partition].adding
+        work.active[partition] = None
+        for broker_id in adding:
+            self._receiving[broker_id] = self._receiving.get(broker_id, 0) + 1
+        self._without_copy += not adding
+
+    def _leave(self, work: _Work, partition: TopicPartition) -> None:
+        adding = work.moves[partition].adding
+        waiting = work.waiting.get(adding, {})
+        waiting.pop(partition, None)
+        if not waiting:
+            work.waiting.pop(adding, None)
+        if partition not in work.active:
+            return
+        del work.active[partition]
+        for broker_id in adding:
+            self._receiving[broker_id] -= 1
+        self._without_copy -= not adding
+
+    def _begin_moves(self) -> None:
+        """The oldest operation goes first."""
+        for operation_id in sorted(self._work, key=lambda i: self.held[i].number):
+            if not self._is_running(operation_id):
+                continue
+            work = self._work[operation_id]
+            for adding in list(work.waiting):
+                while adding in work.waiting and self._has_room(adding):
+                    partition = next(iter(work.waiting[adding]))
+                    self._leave(work, partition)
+                    self._enter(work, partition)
+
+    def _has_room(self, adding: Sequence[int]) -> bool:
+        if not adding:
+            return self._without_copy < MAX_MOVES_WITHOUT_COPY
+        return all(self._receiving.get(b, 0) < self.max_moves_per_broker for b in adding)
+
+    def _wanted(self) -> dict[TopicPartition, WantedMove]:
+        wanted: dict[TopicPartition, WantedMove] = {}
+        for operation_id, work in self._work.items():
+            entry = self.held[operation_id].entry
+            cancelled = entry.state is OperationState.CANCELLING
+            for partition in work.active:
+                target = work.moves[partition].target
+                wanted[partition] = WantedMove(operation_id, target, cancelled, entry.trace_id)
+        return wanted
+
+
+def move_state(move: OperationMove, operation_id: str, state: LeaderAndIsr | None) -> MoveState:
+    """By the partition's key alone."""
+    if state is None or state.topic_id != move.topic_id:
+        return MoveState.DROPPED
+    if state.moving is not None:
+        ours = state.moving.operation == operation_id
+        return MoveState.ACTIVE if ours else MoveState.WAITING
+    return MoveState.DONE if state.replicas == move.target else MoveState.WAITING
