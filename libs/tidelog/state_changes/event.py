@@ -70,6 +70,7 @@ class Kind(enum.Enum):
     OPERATION_BEGUN = "operation_begun"
     OPERATION_CANCELLING = "operation_cancelling"
     OPERATION_ENDED = "operation_ended"
+    BROKER_MAINTENANCE = "broker_maintenance"  # it begins or ends
     THROTTLE = "throttle"  # another bound on what moves carry
     RECOVERY_CONSENT = "recovery_consent"
     # A broker.
@@ -143,6 +144,9 @@ class Cause(enum.Enum):
     REMOVED = "removed"  # somebody else deleted it
     STORE_UNREACHABLE = "store_unreachable"
     REQUESTED = "requested"  # somebody asked for it
+    PREFERRED_LEADER = "preferred_leader"  # the first of its replicas leads again
+    LEADER_MOVED = "leader_moved"  # somebody chose another leader
+    MAINTENANCE = "maintenance"  # of the broker that led it
     REASSIGNED = "reassigned"  # an operation moves the partition to other replicas
     CANCELLED = "cancelled"  # the operation was taken back
 

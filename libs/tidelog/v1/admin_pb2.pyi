@@ -2073,12 +2073,14 @@ class LeaderResult(_message.Message):
 
     TOPIC_FIELD_NUMBER: _builtins.int
     PARTITION_FIELD_NUMBER: _builtins.int
-    FROM_FIELD_NUMBER: _builtins.int
-    TO_FIELD_NUMBER: _builtins.int
+    LEADER_BEFORE_FIELD_NUMBER: _builtins.int
+    LEADER_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     partition: _builtins.int
-    to: _builtins.int
+    leader_before: _builtins.int
+    """Before; -1: none."""
+    leader: _builtins.int
     """Who is to lead."""
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
@@ -2091,12 +2093,13 @@ class LeaderResult(_message.Message):
         *,
         topic: _builtins.str = ...,
         partition: _builtins.int = ...,
-        to: _builtins.int = ...,
+        leader_before: _builtins.int = ...,
+        leader: _builtins.int = ...,
         error: _errors_pb2.Error | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "from", b"from", "partition", b"partition", "to", b"to", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "leader", b"leader", "leader_before", b"leader_before", "partition", b"partition", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -30,6 +30,7 @@ from tidelog_controller.edge.standard_services import add_standard_services
 from tidelog_controller.metrics.controller_metrics import ControllerMetrics
 from tidelog_controller.metrics.decision_meter import MeteredAdmin
 from tidelog_controller.policies.internal_topics import InternalTopic, state_changes_topic
+from tidelog_controller.policies.leader_balance import LeaderBalancing
 from tidelog_controller.shell.broker_channel import TcpDialer
 from tidelog_controller.shell.event_loop import Environment, NoStopwatch
 from tidelog_controller.shell.service import ControllerService
@@ -104,6 +105,11 @@ async def _serve(config: ControllerConfig) -> int:
             state_changes=state_changes,
             command_timeout_ms=config.command_timeout_ms,
             max_moves_per_broker=config.max_moves_per_broker,
+            leader_balancing=(
+                LeaderBalancing(config.leader_balance_interval_ms, config.leader_imbalance_percent)
+                if config.leader_balance
+                else None
+            ),
             stopwatch=metrics.decisions if metrics else NoStopwatch(),
             internal_topics=internal_topics(config),
         ),

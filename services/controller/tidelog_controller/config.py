@@ -31,6 +31,23 @@ class ControllerConfig(ServiceConfig):
         "an operation wait",
     )
 
+    leader_balance: bool = Field(
+        default=True,
+        description="whether leaders go back to the preferred replicas by themselves",
+    )
+    leader_imbalance_percent: int = Field(
+        default=10,
+        ge=0,
+        le=100,
+        description="a broker gets back the leaderships that prefer it once it lacks more of them",
+    )
+    leader_balance_interval_ms: int = Field(
+        default=300_000,
+        ge=1_000,
+        le=86_400_000,
+        description="how often that is looked at",
+    )
+
     @property
     def service(self) -> str:
         """Its name in log lines and events."""

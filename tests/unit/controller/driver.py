@@ -14,6 +14,7 @@ from tidelog.model import TopicPartition
 from tidelog.state_changes.event import Cause, Change, Kind, Stage
 from tidelog_controller.core.controller import Controller
 from tidelog_controller.policies.internal_topics import InternalTopic
+from tidelog_controller.policies.leader_balance import LeaderBalancing
 from tidelog_controller.policies.reassignment import WantedMove
 from tidelog_controller.state.admin_requests import (
     AddPartitions,
@@ -130,6 +131,7 @@ class Driver:
     ) -> None:
         self.store = store or TableStore(KEYS.root)
         self.internal_topics = internal_topics  # of the next reign
+        self.leader_balancing: LeaderBalancing | None = None  # of the next reign
         self.now_ms = 1_000
         self.brokers: dict[int, FakeBroker] = {}
         self.transcript: list[str] = []
@@ -174,6 +176,7 @@ class Driver:
             random.Random(7),
             command_timeout_ms=COMMAND_TIMEOUT_MS,
             internal_topics=self.internal_topics,
+            leader_balancing=self.leader_balancing,
         )
 
     def load(self) -> None:

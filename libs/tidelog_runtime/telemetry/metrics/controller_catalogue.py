@@ -73,6 +73,9 @@ ADMIN_REQUESTS = (
     "begin_operation",
     "cancel_operation",
     "set_throttle",
+    "elect_preferred_leaders",
+    "move_leaders",
+    "set_maintenance",
     ADMIN_QUESTIONS,
 )
 # By request and code; those that are expected are there from the start.

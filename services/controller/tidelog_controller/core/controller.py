@@ -27,6 +27,7 @@ from tidelog_controller.core.description import Reign, describe
 from tidelog_controller.core.dirty_partitions import DirtyPartitions
 from tidelog_controller.core.transaction_telling import TransactionTelling
 from tidelog_controller.policies.internal_topics import InternalTopic
+from tidelog_controller.policies.leader_balance import LeaderBalancing
 from tidelog_controller.requests.desk import AdminDesk
 from tidelog_controller.state.broken_connections import (
     FAST_REMOVAL_WINDOW_MS,
@@ -68,6 +69,7 @@ from tidelog_controller.state.known import (
     ConsentChanged,
     DeletionChanged,
     DepartureChanged,
+    MaintenanceChanged,
     Malformed,
     PartitionChanged,
     PartitionsIntentChanged,
@@ -107,6 +109,7 @@ class Controller:
         command_timeout_ms: int,
         internal_topics: Sequence[InternalTopic] = (),
         max_moves_per_broker: int = DEFAULT_MAX_MOVES_PER_BROKER,
+        leader_balancing: LeaderBalancing | None = None,
     ) -> None:
         self.context = Context(keys)
         self.context.operations.max_moves_per_broker = max_moves_per_broker
@@ -119,7 +122,13 @@ class Controller:
             self.context, identity.controller_epoch, self._departures.last, self._tell
         )
         self._desk = AdminDesk(
-            self.context, self._transactions, self._dispatch.controls, rng, internal_topics
+            self.context,
+            self._transactions,
+            self._dispatch.controls,
+            rng,
+            internal_topics,
+            self._departures.last,
+            leader_balancing,
         )
         self._unreachable = UnreachableLeaders()
         self._dirty = DirtyPartitions(
@@ -263,6 +272,9 @@ class Controller:
                     self._topic_changed(changed, change.revision)
                 case PartitionChanged() as changed:
                     self._partition_changed(changed)
+                case MaintenanceChanged(broker_id, _):
+                    replicas = self.context.replicas_on(broker_id)
+                    self._dirty.touch(p for p, h in replicas if h.state.leader == broker_id)
                 case (
                     DeletionChanged() | PartitionsIntentChanged() | ConsentChanged()
                 ) as changed_intent:

@@ -12,7 +12,13 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from tidelog.model import NO_LEADER, TopicPartition
+from tidelog.state_changes.event import Cause
 from tidelog_controller.policies.leader_election import leader_serves, next_state
+from tidelog_controller.policies.leader_moves import (
+    WantedLeader,
+    in_place_of,
+    led_by_another,
+)
 from tidelog_controller.policies.placement import place, start_of
 from tidelog_controller.policies.reassignment import next_move_step
 from tidelog_controller.policies.recovery import Logs, needs_descriptions, records_given_up
@@ -65,7 +71,9 @@ def next_write(
             context.wanted_moves.get(partition),
             topic.config.min_isr,
         )
-        return PartitionWrite(partition, held.state, moved, held.revision) if moved else None
+        if moved is not None:
+            return PartitionWrite(partition, held.state, moved, held.revision)
+        return _handed_over(context, partition, held, topic, controller_epoch)
     # A consent is good for one election, whichever it turns out to be.
     elected = new.leader_epoch > held.state.leader_epoch and new.leader != NO_LEADER
     consumed = consent.revision if consent and elected else 0
@@ -82,6 +90,29 @@ def next_write(
         consumed,
         deposes,
         logs if unclean else None,
+    )
+
+
+def _handed_over(
+    context: Context,
+    partition: TopicPartition,
+    held: Partition,
+    topic: Topic,
+    controller_epoch: int,
+) -> PartitionWrite | None:
+    """To another leader, because somebody wants it or the present one is in maintenance."""
+    state, live = held.state, context.live
+    wanted = context.wanted_leaders.get(partition)
+    if wanted is None:
+        successor = in_place_of(state, live, topic.rules, context.maintenance)
+        if successor is None:
+            return None
+        wanted = WantedLeader(successor, False, Cause.MAINTENANCE)
+    new = led_by_another(state, live, topic.rules, controller_epoch, wanted)
+    if new is None:
+        return None
+    return PartitionWrite(
+        partition, state, new, held.revision, why=wanted.cause, trace_id=wanted.trace_id
     )
 
 

@@ -7,6 +7,7 @@ from tidelog_controller.state.admin_requests import Asker
 from tidelog_controller.state.commands import Tell
 from tidelog_controller.state.purposes import (
     DeletionIntent,
+    MaintenanceChange,
     OperationCommit,
     OperationUpdate,
     Purpose,
@@ -54,6 +55,19 @@ def requested_by(purpose: Purpose, change: Change) -> list[Tell]:
             return [_change_requested(purpose, change)]
         case OperationCommit() | OperationUpdate() | ThrottleChange():
             return [_operation_requested(purpose, change)]
+        case MaintenanceChange(marked, unmarked, asker, trace_id):
+            change = change._replace(trace_id=trace_id)
+            brokers = [(b, True) for b in marked] + [(b, False) for b, _ in unmarked]
+            return [
+                Tell(
+                    Kind.BROKER_MAINTENANCE,
+                    Stage.REQUESTED,
+                    change,
+                    broker=broker_id,
+                    details={"maintenance": begins, **_asked_by(asker)},
+                )
+                for broker_id, begins in brokers
+            ]
         case RecoveryIntent(_, _, consent, partitions):
             change = change._replace(trace_id=consent.trace_id)
             accepted: dict[str, Detail] = {

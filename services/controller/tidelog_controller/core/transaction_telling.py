@@ -20,6 +20,7 @@ from tidelog_controller.state.commands import Tell, TellEach
 from tidelog_controller.state.context import Context
 from tidelog_controller.state.purposes import (
     DeletionIntent,
+    MaintenanceChange,
     OperationCommit,
     OperationUpdate,
     PartitionBatch,
@@ -129,20 +130,25 @@ class TransactionTelling:
             deleting = self._context.is_going(partition)
             added = old is None and self._is_added(partition)
             special = deleting or added or write.deposes or write.consent_revision
-            cause = cause_of(
-                old,
-                new,
-                known._replace(
-                    deleting=deleting,
-                    alone=partition.topic not in self._context.deletions,
-                    added=added,
-                    deposes=write.deposes,
-                    consented=bool(write.consent_revision),
+            cause = (
+                write.why
+                if write.why is not Cause.NONE
+                else cause_of(
+                    old,
+                    new,
+                    known._replace(
+                        deleting=deleting,
+                        alone=partition.topic not in self._context.deletions,
+                        added=added,
+                        deposes=write.deposes,
+                        consented=bool(write.consent_revision),
+                    )
+                    if special
+                    else known,
                 )
-                if special
-                else known,
             )
-            origin = (cause, self._trace_id(cause, partition) if cause in _ASKED_FOR else "")
+            asked = self._trace_id(cause, partition) if cause in _ASKED_FOR else write.trace_id
+            origin = (cause, asked)
             change = same.get(origin)
             if change is None:
                 change = same[origin] = Change(name, cause, wall_ms, origin[1])
@@ -307,6 +313,10 @@ class TransactionTelling:
             case OperationCommit(operation_id, entry) | OperationUpdate(operation_id, _, entry):
                 operation = self._context.operations.held.get(operation_id)
                 return operation is not None and operation.entry == entry
+            case MaintenanceChange(marked, unmarked):
+                marks = self._context.maintenance
+                ended = all(broker_id not in marks for broker_id, _ in unmarked)
+                return ended and all(broker_id in marks for broker_id in marked)
             case ThrottleChange(bytes_per_second):
                 return self._context.throttle.bytes_per_second == bytes_per_second
             case RegistrationRemoval(broker_id, broker_epoch):

@@ -16,36 +16,6 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class AdminNotBuilt(AdminServiceServicer):
-    async def DescribeTopics(  # noqa: N802 - the generated name
-        self, request: pb.DescribeTopicsRequest, context: Context
-    ) -> pb.DescribeTopicsResponse:
-        await _refuse(context, "DescribeTopics")
-
-    async def ElectPreferredLeaders(  # noqa: N802 - the generated name
-        self, request: pb.ElectPreferredLeadersRequest, context: Context
-    ) -> pb.ElectPreferredLeadersResponse:
-        await _refuse(context, "ElectPreferredLeaders")
-
-    async def MoveLeaders(  # noqa: N802 - the generated name
-        self, request: pb.MoveLeadersRequest, context: Context
-    ) -> pb.MoveLeadersResponse:
-        await _refuse(context, "MoveLeaders")
-
-    async def SetMaintenance(  # noqa: N802 - the generated name
-        self, request: pb.SetMaintenanceRequest, context: Context
-    ) -> pb.SetMaintenanceResponse:
-        await _refuse(context, "SetMaintenance")
-
-    async def CheckRestart(  # noqa: N802 - the generated name
-        self, request: pb.CheckRestartRequest, context: Context
-    ) -> pb.CheckRestartResponse:
-        await _refuse(context, "CheckRestart")
-
-    async def DescribeBrokers(  # noqa: N802 - the generated name
-        self, request: pb.DescribeBrokersRequest, context: Context
-    ) -> pb.DescribeBrokersResponse:
-        await _refuse(context, "DescribeBrokers")
-
     async def DescribeRecovery(  # noqa: N802 - the generated name
         self, request: pb.DescribeRecoveryRequest, context: Context
     ) -> pb.DescribeRecoveryResponse:

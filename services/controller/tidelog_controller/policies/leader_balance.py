@@ -14,6 +14,13 @@ from typing import NamedTuple
 from tidelog.model import NO_LEADER, TopicPartition
 
 
+class LeaderBalancing(NamedTuple):
+    """`threshold_percent`: of the leaderships that prefer a broker, so many may be elsewhere."""
+
+    interval_ms: int
+    threshold_percent: int
+
+
 class Leadership(NamedTuple):
     """`replicas`: the first is the preferred leader. `isr`: members in the present life of
     their brokers."""

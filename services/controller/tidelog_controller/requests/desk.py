@@ -8,6 +8,13 @@ from collections.abc import Mapping, Sequence
 from tidelog.errors import TidelogError
 from tidelog_controller.control.broker_control import BrokerControl
 from tidelog_controller.policies.internal_topics import InternalTopic
+from tidelog_controller.policies.leader_balance import LeaderBalancing
+from tidelog_controller.requests.descriptions import (
+    checked_restart,
+    describe_brokers,
+    describe_topics,
+)
+from tidelog_controller.requests.leader_admin import LeaderAdmin
 from tidelog_controller.requests.operation_admin import OperationAdmin
 from tidelog_controller.requests.operation_views import describe_operation, list_operations
 from tidelog_controller.requests.partition_admin import PartitionAdmin
@@ -15,15 +22,22 @@ from tidelog_controller.requests.recovery_admin import RecoveryAdmin
 from tidelog_controller.requests.throttle_admin import ThrottleAdmin
 from tidelog_controller.requests.topic_admin import TopicAdmin
 from tidelog_controller.requests.topic_config_admin import TopicConfigAdmin
+from tidelog_controller.state.admin_answers import Answer
 from tidelog_controller.state.admin_requests import (
     AddPartitions,
     AlterTopicConfig,
     BeginOperation,
     CancelOperation,
+    CheckRestart,
+    DescribeBrokers,
     DescribeOperation,
     DescribeThrottle,
+    DescribeTopics,
+    ElectPreferredLeaders,
     ListOperations,
+    MoveLeaders,
     RemovePartitions,
+    SetMaintenance,
     SetThrottle,
 )
 from tidelog_controller.state.commands import AdminReply, Command, Reply
@@ -35,6 +49,18 @@ from tidelog_controller.state.events import (
     RecoverPartitions,
 )
 from tidelog_controller.state.transactions import Transactions
+from tidelog_runtime.metadata.schema import Departure
+
+_Moving = (
+    BeginOperation
+    | CancelOperation
+    | SetThrottle
+    | DescribeThrottle
+    | ElectPreferredLeaders
+    | MoveLeaders
+    | SetMaintenance
+)
+_Question = ListOperations | DescribeOperation | CheckRestart | DescribeBrokers | DescribeTopics
 
 
 class AdminDesk:
@@ -45,6 +71,8 @@ class AdminDesk:
         controls: Mapping[int, BrokerControl],
         rng: random.Random,
         internal_topics: Sequence[InternalTopic],
+        departed: Mapping[int, Departure],
+        leader_balancing: LeaderBalancing | None,
     ) -> None:
         self.topics = TopicAdmin(context, transactions, controls, rng, internal_topics)
         self._partitions = PartitionAdmin(context, transactions, controls)
@@ -52,7 +80,9 @@ class AdminDesk:
         self._recoveries = RecoveryAdmin(context, transactions)
         self._operations = OperationAdmin(context, transactions, rng)
         self._throttle = ThrottleAdmin(context, transactions)
+        self._leaders = LeaderAdmin(context, transactions, leader_balancing)
         self._context = context
+        self._departed = departed
 
     def take(self, request: AdminRequest, now_ms: int, wall_ms: int) -> list[Command]:
         """Refuses what cannot be, or begins; `advance` does the rest."""
@@ -67,6 +97,13 @@ class AdminDesk:
                 return self._partitions.resize(request, now_ms)
             case RecoverPartitions():
                 return self._recoveries.recover(request, now_ms)
+            case moving_or_asking:
+                return self._take_further(moving_or_asking, now_ms, wall_ms)
+
+    def _take_further(
+        self, request: _Moving | _Question, now_ms: int, wall_ms: int
+    ) -> list[Command]:
+        match request:
             case BeginOperation():
                 return self._operations.begin(request, now_ms, wall_ms)
             case CancelOperation():
@@ -75,16 +112,33 @@ class AdminDesk:
                 return self._throttle.set(request, now_ms)
             case DescribeThrottle():
                 return self._throttle.describe(request)
-            case ListOperations() | DescribeOperation():
-                return [Reply(request.request_id, self._described(request, wall_ms))]
+            case ElectPreferredLeaders():
+                return self._leaders.elect(request, now_ms)
+            case MoveLeaders():
+                return self._leaders.move(request, now_ms)
+            case SetMaintenance():
+                return self._leaders.maintain(request, now_ms)
+            case question:
+                return [Reply(question.request_id, self._described(question, wall_ms))]
 
-    def _described(self, request: ListOperations | DescribeOperation, wall_ms: int) -> AdminReply:
+    def _described(self, question: _Question, wall_ms: int) -> AdminReply:
         try:
-            if isinstance(request, ListOperations):
-                return AdminReply(None, answer=list_operations(self._context, request, wall_ms))
-            return AdminReply(None, answer=describe_operation(self._context, request, wall_ms))
+            return AdminReply(None, answer=self._answer(question, wall_ms))
         except TidelogError as error:
             return AdminReply(error)
+
+    def _answer(self, question: _Question, wall_ms: int) -> Answer:
+        match question:
+            case ListOperations():
+                return list_operations(self._context, question, wall_ms)
+            case DescribeOperation():
+                return describe_operation(self._context, question, wall_ms)
+            case CheckRestart():
+                return checked_restart(self._context, question)
+            case DescribeBrokers():
+                return describe_brokers(self._context, question, self._departed)
+            case DescribeTopics():
+                return describe_topics(self._context, question)
 
     def advance(self, now_ms: int, wall_ms: int) -> list[Command]:
         """What the waiting requests and the standing intents now need."""
@@ -95,6 +149,7 @@ class AdminDesk:
             *self._recoveries.advance(now_ms),
             *self._operations.advance(now_ms, wall_ms),
             *self._throttle.advance(now_ms),
+            *self._leaders.advance(now_ms),
         ]
 
     def wake_at_ms(self) -> int | None:
@@ -105,5 +160,6 @@ class AdminDesk:
             self._recoveries.wake_at_ms(),
             self._operations.wake_at_ms(),
             self._throttle.wake_at_ms(),
+            self._leaders.wake_at_ms(),
         ]
         return min((time for time in times if time is not None), default=None)

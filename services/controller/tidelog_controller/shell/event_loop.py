@@ -17,6 +17,7 @@ from tidelog.state_changes.event import NO_PARTITION, StateChange
 from tidelog_controller.core.controller import Controller
 from tidelog_controller.core.description import not_found
 from tidelog_controller.policies.internal_topics import InternalTopic
+from tidelog_controller.policies.leader_balance import LeaderBalancing
 from tidelog_controller.shell.broker_channel import BrokerChannel, Dialer
 from tidelog_controller.shell.controller_election import Leadership
 from tidelog_controller.shell.controller_roster import ControllerRoster
@@ -100,6 +101,7 @@ class Environment:
     stopwatch: Stopwatch = dataclasses.field(default_factory=NoStopwatch)
     internal_topics: Sequence[InternalTopic] = ()
     max_moves_per_broker: int = DEFAULT_MAX_MOVES_PER_BROKER
+    leader_balancing: LeaderBalancing | None = None
 
 
 class _ReignOverError(Exception):
@@ -122,6 +124,7 @@ class EventLoop:
             command_timeout_ms=environment.command_timeout_ms,
             internal_topics=environment.internal_topics,
             max_moves_per_broker=environment.max_moves_per_broker,
+            leader_balancing=environment.leader_balancing,
         )
         self._queue: asyncio.Queue[Event] = asyncio.Queue(MAX_QUEUED_EVENTS)
         self._channels: dict[int, BrokerChannel] = {}

@@ -3,11 +3,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
+from tidelog.errors import TidelogError
+from tidelog.model import TopicPartition
+from tidelog_controller.policies.restart_check import Effect, Finding
 from tidelog_controller.state.admin_requests import Assignment
+from tidelog_controller.state.known import Partition
 from tidelog_controller.state.operations import MoveState
 from tidelog_runtime.metadata.operations import OperationEntry, OperationMove
+from tidelog_runtime.metadata.schema import BrokerRegistration, Departure, TopicEntry
 
 
 class PartitionsAnswer(NamedTuple):
@@ -103,6 +109,77 @@ class ThrottleAnswer(NamedTuple):
     revision: int
 
 
+class LeaderResult(NamedTuple):
+    """`before`, `leader`: who leads when it is asked for, and who is to. `error` None: done, or
+    in a dry run possible."""
+
+    partition: TopicPartition
+    before: int
+    leader: int
+    error: TidelogError | None
+
+
+class LeadersAnswer(NamedTuple):
+    """`kept`: partitions that brokers in maintenance go on leading."""
+
+    results: tuple[LeaderResult, ...]
+    kept: int
+
+
+class RestartAnswer(NamedTuple):
+    safe: bool
+    counts: Mapping[Effect, int]
+    findings: tuple[Finding, ...]
+    next_page_token: str
+
+
+class BrokerView(NamedTuple):
+    """`registration` None: it is gone."""
+
+    broker_id: int
+    registration: BrokerRegistration | None
+    broker_epoch: int
+    departure: Departure | None
+    maintenance: bool
+    removed: bool
+    replicas: int
+    leaders: int
+    preferred_leaders: int
+    out_of_sync: int
+    moves_in: int
+    moves_out: int
+
+
+class BrokersAnswer(NamedTuple):
+    brokers: tuple[BrokerView, ...]
+
+
+class ConfigKey(NamedTuple):
+    key: str
+    value: str
+    is_set: bool
+    default: str
+    description: str
+
+
+class TopicView(NamedTuple):
+    """`partitions`: those of the page; None: not placed yet."""
+
+    name: str
+    entry: TopicEntry
+    config: tuple[ConfigKey, ...]
+    revision: int
+    deleting: bool
+    partitions_being_removed: int
+    partitions: tuple[tuple[int, Partition | None], ...]
+    internal: bool
+
+
+class TopicsAnswer(NamedTuple):
+    topics: tuple[TopicView, ...]
+    next_page_token: str
+
+
 Answer = (
     PartitionsAnswer
     | ConfigAnswer
@@ -110,4 +187,8 @@ Answer = (
     | OperationMovesAnswer
     | OperationsAnswer
     | ThrottleAnswer
+    | LeadersAnswer
+    | RestartAnswer
+    | BrokersAnswer
+    | TopicsAnswer
 )

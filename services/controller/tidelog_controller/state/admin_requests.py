@@ -159,3 +159,73 @@ class DescribeOperation(NamedTuple):
     page_token: str
     trace_id: str = ""
     asker: Asker = NOBODY
+
+
+class PartitionSelector(NamedTuple):
+    """`partitions` empty: all of the topic."""
+
+    topic: str
+    partitions: tuple[int, ...] = ()
+
+
+class ElectPreferredLeaders(NamedTuple):
+    """`selectors` empty: all partitions of all topics."""
+
+    request_id: int
+    selectors: tuple[PartitionSelector, ...]
+    dry_run: bool
+    timeout_ms: int
+    trace_id: str = ""
+    asker: Asker = NOBODY
+
+
+class MoveLeaders(NamedTuple):
+    """`moves`: partitions, and who is to lead each."""
+
+    request_id: int
+    moves: tuple[tuple[TopicPartition, int], ...]
+    dry_run: bool
+    timeout_ms: int
+    trace_id: str = ""
+    asker: Asker = NOBODY
+
+
+class SetMaintenance(NamedTuple):
+    request_id: int
+    broker_ids: tuple[int, ...]
+    maintenance: bool
+    dry_run: bool
+    timeout_ms: int
+    trace_id: str = ""
+    asker: Asker = NOBODY
+
+
+class CheckRestart(NamedTuple):
+    request_id: int
+    broker_id: int
+    page_size: int
+    page_token: str
+    trace_id: str = ""
+    asker: Asker = NOBODY
+
+
+class DescribeBrokers(NamedTuple):
+    """`broker_ids` empty: all."""
+
+    request_id: int
+    broker_ids: tuple[int, ...]
+    trace_id: str = ""
+    asker: Asker = NOBODY
+
+
+class DescribeTopics(NamedTuple):
+    """`topics` empty: all."""
+
+    request_id: int
+    topics: tuple[str, ...]
+    internal: bool
+    without_partitions: bool
+    page_size: int
+    page_token: str
+    trace_id: str = ""
+    asker: Asker = NOBODY

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from tidelog.errors import TidelogError
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog_controller.policies.electability import ElectionRules, LiveBroker
+from tidelog_controller.policies.leader_moves import WantedLeader
 from tidelog_controller.policies.racks import RackedBroker
 from tidelog_controller.policies.reassignment import WantedMove
 from tidelog_controller.state.known import (
@@ -103,6 +104,8 @@ class Context:
         self.operations = Operations()
         self.removed_brokers: dict[int, Mark] = {}
         self.maintenance: dict[int, Mark] = {}
+        # Of this reign alone.
+        self.wanted_leaders: Mapping[TopicPartition, WantedLeader] = {}
         self.throttle = UNTHROTTLED
         self.malformed: set[str] = set()  # keys
         # What operations want of partitions now; what was begun goes on without.
@@ -195,6 +198,12 @@ class Context:
         """Partitions of which something else is wanted since this was last asked."""
         changed, self._wanted_anew = self._wanted_anew, {}
         return list(changed)
+
+    def want_leaders(self, wanted: Mapping[TopicPartition, WantedLeader]) -> None:
+        """From now on these are wanted, and nobody else."""
+        changed = [p for p, leader in wanted.items() if self.wanted_leaders.get(p) != leader]
+        self.wanted_leaders = wanted
+        self._wanted_anew.update(dict.fromkeys(changed))
 
     def watched_to(self, revision: int) -> None:
         """The watch will deliver nothing up to this revision any more."""

@@ -14,10 +14,16 @@ from tidelog_controller.state.admin_requests import (
     Assignment,
     BeginOperation,
     CancelOperation,
+    CheckRestart,
+    DescribeBrokers,
     DescribeOperation,
     DescribeThrottle,
+    DescribeTopics,
+    ElectPreferredLeaders,
     ListOperations,
+    MoveLeaders,
     RemovePartitions,
+    SetMaintenance,
     SetThrottle,
 )
 from tidelog_runtime.leader_reports import UnreachableLeadersReport
@@ -163,6 +169,12 @@ AdminRequest = (
     | DescribeOperation
     | SetThrottle
     | DescribeThrottle
+    | ElectPreferredLeaders
+    | MoveLeaders
+    | SetMaintenance
+    | CheckRestart
+    | DescribeBrokers
+    | DescribeTopics
 )
 Event = (
     Loaded

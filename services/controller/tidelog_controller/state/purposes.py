@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tidelog.model import TopicPartition
+from tidelog.state_changes.event import Cause
 from tidelog_controller.policies.recovery import Logs
 from tidelog_controller.state.admin_requests import NOBODY, Asker, Assignment
 from tidelog_runtime.metadata.operations import (
@@ -32,7 +33,8 @@ class PartitionWrite(NamedTuple):
     """`new` None: the key is deleted. `expected`: its modification revision; 0: absent.
     `consent_revision`: of a consent to recovery that this election uses up; 0: of none.
     `deposes`: the leader until now could go on, but for its followers, which cannot reach
-    it. `logs`: those that an unclean election was decided by; None: it is none."""
+    it. `logs`: those that an unclean election was decided by; None: it is none. `why`: a leader
+    that serves hands over; NONE: none does. `trace_id`: of the request for that."""
 
     partition: TopicPartition
     old: LeaderAndIsr | None
@@ -41,6 +43,8 @@ class PartitionWrite(NamedTuple):
     consent_revision: int = 0
     deposes: bool = False
     logs: Logs | None = None
+    why: Cause = Cause.NONE
+    trace_id: str = ""
 
     def deciding(self, new: LeaderAndIsr) -> PartitionWrite:
         """The same with another new state; `_replace` takes twice as long."""
@@ -140,6 +144,16 @@ class KeysRemoval(NamedTuple):
     others: tuple[str, ...]
 
 
+class MaintenanceChange(NamedTuple):
+    """Brokers that are in maintenance from now on, and those that are no more, with the
+    revisions of their marks."""
+
+    marked: tuple[int, ...]
+    unmarked: tuple[tuple[int, int], ...]
+    asker: Asker = NOBODY
+    trace_id: str = ""
+
+
 class ThrottleChange(NamedTuple):
     bytes_per_second: int | None
     revision: int
@@ -217,6 +231,7 @@ Purpose = (
     | OperationUpdate
     | KeysRemoval
     | ThrottleChange
+    | MaintenanceChange
     | IntentRemoval
     | DeletionIntent
     | TopicRemoval

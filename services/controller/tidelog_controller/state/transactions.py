@@ -20,6 +20,7 @@ from tidelog_controller.state.purposes import (
     DepartureRecord,
     IntentRemoval,
     KeysRemoval,
+    MaintenanceChange,
     OperationCommit,
     OperationUpdate,
     PartitionBatch,
@@ -211,6 +212,7 @@ class Transactions:
                 | OperationUpdate()
                 | KeysRemoval()
                 | ThrottleChange()
+                | MaintenanceChange()
             ):
                 return self._operation_parts(purpose)
 
@@ -259,7 +261,14 @@ class Transactions:
 
     def _operation_parts(
         self,
-        purpose: PlanChunkWrite | OperationCommit | OperationUpdate | KeysRemoval | ThrottleChange,
+        purpose: (
+            PlanChunkWrite
+            | OperationCommit
+            | OperationUpdate
+            | KeysRemoval
+            | ThrottleChange
+            | MaintenanceChange
+        ),
     ) -> tuple[list[Guard], list[Change]]:
         keys = self._keys
         match purpose:
@@ -278,6 +287,16 @@ class Transactions:
                 return (
                     [ModRevision(key, revision) for key, revision in guarded],
                     [Delete(key) for key in (*(key for key, _ in guarded), *others)],
+                )
+            case MaintenanceChange(marked, unmarked, asker):
+                mark = encode_mark(BrokerMark(asker.name))
+                ended = [(keys.maintenance(broker_id), r) for broker_id, r in unmarked]
+                return (
+                    [ModRevision(key, r) for key, r in ended],
+                    [
+                        *(Put(keys.maintenance(broker_id), mark) for broker_id in marked),
+                        *(Delete(key) for key, _ in ended),
+                    ],
                 )
             case ThrottleChange(bytes_per_second, revision):
                 bound = encode_throttle(Throttle(bytes_per_second))

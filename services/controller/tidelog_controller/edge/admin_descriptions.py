@@ -1,0 +1,123 @@
+"""AdminService, for topics and brokers as they are: questions become events of the controller,
+and its replies answers."""
+
+from __future__ import annotations
+
+from tidelog.v1 import admin_pb2 as pb
+from tidelog_controller.edge.admin_calls import NO_ID, AdminCalls, error_of
+from tidelog_controller.edge.asking import Context
+from tidelog_controller.state.admin_answers import (
+    BrokersAnswer,
+    BrokerView,
+    TopicsAnswer,
+    TopicView,
+)
+from tidelog_controller.state.admin_requests import DescribeBrokers, DescribeTopics
+from tidelog_controller.state.known import Partition
+from tidelog_runtime.metadata.schema import RUNNING
+
+
+class DescriptionCalls(AdminCalls):
+    async def DescribeTopics(  # noqa: N802 - the generated name
+        self, request: pb.DescribeTopicsRequest, context: Context
+    ) -> pb.DescribeTopicsResponse:
+        reply = await self._submit(
+            DescribeTopics(
+                NO_ID,
+                tuple(request.topics),
+                request.internal,
+                request.without_partitions,
+                request.page_size,
+                request.page_token,
+            ),
+            context,
+        )
+        answer = reply.answer
+        if not isinstance(answer, TopicsAnswer):
+            return pb.DescribeTopicsResponse(error=error_of(reply))
+        return pb.DescribeTopicsResponse(
+            topics=[_topic(view) for view in answer.topics],
+            next_page_token=answer.next_page_token,
+        )
+
+    async def DescribeBrokers(  # noqa: N802 - the generated name
+        self, request: pb.DescribeBrokersRequest, context: Context
+    ) -> pb.DescribeBrokersResponse:
+        reply = await self._submit(DescribeBrokers(NO_ID, tuple(request.broker_ids)), context)
+        answer = reply.answer
+        if not isinstance(answer, BrokersAnswer):
+            return pb.DescribeBrokersResponse(error=error_of(reply))
+        return pb.DescribeBrokersResponse(brokers=[_broker(view) for view in answer.brokers])
+
+
+def _topic(view: TopicView) -> pb.TopicDetails:
+    entry = view.entry
+    return pb.TopicDetails(
+        topic=view.name,
+        topic_id=entry.topic_id,
+        partition_count=entry.partitions,
+        replication_factor=entry.replication_factor,
+        config=[
+            pb.ConfigEntry(
+                key=key, value=value, is_set=is_set, default_value=default, description=description
+            )
+            for key, value, is_set, default, description in view.config
+        ],
+        revision=view.revision,
+        deleting=view.deleting,
+        partitions_being_removed=view.partitions_being_removed,
+        partitions=[_partition(number, held) for number, held in view.partitions],
+        internal=view.internal,
+    )
+
+
+def _partition(number: int, held: Partition | None) -> pb.PartitionDetails:
+    if held is None:
+        return pb.PartitionDetails(
+            partition=number, leader=-1, leader_epoch=-1, unclean_leader_epoch=-1
+        )
+    state, moving = held.state, held.state.moving
+    return pb.PartitionDetails(
+        partition=number,
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        replicas=state.replicas,
+        isr=[member.broker_id for member in state.isr],
+        eligible=[member.broker_id for member in state.eligible],
+        min_isr=state.min_isr,
+        revision=held.revision,
+        move=None
+        if moving is None
+        else pb.PartitionMove(
+            operation_id=moving.operation, original=moving.original, target=moving.target
+        ),
+        unclean_leader_epoch=state.unclean_leader_epoch,
+    )
+
+
+def _broker(view: BrokerView) -> pb.BrokerDetails:
+    registration, departure = view.registration, view.departure
+    status, address, rack = pb.BROKER_STATUS_GONE, "", ""
+    if registration is not None:
+        address, rack = registration.address, registration.rack
+        running = registration.state == RUNNING
+        status = pb.BROKER_STATUS_RUNNING if running else pb.BROKER_STATUS_STOPPING
+    elif departure is not None:
+        address = departure.address
+    gone = registration is None and departure is not None
+    return pb.BrokerDetails(
+        broker_id=view.broker_id,
+        status=status,
+        address=address,
+        rack=rack,
+        broker_epoch=view.broker_epoch,
+        maintenance=view.maintenance,
+        removed=view.removed,
+        replicas=view.replicas,
+        leaders=view.leaders,
+        preferred_leaders=view.preferred_leaders,
+        out_of_sync=view.out_of_sync,
+        moves_in=view.moves_in,
+        moves_out=view.moves_out,
+        gone_at_ms=departure.at_ms if gone and departure is not None else 0,
+    )

@@ -1,0 +1,327 @@
+"""Who leads, by request, by the clock and in maintenance."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidelog.errors import ErrorCode
+from tidelog.model import TopicPartition
+from tidelog.state_changes.event import Cause, Kind, Stage
+from tidelog_controller.policies.leader_balance import LeaderBalancing
+from tidelog_controller.state.admin_answers import LeadersAnswer, RestartAnswer
+from tidelog_controller.state.admin_requests import (
+    CheckRestart,
+    ElectPreferredLeaders,
+    MoveLeaders,
+    PartitionSelector,
+    SetMaintenance,
+)
+from tidelog_controller.state.commands import AdminReply
+from unit.controller.driver import ASKER, KEYS, Driver, cluster
+
+INTERVAL_MS = 60_000
+
+
+def with_topic(partitions: int = 3) -> Driver:
+    driver = cluster(1, 2, 3)
+    driver.create_topic(partitions=partitions)
+    driver.told.clear()
+    return driver
+
+
+def back(driver: Driver, broker_id: int) -> None:
+    """It comes back, and into sync everywhere; those that led in its place go on."""
+    driver.start_broker(broker_id)
+    driver.watch()
+    for number in range(len(driver.states())):
+        driver.leader_writes_isr(number, *sorted(driver.brokers))
+    driver.watch()
+
+
+def without_preferred(partitions: int = 3) -> tuple[Driver, int]:
+    """The preferred leader of the first partition leads nothing, and could."""
+    driver = with_topic(partitions)
+    away = driver.state(0).leader
+    driver.kill_broker(away)
+    driver.watch()
+    back(driver, away)
+    assert driver.state(0).leader != away
+    driver.told.clear()
+    return driver, away
+
+
+def leaders(driver: Driver) -> list[int]:
+    return [driver.state(number).leader for number in range(len(driver.states()))]
+
+
+def preferred(driver: Driver) -> list[int]:
+    return [driver.state(number).replicas[0] for number in range(len(driver.states()))]
+
+
+def answer_of(reply: AdminReply) -> LeadersAnswer:
+    assert isinstance(reply.answer, LeadersAnswer), reply
+    return reply.answer
+
+
+def codes(answer: LeadersAnswer) -> list[ErrorCode | None]:
+    return [result.error.code if result.error else None for result in answer.results]
+
+
+def elect(driver: Driver, *selectors: PartitionSelector, dry_run: bool = False) -> LeadersAnswer:
+    request = ElectPreferredLeaders(0, selectors, dry_run, 5_000, "a1", ASKER)
+    return answer_of(driver.ask(request))
+
+
+def move(driver: Driver, *moves: tuple[int, int], dry_run: bool = False) -> AdminReply:
+    named = tuple((TopicPartition("t", number), leader) for number, leader in moves)
+    return driver.ask(MoveLeaders(0, named, dry_run, 5_000, "a1", ASKER))
+
+
+def maintain(driver: Driver, *brokers: int, on: bool = True, dry_run: bool = False) -> AdminReply:
+    return driver.ask(SetMaintenance(0, brokers, on, dry_run, 5_000, "a1", ASKER))
+
+
+# Preferred leaders.
+
+
+def test_preferred_replicas_that_are_in_sync_lead_again_when_asked_for() -> None:
+    driver, away = without_preferred()
+    answer = elect(driver)
+    assert leaders(driver) == preferred(driver)
+    assert [result.leader for result in answer.results] == [away]
+    assert codes(answer) == [None]
+    (told,) = driver.tells(Kind.ELECTION, stage=Stage.COMPLETED)
+    assert (told.change.cause, told.change.trace_id) == (Cause.PREFERRED_LEADER, "a1")
+
+
+def test_another_leader_leads_in_a_new_epoch_with_the_same_isr() -> None:
+    driver, _ = without_preferred()
+    before = driver.state(0)
+    elect(driver)
+    after = driver.state(0)
+    assert (after.leader_epoch, after.isr) == (before.leader_epoch + 1, before.isr)
+
+
+def test_only_the_partitions_that_are_named_get_their_preferred_leaders() -> None:
+    driver, _ = without_preferred(6)
+    before = leaders(driver)
+    other = next(n for n in range(6) if before[n] == preferred(driver)[n])
+    assert elect(driver, PartitionSelector("t", (other,))).results == ()
+    assert leaders(driver) == before
+
+
+def test_a_dry_run_says_who_would_lead_and_changes_nothing() -> None:
+    driver, away = without_preferred()
+    before = dict(driver.store.items)
+    answer = elect(driver, dry_run=True)
+    assert [(r.partition.partition, r.leader) for r in answer.results] == [(0, away)]
+    assert driver.store.items == before
+
+
+def test_a_preferred_replica_that_is_not_in_sync_does_not_lead_and_it_is_said_why() -> None:
+    driver = with_topic()
+    away = driver.state(0).leader
+    driver.kill_broker(away)
+    driver.watch()
+    driver.start_broker(away)
+    driver.watch()
+    answer = elect(driver)
+    assert codes(answer) == [ErrorCode.NOT_ELIGIBLE_LEADER]
+    assert "not in sync" in str(answer.results[0].error)
+    assert driver.state(0).leader != away
+
+
+# Chosen leaders.
+
+
+def test_a_chosen_leader_leads_and_is_the_first_of_the_replicas() -> None:
+    driver = with_topic()
+    replicas = driver.state(0).replicas
+    answer = answer_of(move(driver, (0, replicas[2])))
+    state = driver.state(0)
+    assert (state.leader, state.replicas) == (replicas[2], (replicas[2], *replicas[:2]))
+    assert codes(answer) == [None]
+    assert elect(driver).results == ()
+
+
+def test_who_leads_already_becomes_the_first_of_the_replicas_when_chosen() -> None:
+    driver, away = without_preferred()
+    leader = driver.state(0).leader
+    move(driver, (0, leader))
+    assert driver.state(0).replicas[0] == leader
+    assert elect(driver).results == ()
+    assert away in driver.state(0).replicas
+
+
+def test_a_leader_without_a_replica_or_in_no_sync_is_refused_by_itself() -> None:
+    driver = with_topic()
+    follower = driver.state(1).replicas[1]
+    driver.leader_writes_isr(1, driver.state(1).leader)
+    driver.watch()
+    good = driver.state(0).replicas[1]
+    answer = answer_of(move(driver, (0, good), (1, follower), (2, 9)))
+    assert codes(answer) == [
+        None,
+        ErrorCode.NOT_ELIGIBLE_LEADER,
+        ErrorCode.NOT_ELIGIBLE_LEADER,
+    ]
+
+
+def test_a_leader_that_falls_behind_before_it_leads_is_told_of_in_time() -> None:
+    driver = with_topic()
+    leader, chosen = driver.state(0).replicas[:2]
+    driver.hold_transactions = True
+    request = MoveLeaders(77, ((TopicPartition("t", 0), chosen),), False, 2_000)
+    driver.feed(request)
+    driver.leader_writes_isr(0, leader)
+    driver.release()
+    driver.watch()
+    driver.pass_time(2_000)
+    assert codes(answer_of(driver.replies[77])) == [ErrorCode.REQUEST_TIMED_OUT]
+    assert driver.state(0).leader == leader
+
+
+@pytest.mark.parametrize(
+    ("moves", "code"),
+    [
+        ((), ErrorCode.INVALID_REQUEST),
+        (((0, 1), (0, 2)), ErrorCode.INVALID_REQUEST),
+        (((9, 1),), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ],
+)
+def test_moves_of_leaders_that_cannot_be_are_refused(
+    moves: tuple[tuple[int, int], ...], code: ErrorCode
+) -> None:
+    error = move(with_topic(), *moves).error
+    assert error is not None
+    assert error.code is code
+
+
+# Automatic balance.
+
+
+def balanced(threshold_percent: int) -> tuple[Driver, int]:
+    driver, away = without_preferred()
+    driver.leader_balancing = LeaderBalancing(INTERVAL_MS, threshold_percent)
+    driver.take_over()
+    return driver, away
+
+
+def test_leaders_go_back_by_themselves_when_the_time_has_come() -> None:
+    driver, away = balanced(10)
+    driver.pass_time(INTERVAL_MS - 1)
+    assert driver.state(0).leader != away
+    driver.pass_time(1)
+    assert leaders(driver) == preferred(driver)
+
+
+def test_below_the_threshold_leaders_stay_where_they_are() -> None:
+    driver, away = balanced(100)
+    driver.pass_time(3 * INTERVAL_MS)
+    assert driver.state(0).leader != away
+
+
+def test_a_broker_in_maintenance_gets_nothing_back() -> None:
+    driver, away = balanced(10)
+    maintain(driver, away)
+    driver.pass_time(3 * INTERVAL_MS)
+    assert away not in leaders(driver)
+    maintain(driver, away, on=False)
+    driver.pass_time(2 * INTERVAL_MS)
+    assert leaders(driver) == preferred(driver)
+
+
+# Maintenance.
+
+
+def test_a_broker_in_maintenance_leads_nothing_and_keeps_its_replicas() -> None:
+    driver = with_topic()
+    broker = driver.state(0).leader
+    answer = answer_of(maintain(driver, broker))
+    assert broker not in leaders(driver)
+    assert all(broker in state.isr_ids for state in driver.states())
+    assert (len(answer.results), answer.kept, codes(answer)) == (1, 0, [None])
+    (told,) = driver.tells(Kind.BROKER_MAINTENANCE, stage=Stage.COMPLETED)
+    assert (told.broker, told.details["requested_by"]) == (broker, ASKER.name)
+
+
+def test_it_leads_what_nobody_else_can_until_somebody_can() -> None:
+    driver = with_topic(1)
+    broker = driver.state(0).leader
+    driver.leader_writes_isr(0, broker)
+    driver.watch()
+    answer = answer_of(maintain(driver, broker))
+    assert (answer.results, answer.kept) == ((), 1)
+    assert driver.state(0).leader == broker
+    driver.leader_writes_isr(0, 1, 2, 3)
+    driver.watch()
+    assert driver.state(0).leader != broker
+
+
+def test_another_controller_keeps_a_broker_in_maintenance_from_leading() -> None:
+    driver = with_topic()
+    broker = driver.state(0).leader
+    maintain(driver, broker)
+    driver.take_over()
+    for other in {1, 2, 3} - {broker}:
+        driver.kill_broker(other)
+    driver.watch()
+    assert driver.state(0).leader == broker
+    for other in {1, 2, 3} - {broker}:
+        back(driver, other)
+    assert broker not in leaders(driver)
+
+
+def test_maintenance_that_stands_already_is_no_fault_and_ends_when_asked() -> None:
+    driver = with_topic()
+    maintain(driver, 1)
+    assert maintain(driver, 1).error is None
+    assert KEYS.maintenance(1) in driver.store.items
+    maintain(driver, 1, on=False)
+    assert KEYS.maintenance(1) not in driver.store.items
+
+
+def test_a_dry_run_of_maintenance_says_who_would_lead_and_changes_nothing() -> None:
+    driver = with_topic()
+    broker = driver.state(0).leader
+    before = dict(driver.store.items)
+    answer = answer_of(maintain(driver, broker, dry_run=True))
+    assert [result.before for result in answer.results] == [broker]
+    assert driver.store.items == before
+
+
+def test_an_unknown_broker_is_in_no_maintenance() -> None:
+    error = maintain(with_topic(), 9).error
+    assert error is not None
+    assert error.code is ErrorCode.UNKNOWN_BROKER
+
+
+# Restarts.
+
+
+def check(driver: Driver, broker: int, size: int = 0, token: str = "") -> RestartAnswer:
+    answer = driver.ask(CheckRestart(0, broker, size, token)).answer
+    assert isinstance(answer, RestartAnswer)
+    return answer
+
+
+def test_a_restart_is_safe_where_others_carry_on() -> None:
+    assert check(with_topic(), 1).safe
+
+
+def test_a_restart_that_would_leave_too_few_in_sync_is_not_safe_and_says_why() -> None:
+    driver = with_topic()
+    driver.kill_broker(3)
+    driver.watch()
+    answer = check(driver, 1)
+    assert not answer.safe
+    assert all("start broker 3 first" in finding.reason for finding in answer.findings)
+
+
+def test_the_findings_of_a_restart_come_in_pages() -> None:
+    driver = with_topic()
+    driver.kill_broker(3)
+    driver.watch()
+    first = check(driver, 1, size=2)
+    rest = check(driver, 1, size=2, token=first.next_page_token)
+    assert (len(first.findings), len(rest.findings), rest.next_page_token) == (2, 1, "")
