@@ -109,6 +109,11 @@ def _the_loser(_rng: random.Random, cluster: Cluster) -> Args:
     return (f"broker-{cluster.loser}",)
 
 
+def _two_numbers(rng: random.Random, _cluster: Cluster) -> Args:
+    """They choose among what there is when it begins."""
+    return rng.randrange(1_000), rng.randrange(1_000)
+
+
 def _pair(rng: random.Random, cluster: Cluster) -> Args:
     """Two brokers, or a broker and a controller; in either order."""
     if rng.random() < 0.7:
@@ -170,6 +175,11 @@ KINDS: dict[str, Kind] = {
     # Metadata.
     "topic_deleted": Kind(lambda r, _: (r.randint(1, 3),), (500, 6_000)),
     "topic_recreated": Kind(lambda r, _: (r.randint(1, 3),), (500, 6_000), 1.5),
+    # Partitions, to other replicas; in stories alone. One that is moved away and back is so at
+    # the end, one that is cancelled, too.
+    "move": Kind(_two_numbers, (500, 6_000), 0.0),
+    "move_and_back": Kind(_two_numbers, (500, 6_000), 0.0),
+    "move_cancelled": Kind(_two_numbers, (500, 6_000), 0.0),
     # To the loss of records, of topics that are recovered by hand.
     "consent": Kind(
         lambda r, _: (r.choice(("last_known", "last_known", "live_replicas")),), (500, 8_000)

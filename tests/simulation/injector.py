@@ -14,7 +14,7 @@ from simulation.network import Concerns, Conditions
 from simulation.processes import BrokerProcess, Service
 from simulation.recovery_operator import Operator
 from tidelog.errors import TidelogError
-from tidelog.model import NO_LEADER
+from tidelog.model import NO_LEADER, TopicPartition
 from tidelog_runtime.metadata.keys import PartitionKey
 from tidelog_runtime.metadata.schema import decode_controller, decode_leader_and_isr
 
@@ -74,6 +74,9 @@ class FaultInjector:
             "bit_flip": self._bit_flip,
             "topic_deleted": self._topic_deleted,
             "topic_recreated": self._topic_recreated,
+            "move": self._move,
+            "move_and_back": self._move_and_back,
+            "move_cancelled": self._move_cancelled,
             "consent": self._consent,
         }
 
@@ -378,6 +381,28 @@ class FaultInjector:
 
         client.spawn(create())
         return lambda: _forget(client.spawn(recreate()))
+
+    def _move(self, fault: Fault, _: random.Random) -> End:
+        self._begin_move(fault)
+        return _none
+
+    def _begin_move(self, fault: Fault) -> TopicPartition | None:
+        choice, order = fault.args
+        return self._world.mover.move(int(choice), int(order))
+
+    def _move_and_back(self, fault: Fault, _: random.Random) -> End:
+        """Back as soon as it is there, and until then it follows; perhaps at once."""
+        mover = self._world.mover
+        moved = self._begin_move(fault)
+        if moved is None:
+            return _none
+        before = mover.replicas_of(moved)
+        return lambda: mover.move_back(moved, before)
+
+    def _move_cancelled(self, fault: Fault, _: random.Random) -> End:
+        mover = self._world.mover
+        moved = self._begin_move(fault)
+        return _none if moved is None else lambda: mover.cancel(moved)
 
     def _consent(self, fault: Fault, _: random.Random) -> End:
         """At the begin and once more at the end, each perhaps too early or not needed."""

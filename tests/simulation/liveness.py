@@ -43,6 +43,7 @@ def first_problem(world: World, invariants: Invariants) -> tuple[str, str] | Non
         _brokers(world, invariants),
         _intents(world),
         _partitions(world, invariants),
+        _moves(world, invariants),
         _replicas(world, invariants),
     ):
         for problem in problems:
@@ -92,6 +93,16 @@ def _partitions(world: World, invariants: Invariants) -> Iterator[tuple[str, str
         for number in range(entry.partitions):
             if TopicPartition(topic_name, number) not in found:
                 yield "partition_not_placed", f"{topic_name}/{number}"
+
+
+def _moves(world: World, invariants: Invariants) -> Iterator[tuple[str, str]]:
+    """What was begun is ended, and what is wanted is so."""
+    for written in invariants.store.partitions.values():
+        state, wanted = written.state, world.mover.wanted.get(written.name)
+        if state.moving is not None:
+            yield "move_unfinished", f"{written.name}: {state}, wanted is {wanted}"
+        elif wanted is not None and not wanted.cancelled and state.replicas != wanted.target:
+            yield "move_not_made", f"{written.name}: {state}, wanted is {wanted}"
 
 
 def _replicas(world: World, invariants: Invariants) -> Iterator[tuple[str, str]]:

@@ -7,6 +7,7 @@ import random
 from typing import Protocol
 
 from simulation.faults import KINDS, Cluster, Fault, draw_fault
+from simulation.move_stories import MOVE_STORIES
 from simulation.stories import STORIES
 
 MIN_FAULTS = 6
@@ -17,6 +18,8 @@ USED_KINDS = 0.6
 REBOOT_ALL_SHARE = 0.15
 # How many seeds have a story beside what they draw; 150 seeds have each of them seven times.
 STORY_SHARE = 0.9
+# In how many of them partitions are moved meanwhile.
+MOVE_SHARE = 0.5
 
 
 class Size(Protocol):
@@ -43,4 +46,6 @@ def draw_plan(seed: int, size: Size) -> list[Fault]:
     if rng.random() < STORY_SHARE:
         # In turn, so that a row of seeds tells all of them.
         plan += STORIES[seed % len(STORIES)](rng, cluster)
+    if rng.random() < MOVE_SHARE:
+        plan += rng.choice(MOVE_STORIES)(rng, cluster)
     return sorted(plan)

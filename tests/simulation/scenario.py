@@ -117,7 +117,7 @@ def _run(world: World, plan: Sequence[Fault], result: Result) -> None:
     injector = FaultInjector(world)
     world.on_fault(lambda fault, phase: recorder.nemesis(f"{phase} {fault.kind}", str(fault.args)))
     try:
-        with invariants.watching(), coverage.noting():
+        with invariants.watching(), coverage.noting(), world.mover.heard():
             world.run(_live(world, invariants, recorder, injector, plan))
             invariants.raise_found()
             contents = read_replicas(world, invariants, flipped.__contains__)

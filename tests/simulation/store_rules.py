@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
+from simulation.move_rules import is_end, judge_step
 from simulation.violation import Violation
 from tidelog.model import NO_EPOCH, NO_LEADER, TopicPartition
 from tidelog_runtime.metadata.keys import (
@@ -219,12 +220,26 @@ class StoreRules:
             raise _violation("leader_epoch_fell", "it only grows", partition, old, new)
         if new.unclean_leader_epoch < old.unclean_leader_epoch:
             raise _violation("unclean_mark_fell", "it only grows", partition, old, new)
-        if new.leader_epoch == old.leader_epoch or _is_resignation(old, new):
+        if new.moving != old.moving or new.replicas != old.replicas:
+            self._judge_move(partition, old, new)
+        resigned = _is_resignation(old, new) and not is_end(old, new)
+        if new.leader_epoch == old.leader_epoch or resigned:
             self._judge_isr_change(partition, old, new)
         else:
             self._judge_election(partition, old, new)
         if new.min_isr == old.min_isr and new.replicas == old.replicas:
             self._judge_eligible(partition, old, new)
+
+    def _judge_move(self, partition: PartitionId, old: LeaderAndIsr, new: LeaderAndIsr) -> None:
+        if self.is_being_deleted(partition) and not new.isr:
+            return
+        broken = judge_step(old, new, self._config(partition), self.seen)
+        if broken is not None:
+            raise _violation(broken.name, broken.why, partition, old, new)
+        if is_end(old, new):
+            # Those that leave are deleted: what they held is to be held by all that stay.
+            for member in new.isr:
+                self.on_joined(partition, member)
 
     def _judge_isr_change(
         self, partition: PartitionId, old: LeaderAndIsr, new: LeaderAndIsr
@@ -450,6 +465,7 @@ def brief(state: LeaderAndIsr | None) -> str:
     if state is None:
         return "none"
     return (
+        f"replicas {state.replicas} moving {state.moving} "
         f"leader {state.leader} epoch {state.leader_epoch} isr {_members(state.isr)} eligible "
         f"{_members(state.eligible)} min {state.min_isr} unclean {state.unclean_leader_epoch} "
         f"controller {state.controller_epoch}"

@@ -12,6 +12,7 @@ import structlog
 
 from simulation.injector import OnFault
 from simulation.loop import PROCESS, SimLoop, SimProcess
+from simulation.mover import Mover
 from simulation.network import Network
 from simulation.processes import BrokerProcess, ClientProcess, ControllerProcess, Service
 from simulation.store import EtcdServer
@@ -80,6 +81,7 @@ class World:
         self.clients: dict[str, ClientProcess] = {}
         self.bootstrap = [broker.address for broker in self.brokers.values()]
         self.data_lost: dict[int, int] = {}
+        self.mover = Mover(self)
         self.after_step = self.loop.after_step
         self.fault_callbacks: list[OnFault] = []
         self._on_log: list[OnLog] = []
