@@ -397,7 +397,7 @@ class FaultInjector:
         if moved is None:
             return _none
         before = mover.replicas_of(moved)
-        return lambda: mover.move_back(moved, before)
+        return lambda: mover.want(moved, before)
 
     def _move_cancelled(self, fault: Fault, _: random.Random) -> End:
         mover = self._world.mover

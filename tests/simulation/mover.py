@@ -19,9 +19,6 @@ from tidelog_runtime.metadata.store import Put, Transaction
 if TYPE_CHECKING:
     from simulation.world import World
 
-# With fewer replicas one machine that loses data loses what was acknowledged.
-MIN_REPLICAS = 2
-
 
 class Mover:
     """What is wanted outlives every controller. One move of a partition may be wanted while
@@ -53,11 +50,10 @@ class Mover:
             return None
         partition, state = states[choice % len(states)]
         targets = self._targets(partition, state)
-        self._operations += 1
-        self._want(partition, WantedMove(f"op-{self._operations}", targets[order % len(targets)]))
+        self.want(partition, targets[order % len(targets)])
         return partition
 
-    def move_back(self, partition: TopicPartition, target: tuple[int, ...]) -> None:
+    def want(self, partition: TopicPartition, target: tuple[int, ...]) -> None:
         self._operations += 1
         self._want(partition, WantedMove(f"op-{self._operations}", target))
 
@@ -95,10 +91,9 @@ class Mover:
         entry = world.store_data.get(world.keys.topic(partition.topic))
         assert entry is not None
         explicit = int(decode_topic(entry.value).config.get("min_insync_replicas", 1))
-        fewest = max(MIN_REPLICAS, explicit)
         return [
             target
-            for size in range(fewest, len(world.brokers) + 1)
+            for size in range(explicit, len(world.brokers) + 1)
             for target in permutations(world.brokers, size)
             if target != state.settled_replicas
         ]

@@ -21,6 +21,7 @@ from simulation.final_checks import (
 from simulation.history import Recorder, broker_id_of
 from simulation.injector import FaultInjector
 from simulation.invariants import Invariants
+from simulation.last_move import require_moved_off_the_dead
 from simulation.liveness import require_healed, require_writable
 from simulation.plans import draw_plan
 from simulation.recovery_operator import Operator
@@ -186,4 +187,6 @@ async def _live(
                 f"read up to {reached[partition]} of {end} within {DRAIN_S:.0f} s",
                 partition=str(partition),
             )
+    await require_healed(world, invariants)
+    await require_moved_off_the_dead(world, invariants, _flipped(plan))
     await require_healed(world, invariants)

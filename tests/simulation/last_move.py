@@ -1,0 +1,61 @@
+"""Once all is well again, a broker dies and a partition is moved off it: the move waits for
+nobody who leaves (interleaving 16 of ARCHITECTURE.md)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+
+from simulation.invariants import Invariants
+from simulation.liveness import LOOK_INTERVAL_S
+from simulation.store_rules import Written
+from simulation.violation import Violation
+from simulation.world import World
+
+# The broker has to be missed first, at worst by the end of its lease.
+MOVE_TIME_MS = 15_000
+
+
+async def require_moved_off_the_dead(
+    world: World, invariants: Invariants, damaged: Collection[int]
+) -> None:
+    """Raises `Violation` where that takes too long. `damaged`: brokers that stay as they are,
+    because what they hold may prove unreadable when they start. In the end the dead one is
+    back."""
+    rng = world.rng("last move")
+    found = [
+        (written, broker_id)
+        for written in invariants.store.partitions.values()
+        for broker_id in written.state.replicas
+        if broker_id not in damaged and _target(world, written, broker_id)
+    ]
+    if not found:
+        return
+    written, dead = rng.choice(found)
+    target = _target(world, written, dead)
+    broker = world.brokers[dead]
+    broker.hold_down()
+    broker.kill()
+    world.mover.want(written.name, target)
+    deadline_ms = world.now_ms + MOVE_TIME_MS
+    try:
+        while True:
+            now = next(w for w in invariants.store.partitions.values() if w.name == written.name)
+            if now.state.replicas == target:
+                return
+            if world.now_ms >= deadline_ms:
+                raise Violation(
+                    "move_waits_for_the_dead",
+                    f"broker {dead} is dead, and to leave; after {MOVE_TIME_MS} ms {now}",
+                    partition=str(written.name),
+                )
+            await asyncio.sleep(LOOK_INTERVAL_S)
+    finally:
+        broker.release()
+
+
+def _target(world: World, written: Written, dead: int) -> tuple[int, ...]:
+    """As many others as there are, up to as many as it has; empty: too few for its min ISR."""
+    others = [b for b in (*written.state.replicas, *world.brokers) if b != dead]
+    target = tuple(dict.fromkeys(others))[: len(written.state.replicas)]
+    return target if len(target) >= written.state.min_isr else ()
