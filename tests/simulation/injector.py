@@ -388,7 +388,7 @@ class FaultInjector:
 
     def _begin_move(self, fault: Fault) -> TopicPartition | None:
         choice, order = fault.args
-        return self._world.mover.move(int(choice), int(order))
+        return self._world.mover.move(choice, order)
 
     def _move_and_back(self, fault: Fault, _: random.Random) -> End:
         """Back as soon as it is there, and until then it follows; perhaps at once."""

@@ -27,6 +27,8 @@ async def require_moved_off_the_dead(
         (written, broker_id)
         for written in invariants.store.partitions.values()
         for broker_id in written.state.replicas
+        # Without another replica there is nothing that could be moved.
+        if len(written.state.replicas) > 1
         if broker_id not in damaged and _target(world, written, broker_id)
     ]
     if not found:

@@ -110,6 +110,19 @@ def _after_loss(rng: random.Random, cluster: Cluster) -> list[Fault]:
     ]
 
 
+def _too_few_to_go_back(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """A move is cancelled when one alone of its original replicas is in sync: of two the other
+    one is away, which is to stay, too."""
+    kept, away, added, *_ = rng.sample(range(1, cluster.brokers + 1), cluster.brokers)
+    partition = rng.choice(("sea/0", "sea/1", "sea/2", "lake/0"))
+    at_ms = _at_ms(rng)
+    return [
+        Fault(at_ms, "move", (partition, f"{kept}-{away}"), 100),
+        Fault(at_ms + 1_000, "crash_broker", (f"broker-{away}",), 8_000),
+        Fault(at_ms + 1_500, "move_cancelled", (partition, f"{away}-{added}"), 4_500),
+    ]
+
+
 MOVE_STORIES: tuple[Callable[[random.Random, Cluster], list[Fault]], ...] = (
     _in_peace,
     _without_its_controller,
@@ -117,4 +130,5 @@ MOVE_STORIES: tuple[Callable[[random.Random, Cluster], list[Fault]], ...] = (
     _away_and_back,
     _taken_back_in_trouble,
     _after_loss,
+    _too_few_to_go_back,
 )

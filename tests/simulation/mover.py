@@ -42,15 +42,21 @@ class Mover:
 
         return telling_handle
 
-    def move(self, choice: int, order: int) -> TopicPartition | None:
+    def move(self, choice: int | str, order: int | str) -> TopicPartition | None:
         """One of the partitions that there are to other replicas, or to the same in another
-        order; None: there is none yet. Both numbers choose among what there is then."""
+        order; None: there is none yet. Numbers choose among what there is then; "sea/0" and
+        "1-2" name a partition and its target."""
         states = self._states()
+        if isinstance(choice, str):
+            states = [each for each in states if str(each[0]) == choice]
         if not states:
             return None
-        partition, state = states[choice % len(states)]
-        targets = self._targets(partition, state)
-        self.want(partition, targets[order % len(targets)])
+        partition, state = states[choice % len(states) if isinstance(choice, int) else 0]
+        if isinstance(order, int):
+            targets = self._targets(partition, state)
+            self.want(partition, targets[order % len(targets)])
+        else:
+            self.want(partition, tuple(map(int, order.split("-"))))
         return partition
 
     def want(self, partition: TopicPartition, target: tuple[int, ...]) -> None:
