@@ -12,6 +12,7 @@ Replicas count alike, whatever they hold: `levelling.py` would take weights wher
 
 from __future__ import annotations
 
+import zlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from tidelog_controller.policies.replica_sets import ReplicaSets
 Assignment = Mapping[TopicPartition, tuple[int, ...]]
 
 TOPICS_NAMED = 10
+GOLDEN_RATIO = 0x9E3779B1  # of 2^32
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +124,7 @@ class _Draft:
         self, assignment: Assignment, brokers: Sequence[RackedBroker], emptied: Collection[int]
     ) -> None:
         self._assignment = assignment
-        # One topic's partitions lie far apart, so that no topic is moved as a whole.
-        self._partitions = sorted(assignment, key=lambda p: (p.partition, p.topic))
+        self._partitions = sorted(assignment, key=_even_order)
         part = sorted(dict.fromkeys(brokers))
         self._takers = range(len(part))
         self._ids = [broker.broker_id for broker in part]
@@ -242,6 +243,14 @@ class _Draft:
 
     def _replica_loads(self) -> list[int]:
         return _counted((b for replicas in self._sets.sets for b in replicas), self._count)
+
+
+def _even_order(partition: TopicPartition) -> tuple[int, TopicPartition]:
+    """Of this order any stretch has about the same part of each topic's partitions, so that no
+    topic is moved as a whole: multiples of the golden ratio lie evenly between two numbers
+    (Knuth, The Art of Computer Programming, section 6.4)."""
+    place = partition.partition * GOLDEN_RATIO + zlib.crc32(partition.topic.encode())
+    return place % (1 << 32), partition
 
 
 def _counted(brokers: Iterable[int], count: int) -> list[int]:

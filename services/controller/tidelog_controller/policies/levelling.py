@@ -12,6 +12,7 @@ from __future__ import annotations
 import enum
 import heapq
 from collections.abc import Callable, Collection, Sequence
+from fractions import Fraction
 from typing import NamedTuple, Protocol
 
 # A path from a broker to one that has less: what is handed over, from whom, to whom.
@@ -81,6 +82,12 @@ class Offers:
         self._next[giver][taker] = position
         return None
 
+    def begin_at(self, giver: int, part: Fraction) -> None:
+        """`part`: of what the giver has, what is to come last."""
+        things = self._things[giver]
+        first = int(len(things) * part)
+        self._things[giver] = things[first:] + things[:first]
+
     def had_any(self, giver: int) -> bool:
         return bool(self._things[giver])
 
@@ -110,6 +117,11 @@ class Levelling:
         self._may_redirect = [False] * len(loads)
         for thing in range(things):
             self._offer(thing)
+        # Each begins elsewhere. Else all would give the same takers replicas of the same
+        # partitions, and when one of these fails, its load would be the others' alone.
+        for turn, giver in enumerate(limits.takers):
+            for offers in self._offers.values():
+                offers.begin_at(giver, Fraction(turn, len(limits.takers)))
 
     def run(self) -> None:
         for broker in self._limits.emptied:

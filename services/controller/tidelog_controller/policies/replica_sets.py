@@ -102,6 +102,8 @@ class ReplicaSets:
         """Whose replica is in a rack with two more of them than another that has a broker
         without one: of the brokers with the most replicas there, never the preferred leader
         where there is another. None: racks are used as they should be."""
+        if len(set(self._places[thing])) == len(self._places[thing]):
+            return None
         replicas = self.sets[thing]
         used, free = self._usage(replicas)
         for _ in filter(self._leaving.__getitem__, replicas):

@@ -127,6 +127,20 @@ def test_little_more_than_what_the_removed_held_is_copied(
     assert unevenness(loads(after, rest)) <= 1
 
 
+@given(st.integers(3, 8), st.integers(1, 4), st.integers(20, 40), st.integers(1, 3))
+def test_what_has_grown_is_as_cheap_to_shrink(old: int, new: int, rounds: int, factor: int) -> None:
+    """Partitions of a new broker have to share it with all others, not with the other new ones:
+    these could take nothing of what it leaves."""
+    brokers = without_racks(old + new)
+    assignment = placed(brokers[:old], rounds * old, factor)
+    grown = applied(assignment, plan_rebalance(assignment, brokers))
+    for removed in (10, 10 + old + new - 1):
+        plan, after, rest = removal(Case(grown, brokers), [removed])
+        assert plan.replicas_added <= 1.1 * loads(grown, [removed])[0]
+        assert unevenness(loads(after, rest)) <= 1
+        assert unevenness(leaders(after, rest)) <= 1
+
+
 def test_a_dead_broker_is_emptied_as_well() -> None:
     assignment = placed(without_racks(4), 12, 2)
     plan = plan_removal(assignment, without_racks(4)[1:], [10])
