@@ -209,7 +209,6 @@ class _Draft:
         before, after = self._before, self._replica_loads()
         if self._free_only:
             return self._without_broker
-        vacated = sum(before[b] for b in self._emptied)
         held = [after[b] for b in self._takers]
         if not held or max(held) - min(held) > 1:
             # Racks, or brokers that are to keep theirs, leave no other balance.
@@ -219,7 +218,7 @@ class _Draft:
         ceiling = floor + (rest > 0)
         lacking = sum(max(0, floor - before[b]) for b in self._takers)
         beyond = sum(max(0, before[b] - ceiling) for b in self._takers)
-        return max(self._without_broker, lacking, vacated + beyond)
+        return max(self._without_broker, lacking, beyond)
 
     def _shares(self) -> tuple[BrokerShare, ...]:
         after = self._replica_loads()

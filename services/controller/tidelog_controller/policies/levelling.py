@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import enum
 import heapq
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import NamedTuple, Protocol
 
@@ -20,16 +20,16 @@ Path = list[tuple[int, int, int]]
 
 
 class Kind(enum.IntEnum):
-    """What it means that a thing is handed over. The first two cost nothing."""
+    """What it means that a thing is handed over: what is tried first. The first two cost
+    nothing."""
 
     RETURN = 0  # the taker held it before the plan
     FREE = 1  # the giver did not, or has to lose it
-    LED = 2  # the giver held it, and led it
-    FOLLOWED = 3
+    FOLLOWED = 2  # the giver held it, and somebody else led it
+    LED = 3
 
 
 FOR_NOTHING = (Kind.RETURN, Kind.FREE)
-FOR_DATA = (Kind.LED, Kind.FOLLOWED)
 
 
 class Spread(Protocol):
@@ -49,10 +49,6 @@ class Spread(Protocol):
 
     def kinds(self, thing: int, giver: int) -> Sequence[Kind]:
         """What it may be that the giver hands it over."""
-        ...
-
-    def preferred(self, giver: int) -> Sequence[Kind]:
-        """All kinds, in the order in which the giver is to be tried."""
         ...
 
 
@@ -88,9 +84,6 @@ class Offers:
         first = int(len(things) * part)
         self._things[giver] = things[first:] + things[:first]
 
-    def had_any(self, giver: int) -> bool:
-        return bool(self._things[giver])
-
 
 class Limits(NamedTuple):
     """`takers`: brokers that may be given something. `emptied`: brokers that are to hold
@@ -114,7 +107,6 @@ class Levelling:
             kind: Offers(spread.returns if kind is Kind.RETURN else spread.fits, len(loads))
             for kind in Kind
         }
-        self._may_redirect = [False] * len(loads)
         for thing in range(things):
             self._offer(thing)
         # Each begins elsewhere. Else all would give the same takers replicas of the same
@@ -128,12 +120,6 @@ class Levelling:
             while self.loads[broker] > 0:
                 if self._give(broker, all_of_it=True) is None:
                     raise ValueError(f"what broker {broker} holds fits nowhere else")
-        # What was given so far had to go somewhere, and may as well go elsewhere. What is given
-        # from here on is as little as can be.
-        self._may_redirect = [
-            any(self._offers[kind].had_any(broker) for kind in FOR_NOTHING)
-            for broker in range(len(self.loads))
-        ]
         # Each turn brings two loads closer together, so there is an end. A broker that can give
         # nothing is done for good: nobody that it reaches has two less, so nothing that is
         # handed over later leads there.
@@ -163,27 +149,20 @@ class Levelling:
             takers = [b for b in takers if loads[b] <= loads[giver] - 2]
         if not takers:
             return None
-        path = self._direct(giver, takers, FOR_NOTHING)
-        if path is None and self._may_redirect[giver]:
-            path = self._cheapest_path(giver, takers, FOR_NOTHING)
-        if path is None:
-            path = self._direct(giver, takers, FOR_DATA) or self._cheapest_path(giver, takers)
+        path = self._direct(giver, takers) or self._cheapest_path(giver, takers)
         if path is None or not self._carry_out(path):
             return None
         return path[-1][2]
 
-    def _direct(self, giver: int, takers: Sequence[int], kinds: Collection[Kind]) -> Path | None:
-        for kind in self._spread.preferred(giver):
-            if kind in kinds:
-                for taker in takers:
-                    thing = self._offers[kind].peek(giver, taker)
-                    if thing is not None:
-                        return [(thing, giver, taker)]
+    def _direct(self, giver: int, takers: Sequence[int]) -> Path | None:
+        for offers in self._offers.values():
+            for taker in takers:
+                thing = offers.peek(giver, taker)
+                if thing is not None:
+                    return [(thing, giver, taker)]
         return None
 
-    def _cheapest_path(
-        self, giver: int, ends: Sequence[int], kinds: Collection[Kind] = tuple(Kind)
-    ) -> Path | None:
+    def _cheapest_path(self, giver: int, ends: Sequence[int]) -> Path | None:
         """By what it costs, then by length, then by what the end holds."""
         reached: set[int] = set()
         queue: list[tuple[int, int, int, int, Path]] = [(0, 0, 0, giver, [])]
@@ -197,8 +176,8 @@ class Levelling:
             for taker in self._limits.takers:
                 if taker in reached:
                     continue
-                for kind in self._spread.preferred(broker):
-                    thing = self._offers[kind].peek(broker, taker) if kind in kinds else None
+                for kind, offers in self._offers.items():
+                    thing = offers.peek(broker, taker)
                     if thing is not None:
                         further = cost + (kind not in FOR_NOTHING)
                         way = [*path, (thing, broker, taker)]

@@ -34,9 +34,6 @@ class PreferredLeaders:
             return (Kind.LED,)
         return (Kind.RETURN, Kind.FREE)
 
-    def preferred(self, giver: int) -> Sequence[Kind]:  # noqa: ARG002
-        return tuple(Kind)
-
 
 class LeaderSwaps:
     """Where nobody that holds a replica may take a leadership off a broker that has two more

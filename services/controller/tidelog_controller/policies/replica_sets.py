@@ -8,9 +8,6 @@ from collections.abc import Sequence
 from tidelog_controller.policies.levelling import Kind
 from tidelog_controller.policies.racks import least_used, rack_sizes
 
-LEADERS_FIRST = (Kind.RETURN, Kind.FREE, Kind.LED, Kind.FOLLOWED)
-FOLLOWERS_FIRST = (Kind.RETURN, Kind.FREE, Kind.FOLLOWED, Kind.LED)
-
 
 class ReplicaSets:
     """`originals`: by partition, who held it before. `sets`: who is to hold it, at first the
@@ -37,11 +34,6 @@ class ReplicaSets:
         # By partition: the racks of its replicas, in the same order.
         self._places = [[self._racks[broker] for broker in replicas] for replicas in originals]
         self._leaving = leaving
-        # What each broker led and still holds, and what would be its share.
-        self._led = [0] * brokers
-        for replicas in originals:
-            self._led[replicas[0]] += 1
-        self._leaders_share = -(-len(originals) // max(1, self._part))
         # Partitions that have fewer replicas than before: which of them stay may change, and
         # nothing is copied.
         self._shrunk = [False] * len(originals)
@@ -77,8 +69,6 @@ class ReplicaSets:
         position = replicas.index(giver)
         replicas[position] = taker
         self._places[thing][position] = self._racks[taker]
-        leader = self.originals[thing][0]
-        self._led[leader] += (taker == leader) - (giver == leader)
 
     def holders(self, thing: int) -> Sequence[int]:
         return self.sets[thing]
@@ -93,10 +83,6 @@ class ReplicaSets:
         if any(broker not in self.sets[thing] for broker in original):
             return (Kind.RETURN, kind)
         return (kind,)
-
-    def preferred(self, giver: int) -> Sequence[Kind]:
-        """Leaderships move along with replicas where there are too many, and not otherwise."""
-        return LEADERS_FIRST if self._led[giver] > self._leaders_share else FOLLOWERS_FIRST
 
     def crowding(self, thing: int, loads: Sequence[int]) -> int | None:
         """Whose replica is in a rack with two more of them than another that has a broker

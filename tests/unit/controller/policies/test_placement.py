@@ -130,7 +130,7 @@ def test_a_dead_brokers_leaders_spread_over_all_survivors_in_racks_of_equal_size
     assert max(counts) - min(counts) <= 1
 
 
-@pytest.mark.parametrize("sizes", [[2, 1, 1], [1, 2, 3], [4, 2, 2, 1], [3, 3, 4], [1, 1, 1, 2, 4]])
+@pytest.mark.parametrize("sizes", [[2, 1, 1], [1, 2, 3], [4, 2, 2, 1], [3, 3, 4], [1, 2, 2, 2, 4]])
 def test_in_uneven_racks_a_dead_brokers_leaders_spread_by_what_the_survivors_hold(
     sizes: list[int],
 ) -> None:
