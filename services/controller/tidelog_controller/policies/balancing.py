@@ -55,9 +55,9 @@ class BrokerShare:
 class Plan:
     """`moves`: of partitions whose replicas change, if only in order; ordered.
     `replicas_added`: those that are copied to a broker that had none. `leaders_changed`:
-    partitions that get another preferred leader. `minimum_replicas_added`: the fewest that any
-    plan has to copy for replicas to be as balanced. `brokers`: those that take part, that hold
-    replicas before or after; ordered."""
+    partitions that get another preferred leader. `minimum_replicas_added`: no plan that balances
+    as well copies fewer; where racks are uneven none may do with so few. `brokers`: all that take
+    part or hold replicas; ordered."""
 
     moves: tuple[PlannedMove, ...]
     replicas_added: int

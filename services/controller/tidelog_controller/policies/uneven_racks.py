@@ -87,11 +87,6 @@ class _Sequence:
         # All in whole numbers: `unit` is one replica.
         self._unit = math.lcm(*(share.denominator for share in shares))
         self._shares = [int(share * self._unit) for share in shares]
-        # A broker with a small share is to follow the less often for it. A share may be any part
-        # of a replica, and is never 0.
-        self._weights = [
-            self._unit * self._sizes[rack] / self._shares[rack] for rack in self._racks
-        ]
         # How far each rack is behind its share, in units.
         self._behind = [0] * len(self._sizes)
         self._loads = [0] * len(brokers)
@@ -147,11 +142,7 @@ class _Sequence:
         followed = self._followed[leader]
         return min(
             candidates,
-            key=lambda b: (
-                followed[b] * self._weights[b],
-                self._loads[b],
-                self._distance(leader, b),
-            ),
+            key=lambda b: (followed[b], self._loads[b], self._distance(leader, b)),
         )
 
     def _distance(self, leader: int, broker: int) -> int:

@@ -6,12 +6,16 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from tidelog.model import TopicPartition
 from tidelog_controller.policies.balancing import Plan
 from tidelog_controller.policies.placement import place
 from tidelog_controller.policies.racks import RackedBroker
+
+# Clusters differ much in size, and machines in speed.
+unhurried = settings(deadline=None)
 
 Replicas = dict[TopicPartition, tuple[int, ...]]
 
