@@ -180,6 +180,8 @@ KINDS: dict[str, Kind] = {
     "move": Kind(_two_numbers, (500, 6_000), 0.0),
     "move_and_back": Kind(_two_numbers, (500, 6_000), 0.0),
     "move_cancelled": Kind(_two_numbers, (500, 6_000), 0.0),
+    # What moves may carry, in bytes per second: little, so that they last.
+    "throttled": Kind(lambda r, _: (r.randint(1_024, 4_096),), (2_000, 15_000), 0.0),
     # To the loss of records, of topics that are recovered by hand.
     "consent": Kind(
         lambda r, _: (r.choice(("last_known", "last_known", "live_replicas")),), (500, 8_000)

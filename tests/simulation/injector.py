@@ -16,7 +16,14 @@ from simulation.recovery_operator import Operator
 from tidelog.errors import TidelogError
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog_runtime.metadata.keys import PartitionKey
-from tidelog_runtime.metadata.schema import decode_controller, decode_leader_and_isr
+from tidelog_runtime.metadata.memory_data import MemoryData
+from tidelog_runtime.metadata.schema import (
+    Throttle,
+    decode_controller,
+    decode_leader_and_isr,
+    encode_throttle,
+)
+from tidelog_runtime.metadata.store import Delete, Put, Transaction
 
 if TYPE_CHECKING:
     from simulation.world import World
@@ -77,6 +84,7 @@ class FaultInjector:
             "move": self._move,
             "move_and_back": self._move_and_back,
             "move_cancelled": self._move_cancelled,
+            "throttled": self._throttled,
             "consent": self._consent,
         }
 
@@ -404,6 +412,12 @@ class FaultInjector:
         moved = self._begin_move(fault)
         return _none if moved is None else lambda: mover.cancel(moved)
 
+    def _throttled(self, fault: Fault, _: random.Random) -> End:
+        data, key = self._world.store_data, self._world.keys.throttle
+        bound = encode_throttle(Throttle(int(fault.args[0])))
+        data.transact(Transaction([], [Put(key, bound)]))
+        return lambda: _forget_key(data, key)
+
     def _consent(self, fault: Fault, _: random.Random) -> End:
         """At the begin and once more at the end, each perhaps too early or not needed."""
         operator = Operator(self._world)
@@ -415,6 +429,10 @@ class FaultInjector:
 
 def _forget(_: object) -> None:
     pass
+
+
+def _forget_key(data: MemoryData, key: str) -> None:
+    data.transact(Transaction([], [Delete(key)]))
 
 
 def _is(name: object) -> Callable[[str], bool]:

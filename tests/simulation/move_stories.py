@@ -10,12 +10,14 @@ from simulation.faults import FIRST_FAULT_MS, LAST_FAULT_MS, Cluster, Fault
 
 # Moves that begin together: some of one partition, which then follow each other.
 MOVES = (2, 6)
+# In how many stories they may carry so little that they last for some seconds.
+THROTTLED_SHARE = 0.6
 
 
 def _moves(
     rng: random.Random, at_ms: int, kinds: tuple[str, ...] = ("move", "move_and_back")
 ) -> list[Fault]:
-    return [
+    moves = [
         Fault(
             at_ms + rng.randint(0, 1_500),
             rng.choice(kinds),
@@ -24,6 +26,9 @@ def _moves(
         )
         for _ in range(rng.randint(*MOVES))
     ]
+    if rng.random() < THROTTLED_SHARE:
+        moves.append(Fault(at_ms, "throttled", (rng.randint(1_024, 4_096),), 8_000))
+    return moves
 
 
 def _at_ms(rng: random.Random) -> int:
