@@ -138,6 +138,7 @@ class BrokerState:
     controllers: Sequence[RegisteredController] = ()
     departures: Sequence[Departure] = ()
     heard: Sequence[HeardBroker] = ()
+    move_bytes_per_second: int = NOT_KNOWN
 
 
 @dataclass(frozen=True, slots=True)

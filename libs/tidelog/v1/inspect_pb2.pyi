@@ -368,6 +368,7 @@ class BrokerState(_message.Message):
     CONTROLLERS_FIELD_NUMBER: _builtins.int
     DEPARTURES_FIELD_NUMBER: _builtins.int
     HEARD_FIELD_NUMBER: _builtins.int
+    MOVE_BYTES_PER_SECOND_FIELD_NUMBER: _builtins.int
     broker_epoch: _builtins.int
     """Creation revision of its registration; 0: it has none."""
     state: _builtins.str
@@ -383,6 +384,10 @@ class BrokerState(_message.Message):
     """Bytes that the file system of the data has left; -1: not known."""
     controller_address: _builtins.str
     """Of the controller that is active as far as this broker has read; empty: none is."""
+    move_bytes_per_second: _builtins.int
+    """What it may send to replicas that moves add, and receive as one, in bytes per second; -1:
+    without bound.
+    """
     @_builtins.property
     def registered(self) -> _containers.RepeatedCompositeFieldContainer[Global___RegisteredBroker]:
         """Brokers that are registered, as this one sees it."""
@@ -417,10 +422,11 @@ class BrokerState(_message.Message):
         controllers: _abc.Iterable[Global___RegisteredController] | None = ...,
         departures: _abc.Iterable[Global___Departure] | None = ...,
         heard: _abc.Iterable[Global___HeardBroker] | None = ...,
+        move_bytes_per_second: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "controller_address", b"controller_address", "controller_epoch", b"controller_epoch", "controllers", b"controllers", "departures", b"departures", "disk_free_bytes", b"disk_free_bytes", "has_full_state", b"has_full_state", "heard", b"heard", "leader_count", b"leader_count", "registered", b"registered", "replica_count", b"replica_count", "replicas", b"replicas", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "controller_address", b"controller_address", "controller_epoch", b"controller_epoch", "controllers", b"controllers", "departures", b"departures", "disk_free_bytes", b"disk_free_bytes", "has_full_state", b"has_full_state", "heard", b"heard", "leader_count", b"leader_count", "move_bytes_per_second", b"move_bytes_per_second", "registered", b"registered", "replica_count", b"replica_count", "replicas", b"replicas", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -28,6 +28,7 @@ UNCLEAN_ELECTION = "unclean_election"
 NOT_PREFERRED_LEADER = "not_preferred_leader"
 MOVE_WAITS = "move_waits"
 CANCELLATION_WAITS = "cancellation_waits"
+MOVES_BOUND = "moves_bound"  # told with what waits for it alone
 # About a broker, and its replicas.
 REPLICA_DEAD = "replica_dead"
 BROKER_STOPPED = "broker_stopped"  # in order, and is not back

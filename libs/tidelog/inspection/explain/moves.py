@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tidelog.inspection.explain import causes
-from tidelog.inspection.explain.causes import Reason, Symptom
+from tidelog.inspection.explain.causes import Reason, Root, Symptom
 from tidelog.inspection.explain.cluster_view import ClusterView
 from tidelog.inspection.explain.replicas import why_behind
 from tidelog.inspection.explain.words import brokers, ids, listed, name_of_key
-from tidelog.inspection.model import PartitionKeyState, PartitionMoveState
+from tidelog.inspection.model import NOT_KNOWN, PartitionKeyState, PartitionMoveState
 
 # These pass by themselves.
-_GOES_ON = frozenset({causes.REPLICA_CATCHING_UP, causes.BROKER_STARTING, causes.COMMAND_BACKLOG})
+_GOES_ON = frozenset(
+    {
+        causes.REPLICA_CATCHING_UP,
+        causes.BROKER_STARTING,
+        causes.COMMAND_BACKLOG,
+        causes.MOVES_BOUND,
+    }
+)
+# What a bound on moves looks like from outside.
+_BEHIND = frozenset({causes.REPLICA_CATCHING_UP, causes.REPLICA_SLOW})
 
 
 def move_waits(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
@@ -18,12 +29,38 @@ def move_waits(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
     move = key.move
     if move is None or not move.waits_for:
         return None
-    found = [(b, why_behind(view, key, b)) for b in move.waits_for]
+    found = [(b, _reason(view, key, move, b)) for b in move.waits_for]
     words = "; ".join(_why(view, key, *each) for each in found)
     reasons = tuple(reason for _, reason in found if reason is not None)
     hinders = any(reason.root.cause not in _GOES_ON for reason in reasons)
     waits = _cancellation_waits if move.cancelled else _move_waits
     return waits(key, move, words, reasons, hinders)
+
+
+def _reason(
+    view: ClusterView, key: PartitionKeyState, move: PartitionMoveState, broker_id: int
+) -> Reason | None:
+    """Who is slow because moves are bound needs no help."""
+    reason = why_behind(view, key, broker_id)
+    if reason is None or reason.root.cause not in _BEHIND or broker_id in move.original:
+        return reason
+    rates = [_rate(view, b) for b in (key.leader, broker_id)]
+    bound = min((rate for rate in rates if rate >= 0), default=NOT_KNOWN)
+    if bound < 0:
+        return reason
+    words = f"copies what it lacks, at no more than {bound:,} bytes a second"
+    return Reason(Root(causes.MOVES_BOUND), words, reason.evidence)
+
+
+def _rate(view: ClusterView, broker_id: int) -> int:
+    state = view.brokers.get(broker_id)
+    if state is None or state.broker is None:
+        return NOT_KNOWN
+    return state.broker.move_bytes_per_second
+
+
+def _is_bound(reasons: Sequence[Reason]) -> bool:
+    return any(reason.root.cause == causes.MOVES_BOUND for reason in reasons)
 
 
 def _move_waits(
@@ -45,11 +82,18 @@ def _move_waits(
         f"Help {waited}; see what it follows from. Or cancel operation {move.operation}: until "
         "then the original replicas serve."
         if hinders
-        else "Nothing; it goes on by itself.",
-        (_evidence(key, move),),
+        else "Nothing; it goes on by itself"
+        + (", and faster with a higher bound on moves." if _is_bound(reasons) else "."),
+        (_evidence(key, move), *_lines_of_bound(reasons)),
         reasons,
         move.waits_for[0] if len(move.waits_for) == 1 else -1,
     )
+
+
+def _lines_of_bound(reasons: Sequence[Reason]) -> list[str]:
+    """Others have findings of their own, which tell theirs."""
+    bound = [reason for reason in reasons if reason.root.cause == causes.MOVES_BOUND]
+    return [line for reason in bound for line in reason.evidence]
 
 
 def _cancellation_waits(

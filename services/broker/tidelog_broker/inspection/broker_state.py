@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 
 from tidelog.errors import TidelogError, unknown_partition, unknown_topic
 from tidelog.inspection.model import (
+    NOT_KNOWN,
     BrokerState,
     RegisteredBroker,
     RegisteredController,
@@ -87,6 +88,11 @@ class BrokerInspection:
                 replica_count=len(manager.all()),
                 leader_count=sum(1 for _ in manager.led()),
                 disk_free_bytes=disk.free_bytes,
+                move_bytes_per_second=(
+                    NOT_KNOWN
+                    if cache.throttle.bytes_per_second is None
+                    else cache.throttle.bytes_per_second
+                ),
                 controller_address=cache.controller.address if cache.controller else "",
                 controllers=[
                     RegisteredController(controller_id, process.address, process.started_at_ms)

@@ -84,6 +84,30 @@ def test_a_move_that_waits_for_a_slow_broker_says_what_it_lacks(cluster: Describ
     assert "lacks 60 records" in said(found(findings, "replica_slow"))
 
 
+def test_a_move_that_is_bound_says_by_what_and_blames_nobody(cluster: DescribedCluster) -> None:
+    moved(cluster, 4)
+    lacks(cluster, 60)
+    for broker_id in (1, 4):
+        broker = cluster.brokers[broker_id]
+        cluster.brokers[broker_id] = replace(broker, move_bytes_per_second=4_096)
+    findings = cluster.explain()
+    assert causes_of(findings) == ["move_waits"]
+    waits = found(findings, "move_waits")
+    assert waits.severity == "info"
+    assert "copies what it lacks, at no more than 4,096 bytes a second" in waits.summary
+    assert "lacks 60 records" in said(waits)
+    assert "higher bound on moves" in waits.next_step
+
+
+def test_a_bound_on_moves_is_no_reason_for_who_is_to_stay(cluster: DescribedCluster) -> None:
+    moved(cluster, 2, 3, isr=(1, 4), cancelled=True)
+    cluster.brokers[1] = replace(cluster.brokers[1], move_bytes_per_second=4_096)
+    cluster.seen("sea/0", 2, log_end_offset=40, lag_records=60)
+    assert "broker 2 fetches and does not catch up" in said(
+        found(cluster.explain(), "cancellation_waits")
+    )
+
+
 def test_a_move_that_waits_for_a_broker_that_is_cut_off_says_so(cluster: DescribedCluster) -> None:
     moved(cluster, 4)
     lacks(cluster, 60)

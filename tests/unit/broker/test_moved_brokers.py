@@ -1,0 +1,110 @@
+"""A partition that is moved from one whole broker to another: what the store says of bounds and
+of the ISR reaches fetches."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest_asyncio
+
+from tidelog.inspection.model import StateRequest
+from tidelog.model import Acks
+from tidelog_runtime.metadata.schema import (
+    LeaderAndIsr,
+    Moving,
+    Throttle,
+    encode_leader_and_isr,
+    encode_throttle,
+)
+from unit.broker.broker_parts import KEYS, until
+from unit.broker.broker_processes import Cluster, Process
+from unit.broker.fake_log import NAME, sent
+from unit.metadata.virtual_time import virtual_clock
+
+TO_2 = Moving("op", (1,), (2,))
+RATE = 10_000
+BATCH = 1_000
+BATCHES = 50
+
+
+@pytest_asyncio.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    yield Cluster(tmp_path)
+
+
+def bound(cluster: Cluster, bytes_per_second: int | None) -> None:
+    cluster.put(KEYS.throttle, encode_throttle(Throttle(bytes_per_second)))
+
+
+async def moving(cluster: Cluster) -> tuple[Process, Process, LeaderAndIsr]:
+    """Broker 1 leads 50,000 bytes alone, and broker 2 is added."""
+    leader, added = await Process(cluster, 1).start(), await Process(cluster, 2).start()
+    alone, revision = cluster.elect(leader)
+    await cluster.tell(leader, replace(alone, replicas=(1,)), revision)
+    for _ in range(BATCHES):
+        leader.partition.append([sent(b"x" * BATCH)], Acks.LEADER, virtual_clock().wall_ms())
+    moved = replace(alone, replicas=TO_2.replicas, moving=TO_2)
+    revision = cluster.put(KEYS.leader_and_isr(NAME), encode_leader_and_isr(moved))
+    for process in (leader, added):
+        await cluster.tell(process, moved, revision)
+    return leader, added, moved
+
+
+async def test_without_a_bound_it_is_in_sync_at_once(cluster: Cluster) -> None:
+    leader, added, _ = await moving(cluster)
+    began = virtual_clock().time()
+    await until(lambda: cluster.isr() == {1, 2})
+    assert virtual_clock().time() - began < 1
+    for process in (leader, added):
+        await process.stop()
+
+
+async def test_the_bound_in_the_store_holds_for_who_is_added(cluster: Cluster) -> None:
+    bound(cluster, RATE)
+    leader, added, _ = await moving(cluster)
+    await asyncio.sleep(2)
+    copied = added.partition.log.log_end_offset * BATCH
+    assert RATE <= copied <= 2 * RATE + 2 * BATCH
+    assert cluster.isr() == {1}
+    for process in (leader, added):
+        await process.stop()
+
+
+async def test_a_bound_that_is_lifted_lets_it_go_on(cluster: Cluster) -> None:
+    bound(cluster, 1_024)
+    leader, added, _ = await moving(cluster)
+    await asyncio.sleep(2)
+    assert cluster.isr() == {1}
+    bound(cluster, None)
+    lifted = virtual_clock().time()
+    await until(lambda: cluster.isr() == {1, 2})
+    assert virtual_clock().time() - lifted < 2
+    for process in (leader, added):
+        await process.stop()
+
+
+async def test_in_the_isr_it_follows_whatever_the_bound(cluster: Cluster) -> None:
+    leader, added, _ = await moving(cluster)
+    await until(lambda: cluster.isr() == {1, 2})
+    bound(cluster, 1_024)
+    await asyncio.sleep(1)
+    leader.partition.append([sent(b"x" * 100_000)], Acks.LEADER, virtual_clock().wall_ms())
+    appended = virtual_clock().time()
+    await until(lambda: leader.partition.high_watermark == BATCHES + 1)
+    assert virtual_clock().time() - appended < 1
+    for process in (leader, added):
+        await process.stop()
+
+
+async def test_what_it_says_of_itself_tells_of_the_bound_and_of_the_move(cluster: Cluster) -> None:
+    bound(cluster, RATE)
+    leader, added, _ = await moving(cluster)
+    state = (await added.broker.inspection.describe(StateRequest())).broker
+    assert state is not None
+    assert state.move_bytes_per_second == RATE
+    assert [replica.moving for replica in state.replicas] == ["adding"]
+    for process in (leader, added):
+        await process.stop()
