@@ -91,7 +91,8 @@ class BrokerActions:
     def _commands(self, state: State, slot: int, number: int) -> Iterator[Step]:
         """At once, or late: then also those of controllers that are deposed, which see what
         the present one sees."""
-        forms = self._steps.forms(state[STORE]) if self.scenario.has_topics else (Form.ONE,)
+        topics = self.scenario.has_topics
+        forms = self._steps.forms(slot, state[STORE]) if topics else (Form.ONE,)
         for form in forms:
             told, store = self._steps.told(number, state[STORE], form)
             if (told, store) != (number, state[STORE]):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tidelog.model import NO_EPOCH
+
 from . import controller_guards, writes
 from .broker_actions import BrokerActions, Label, Step, put
 from .scenarios import Scenario
@@ -15,6 +17,7 @@ from .values import (
     MIN_ISR,
     NEXT_LIFE,
     NOT_SYNCED,
+    TARGETS,
     UNTIL_ADMITTED,
     ElectionWrite,
     Form,
@@ -22,6 +25,7 @@ from .values import (
     Replica,
     Store,
     Value,
+    Wanted,
 )
 from .world import GHOST, MESSAGES, STORE, State, World
 from .writes import broken_by_giving_up, broken_by_write
@@ -188,6 +192,7 @@ class ClusterActions:
         if paid is not None and not store.deleting and value.topic == FIRST_TOPIC:
             deleting = put(paid, STORE, self._steps.deleting(state[STORE]))
             yield self._step(("is to be deleted",), deleting)
+        yield from self._operations(state, store)
         paid = self._brokers.pay(state, "move")
         if paid is None or store.deleting:
             return
@@ -196,6 +201,24 @@ class ClusterActions:
             rest = tuple(member for member in value.isr if member[0] != broker)
             if broker != value.leader and len(rest) >= MIN_ISR and value.epoch + 1 < epochs:
                 yield from self._moves(paid, broker, value._replace(isr=rest))
+
+    def _operations(self, state: State, store: Store) -> Iterator[Step]:
+        """Somebody wants the partition to have other replicas, or takes that back. One wish
+        follows another only when the first is fulfilled."""
+        paid = self._brokers.pay(state, "reassign")
+        value, wanted = store.value, store.wanted
+        if paid is None or store.deleting or value.epoch == NO_EPOCH:
+            return
+        if wanted is not None and not wanted.cancelled and value.target:
+            taken_back = self._steps.wanting(state[STORE], wanted._replace(cancelled=True))
+            yield self._step(("is not to be moved any more",), put(paid, STORE, taken_back))
+        if value.target or (wanted is not None and value.replicas != wanted.target):
+            return
+        for target in TARGETS:
+            if target != value.replicas:
+                wish = self._steps.wanting(state[STORE], Wanted(target, cancelled=False))
+                label = ("is to be moved", "-".join(map(str, target)))
+                yield self._step(label, put(paid, STORE, wish))
 
     def _moves(self, state: State, broker: int, without: Value) -> Iterator[Step]:
         """A replica is assigned to another broker and back. What the broker is told in

@@ -5,16 +5,21 @@ from __future__ import annotations
 from functools import cache
 
 from tidelog.model import NO_EPOCH
+from tidelog_controller.policies import reassignment
 from tidelog_controller.policies.electability import ElectionRules, LiveBroker
 from tidelog_controller.policies.leader_election import next_state
+from tidelog_controller.policies.reassignment import WantedMove
 from tidelog_controller.policies.recovery import needs_descriptions
+from tidelog_runtime.metadata.schema import LeaderAndIsr
 from tidelog_runtime.replica_control import ReplicaSummary
+from tidelog_runtime.topic_config import TopicConfig
 
 from .deletion_steps import deletion_step
 from .model_log import ModelLog
 from .values import (
     BROKERS,
     FIRST_LIFE,
+    OPERATION,
     PRESENT,
     Entries,
     Replica,
@@ -68,7 +73,15 @@ class Controller:
             self._rules,
             logs={broker: _summary(store.value.topic, log) for broker, log in logs},
         )
+        if new is None:
+            new = self._next_move_step(store)
         return None if new is None else from_production(new)
+
+    def _next_move_step(self, store: Store) -> LeaderAndIsr | None:
+        wanted = store.wanted and WantedMove(OPERATION, *store.wanted)
+        return reassignment.next_move_step(
+            to_production(store.value), self._live(store), 0, wanted, TopicConfig().min_isr
+        )
 
 
 def _live(store: Store) -> dict[int, LiveBroker]:

@@ -64,7 +64,8 @@ class Healing:
         if new is not None:
             state = steps.write(state, new)
         for broker in BROKERS:
-            forms = steps.forms(state[STORE]) if self._has_topics else (Form.ONE,)
+            topics = self._has_topics
+            forms = steps.forms(broker, state[STORE]) if topics else (Form.ONE,)
             for form in forms:
                 told, store = steps.told(state[broker], state[STORE], form)
                 state = put(put(state, broker, told), STORE, store)
@@ -134,14 +135,21 @@ class Healing:
 
 
 def is_writable(world: World, state: State) -> bool:
-    """Whole: a leader in the present epoch, all three in the ISR, everything committed."""
-    value = world.stores.values[state[STORE]].value
-    if world.stores.values[state[STORE]].deleting:
+    """Whole: a leader in the present epoch, all replicas in the ISR, everything committed; the
+    partition where it is wanted, and nothing of it anywhere else."""
+    store = world.stores.values[state[STORE]]
+    value, wanted = store.value, store.wanted
+    if store.deleting or value.target:
         return False
-    if value.leader not in BROKERS or len(value.isr) != len(BROKERS):
+    if wanted is not None and not wanted.cancelled and value.replicas != wanted.target:
         return False
-    replicas = [world.replicas.values[state[slot]] for slot in BROKERS]
-    leader = replicas[value.leader - 1]
+    if value.leader not in BROKERS or len(value.isr) != len(value.replicas):
+        return False
+    others = [world.replicas.values[state[slot]] for slot in BROKERS if slot not in value.replicas]
+    if not all(r.up and not r.log_of(value.topic) for r in others):
+        return False
+    replicas = [world.replicas.values[state[slot]] for slot in value.replicas]
+    leader = world.replicas.values[state[value.leader]]
     return (
         leader.leading is not None
         and leader.revision == PRESENT

@@ -26,6 +26,9 @@ FULL = (
     Scenario("deleted topics, brokers away", 2, 1, 2, kinds=of("delete", "lease")),
     Scenario("deposed controllers stop", 2, 1, 2, 1, of("stop"), of("delete", "reign")),
     Scenario("moved away and back", 2, 1, 2, 1, of("stop"), of("move", "lag")),
+    Scenario("moved by operations", 2, 1, 4, kinds=of("reassign", "crash")),
+    Scenario("moved, late commands", 2, 1, 3, 1, of("command", "stop"), of("reassign")),
+    Scenario("moved, ISR lags", 2, 1, 3, kinds=of("reassign", "lag")),
     Scenario("two late fetches", 1, 1, 2, 2, of("fetch")),
     Scenario("unclean elections", faults=2, records=1, epochs=3, unclean=True),
     Scenario("damage and resignation", 1, 1, 3, 1, of("fetch", "isr"), of("damage")),
@@ -43,5 +46,6 @@ QUICK = (
     Scenario("registering", 1, 1, 2, 0, of("registration"), of("lease")),
     Scenario("deleted topics", 1, 1, 2, 1, of("stop"), of("delete")),
     Scenario("moved away and back", 1, 1, 2, 1, of("stop"), of("move")),
+    Scenario("moved by operations", 1, 1, 2, kinds=of("reassign")),
     Scenario("synced, reboots", 1, 1, 2, kinds=of("reboot"), synced=True),
 )

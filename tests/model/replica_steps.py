@@ -71,6 +71,7 @@ def rebuild(replica: Replica, log: ModelLog | None = None, *, lagging: int = 0) 
     if replica.value is not None:
         partition.state = to_production(replica.value)
     if replica.leading is not None:
+        assert partition.state is not None
         epoch_start, followers, proposed = replica.leading
         partition.leading = LeadingNow(
             epoch_start,
@@ -82,7 +83,7 @@ def rebuild(replica: Replica, log: ModelLog | None = None, *, lagging: int = 0) 
                     last_fetch_ms=NOW_MS,
                     leader_end_at_last_fetch=NO_OFFSET,
                 )
-                for b in BROKERS
+                for b in partition.state.replicas
                 if b != replica.broker
             },
             None if proposed is None else to_production(proposed),

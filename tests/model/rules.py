@@ -22,7 +22,8 @@ from tidelog_broker.replicas import command_fencing, replica_manager
 from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_broker.replicas.stopped_replicas import StoppedReplicas
 from tidelog_broker.replication import isr_updates
-from tidelog_controller.policies import electability
+from tidelog_controller.policies import electability, reassignment
+from tidelog_controller.policies.electability import LiveBroker
 from tidelog_controller.state.commands import Transact
 from tidelog_controller.state.purposes import Purpose
 from tidelog_controller.state.transactions import Transactions
@@ -253,6 +254,32 @@ def _still_asks_from_there(self: Partition, asked: FetchPosition) -> bool:
     return self.leader_to_follow != NO_LEADER and self.fetch_position()[:3] == asked[:3]
 
 
+_OF_ALONE = reassignment._of_alone
+
+
+def _missing_where_none_is_in_sync(
+    state: LeaderAndIsr, live: Mapping[int, LiveBroker]
+) -> tuple[int, ...]:
+    assert state.moving is not None
+    in_sync = state.isr_ids & set(state.moving.target)
+    return () if any(b in live and live[b].running for b in in_sync) else state.moving.target
+
+
+def _all_in_sync(
+    state: LeaderAndIsr, live: Mapping[int, LiveBroker], replicas: tuple[int, ...], *more: int
+) -> LeaderAndIsr:
+    ended = _OF_ALONE(state, live, replicas, *more)
+    return ended.with_isr(Member(b, live[b].broker_epoch) for b in replicas if b in live)
+
+
+def _within_the_epoch(
+    state: LeaderAndIsr, live: Mapping[int, LiveBroker], replicas: tuple[int, ...], *more: int
+) -> LeaderAndIsr:
+    ended = _OF_ALONE(state, live, replicas, *more)
+    same = ended.leader == state.leader
+    return replace(ended, leader_epoch=state.leader_epoch) if same else ended
+
+
 RECONCILE = Rule(
     "a follower reconciles its log by epoch before it fetches", epochs, "divergence", _nowhere
 )
@@ -369,6 +396,21 @@ ASSIGNED_AGAIN = Rule(
     writes,
     "assigned_again",
     lambda value: value,
+)
+SWITCH_IN_SYNC = Rule(
+    "a move switches when its whole target is in the ISR",
+    reassignment,
+    "missing_for_switch",
+    _missing_where_none_is_in_sync,
+)
+ENDS_WITH_ISR = Rule(
+    "who was not in the ISR is not in it by the end of a move",
+    reassignment,
+    "_of_alone",
+    _all_in_sync,
+)
+END_EPOCH = Rule(
+    "the end of a move takes a new leader epoch", reassignment, "_of_alone", _within_the_epoch
 )
 REPEATED_ANSWER = Rule(
     "an answer counts only for the log that it was asked for",

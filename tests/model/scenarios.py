@@ -31,7 +31,7 @@ class Scenario(NamedTuple):
     @property
     def has_topics(self) -> bool:
         """Whether replicas come and go: then it matters in which form a broker is told."""
-        return bool(self.kinds & {"delete", "move"})
+        return bool(self.kinds & {"delete", "move", "reassign"})
 
     def budgets(self) -> dict[str, bool | int | list[str]]:
         return {
@@ -66,6 +66,7 @@ KINDS = {
     "stop": "a broker is stopping",
     "delete": "the topic is deleted, and created again under its name",
     "move": "a replica is assigned to another broker and back",
+    "reassign": "an operation moves the partition to other replicas, or is cancelled",
 }
 
 
@@ -123,6 +124,9 @@ REMOVALS = (
     ),
     _removal(rules.STRAYS_ORDER, 1, 1, 2, in_flight=1, late=of("command"), kinds=of("delete")),
     _removal(rules.FETCH_TOPIC, 1, 2, 2, in_flight=1, late=of("fetch"), kinds=of("delete")),
+    _removal(rules.SWITCH_IN_SYNC, 2, 0, 3, kinds=of("reassign")),
+    _removal(rules.ENDS_WITH_ISR, 3, 1, 3, kinds=of("reassign", "lag")),
+    _removal(rules.END_EPOCH, 1, 0, 2, kinds=of("reassign")),
     _removal(rules.RESIGNED_EPOCH, 1, 1, 3, kinds=of("damage")),
     _removal(rules.REPEATED_ANSWER, 1, 2, 2, in_flight=1, late=of("fetch", "answer")),
 )

@@ -32,6 +32,7 @@ from .values import (
     Registered,
     Registrations,
     Value,
+    Wanted,
     from_production,
     is_stopped,
     to_production,
@@ -86,6 +87,7 @@ class Steps:
         self.seen = cache(self._seen)
         self.noticed = cache(self._noticed)
         self.deleting = cache(self._deleting)
+        self.wanting = cache(self._wanting)
         self.outdated = cache(self._outdated)
         self.settled = cache(self._settled)
         self.voided = cache(self._voided)
@@ -135,12 +137,13 @@ class Steps:
 
     # -- commands --------------------------------------------------------------------------
 
-    def forms(self, store: int) -> tuple[Form, ...]:
-        """Of the commands that say how it stands; the full state first."""
+    def forms(self, slot: int, store: int) -> tuple[Form, ...]:
+        """Of the commands that say to a broker how it stands; the full state first."""
         value = self.world.stores.values[store].value
         if value.epoch == NO_EPOCH:
             return (Form.NOTHING,)
-        return (Form.NOTHING, Form.STOP) if is_stopped(value) else (Form.ALL, Form.ONE)
+        stops = is_stopped(value) or slot not in value.replicas
+        return (Form.NOTHING, Form.STOP) if stops else (Form.ALL, Form.ONE)
 
     def command(self, slot: int, store: int, form: Form) -> Command | None:
         """What the controller tells a registered broker now."""
@@ -160,7 +163,8 @@ class Steps:
             return replica, store
         told, done = manager_steps.take(self._replicas[replica], command)
         held = self.world.stores.values[store]
-        if form is Form.STOP and done and broker not in held.acknowledged:
+        awaited = held.deleting and broker not in held.acknowledged
+        if form is Form.STOP and done and awaited:
             acknowledged = tuple(sorted((*held.acknowledged, broker)))
             store = self.world.stores.number(held._replace(acknowledged=acknowledged))
         return self._number(told), store
@@ -286,6 +290,11 @@ class Steps:
                 value=value, deleting=held.deleting and goes_on, acknowledged=acknowledged
             )
         )
+
+    def _wanting(self, store: int, wanted: Wanted) -> int:
+        """An operation wants the partition moved, or no more."""
+        held = self.world.stores.values[store]
+        return self.world.stores.number(held._replace(wanted=wanted))
 
     def _deleting(self, store: int) -> int:
         """Somebody wants the topic deleted."""

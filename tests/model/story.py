@@ -10,10 +10,12 @@ from tidelog.model import NO_EPOCH, NO_LEADER
 from . import controller_guards, invariants
 from .broker_actions import Label
 from .explore import Violation
-from .values import Entries, MemberKey, Replica, Value, epoch_of, record_name
+from .values import BROKERS, Entries, MemberKey, Replica, Value, epoch_of, record_name
 from .world import Expanded
 
 _SENTENCES = {
+    "is to be moved": "an operation is to move the partition to brokers {0}",
+    "is not to be moved any more": "the operation that moves the partition is cancelled",
     "fetches": "broker {0} fetches from broker {1}",
     "sends a fetch": "broker {0} sends a fetch to broker {1}, which takes its time",
     "a late fetch arrives": "the late fetch of broker {0} arrives at broker {1}",
@@ -149,7 +151,10 @@ def key_words(value: Value) -> str:
     leader = "no leader" if value.leader == NO_LEADER else f"leader {value.leader}"
     unclean = f", unclean since epoch {value.unclean}" if value.unclean >= 0 else ""
     eligible = f", eligible {_members(value.eligible)}" if value.eligible else ""
-    return f"{leader} in epoch {value.epoch}, ISR {_members(value.isr)}{eligible}{unclean}"
+    told = f"{leader} in epoch {value.epoch}, ISR {_members(value.isr)}{eligible}{unclean}"
+    if value.replicas != BROKERS:
+        told += f", replicas {list(value.replicas)}"
+    return f"{told}, moving to {list(value.target)}" if value.target else told
 
 
 def changes_of(before: Expanded, after: Expanded) -> Iterator[str]:

@@ -12,10 +12,13 @@ from functools import cache
 from typing import NamedTuple
 
 from tidelog.model import NO_EPOCH, NO_LEADER
-from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
+from tidelog_runtime.metadata.schema import LeaderAndIsr, Member, Moving
 
 BROKERS = (1, 2, 3)
 MIN_ISR = 2
+# Of at least MIN_ISR replicas, so that min ISR is the same for all of them.
+TARGETS = ((1, 2), (2, 3), (3, 1), (1, 2, 3))
+OPERATION = "move"
 
 # A topic, and the one that is created under its name after it was deleted.
 NO_TOPIC, FIRST_TOPIC, SECOND_TOPIC = 0, 1, 2
@@ -48,7 +51,8 @@ MemberKey = tuple[int, int]  # broker, life
 
 
 class Value(NamedTuple):
-    """`LeaderAndIsr` without what never changes here. NO_EPOCH: the key is not there yet,
+    """`LeaderAndIsr` without what never changes here; whom it is moved by is always the same.
+    NO_EPOCH: the key is not there yet,
     or no more, and a topic of that number is to come."""
 
     leader: int
@@ -57,6 +61,10 @@ class Value(NamedTuple):
     eligible: tuple[MemberKey, ...]
     unclean: int
     topic: int = FIRST_TOPIC
+    replicas: tuple[int, ...] = BROKERS
+    # Of a move that is under way: from these to those. Empty: there is none.
+    original: tuple[int, ...] = ()
+    target: tuple[int, ...] = ()
 
 
 UNLED = Value(NO_LEADER, NO_EPOCH, (), (), NO_EPOCH)
@@ -69,6 +77,14 @@ class Registered(NamedTuple):
 
 
 Registrations = tuple[Registered | None, Registered | None, Registered | None]
+
+
+class Wanted(NamedTuple):
+    """What an operation wants: that the partition has these replicas, or, where it is
+    `cancelled`, that it is moved there no further."""
+
+    target: tuple[int, ...]
+    cancelled: bool
 
 
 class Store(NamedTuple):
@@ -86,6 +102,7 @@ class Store(NamedTuple):
     acknowledged: tuple[int, ...] = ()
     seen: Registrations | None = None
     noticed: Registrations | None = None
+    wanted: Wanted | None = None
 
 
 class Progress(NamedTuple):
@@ -241,7 +258,7 @@ class Budget(NamedTuple):
 def to_production(value: Value) -> LeaderAndIsr:
     return LeaderAndIsr(
         topic_id=topic_id(value.topic),
-        replicas=BROKERS,
+        replicas=value.replicas,
         controller_epoch=0,
         leader=value.leader,
         leader_epoch=value.epoch,
@@ -249,6 +266,7 @@ def to_production(value: Value) -> LeaderAndIsr:
         eligible=tuple(Member(b, e) for b, e in value.eligible),
         min_isr=MIN_ISR,
         unclean_leader_epoch=value.unclean,
+        moving=Moving(OPERATION, value.original, value.target) if value.target else None,
     )
 
 
@@ -260,6 +278,9 @@ def from_production(state: LeaderAndIsr) -> Value:
         tuple((m.broker_id, m.broker_epoch) for m in state.eligible),
         state.unclean_leader_epoch,
         next(topic for topic in TOPICS if topic_id(topic) == state.topic_id),
+        state.replicas,
+        state.moving.original if state.moving else (),
+        state.moving.target if state.moving else (),
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from tidelog.model import NO_EPOCH, NO_LEADER
 
 from .values import (
-    BROKERS,
     MIN_ISR,
     NEVER,
     UNTIL_ADMITTED,
@@ -106,10 +105,14 @@ def broken_by_write(store: Store, new: Value) -> str | None:
         return None if is_stopped(old) else "a topic is stopped before it is gone"
     if new.leader != NO_LEADER and new.leader not in isr:
         return "the leader is in the ISR"
-    if set(isr) & set(eligible) or not {*isr, *eligible} <= set(BROKERS):
+    if set(isr) & set(eligible) or not {*isr, *eligible} <= set(new.replicas):
         return "ISR and eligible set are apart and of assigned replicas"
     if new.epoch < old.epoch or (new.epoch == old.epoch and new.leader != old.leader):
         return "every election takes a new leader epoch"
+    if old.target and not new.target:
+        broken = _broken_by_end(old, new)
+        if broken is not None:
+            return broken
     if new.unclean not in (old.unclean, new.epoch) or (
         new.unclean != old.unclean and new.unclean == NO_EPOCH
     ):
@@ -118,4 +121,14 @@ def broken_by_write(store: Store, new: Value) -> str | None:
         known = {b for b, _ in (*old.isr, *old.eligible)}
         if len(isr) >= MIN_ISR or not set(eligible) <= known - set(isr):
             return "the eligible set is what left a too small ISR"
+    return None
+
+
+def _broken_by_end(old: Value, new: Value) -> str | None:
+    """Of a move."""
+    if new.epoch == old.epoch:
+        return "every end of a move takes a new leader epoch"
+    switches = new.replicas == old.target != old.original
+    if switches and {broker for broker, _ in new.isr} != set(new.replicas):
+        return "a move switches when its whole target is in the ISR"
     return None
