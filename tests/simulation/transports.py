@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 import grpc
 
 from simulation.network import CallFailedError
-from tidelog.client.connections import AdminApi, BrokerApi
+from tidelog.client.admin_api import AdminApi
+from tidelog.client.connections import BrokerApi
 from tidelog.errors import TidelogError
 from tidelog.rpc.status import UnreachableError
 from tidelog_broker.replication.transport import (

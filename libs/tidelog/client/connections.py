@@ -12,12 +12,11 @@ from typing import Protocol, TypeVar
 
 import grpc.aio
 
+from tidelog.client.admin_api import AdminApi, GrpcController
 from tidelog.rpc.channels import open_channel
 from tidelog.rpc.status import UnreachableError, from_status
 from tidelog.rpc.trace_context import carried
 from tidelog.v1 import (
-    admin_pb2,
-    admin_pb2_grpc,
     broker_pb2,
     broker_pb2_grpc,
     inspect_pb2,
@@ -57,22 +56,6 @@ class BrokerApi(Protocol):
     async def describe_producers(
         self, request: broker_pb2.DescribeProducersRequest, timeout_ms: int
     ) -> broker_pb2.DescribeProducersResponse: ...
-
-
-class AdminApi(Protocol):
-    """One controller. `timeout_ms` bounds the whole call."""
-
-    async def create_topic(
-        self, request: admin_pb2.CreateTopicRequest, timeout_ms: int
-    ) -> admin_pb2.CreateTopicResponse: ...
-
-    async def delete_topic(
-        self, request: admin_pb2.DeleteTopicRequest, timeout_ms: int
-    ) -> admin_pb2.DeleteTopicResponse: ...
-
-    async def recover_partitions(
-        self, request: admin_pb2.RecoverPartitionsRequest, timeout_ms: int
-    ) -> admin_pb2.RecoverPartitionsResponse: ...
 
 
 class InspectApi(Protocol):
@@ -127,7 +110,7 @@ class GrpcConnections:
         return broker
 
     def controller(self, address: str) -> AdminApi:
-        return _GrpcController(self._channel(address), address)
+        return GrpcController(self._channel(address), address)
 
     def inspected(self, address: str) -> InspectApi:
         return _GrpcInspected(self._channel(address), address)
@@ -196,36 +179,6 @@ class _GrpcBroker:
     ) -> broker_pb2.DescribeProducersResponse:
         return await _answer(
             self._stub.DescribeProducers(request, timeout=timeout_ms / 1000), self._address
-        )
-
-
-class _GrpcController:
-    def __init__(self, channel: grpc.aio.Channel, address: str) -> None:
-        self._stub = admin_pb2_grpc.AdminServiceStub(channel)
-        self._address = address
-
-    async def create_topic(
-        self, request: admin_pb2.CreateTopicRequest, timeout_ms: int
-    ) -> admin_pb2.CreateTopicResponse:
-        return await _answer(
-            self._stub.CreateTopic(request, timeout=timeout_ms / 1000, metadata=carried()),
-            self._address,
-        )
-
-    async def delete_topic(
-        self, request: admin_pb2.DeleteTopicRequest, timeout_ms: int
-    ) -> admin_pb2.DeleteTopicResponse:
-        return await _answer(
-            self._stub.DeleteTopic(request, timeout=timeout_ms / 1000, metadata=carried()),
-            self._address,
-        )
-
-    async def recover_partitions(
-        self, request: admin_pb2.RecoverPartitionsRequest, timeout_ms: int
-    ) -> admin_pb2.RecoverPartitionsResponse:
-        return await _answer(
-            self._stub.RecoverPartitions(request, timeout=timeout_ms / 1000, metadata=carried()),
-            self._address,
         )
 
 

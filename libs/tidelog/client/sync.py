@@ -19,13 +19,15 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Se
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
 
-from tidelog.client.admin import DEFAULT_TIMEOUT_MS, Admin, CreatedTopic, RecoveredPartition
+from tidelog.client.admin import Admin
+from tidelog.client.admin_topics import CreatedTopic, RecoveredPartition
 from tidelog.client.consumer import (
     DEFAULT_MAX_BATCHES,
     DEFAULT_MAX_RECORDS,
     DEFAULT_POLL_TIMEOUT_MS,
     Consumer,
 )
+from tidelog.client.controller_calls import DEFAULT_TIMEOUT_MS
 from tidelog.client.delivery import BatchReport, Delivery
 from tidelog.client.descriptions import ClusterDescription, TopicDescription
 from tidelog.client.fetched_batch import FetchedBatch

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 
-from tidelog.client.connections import AdminApi, BrokerApi, InspectApi
+from tidelog.client.admin_api import AdminApi
+from tidelog.client.connections import BrokerApi, InspectApi
 from tidelog.inspection.explain import Listening
 from tidelog.inspection.model import PartitionKeyState, RegisteredBroker, ServiceState
 from tidelog.rpc.inspect_codec import to_wire

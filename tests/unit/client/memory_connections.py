@@ -8,7 +8,8 @@ from typing import Any, NoReturn, TypeVar
 
 import grpc
 
-from tidelog.client.connections import AdminApi, BrokerApi
+from tidelog.client.admin_api import AdminApi
+from tidelog.client.connections import BrokerApi
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.rpc.status import UnreachableError
 from tidelog.rpc.trace_context import Metadata, carried

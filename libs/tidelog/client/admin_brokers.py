@@ -1,0 +1,107 @@
+"""Requests about brokers, and about who leads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tidelog.client.controller_calls import DEFAULT_TIMEOUT_MS, ControllerCalls
+from tidelog.client.operations import (
+    BrokerDetails,
+    LeaderChange,
+    RestartCheck,
+    broker_from_wire,
+    leaders_from_wire,
+    restart_from_wire,
+)
+from tidelog.model import TopicPartition
+from tidelog.v1 import admin_pb2 as pb
+
+PAGE_SIZE = 1_000
+MAX_PAGES = 1_000
+
+
+class BrokerRequests:
+    _controllers: ControllerCalls
+
+    async def describe_brokers(self, broker_ids: Sequence[int] = ()) -> list[BrokerDetails]:
+        """All that are registered, hold replicas or are marked; or these."""
+        request = pb.DescribeBrokersRequest(broker_ids=broker_ids)
+        answer = await self._controllers.ask(lambda api, ms: api.describe_brokers(request, ms))
+        return [broker_from_wire(broker) for broker in answer.brokers]
+
+    async def elect_preferred_leaders(
+        self,
+        partitions: Mapping[str, Sequence[int]] | None = None,
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+        *,
+        dry_run: bool = False,
+    ) -> list[LeaderChange]:
+        """By topic, of which no numbers are all; None: everywhere. Those that are led by their
+        preferred replicas are left out."""
+        selectors = [
+            pb.PartitionSelector(topic=topic, partitions=numbers)
+            for topic, numbers in (partitions or {}).items()
+        ]
+        request = pb.ElectPreferredLeadersRequest(
+            partitions=selectors, dry_run=dry_run, timeout_ms=timeout_ms
+        )
+        answer = await self._controllers.ask(
+            lambda api, ms: api.elect_preferred_leaders(request, ms), timeout_ms
+        )
+        return leaders_from_wire(answer.partitions)
+
+    async def move_leaders(
+        self,
+        leaders: Mapping[TopicPartition, int],
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+        *,
+        dry_run: bool = False,
+    ) -> list[LeaderChange]:
+        """Each becomes its partition's preferred one, too."""
+        moves = [
+            pb.LeaderMove(topic=name.topic, partition=name.partition, leader=leader)
+            for name, leader in leaders.items()
+        ]
+        request = pb.MoveLeadersRequest(moves=moves, dry_run=dry_run, timeout_ms=timeout_ms)
+        answer = await self._controllers.ask(
+            lambda api, ms: api.move_leaders(request, ms), timeout_ms
+        )
+        return leaders_from_wire(answer.partitions)
+
+    async def set_maintenance(
+        self,
+        broker_ids: Sequence[int],
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+        *,
+        maintenance: bool = True,
+        dry_run: bool = False,
+    ) -> tuple[list[LeaderChange], int]:
+        """Partitions that they led and others lead now, and how many they go on leading because
+        nobody else can."""
+        request = pb.SetMaintenanceRequest(
+            broker_ids=broker_ids,
+            maintenance=maintenance,
+            dry_run=dry_run,
+            timeout_ms=timeout_ms,
+        )
+        answer = await self._controllers.ask(
+            lambda api, ms: api.set_maintenance(request, ms), timeout_ms
+        )
+        return leaders_from_wire(answer.leaders), answer.leaders_kept
+
+    async def check_restart(self, broker_id: int) -> RestartCheck:
+        """What stopping the broker now would do."""
+        findings: list[pb.RestartFinding] = []
+        token = ""
+        for _ in range(MAX_PAGES):
+            answer = await self._checked(
+                pb.CheckRestartRequest(broker_id=broker_id, page_size=PAGE_SIZE, page_token=token)
+            )
+            findings += answer.findings
+            token = answer.next_page_token
+            if not token:
+                break
+        return restart_from_wire(answer, findings)
+
+    async def _checked(self, request: pb.CheckRestartRequest) -> pb.CheckRestartResponse:
+        return await self._controllers.ask(lambda api, ms: api.check_restart(request, ms))

@@ -1,0 +1,196 @@
+"""Requests that begin, follow and end operations, and bound what they carry.
+
+Every try of a request has one operation id, chosen here unless the caller did: whichever of
+them the controller takes, it is one operation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from tidelog.client.controller_calls import ControllerCalls
+from tidelog.client.operations import (
+    BegunOperation,
+    Move,
+    MoveProgress,
+    Operation,
+    Plan,
+    Throttle,
+    move_to_wire,
+    moves_from_wire,
+    operation_from_wire,
+    plan_from_wire,
+)
+from tidelog.v1 import admin_pb2 as pb
+
+# Each is bound by what the controller keeps, or by what a plan may have.
+PAGE_SIZE = 1_000
+MAX_PAGES = 1_000
+
+
+class _Begun(Protocol):
+    @property
+    def operation(self) -> pb.Operation: ...
+
+    @property
+    def plan(self) -> pb.Plan: ...
+
+
+class OperationRequests:
+    _controllers: ControllerCalls
+
+    async def reassign(
+        self, moves: Sequence[Move], *, operation_id: str = "", dry_run: bool = False
+    ) -> BegunOperation:
+        """Moves partitions to the replicas that are named. The moves of a dry run's plan, given
+        here, are made exactly, or refused where something has changed."""
+        request = pb.ReassignRequest(
+            moves=[move_to_wire(move) for move in moves],
+            operation_id=self._id(operation_id, dry_run=dry_run),
+            dry_run=dry_run,
+        )
+        answer = await self._controllers.ask(lambda api, ms: api.reassign(request, ms))
+        return _begun(answer, dry_run=dry_run)
+
+    async def rebalance(self, *, operation_id: str = "", dry_run: bool = False) -> BegunOperation:
+        """Moves the least that balances replicas and leaders over the present brokers."""
+        operation_id = self._id(operation_id, dry_run=dry_run)
+        request = pb.RebalanceRequest(operation_id=operation_id, dry_run=dry_run)
+        answer = await self._controllers.ask(lambda api, ms: api.rebalance(request, ms))
+        return _begun(answer, dry_run=dry_run)
+
+    async def add_brokers(
+        self, broker_ids: Sequence[int], *, operation_id: str = "", dry_run: bool = False
+    ) -> BegunOperation:
+        """Gives brokers that have registered their share of what there is."""
+        operation_id = self._id(operation_id, dry_run=dry_run)
+        request = pb.AddBrokersRequest(
+            broker_ids=broker_ids, operation_id=operation_id, dry_run=dry_run
+        )
+        answer = await self._controllers.ask(lambda api, ms: api.add_brokers(request, ms))
+        return _begun(answer, dry_run=dry_run)
+
+    async def remove_brokers(
+        self, broker_ids: Sequence[int], *, operation_id: str = "", dry_run: bool = False
+    ) -> BegunOperation:
+        """Moves everything off brokers, which may be dead; when the operation is done they may
+        be stopped for good."""
+        operation_id = self._id(operation_id, dry_run=dry_run)
+        request = pb.RemoveBrokersRequest(
+            broker_ids=broker_ids, operation_id=operation_id, dry_run=dry_run
+        )
+        answer = await self._controllers.ask(lambda api, ms: api.remove_brokers(request, ms))
+        return _begun(answer, dry_run=dry_run)
+
+    async def set_replication_factor(
+        self,
+        topics: Sequence[str],
+        replication_factor: int,
+        *,
+        operation_id: str = "",
+        dry_run: bool = False,
+    ) -> BegunOperation:
+        """Gives all partitions of topics another number of replicas."""
+        request = pb.SetReplicationFactorRequest(
+            topics=topics,
+            replication_factor=replication_factor,
+            operation_id=self._id(operation_id, dry_run=dry_run),
+            dry_run=dry_run,
+        )
+        answer = await self._controllers.ask(
+            lambda api, ms: api.set_replication_factor(request, ms)
+        )
+        return _begun(answer, dry_run=dry_run)
+
+    async def reverse_operation(
+        self, reversed_operation_id: str, *, operation_id: str = "", dry_run: bool = False
+    ) -> BegunOperation:
+        """Moves back what an operation has moved."""
+        request = pb.ReverseOperationRequest(
+            reversed_operation_id=reversed_operation_id,
+            operation_id=self._id(operation_id, dry_run=dry_run),
+            dry_run=dry_run,
+        )
+        answer = await self._controllers.ask(lambda api, ms: api.reverse_operation(request, ms))
+        return _begun(answer, dry_run=dry_run)
+
+    async def cancel_operation(self, operation_id: str, *, expected_revision: int = 0) -> Operation:
+        """Stops an operation; what is under way goes back. Asking again is no fault."""
+        request = pb.CancelOperationRequest(
+            operation_id=operation_id, expected_revision=expected_revision
+        )
+        answer = await self._controllers.ask(lambda api, ms: api.cancel_operation(request, ms))
+        return operation_from_wire(answer.operation)
+
+    async def plan_cancellation(self, operation_id: str) -> Plan:
+        """What a cancellation would move back."""
+        request = pb.CancelOperationRequest(operation_id=operation_id, dry_run=True)
+        answer = await self._controllers.ask(lambda api, ms: api.cancel_operation(request, ms))
+        return plan_from_wire(answer.plan)
+
+    async def list_operations(self) -> list[Operation]:
+        """Those that run, and the last that have ended; the newest first."""
+        found: list[Operation] = []
+        token = ""
+        for _ in range(MAX_PAGES):
+            request = pb.ListOperationsRequest(page_size=PAGE_SIZE, page_token=token)
+            answer = await self._listed(request)
+            found += [operation_from_wire(operation) for operation in answer.operations]
+            token = answer.next_page_token
+            if not token:
+                break
+        return found
+
+    async def _listed(self, request: pb.ListOperationsRequest) -> pb.ListOperationsResponse:
+        return await self._controllers.ask(lambda api, ms: api.list_operations(request, ms))
+
+    async def describe_operation(self, operation_id: str) -> Operation:
+        request = pb.DescribeOperationRequest(operation_id=operation_id, page_size=1)
+        return operation_from_wire((await self._described(request)).operation)
+
+    async def operation_moves(self, operation_id: str) -> list[MoveProgress]:
+        """Each of its moves, as it stands."""
+        found: list[MoveProgress] = []
+        token = ""
+        for _ in range(MAX_PAGES):
+            answer = await self._described(
+                pb.DescribeOperationRequest(
+                    operation_id=operation_id, page_size=PAGE_SIZE, page_token=token
+                )
+            )
+            found += moves_from_wire(answer.moves)
+            token = answer.next_page_token
+            if not token:
+                break
+        return found
+
+    async def _described(
+        self, request: pb.DescribeOperationRequest
+    ) -> pb.DescribeOperationResponse:
+        return await self._controllers.ask(lambda api, ms: api.describe_operation(request, ms))
+
+    async def set_throttle(
+        self, bytes_per_second: int | None, *, expected_revision: int = 0
+    ) -> Throttle:
+        """Bounds what moves carry, also while they run; None: no more."""
+        request = pb.SetThrottleRequest(
+            throttle=pb.Throttle(bytes_per_second=bytes_per_second),
+            expected_revision=expected_revision,
+        )
+        answer = await self._controllers.ask(lambda api, ms: api.set_throttle(request, ms))
+        return Throttle(bytes_per_second, answer.revision)
+
+    async def describe_throttle(self) -> Throttle:
+        request = pb.DescribeThrottleRequest()
+        answer = await self._controllers.ask(lambda api, ms: api.describe_throttle(request, ms))
+        bound = answer.throttle
+        is_bound = bound.HasField("bytes_per_second")
+        return Throttle(bound.bytes_per_second if is_bound else None, answer.revision)
+
+    def _id(self, chosen: str, *, dry_run: bool) -> str:
+        return chosen if chosen or dry_run else self._controllers.new_operation_id()
+
+
+def _begun(answer: _Begun, *, dry_run: bool) -> BegunOperation:
+    operation = None if dry_run else operation_from_wire(answer.operation)
+    return BegunOperation(operation, plan_from_wire(answer.plan))

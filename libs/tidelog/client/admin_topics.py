@@ -1,0 +1,264 @@
+"""Requests that create, change and delete topics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tidelog.client.controller_calls import DEFAULT_TIMEOUT_MS, ControllerCalls
+from tidelog.client.descriptions import TopicDescription
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.rpc.wire import error_from_wire
+from tidelog.v1 import admin_pb2 as pb
+
+# Replicas of each partition, in order; the first of each is preferred.
+Assignment = Sequence[Sequence[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedTopic:
+    """`pending_brokers` have not started their replicas in time; they go on. `trace_id`:
+    32 hexadecimal digits, carried by every event of the creation. `assignment`: of a dry run,
+    to be asked for as it is."""
+
+    topic_id: str
+    pending_brokers: tuple[int, ...]
+    trace_id: str = ""
+    assignment: tuple[tuple[int, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """`before`, `after`: in force; empty: none."""
+
+    key: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class AlteredConfig:
+    """`changes` empty: all was as asked for. `revision`: of the topic now."""
+
+    changes: tuple[ConfigChange, ...]
+    revision: int
+    pending_brokers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ResizedTopic:
+    """`partitions`: that came or went, or in a dry run would. `assignment`: of a dry run of an
+    addition. `brokers`: of a dry run of a removal, those that hold what would go."""
+
+    partitions: int
+    revision: int
+    pending_brokers: tuple[int, ...]
+    assignment: tuple[tuple[int, ...], ...] = ()
+    brokers: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveredPartition:
+    """`error` None: it has a leader. REQUEST_TIMED_OUT: not yet; the consent stands."""
+
+    partition: int
+    error: TidelogError | None
+
+
+class TopicRequests:
+    _controllers: ControllerCalls
+
+    async def describe_topic(self, topic: str) -> TopicDescription:
+        raise NotImplementedError
+
+    async def create_topic(
+        self,
+        topic: str,
+        partitions: int = 1,
+        replication_factor: int = 1,
+        config: Mapping[str, str] | None = None,
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+        *,
+        assignment: Assignment = (),
+        operation_id: str = "",
+        dry_run: bool = False,
+    ) -> CreatedTopic:
+        """Returns when the replicas have started, or `timeout_ms` is over. With an `assignment`
+        the counts are its own. A try whose answer was lost may have created the topic: all
+        tries have one operation id, and then one of the same shape counts as created."""
+        if assignment:
+            partitions, replication_factor = len(assignment), len(assignment[0])
+        request = pb.CreateTopicRequest(
+            topic=topic,
+            partitions=partitions,
+            replication_factor=replication_factor,
+            config=dict(config or {}),
+            dry_run=dry_run,
+            timeout_ms=timeout_ms,
+            assignment=_assignment_to_wire(assignment),
+            operation_id=operation_id or self._controllers.new_operation_id(),
+        )
+        answer, answered = await self._controllers.ask_in_doubt(
+            lambda api, try_ms: api.create_topic(request, try_ms), timeout_ms
+        )
+        error, trace_id = answered.error, answered.trace_id
+        if error is not None:
+            if answered.in_doubt and error.code is ErrorCode.TOPIC_ALREADY_EXISTS:
+                found = await self.describe_topic(topic)
+                if (len(found.partitions), found.replication_factor) == (
+                    partitions,
+                    replication_factor,
+                ):
+                    return CreatedTopic(found.topic_id, (), trace_id)
+            raise error
+        return CreatedTopic(
+            answer.topic_id,
+            tuple(answer.pending_brokers),
+            trace_id,
+            _assignment_from_wire(answer.assignment),
+        )
+
+    async def delete_topic(
+        self, topic: str, timeout_ms: int = DEFAULT_TIMEOUT_MS, *, topic_id: str = ""
+    ) -> tuple[int, ...]:
+        """Returns the brokers that have not deleted their replicas within `timeout_ms`;
+        they go on. With `topic_id`, refused unless the topic still has it."""
+        request = pb.DeleteTopicRequest(topic=topic, topic_id=topic_id, timeout_ms=timeout_ms)
+        answer, answered = await self._controllers.ask_in_doubt(
+            lambda api, try_ms: api.delete_topic(request, try_ms), timeout_ms
+        )
+        error = answered.error
+        if error is not None:
+            if answered.in_doubt and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                return ()
+            raise error
+        return tuple(answer.pending_brokers)
+
+    async def plan_deletion(self, topic: str) -> ResizedTopic:
+        """What a deletion would delete."""
+        request = pb.DeleteTopicRequest(topic=topic, dry_run=True)
+        answer = await self._controllers.ask(lambda api, try_ms: api.delete_topic(request, try_ms))
+        return ResizedTopic(answer.partitions, 0, (), brokers=tuple(answer.brokers))
+
+    async def alter_topic_config(
+        self,
+        topic: str,
+        changed: Mapping[str, str] | None = None,
+        unset: Sequence[str] = (),
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+        *,
+        topic_id: str = "",
+        expected_revision: int = 0,
+        dry_run: bool = False,
+    ) -> AlteredConfig:
+        """Sets keys, and gives others their default again; the rest stays. What is as asked for
+        already is no fault, so a try may be repeated."""
+        request = pb.AlterTopicConfigRequest(
+            topic=topic,
+            topic_id=topic_id,
+            set=dict(changed or {}),
+            unset=unset,
+            expected_revision=expected_revision,
+            dry_run=dry_run,
+            timeout_ms=timeout_ms,
+        )
+        answer = await self._controllers.ask(
+            lambda api, try_ms: api.alter_topic_config(request, try_ms), timeout_ms
+        )
+        changes = tuple(ConfigChange(c.key, c.before, c.after) for c in answer.changes)
+        return AlteredConfig(changes, answer.revision, tuple(answer.pending_brokers))
+
+    async def add_partitions(
+        self,
+        topic: str,
+        partitions: int,
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+        *,
+        assignment: Assignment = (),
+        topic_id: str = "",
+        expected_revision: int = 0,
+        dry_run: bool = False,
+    ) -> ResizedTopic:
+        """To so many partitions in all. Records with a key go to other partitions from then on."""
+        request = pb.AddPartitionsRequest(
+            topic=topic,
+            topic_id=topic_id,
+            partitions=partitions,
+            assignment=_assignment_to_wire(assignment),
+            expected_revision=expected_revision,
+            dry_run=dry_run,
+            timeout_ms=timeout_ms,
+        )
+        answer = await self._controllers.ask(
+            lambda api, try_ms: api.add_partitions(request, try_ms), timeout_ms
+        )
+        pending = tuple(answer.pending_brokers)
+        placed = _assignment_from_wire(answer.assignment)
+        return ResizedTopic(answer.added, answer.revision, pending, placed)
+
+    async def remove_partitions(
+        self,
+        topic: str,
+        partitions: int,
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+        *,
+        confirm_topic: str = "",
+        topic_id: str = "",
+        expected_revision: int = 0,
+        dry_run: bool = False,
+    ) -> ResizedTopic:
+        """Keeps the first `partitions` and deletes the others with their data, which
+        `confirm_topic`, the topic's name once more, confirms."""
+        request = pb.RemovePartitionsRequest(
+            topic=topic,
+            topic_id=topic_id,
+            partitions=partitions,
+            confirm_topic=confirm_topic,
+            expected_revision=expected_revision,
+            dry_run=dry_run,
+            timeout_ms=timeout_ms,
+        )
+        answer = await self._controllers.ask(
+            lambda api, try_ms: api.remove_partitions(request, try_ms), timeout_ms
+        )
+        pending, brokers = tuple(answer.pending_brokers), tuple(answer.brokers)
+        return ResizedTopic(answer.removed, answer.revision, pending, brokers=brokers)
+
+    async def recover_partitions(
+        self,
+        topic: str,
+        partitions: Sequence[int] = (),
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+        *,
+        from_live_replicas: bool = False,
+    ) -> list[RecoveredPartition]:
+        """Consents to the loss of records: where no replica that holds every committed
+        record will come back, the best of what is left leads. Without `partitions`, all
+        that have no leader. With `from_live_replicas`, the replicas last known to be in
+        sync are not waited for."""
+        request = pb.RecoverPartitionsRequest(
+            topic=topic,
+            partitions=partitions,
+            from_live_replicas=from_live_replicas,
+            timeout_ms=timeout_ms,
+        )
+        answer = await self._controllers.ask(
+            lambda api, try_ms: api.recover_partitions(request, try_ms), timeout_ms
+        )
+        return [
+            RecoveredPartition(
+                result.partition,
+                error_from_wire(result.error) if result.HasField("error") else None,
+            )
+            for result in answer.partitions
+        ]
+
+
+def _assignment_to_wire(assignment: Assignment) -> list[pb.ReplicaAssignment]:
+    return [pb.ReplicaAssignment(replicas=replicas) for replicas in assignment]
+
+
+def _assignment_from_wire(
+    wire: Sequence[pb.ReplicaAssignment],
+) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(partition.replicas) for partition in wire)

@@ -1,0 +1,144 @@
+"""How requests reach the active controller: found, followed when another takes over, and asked
+again until there is an answer or time is up."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Literal, NamedTuple, Protocol, TypeVar
+
+from tidelog.client.admin_api import AdminApi
+from tidelog.client.clock import Clock
+from tidelog.client.cluster_metadata import ClusterMetadata
+from tidelog.client.connections import Connections
+from tidelog.client.retry import Backoff
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.rpc.status import UnreachableError
+from tidelog.rpc.trace_context import carried, carrying, of_request
+from tidelog.rpc.wire import error_from_wire
+from tidelog.v1 import errors_pb2
+
+DEFAULT_TIMEOUT_MS = 30_000
+# An answer may come this much after the time that the controller was given.
+ANSWER_GRACE_MS = 1_000
+# With pauses of 50 ms to 1 s; the timeout usually ends it first.
+MAX_ATTEMPTS = 60
+
+REQUESTED_BY = "tidelog-requested-by"
+_OPERATION_ID_BITS = 96
+
+
+class Response(Protocol):
+    @property
+    def error(self) -> errors_pb2.Error: ...
+
+    def HasField(self, field_name: Literal["error"], /) -> bool: ...  # noqa: N802
+
+
+_Response = TypeVar("_Response", bound=Response)
+
+
+class Answered(NamedTuple):
+    """`error`: what the controller refused the request with; None: nothing. `in_doubt`: an
+    earlier try got no answer. `trace_id`: that all tries belong to."""
+
+    error: TidelogError | None
+    in_doubt: bool
+    trace_id: str
+
+
+class ControllerCalls:
+    """`requested_by`: who asks, for events and operations; empty: nothing is said."""
+
+    def __init__(
+        self,
+        metadata: ClusterMetadata,
+        connections: Connections,
+        clock: Clock,
+        rng: random.Random,
+        requested_by: str = "",
+    ) -> None:
+        self._metadata = metadata
+        self._connections = connections
+        self._clock = clock
+        self._rng = rng
+        self._backoff = Backoff(rng)
+        self._requested_by = requested_by
+
+    def new_operation_id(self) -> str:
+        """One that nobody else has, so that a try which is repeated is the same operation."""
+        return f"op-{self._rng.getrandbits(_OPERATION_ID_BITS):024x}"
+
+    async def ask(
+        self,
+        call: Callable[[AdminApi, int], Awaitable[_Response]],
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+    ) -> _Response:
+        """The active controller's answer. `call` is given the time for one try, milliseconds.
+        Raises what the request is refused with."""
+        answer, answered = await self.ask_in_doubt(call, timeout_ms)
+        if answered.error is not None:
+            raise answered.error
+        return answer
+
+    async def ask_in_doubt(
+        self, call: Callable[[AdminApi, int], Awaitable[_Response]], timeout_ms: int
+    ) -> tuple[_Response, Answered]:
+        """The same for who reads a refusal by what earlier tries may have done."""
+        with of_request(self._rng) as trace_id, self._signed():
+            answer, in_doubt = await self._try_controllers(call, timeout_ms)
+        error = error_from_wire(answer.error) if answer.HasField("error") else None
+        return answer, Answered(error, in_doubt, trace_id)
+
+    @contextmanager
+    def _signed(self) -> Iterator[None]:
+        if not self._requested_by:
+            yield
+            return
+        with carrying((*(carried() or ()), (REQUESTED_BY, self._requested_by))):
+            yield
+
+    async def _try_controllers(
+        self, call: Callable[[AdminApi, int], Awaitable[_Response]], timeout_ms: int
+    ) -> tuple[_Response, bool]:
+        """An answer that a retry cannot mend is the caller's to read."""
+        give_up_ms = self._clock.monotonic_ms() + timeout_ms
+        in_doubt = False
+        problem = "no active controller is known"
+        for attempt in range(1, MAX_ATTEMPTS + 1):
+            await self._metadata.refresh_patiently()
+            address = self._metadata.controller_address
+            if address:
+                try:
+                    api = self._connections.controller(address)
+                    answer = await call(api, timeout_ms + ANSWER_GRACE_MS)
+                except UnreachableError as error:
+                    in_doubt = True
+                    problem = str(error)
+                else:
+                    retry = answer.HasField("error") and error_from_wire(answer.error).retriable
+                    if not retry or _final(answer):
+                        return answer, in_doubt
+                    problem = f"{address}: {answer.error.message}"
+            if self._clock.monotonic_ms() >= give_up_ms:
+                break
+            await asyncio.sleep(self._backoff.pause_ms(attempt) / 1000)
+        raise no_answer(problem)
+
+
+def _final(answer: Response) -> bool:
+    """Retriable in general, but from a controller it is the answer."""
+    return error_from_wire(answer.error).code in (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    )
+
+
+def no_answer(problem: str) -> TidelogError:
+    return TidelogError(
+        ErrorCode.REQUEST_TIMED_OUT,
+        f"the request was not answered in time; the last problem: {problem}; check that the "
+        "cluster runs, then look whether it was carried out after all",
+    )

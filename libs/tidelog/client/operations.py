@@ -1,0 +1,290 @@
+"""Operations, plans, topics and brokers as administrators see them. `admin.proto` documents the
+fields; words of its enums are in lower case."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tidelog.errors import TidelogError
+from tidelog.rpc.wire import error_from_wire
+from tidelog.v1 import admin_pb2 as pb
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """`target`: the replicas that the partition is to have, the first preferred. `original`,
+    `topic_id`: where not empty, only as long as they are so."""
+
+    topic: str
+    partition: int
+    target: tuple[int, ...]
+    original: tuple[int, ...] = ()
+    topic_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerShare:
+    """`leaders_before`, `leaders_after`: partitions that prefer it as their leader."""
+
+    broker_id: int
+    replicas_before: int
+    replicas_after: int
+    leaders_before: int
+    leaders_after: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`moves`: all of them in a dry run, else none. `minimum_replicas_added` None: the moves are
+    by hand."""
+
+    moves: tuple[Move, ...]
+    move_count: int
+    replicas_added: int
+    leaders_changed: int
+    minimum_replicas_added: int | None
+    brokers: tuple[BrokerShare, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """`estimated_end_ms`: wall clock; 0: nobody can tell."""
+
+    moves: int
+    moves_done: int
+    moves_active: int
+    moves_dropped: int
+    replicas_to_add: int
+    replicas_added: int
+    estimated_end_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """`kind`: as "rebalance"; `state`: running, cancelling, done, cancelled or failed."""
+
+    operation_id: str
+    kind: str
+    state: str
+    reason: str
+    request: str
+    requested_by: str
+    requested_from: str
+    requested_at_ms: int
+    ended_at_ms: int
+    trace_id: str
+    progress: Progress
+    revision: int
+
+    @property
+    def has_ended(self) -> bool:
+        return self.state not in ("running", "cancelling")
+
+
+@dataclass(frozen=True, slots=True)
+class BegunOperation:
+    """`operation` None: a dry run."""
+
+    operation: Operation | None
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class MoveProgress:
+    """`state`: waiting, active, done or dropped."""
+
+    move: Move
+    state: str
+    waits_for: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Throttle:
+    """`bytes_per_second` None: without bound. `revision` 0: it was never set."""
+
+    bytes_per_second: int | None
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderChange:
+    """`error` None: it leads, or in a dry run would."""
+
+    topic: str
+    partition: int
+    leader_before: int
+    leader: int
+    error: TidelogError | None
+
+
+@dataclass(frozen=True, slots=True)
+class RestartFinding:
+    """`effect`: unavailable, under_min_isr, last_replica or leader_moves."""
+
+    topic: str
+    partition: int
+    effect: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RestartCheck:
+    """`safe`: nothing becomes unavailable or falls under min ISR."""
+
+    safe: bool
+    unavailable: int
+    under_min_isr: int
+    last_replica: int
+    leader_moves: int
+    findings: tuple[RestartFinding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerDetails:
+    """`status`: running, stopping or gone. `gone_at_ms` 0: it is there, or nobody knows."""
+
+    broker_id: int
+    status: str
+    address: str
+    rack: str
+    broker_epoch: int
+    maintenance: bool
+    removed: bool
+    replicas: int
+    leaders: int
+    preferred_leaders: int
+    out_of_sync: int
+    moves_in: int
+    moves_out: int
+    gone_at_ms: int
+
+
+def move_to_wire(move: Move) -> pb.Move:
+    return pb.Move(
+        topic=move.topic,
+        topic_id=move.topic_id,
+        partition=move.partition,
+        original=move.original,
+        target=move.target,
+    )
+
+
+def move_from_wire(wire: pb.Move) -> Move:
+    return Move(wire.topic, wire.partition, tuple(wire.target), tuple(wire.original), wire.topic_id)
+
+
+def plan_from_wire(wire: pb.Plan) -> Plan:
+    has_minimum = wire.HasField("minimum_replicas_added")
+    return Plan(
+        tuple(move_from_wire(move) for move in wire.moves),
+        wire.move_count,
+        wire.replicas_added,
+        wire.leaders_changed,
+        wire.minimum_replicas_added if has_minimum else None,
+        tuple(
+            BrokerShare(
+                share.broker_id,
+                share.replicas_before,
+                share.replicas_after,
+                share.leaders_before,
+                share.leaders_after,
+            )
+            for share in wire.brokers
+        ),
+    )
+
+
+def operation_from_wire(wire: pb.Operation) -> Operation:
+    progress = wire.progress
+    return Operation(
+        wire.operation_id,
+        word_of(pb.OperationKind.Name(wire.kind), "OPERATION_KIND_"),
+        word_of(pb.OperationState.Name(wire.state), "OPERATION_STATE_"),
+        wire.reason,
+        wire.request,
+        wire.requested_by,
+        wire.requested_from,
+        wire.requested_at_ms,
+        wire.ended_at_ms,
+        wire.trace_id,
+        Progress(
+            progress.moves,
+            progress.moves_done,
+            progress.moves_active,
+            progress.moves_dropped,
+            progress.replicas_to_add,
+            progress.replicas_added,
+            progress.estimated_end_ms,
+        ),
+        wire.revision,
+    )
+
+
+def moves_from_wire(wire: Iterable[pb.MoveProgress]) -> list[MoveProgress]:
+    return [
+        MoveProgress(
+            move_from_wire(progress.move),
+            word_of(pb.MoveState.Name(progress.state), "MOVE_STATE_"),
+            tuple(progress.waits_for),
+        )
+        for progress in wire
+    ]
+
+
+def leaders_from_wire(wire: Iterable[pb.LeaderResult]) -> list[LeaderChange]:
+    return [
+        LeaderChange(
+            result.topic,
+            result.partition,
+            result.leader_before,
+            result.leader,
+            error_from_wire(result.error) if result.HasField("error") else None,
+        )
+        for result in wire
+    ]
+
+
+def restart_from_wire(
+    wire: pb.CheckRestartResponse, findings: Sequence[pb.RestartFinding]
+) -> RestartCheck:
+    """`findings`: of all pages."""
+    return RestartCheck(
+        wire.safe,
+        wire.unavailable,
+        wire.under_min_isr,
+        wire.last_replica,
+        wire.leader_moves,
+        tuple(
+            RestartFinding(
+                found.topic,
+                found.partition,
+                word_of(pb.RestartEffect.Name(found.effect), "RESTART_EFFECT_"),
+                found.reason,
+            )
+            for found in findings
+        ),
+    )
+
+
+def broker_from_wire(wire: pb.BrokerDetails) -> BrokerDetails:
+    return BrokerDetails(
+        wire.broker_id,
+        word_of(pb.BrokerStatus.Name(wire.status), "BROKER_STATUS_"),
+        wire.address,
+        wire.rack,
+        wire.broker_epoch,
+        wire.maintenance,
+        wire.removed,
+        wire.replicas,
+        wire.leaders,
+        wire.preferred_leaders,
+        wire.out_of_sync,
+        wire.moves_in,
+        wire.moves_out,
+        wire.gone_at_ms,
+    )
+
+
+def word_of(name: str, prefix: str) -> str:
+    return name.removeprefix(prefix).lower()

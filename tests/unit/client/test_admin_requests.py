@@ -1,0 +1,282 @@
+"""What the client asks of controllers, and how it asks again."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Coroutine
+from typing import Any, cast
+
+import pytest
+
+from tidelog.client import Admin
+from tidelog.client.admin_api import AdminApi
+from tidelog.client.connections import BrokerApi, GrpcConnections
+from tidelog.client.operations import Move
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import TopicPartition
+from tidelog.rpc.status import UnreachableError
+from tidelog.rpc.trace_context import carried
+from tidelog.rpc.wire import error_to_wire
+from tidelog.v1 import admin_pb2 as pb
+from unit.client.fake_broker import FakeCluster
+from unit.client.fake_controller import FakeController
+
+OPERATION = pb.Operation(
+    operation_id="op",
+    kind=pb.OPERATION_KIND_BROKERS_ADD,
+    state=pb.OPERATION_STATE_RUNNING,
+    progress=pb.OperationProgress(moves=7, moves_done=3),
+    revision=55,
+)
+MOVE = pb.Move(topic="t", topic_id="id", partition=4, original=[1, 2], target=[3, 2])
+PLAN = pb.Plan(moves=[MOVE], move_count=1, replicas_added=1)
+
+
+class ScriptedController:
+    """Answers each call with the next of its script; an exception is one without an answer."""
+
+    def __init__(self, *script: Any) -> None:
+        self.script = list(script)
+        self.calls: list[str] = []
+        self.requests: list[Any] = []
+        self.metadata: list[dict[str, str | bytes]] = []
+
+    def __getattr__(self, name: str) -> Callable[[Any, int], Coroutine[Any, Any, Any]]:
+        async def call(request: Any, _: int) -> Any:
+            self.calls.append(name)
+            self.requests.append(request)
+            self.metadata.append(dict(carried() or ()))
+            answer = self.script.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        return call
+
+
+class Scripted:
+    """Connections to real brokers, and to a controller with a script."""
+
+    def __init__(self, controller: ScriptedController) -> None:
+        self._grpc = GrpcConnections()
+        self._controller = controller
+
+    def broker(self, address: str) -> BrokerApi:
+        return self._grpc.broker(address)
+
+    def controller(self, _: str) -> AdminApi:
+        return cast(AdminApi, self._controller)
+
+    async def close(self) -> None:
+        await self._grpc.close()
+
+
+async def admin_of(cluster: FakeCluster, controller: ScriptedController, **settings: Any) -> Admin:
+    # That there is one, is told by the brokers.
+    if cluster.controller is None:
+        cluster.controller = await FakeController(cluster, 1, 1).start()  # type: ignore[abstract]
+    return Admin(
+        cluster.bootstrap(), connections=Scripted(controller), rng=random.Random(1), **settings
+    )
+
+
+def unanswered() -> UnreachableError:
+    return UnreachableError("a:1", "it died")
+
+
+def refused(response: Any, code: ErrorCode) -> Any:
+    response.error.CopyFrom(error_to_wire(TidelogError(code, "why")))
+    return response
+
+
+async def test_every_try_of_an_operation_has_the_same_id(cluster: FakeCluster) -> None:
+    controller = ScriptedController(
+        unanswered(),
+        refused(pb.RebalanceResponse(), ErrorCode.NOT_CONTROLLER),
+        pb.RebalanceResponse(operation=OPERATION, plan=PLAN),
+        pb.RebalanceResponse(operation=OPERATION, plan=PLAN),
+    )
+    async with await admin_of(cluster, controller) as admin:
+        begun = await admin.rebalance()
+        await admin.rebalance()
+    ids = [request.operation_id for request in controller.requests]
+    assert begun.operation is not None
+    assert begun.operation.operation_id == "op"
+    assert ids[0]
+    assert ids[0] == ids[1] == ids[2] != ids[3]
+
+
+async def test_an_operation_id_may_be_chosen_and_a_dry_run_needs_none(
+    cluster: FakeCluster,
+) -> None:
+    controller = ScriptedController(
+        pb.RebalanceResponse(operation=OPERATION, plan=PLAN), pb.RebalanceResponse(plan=PLAN)
+    )
+    async with await admin_of(cluster, controller) as admin:
+        await admin.rebalance(operation_id="mine")
+        begun = await admin.rebalance(dry_run=True)
+    assert [request.operation_id for request in controller.requests] == ["mine", ""]
+    assert begun.operation is None
+
+
+async def test_requests_say_who_asks(cluster: FakeCluster) -> None:
+    controller = ScriptedController(pb.RebalanceResponse(), pb.DescribeThrottleResponse())
+    async with await admin_of(cluster, controller, requested_by="ann") as admin:
+        await admin.rebalance(dry_run=True)
+    async with await admin_of(cluster, controller) as admin:
+        await admin.describe_throttle()
+    said = [metadata.get("tidelog-requested-by") for metadata in controller.metadata]
+    assert said == ["ann", None]
+    assert all("traceparent" in metadata for metadata in controller.metadata)
+
+
+async def test_a_refusal_is_raised_with_its_code(cluster: FakeCluster) -> None:
+    controller = ScriptedController(
+        refused(pb.CancelOperationResponse(), ErrorCode.OPERATION_ENDED)
+    )
+    async with await admin_of(cluster, controller) as admin:
+        with pytest.raises(TidelogError) as caught:
+            await admin.cancel_operation("op")
+    assert caught.value.code is ErrorCode.OPERATION_ENDED
+
+
+async def test_a_plan_can_be_asked_for_exactly_as_it_was_shown(cluster: FakeCluster) -> None:
+    begun = pb.ReassignResponse(operation=OPERATION, plan=PLAN)
+    controller = ScriptedController(pb.RebalanceResponse(plan=PLAN), begun)
+    async with await admin_of(cluster, controller) as admin:
+        shown = await admin.rebalance(dry_run=True)
+        await admin.reassign(shown.plan.moves)
+    assert shown.plan.moves == (Move("t", 4, (3, 2), (1, 2), "id"),)
+    assert shown.plan.minimum_replicas_added is None
+    assert list(controller.requests[1].moves) == [MOVE]
+
+
+@pytest.mark.parametrize(
+    ("ask", "call", "request_"),
+    [
+        (
+            lambda admin: admin.add_brokers([4, 5], operation_id="op"),
+            "add_brokers",
+            pb.AddBrokersRequest(broker_ids=[4, 5], operation_id="op"),
+        ),
+        (
+            lambda admin: admin.remove_brokers([4], operation_id="op"),
+            "remove_brokers",
+            pb.RemoveBrokersRequest(broker_ids=[4], operation_id="op"),
+        ),
+        (
+            lambda admin: admin.set_replication_factor(["t"], 3, operation_id="op"),
+            "set_replication_factor",
+            pb.SetReplicationFactorRequest(topics=["t"], replication_factor=3, operation_id="op"),
+        ),
+        (
+            lambda admin: admin.reverse_operation("former", operation_id="op"),
+            "reverse_operation",
+            pb.ReverseOperationRequest(reversed_operation_id="former", operation_id="op"),
+        ),
+    ],
+)
+async def test_operations_are_asked_for_with_all_their_fields(
+    cluster: FakeCluster, ask: Callable[[Admin], Any], call: str, request_: object
+) -> None:
+    name = "".join(word.capitalize() for word in call.split("_"))
+    answer = getattr(pb, f"{name}Response")(operation=OPERATION, plan=PLAN)
+    controller = ScriptedController(answer)
+    async with await admin_of(cluster, controller) as admin:
+        begun = await ask(admin)
+    assert (controller.calls, controller.requests) == ([call], [request_])
+    assert (begun.operation.kind, begun.operation.state) == ("brokers_add", "running")
+    assert (begun.operation.progress.moves_done, begun.operation.revision) == (3, 55)
+    assert not begun.operation.has_ended
+
+
+async def test_all_pages_of_operations_and_of_their_moves_are_read(cluster: FakeCluster) -> None:
+    progress = pb.MoveProgress(move=MOVE, state=pb.MOVE_STATE_ACTIVE, waits_for=[3])
+    controller = ScriptedController(
+        pb.ListOperationsResponse(operations=[OPERATION], next_page_token="9"),
+        pb.ListOperationsResponse(operations=[OPERATION]),
+        pb.DescribeOperationResponse(operation=OPERATION, moves=[progress], next_page_token="1"),
+        pb.DescribeOperationResponse(operation=OPERATION, moves=[progress]),
+    )
+    async with await admin_of(cluster, controller) as admin:
+        listed = await admin.list_operations()
+        moves = await admin.operation_moves("op")
+    assert [operation.operation_id for operation in listed] == ["op", "op"]
+    assert [(move.state, move.waits_for) for move in moves] == [("active", (3,))] * 2
+    assert [request.page_token for request in controller.requests] == ["", "9", "", "1"]
+
+
+async def test_a_throttle_is_set_lifted_and_read(cluster: FakeCluster) -> None:
+    controller = ScriptedController(
+        pb.SetThrottleResponse(revision=44),
+        pb.SetThrottleResponse(revision=45),
+        pb.DescribeThrottleResponse(throttle=pb.Throttle(bytes_per_second=5_000), revision=44),
+    )
+    async with await admin_of(cluster, controller) as admin:
+        assert (await admin.set_throttle(5_000, expected_revision=33)).revision == 44
+        assert (await admin.set_throttle(None)).bytes_per_second is None
+        assert (await admin.describe_throttle()).bytes_per_second == 5_000
+    assert controller.requests[0].throttle.bytes_per_second == 5_000
+    assert not controller.requests[1].throttle.HasField("bytes_per_second")
+
+
+async def test_topics_are_changed_with_all_fields(cluster: FakeCluster) -> None:
+    controller = ScriptedController(
+        pb.CreateTopicResponse(assignment=[pb.ReplicaAssignment(replicas=[1, 2])]),
+        pb.AlterTopicConfigResponse(
+            changes=[pb.ConfigChange(key="a", before="1", after="2")], revision=44
+        ),
+        pb.AddPartitionsResponse(added=2, pending_brokers=[3], revision=45),
+        pb.RemovePartitionsResponse(removed=2, brokers=[1], revision=46),
+        pb.DeleteTopicResponse(partitions=3, brokers=[1, 2]),
+    )
+    async with await admin_of(cluster, controller) as admin:
+        created = await admin.create_topic("t", assignment=[(1, 2), (2, 3)], dry_run=True)
+        altered = await admin.alter_topic_config("t", {"a": "2"}, ["b"], expected_revision=33)
+        added = await admin.add_partitions("t", 5, assignment=[(1, 2)], topic_id="id")
+        removed = await admin.remove_partitions("t", 3, confirm_topic="t")
+        deleted = await admin.plan_deletion("t")
+    create, alter, add, remove, delete = controller.requests
+    assert (create.partitions, create.replication_factor, create.dry_run) == (2, 2, True)
+    assert create.operation_id
+    assert created.assignment == ((1, 2),)
+    assert (dict(alter.set), list(alter.unset), alter.expected_revision) == ({"a": "2"}, ["b"], 33)
+    assert ([c.after for c in altered.changes], altered.revision) == (["2"], 44)
+    assert (add.partitions, add.topic_id, len(add.assignment)) == (5, "id", 1)
+    assert (added.partitions, added.pending_brokers) == (2, (3,))
+    assert (remove.partitions, remove.confirm_topic) == (3, "t")
+    assert (removed.partitions, removed.brokers) == (2, (1,))
+    assert delete.dry_run
+    assert (deleted.partitions, deleted.brokers) == (3, (1, 2))
+
+
+async def test_leaders_and_brokers_are_asked_about(cluster: FakeCluster) -> None:
+    why = error_to_wire(TidelogError(ErrorCode.NOT_ELIGIBLE_LEADER, "why"))
+    result = pb.LeaderResult(topic="t", partition=4, leader_before=-1, leader=3, error=why)
+    finding = pb.RestartFinding(
+        topic="t", partition=4, effect=pb.RESTART_EFFECT_UNDER_MIN_ISR, reason="why"
+    )
+    controller = ScriptedController(
+        pb.ElectPreferredLeadersResponse(partitions=[result]),
+        pb.MoveLeadersResponse(partitions=[result]),
+        pb.SetMaintenanceResponse(leaders=[result], leaders_kept=2),
+        pb.CheckRestartResponse(under_min_isr=2, findings=[finding], next_page_token="1"),
+        pb.CheckRestartResponse(under_min_isr=2, findings=[finding]),
+        pb.DescribeBrokersResponse(
+            brokers=[pb.BrokerDetails(broker_id=3, status=pb.BROKER_STATUS_GONE, replicas=7)]
+        ),
+    )
+    async with await admin_of(cluster, controller) as admin:
+        (elected,) = await admin.elect_preferred_leaders({"t": [4], "u": []})
+        (moved,) = await admin.move_leaders({TopicPartition("t", 4): 3})
+        led, kept = await admin.set_maintenance([3], maintenance=True)
+        check = await admin.check_restart(3)
+        (broker,) = await admin.describe_brokers([3])
+    assert [str(change.error) for change in (elected, moved, *led)] == ["why"] * 3
+    assert (elected.leader_before, elected.leader, kept) == (-1, 3, 2)
+    assert [found.effect for found in check.findings] == ["under_min_isr"] * 2
+    assert (check.safe, check.under_min_isr) == (False, 2)
+    assert (broker.status, broker.replicas) == ("gone", 7)
+    elect, move = controller.requests[:2]
+    assert [(s.topic, list(s.partitions)) for s in elect.partitions] == [("t", [4]), ("u", [])]
+    assert list(move.moves) == [pb.LeaderMove(topic="t", partition=4, leader=3)]
