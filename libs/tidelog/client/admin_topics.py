@@ -11,6 +11,9 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.rpc.wire import error_from_wire
 from tidelog.v1 import admin_pb2 as pb
 
+PAGE_SIZE = 1_000
+MAX_PAGES = 1_000
+
 # Replicas of each partition, in order; the first of each is preferred.
 Assignment = Sequence[Sequence[int]]
 
@@ -63,6 +66,43 @@ class RecoveredPartition:
 
     partition: int
     error: TidelogError | None
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryChoice:
+    """Who is to lead a partition. `expected_revision`: as described; 0: any."""
+
+    partition: int
+    broker_id: int
+    expected_revision: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Survivor:
+    """`described`: its log is; otherwise `problem` says why not. `last_epoch` -1: it is empty.
+    `lost_records` None: nobody can tell."""
+
+    broker_id: int
+    described: bool
+    problem: str
+    last_epoch: int
+    log_start_offset: int
+    log_end_offset: int
+    whole: bool
+    lost_records: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """A partition without a leader."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    revision: int
+    last_known: tuple[int, ...]
+    waits_for: str
+    survivors: tuple[Survivor, ...]
 
 
 class TopicRequests:
@@ -231,16 +271,26 @@ class TopicRequests:
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
         *,
         from_live_replicas: bool = False,
+        choices: Sequence[RecoveryChoice] = (),
     ) -> list[RecoveredPartition]:
         """Consents to the loss of records: where no replica that holds every committed
         record will come back, the best of what is left leads. Without `partitions`, all
         that have no leader. With `from_live_replicas`, the replicas last known to be in
-        sync are not waited for."""
+        sync are not waited for. `choices`: who is to lead, whatever is lost by it, as
+        `describe_recovery` tells."""
         request = pb.RecoverPartitionsRequest(
             topic=topic,
             partitions=partitions,
             from_live_replicas=from_live_replicas,
             timeout_ms=timeout_ms,
+            choices=[
+                pb.RecoveryChoice(
+                    partition=choice.partition,
+                    broker_id=choice.broker_id,
+                    expected_revision=choice.expected_revision,
+                )
+                for choice in choices
+            ],
         )
         answer = await self._controllers.ask(
             lambda api, try_ms: api.recover_partitions(request, try_ms), timeout_ms
@@ -252,6 +302,65 @@ class TopicRequests:
             )
             for result in answer.partitions
         ]
+
+    async def describe_recovery(
+        self,
+        topic: str = "",
+        partitions: Sequence[int] = (),
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+    ) -> list[Recovery]:
+        """What the surviving replicas of partitions without a leader hold; without a topic, of
+        all. `timeout_ms`: for brokers to tell how far their logs reach."""
+        found: list[Recovery] = []
+        token = ""
+        for _ in range(MAX_PAGES):
+            answer = await self._looked(
+                pb.DescribeRecoveryRequest(
+                    topic=topic,
+                    partitions=partitions,
+                    timeout_ms=timeout_ms,
+                    page_size=PAGE_SIZE,
+                    page_token=token,
+                ),
+                timeout_ms,
+            )
+            found += [_recovery_from_wire(details) for details in answer.partitions]
+            token = answer.next_page_token
+            if not token:
+                break
+        return found
+
+    async def _looked(
+        self, request: pb.DescribeRecoveryRequest, timeout_ms: int
+    ) -> pb.DescribeRecoveryResponse:
+        return await self._controllers.ask(
+            lambda api, try_ms: api.describe_recovery(request, try_ms), timeout_ms
+        )
+
+
+def _recovery_from_wire(wire: pb.RecoveryDetails) -> Recovery:
+    survivors = tuple(
+        Survivor(
+            replica.broker_id,
+            replica.described,
+            replica.problem,
+            replica.last_epoch,
+            replica.log_start_offset,
+            replica.log_end_offset,
+            replica.whole,
+            replica.lost_records if replica.HasField("lost_records") else None,
+        )
+        for replica in wire.replicas
+    )
+    return Recovery(
+        wire.topic,
+        wire.topic_id,
+        wire.partition,
+        wire.revision,
+        tuple(wire.last_known),
+        wire.waits_for,
+        survivors,
+    )
 
 
 def _assignment_to_wire(assignment: Assignment) -> list[pb.ReplicaAssignment]:

@@ -257,6 +257,8 @@ class RecoveryConsent:
     topic_id: str
     from_live_replicas: bool
     trace_id: str = ""
+    # Who is to lead, whatever is lost by it; NO_LEADER: the best of those that are left.
+    broker_id: int = NO_LEADER
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import pytest
 
 from tidelog.client import Admin
 from tidelog.client.admin_api import AdminApi
+from tidelog.client.admin_topics import RecoveryChoice
 from tidelog.client.connections import BrokerApi, GrpcConnections
 from tidelog.client.operations import Move
 from tidelog.errors import ErrorCode, TidelogError
@@ -280,3 +281,24 @@ async def test_leaders_and_brokers_are_asked_about(cluster: FakeCluster) -> None
     elect, move = controller.requests[:2]
     assert [(s.topic, list(s.partitions)) for s in elect.partitions] == [("t", [4]), ("u", [])]
     assert list(move.moves) == [pb.LeaderMove(topic="t", partition=4, leader=3)]
+
+
+async def test_survivors_are_asked_for_and_one_of_them_is_chosen(cluster: FakeCluster) -> None:
+    survivor = pb.ReplicaSurvivor(broker_id=2, described=True, log_end_offset=9, lost_records=0)
+    unknown = pb.ReplicaSurvivor(broker_id=3, problem="why", last_epoch=-1)
+    details = pb.RecoveryDetails(topic="t", partition=4, revision=33, replicas=[survivor, unknown])
+    controller = ScriptedController(
+        pb.DescribeRecoveryResponse(partitions=[details], next_page_token="1"),
+        pb.DescribeRecoveryResponse(partitions=[details]),
+        pb.RecoverPartitionsResponse(partitions=[pb.RecoverPartitionResult(partition=4)]),
+    )
+    async with await admin_of(cluster, controller) as admin:
+        first, _ = await admin.describe_recovery("t")
+        choice = RecoveryChoice(first.partition, first.survivors[0].broker_id, first.revision)
+        (recovered,) = await admin.recover_partitions("t", choices=[choice])
+    assert [s.lost_records for s in first.survivors] == [0, None]
+    assert first.survivors[1].problem == "why"
+    assert list(controller.requests[2].choices) == [
+        pb.RecoveryChoice(partition=4, broker_id=2, expected_revision=33)
+    ]
+    assert recovered.error is None

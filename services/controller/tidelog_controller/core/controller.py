@@ -128,6 +128,7 @@ class Controller:
             rng,
             internal_topics,
             self._departures.last,
+            self._dispatch.descriptions,
             leader_balancing,
         )
         self._unreachable = UnreachableLeaders()

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog.state_changes.event import Cause
+from tidelog_controller.policies.electability import is_running
 from tidelog_controller.policies.leader_election import leader_serves, next_state
 from tidelog_controller.policies.leader_moves import (
     WantedLeader,
@@ -125,6 +126,8 @@ def logs_needed(context: Context, partition: TopicPartition) -> tuple[int, ...]:
         return ()
     if held.state.topic_id != topic.entry.topic_id:
         return ()
+    if partition in context.looked_at and held.state.leader == NO_LEADER:
+        return tuple(b for b in held.state.replicas if is_running(b, context.live))
     consent = context.consents.get(partition)
     entry = consent.entry if consent else None
     return needs_descriptions(held.state, context.live, topic.rules, entry)

@@ -8,7 +8,7 @@ import grpc
 
 from tidelog.rpc.wire import error_to_wire
 from tidelog.v1 import errors_pb2
-from tidelog_controller.edge.admin_not_built import AdminNotBuilt
+from tidelog.v1.admin_pb2_grpc import AdminServiceServicer
 from tidelog_controller.edge.asking import Context
 from tidelog_controller.state.commands import AdminReply
 from tidelog_controller.state.events import AdminRequest
@@ -23,7 +23,7 @@ class Admin(Protocol):
     async def submit(self, request: AdminRequest) -> AdminReply: ...
 
 
-class AdminCalls(AdminNotBuilt):
+class AdminCalls(AdminServiceServicer):
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
         self._waiting = 0

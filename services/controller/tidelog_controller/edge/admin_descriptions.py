@@ -9,10 +9,17 @@ from tidelog_controller.edge.asking import Context
 from tidelog_controller.state.admin_answers import (
     BrokersAnswer,
     BrokerView,
+    RecoveryAnswer,
+    RecoveryView,
+    SurvivorView,
     TopicsAnswer,
     TopicView,
 )
-from tidelog_controller.state.admin_requests import DescribeBrokers, DescribeTopics
+from tidelog_controller.state.admin_requests import (
+    DescribeBrokers,
+    DescribeRecovery,
+    DescribeTopics,
+)
 from tidelog_controller.state.known import Partition
 from tidelog_runtime.metadata.schema import RUNNING
 
@@ -37,6 +44,28 @@ class DescriptionCalls(AdminCalls):
             return pb.DescribeTopicsResponse(error=error_of(reply))
         return pb.DescribeTopicsResponse(
             topics=[_topic(view) for view in answer.topics],
+            next_page_token=answer.next_page_token,
+        )
+
+    async def DescribeRecovery(  # noqa: N802 - the generated name
+        self, request: pb.DescribeRecoveryRequest, context: Context
+    ) -> pb.DescribeRecoveryResponse:
+        reply = await self._submit(
+            DescribeRecovery(
+                NO_ID,
+                request.topic,
+                tuple(request.partitions),
+                request.timeout_ms,
+                request.page_size,
+                request.page_token,
+            ),
+            context,
+        )
+        answer = reply.answer
+        if not isinstance(answer, RecoveryAnswer):
+            return pb.DescribeRecoveryResponse(error=error_of(reply))
+        return pb.DescribeRecoveryResponse(
+            partitions=[_recovery(view) for view in answer.partitions],
             next_page_token=answer.next_page_token,
         )
 
@@ -92,6 +121,33 @@ def _partition(number: int, held: Partition | None) -> pb.PartitionDetails:
             operation_id=moving.operation, original=moving.original, target=moving.target
         ),
         unclean_leader_epoch=state.unclean_leader_epoch,
+    )
+
+
+def _recovery(view: RecoveryView) -> pb.RecoveryDetails:
+    return pb.RecoveryDetails(
+        topic=view.name.topic,
+        topic_id=view.held.state.topic_id,
+        partition=view.name.partition,
+        revision=view.held.revision,
+        last_known=view.last_known,
+        waits_for=view.waits_for,
+        replicas=[_survivor(survivor) for survivor in view.survivors],
+    )
+
+
+def _survivor(view: SurvivorView) -> pb.ReplicaSurvivor:
+    log = view.log
+    if log is None:
+        return pb.ReplicaSurvivor(broker_id=view.broker_id, problem=view.problem, last_epoch=-1)
+    return pb.ReplicaSurvivor(
+        broker_id=view.broker_id,
+        described=True,
+        last_epoch=log.epochs[-1][0] if log.epochs else -1,
+        log_start_offset=log.log_start_offset,
+        log_end_offset=log.log_end_offset,
+        whole=view.whole,
+        lost_records=view.lost_records if view.lost_records >= 0 else None,
     )
 
 

@@ -13,6 +13,7 @@ from tidelog_controller.state.admin_requests import (
     AddPartitions,
     AlterTopicConfig,
     Assignment,
+    RecoveryChoice,
     RemovePartitions,
 )
 from tidelog_controller.state.commands import AdminReply
@@ -169,6 +170,10 @@ class TopicCalls(AdminCalls):
                 request.timeout_ms,
                 trace_of(context),
                 asker_of(context),
+                tuple(
+                    RecoveryChoice(choice.partition, choice.broker_id, choice.expected_revision)
+                    for choice in request.choices
+                ),
             ),
             context,
         )

@@ -35,6 +35,7 @@ class _Among(enum.Enum):
 
     LAST_KNOWN = enum.auto()  # and those that extend the best of theirs
     LIVE = enum.auto()
+    CHOSEN = enum.auto()  # one alone, whatever the others hold
 
 
 def needs_descriptions(
@@ -60,6 +61,9 @@ def unclean_leader(
 ) -> int | None:
     """Who is to be elected at the price of records; None: nobody, or not yet."""
     asked = needs_descriptions(state, live, rules, consent)
+    if _among(state, live, rules, consent) is _Among.CHOSEN:
+        assert consent is not None, "somebody chose"
+        return consent.broker_id if logs.get(consent.broker_id) is not None else None
     if not asked or any(broker_id not in logs for broker_id in asked):
         return None
     described = {b: log for b in asked if (log := logs[b]) is not None}
@@ -136,6 +140,9 @@ def _among(
         return None
     if consent is not None and consent.topic_id != state.topic_id:
         consent = None
+    if consent is not None and consent.broker_id != NO_LEADER:
+        can_lead = consent.broker_id in state.replicas and is_running(consent.broker_id, live)
+        return _Among.CHOSEN if can_lead else None
     if rules.unclean_leader_election or (consent is not None and consent.from_live_replicas):
         return _Among.LIVE
     if not all(is_running(broker_id, live) for broker_id in members):

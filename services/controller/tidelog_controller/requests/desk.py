@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from tidelog.errors import TidelogError
 from tidelog_controller.control.broker_control import BrokerControl
+from tidelog_controller.control.descriptions import Descriptions
 from tidelog_controller.policies.internal_topics import InternalTopic
 from tidelog_controller.policies.leader_balance import LeaderBalancing
 from tidelog_controller.requests.descriptions import (
@@ -19,6 +20,7 @@ from tidelog_controller.requests.operation_admin import OperationAdmin
 from tidelog_controller.requests.operation_views import describe_operation, list_operations
 from tidelog_controller.requests.partition_admin import PartitionAdmin
 from tidelog_controller.requests.recovery_admin import RecoveryAdmin
+from tidelog_controller.requests.recovery_looks import RecoveryLooks
 from tidelog_controller.requests.throttle_admin import ThrottleAdmin
 from tidelog_controller.requests.topic_admin import TopicAdmin
 from tidelog_controller.requests.topic_config_admin import TopicConfigAdmin
@@ -31,6 +33,7 @@ from tidelog_controller.state.admin_requests import (
     CheckRestart,
     DescribeBrokers,
     DescribeOperation,
+    DescribeRecovery,
     DescribeThrottle,
     DescribeTopics,
     ElectPreferredLeaders,
@@ -59,6 +62,7 @@ _Moving = (
     | ElectPreferredLeaders
     | MoveLeaders
     | SetMaintenance
+    | DescribeRecovery
 )
 _Question = ListOperations | DescribeOperation | CheckRestart | DescribeBrokers | DescribeTopics
 
@@ -72,6 +76,7 @@ class AdminDesk:
         rng: random.Random,
         internal_topics: Sequence[InternalTopic],
         departed: Mapping[int, Departure],
+        descriptions: Descriptions,
         leader_balancing: LeaderBalancing | None,
     ) -> None:
         self.topics = TopicAdmin(context, transactions, controls, rng, internal_topics)
@@ -80,6 +85,7 @@ class AdminDesk:
         self._recoveries = RecoveryAdmin(context, transactions)
         self._operations = OperationAdmin(context, transactions, rng)
         self._throttle = ThrottleAdmin(context, transactions)
+        self._looks = RecoveryLooks(context, descriptions)
         self._leaders = LeaderAdmin(context, transactions, leader_balancing)
         self._context = context
         self._departed = departed
@@ -116,6 +122,8 @@ class AdminDesk:
                 return self._leaders.elect(request, now_ms)
             case MoveLeaders():
                 return self._leaders.move(request, now_ms)
+            case DescribeRecovery():
+                return self._looks.look(request, now_ms)
             case SetMaintenance():
                 return self._leaders.maintain(request, now_ms)
             case question:
@@ -150,6 +158,7 @@ class AdminDesk:
             *self._operations.advance(now_ms, wall_ms),
             *self._throttle.advance(now_ms),
             *self._leaders.advance(now_ms),
+            *self._looks.advance(now_ms),
         ]
 
     def wake_at_ms(self) -> int | None:
@@ -161,5 +170,6 @@ class AdminDesk:
             self._operations.wake_at_ms(),
             self._throttle.wake_at_ms(),
             self._leaders.wake_at_ms(),
+            self._looks.wake_at_ms(),
         ]
         return min((time for time in times if time is not None), default=None)

@@ -8,8 +8,8 @@ all have a leader, or when the request's time is up.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_LEADER, TopicPartition
@@ -17,10 +17,11 @@ from tidelog_controller.policies.electability import is_running, last_known
 from tidelog_controller.policies.leader_election import leader_stands
 from tidelog_controller.requests.topic_checks import (
     being_deleted,
+    check_revision,
     request_timeout_ms,
     unknown_topic,
 )
-from tidelog_controller.state.admin_requests import Asker
+from tidelog_controller.state.admin_requests import Asker, RecoveryChoice
 from tidelog_controller.state.commands import AdminReply, Command, Reply
 from tidelog_controller.state.context import Context
 from tidelog_controller.state.events import RecoverPartitions
@@ -44,6 +45,7 @@ class _Recovery:
     topic: str
     consent: RecoveryConsent
     partitions: tuple[int, ...]
+    choices: Mapping[int, int]  # who is to lead a partition
     deadline_ms: int
     asker: Asker
     intent: RecoveryIntent | None = None  # the last one written
@@ -62,15 +64,15 @@ class RecoveryAdmin:
             topic = self._check(request)
         except TidelogError as error:
             return [Reply(request.request_id, AdminReply(error))]
-        asked = request.partitions or range(topic.entry.partitions)
-        partitions = sorted(
-            {p for p in asked if request.partitions or not self._is_led(request.topic, p)}
-        )
+        named = (*request.partitions, *(choice.partition for choice in request.choices))
+        asked = named or range(topic.entry.partitions)
+        partitions = sorted({p for p in asked if named or not self._is_led(request.topic, p)})
         self._recoveries[request.request_id] = _Recovery(
             request.request_id,
             request.topic,
             RecoveryConsent(topic.entry.topic_id, request.from_live_replicas, request.trace_id),
             tuple(partitions),
+            {choice.partition: choice.broker_id for choice in request.choices},
             now_ms + request_timeout_ms(request.timeout_ms),
             request.asker,
         )
@@ -94,13 +96,32 @@ class RecoveryAdmin:
         if request.topic in self._context.deletions:
             raise being_deleted(request.topic)
         count = topic.entry.partitions
-        wrong = [p for p in request.partitions if not 0 <= p < count]
+        named = (*request.partitions, *(choice.partition for choice in request.choices))
+        wrong = [p for p in named if not 0 <= p < count]
         if wrong:
             raise TidelogError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 f"topic {request.topic} has partitions 0 to {count - 1}, not {wrong[0]}",
             )
+        for choice in request.choices:
+            self._check_choice(request, choice)
         return topic
+
+    def _check_choice(self, request: RecoverPartitions, choice: RecoveryChoice) -> None:
+        name = TopicPartition(request.topic, choice.partition)
+        held = self._context.partition(name)
+        if [c.partition for c in request.choices].count(choice.partition) > 1:
+            raise _invalid(f"two leaders are chosen for {name}; choose one")
+        if held is None or held.state.leader != NO_LEADER:
+            raise _invalid(
+                f"{name} has a leader, or has not been led yet: there is nothing to recover"
+            )
+        if choice.broker_id not in held.state.replicas:
+            raise _invalid(
+                f"broker {choice.broker_id} holds no replica of {name}; those that do: "
+                f"{list(held.state.replicas)}"
+            )
+        check_revision(str(name), held.revision, choice.expected_revision)
 
     def _advance(self, recovery: _Recovery, now_ms: int) -> list[Command]:
         topic = self._context.topics.get(recovery.topic)
@@ -120,8 +141,10 @@ class RecoveryAdmin:
         missing = self._without_consent(recovery, sorted(waiting))
         if not missing:
             return []
+        consent = _consent(recovery, missing[0][0].partition)
+        alike = [m for m in missing if _consent(recovery, m[0].partition) == consent]
         recovery.intent = RecoveryIntent(
-            recovery.topic, topic.revision, recovery.consent, tuple(missing), recovery.asker
+            recovery.topic, topic.revision, consent, tuple(alike), recovery.asker
         )
         return [self._transactions.begin(recovery.intent)]
 
@@ -143,7 +166,7 @@ class RecoveryAdmin:
             if self._transactions.writes(partition) or self._is_malformed(partition):
                 continue
             standing = self._context.consents.get(partition)
-            if standing is None or not _covers(standing.entry, recovery.consent):
+            if standing is None or not _covers(standing.entry, _consent(recovery, number)):
                 consent_revision = standing.revision if standing else 0
                 missing.append((partition, held.revision, consent_revision))
             if len(missing) == MAX_CONSENTS_PER_INTENT:
@@ -200,6 +223,9 @@ class RecoveryAdmin:
             return "enough running brokers to have replicas at all"
         if self._is_malformed(partition):
             return f"its metadata to be mended: {self._context.keys.recovery(partition)}"
+        chosen = recovery.choices.get(partition.partition, NO_LEADER)
+        if chosen != NO_LEADER:
+            return f"the chosen broker {chosen} to run and to tell how far its log reaches"
         running = [b for b in held.state.replicas if is_running(b, live)]
         if not running:
             return f"any of its replicas {list(held.state.replicas)} to come back"
@@ -212,8 +238,16 @@ class RecoveryAdmin:
         return f"its replicas {running} to tell how far their logs reach"
 
 
+def _consent(recovery: _Recovery, number: int) -> RecoveryConsent:
+    chosen = recovery.choices.get(number, NO_LEADER)
+    return replace(recovery.consent, broker_id=chosen)
+
+
+def _invalid(problem: str) -> TidelogError:
+    return TidelogError(ErrorCode.INVALID_REQUEST, problem)
+
+
 def _covers(standing: RecoveryConsent, wanted: RecoveryConsent) -> bool:
     """A consent to less never replaces one to more."""
-    return standing.topic_id == wanted.topic_id and (
-        standing.from_live_replicas or not wanted.from_live_replicas
-    )
+    alike = (standing.topic_id, standing.broker_id) == (wanted.topic_id, wanted.broker_id)
+    return alike and (standing.from_live_replicas or not wanted.from_live_replicas)

@@ -14,6 +14,7 @@ from tidelog_controller.state.known import Partition
 from tidelog_controller.state.operations import MoveState
 from tidelog_runtime.metadata.operations import OperationEntry, OperationMove
 from tidelog_runtime.metadata.schema import BrokerRegistration, Departure, TopicEntry
+from tidelog_runtime.replica_control import ReplicaSummary
 
 
 class PartitionsAnswer(NamedTuple):
@@ -180,6 +181,32 @@ class TopicsAnswer(NamedTuple):
     next_page_token: str
 
 
+class SurvivorView(NamedTuple):
+    """One replica. `log` None: not known, and `problem` says why. `whole`: it has lost nothing.
+    `lost_records`: that would be if it led; -1: nobody can tell."""
+
+    broker_id: int
+    problem: str
+    log: ReplicaSummary | None
+    whole: bool
+    lost_records: int
+
+
+class RecoveryView(NamedTuple):
+    """A partition without a leader. `last_known`: who was last known to be in sync."""
+
+    name: TopicPartition
+    held: Partition
+    last_known: tuple[int, ...]
+    waits_for: str
+    survivors: tuple[SurvivorView, ...]
+
+
+class RecoveryAnswer(NamedTuple):
+    partitions: tuple[RecoveryView, ...]
+    next_page_token: str
+
+
 Answer = (
     PartitionsAnswer
     | ConfigAnswer
@@ -191,4 +218,5 @@ Answer = (
     | RestartAnswer
     | BrokersAnswer
     | TopicsAnswer
+    | RecoveryAnswer
 )

@@ -229,3 +229,24 @@ class DescribeTopics(NamedTuple):
     page_token: str
     trace_id: str = ""
     asker: Asker = NOBODY
+
+
+class RecoveryChoice(NamedTuple):
+    """`expected_revision`: of the partition's key as described; 0: any."""
+
+    partition: int
+    broker_id: int
+    expected_revision: int = 0
+
+
+class DescribeRecovery(NamedTuple):
+    """`topic` empty: all topics. `partitions` empty: all that have no leader."""
+
+    request_id: int
+    topic: str
+    partitions: tuple[int, ...]
+    timeout_ms: int
+    page_size: int
+    page_token: str
+    trace_id: str = ""
+    asker: Asker = NOBODY

@@ -106,6 +106,7 @@ class Context:
         self.maintenance: dict[int, Mark] = {}
         # Of this reign alone.
         self.wanted_leaders: Mapping[TopicPartition, WantedLeader] = {}
+        self.looked_at: dict[TopicPartition, None] = {}
         self.throttle = UNTHROTTLED
         self.malformed: set[str] = set()  # keys
         # What operations want of partitions now; what was begun goes on without.
@@ -198,6 +199,14 @@ class Context:
         """Partitions of which something else is wanted since this was last asked."""
         changed, self._wanted_anew = self._wanted_anew, {}
         return list(changed)
+
+    def look_at(self, partitions: Iterable[TopicPartition]) -> None:
+        """Of these without a leader somebody wants to know what their replicas hold."""
+        looked_at = dict.fromkeys(partitions)
+        both = {**self.looked_at, **looked_at}
+        changed = [p for p in both if (p in looked_at) != (p in self.looked_at)]
+        self._wanted_anew.update(dict.fromkeys(changed))
+        self.looked_at = looked_at
 
     def want_leaders(self, wanted: Mapping[TopicPartition, WantedLeader]) -> None:
         """From now on these are wanted, and nobody else."""

@@ -17,11 +17,13 @@ from tidelog_controller.state.admin_requests import (
     CheckRestart,
     DescribeBrokers,
     DescribeOperation,
+    DescribeRecovery,
     DescribeThrottle,
     DescribeTopics,
     ElectPreferredLeaders,
     ListOperations,
     MoveLeaders,
+    RecoveryChoice,
     RemovePartitions,
     SetMaintenance,
     SetThrottle,
@@ -150,6 +152,7 @@ class RecoverPartitions(NamedTuple):
     timeout_ms: int
     trace_id: str = ""
     asker: Asker = NOBODY
+    choices: tuple[RecoveryChoice, ...] = ()
 
 
 class Tick(NamedTuple):
@@ -175,6 +178,7 @@ AdminRequest = (
     | CheckRestart
     | DescribeBrokers
     | DescribeTopics
+    | DescribeRecovery
 )
 Event = (
     Loaded

@@ -23,7 +23,10 @@ from tidelog_controller.state.admin_answers import (
     ConfigKey,
     LeaderResult,
     LeadersAnswer,
+    RecoveryAnswer,
+    RecoveryView,
     RestartAnswer,
+    SurvivorView,
     TopicsAnswer,
     TopicView,
 )
@@ -31,14 +34,16 @@ from tidelog_controller.state.admin_requests import (
     NOBODY,
     CheckRestart,
     DescribeBrokers,
+    DescribeRecovery,
     DescribeTopics,
     ElectPreferredLeaders,
     MoveLeaders,
     PartitionSelector,
+    RecoveryChoice,
     SetMaintenance,
 )
 from tidelog_controller.state.commands import AdminReply
-from tidelog_controller.state.events import AdminRequest
+from tidelog_controller.state.events import AdminRequest, RecoverPartitions
 from tidelog_controller.state.known import Partition
 from tidelog_runtime.metadata.schema import (
     BrokerRegistration,
@@ -48,6 +53,7 @@ from tidelog_runtime.metadata.schema import (
     Moving,
     TopicEntry,
 )
+from tidelog_runtime.replica_control import ReplicaSummary
 
 NAME = TopicPartition("t", 4)
 
@@ -256,3 +262,56 @@ async def test_brokers_are_asked_for_and_go_out_with_all_their_fields(
             gone_at_ms=77,
         ),
     ]
+
+
+async def test_survivors_are_asked_for_and_go_out_with_all_their_fields(
+    admin: tuple[FakeAdmin, Any],
+) -> None:
+    fake, stub = admin
+    state = LeaderAndIsr("id", (1, 2), 1, -1, 6, (Member(1, 10),), (), 2)
+    log = ReplicaSummary("id", 4, 33, 5, 9, ((1, 0), (3, 7)))
+    survivors = (
+        SurvivorView(1, "", log, True, 2),
+        SurvivorView(2, "", log._replace(epochs=()), False, -1),
+        SurvivorView(3, "why", None, False, -1),
+    )
+    view = RecoveryView(NAME, Partition(state, 33), (1,), "somebody", survivors)
+    fake.answer = RecoveryAnswer((view,), "7")
+    answer = await stub.DescribeRecovery(
+        pb.DescribeRecoveryRequest(
+            topic="t", partitions=[4], timeout_ms=8, page_size=2, page_token="5"
+        )
+    )
+    assert fake.requests == [DescribeRecovery(0, "t", (4,), 8, 2, "5")]
+    first = pb.ReplicaSurvivor(
+        broker_id=1,
+        described=True,
+        last_epoch=3,
+        log_start_offset=5,
+        log_end_offset=9,
+        whole=True,
+        lost_records=2,
+    )
+    second = pb.ReplicaSurvivor(
+        broker_id=2, described=True, last_epoch=-1, log_start_offset=5, log_end_offset=9
+    )
+    assert list(answer.partitions) == [
+        pb.RecoveryDetails(
+            topic="t",
+            topic_id="id",
+            partition=4,
+            revision=33,
+            last_known=[1],
+            waits_for="somebody",
+            replicas=[first, second, pb.ReplicaSurvivor(broker_id=3, problem="why", last_epoch=-1)],
+        )
+    ]
+    assert answer.next_page_token == "7"
+
+
+async def test_choices_of_leaders_come_in(admin: tuple[FakeAdmin, Any]) -> None:
+    fake, stub = admin
+    choices = [pb.RecoveryChoice(partition=4, broker_id=2, expected_revision=33)]
+    await stub.RecoverPartitions(pb.RecoverPartitionsRequest(topic="t", choices=choices))
+    wanted = (RecoveryChoice(4, 2, 33),)
+    assert fake.requests == [RecoverPartitions(0, "t", (), False, 0, choices=wanted)]

@@ -276,3 +276,36 @@ def test_nobody_can_tell_while_the_log_of_a_member_is_not_known() -> None:
     logs = {1: log(7, (0, 0)), 3: None}
     assert records_given_up(leaderless(1, 2), 1, logs) == -1
     assert records_given_up(leaderless(1, 3), 1, logs) == -1
+
+
+# Chosen by hand.
+
+
+def chosen(broker_id: int) -> RecoveryConsent:
+    return RecoveryConsent("id", from_live_replicas=False, broker_id=broker_id)
+
+
+def test_whoever_is_chosen_leads_although_others_hold_more() -> None:
+    logs = {1: log(9, (1, 0)), 2: log(7, (1, 0))}
+    assert elected(leaderless(1, 2), rebooted(1, 2), logs, MANUAL, chosen(2)) == 2
+
+
+def test_who_is_chosen_waits_for_none_of_the_others() -> None:
+    logs = {4: log(3, (1, 0))}
+    assert elected(leaderless(1, 2), rebooted(2, 4), logs, MANUAL, chosen(4)) == 4
+
+
+def test_who_is_chosen_has_to_run_and_to_describe_its_log() -> None:
+    assert elected(leaderless(1, 2), rebooted(1), {1: log(9, (1, 0))}, MANUAL, chosen(2)) is None
+    assert elected(leaderless(1, 2), rebooted(1, 2), {1: log(9, (1, 0))}, MANUAL, chosen(2)) is None
+    nothing = {1: log(9, (1, 0)), 2: None}
+    assert elected(leaderless(1, 2), rebooted(1, 2), nothing, MANUAL, chosen(2)) is None
+
+
+def test_nobody_is_led_by_a_choice_while_somebody_can_lead_without_loss() -> None:
+    whole = {1: LiveBroker(11, True, 5, 5), **rebooted(2)}
+    new = next_state(
+        leaderless(1, 2), whole, 4, MANUAL, logs={2: log(9, (1, 0))}, consent=chosen(2)
+    )
+    assert new is not None
+    assert (new.leader, new.unclean_leader_epoch) == (1, -1)

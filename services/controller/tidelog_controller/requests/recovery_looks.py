@@ -1,0 +1,147 @@
+"""Requests to look at what could be recovered: what the surviving replicas of partitions without
+a leader hold, and what each choice of a leader would lose.
+
+Nobody can append while there is no leader, so what is told holds true as long as the key's
+revision stands. Brokers are asked for it; whoever does not answer in time is named.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import NO_EPOCH, NO_LEADER, TopicPartition
+from tidelog_controller.control.descriptions import Descriptions
+from tidelog_controller.policies.electability import is_running, is_whole, last_known
+from tidelog_controller.policies.recovery import Logs, records_given_up
+from tidelog_controller.requests.operation_views import page_size, position_of
+from tidelog_controller.requests.topic_checks import known_topic, request_timeout_ms
+from tidelog_controller.state.admin_answers import (
+    RecoveryAnswer,
+    RecoveryView,
+    SurvivorView,
+)
+from tidelog_controller.state.admin_requests import DescribeRecovery
+from tidelog_controller.state.commands import AdminReply, Command, Reply
+from tidelog_controller.state.context import Context
+from tidelog_controller.state.known import Partition, Topic
+
+
+@dataclass(slots=True)
+class _Look:
+    request_id: int
+    partitions: tuple[TopicPartition, ...]
+    next_page_token: str
+    deadline_ms: int
+
+
+class RecoveryLooks:
+    def __init__(self, context: Context, descriptions: Descriptions) -> None:
+        self._context = context
+        self._descriptions = descriptions
+        self._looks: dict[int, _Look] = {}
+
+    def look(self, request: DescribeRecovery, now_ms: int) -> list[Command]:
+        """Refuses what cannot be, or begins; `advance` does the rest."""
+        try:
+            leaderless = self._leaderless(request)
+            first = position_of(request.page_token)
+        except TidelogError as error:
+            return [Reply(request.request_id, AdminReply(error))]
+        end = first + page_size(request.page_size)
+        self._looks[request.request_id] = _Look(
+            request.request_id,
+            tuple(leaderless[first:end]),
+            str(end) if end < len(leaderless) else "",
+            now_ms + request_timeout_ms(request.timeout_ms),
+        )
+        return []
+
+    def advance(self, now_ms: int) -> list[Command]:
+        commands: list[Command] = []
+        for look in list(self._looks.values()):
+            waiting = any(self._undescribed(name) for name in look.partitions)
+            if waiting and now_ms < look.deadline_ms:
+                continue
+            del self._looks[look.request_id]
+            views = [view for name in look.partitions if (view := self._view(name)) is not None]
+            answer = RecoveryAnswer(tuple(views), look.next_page_token)
+            commands.append(Reply(look.request_id, AdminReply(None, answer=answer)))
+        self._context.look_at(name for look in self._looks.values() for name in look.partitions)
+        return commands
+
+    def wake_at_ms(self) -> int | None:
+        return min((look.deadline_ms for look in self._looks.values()), default=None)
+
+    def _leaderless(self, request: DescribeRecovery) -> list[TopicPartition]:
+        context = self._context
+        if not request.topic:
+            topics = sorted(set(context.topics) - set(context.deletions))
+            return [n for t in topics for n in context.partitions_of(t) if self._held(n)]
+        topic = known_topic(context, request.topic)
+        numbers = request.partitions or range(topic.entry.partitions)
+        wrong = [n for n in numbers if not 0 <= n < topic.entry.partitions]
+        if wrong:
+            raise TidelogError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"topic {request.topic} has partitions 0 to {topic.entry.partitions - 1}, not "
+                f"{wrong[0]}",
+            )
+        names = (TopicPartition(request.topic, number) for number in sorted(set(numbers)))
+        return [name for name in names if self._held(name)]
+
+    def _held(self, name: TopicPartition) -> tuple[Topic, Partition] | None:
+        """None: it has a leader, or was never led and holds nothing."""
+        held, topic = self._context.partition(name), self._context.topics.get(name.topic)
+        if held is None or topic is None or self._context.state_to_stay(name) is None:
+            return None
+        if held.state.leader != NO_LEADER or held.state.leader_epoch == NO_EPOCH:
+            return None
+        return topic, held
+
+    def _logs(self, name: TopicPartition, held: Partition) -> Logs:
+        return self._descriptions.logs(name, held.revision, self._context.live)
+
+    def _undescribed(self, name: TopicPartition) -> bool:
+        """Whether a running replica has yet to describe its log."""
+        found = self._held(name)
+        if found is None:
+            return False
+        _, held = found
+        logs = self._logs(name, held)
+        running = [b for b in held.state.replicas if is_running(b, self._context.live)]
+        return any(broker_id not in logs for broker_id in running)
+
+    def _view(self, name: TopicPartition) -> RecoveryView | None:
+        found = self._held(name)
+        if found is None:
+            return None
+        topic, held = found
+        state, logs = held.state, self._logs(name, held)
+        survivors = tuple(self._survivor(b, topic, held, logs) for b in state.replicas)
+        away = [b for b in last_known(state) if not is_running(b, self._context.live)]
+        if away:
+            waits_for = f"the replicas {away}, last known to be in sync, to come back"
+        elif topic.rules.recovery == "manual":
+            waits_for = "somebody to choose or to consent: the topic is recovered by hand"
+        else:
+            waits_for = "its replicas to tell how far their logs reach"
+        return RecoveryView(name, held, tuple(last_known(state)), waits_for, survivors)
+
+    def _survivor(self, broker_id: int, topic: Topic, held: Partition, logs: Logs) -> SurvivorView:
+        log = logs.get(broker_id)
+        if log is None:
+            problem = "its broker is not running; start it"
+            if broker_id in logs:
+                problem = "it has no log of the partition, or one that is under repair"
+            elif is_running(broker_id, self._context.live):
+                problem = "it has not told how far its log reaches; ask again"
+            return SurvivorView(broker_id, problem, None, False, -1)
+        members = (*held.state.isr, *held.state.eligible)
+        whole = any(
+            is_whole(member, self._context.live, topic.rules)
+            for member in members
+            if member.broker_id == broker_id
+        )
+        lost = records_given_up(held.state, broker_id, logs)
+        return SurvivorView(broker_id, "", log, whole, lost)

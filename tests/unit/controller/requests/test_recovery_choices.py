@@ -1,0 +1,150 @@
+"""What surviving replicas hold, and the choice of one of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidelog.errors import ErrorCode
+from tidelog.model import NO_LEADER
+from tidelog_controller.state.admin_answers import RecoveryAnswer, RecoveryView
+from tidelog_controller.state.admin_requests import DescribeRecovery, RecoveryChoice
+from tidelog_controller.state.commands import AdminReply
+from tidelog_controller.state.events import RecoverPartitions
+from tidelog_runtime.metadata.schema import decode_recovery_consent
+from unit.controller.driver import KEYS, Driver
+from unit.controller.lost_data import MANUAL, T0, consents, down, is_unclean, leader, reboot
+
+
+def diverged() -> Driver:
+    """Broker 1 holds the most of those that are back; 3 is away."""
+    driver = down(config=MANUAL)
+    reboot(driver, 1, end=9)
+    reboot(driver, 2, end=7)
+    driver.watch()
+    assert leader(driver) == NO_LEADER
+    return driver
+
+
+def looked(driver: Driver) -> RecoveryAnswer:
+    answer = driver.ask(DescribeRecovery(0, "t", (), 5_000, 0, "")).answer
+    assert isinstance(answer, RecoveryAnswer)
+    return answer
+
+
+def only(answer: RecoveryAnswer) -> RecoveryView:
+    (view,) = answer.partitions
+    return view
+
+
+def choose(driver: Driver, *choices: RecoveryChoice) -> AdminReply:
+    return driver.ask(RecoverPartitions(0, "t", (), False, 5_000, choices=choices))
+
+
+def test_survivors_are_described_with_what_each_choice_would_lose() -> None:
+    driver = down(config=MANUAL)
+    reboot(driver, 1, end=9)
+    reboot(driver, 2, end=7)
+    reboot(driver, 3, end=4)
+    driver.watch()
+    view = only(looked(driver))
+    found = {s.broker_id: (s.log.log_end_offset, s.lost_records) for s in view.survivors if s.log}
+    assert found == {1: (9, 0), 2: (7, 2), 3: (4, 5)}
+    assert view.held.revision == driver.store.items[KEYS.leader_and_isr(T0)].mod_revision
+    assert set(view.last_known) == {1, 2, 3}
+    assert (leader(driver), consents(driver)) == (NO_LEADER, [])
+
+
+def test_who_is_away_is_named_and_nobody_can_tell_what_it_holds() -> None:
+    view = only(looked(diverged()))
+    (away,) = [survivor for survivor in view.survivors if survivor.broker_id == 3]
+    assert "not running" in away.problem
+    assert {survivor.lost_records for survivor in view.survivors} == {-1}
+    assert "[3]" in view.waits_for
+
+
+def test_a_replica_that_does_not_describe_its_log_in_time_is_named() -> None:
+    driver = diverged()
+    driver.brokers[2].silent = True
+    driver.feed(DescribeRecovery(9, "t", (), 2_000, 0, ""))
+    assert 9 not in driver.replies
+    driver.pass_time(2_000)
+    answer = driver.replies[9].answer
+    assert isinstance(answer, RecoveryAnswer)
+    problems = {s.broker_id: s.problem for s in only(answer).survivors}
+    assert problems[1] == ""
+    assert "has not told" in problems[2]
+
+
+def test_brokers_are_asked_no_more_when_nobody_looks() -> None:
+    driver = diverged()
+    looked(driver)
+    driver.questions.clear()
+    driver.pass_time(60_000)
+    assert driver.questions == []
+
+
+def test_partitions_with_a_leader_are_left_out() -> None:
+    driver = down(partitions=2, config=MANUAL)
+    driver.start_broker(1, whole_since=1)
+    driver.watch()
+    assert looked(driver).partitions == ()
+
+
+def test_the_chosen_replica_leads_and_the_choice_is_used_up() -> None:
+    driver = diverged()
+    revision = only(looked(driver)).held.revision
+    reply = choose(driver, RecoveryChoice(0, 2, revision))
+    assert (leader(driver), is_unclean(driver)) == (2, True)
+    assert reply.partitions == ((0, None),)
+    assert consents(driver) == []
+
+
+def test_a_choice_stands_until_its_broker_is_back_also_at_the_next_controller() -> None:
+    driver = diverged()
+    driver.feed(RecoverPartitions(9, "t", (), False, 1_000, choices=(RecoveryChoice(0, 3),)))
+    driver.pass_time(1_000)
+    ((_, error),) = driver.replies[9].partitions
+    assert error is not None
+    assert "chosen broker 3" in error.message
+    entry = decode_recovery_consent(driver.store.items[KEYS.recovery(T0)].value)
+    assert entry.broker_id == 3
+    driver.take_over()
+    reboot(driver, 3, end=1)
+    driver.watch()
+    assert (leader(driver), consents(driver)) == (3, [])
+
+
+def test_several_leaders_are_chosen_at_once() -> None:
+    driver = down(partitions=2, config=MANUAL)
+    reboot(driver, 1, 2)
+    driver.watch()
+    choose(driver, RecoveryChoice(0, 1), RecoveryChoice(1, 2))
+    assert (leader(driver, 0), leader(driver, 1)) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("choices", "code"),
+    [
+        ((RecoveryChoice(0, 9),), ErrorCode.INVALID_REQUEST),
+        ((RecoveryChoice(0, 1), RecoveryChoice(0, 2)), ErrorCode.INVALID_REQUEST),
+        ((RecoveryChoice(7, 1),), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ((RecoveryChoice(0, 1, 1),), ErrorCode.REVISION_CONFLICT),
+    ],
+)
+def test_a_choice_that_cannot_be_is_refused_and_leaves_nothing(
+    choices: tuple[RecoveryChoice, ...], code: ErrorCode
+) -> None:
+    driver = diverged()
+    error = choose(driver, *choices).error
+    assert error is not None
+    assert error.code is code
+    assert consents(driver) == []
+
+
+def test_a_partition_with_a_leader_is_not_chosen_for() -> None:
+    driver = diverged()
+    choose(driver, RecoveryChoice(0, 1))
+    error = choose(driver, RecoveryChoice(0, 2)).error
+    assert error is not None
+    assert error.code is ErrorCode.INVALID_REQUEST
+    assert leader(driver) == 1
