@@ -104,7 +104,7 @@ def _handed_over(
     """To another leader, because somebody wants it or the present one is in maintenance."""
     state, live = held.state, context.live
     wanted = context.wanted_leaders.get(partition)
-    if wanted is None:
+    if wanted is None or wanted.leader in context.maintenance:
         successor = in_place_of(state, live, topic.rules, context.maintenance)
         if successor is None:
             return None

@@ -155,6 +155,10 @@ class LeaderAdmin:
         for maintaining in list(self._maintaining.values()):
             commands += self._advance_maintaining(maintaining, now_ms)
         self._balance(now_ms)
+        # What was reached once is not wanted any more: who leads later is another matter.
+        met = [n for n, wish in self._balanced.items() if self._leads(wish.leader, n)]
+        for name in met:
+            del self._balanced[name]
         wanted = dict(self._balanced)
         for moving in self._moving.values():
             wanted |= moving.wanted

@@ -221,6 +221,23 @@ def test_below_the_threshold_leaders_stay_where_they_are() -> None:
     assert driver.state(0).leader != away
 
 
+def test_what_was_balanced_once_is_not_wanted_for_ever() -> None:
+    driver, away = balanced(10)
+    driver.pass_time(INTERVAL_MS)
+    assert driver.state(0).leader == away
+    other = driver.state(0).replicas[1]
+    move(driver, (0, other))
+    assert driver.state(0).leader == other
+
+
+def test_a_broker_that_got_its_leaders_back_gives_them_up_for_maintenance() -> None:
+    driver, away = balanced(10)
+    driver.pass_time(INTERVAL_MS)
+    assert away in leaders(driver)
+    maintain(driver, away)
+    assert away not in leaders(driver)
+
+
 def test_a_broker_in_maintenance_gets_nothing_back() -> None:
     driver, away = balanced(10)
     maintain(driver, away)
