@@ -256,6 +256,10 @@ class SyncAdmin(_Background[Admin]):
             )
         )
 
+    def ask(self, request: Callable[[Admin], Coroutine[Any, Any, _Result]]) -> _Result:
+        """Whatever else `Admin` can be asked for: `ask(lambda a: a.rebalance(dry_run=True))`."""
+        return self._run(request(self._client))
+
     def describe_cluster(self) -> ClusterDescription:
         return self._run(self._client.describe_cluster())
 

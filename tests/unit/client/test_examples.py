@@ -92,6 +92,7 @@ def test_the_synchronous_face_reaches_everything(bootstrap: str) -> None:
     with client.SyncAdmin(bootstrap) as chief:
         chief.create_topic("bay", 2)
         assert len(chief.describe_topic("bay").partitions) == 2
+        assert len(chief.ask(lambda admin: admin.describe_topic("bay")).partitions) == 2
         assert {t.name for t in chief.list_topics()} == {"bay", "sea"}
         assert chief.describe_cluster().cluster_id == "fake"
         chief.delete_topic("bay")

@@ -214,7 +214,7 @@ class TopicAdmin:
         if keys.topic(topic.name) in malformed or self._is_malformed_intent(topic.name):
             return []
         known = {**self._context.topics, **self._context.deletions}
-        if not is_due(topic, known, len(self._context.running_brokers())):
+        if not is_due(topic, known, len(self._context.placement_brokers())):
             return []
         begun = self._internal_creations.get(topic.name)
         if begun is not None and self._transactions.is_in_flight(begun):

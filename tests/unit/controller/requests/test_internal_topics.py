@@ -5,6 +5,7 @@ from __future__ import annotations
 from tidelog.errors import ErrorCode
 from tidelog.state_changes.topic import STATE_CHANGES_TOPIC
 from tidelog_controller.policies.internal_topics import state_changes_topic
+from tidelog_controller.state.admin_requests import RemovedBrokers
 from tidelog_runtime.metadata.schema import decode_topic
 from unit.controller.driver import KEYS, Driver, cluster
 
@@ -33,6 +34,14 @@ def test_the_next_controller_creates_it_no_second_time() -> None:
     entry = driver.store.items[KEYS.topic(STATE_CHANGES_TOPIC)]
     driver.take_over()
     assert driver.store.items[KEYS.topic(STATE_CHANGES_TOPIC)] == entry
+
+
+def test_a_broker_that_takes_no_new_replicas_does_not_count_for_one() -> None:
+    driver = _keeping(1, 2)
+    driver.begin_operation(RemovedBrokers((2,)), "op")
+    driver.start_broker(3)
+    driver.watch()
+    assert not _exists(driver)
 
 
 def test_a_controller_that_keeps_none_creates_none() -> None:
