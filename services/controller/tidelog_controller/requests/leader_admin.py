@@ -100,6 +100,7 @@ class LeaderAdmin:
 
     def move(self, request: MoveLeaders, now_ms: int) -> list[Command]:
         wanted: dict[TopicPartition, WantedLeader] = {}
+        planned = self._context.operations.planned()
         try:
             if not 1 <= len(request.moves) <= MAX_LEADERS_MOVED:
                 raise _invalid(
@@ -110,6 +111,8 @@ class LeaderAdmin:
                     raise _invalid(f"{name} is named twice; name each partition once")
                 known_topic(self._context, name.topic)
                 self._check_partition(name)
+                if name in planned:
+                    raise _busy(name, planned[name])
                 wanted[name] = WantedLeader(leader, True, Cause.LEADER_MOVED, request.trace_id)
         except TidelogError as error:
             return [Reply(request.request_id, AdminReply(error))]
@@ -382,6 +385,14 @@ def _still_led(name: TopicPartition) -> TidelogError:
     return TidelogError(
         ErrorCode.REQUEST_TIMED_OUT,
         f"{name} has not got its other leader yet; it gets it as soon as that one is in sync",
+    )
+
+
+def _busy(name: TopicPartition, operation_id: str) -> TidelogError:
+    return TidelogError(
+        ErrorCode.PARTITION_BUSY,
+        f"the replicas of {name}, and their order, are those of operation {operation_id} until it "
+        "has ended; wait for that, or cancel it first",
     )
 
 

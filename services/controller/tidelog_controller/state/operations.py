@@ -130,6 +130,11 @@ class Operations:
             return None
         return self._work[operation_id].moves[partition].target
 
+    def planned(self) -> dict[TopicPartition, str]:
+        """Every partition that an operation which has not ended has in its plan, also where its
+        move is done: another controller judges that by its replicas alone."""
+        return {m.name: i for i in self._work for m in self.moves_of(i)}
+
     def work_of(self, operation_id: str) -> _Work | None:
         return self._work.get(operation_id)
 

@@ -14,7 +14,9 @@ from tidelog_controller.state.admin_requests import (
     ElectPreferredLeaders,
     MoveLeaders,
     PartitionSelector,
+    Reassignment,
     SetMaintenance,
+    WantedReplicas,
 )
 from tidelog_controller.state.commands import AdminReply
 from unit.controller.driver import ASKER, KEYS, Driver, cluster
@@ -195,6 +197,20 @@ def test_moves_of_leaders_that_cannot_be_are_refused(
     error = move(with_topic(), *moves).error
     assert error is not None
     assert error.code is code
+
+
+def test_the_order_that_an_operation_gives_is_not_changed_before_its_end() -> None:
+    driver = with_topic()
+    leader, second, third = driver.state(0).replicas
+    driver.start_broker(4)
+    driver.watch()
+    targets: list[tuple[int, tuple[int, ...]]] = [(0, (second, third, leader)), (1, (4, 1, 2))]
+    wanted = tuple(WantedReplicas(TopicPartition("t", n), target) for n, target in targets)
+    driver.begin_operation(Reassignment(wanted), "op")
+    assert driver.state(0).replicas == (second, third, leader)
+    error = move(driver, (0, leader)).error
+    assert error is not None
+    assert (error.code, "operation op" in error.message) == (ErrorCode.PARTITION_BUSY, True)
 
 
 # Automatic balance.
