@@ -105,8 +105,9 @@ def plan_replication_factor(
     replication_factor: int,
 ) -> Plan:
     """Gives the partitions of `topics` as many replicas. New ones go to the brokers with the
-    fewest, in racks without one; those that go are of the brokers with the most, from racks
-    with the most, and never a partition's preferred leader. Nothing else is moved.
+    fewest, in racks without one. Those go first that are on other brokers than `brokers`, then
+    those of the brokers with the most, from racks with the most, and none of these is its
+    partition's preferred leader. Nothing else is moved.
 
     Raises INVALID_REPLICATION_FACTOR where there are too few brokers."""
     _check_factor(assignment, brokers, topics, replication_factor)

@@ -119,15 +119,18 @@ class ReplicaSets:
         self._places[thing].append(self._racks[broker])
 
     def shrink(self, thing: int, size: int, loads: list[int]) -> None:
-        """To so many replicas. Those go that are in the racks with the most of them, and on the
-        brokers that hold the most; the preferred leader stays. `loads`: kept up to date."""
+        """To so many replicas. Those go first that are on brokers that take no part; then those
+        in the racks with the most of them, on the brokers that hold the most; the preferred
+        leader stays. `loads`: kept up to date."""
         replicas = self.sets[thing]
         while len(replicas) > size:
             self._shrunk[thing] = True
             used, _ = self._usage(replicas)
-            broker = max(
-                replicas[1:],
-                key=lambda b: (used[self._racks[b]] if b < self._part else 1, loads[b], b),
+            elsewhere = [broker for broker in replicas if broker >= self._part]
+            broker = (
+                elsewhere[-1]
+                if elsewhere
+                else max(replicas[1:], key=lambda b: (used[self._racks[b]], loads[b], b))
             )
             position = replicas.index(broker)
             del replicas[position], self._places[thing][position]

@@ -243,6 +243,14 @@ def test_another_factor_keeps_to_the_racks(rounds: int, factor: int, new_factor:
     assert crowded(applied(assignment, plan), brokers) == []
 
 
+@pytest.mark.parametrize(("factor", "left"), [(3, {10, 11, 99}), (2, {10, 11}), (1, {10})])
+def test_a_replica_on_a_broker_that_takes_no_part_goes_first(factor: int, left: set[int]) -> None:
+    """Also where it is the preferred leader: its broker may be dead."""
+    assignment = {TopicPartition("a", 0): (99, 10, 11)}
+    plan = plan_replication_factor(assignment, without_racks(2), ["a"], factor)
+    assert set(applied(assignment, plan)[TopicPartition("a", 0)]) == left
+
+
 def test_the_same_factor_changes_nothing() -> None:
     assignment = placed(without_racks(4), 12, 2)
     assert plan_replication_factor(assignment, without_racks(4), ["a"], 2).moves == ()
