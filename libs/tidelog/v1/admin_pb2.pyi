@@ -728,7 +728,10 @@ class AlterTopicConfigRequest(_message.Message):
     timeout_ms: _builtins.int
     @_builtins.property
     def set(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """Keys to set, as in CreateTopicRequest; others stay as they are. INVALID_CONFIG."""
+        """Keys to set, as in CreateTopicRequest; others stay as they are. INVALID_CONFIG, also for
+        a durability of synced where it was replicated: replicas count for records then that
+        they have never synced.
+        """
 
     @_builtins.property
     def unset(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
