@@ -1,4 +1,4 @@
-"""Operations as administrators ask for them, and across takeovers."""
+"""Operations as administrators begin them, and across takeovers."""
 
 from __future__ import annotations
 
@@ -6,103 +6,31 @@ import pytest
 
 from tidelog.errors import ErrorCode
 from tidelog.model import TopicPartition
-from tidelog.state_changes.event import Kind, Stage
 from tidelog_controller.requests import operation_admin
-from tidelog_controller.state.admin_answers import (
-    OperationAnswer,
-    OperationMovesAnswer,
-    OperationsAnswer,
-    OperationView,
-    PlanSummary,
-    ThrottleAnswer,
-)
 from tidelog_controller.state.admin_requests import (
     AddedBrokers,
-    DescribeOperation,
-    DescribeThrottle,
-    ListOperations,
     OtherFactor,
     Reassignment,
     Rebalancing,
     RemovedBrokers,
     Reversal,
-    SetThrottle,
     WantedReplicas,
 )
-from tidelog_controller.state.operations import MoveState
-from tidelog_runtime.metadata.operations import OperationState, decode_operation
+from tidelog_runtime.metadata.operations import OperationState
 from tidelog_runtime.metadata.schema import decode_topic
-from unit.controller.driver import ASKER, KEYS, WALL_MS, Driver, cluster
-
-
-def by_hand(*moves: tuple[int, tuple[int, ...]]) -> Reassignment:
-    return Reassignment(
-        tuple(WantedReplicas(TopicPartition("t", number), target) for number, target in moves)
-    )
-
-
-def with_topic(partitions: int = 3, *, brokers: int = 4, factor: int = 2) -> Driver:
-    """The last broker has nothing: it came after the topic."""
-    driver = cluster(*range(1, brokers))
-    driver.create_topic(partitions=partitions, replication_factor=factor)
-    driver.start_broker(brokers)
-    driver.watch()
-    driver.told.clear()
-    driver.transcript.clear()
-    return driver
-
-
-def catch_up(driver: Driver) -> None:
-    """Every replica of every partition comes into sync, until nothing moves any more."""
-    for _ in range(100):
-        numbers = range(len(driver.states()))
-        moving = [number for number in numbers if driver.state(number).moving is not None]
-        if not moving:
-            return
-        for number in moving:
-            state = driver.state(number)
-            driver.leader_writes_isr(number, *(b for b in state.replicas if b in driver.brokers))
-        driver.watch()
-    raise AssertionError("partitions move for ever")
-
-
-def code_of(driver: Driver, request: int) -> ErrorCode | None:
-    error = driver.replies[request].error
-    return error.code if error else None
-
-
-def answer_of(driver: Driver, request: int) -> OperationAnswer:
-    answer = driver.replies[request].answer
-    assert isinstance(answer, OperationAnswer), driver.replies[request]
-    return answer
-
-
-def plan_of(driver: Driver, request: int) -> PlanSummary:
-    plan = answer_of(driver, request).plan
-    assert plan is not None
-    return plan
-
-
-def operation_of(driver: Driver, request: int) -> OperationView:
-    operation = answer_of(driver, request).operation
-    assert operation is not None
-    return operation
-
-
-def state_of(driver: Driver, operation_id: str = "op") -> OperationState:
-    return decode_operation(driver.store.items[KEYS.operation(operation_id)].value).state
-
-
-def described(driver: Driver, operation_id: str = "op", **page: object) -> OperationMovesAnswer:
-    asked = {"page_size": 0, "page_token": "", **page}
-    answer = driver.ask(DescribeOperation(0, operation_id, **asked)).answer  # type: ignore[arg-type]
-    assert isinstance(answer, OperationMovesAnswer)
-    return answer
-
-
-def plan_keys(driver: Driver) -> list[str]:
-    return [key for key in driver.store.items if key.startswith(KEYS.operation_plans)]
-
+from unit.controller.driver import KEYS
+from unit.controller.operated import (
+    by_hand,
+    catch_up,
+    code_of,
+    described,
+    interrupted,
+    operation_of,
+    plan_keys,
+    plan_of,
+    state_of,
+    with_topic,
+)
 
 # From the request to its end.
 
@@ -160,6 +88,31 @@ def test_another_controller_goes_on_with_an_operation() -> None:
     catch_up(driver)
     assert [state.replicas for state in driver.states()[:2]] == [(4, 1), (4, 2)]
     assert state_of(driver) is OperationState.DONE
+
+
+@pytest.mark.parametrize("transactions", range(1, 9))
+def test_a_takeover_at_any_transaction_makes_every_move_once(
+    transactions: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operation_admin, "MOVES_PER_CHUNK", 1)
+    driver = with_topic()
+    wanted = by_hand((0, (4, 1)), (1, (4, 2)), (2, (3, 4)))
+    interrupted(driver, transactions)
+    driver.begin_operation(wanted, "op")
+    driver.before_transaction = None
+    driver.take_over()
+    assert code_of(driver, driver.begin_operation(wanted, "op")) is None
+    interrupted(driver, transactions)
+    for number in range(3):
+        if driver.state(number).moving is not None:
+            driver.leader_writes_isr(number, *driver.state(number).replicas)
+    driver.watch()
+    driver.before_transaction = None
+    driver.take_over()
+    catch_up(driver)
+    assert [state.replicas for state in driver.states()] == [(4, 1), (4, 2), (3, 4)]
+    assert state_of(driver) is OperationState.DONE
+    assert described(driver).operation.progress.moves_done == 3
 
 
 def test_an_operation_without_an_answer_from_the_store_is_written_again() -> None:
@@ -355,186 +308,3 @@ def test_a_topic_that_changes_while_its_factor_is_written_ends_the_request() -> 
     assert code_of(driver, request) is ErrorCode.REVISION_CONFLICT
     assert KEYS.operation("op") not in driver.store.items
     assert plan_keys(driver) == []
-
-
-# Cancelled and reversed.
-
-
-def test_a_cancelled_operation_takes_back_what_is_under_way() -> None:
-    driver = with_topic()
-    before = [state.replicas for state in driver.states()]
-    driver.begin_operation(by_hand((0, (4, 1)), (1, (4, 2))), "op")
-    request = driver.cancel_operation("op")
-    assert operation_of(driver, request).entry.state is not OperationState.RUNNING
-    assert [state.replicas for state in driver.states()] == before
-    assert state_of(driver) is OperationState.CANCELLED
-
-
-def test_what_was_done_before_it_was_cancelled_stays() -> None:
-    driver = with_topic()
-    before = [state.replicas for state in driver.states()]
-    driver.begin_operation(by_hand((0, (4, 1)), (1, (4, 2))), "op")
-    state = driver.state(0)
-    driver.leader_writes_isr(0, *state.replicas)
-    driver.watch()
-    driver.cancel_operation("op")
-    assert driver.state(0).replicas == (4, 1)
-    assert driver.state(1).replicas == before[1]
-    view = described(driver).operation
-    assert (view.progress.moves_done, view.progress.moves_dropped) == (1, 1)
-
-
-def test_a_dry_run_of_a_cancellation_names_what_goes_back() -> None:
-    driver = with_topic()
-    before = driver.state(0).replicas
-    driver.begin_operation(by_hand((0, (4, 1))), "op")
-    plan = plan_of(driver, driver.cancel_operation("op", dry_run=True))
-    assert [(m.original, m.target) for m in plan.moves] == [((4, 1), before)]
-    assert state_of(driver) is OperationState.RUNNING
-
-
-def test_cancelling_twice_is_no_fault_and_cancelling_what_is_done_is() -> None:
-    driver = with_topic()
-    driver.begin_operation(by_hand((0, (4, 1))), "op")
-    driver.cancel_operation("op")
-    assert code_of(driver, driver.cancel_operation("op")) is None
-    driver.begin_operation(by_hand((0, (4, 1))), "other")
-    catch_up(driver)
-    assert code_of(driver, driver.cancel_operation("other")) is ErrorCode.OPERATION_ENDED
-    assert code_of(driver, driver.cancel_operation("no-such")) is ErrorCode.UNKNOWN_OPERATION
-
-
-def test_an_older_revision_of_an_operation_is_not_cancelled() -> None:
-    driver = with_topic()
-    driver.begin_operation(by_hand((0, (4, 1))), "op")
-    assert code_of(driver, driver.cancel_operation("op", 1)) is ErrorCode.REVISION_CONFLICT
-
-
-def test_a_reversal_moves_back_what_was_moved() -> None:
-    driver = with_topic()
-    before = [state.replicas for state in driver.states()]
-    driver.begin_operation(by_hand((0, (4, 1)), (1, (4, 2))), "op")
-    running = driver.begin_operation(Reversal("op"), "back")
-    assert code_of(driver, running) is ErrorCode.PARTITION_BUSY
-    catch_up(driver)
-    driver.begin_operation(Reversal("op"), "back")
-    catch_up(driver)
-    assert [state.replicas for state in driver.states()] == before
-
-
-def test_a_reversal_leaves_alone_what_has_moved_on() -> None:
-    driver = with_topic()
-    driver.begin_operation(by_hand((0, (4, 1))), "op")
-    catch_up(driver)
-    driver.begin_operation(by_hand((0, (4, 3))), "later")
-    catch_up(driver)
-    assert plan_of(driver, driver.begin_operation(Reversal("op"), dry_run=True)).moves == ()
-
-
-# Looked at.
-
-
-def test_an_operation_is_described_with_its_moves_in_pages() -> None:
-    driver = with_topic()
-    targets = [(4, driver.state(number).replicas[0]) for number in range(3)]
-    driver.begin_operation(by_hand(*enumerate(targets)), "op")
-    first = described(driver, page_size=2)
-    assert [view.move.partition for view in first.moves] == [0, 1]
-    assert {view.state for view in first.moves} == {MoveState.ACTIVE}
-    assert first.moves[0].waits_for == (4,)
-    last = described(driver, page_size=2, page_token=first.next_page_token)
-    assert ([v.move.partition for v in last.moves], last.next_page_token) == ([2], "")
-
-
-def test_progress_counts_moves_and_replicas_and_estimates_the_end() -> None:
-    driver = with_topic()
-    targets = [(4, driver.state(number).replicas[0]) for number in range(2)]
-    driver.begin_operation(by_hand(*enumerate(targets)), "op")
-    driver.pass_time(60_000)
-    driver.leader_writes_isr(0, *driver.state(0).replicas)
-    driver.watch()
-    progress = described(driver).operation.progress
-    assert (progress.moves, progress.moves_done, progress.moves_active) == (2, 1, 1)
-    assert (progress.replicas_to_add, progress.replicas_added) == (2, 1)
-    assert progress.estimated_end_ms == WALL_MS + driver.now_ms + 60_000
-
-
-def test_operations_are_listed_the_newest_first_in_pages_and_by_state() -> None:
-    driver = with_topic()
-    for number in range(3):
-        driver.begin_operation(by_hand((number, (4, 1))), f"op-{number}")
-    driver.cancel_operation("op-1")
-
-    def listed(*states: OperationState, token: str = "", size: int = 0) -> OperationsAnswer:
-        answer = driver.ask(ListOperations(0, states, (), size, token)).answer
-        assert isinstance(answer, OperationsAnswer)
-        return answer
-
-    assert [o.operation_id for o in listed().operations] == ["op-2", "op-1", "op-0"]
-    first = listed(size=2)
-    rest = listed(size=2, token=first.next_page_token)
-    assert [o.operation_id for o in rest.operations] == ["op-0"]
-    assert [o.operation_id for o in listed(OperationState.CANCELLED).operations] == ["op-1"]
-
-
-def test_a_page_token_that_was_never_given_is_refused() -> None:
-    driver = with_topic()
-    error = driver.ask(ListOperations(0, (), (), 0, "x")).error
-    assert error is not None
-    assert error.code is ErrorCode.INVALID_REQUEST
-
-
-def test_operations_beyond_those_that_are_kept_go_with_their_plans() -> None:
-    driver = with_topic()
-    for number in range(103):
-        target = (4, 1) if number % 2 else (1, 4)
-        driver.begin_operation(by_hand((0, target)), f"op-{number}")
-        catch_up(driver)
-    kept = [key for key in driver.store.items if key.startswith(KEYS.operations)]
-    assert len(kept) == 100
-    assert KEYS.operation("op-2") not in kept
-    assert {key.split("/")[-2] for key in plan_keys(driver)} <= {k.split("/")[-1] for k in kept}
-
-
-def test_an_operation_is_told_from_the_request_to_its_end() -> None:
-    driver = with_topic()
-    driver.begin_operation(by_hand((0, (4, 1))), "op")
-    catch_up(driver)
-    begun = driver.tells(Kind.OPERATION_BEGUN)
-    assert [told.stage for told in begun] == [Stage.REQUESTED, Stage.COMPLETED]
-    assert begun[0].details["requested_by"] == ASKER.name
-    assert begun[0].details["requested_from"] == ASKER.address
-    assert begun[0].change.trace_id == "e5"
-    (over,) = driver.tells(Kind.OPERATION_ENDED, stage=Stage.COMPLETED)
-    assert (over.details["state"], over.details["moves_done"]) == ("done", 1)
-
-
-# The throttle.
-
-
-def throttle(driver: Driver, bound: int | None, revision: int = 0) -> ThrottleAnswer | ErrorCode:
-    reply = driver.ask(SetThrottle(0, bound, revision, dry_run=False, asker=ASKER))
-    if reply.error is not None:
-        return reply.error.code
-    assert isinstance(reply.answer, ThrottleAnswer)
-    return reply.answer
-
-
-def test_the_throttle_is_set_lifted_and_told() -> None:
-    driver = cluster(1)
-    first = throttle(driver, 5_000)
-    assert isinstance(first, ThrottleAnswer)
-    assert (first.bytes_per_second, first.before) == (5_000, None)
-    assert driver.ask(DescribeThrottle(0)).answer == ThrottleAnswer(5_000, None, first.revision)
-    lifted = throttle(driver, None, first.revision)
-    assert isinstance(lifted, ThrottleAnswer)
-    assert (lifted.bytes_per_second, lifted.before) == (None, 5_000)
-    told = driver.tells(Kind.THROTTLE, stage=Stage.COMPLETED)
-    assert [t.details["after"] for t in told] == ["5000 bytes/s", "none"]
-
-
-def test_a_throttle_below_the_least_or_of_an_older_revision_is_refused() -> None:
-    driver = cluster(1)
-    assert throttle(driver, 1_023) is ErrorCode.INVALID_REQUEST
-    throttle(driver, 5_000)
-    assert throttle(driver, 6_000, 1) is ErrorCode.REVISION_CONFLICT
