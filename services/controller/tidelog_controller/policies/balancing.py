@@ -182,11 +182,16 @@ class _Draft:
             for leader, replicas in zip(originals, self._sets.sets, strict=True)
         ]
         loads = _counted(leaders, self._count)
-        limits = limits._replace(
-            emptied=[nobody], floors=list(loads) if keep else [0] * self._count
-        )
+        floors = list(loads) if keep else [0] * self._count
         leading = PreferredLeaders(leaders, originals, self._sets)
-        spread_leaders(leading, self._sets, loads, limits)
+        spread_leaders(
+            leading,
+            self._sets,
+            loads,
+            limits._replace(emptied=[nobody], floors=floors),
+            self._loads,
+            limits.floors,
+        )
         self._leaders = leaders
 
     def plan(self) -> Plan:

@@ -37,13 +37,23 @@ class PreferredLeaders:
 
 class LeaderSwaps:
     """Where nobody that holds a replica may take a leadership off a broker that has two more
-    than another, the other gets the replica too, and gives one back that it does not lead."""
+    than another, the other gets the replica too, and gives one back that it does not lead,
+    unless it has fewer replicas anyway. `loads`: replicas by broker; kept up to date. `floors`:
+    what each holds at least."""
 
-    def __init__(self, leading: PreferredLeaders, sets: ReplicaSets, brokers: int) -> None:
+    def __init__(
+        self,
+        leading: PreferredLeaders,
+        sets: ReplicaSets,
+        loads: list[int],
+        floors: Sequence[int],
+    ) -> None:
         self._leading = leading
         self._sets = sets
-        self._led = Offers(self._led_fits, brokers)
-        self._followed = Offers(self._followed_fits, brokers)
+        self._replica_loads = loads
+        self._replica_floors = floors
+        self._led = Offers(self._led_fits, len(loads))
+        self._followed = Offers(self._followed_fits, len(loads))
         for thing in range(len(sets.sets)):
             self._offer(thing)
 
@@ -65,16 +75,30 @@ class LeaderSwaps:
             if loads[taker] > loads[giver] - 2:
                 return False
             led, followed = self._led.peek(giver, taker), self._followed.peek(taker, giver)
-            if led is not None and followed is not None:
-                self._sets.hand_over(led, giver, taker)
-                self._leading.hand_over(led, giver, taker)
-                self._sets.hand_over(followed, taker, giver)
-                loads[giver] -= 1
-                loads[taker] += 1
-                self._offer(led)
-                self._offer(followed)
-                return True
+            may_keep = self._has_one_to_spare(giver, taker)
+            if led is None or (followed is None and not may_keep):
+                continue
+            if followed is not None and (
+                not may_keep or self._sets.copies(followed, taker, giver) < 0
+            ):
+                self._hand_over(followed, taker, giver)
+            self._hand_over(led, giver, taker)
+            self._leading.hand_over(led, giver, taker)
+            self._offer(led)
+            loads[giver] -= 1
+            loads[taker] += 1
+            return True
         return False
+
+    def _has_one_to_spare(self, giver: int, taker: int) -> bool:
+        loads = self._replica_loads
+        return loads[giver] > max(loads[taker], self._replica_floors[giver])
+
+    def _hand_over(self, thing: int, giver: int, taker: int) -> None:
+        self._sets.hand_over(thing, giver, taker)
+        self._replica_loads[giver] -= 1
+        self._replica_loads[taker] += 1
+        self._offer(thing)
 
     def _offer(self, thing: int) -> None:
         for broker in self._sets.holders(thing):
@@ -90,11 +114,18 @@ class LeaderSwaps:
 
 
 def spread_leaders(
-    leading: PreferredLeaders, sets: ReplicaSets, loads: list[int], limits: Limits
+    leading: PreferredLeaders,
+    sets: ReplicaSets,
+    loads: list[int],
+    limits: Limits,
+    replica_loads: list[int],
+    replica_floors: Sequence[int],
 ) -> None:
-    """`loads`: leaders by broker; kept up to date."""
+    """`loads`: leaders by broker; they and `replica_loads` are kept up to date."""
     while True:
         Levelling(leading, len(leading.leaders), loads, limits).run()
+        if limits.free_only:
+            return
         # A replica that was exchanged may be led by its new broker, and so on.
-        if limits.free_only or not LeaderSwaps(leading, sets, len(loads)).run(loads, limits):
+        if not LeaderSwaps(leading, sets, replica_loads, replica_floors).run(loads, limits):
             return

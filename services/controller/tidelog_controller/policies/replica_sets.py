@@ -64,6 +64,11 @@ class ReplicaSets:
     def returns(self, thing: int, giver: int, taker: int) -> bool:
         return taker in self.originals[thing] and self.fits(thing, giver, taker)
 
+    def copies(self, thing: int, giver: int, taker: int) -> int:
+        """How many more replicas are copied when it is handed over: -1, 0 or 1."""
+        original = self.originals[thing]
+        return (taker not in original) - (giver not in original)
+
     def hand_over(self, thing: int, giver: int, taker: int) -> None:
         replicas = self.sets[thing]
         position = replicas.index(giver)
