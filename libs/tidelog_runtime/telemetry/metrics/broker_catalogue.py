@@ -103,7 +103,7 @@ OUT_OF_SERVICE = gauge(
 )
 UNDER_REPLICATED = gauge(
     "tidelog_broker_under_replicated_partitions",
-    "Partitions led here whose ISR lacks a replica.",
+    "Partitions led here whose ISR lacks a replica; while one is moved, its original ones count.",
     "Run `tidelog explain`: it names the replicas that are missing, and why.",
 )
 UNDER_MIN_ISR = gauge(

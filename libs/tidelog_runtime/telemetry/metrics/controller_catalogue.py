@@ -91,6 +91,9 @@ CONTROLLER_TIMED_CHANGES = (
                 Kind.CREATE,
                 Kind.ELECTION,
                 Kind.ISR_SHRINK,
+                Kind.MOVE_ACTIVATED,
+                Kind.MOVE_SWITCHED,
+                Kind.MOVE_CANCELLED,
                 Kind.TOPIC_CREATION,
                 Kind.TOPIC_DELETION,
             )
@@ -152,7 +155,8 @@ OFFLINE = gauge(
 )
 CLUSTER_UNDER_REPLICATED = gauge(
     "tidelog_cluster_under_replicated_partitions",
-    "Partitions whose ISR lacks a replica, those without a leader included.",
+    "Partitions whose ISR lacks a replica, those without a leader included; while one is moved, "
+    "its original replicas count.",
     "Run `tidelog explain`: it names the replicas that are missing, and why.",
 )
 CLUSTER_UNDER_MIN_ISR = gauge(
