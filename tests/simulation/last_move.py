@@ -4,7 +4,7 @@ nobody who leaves (interleaving 16 of ARCHITECTURE.md)."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Set
 
 from simulation.invariants import Invariants
 from simulation.liveness import LOOK_INTERVAL_S
@@ -17,11 +17,11 @@ MOVE_TIME_MS = 15_000
 
 
 async def require_moved_off_the_dead(
-    world: World, invariants: Invariants, damaged: Collection[int]
+    world: World, invariants: Invariants, damaged: Set[int]
 ) -> None:
-    """Raises `Violation` where that takes too long. `damaged`: brokers that stay as they are,
-    because what they hold may prove unreadable when they start. In the end the dead one is
-    back."""
+    """Raises `Violation` where that takes too long. `damaged`: brokers on whose disks bits were
+    flipped: what they hold may prove unreadable when it is copied, and then a dead one is one too
+    many. In the end the dead one is back."""
     rng = world.rng("last move")
     found = [
         (written, broker_id)
@@ -29,7 +29,7 @@ async def require_moved_off_the_dead(
         for broker_id in written.state.replicas
         # Without another replica there is nothing that could be moved.
         if len(written.state.replicas) > 1
-        if broker_id not in damaged and _target(world, written, broker_id)
+        if damaged.isdisjoint(written.state.replicas) and _target(world, written, broker_id)
     ]
     if not found:
         return
