@@ -205,10 +205,15 @@ class ReplicaRules:
             )
 
     def _joined(self, partition: PartitionId, member: Member) -> None:
-        """The store has taken a new member: it holds all that is committed."""
+        """The store has taken a new member, or deletes the replicas beside it: it holds all that
+        is committed. What an unclean election gives up shows when its leader begins to lead."""
         if self._store.has_lost_data_since(member):
             return
-        committed = self.committed_of(partition).log
+        written = self._store.partitions.get(partition)
+        known = self.committed_of(partition)
+        if written is not None and written.state.unclean_leader_epoch > known.unclean_epoch:
+            return
+        committed = known.log
         log = self.of(member.broker_id, partition).log
         if common_end(log, committed) < committed.end:
             raise Violation(
