@@ -57,7 +57,7 @@ from tidelog_broker.storage.disk_use import UNKNOWN_DISK, LookAtDisk
 from tidelog_broker.storage.log_directory import DamagedReplica, LogDirectory
 from tidelog_broker.storage.log_syncer import LogSyncer
 from tidelog_runtime.clock import Clock
-from tidelog_runtime.metadata.cluster_id import ensure_cluster
+from tidelog_runtime.metadata.cluster_id import ensure_cluster, held_cluster
 from tidelog_runtime.metadata.measured_store import MeasuredStore
 from tidelog_runtime.metadata.schema import NOT_WHOLE, RUNNING, BrokerRegistration, Keys
 from tidelog_runtime.metadata.store import MetadataStore, StoreError, StoreUnavailableError
@@ -270,15 +270,19 @@ class Broker:
 
     async def prepare(self) -> None:
         """Finds the cluster, however long that takes, and opens every log. Raises
-        `DataDirectoryError` if the data is another cluster's."""
+        `DataDirectoryError` if the data is another cluster's, or the store holds none."""
         self._data_directory.join_cluster(await self._cluster_id())
         whole = self._data_directory.identity.whole_since > 0
         await self._run_blocking(lambda: self._damaged.extend(self._logs.open_all(whole=whole)))
         self._opened = True
 
-    async def _cluster_id(self) -> str:
+    async def _cluster_id(self) -> str | None:
+        """Who has been in a cluster begins no other: that would hide that the store was wiped
+        (interleaving 18)."""
         while True:
             try:
+                if self._data_directory.identity.cluster_id:
+                    return await held_cluster(self.store, self._keys)
                 return await ensure_cluster(self.store, self._keys, self._rng)
             except StoreUnavailableError:
                 # The store itself has told that it is away.
