@@ -374,8 +374,10 @@ class FetchPartitionResult(_message.Message):
     topic: _builtins.str
     partition: _builtins.int
     high_watermark: _builtins.int
-    """First offset that is not committed yet; -1 where it is not known. Set, as the next
-    two are, with OFFSET_OUT_OF_RANGE as well.
+    """First offset that is not committed yet; no later leader tells a lower one, unless its
+    election was unclean. -1: a new leader does not know it yet, where ListOffsets is
+    answered with OFFSET_NOT_AVAILABLE. Set, as the next two are, with
+    OFFSET_OUT_OF_RANGE as well.
     """
     log_start_offset: _builtins.int
     """First offset that the partition still has."""
