@@ -736,11 +736,16 @@ class TopicMetadata(_message.Message):
     PARTITIONS_FIELD_NUMBER: _builtins.int
     CONFIG_FIELD_NUMBER: _builtins.int
     REPLICATION_FACTOR_FIELD_NUMBER: _builtins.int
+    CREATE_REVISION_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     topic_id: _builtins.str
     """Names this topic and no later one of the same name: 22 characters of base64url."""
     replication_factor: _builtins.int
     """Replicas that the topic asks for in each partition."""
+    create_revision: _builtins.int
+    """Revision at which the topic was created: a later topic of the same name has a greater
+    one, by which a client knows the answer of a broker that is behind. 0: not told.
+    """
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
         """UNKNOWN_TOPIC_OR_PARTITION: nothing but the name is set."""
@@ -762,10 +767,11 @@ class TopicMetadata(_message.Message):
         partitions: _abc.Iterable[Global___PartitionMetadata] | None = ...,
         config: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         replication_factor: _builtins.int = ...,
+        create_revision: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "error", b"error", "name", b"name", "partitions", b"partitions", "replication_factor", b"replication_factor", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "create_revision", b"create_revision", "error", b"error", "name", b"name", "partitions", b"partitions", "replication_factor", b"replication_factor", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -111,11 +111,11 @@ class BrokerInspection:
         topic, partition = request.topic, request.partition
         if not topic or not self._cache.revision or self._has_replica(request):
             return None
-        entry = self._cache.topics.get(topic)
-        if entry is None:
+        live = self._cache.topics.get(topic)
+        if live is None:
             return unknown_topic(topic)
-        if partition is not None and partition >= entry.partitions:
-            return unknown_partition(topic, partition, entry.partitions)
+        if partition is not None and partition >= live.entry.partitions:
+            return unknown_partition(topic, partition, live.entry.partitions)
         return None
 
     def _has_replica(self, request: StateRequest) -> bool:

@@ -43,6 +43,11 @@ class LiveBroker(NamedTuple):
     mod_revision: int
 
 
+class LiveTopic(NamedTuple):
+    entry: TopicEntry
+    create_revision: int
+
+
 class VersionedState(NamedTuple):
     state: LeaderAndIsr
     revision: int
@@ -60,7 +65,7 @@ class MetadataCache:
         self.controllers: dict[int, ControllerProcess] = {}  # active or not
         self.brokers: dict[int, LiveBroker] = {}
         self.departures: dict[int, Departure] = {}  # of those that are back, too
-        self.topics: dict[str, TopicEntry] = {}
+        self.topics: dict[str, LiveTopic] = {}
         self.partitions: dict[str, dict[int, VersionedState]] = {}
         self.revision = 0
 
@@ -105,7 +110,9 @@ class MetadataCache:
                         del self.partitions[topic]
             case TopicKey(topic=topic):
                 if value is not None:
-                    self.topics[topic] = schema.decode_topic(value.value)
+                    self.topics[topic] = LiveTopic(
+                        schema.decode_topic(value.value), value.create_revision
+                    )
                 else:
                     self.topics.pop(topic, None)
             case BrokerKey(broker_id=broker_id):
@@ -163,15 +170,23 @@ class MetadataCache:
                 return TopicPartition(topic, partition)
         return None
 
+    def id_of(self, topic: str) -> str:
+        """Empty: there is no such topic."""
+        live = self.topics.get(topic)
+        return "" if live is None else live.entry.topic_id
+
     def is_synced(self, topic: str) -> bool:
         """Whether the topic's durability is `synced`; a topic that is not known is not."""
-        entry = self.topics.get(topic)
-        return entry is not None and entry.config.get("durability") == "synced"
+        live = self.topics.get(topic)
+        return live is not None and live.entry.config.get("durability") == "synced"
 
-    def leader_hint(self, partition: TopicPartition) -> LeaderHint | None:
-        """Where the leader is, if there is one and it is registered."""
+    def leader_hint(self, partition: TopicPartition, topic_id: str = "") -> LeaderHint | None:
+        """Where the leader is, if there is one and it is registered; with `topic_id` that of
+        this topic, and of no other of the same name."""
         versioned = self.state_of(partition)
         if versioned is None or versioned.state.leader == NO_LEADER:
+            return None
+        if topic_id and versioned.state.topic_id != topic_id:
             return None
         leader = self.brokers.get(versioned.state.leader)
         if leader is None:

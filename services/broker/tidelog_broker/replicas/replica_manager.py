@@ -386,10 +386,11 @@ class ReplicaManager:
     def partition(self, name: TopicPartition, topic_id: str = "") -> Partition:
         """For clients. Raises NOT_LEADER with a hint, or says what does not exist."""
         partition = self._by_name.get(name)
-        if partition is not None and topic_id and partition.topic_id != topic_id:
+        known_id = self._cache.id_of(name.topic) if partition is None else partition.topic_id
+        if topic_id and known_id and known_id != topic_id:
             raise TidelogError(
                 ErrorCode.UNKNOWN_TOPIC_ID,
-                f"topic {name.topic!r} has the id {partition.topic_id}, not {topic_id}: it was "
+                f"topic {name.topic!r} has the id {known_id} here, not {topic_id}: it was "
                 "deleted and created again",
             )
         if partition is None or partition.leading is None:
@@ -398,12 +399,13 @@ class ReplicaManager:
 
     def not_led_here(self, name: TopicPartition, partition: Partition | None) -> TidelogError:
         """Why a client's request cannot be served here, and where it can."""
+        live = self._cache.topics.get(name.topic)
         return not_led_here(
             self.broker_id,
             name,
             partition,
-            self._cache.topics.get(name.topic),
-            self._cache.leader_hint(name),
+            live.entry if live is not None else None,
+            self._cache.leader_hint(name, partition.topic_id if partition is not None else ""),
         )
 
     def max_batch_bytes(self, partition: Partition) -> int:
