@@ -86,8 +86,8 @@ class ClusterMetadata:
     def leader(self, partition: TopicPartition) -> Leader | None:
         return self._cache.leader(partition)
 
-    def apply_hint(self, partition: TopicPartition, hint: LeaderHint) -> bool:
-        return self._cache.apply_hint(partition, hint)
+    def apply_hint(self, partition: TopicPartition, topic_id: str, hint: LeaderHint) -> bool:
+        return self._cache.apply_hint(partition, topic_id, hint)
 
     def follow(self, topic: str) -> None:
         """Refreshes ask for this topic too from now on."""

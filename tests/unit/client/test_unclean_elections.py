@@ -187,8 +187,8 @@ async def test_a_writer_that_begins_after_an_unclean_election_is_not_told(world:
 
 def test_what_was_reached_after_the_election_does_not_hide_it() -> None:
     elections = UncleanElections()
-    elections.reached(SEA, 4, 10)
-    elections.reached(SEA, 5, 8)
+    elections.reached(SEA, "id", 4, 10)
+    elections.reached(SEA, "id", 5, 8)
     leader = Leader(1, 5, "one:1", "id", unclean_leader_epoch=5)
     assert elections.news(lambda _: leader) == [UncleanElection(SEA, 5, 10, 4)]
     assert elections.news(lambda _: leader) == []
