@@ -173,6 +173,8 @@ def test_keys_say_what_they_are_about() -> None:
     assert keys.parse(keys.controller_process(3)) == schema.ControllerProcessKey(3)
     assert keys.parse(keys.departure(3)) == schema.DepartureKey(3)
     assert keys.parse(keys.topic_deletion("t")) == schema.TopicDeletionKey("t")
+    assert keys.parse(keys.producer("a.b-c")) == schema.NamedProducerKey("a.b-c")
+    assert keys.parse(keys.producer_ids) is None
     assert isinstance(keys.parse(keys.controller), schema.ControllerKey)
     assert isinstance(keys.parse(keys.controller_epoch), schema.ControllerEpochKey)
     assert isinstance(keys.parse(keys.cluster), schema.ClusterKey)

@@ -857,9 +857,12 @@ class InitProducerIdRequest(_message.Message):
 
     PRODUCER_NAME_FIELD_NUMBER: _builtins.int
     producer_name: _builtins.str
-    """Empty: a new id that nobody else has. Otherwise the id that belongs to this name,
-    for ever, with an epoch that fences whoever held the name before. 1 to 200
-    characters of [a-zA-Z0-9._-], else INVALID_REQUEST.
+    """Empty: a new id that nobody else has. Otherwise the id that belongs to this name, for
+    ever, in its next epoch, also where this answer is lost. Every leader refuses older
+    epochs (FENCED_PRODUCER_EPOCH) as soon as it hears of the newer one from the metadata
+    store, which is within moments unless it is cut off from there; a fence by
+    DescribeProducers holds for certain. 1 to 200 characters of [a-zA-Z0-9._-], else
+    INVALID_REQUEST.
     """
     def __init__(
         self,
@@ -894,7 +897,8 @@ class InitProducerIdResponse(_message.Message):
     """Positive; one of a named producer is 2^62 or more."""
     producer_epoch: _builtins.int
     """From 0. Where a newer epoch has written, or has fenced, a batch of an older one is
-    refused with FENCED_PRODUCER_EPOCH.
+    refused with FENCED_PRODUCER_EPOCH, whoever leads; elsewhere once the leader has heard
+    from the metadata store that the name has a newer holder.
     """
     @_builtins.property
     def error(self) -> _errors_pb2.Error:

@@ -236,6 +236,11 @@ class Keys:
         self.recoveries = self.root + "admin/recoveries/"
         self.producer_ids = self.root + "producer_ids"
         self.producers = self.root + "producers/"
+        self._single: dict[str, ParsedKey] = {
+            self.controller: ControllerKey(),
+            self.controller_epoch: ControllerEpochKey(),
+            self.cluster: ClusterKey(),
+        }
 
     def controller_process(self, controller_id: int) -> str:
         return f"{self.controller_processes}{controller_id}"
@@ -263,12 +268,9 @@ class Keys:
 
     def parse(self, key: str) -> ParsedKey | None:
         """What a key is about; None for keys that this version does not know."""
-        if key == self.controller:
-            return ControllerKey()
-        if key == self.controller_epoch:
-            return ControllerEpochKey()
-        if key == self.cluster:
-            return ClusterKey()
+        single = self._single.get(key)
+        if single is not None:
+            return single
         if key.startswith(self.controller_processes):
             return ControllerProcessKey(int(key.removeprefix(self.controller_processes)))
         if key.startswith(self.brokers):
@@ -286,6 +288,8 @@ class Keys:
         if key.startswith(self.recoveries):
             topic, number = key.removeprefix(self.recoveries).split("/")
             return RecoveryKey(TopicPartition(topic, int(number)))
+        if key.startswith(self.producers):
+            return NamedProducerKey(key.removeprefix(self.producers))
         return None
 
 
@@ -329,6 +333,10 @@ class RecoveryKey(NamedTuple):
     partition: TopicPartition
 
 
+class NamedProducerKey(NamedTuple):
+    name: str
+
+
 ParsedKey = (
     ControllerKey
     | ControllerEpochKey
@@ -340,6 +348,7 @@ ParsedKey = (
     | PartitionKey
     | TopicDeletionKey
     | RecoveryKey
+    | NamedProducerKey
 )
 
 

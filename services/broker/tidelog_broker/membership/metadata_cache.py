@@ -27,6 +27,7 @@ from tidelog_runtime.metadata.schema import (
     DepartureKey,
     Keys,
     LeaderAndIsr,
+    NamedProducerKey,
     ParsedKey,
     PartitionKey,
     TopicEntry,
@@ -67,6 +68,8 @@ class MetadataCache:
         self.departures: dict[int, Departure] = {}  # of those that are back, too
         self.topics: dict[str, LiveTopic] = {}
         self.partitions: dict[str, dict[int, VersionedState]] = {}
+        # By id, of those with a name: the one that its newest holder was given.
+        self.producer_epochs: dict[int, int] = {}
         self.revision = 0
 
     def load(self, snapshot: Snapshot) -> Sequence[ParsedKey]:
@@ -99,15 +102,8 @@ class MetadataCache:
 
     def _apply(self, key: ParsedKey, value: KeyValue | None) -> None:
         match key:
-            case PartitionKey(partition=(topic, partition)):
-                states = self.partitions.setdefault(topic, {})
-                if value is not None:
-                    state = schema.decode_leader_and_isr(value.value)
-                    states[partition] = VersionedState(state, value.mod_revision)
-                else:
-                    states.pop(partition, None)
-                    if not states:
-                        del self.partitions[topic]
+            case PartitionKey(partition=partition):
+                self._apply_partition(partition, value)
             case TopicKey(topic=topic):
                 if value is not None:
                     self.topics[topic] = LiveTopic(
@@ -131,8 +127,22 @@ class MetadataCache:
                 self._apply_of_controllers(key, value)
             case ClusterKey():
                 self.cluster_id = schema.decode_cluster(value.value).cluster_id if value else ""
+            case NamedProducerKey() if value is not None:
+                named = schema.decode_named_producer(value.value)
+                self.producer_epochs[named.producer_id] = named.producer_epoch
             case _:
                 pass
+
+    def _apply_partition(self, name: TopicPartition, value: KeyValue | None) -> None:
+        topic, partition = name
+        states = self.partitions.setdefault(topic, {})
+        if value is not None:
+            state = schema.decode_leader_and_isr(value.value)
+            states[partition] = VersionedState(state, value.mod_revision)
+        else:
+            states.pop(partition, None)
+            if not states:
+                del self.partitions[topic]
 
     def _apply_of_controllers(
         self,

@@ -128,7 +128,7 @@ def _check(entry: ProducerEntry | None, header: BatchHeader) -> Duplicate | None
             "begin at 0, with a new producer id unless this one is new",
         )
     if epoch < entry.producer_epoch:
-        raise _fenced(producer, epoch, entry)
+        raise fenced(producer, epoch, entry.producer_epoch)
     expected = _plus(entry.last_sequence, 1)
     if epoch > entry.producer_epoch and not is_named(producer):
         if sequence == 0:
@@ -184,10 +184,10 @@ def _out_of_order(header: BatchHeader, expected: str) -> TidelogError:
     )
 
 
-def _fenced(producer_id: int, producer_epoch: int, entry: ProducerEntry) -> TidelogError:
+def fenced(producer_id: int, producer_epoch: int, newest_epoch: int) -> TidelogError:
     return TidelogError(
         ErrorCode.FENCED_PRODUCER_EPOCH,
-        f"producer {producer_id} is in epoch {entry.producer_epoch} by now; epoch "
+        f"producer {producer_id} is in epoch {newest_epoch} by now; epoch "
         f"{producer_epoch} may write no more",
     )
 
@@ -287,7 +287,7 @@ class ProducerStates:
         if entry is None:
             return producer_epoch > 0
         if producer_epoch < entry.producer_epoch:
-            raise _fenced(producer_id, producer_epoch, entry)
+            raise fenced(producer_id, producer_epoch, entry.producer_epoch)
         return producer_epoch > entry.producer_epoch
 
     def committed(

@@ -19,6 +19,7 @@ from tidelog_broker.log.log import Log
 from tidelog_broker.membership.metadata_cache import MetadataCache
 from tidelog_broker.partition.listener import PartitionListener
 from tidelog_broker.partition.partition import Partition
+from tidelog_broker.partition.producer_state import fenced
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.command_events import (
     CommandEvents,
@@ -410,6 +411,13 @@ class ReplicaManager:
 
     def max_batch_bytes(self, partition: Partition) -> int:
         return self._configs[partition.name].max_batch_bytes
+
+    def fence_former_holder(self, producer_id: int, producer_epoch: int) -> None:
+        """Raises FENCED_PRODUCER_EPOCH if the store is known to have given a newer epoch to
+        another holder of the producer's name, who may not have written here."""
+        newest_epoch = self._cache.producer_epochs.get(producer_id, producer_epoch)
+        if producer_epoch < newest_epoch:
+            raise fenced(producer_id, producer_epoch, newest_epoch)
 
     def address_of(self, broker_id: int) -> tuple[str, int] | None:
         """Where a leader is, by the newest word of controller or store."""
