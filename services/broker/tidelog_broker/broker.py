@@ -237,6 +237,7 @@ class Broker:
                 WaitedFor(self.consumer_fetch.waiting, clock),
             ),
             self.inspection.disk_use,
+            lambda: self._maintenance.crowded_out,
         )
         return BrokerCollector(self.manager, vitals, clock)
 

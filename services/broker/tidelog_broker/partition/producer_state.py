@@ -77,6 +77,21 @@ class Duplicate(NamedTuple):
     next_offset: int
 
 
+class CrowdedOut(NamedTuple):
+    """How many producers without a name were forgotten for want of room, before they had been
+    silent for as long as is configured. `recent`: within LONGEST_DELIVERY_MS of their last
+    batch; the first batch of such a one may come again, and is appended twice then."""
+
+    recent: int = 0
+    older: int = 0
+
+    def and_(self, others: CrowdedOut) -> CrowdedOut:
+        return CrowdedOut(self.recent + others.recent, self.older + others.older)
+
+
+NOBODY = CrowdedOut()
+
+
 class CommittedProducer(NamedTuple):
     """`last_sequence` is that of its last committed record, or NO_SEQUENCE."""
 
@@ -244,6 +259,8 @@ class ProducerStates:
         # When those were first found to have been silent for too long, on a clock that does
         # not jump.
         self._expired_at: dict[int, int] = {}
+        # By what was noted here, be it appended now or read from the log anew.
+        self.crowded_out = NOBODY
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -348,6 +365,8 @@ class ProducerStates:
             if self._unnamed <= most:
                 return
             self._forget(producer_id)
+            one = CrowdedOut(recent=1) if recent else CrowdedOut(older=1)
+            self.crowded_out = self.crowded_out.and_(one)
 
     def _forget(self, producer_id: int) -> None:
         del self._entries[producer_id]
