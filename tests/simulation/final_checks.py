@@ -131,6 +131,17 @@ def require_clean_history(
     """Raises `Violation` named after the first anomaly that nothing excuses. Where
     producers are not `idempotent`, a retry may write a batch twice."""
     report = recorder.report(topics)
+    _require_clean(report, idempotent=idempotent)
+    return report
+
+
+def require_clean_lives(recorder: Recorder) -> None:
+    """Likewise, of topics that have, or had, a name that others have had."""
+    for report in recorder.reports_of_lives():
+        _require_clean(report, idempotent=True)
+
+
+def _require_clean(report: Report, *, idempotent: bool) -> None:
     for anomaly in Anomaly:
         if anomaly is Anomaly.DUPLICATE and not idempotent:
             continue
@@ -142,4 +153,3 @@ def require_clean_history(
                 partition=f"{finding.topic}/{finding.partition}",
                 shown_by=[reference.text for reference in finding.references],
             )
-    return report

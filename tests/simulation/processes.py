@@ -429,6 +429,9 @@ class ClientProcess:
     def kill(self) -> None:
         self._world.loop.kill(self.process)
 
+    def trace(self, event: str, **fields: object) -> None:
+        self._world.trace(event, **fields)
+
     def _boundaries(self) -> dict[str, Any]:
         self._made += 1
         return {

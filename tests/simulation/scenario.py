@@ -16,6 +16,7 @@ from simulation.final_checks import (
     note_digests,
     read_replicas,
     require_clean_history,
+    require_clean_lives,
     require_equal_replicas,
 )
 from simulation.history import Recorder, broker_id_of
@@ -23,6 +24,7 @@ from simulation.injector import FaultInjector
 from simulation.invariants import Invariants
 from simulation.liveness import require_healed, require_writable
 from simulation.plans import draw_plan
+from simulation.readers import require_read
 from simulation.recovery_operator import Operator
 from simulation.violation import Violation
 from simulation.workload import TOPICS, Workload, drain, draw_topics
@@ -114,6 +116,7 @@ def _run(world: World, plan: Sequence[Fault], result: Result) -> None:
     )
     coverage = Coverage(world, invariants)
     world.on_answer(recorder.answered)
+    world.on_told.append(recorder.told)
     injector = FaultInjector(world)
     world.on_fault(lambda fault, phase: recorder.nemesis(f"{phase} {fault.kind}", str(fault.args)))
     try:
@@ -125,6 +128,7 @@ def _run(world: World, plan: Sequence[Fault], result: Result) -> None:
             for idempotent in (True, False):
                 topics = [t.name for t in TOPICS if (t.acks is Acks.ALL) is idempotent]
                 require_clean_history(recorder, topics, idempotent=idempotent)
+            require_clean_lives(recorder)
             require_equal_replicas(contents)
     finally:
         result.acknowledged = recorder.acknowledged
@@ -171,12 +175,14 @@ async def _live(
     await recovering
     await _enough_work(recorder)
     await workload.stop()
+    there = [p for p in workload.visited_partitions() if p.topic in invariants.store.topics]
     partitions = [p for topic in workload.topics for p in topic.all_partitions]
-    probes = await require_writable(world, recorder, partitions)
-    workload.end()
+    probes = await require_writable(world, recorder, [*partitions, *there])
     # What retention passes by cannot be read from its start.
     kept = [p for topic in workload.topics if topic.keeps_all for p in topic.all_partitions]
-    ends = {p: probes[p].base_offset + probes[p].record_count for p in kept}
+    ends = {p: probes[p].base_offset + probes[p].record_count for p in [*kept, *there]}
+    await require_read(workload.readers, recorder, ends)
+    workload.end()
     reader = world.client("drain")
     reached = await reader.spawn(drain(reader, recorder, ends, DRAIN_S))
     for partition, end in ends.items():

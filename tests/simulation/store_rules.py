@@ -71,6 +71,7 @@ class StoreRules:
         self._away_since: dict[int, int] = {}  # revisions at which registrations ended
         self._consents: dict[TopicPartition, RecoveryConsent] = {}
         self.topics: dict[str, TopicEntry] = {}
+        self.lives: dict[str, list[str]] = {}  # topic ids of each name, in their order
         self.deletions: set[str] = set()
         self.partitions: dict[PartitionId, Written] = {}
         self.on_joined: Callable[[PartitionId, Member], None] = lambda *_: None
@@ -153,7 +154,10 @@ class StoreRules:
         if value is None:
             self.topics.pop(topic, None)
         else:
-            self.topics[topic] = decode_topic(value.value)
+            entry = self.topics[topic] = decode_topic(value.value)
+            lives = self.lives.setdefault(topic, [])
+            if entry.topic_id not in lives:
+                lives.append(entry.topic_id)
 
     def _controller_epoch_changed(self, value: KeyValue | None) -> None:
         epoch = 0 if value is None else int(value.value)

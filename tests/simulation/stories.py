@@ -61,6 +61,22 @@ def _late_deletion(rng: random.Random, cluster: Cluster) -> list[Fault]:
     return story
 
 
+def _created_again(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """A topic is created again when its partitions have had other leaders: epochs begin anew,
+    and clients know newer ones."""
+    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 13_000)
+    crashed = rng.sample(range(1, cluster.brokers + 1), 2)
+    return [
+        Fault(at_ms, "topic_recreated", (rng.randint(1, 3),), rng.randint(8_000, 11_000)),
+        *(
+            Fault(
+                at_ms + 2_000 + 3_000 * i, "crash_broker", (f"broker-{n}",), rng.randint(100, 1_500)
+            )
+            for i, n in enumerate(crashed)
+        ),
+    ]
+
+
 def _restarted_twice(rng: random.Random, cluster: Cluster) -> list[Fault]:
     """While no controller runs, a machine reboots and its broker restarts once more."""
     at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 8_000)
@@ -315,6 +331,7 @@ STORIES: tuple[Callable[[random.Random, Cluster], list[Fault]], ...] = (
     _slow_hand_over,
     _bounced_leader,
     _late_deletion,
+    _created_again,
     _restarted_twice,
     _emptied_follower,
     _late_removal,

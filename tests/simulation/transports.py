@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import grpc
 
+from simulation.loop import current_process
 from simulation.network import CallFailedError
 from tidelog.client.connections import AdminApi, BrokerApi
 from tidelog.errors import TidelogError
@@ -142,6 +143,7 @@ class _ClientApi:
     """`BrokerApi` or `AdminApi`: every call is one of that name."""
 
     def __init__(self, world: World, address: str) -> None:
+        self._world = world
         self._network = world.network
         self._address = address
 
@@ -152,9 +154,12 @@ class _ClientApi:
 
     async def _call(self, kind: str, request: object, timeout_ms: int) -> Any:
         try:
-            return await self._network.call(kind, self._address, request, timeout_ms)
+            answer = await self._network.call(kind, self._address, request, timeout_ms)
         except CallFailedError as error:
             raise UnreachableError(self._address, str(error)) from None
+        for hear in self._world.on_told:
+            hear(current_process().host, request, answer)
+        return answer
 
 
 class SimConnections:

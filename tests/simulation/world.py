@@ -82,6 +82,11 @@ class World:
         self.data_lost: dict[int, int] = {}
         self.after_step = self.loop.after_step
         self.fault_callbacks: list[OnFault] = []
+        # Called with a client's host, its request and the answer that it has taken.
+        self.on_told: list[Callable[[str, object, object], None]] = []
+        # Called with the topic: it is there now; it is about to be deleted for good.
+        self.on_topic_created: list[Callable[[str], None]] = []
+        self.on_topic_given_up: list[Callable[[str], None]] = []
         self._on_log: list[OnLog] = []
 
     # -- for those who look on ---------------------------------------------------------
