@@ -136,6 +136,10 @@ class ClusterMetadata:
     async def check_partition(self, partition: TopicPartition) -> None:
         """Raises `TidelogError` for a partition that does not exist."""
         count = len((await self.topic(partition.topic)).leaders)
+        if partition.partition >= count:
+            # What is known may be older than the partition, or than its topic's creation.
+            await self.refresh_patiently((partition.topic,))
+            count = len((await self.topic(partition.topic)).leaders)
         if not 0 <= partition.partition < count:
             raise unknown_partition(partition.topic, partition.partition, count)
 

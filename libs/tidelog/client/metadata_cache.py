@@ -120,7 +120,9 @@ class MetadataCache:
         return True
 
     def topic(self, name: str) -> KnownTopic | None:
-        return self._topics.get(name)
+        """None also where no partition is known: it is still being created."""
+        known = self._topics.get(name)
+        return known if known is not None and known.leaders else None
 
     def error(self, name: str) -> TidelogError | None:
         """What the last answer said against a topic."""

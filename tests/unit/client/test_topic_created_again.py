@@ -218,6 +218,32 @@ async def test_a_producer_of_the_new_topic_is_not_sent_back_to_the_former(world:
     assert world.sea.values() == [b"%d" % number for number in range(6)]
 
 
+# -- a topic that is being created ---------------------------------------------------------
+
+
+@story
+async def test_a_topic_whose_partitions_are_told_later_can_be_read(world: World) -> None:
+    topic = world.cluster.topics["sea"]
+    topic.partitions, coming = [], topic.partitions
+    async with world.consumer() as consumer:
+        with pytest.raises(TidelogError, match="does not exist"):
+            await consumer.beginning_offsets([SEA])
+        topic.partitions = coming
+        assert await consumer.beginning_offsets([SEA]) == {SEA: 0}
+
+
+@story
+async def test_a_partition_that_is_told_later_can_be_read(world: World) -> None:
+    topic = world.cluster.create("lake", [0, 0])
+    second = TopicPartition("lake", 1)
+    last = topic.partitions.pop()
+    async with world.consumer() as consumer:
+        with pytest.raises(TidelogError, match="partitions are 0 to 0"):
+            await consumer.beginning_offsets([second])
+        topic.partitions.append(last)
+        assert await consumer.beginning_offsets([second]) == {second: 0}
+
+
 # -- unclean elections -------------------------------------------------------------------
 
 
