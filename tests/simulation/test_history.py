@@ -31,7 +31,7 @@ class Leaders:
 
 def recorder(leaders: Leaders) -> Recorder:
     nothing_committed = SimpleNamespace(
-        store=SimpleNamespace(topics={}), losses=[], name_of=lambda _: SEA
+        store=SimpleNamespace(topics={}, lives={}), losses=[], name_of=lambda _: SEA
     )
     return Recorder(cast(Any, nothing_committed), lambda: 0, [SEA.topic], leaders)
 
