@@ -89,6 +89,15 @@ class ClusterMetadata:
     def apply_hint(self, partition: TopicPartition, topic_id: str, hint: LeaderHint) -> bool:
         return self._cache.apply_hint(partition, topic_id, hint)
 
+    def led(self, partition: TopicPartition, topic_id: str, leader_epoch: int) -> None:
+        """A leader of this epoch has answered. How it was elected is told by metadata alone,
+        which is asked for until it does: the broker that answers may be behind."""
+        known = self._cache.leader(partition)
+        if known is None or known.topic_id != topic_id:
+            return
+        if known.is_hint or known.leader_epoch < leader_epoch:
+            self.poke()
+
     def follow(self, topic: str) -> None:
         """Refreshes ask for this topic too from now on."""
         self._interest.add(topic)

@@ -201,6 +201,7 @@ class Fetcher:
         for want, leader, fetched, error in fetch_from_wire(plan, answer):
             if error is None and fetched is not None:
                 self._state.received(want, leader, fetched, now_ms)
+                self._metadata.led(want.assigned.partition, leader.topic_id, fetched.leader_epoch)
                 if fetched.batches:
                     self._elections.reached(
                         want.assigned.partition,

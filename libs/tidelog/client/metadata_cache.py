@@ -21,6 +21,7 @@ class KnownLeader(NamedTuple):
     broker_id: int
     leader_epoch: int
     unclean_leader_epoch: int = NO_EPOCH
+    is_hint: bool = False
 
 
 @dataclass(slots=True)
@@ -111,7 +112,7 @@ class MetadataCache:
         # Whether that election was clean is told by the next answer of metadata.
         unclean_epoch = topic.leaders[partition.partition].unclean_leader_epoch
         topic.leaders[partition.partition] = KnownLeader(
-            hint.broker_id, hint.leader_epoch, unclean_epoch
+            hint.broker_id, hint.leader_epoch, unclean_epoch, is_hint=True
         )
         known = self._brokers.get(hint.broker_id)
         if known is None or known.address != hint.address:
@@ -145,6 +146,7 @@ class MetadataCache:
             broker.address,
             topic.topic_id,
             known.unclean_leader_epoch,
+            known.is_hint,
         )
 
     def addresses(self) -> list[str]:

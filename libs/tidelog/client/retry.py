@@ -14,13 +14,15 @@ DEFAULT_MAX_BACKOFF_MS = 1000
 
 class Leader(NamedTuple):
     """Where a partition's leader is, and in which epoch it leads. `unclean_leader_epoch`
-    is that of the last unclean election that is known here."""
+    is that of the last unclean election that is known here; `is_hint`: another broker named
+    this leader, and whether that election was clean is not known yet."""
 
     broker_id: int
     leader_epoch: int
     address: str
     topic_id: str
     unclean_leader_epoch: int = NO_EPOCH
+    is_hint: bool = False
 
     def supersedes(self, former: Leader) -> bool:
         """Whether this leader was elected after `former`, which the same client knew before

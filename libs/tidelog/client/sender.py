@@ -221,6 +221,7 @@ class Sender:
     def _landed(self, group: Group, outcome: Outcome) -> None:
         if isinstance(outcome, Appended):
             self._accumulator.appended(group, outcome)
+            self._metadata.led(group.partition, group.leader.topic_id, outcome.leader_epoch)
             records = sum(batch.encoded.record_count for batch in group.batches)
             if self._acks is Acks.ALL:
                 self._elections.reached(

@@ -68,7 +68,7 @@ def test_a_newer_hint_is_taken_at_once_and_an_older_one_is_not() -> None:
     cache.apply(answer(1, 5))
     assert not cache.apply_hint(SEA, "id", LeaderHint(2, 5, "b2:1"))
     assert cache.apply_hint(SEA, "id", LeaderHint(3, 6, "b3:1"))
-    assert cache.leader(SEA) == Leader(3, 6, "b3:1", "id")
+    assert cache.leader(SEA) == Leader(3, 6, "b3:1", "id", is_hint=True)
 
 
 def test_no_leader_is_none() -> None:
