@@ -30,12 +30,7 @@ def test_the_rules_hold_in_every_state_within_the_budgets(scenario: Scenario) ->
     assert outcome.complete
 
 
-# Those whose removal shows within a second or so; `make model` shows all.
-LONG = {"fetch", "answer"}
-SOON = [r for r in REMOVALS if r.scenario.has_topics or not r.scenario.late & LONG]
-
-
-@pytest.mark.parametrize("removal", SOON, ids=lambda removal: removal.rule.name)
+@pytest.mark.parametrize("removal", REMOVALS, ids=lambda removal: removal.rule.name)
 def test_a_rule_that_is_switched_off_is_missed(removal: Removal) -> None:
     with switched_off(removal.rule):
         assert explore(removal.scenario, heals=False).violation is not None
