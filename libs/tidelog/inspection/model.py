@@ -26,6 +26,7 @@ class StoreHealth:
     max_latency_ms: int = NOT_KNOWN
     max_latency_ago_ms: int = NOT_KNOWN
     quick_answers_ms: Sequence[int] = ()
+    last_slow_ago_ms: int = NOT_KNOWN
 
 
 @dataclass(frozen=True, slots=True)

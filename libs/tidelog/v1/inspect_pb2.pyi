@@ -305,7 +305,9 @@ Global___DescribeServiceResponse: _TypeAlias = DescribeServiceResponse  # noqa: 
 
 @_typing.final
 class StoreHealth(_message.Message):
-    """How the metadata store answers this service."""
+    """How the metadata store answers this service. Latencies are without the time in which the
+    service's own event loop was late: that is no fault of the store.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -315,6 +317,7 @@ class StoreHealth(_message.Message):
     MAX_LATENCY_MS_FIELD_NUMBER: _builtins.int
     MAX_LATENCY_AGO_MS_FIELD_NUMBER: _builtins.int
     QUICK_ANSWERS_MS_FIELD_NUMBER: _builtins.int
+    LAST_SLOW_AGO_MS_FIELD_NUMBER: _builtins.int
     unreachable_ms: _builtins.int
     """Since when it has not answered, milliseconds ago; -1: it answers."""
     problem: _builtins.str
@@ -325,6 +328,10 @@ class StoreHealth(_message.Message):
     """The longest of the last minute, in milliseconds; -1: none."""
     max_latency_ago_ms: _builtins.int
     """How long ago that answer came, in milliseconds; -1: none."""
+    last_slow_ago_ms: _builtins.int
+    """How long ago an answer came last that took half a second or more, in milliseconds; -1: none
+    within the last minute.
+    """
     @_builtins.property
     def quick_answers_ms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """How long ago it was asked what it answered within half a second, in milliseconds: at most
@@ -340,10 +347,11 @@ class StoreHealth(_message.Message):
         max_latency_ms: _builtins.int = ...,
         max_latency_ago_ms: _builtins.int = ...,
         quick_answers_ms: _abc.Iterable[_builtins.int] | None = ...,
+        last_slow_ago_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["last_latency_ms", b"last_latency_ms", "max_latency_ago_ms", b"max_latency_ago_ms", "max_latency_ms", b"max_latency_ms", "problem", b"problem", "quick_answers_ms", b"quick_answers_ms", "unreachable_ms", b"unreachable_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["last_latency_ms", b"last_latency_ms", "last_slow_ago_ms", b"last_slow_ago_ms", "max_latency_ago_ms", b"max_latency_ago_ms", "max_latency_ms", b"max_latency_ms", "problem", b"problem", "quick_answers_ms", b"quick_answers_ms", "unreachable_ms", b"unreachable_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
