@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tidelog.inspection.explain import Listening, SilentService
+from tidelog.inspection.explain import Listening, SilentService, explain
 from tidelog.inspection.model import (
     BrokerBacklog,
     Departure,
@@ -309,3 +309,53 @@ def test_a_store_that_others_found_quick_meanwhile_is_a_matter_of_the_network(
     assert slow.next_step == "Look at the network between broker-2 and etcd."
     assert "broker-3 had quick answers meanwhile" in said(slow)
     assert slow.broker == 2
+
+
+def test_an_answer_that_came_when_the_slow_one_did_says_nothing_of_the_network(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.stores["broker-2"] = SLOW
+    # Asked in the last half second of the wait, so that it may have waited for its end.
+    cluster.stores["broker-3"] = quick(10_700)
+    slow = found(cluster.explain(), "store_slow")
+    assert slow.next_step.startswith("Look at etcd's process and disk")
+
+
+def test_a_service_that_was_described_later_is_not_held_to_have_been_quick_meanwhile(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.stores["broker-2"] = SLOW
+    cluster.stores["broker-3"] = quick(11_000)
+    observed = cluster.observed()
+    later = replace(observed.states[2], now_ms=observed.states[2].now_ms + 2_000)
+    states = (*observed.states[:2], later, *observed.states[3:])
+    slow = found(list(explain(replace(observed, states=states))), "store_slow")
+    assert slow.next_step.startswith("Look at etcd's process and disk")
+
+
+# The same answer, and quick ones since.
+QUICK_AGAIN = replace(SLOW, last_latency_ms=3, last_slow_ago_ms=10_000, quick_answers_ms=(9_000,))
+
+
+def test_a_store_that_was_slow_and_is_quick_again_is_no_fault(cluster: DescribedCluster) -> None:
+    cluster.stores["broker-2"] = QUICK_AGAIN
+    slow = found(cluster.explain(), "store_slow")
+    assert slow.severity == "info"
+    assert "up to 1.8 s to answer broker-2 within the last minute, and is quick again" in (
+        slow.summary
+    )
+
+
+@pytest.mark.parametrize(
+    "store",
+    [
+        replace(QUICK_AGAIN, last_slow_ago_ms=9_999),
+        replace(QUICK_AGAIN, quick_answers_ms=(11_000,)),
+    ],
+)
+def test_a_store_is_quick_again_when_it_has_been_for_a_while_and_somebody_asked(
+    cluster: DescribedCluster, store: StoreHealth
+) -> None:
+    cluster.stores["broker-2"] = QUICK_AGAIN
+    cluster.stores["broker-3"] = store
+    assert found(cluster.explain(), "store_slow").severity == "warning"
