@@ -252,11 +252,12 @@ class Explainer:
         does not know."""
         active = active_controller(states)
         if active is not None and _tells_of(active, scope):
-            gone = () if scope.topic else _gone_brokers(found, silent)
+            gone = () if scope.topic else _gone_brokers(found, states, silent)
             told = await self._keys_with(found, active, gone) if gone else ()
             if told is not None:
                 return told
         brokers = [state for state in states if state.role == BROKER]
+        brokers = [state for state in brokers if state.broker and state.broker.has_read_metadata]
         brokers.sort(key=lambda state: (state.store.unreachable_ms >= 0, state.id))
         topics = [scope.topic] if scope.topic else []
         for state in brokers[:MAX_METADATA_ATTEMPTS]:
@@ -343,14 +344,18 @@ def _lives(controller: ServiceState) -> dict[int, int]:
     return {broker.broker_id: broker.broker_epoch for broker in told}
 
 
-def _gone_brokers(found: _Round, silent: Sequence[SilentService]) -> tuple[int, ...]:
-    """Ids of those that may be dead or stand still."""
+def _gone_brokers(
+    found: _Round, states: Sequence[ServiceState], silent: Sequence[SilentService]
+) -> tuple[int, ...]:
+    """Ids of those that may be dead or stand still, and of those that are starting."""
     ids = {
         service.id
         for service in silent
         if service.role == BROKER and service.listening is not Listening.BUSY
     }
-    return tuple(sorted(id_ for id_ in ids if id_ >= 0 and (BROKER, id_) not in found.states))
+    gone = {id_ for id_ in ids if id_ >= 0 and (BROKER, id_) not in found.states}
+    gone |= {state.id for state in states if state.broker is not None and state.broker.is_starting}
+    return tuple(sorted(gone))
 
 
 def _named_by(state: ServiceState) -> Iterable[tuple[str, str, int]]:

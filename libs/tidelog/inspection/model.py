@@ -16,6 +16,10 @@ STORE_SLOW_MS = 500
 # thousands of replicas on a busy machine needs as much, and what it had no time for would be
 # told as a fault.
 LEAST_ANSWER_MS = 500
+# Of a broker's start, in this order.
+WAITS_FOR_STORE, OPENS_LOGS, READS_METADATA = "store", "logs", "metadata"
+REGISTERS, TAKES_STATES, STARTED = "registration", "states", ""
+_BEFORE_METADATA = frozenset({WAITS_FOR_STORE, OPENS_LOGS, READS_METADATA})
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +142,19 @@ class BrokerState:
     controllers: Sequence[RegisteredController] = ()
     departures: Sequence[Departure] = ()
     heard: Sequence[HeardBroker] = ()
+    start_phase: str = ""
+    start_done: int = 0
+    start_total: int = 0
+
+    @property
+    def is_starting(self) -> bool:
+        """Whatever it was told to lead or to follow, it does not yet, or not all of it."""
+        return not self.has_full_state and self.state != "stopping"
+
+    @property
+    def has_read_metadata(self) -> bool:
+        """What it does not tell of the cluster is not there, as far as it can see."""
+        return self.start_phase not in _BEFORE_METADATA
 
 
 @dataclass(frozen=True, slots=True)

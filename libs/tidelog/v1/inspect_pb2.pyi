@@ -376,6 +376,9 @@ class BrokerState(_message.Message):
     CONTROLLERS_FIELD_NUMBER: _builtins.int
     DEPARTURES_FIELD_NUMBER: _builtins.int
     HEARD_FIELD_NUMBER: _builtins.int
+    START_PHASE_FIELD_NUMBER: _builtins.int
+    START_DONE_FIELD_NUMBER: _builtins.int
+    START_TOTAL_FIELD_NUMBER: _builtins.int
     broker_epoch: _builtins.int
     """Creation revision of its registration; 0: it has none."""
     state: _builtins.str
@@ -391,6 +394,15 @@ class BrokerState(_message.Message):
     """Bytes that the file system of the data has left; -1: not known."""
     controller_address: _builtins.str
     """Of the controller that is active as far as this broker has read; empty: none is."""
+    start_phase: _builtins.str
+    """How far a start has come. "store": it waits for the store to say which cluster this is;
+    "logs": it opens its logs; "metadata": it reads the cluster's metadata; "registration": it
+    registers; "states": it takes its replicas' states from a controller, or waits for them;
+    empty: it has started. In the first three it serves nothing but health checks and this.
+    """
+    start_done: _builtins.int
+    """Of the logs or the states, how many are done, and of how many; 0 of 0: not known yet."""
+    start_total: _builtins.int
     @_builtins.property
     def registered(self) -> _containers.RepeatedCompositeFieldContainer[Global___RegisteredBroker]:
         """Brokers that are registered, as this one sees it."""
@@ -425,10 +437,13 @@ class BrokerState(_message.Message):
         controllers: _abc.Iterable[Global___RegisteredController] | None = ...,
         departures: _abc.Iterable[Global___Departure] | None = ...,
         heard: _abc.Iterable[Global___HeardBroker] | None = ...,
+        start_phase: _builtins.str = ...,
+        start_done: _builtins.int = ...,
+        start_total: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "controller_address", b"controller_address", "controller_epoch", b"controller_epoch", "controllers", b"controllers", "departures", b"departures", "disk_free_bytes", b"disk_free_bytes", "has_full_state", b"has_full_state", "heard", b"heard", "leader_count", b"leader_count", "registered", b"registered", "replica_count", b"replica_count", "replicas", b"replicas", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "controller_address", b"controller_address", "controller_epoch", b"controller_epoch", "controllers", b"controllers", "departures", b"departures", "disk_free_bytes", b"disk_free_bytes", "has_full_state", b"has_full_state", "heard", b"heard", "leader_count", b"leader_count", "registered", b"registered", "replica_count", b"replica_count", "replicas", b"replicas", "start_done", b"start_done", "start_phase", b"start_phase", "start_total", b"start_total", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -21,6 +21,7 @@ from tidelog.inspection.model import (
     ServiceState,
     StateRequest,
 )
+from tidelog.model import TopicPartition
 from tidelog.v1 import broker_pb2, errors_pb2, inspect_pb2
 from unit.client.described_services import DescribedServices
 from unit.inspection.explain.described import DescribedCluster, address
@@ -152,6 +153,21 @@ async def test_partitions_that_a_silent_broker_leads_are_asked_for(
         missing = next(f for f in explained.findings if f.cause == "no_leader")
         assert missing.partitions == ("sea/0",)
         assert missing.because == ("broker_paused of broker 2",)
+
+
+async def test_partitions_that_a_starting_broker_led_are_asked_for(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0", (2, 1, 3))
+    cluster.replicas.pop((TopicPartition("sea", 0), 2))
+    cluster.brokers[2] = replace(cluster.brokers[2], has_full_state=False, state="starting")
+    services = services_of(cluster)
+    services.well = list(cluster.keys.values())
+    services.states = [_telling_no_keys(state) for state in services.states]
+    explainer = Explainer(SystemClock(), services.connect, services.dial)
+    explained = await explainer.explain([address(1), "127.0.0.1:7401"], CLUSTER, 1_000)
+    missing = next(f for f in explained.findings if f.cause == "no_leader")
+    assert (missing.partitions, missing.because) == (("sea/0",), ("broker_starting of broker 2",))
 
 
 async def test_of_a_leader_that_came_back_meanwhile_nobody_says_that_it_is_gone(

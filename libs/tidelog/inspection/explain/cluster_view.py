@@ -122,6 +122,17 @@ class ClusterView:
             return Life.UNREACHABLE
         return Life.DEAD
 
+    def is_starting(self, broker_id: int) -> bool:
+        """By its own word."""
+        state = self.brokers.get(broker_id)
+        return state is not None and state.broker is not None and state.broker.is_starting
+
+    @property
+    def nobody_has_read(self) -> bool:
+        """Whether all that is known of the cluster is what those say who have not read the
+        metadata store yet: who else there is, and how partitions stand, nobody tells."""
+        return not self.controllers and not any(map(_has_read, self.brokers.values()))
+
     def was_stopped(self, broker_id: int) -> bool:
         """Whether its last life ended in order; departures hold only brokers that are not
         back."""
@@ -149,8 +160,10 @@ class ClusterView:
     @property
     def nobody_reigns(self) -> bool:
         """No controller is active, or the one that is stands still; not where it lives, or may
-        live, and only cannot be asked."""
+        live, and only cannot be asked, and not where nobody could know of one."""
         named = self.named_active()
+        if self.nobody_has_read and not self.silent_controllers():
+            return False
         return self.active is None and not any(
             service.address in named and service.listening in _MAY_REIGN
             for service in self.observed.silent
@@ -205,8 +218,9 @@ class ClusterView:
         return state is not None and state.store.unreachable_ms >= 0
 
     def everybody_lost_store(self) -> bool:
-        """Also where some have lost it so lately that others may not have asked since."""
-        lost_ms = [s.store.unreachable_ms for s in self.observed.states]
+        """Also where some have lost it so lately that others may not have asked since. Who has
+        only just started, and had no answer yet, can tell nothing."""
+        lost_ms = [s.store.unreachable_ms for s in self.observed.states if has_asked_store(s)]
         return bool(lost_ms) and (min(lost_ms) >= 0 or 0 <= max(lost_ms) < STORE_SPREAD_MS)
 
     def store_root(self, broker_id: int) -> Root:
@@ -220,7 +234,8 @@ class ClusterView:
             teller, told = self.active, self.active.controller.registered
         else:
             brokers = sorted(
-                self.brokers.values(), key=lambda s: (s.store.unreachable_ms >= 0, s.id)
+                self.brokers.values(),
+                key=lambda s: (not _has_read(s), s.store.unreachable_ms >= 0, s.id),
             )
             if not brokers:
                 return Registry({}, None, store_answers=False)
@@ -288,6 +303,16 @@ class ClusterView:
             for replica in state.broker.replicas:
                 found[TopicPartition(replica.topic, replica.partition), broker_id] = replica
         return found
+
+
+def has_asked_store(state: ServiceState) -> bool:
+    """And knows by now whether it answers."""
+    store = state.store
+    return store.unreachable_ms >= 0 or store.last_latency_ms >= 0
+
+
+def _has_read(state: ServiceState) -> bool:
+    return state.broker is not None and state.broker.has_read_metadata
 
 
 def active_controller(states: Sequence[ServiceState]) -> ServiceState | None:

@@ -21,7 +21,7 @@ _MAX_PENDING_TOLD = 3
 
 
 def no_controller(view: ClusterView) -> Iterator[Finding]:
-    if view.active is not None:
+    if view.active is not None or (view.nobody_has_read and not view.silent_controllers()):
         return
     named = view.named_active()
     silent = {service.address: service for service in view.observed.silent}

@@ -142,7 +142,8 @@ def _nobody_elects() -> Reason:
 def _leader_gone(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
     """The key names a leader that serves nobody, and no other has been elected yet."""
     life = view.life(key.leader)
-    if life not in (Life.DEAD, Life.PAUSED):
+    starts = view.is_starting(key.leader) and view.leading(key) is None
+    if life not in (Life.DEAD, Life.PAUSED) and not starts:
         return None
     reason = why_broker_does_nothing(view, key.leader)
     assert reason is not None
@@ -160,6 +161,8 @@ def _leader_gone(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
     elif not view.registry.store_answers:
         reasons.append(Reason(Root(causes.STORE_UNREACHABLE), "keeps everything as it is"))
         waits = "nobody can elect another as long as the metadata store does not answer"
+    elif starts:
+        waits = "it leads again once the controller has told it so, or another is elected"
     else:
         waits = "another is elected once its registration has ended"
     return Symptom(

@@ -86,7 +86,8 @@ def _belongs(finding: Finding, scope: Scope, named: Set[str]) -> bool:
 
 def _roots(view: ClusterView, following: roots.Following, scope: Scope) -> Iterator[Finding]:
     found = {root: follows for root, follows in following.items() if roots.told_here(root)}
-    if not scope.topic:
+    if not scope.topic or not any(name.topic == scope.topic for name in view.keys):
+        # Where nobody tells of the topic, who does nothing is all that can be said of it.
         for root in _lifeless(view):
             if scope.broker is None or root.broker == scope.broker:
                 found.setdefault(root, [])
@@ -99,8 +100,9 @@ def _lifeless(view: ClusterView) -> Iterator[Root]:
     """Brokers that do nothing, though no partition may suffer from it yet; one that was
     stopped in order, and that nobody misses, is no news. Departures hold only brokers that
     are not back, so that an old one hides nobody who has registered since."""
-    stopped = {broker_id for broker_id in view.departures if view.was_stopped(broker_id)}
+    stopped = {b for b in view.departures if view.was_stopped(b) and b not in view.brokers}
     known = {s.id for s in view.observed.silent if s.role == "broker" and s.id >= 0}
+    known.update(view.brokers)
     for broker_id in sorted({*view.departures, *known, *view.registry.brokers} - stopped):
         if view.life(broker_id) is Life.BUSY:
             yield not_asked(broker_id).root

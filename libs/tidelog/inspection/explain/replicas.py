@@ -25,6 +25,7 @@ _OF_LIFE = {
     Life.PAUSED: Reason(Root(causes.BROKER_PAUSED), "takes connections and does not answer"),
     Life.UNREACHABLE: Reason(Root(causes.BROKER_UNREACHABLE), "cannot be reached"),
 }
+_STARTING = "is starting"
 _STOPPED = Reason(Root(causes.BROKER_STOPPED), "was stopped")
 _OF_FAILURE = {
     "disk_full": (causes.DISK_FULL, "has no room on its disk"),
@@ -34,8 +35,14 @@ _OF_FAILURE = {
 
 
 def why_broker_does_nothing(view: ClusterView, broker_id: int) -> Reason | None:
-    """What holds for all its replicas; None: it answers, or is only too busy to tell how it
+    """What holds for all its replicas; None: it serves, or is only too busy to tell how it
     stands."""
+    if view.is_starting(broker_id):
+        return Reason(Root(causes.BROKER_STARTING, broker_id), _STARTING)
+    return _why_no_answer(view, broker_id)
+
+
+def _why_no_answer(view: ClusterView, broker_id: int) -> Reason | None:
     life = view.life(broker_id)
     if life in (Life.ANSWERS, Life.BUSY):
         return None
@@ -66,7 +73,7 @@ def failure_of(replica: ReplicaState, broker_id: int) -> Reason | None:
 def why_behind(view: ClusterView, key: PartitionKeyState, broker_id: int) -> Reason | None:
     """Why a replica is not in the ISR, or holds the high watermark; None: nobody tells
     a reason, or there is none any more."""
-    reason = why_broker_does_nothing(view, broker_id)
+    reason = _why_no_answer(view, broker_id)
     if reason is not None:
         return reason
     replica = view.replica(key, broker_id)
@@ -97,8 +104,8 @@ def _by_state(view: ClusterView, broker_id: int) -> Reason | None:
     assert broker is not None
     if broker.state == "stopping":
         return Reason(Root(causes.BROKER_STOPPING, broker_id), "is stopping")
-    if not broker.has_full_state:
-        return Reason(Root(causes.BROKER_STARTING, broker_id), "is starting")
+    if view.is_starting(broker_id):
+        return Reason(Root(causes.BROKER_STARTING, broker_id), _STARTING)
     known = view.registry.store_answers and bool(view.registry.brokers)
     if known and broker_id not in view.registry.brokers:
         return Reason(Root(causes.BROKER_UNREGISTERED, broker_id), "lives and is not registered")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tidelog.inspection.explain import causes
+from tidelog.inspection.explain import causes, starts
 from tidelog.inspection.explain.causes import Reason, Root, Symptom
 from tidelog.inspection.explain.cluster_view import ClusterView
 from tidelog.inspection.explain.observed import Listening, name_of
@@ -48,8 +48,8 @@ _NEXT_STEP = {
     "CPU, memory and disk broker {broker} has left.",
     causes.BROKER_UNREGISTERED: "Check that it reaches the metadata store (tidelog explain "
     "--broker {broker}); it registers by itself.",
-    causes.BROKER_STARTING: "Wait until it has read its logs and has its replicas from the "
-    "controller; its own log tells how far it is.",
+    causes.BROKER_STARTING: "Wait until it has opened its logs and has its replicas from the "
+    "controller; ask again to see how far it is.",
     causes.BROKER_STOPPING: "Nothing, if it is meant to stop; start it again when it has.",
     causes.REPLICA_SLOW: "Look at CPU, disk and network of broker {broker}, and at what else "
     "its leaders have to send; it rejoins when it has caught up.",
@@ -112,10 +112,10 @@ def finding(view: ClusterView, root: Root, follows: Sequence[tuple[Symptom, Reas
     because = _because(view, root)
     return Finding(
         root.cause,
-        _severity(root, follows),
+        _severity(view, root, follows),
         f"{summary}: {', '.join(effects)}" if effects else summary,
         tuple(evidence),
-        _next_step(root, because),
+        _next_step(view, root, because),
         *_subject(names),
         root.broker,
         tuple(map(str, names[:MAX_NAMED])),
@@ -126,6 +126,8 @@ def finding(view: ClusterView, root: Root, follows: Sequence[tuple[Symptom, Reas
 
 def _summary(view: ClusterView, root: Root) -> str:
     said = _SUMMARY[root.cause].format(broker=root.broker)
+    if root.cause == causes.BROKER_STARTING:
+        return f"{said}: it {starts.phase_of(view, root.broker)}"
     if root.cause != causes.BROKER_UNREACHABLE:
         return said
     silent = view.silent_broker(root.broker)
@@ -138,21 +140,23 @@ def _summary(view: ClusterView, root: Root) -> str:
 def _because(view: ClusterView, root: Root) -> tuple[str, ...]:
     """A broker that misses the store can neither register nor resign what is damaged; one
     that starts has its replicas from a controller, which needs the store itself."""
-    starts = root.cause == causes.BROKER_STARTING
-    waits = starts or root.cause in (causes.BROKER_UNREGISTERED, causes.REPLICA_CORRUPT)
+    is_start = root.cause == causes.BROKER_STARTING
+    waits = is_start or root.cause in (causes.BROKER_UNREGISTERED, causes.REPLICA_CORRUPT)
     found: list[Root] = []
-    if waits and view.store_lost(root.broker):
+    # One that starts may still wait for its first answer.
+    store_lost = view.store_lost(root.broker) or (is_start and view.everybody_lost_store())
+    if waits and store_lost:
         found.append(view.store_root(root.broker))
-    if starts and view.nobody_reigns:
+    if is_start and view.nobody_reigns:
         found.append(Root(causes.NO_CONTROLLER))
     return tuple(map(str, found))
 
 
-def _next_step(root: Root, because: Sequence[str]) -> str:
+def _next_step(view: ClusterView, root: Root, because: Sequence[str]) -> str:
     if root.cause == causes.BROKER_STARTING and because:
         return (
-            f"See {' and '.join(because)}: broker {root.broker} waits for a controller to tell "
-            "it its replicas, and goes on by itself."
+            f"See {' and '.join(because)}: broker {root.broker} "
+            f"{starts.waits_for(view, root.broker)}, and goes on by itself."
         )
     return _NEXT_STEP[root.cause].format(broker=root.broker)
 
@@ -165,8 +169,11 @@ def _subject(names: Sequence[TopicPartition]) -> tuple[str, int]:
     return (names[0].topic, -1) if len(topics) == 1 else ("", -1)
 
 
-def _severity(root: Root, follows: Sequence[tuple[Symptom, Reason]]) -> str:
-    """The worst of what follows; where nothing does, what the root is by itself."""
+def _severity(view: ClusterView, root: Root, follows: Sequence[tuple[Symptom, Reason]]) -> str:
+    """The worst of what follows; where nothing does, what the root is by itself. Where nobody
+    can tell what follows, that all is well is not to be claimed."""
+    if not follows and view.nobody_has_read:
+        return causes.WARNING
     if not follows:
         return _MILD.get(root.cause, causes.WARNING)
     return min((symptom.severity for symptom, _ in follows), key=causes.SEVERITIES.index)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidelog.inspection.explain import causes
-from tidelog.inspection.explain.cluster_view import ClusterView
+from tidelog.inspection.explain.cluster_view import ClusterView, has_asked_store
 from tidelog.inspection.explain.observed import BROKER, name_of
 from tidelog.inspection.explain.words import listed, span
 from tidelog.inspection.model import STORE_SLOW_MS, Finding, ServiceState
@@ -24,7 +24,7 @@ def unreachable(view: ClusterView) -> Iterator[Finding]:
     lost = [state for state in states if state.store.unreachable_ms >= 0]
     if not lost:
         return
-    others = [state for state in states if state.store.unreachable_ms < 0]
+    others = [s for s in states if s.store.unreachable_ms < 0 and has_asked_store(s)]
     if view.everybody_lost_store():
         evidence = [*map(_told, lost)]
         if others:

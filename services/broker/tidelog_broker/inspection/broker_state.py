@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 
 from tidelog.errors import TidelogError, unknown_partition, unknown_topic
 from tidelog.inspection.model import (
+    STARTED,
     BrokerState,
     RegisteredBroker,
     RegisteredController,
@@ -23,6 +24,7 @@ from tidelog_broker.inspection.replica_state import failure_fields, is_well, rep
 from tidelog_broker.membership.metadata_cache import MetadataCache
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.replica_manager import ReplicaManager
+from tidelog_broker.start_progress import StartProgress
 from tidelog_broker.storage.disk_use import UNKNOWN_DISK, DiskUse, LookAtDisk
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_runtime.clock import Clock
@@ -48,7 +50,9 @@ class BrokerInspection:
         store_health: Callable[[], StoreHealth],
         look_at_disk: LookAtDisk,
         run_blocking: RunBlocking,
+        start: StartProgress,
     ) -> None:
+        self._start = start
         self._manager = manager
         self._logs = logs
         self._cache = cache
@@ -67,6 +71,7 @@ class BrokerInspection:
         replicas = [replica async for replica in self._replicas(request)]
         disk = await self.disk_use()
         manager, cache = self._manager, self._cache
+        starts = not manager.has_full_state.is_set()
         return ServiceState(
             role="broker",
             id=manager.broker_id,
@@ -101,6 +106,9 @@ class BrokerInspection:
                     )
                 ),
                 heard=self._knowledge.heard(),
+                start_phase=self._start.phase if starts else STARTED,
+                start_done=self._start.done if starts else 0,
+                start_total=self._start.total if starts else 0,
             ),
             error=error,
         )
@@ -144,7 +152,7 @@ class BrokerInspection:
 
     async def _replicas(self, request: StateRequest) -> AsyncIterator[ReplicaState]:
         """In the order of their names; those that come or go meanwhile may be missing."""
-        if request.services_only:
+        if request.services_only or self._start.opens_logs:
             return
         keys = {self._logs.name_of(key): key for key in self._logs.keys()}  # noqa: SIM118
         names = sorted(name for name in keys if name is not None and _is_wanted(name, request))

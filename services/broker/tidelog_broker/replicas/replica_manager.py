@@ -101,6 +101,8 @@ class ReplicaManager:
         self.replica_lag_max_bytes: int | None = None
         # Told of a log that has failed, or of damage in one; it suspends the replica.
         self.on_failure: Callable[[ReplicaKey, LogError], None] = lambda key, _: self.suspend(key)
+        # Told how many partitions of a full state are taken, and of how many.
+        self.on_full_state: Callable[[int, int], None] = lambda *_: None
 
     # -- the controller's commands ---------------------------------------------------
 
@@ -123,6 +125,8 @@ class ReplicaManager:
                     results.append(result)
                     if partition is not None:
                         news.append(partition)
+                    if command.full_state:
+                        self.on_full_state(len(results), len(command.partitions))
                     await asyncio.sleep(0)
             finally:
                 # Also when the controller hung up half-way: what was taken is no news to
