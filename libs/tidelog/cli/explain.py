@@ -165,6 +165,8 @@ def _told(finding: Finding) -> Iterator[str]:
 def _verdict(explained: Explanation, scope: Scope) -> str:
     answered = len(explained.asked) - len(explained.silent)
     told = f"as {plural(answered, 'service')} {'tells' if answered == 1 else 'tell'}"
+    if not answered:
+        told = "and nobody could tell in time how the cluster stands"
     counts = [
         (severity, sum(f.severity == severity for f in explained.findings)) for severity in _FAULTS
     ]

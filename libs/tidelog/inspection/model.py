@@ -291,8 +291,10 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """`findings` empty: all is well, as far as those tell who answered."""
+    """`findings` empty: all is well, as far as those tell who answered. `listening`: of each
+    of `silent`, what `Listening` it is; empty: a service of an older version told."""
 
     findings: Sequence[Finding] = field(default_factory=tuple)
     asked: Sequence[str] = field(default_factory=tuple)
     silent: Sequence[str] = field(default_factory=tuple)
+    listening: Sequence[str] = field(default_factory=tuple)

@@ -1185,6 +1185,7 @@ class ExplainResponse(_message.Message):
     FINDINGS_FIELD_NUMBER: _builtins.int
     ASKED_FIELD_NUMBER: _builtins.int
     SILENT_FIELD_NUMBER: _builtins.int
+    LISTENING_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
         """Set: nothing is explained, as for a topic that does not exist."""
@@ -1197,6 +1198,13 @@ class ExplainResponse(_message.Message):
 
     @_builtins.property
     def silent(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def listening(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Of each of the silent ones, what else it does: "answers health checks" (it is busy), "takes
+        connections", "refuses connections", "does not react to connections", "answers with an
+        error".
+        """
+
     def __init__(
         self,
         *,
@@ -1204,10 +1212,11 @@ class ExplainResponse(_message.Message):
         findings: _abc.Iterable[Global___Finding] | None = ...,
         asked: _abc.Iterable[_builtins.str] | None = ...,
         silent: _abc.Iterable[_builtins.str] | None = ...,
+        listening: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["asked", b"asked", "error", b"error", "findings", b"findings", "silent", b"silent"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["asked", b"asked", "error", b"error", "findings", b"findings", "listening", b"listening", "silent", b"silent"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

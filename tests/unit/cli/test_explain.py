@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from tidelog.cli.__main__ import app
 from tidelog.cli.exit_status import ExitStatus
 from tidelog.cli.explain import document, is_well, lines, parse_scope
 from tidelog.cli.session import Session
-from tidelog.inspection.explain import explain
+from tidelog.inspection.explain import Listening, explain
 from tidelog.inspection.model import Explanation, Scope
 from unit.inspection.explain.described import DescribedCluster
 
@@ -49,6 +50,18 @@ def test_where_all_is_well_it_says_so_and_by_whose_word() -> None:
     scope = Scope("sea", 0)
     assert shown(explained(cluster, scope), scope) == (
         "All is well with sea/0, as 4 services tell.\n"
+    )
+
+
+def test_where_all_are_too_busy_to_tell_that_is_a_fault_and_said() -> None:
+    cluster = DescribedCluster()
+    cluster.silence(2, Listening.BUSY)
+    observed = replace(cluster.observed(), states=())
+    silent = ("broker-2 at b",)
+    told = Explanation(explain(observed), silent, silent, (Listening.BUSY.value,))
+    assert not is_well(told)
+    assert "1 warning, and nobody could tell in time how the cluster stands." in (
+        shown(told, Scope("sea", 0))
     )
 
 

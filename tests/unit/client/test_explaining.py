@@ -202,18 +202,6 @@ def _telling_no_keys(state: ServiceState) -> ServiceState:
     return replace(state, controller=replace(state.controller, partitions=()))
 
 
-async def test_who_is_named_when_the_round_is_nearly_over_has_a_while_to_answer_all_the_same(
-    cluster: DescribedCluster,
-) -> None:
-    services = services_of(cluster)
-    services.answers_after_ms = {address(1): 1_999}
-    explainer = Explainer(services.clock, services.connect, services.dial)
-    observed = await explainer.observe([address(1)], CLUSTER, 2_000)
-    assert names(observed) == ["broker-1", "broker-2", "broker-3"]
-    assert services.given_ms[address(1)] == 2_000
-    assert {services.given_ms[address(b)] for b in (2, 3)} == {LEAST_ANSWER_MS}
-
-
 async def test_an_address_that_was_asked_before_anybody_told_of_it_is_known_in_the_end(
     cluster: DescribedCluster,
 ) -> None:
@@ -342,11 +330,12 @@ async def test_the_service_that_explains_asks_itself_without_a_call(
 # Who explains.
 
 
-def told(*, silent: int) -> inspect_pb2.ExplainResponse:
+def told(*, silent: int, listening: Listening | None = None) -> inspect_pb2.ExplainResponse:
     return inspect_pb2.ExplainResponse(
         findings=[inspect_pb2.Finding(cause="told", severity="info")],
         asked=[f"broker-{i} at {address(i)}" for i in (1, 2)],
         silent=[f"broker-2 at {address(2)}"][:silent],
+        listening=[listening.value] if listening else [],
     )
 
 
@@ -403,6 +392,28 @@ async def test_addresses_that_the_service_did_not_ask_are_asked_from_here(
     given = [address(1), "127.0.0.1:7401"]
     explained = await explain_cluster(given, CLUSTER, 1_000, None, services.connect)
     assert "controller-1 at 127.0.0.1:7401" in explained.asked
+
+
+@pytest.mark.parametrize("listening", [Listening.BUSY, Listening.ACCEPTS])
+async def test_who_is_busy_or_stands_still_by_a_services_word_is_not_asked_again_from_here(
+    cluster: DescribedCluster, listening: Listening
+) -> None:
+    services = services_of(cluster)
+    services.explains[address(1)] = told(silent=1, listening=listening)
+    explained = await explain_cluster([address(1)], CLUSTER, 1_000, None, services.connect)
+    assert [finding.cause for finding in explained.findings] == ["told"]
+    assert explained.listening == (listening.value,)
+    assert services.asked == []
+
+
+@pytest.mark.parametrize("listening", [Listening.SILENT, Listening.REFUSES, Listening.ERRS])
+async def test_who_is_out_of_a_services_reach_and_answers_here_is_asked_from_here(
+    cluster: DescribedCluster, listening: Listening
+) -> None:
+    services = services_of(cluster)
+    services.explains[address(1)] = told(silent=1, listening=listening)
+    explained = await explain_cluster([address(1)], CLUSTER, 1_000, None, services.connect)
+    assert (len(explained.asked), explained.silent) == (3, ())
 
 
 async def test_where_a_service_reaches_fewer_than_can_be_reached_from_here_that_counts(

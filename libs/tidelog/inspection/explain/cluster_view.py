@@ -77,6 +77,8 @@ class ClusterView:
                 self.controllers.append(state)
         self.controllers.sort(key=lambda state: state.id)
         self.active = active_controller(observed.states)
+        # Of those that are busy: no replicas.
+        self._glimpsed = {s.id: s for s in observed.glimpses if s.broker is not None}
         self.registry = self._registry()
         self.departures = self._departures()
         self.backlogs = self._backlogs()
@@ -95,7 +97,7 @@ class ClusterView:
         """The wall clock of who tells of keys and departures, else the latest of all."""
         if self.active is not None:
             return self.active.now_ms
-        return max((state.now_ms for state in self.observed.states), default=0)
+        return max((state.now_ms for state in self.observed.tellers), default=0)
 
     def life(self, broker_id: int) -> Life:
         if broker_id not in self._lives:
@@ -117,8 +119,9 @@ class ClusterView:
         if registered and lives:
             return Life.UNREACHABLE
         refuses = silent is not None and silent.listening is Listening.REFUSES
-        # A registration that nobody takes back, the store being away, proves neither.
-        if registered and not refuses:
+        # A registration that nobody takes back, the store being away, proves neither; nor does
+        # that nobody tells of registrations.
+        if (registered or self.registry.teller is None) and not refuses:
             return Life.UNREACHABLE
         return Life.DEAD
 
@@ -131,7 +134,8 @@ class ClusterView:
     def nobody_has_read(self) -> bool:
         """Whether all that is known of the cluster is what those say who have not read the
         metadata store yet: who else there is, and how partitions stand, nobody tells."""
-        return not self.controllers and not any(map(_has_read, self.brokers.values()))
+        tellers = self.observed.tellers
+        return not any(state.controller or _has_read(state) for state in tellers)
 
     def was_stopped(self, broker_id: int) -> bool:
         """Whether its last life ended in order; departures hold only brokers that are not
@@ -152,8 +156,9 @@ class ClusterView:
 
     def named_active(self) -> list[str]:
         """Where an active controller is said to be, and none that is active answers."""
-        told = [s.broker.controller_address for s in self.brokers.values() if s.broker]
-        told += [s.controller.active_address for s in self.controllers if s.controller]
+        tellers = self.observed.tellers
+        told = [s.broker.controller_address for s in tellers if s.broker]
+        told += [s.controller.active_address for s in tellers if s.controller]
         answered = {state.address for state in self.controllers}
         return sorted({address for address in told if address} - answered)
 
@@ -179,7 +184,7 @@ class ClusterView:
 
     def _heard(self, broker_id: int) -> Iterator[HeardBroker]:
         """Also over partitions that are well, and so not told."""
-        for state in self.brokers.values():
+        for state in (*self.brokers.values(), *self._glimpsed.values()):
             assert state.broker is not None
             yield from (heard for heard in state.broker.heard if heard.broker_id == broker_id)
 
@@ -214,13 +219,13 @@ class ClusterView:
         return next((f for f in leading[1].followers if f.broker_id == broker_id), None)
 
     def store_lost(self, broker_id: int) -> bool:
-        state = self.brokers.get(broker_id)
+        state = self.brokers.get(broker_id) or self._glimpsed.get(broker_id)
         return state is not None and state.store.unreachable_ms >= 0
 
     def everybody_lost_store(self) -> bool:
         """Also where some have lost it so lately that others may not have asked since. Who has
         only just started, and had no answer yet, can tell nothing."""
-        lost_ms = [s.store.unreachable_ms for s in self.observed.states if has_asked_store(s)]
+        lost_ms = [s.store.unreachable_ms for s in self.observed.tellers if has_asked_store(s)]
         return bool(lost_ms) and (min(lost_ms) >= 0 or 0 <= max(lost_ms) < STORE_SPREAD_MS)
 
     def store_root(self, broker_id: int) -> Root:
@@ -233,9 +238,15 @@ class ClusterView:
         if self.active is not None and self.active.controller is not None:
             teller, told = self.active, self.active.controller.registered
         else:
+            # Who told all, where one who is busy knows no better.
             brokers = sorted(
-                self.brokers.values(),
-                key=lambda s: (not _has_read(s), s.store.unreachable_ms >= 0, s.id),
+                (*self.brokers.values(), *self._glimpsed.values()),
+                key=lambda s: (
+                    not _has_read(s),
+                    s.store.unreachable_ms >= 0,
+                    s.id in self._glimpsed,
+                    s.id,
+                ),
             )
             if not brokers:
                 return Registry({}, None, store_answers=False)

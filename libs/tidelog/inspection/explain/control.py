@@ -8,9 +8,14 @@ from collections.abc import Iterator, Sequence
 from tidelog.inspection.explain import causes
 from tidelog.inspection.explain.causes import Root
 from tidelog.inspection.explain.cluster_view import ClusterView
-from tidelog.inspection.explain.observed import Listening, SilentService, name_of
+from tidelog.inspection.explain.observed import (
+    BROKER,
+    Listening,
+    SilentService,
+    name_of,
+)
 from tidelog.inspection.explain.replicas import failure_of, not_asked, why_broker_does_nothing
-from tidelog.inspection.explain.words import MAX_NAMED, brokers, span
+from tidelog.inspection.explain.words import MAX_NAMED, brokers, listed, span
 from tidelog.inspection.model import BrokerBacklog, Finding, ServiceState, WaitingDeletion
 from tidelog.wording import plural
 
@@ -37,9 +42,10 @@ def no_controller(view: ClusterView) -> Iterator[Finding]:
         for service in view.silent_controllers()
         if service.address not in named
     ]
-    if not named and view.brokers:
-        tellers = ", ".join(name_of(view.brokers[b]) for b in sorted(view.brokers)[:MAX_NAMED])
-        evidence.append(f"no controller is registered as active, by the word of {tellers}")
+    tellers = sorted({name_of(state) for state in view.observed.tellers if state.broker})
+    if not named and tellers:
+        told_by = ", ".join(tellers[:MAX_NAMED])
+        evidence.append(f"no controller is registered as active, by the word of {told_by}")
     because: tuple[str, ...] = ()
     if view.everybody_lost_store():
         because = (str(Root(causes.STORE_UNREACHABLE)),)
@@ -105,6 +111,35 @@ def _without_controller(silent: Sequence[SilentService]) -> tuple[str, str, str,
         causes.CRITICAL,
         f"no controller is active: {nobody}",
         "Start a controller; one that runs and is not elected says why in its log.",
+    )
+
+
+def nobody_tells(view: ClusterView) -> Iterator[Finding]:
+    """Of services that live and could not be asked in time, beside the brokers and the active
+    controller among them, which have findings of their own: there is always one."""
+    named = view.named_active()
+    busy = [
+        service
+        for service in view.observed.silent
+        if service.listening is Listening.BUSY
+        and service.address not in named
+        and not (service.role == BROKER and service.id >= 0)
+    ]
+    if not busy:
+        return
+    lives = "lives" if len(busy) == 1 else "live"
+    yield Finding(
+        causes.BROKER_BUSY,
+        causes.WARNING,
+        f"{listed(busy)} {lives} and cannot be asked in time, so that nobody tells how the "
+        "cluster stands",
+        tuple(
+            f"{service} {service.listening.value}; asked, it {service.problem}"
+            for service in view.observed.silent[:MAX_NAMED]
+        ),
+        "Ask again, with more time (--timeout-ms), or a controller (--bootstrap host:port), which "
+        "has less to tell; if it stays so, look at what CPU, memory and disk their machines have "
+        "left.",
     )
 
 

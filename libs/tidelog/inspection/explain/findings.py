@@ -23,7 +23,9 @@ _TOLD_BY_ROOT = frozenset(
 def explain(observed: Observed) -> tuple[Finding, ...]:
     """What is wrong, by severity, roots before what follows from them. Empty: all is well,
     as far as those tell who answered."""
-    view, scope = ClusterView(observed), observed.scope
+    view = ClusterView(observed)
+    # Where nobody can say anything of the part that is asked for, what is wrong with all is.
+    scope = observed.scope if observed.states else _WHOLE
     seen = [symptom for symptom in symptoms(view) if _concerns(symptom, scope)]
     following = roots.following(seen)
     found = [*_roots(view, following, scope), *_groups(seen)]
@@ -74,7 +76,10 @@ def _is_root(finding: Finding, named: Set[str]) -> bool:
 def _whole_cluster(view: ClusterView) -> Iterator[Finding]:
     yield from store.unreachable(view)
     yield from store.slow(view)
-    yield from control.no_controller(view)
+    if view.observed.tellers:
+        yield from control.no_controller(view)
+    if not view.observed.states:
+        yield from control.nobody_tells(view)
 
 
 def _belongs(finding: Finding, scope: Scope, named: Set[str]) -> bool:

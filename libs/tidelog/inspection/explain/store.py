@@ -20,7 +20,7 @@ QUICK_AGAIN_MS = 10_000
 
 def unreachable(view: ClusterView) -> Iterator[Finding]:
     """One finding where nobody reaches it, one for each service where others do."""
-    states = sorted(view.observed.states, key=name_of)
+    states = sorted(view.observed.tellers, key=name_of)
     lost = [state for state in states if state.store.unreachable_ms >= 0]
     if not lost:
         return
@@ -58,7 +58,7 @@ def _told(state: ServiceState) -> str:
 def slow(view: ClusterView) -> Iterator[Finding]:
     """The store itself is suspect unless somebody else had a quick answer while these waited:
     who did not ask then can tell nothing."""
-    states = sorted(view.observed.states, key=name_of)
+    states = sorted(view.observed.tellers, key=name_of)
     waited = [
         state
         for state in states
