@@ -326,6 +326,7 @@ def _keys_of(answer: broker_pb2.MetadataResponse) -> tuple[PartitionKeyState, ..
             recovery=topic.config.get("recovery", "balanced"),
             unclean_leader_election=topic.config.get("unclean_leader_election") == "true",
             synced=topic.config.get("durability") == "synced",
+            replication_factor=topic.replication_factor,
         )
         for topic in answer.topics
         if not topic.HasField("error")

@@ -97,6 +97,7 @@ class FollowerState:
     last_answer_ms: int = NOT_KNOWN
     problem: str = ""
     problem_ms: int = NOT_KNOWN
+    answered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +178,9 @@ class BrokerBacklog:
     problem: str = ""
     desired_revision: int = 0
     acknowledged_revision: int = 0
+    working_ms: int = 0
+    acknowledged: int = 0
+    last_acknowledged_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +217,7 @@ class PartitionKeyState:
     recovery: str = "balanced"
     unclean_leader_election: bool = False
     synced: bool = False
+    replication_factor: int = 0
 
 
 @dataclass(frozen=True, slots=True)

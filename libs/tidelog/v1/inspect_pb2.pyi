@@ -766,6 +766,7 @@ class FollowerState(_message.Message):
     LAST_ANSWER_MS_FIELD_NUMBER: _builtins.int
     PROBLEM_FIELD_NUMBER: _builtins.int
     PROBLEM_MS_FIELD_NUMBER: _builtins.int
+    ANSWERED_FIELD_NUMBER: _builtins.int
     leader: _builtins.int
     """The broker that it fetches from; -1: none."""
     last_answer_ms: _builtins.int
@@ -774,6 +775,8 @@ class FollowerState(_message.Message):
     """Why fetching does not work; empty: it does."""
     problem_ms: _builtins.int
     """Milliseconds since that began; -1: it works."""
+    answered: _builtins.bool
+    """The problem is what the leader answered: it can be reached."""
     def __init__(
         self,
         *,
@@ -781,10 +784,11 @@ class FollowerState(_message.Message):
         last_answer_ms: _builtins.int = ...,
         problem: _builtins.str = ...,
         problem_ms: _builtins.int = ...,
+        answered: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["last_answer_ms", b"last_answer_ms", "leader", b"leader", "problem", b"problem", "problem_ms", b"problem_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answered", b"answered", "last_answer_ms", b"last_answer_ms", "leader", b"leader", "problem", b"problem", "problem_ms", b"problem_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -875,6 +879,9 @@ class BrokerBacklog(_message.Message):
     PROBLEM_FIELD_NUMBER: _builtins.int
     DESIRED_REVISION_FIELD_NUMBER: _builtins.int
     ACKNOWLEDGED_REVISION_FIELD_NUMBER: _builtins.int
+    WORKING_MS_FIELD_NUMBER: _builtins.int
+    ACKNOWLEDGED_FIELD_NUMBER: _builtins.int
+    LAST_ACKNOWLEDGED_MS_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
     broker_epoch: _builtins.int
     pending: _builtins.int
@@ -890,6 +897,13 @@ class BrokerBacklog(_message.Message):
     acknowledged, each of any partition; 0: none. They are equal where nothing is pending.
     """
     acknowledged_revision: _builtins.int
+    working_ms: _builtins.int
+    """For how long something has been pending without a break, in milliseconds, and in how many
+    partitions it has got further since.
+    """
+    acknowledged: _builtins.int
+    last_acknowledged_ms: _builtins.int
+    """Milliseconds since the last of these; says nothing where there is none."""
     @_builtins.property
     def first(self) -> _containers.RepeatedCompositeFieldContainer[Global___PendingState]:
         """The first few of them, and why they were refused where they were."""
@@ -906,10 +920,13 @@ class BrokerBacklog(_message.Message):
         problem: _builtins.str = ...,
         desired_revision: _builtins.int = ...,
         acknowledged_revision: _builtins.int = ...,
+        working_ms: _builtins.int = ...,
+        acknowledged: _builtins.int = ...,
+        last_acknowledged_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledged_revision", b"acknowledged_revision", "broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "desired_revision", b"desired_revision", "first", b"first", "oldest_ms", b"oldest_ms", "overdue", b"overdue", "pending", b"pending", "problem", b"problem"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledged", b"acknowledged", "acknowledged_revision", b"acknowledged_revision", "broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "desired_revision", b"desired_revision", "first", b"first", "last_acknowledged_ms", b"last_acknowledged_ms", "oldest_ms", b"oldest_ms", "overdue", b"overdue", "pending", b"pending", "problem", b"problem", "working_ms", b"working_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1047,6 +1064,7 @@ class PartitionKeyState(_message.Message):
     RECOVERY_FIELD_NUMBER: _builtins.int
     UNCLEAN_LEADER_ELECTION_FIELD_NUMBER: _builtins.int
     SYNCED_FIELD_NUMBER: _builtins.int
+    REPLICATION_FACTOR_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     topic_id: _builtins.str
     partition: _builtins.int
@@ -1069,6 +1087,8 @@ class PartitionKeyState(_message.Message):
     unclean_leader_election: _builtins.bool
     synced: _builtins.bool
     """The topic's durability is `synced`."""
+    replication_factor: _builtins.int
+    """Replicas that the topic asks for; 0: not known."""
     @_builtins.property
     def replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     @_builtins.property
@@ -1096,10 +1116,11 @@ class PartitionKeyState(_message.Message):
         recovery: _builtins.str = ...,
         unclean_leader_election: _builtins.bool = ...,
         synced: _builtins.bool = ...,
+        replication_factor: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["change_cause", b"change_cause", "change_id", b"change_id", "changed_at_ms", b"changed_at_ms", "eligible", b"eligible", "isr", b"isr", "leader", b"leader", "leader_epoch", b"leader_epoch", "lost_records", b"lost_records", "min_isr", b"min_isr", "partition", b"partition", "recovery", b"recovery", "replicas", b"replicas", "revision", b"revision", "synced", b"synced", "topic", b"topic", "topic_id", b"topic_id", "unclean_leader_election", b"unclean_leader_election", "unclean_leader_epoch", b"unclean_leader_epoch"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["change_cause", b"change_cause", "change_id", b"change_id", "changed_at_ms", b"changed_at_ms", "eligible", b"eligible", "isr", b"isr", "leader", b"leader", "leader_epoch", b"leader_epoch", "lost_records", b"lost_records", "min_isr", b"min_isr", "partition", b"partition", "recovery", b"recovery", "replicas", b"replicas", "replication_factor", b"replication_factor", "revision", b"revision", "synced", b"synced", "topic", b"topic", "topic_id", b"topic_id", "unclean_leader_election", b"unclean_leader_election", "unclean_leader_epoch", b"unclean_leader_epoch"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

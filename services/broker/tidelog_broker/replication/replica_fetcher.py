@@ -73,10 +73,12 @@ class FetchLimits:
 
 
 class Problem(NamedTuple):
-    """Why fetching does not work, and since when (loop time)."""
+    """Why fetching does not work, and since when (loop time). `answered`: that is what the
+    leader said, so that it can be reached."""
 
     why: str
     since: float
+    answered: bool
 
 
 class DiskListener(Protocol):
@@ -177,12 +179,16 @@ class ReplicaFetcher:
         now = asyncio.get_running_loop().time()
         answered = self._answered_at >= self._followed_since.get(partition.key, math.inf)
         held = self._held_back.get(partition.key)
-        problem = Problem(held.why, held.since) if held is not None else self._problem
+        # A fetch that failed as a whole came after the answer that had this one held back.
+        problem = self._problem
+        if problem is None and held is not None:
+            problem = Problem(held.why, held.since, answered=True)
         return FollowerState(
             leader=self._leader,
             last_answer_ms=self.last_answer_ms if answered else NOT_KNOWN,
             problem=problem.why if problem else "",
             problem_ms=int((now - problem.since) * 1000) if problem else NOT_KNOWN,
+            answered=problem is not None and problem.answered,
         )
 
     @property
@@ -269,20 +275,22 @@ class ReplicaFetcher:
         try:
             response = await self._peers.replica_fetch(address, request)
         except PeerUnreachableError as error:
-            self._failed(str(error))
             elapsed_ms = int((asyncio.get_running_loop().time() - sent) * 1000)
-            if elapsed_ms <= max_wait_ms + ANSWER_TIMEOUT_MS + STALLED_MIN_MS:
-                self._events.unreachable(lives.leader, str(error), len(self._partitions))
+            if elapsed_ms > max_wait_ms + ANSWER_TIMEOUT_MS + STALLED_MIN_MS:
+                self._failures += 1
+                return False
+            self._failed(str(error), answered=False)
+            self._events.unreachable(lives.leader, str(error), len(self._partitions))
             return False
         self.unanswered = None
         if response.error is not None:
             if self._failures == 0:
                 _log.info("replica_fetch_refused", leader=self._leader, why=response.error.message)
-            self._failed(response.error.message)
+            self._failed(response.error.message, answered=True)
             return False
         if not response.session_id and not response.results and not was_open:
             # It took this for a late request, which it is not.
-            self._failed(f"broker {self._leader} took a fetch for a late one")
+            self._failed(f"broker {self._leader} took a fetch for a late one", answered=True)
             return False
         self._failures = 0
         self._problem = None
@@ -293,10 +301,12 @@ class ReplicaFetcher:
             self._begin_anew()
         return True
 
-    def _failed(self, why: str) -> None:
+    def _failed(self, why: str, *, answered: bool) -> None:
         self._failures += 1
-        since = self._problem.since if self._problem else asyncio.get_running_loop().time()
-        self._problem = Problem(why, since)
+        since = asyncio.get_running_loop().time()
+        if self._problem is not None and self._problem.answered is answered:
+            since = self._problem.since
+        self._problem = Problem(why, since, answered)
 
     def _take(self, results: Sequence[ReplicaFetchResult]) -> None:
         if self._held_back:

@@ -66,6 +66,11 @@ class BrokerControl:
         self._acknowledged: dict[TopicPartition, int] = {}
         self._newest_acknowledged = 0
         self._newest_required = 0
+        # Since something is required without a break: since when, how many times a partition
+        # has got further, and when it last did.
+        self._working_since_ms = 0
+        self._moved = 0
+        self._moved_at_ms = 0
         self._deferred: dict[TopicPartition, _Deferred] = {}  # those refused one by one
         self._in_flight: _InFlight | None = None
         self._retry_at_ms = 0
@@ -87,6 +92,8 @@ class BrokerControl:
         return topic in self._by_topic
 
     def require(self, partition: TopicPartition, revision: int, now_ms: int) -> None:
+        if not self._required:
+            self._working_since_ms, self._moved = now_ms, 0
         self._newest_required = max(self._newest_required, revision)
         held = self._required.get(partition)
         if held is None:
@@ -255,6 +262,9 @@ class BrokerControl:
             self._problem,
             self._newest_required,
             self._newest_acknowledged,
+            now_ms - self._working_since_ms if news else 0,
+            self._moved if news else 0,
+            now_ms - self._moved_at_ms if news and self._moved else 0,
         )
 
     def _end(self, command_id: int) -> _InFlight | None:
@@ -288,7 +298,11 @@ class BrokerControl:
         # A replica that is gone has no revision of its own to name.
         gone = command.stops and answer.error is not None
         reached = command.required.get(partition, 0) if gone else answer.revision
-        self._acknowledged[partition] = max(self._acknowledged.get(partition, 0), reached)
+        known = self._acknowledged.get(partition, 0)
+        if reached > known:
+            self._moved += 1
+            self._moved_at_ms = now_ms
+        self._acknowledged[partition] = max(known, reached)
         self._newest_acknowledged = max(self._newest_acknowledged, reached)
         if answer.revision >= required.revision or gone:
             self._require_no_more(partition)

@@ -170,4 +170,5 @@ def _key_state(
         recovery=topic.rules.recovery if topic else "balanced",
         unclean_leader_election=bool(topic and topic.rules.unclean_leader_election),
         synced=bool(topic and topic.rules.synced),
+        replication_factor=topic.entry.replication_factor if topic else 0,
     )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 
 from tidelog.errors import ErrorCode, TidelogError
+from tidelog.inspection.model import NOT_KNOWN
 from tidelog.model import Batch, EpochEnd
 from tidelog_broker.log.errors import AppendOrderError, LogStorageError
 from unit.broker.broker_parts import address_of, settled
@@ -158,6 +159,58 @@ async def test_a_leader_that_refuses_the_whole_fetch_is_asked_again_after_a_paus
         follower.leader = (address_of(LEADER), 150)
         second = await follower.next(1)
     assert second.request.leader_broker_epoch == 150
+
+
+async def test_a_leader_that_refuses_the_whole_fetch_was_reached() -> None:
+    follower = Follower()
+    partition = follower.follow()
+    async with following(follower):
+        first = await follower.next(0)
+        first.refuse(TidelogError(ErrorCode.STALE_BROKER_EPOCH, "I live in 150"))
+        await settled()
+        progress = follower.fetcher.progress_of(partition)
+    assert (progress.problem, progress.answered) == ("I live in 150", True)
+
+
+async def test_a_leader_that_refuses_one_partition_was_reached() -> None:
+    follower = Follower()
+    partition = follower.follow()
+    async with following(follower):
+        first = await follower.next(0)
+        first.answer(first.failed(ErrorCode.NOT_LEADER))
+        await settled()
+        progress = follower.fetcher.progress_of(partition)
+    assert (progress.problem, progress.answered) == ("as the test wants it", True)
+
+
+async def test_a_leader_that_refused_before_it_was_gone_is_not_reached() -> None:
+    follower = Follower()
+    refused = follower.follow(0)
+    follower.follow(1)
+    async with following(follower):
+        first = await follower.next(0)
+        first.answer(first.failed(ErrorCode.NOT_LEADER, number=0), first.data(0, number=1))
+        await asyncio.sleep(0.005)
+        second = await follower.next(1)
+        second.break_off()
+        await settled()
+        progress = follower.fetcher.progress_of(refused)
+    assert progress.problem.endswith("connection refused")
+    assert (progress.problem_ms, progress.answered) == (0, False)
+
+
+async def test_a_fetch_that_ended_in_a_process_that_stood_still_says_nothing_of_the_leader() -> (
+    None
+):
+    follower = Follower()
+    partition = follower.follow()
+    async with following(follower):
+        first = await follower.next(0)
+        await asyncio.sleep(60)
+        first.break_off()
+        await settled()
+        progress = follower.fetcher.progress_of(partition)
+    assert (progress.problem, progress.problem_ms) == ("", NOT_KNOWN)
 
 
 async def test_a_new_leader_is_not_kept_waiting_by_the_pause_for_an_old_one() -> None:

@@ -272,3 +272,35 @@ def test_what_is_only_sent_again_is_no_backlog() -> None:
     assert [(p.partition, p.revision) for p in backlog.first] == [(1, 9)]
     assert (backlog.pending, backlog.oldest_ms, backlog.overdue) == (1, 1_100, True)
     assert len(made) == 2
+
+
+def moved(made: BrokerControl, now_ms: int) -> tuple[int, int, int]:
+    backlog = made.backlog(now_ms, 1_000)
+    return backlog.working_ms, backlog.acknowledged, backlog.last_acknowledged_ms
+
+
+def test_a_backlog_tells_how_many_states_got_further_since_something_is_pending() -> None:
+    made = control((0, 5), (1, 6), (2, 7))
+    send(made)
+    assert moved(made, 900) == (900, 0, 0)
+    made.answered(1, CommandResult(None, [ok(0, 5), ok(1, 6), refused(2)]), 1_000)
+    assert moved(made, 1_200) == (1_200, 2, 200)
+
+
+def test_an_answer_that_says_what_is_known_moves_nothing() -> None:
+    made = control((0, 5), (1, 6))
+    send(made)
+    made.answered(1, CommandResult(None, [ok(0, 5), refused(1)]), 100)
+    made.require(at(0), 5, 200)
+    send(made, 2, 300)
+    made.answered(2, CommandResult(None, [ok(0, 5), refused(1)]), 400)
+    assert moved(made, 500) == (500, 1, 400)
+
+
+def test_what_was_acknowledged_before_nothing_was_pending_does_not_count() -> None:
+    made = control((0, 5))
+    send(made)
+    made.answered(1, CommandResult(None, [ok(0, 5)]), 100)
+    assert moved(made, 200) == (0, 0, 0)
+    made.require(at(0), 9, 3_000)
+    assert moved(made, 3_500) == (500, 0, 0)
