@@ -38,6 +38,7 @@ from tidelog.inspection.explain import (
     explain,
 )
 from tidelog.inspection.explain.observed import BROKER, name_of
+from tidelog.inspection.explain.replicas import had_all_lately
 from tidelog.inspection.model import (
     LEAST_ANSWER_MS,
     NOT_KNOWN,
@@ -270,6 +271,7 @@ def _has_laggards(state: ServiceState) -> bool:
     return any(
         follower.log_end_offset >= 0
         and follower.lag_records > 0
+        and not had_all_lately(follower)
         and (not follower.in_isr or replica.leader.hw_stalled_ms > 0)
         for replica in replicas
         if replica.leader is not None

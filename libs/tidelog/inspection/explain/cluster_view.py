@@ -202,6 +202,13 @@ class ClusterView:
             return None
         return replica
 
+    def leaves_out(self, key: PartitionKeyState, broker_id: int) -> bool:
+        """Whether a broker that was asked for what is unwell tells nothing of its replica: that
+        it is well, by what it knew when it was asked."""
+        told_all = bool(self.observed.scope.topic)
+        described = (name_of_key(key), broker_id) in self._replicas
+        return broker_id in self.brokers and not told_all and not described
+
     def leading(self, key: PartitionKeyState) -> tuple[ReplicaState, LeaderState] | None:
         """What the leader tells; None: it does not answer, or does not know that it leads."""
         if key.leader == NO_LEADER:

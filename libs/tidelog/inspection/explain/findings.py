@@ -31,9 +31,14 @@ def explain(observed: Observed) -> tuple[Finding, ...]:
     found = [*_roots(view, following, scope), *_groups(seen)]
     # What findings follow from is told beside them, in every scope.
     named = {*map(str, following), *(because for finding in found for because in finding.because)}
-    found += [f for f in _whole_cluster(view) if _belongs(f, scope, named)]
-    found += [f for f in control.backlogs(view) if _in_scope(f, scope) or _is_root(f, named)]
     found += [f for f in control.deletions(view) if _in_scope(f, scope)]
+    named |= {because for finding in found for because in finding.because}
+    found += [
+        f
+        for f in control.unacknowledged(view, following)
+        if _in_scope(f, scope) or _is_root(f, named)
+    ]
+    found += [f for f in _whole_cluster(view, following) if _belongs(view, f, scope, named)]
     return tuple(sorted(found, key=_rank))
 
 
@@ -73,8 +78,8 @@ def _is_root(finding: Finding, named: Set[str]) -> bool:
     return str(Root(finding.cause, finding.broker)) in named
 
 
-def _whole_cluster(view: ClusterView) -> Iterator[Finding]:
-    yield from store.unreachable(view)
+def _whole_cluster(view: ClusterView, following: roots.Following) -> Iterator[Finding]:
+    yield from store.unreachable(view, following)
     yield from store.slow(view)
     if view.observed.tellers:
         yield from control.no_controller(view)
@@ -82,11 +87,16 @@ def _whole_cluster(view: ClusterView) -> Iterator[Finding]:
         yield from control.nobody_tells(view)
 
 
-def _belongs(finding: Finding, scope: Scope, named: Set[str]) -> bool:
-    """What concerns all is told of a part only where that part suffers from it."""
+def _belongs(view: ClusterView, finding: Finding, scope: Scope, named: Set[str]) -> bool:
+    """What concerns all is told of a part only where that part suffers from it: a broker does
+    from a store that nobody reaches, whatever its partitions do."""
     if scope == _WHOLE or _is_root(finding, named):
         return True
-    return not scope.topic and scope.broker is not None and finding.broker == scope.broker
+    if scope.topic or scope.broker is None:
+        return False
+    if finding.cause == causes.STORE_UNREACHABLE and view.everybody_lost_store():
+        return True
+    return finding.broker == scope.broker
 
 
 def _roots(view: ClusterView, following: roots.Following, scope: Scope) -> Iterator[Finding]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tidelog.inspection.explain import causes, starts
+from tidelog.inspection.explain import causes, next_steps, starts
 from tidelog.inspection.explain.causes import Reason, Root, Symptom
 from tidelog.inspection.explain.cluster_view import ClusterView
 from tidelog.inspection.explain.observed import Listening, name_of
@@ -68,14 +68,25 @@ _MILD = {
     causes.BROKER_STOPPING: causes.INFO,
     causes.REPLICA_CATCHING_UP: causes.INFO,
 }
+# Of partitions whose replicas on other brokers suffer.
+_OTHERS = "_of_others"
 _FOLLOWS: Sequence[tuple[str, Callable[[int], str]]] = (
     (causes.NO_LEADER, lambda n: f"{plural(n, 'partition')} without a leader"),
     (causes.UNDER_MIN_ISR, lambda n: f"{plural(n, 'partition')} below min ISR"),
     (causes.HW_STALLED, lambda n: f"the high watermark stands still in {plural(n, 'partition')}"),
     (causes.TAKES_NO_RECORDS, lambda n: f"{plural(n, 'replica')} taking no records"),
     (causes.REPLICA_OUT_OF_ISR, lambda n: f"out of the ISR of {plural(n, 'partition')}"),
+    (
+        causes.REPLICA_OUT_OF_ISR + _OTHERS,
+        lambda n: f"{plural(n, 'partition')} with replicas out of the ISR",
+    ),
     (causes.IN_ISR_AND_GONE, lambda n: f"in the ISR of {plural(n, 'partition')} all the same"),
+    (
+        causes.IN_ISR_AND_GONE + _OTHERS,
+        lambda n: f"{plural(n, 'partition')} with a broker in the ISR that is gone",
+    ),
 )
+_OF_ONE_REPLICA = frozenset({causes.REPLICA_OUT_OF_ISR, causes.IN_ISR_AND_GONE})
 
 Following = dict[Root, list[tuple[Symptom, Reason]]]
 
@@ -95,25 +106,16 @@ def told_here(root: Root) -> bool:
 
 
 def finding(view: ClusterView, root: Root, follows: Sequence[tuple[Symptom, Reason]]) -> Finding:
-    by_cause: dict[str, list[TopicPartition]] = {}
-    for symptom, _ in follows:
-        by_cause.setdefault(symptom.cause, []).append(symptom.name)
-    effects = [say(len(by_cause[cause])) for cause, say in _FOLLOWS if cause in by_cause]
+    by_effect = _by_effect(root, follows)
     names = list(dict.fromkeys(symptom.name for symptom, _ in follows))
     summary = _summary(view, root)
     evidence = list(_about_broker(view, root))
-    lines = list(dict.fromkeys(line for _, reason in follows for line in reason.evidence))
-    evidence += lines[:MAX_DESCRIBED]
-    evidence += [
-        f"{say(len(by_cause[cause]))}: {listed(by_cause[cause])}"
-        for cause, say in _FOLLOWS
-        if cause in by_cause
-    ]
+    evidence += effects(root, follows)
     because = _because(view, root)
     return Finding(
         root.cause,
         _severity(view, root, follows),
-        f"{summary}: {', '.join(effects)}" if effects else summary,
+        f"{summary}: {', '.join(by_effect)}" if by_effect else summary,
         tuple(evidence),
         _next_step(view, root, because),
         *_subject(names),
@@ -122,6 +124,26 @@ def finding(view: ClusterView, root: Root, follows: Sequence[tuple[Symptom, Reas
         len(names),
         because,
     )
+
+
+def effects(root: Root, follows: Sequence[tuple[Symptom, Reason]]) -> list[str]:
+    """Lines of evidence: what single partitions say, and how many suffer in which way."""
+    lines = list(dict.fromkeys(line for _, reason in follows for line in reason.evidence))
+    suffering = [f"{said}: {listed(names)}" for said, names in _by_effect(root, follows).items()]
+    return lines[:MAX_DESCRIBED] + suffering
+
+
+def _by_effect(
+    root: Root, follows: Sequence[tuple[Symptom, Reason]]
+) -> dict[str, list[TopicPartition]]:
+    """By what is said of them all, in the order of `_FOLLOWS`."""
+    found: dict[str, list[TopicPartition]] = {}
+    for symptom, _ in follows:
+        of_others = symptom.cause in _OF_ONE_REPLICA and symptom.broker != root.broker
+        names = found.setdefault(symptom.cause + (_OTHERS if of_others else ""), [])
+        if symptom.name not in names[-1:]:
+            names.append(symptom.name)
+    return {say(len(found[cause])): found[cause] for cause, say in _FOLLOWS if cause in found}
 
 
 def _summary(view: ClusterView, root: Root) -> str:
@@ -153,6 +175,11 @@ def _because(view: ClusterView, root: Root) -> tuple[str, ...]:
 
 
 def _next_step(view: ClusterView, root: Root, because: Sequence[str]) -> str:
+    lacking = next_steps.of_a_new_life(
+        root, store_away=view.everybody_lost_store(), has_controller=not view.nobody_reigns
+    )
+    if lacking is not None:
+        return lacking
     if root.cause == causes.BROKER_STARTING and because:
         return (
             f"See {' and '.join(because)}: broker {root.broker} "

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidelog.inspection.explain import causes
+from tidelog.inspection.explain.causes import Root
 from tidelog.inspection.explain.cluster_view import ClusterView, has_asked_store
 from tidelog.inspection.explain.observed import BROKER, name_of
+from tidelog.inspection.explain.roots import Following, effects
 from tidelog.inspection.explain.words import listed, span
 from tidelog.inspection.model import STORE_SLOW_MS, Finding, ServiceState
 
@@ -18,7 +20,7 @@ AGES_DIFFER_MS = 250
 QUICK_AGAIN_MS = 10_000
 
 
-def unreachable(view: ClusterView) -> Iterator[Finding]:
+def unreachable(view: ClusterView, following: Following) -> Iterator[Finding]:
     """One finding where nobody reaches it, one for each service where others do."""
     states = sorted(view.observed.tellers, key=name_of)
     lost = [state for state in states if state.store.unreachable_ms >= 0]
@@ -29,6 +31,8 @@ def unreachable(view: ClusterView) -> Iterator[Finding]:
         evidence = [*map(_told, lost)]
         if others:
             evidence.append(f"{listed(map(name_of, others))} may not have asked it since")
+        root = Root(causes.STORE_UNREACHABLE)
+        evidence += effects(root, following.get(root, ()))
         yield Finding(
             causes.STORE_UNREACHABLE,
             causes.CRITICAL,
@@ -40,13 +44,19 @@ def unreachable(view: ClusterView) -> Iterator[Finding]:
         )
         return
     for state in lost:
+        broker_id = state.id if state.role == BROKER else -1
+        root = Root(causes.STORE_UNREACHABLE, broker_id)
         yield Finding(
             causes.STORE_UNREACHABLE,
             causes.CRITICAL if state.role == BROKER else causes.WARNING,
             f"{name_of(state)} does not reach the metadata store, which others reach",
-            (_told(state), f"it answers {listed(map(name_of, others))}"),
+            (
+                _told(state),
+                f"it answers {listed(map(name_of, others))}",
+                *(effects(root, following.get(root, ())) if broker_id >= 0 else ()),
+            ),
             f"Check the network from {name_of(state)} to etcd, and its etcd_endpoints.",
-            broker=state.id if state.role == BROKER else -1,
+            broker=broker_id,
         )
 
 
