@@ -54,6 +54,10 @@ class VersionedState(NamedTuple):
     revision: int
 
 
+def as_changes(snapshot: Snapshot) -> list[Changed]:
+    return [Changed(kv.key, kv, kv.mod_revision) for kv in snapshot.items.values()]
+
+
 class MetadataCache:
     def __init__(self, keys: Keys) -> None:
         self._keys = keys
@@ -74,11 +78,15 @@ class MetadataCache:
 
     def load(self, snapshot: Snapshot) -> Sequence[ParsedKey]:
         """Replaces everything; returns all keys that are there."""
-        self._reset()
-        changed = [Changed(kv.key, kv, kv.mod_revision) for kv in snapshot.items.values()]
-        parsed = self.apply(changed)
-        self.revision = snapshot.revision
+        fresh = MetadataCache(self._keys)
+        parsed = fresh.apply(as_changes(snapshot))
+        self.adopt(fresh, snapshot.revision)
         return parsed
+
+    def adopt(self, fresh: MetadataCache, revision: int) -> None:
+        """Replaces everything by what another has of `revision`, which is used no more."""
+        vars(self).update(vars(fresh))
+        self.revision = revision
 
     def apply(self, changes: Iterable[Changed]) -> Sequence[ParsedKey]:
         """Returns what changed."""

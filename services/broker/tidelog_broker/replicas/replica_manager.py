@@ -133,7 +133,9 @@ class ReplicaManager:
                 # the command that repeats this one (KAFKA-9307).
                 self._followers.update(news)
             if command.full_state:
+                await asyncio.sleep(0)
                 self._set_strays_aside(command)
+                await asyncio.sleep(0)
                 self.has_full_state.set()
                 self._events.full_state(Stage.COMPLETED, command)
             return CommandResult(partitions=results)

@@ -31,6 +31,7 @@ from tidelog_broker.replication.transport import (
 )
 from tidelog_runtime.cancellation import is_being_cancelled
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
+from tidelog_runtime.turns import in_turns
 
 FIRST_RETRY_DELAY_S = 0.02
 MAX_RETRY_DELAY_S = 0.5
@@ -296,7 +297,7 @@ class ReplicaFetcher:
         self._problem = None
         self._answered_at = asyncio.get_running_loop().time()
         self._events.reached(lives.leader)
-        self._take(response.results)
+        await self._take(response.results)
         if not self._session.answered(response.session_id, response.results):
             self._begin_anew()
         return True
@@ -308,32 +309,36 @@ class ReplicaFetcher:
             since = self._problem.since
         self._problem = Problem(why, since, answered)
 
-    def _take(self, results: Sequence[ReplicaFetchResult]) -> None:
+    async def _take(self, results: Sequence[ReplicaFetchResult]) -> None:
+        """Each result is judged by how its partition stands when its turn comes; `follow` and
+        `forget` meanwhile end the fetch, and what is left of its answer with it."""
         if self._held_back:
             # What an answer leaves out has nothing new, and so nothing wrong.
             answered = {result.replica for result in results}
             for replica in list(self._held_back):
                 if replica not in answered and self._session.told(replica) is not None:
                     del self._held_back[replica]
-        for result in results:
-            partition = self._partitions.get(result.replica)
-            asked = self._session.told(result.replica)
-            if partition is None or asked is None:
-                continue
-            self._moved[result.replica] = None
-            try:
-                if result.answer is not None:
-                    self._follow(partition, asked, result.answer)
-                    self._held_back.pop(result.replica, None)
-                elif result.error is not None:
-                    self._refused(partition, asked, result)
-            except (TidelogError, AppendOrderError) as error:
-                # The leader's answer is not what its log can hold.
-                _log.warning("replica_fetch_failed", partition=str(partition.name), why=str(error))
-                self._hold_back(result.replica, str(error))
-            except LogError as error:
-                self._context.replica_failed(partition, error)
-                self._hold_back(result.replica, str(error))
+        await in_turns(self._take_one, results)
+
+    def _take_one(self, result: ReplicaFetchResult) -> None:
+        partition = self._partitions.get(result.replica)
+        asked = self._session.told(result.replica)
+        if partition is None or asked is None:
+            return
+        self._moved[result.replica] = None
+        try:
+            if result.answer is not None:
+                self._follow(partition, asked, result.answer)
+                self._held_back.pop(result.replica, None)
+            elif result.error is not None:
+                self._refused(partition, asked, result)
+        except (TidelogError, AppendOrderError) as error:
+            # The leader's answer is not what its log can hold.
+            _log.warning("replica_fetch_failed", partition=str(partition.name), why=str(error))
+            self._hold_back(result.replica, str(error))
+        except LogError as error:
+            self._context.replica_failed(partition, error)
+            self._hold_back(result.replica, str(error))
 
     def _follow(self, partition: Partition, asked: FetchPosition, answer: FetchAnswer) -> None:
         if answer.diverging is not None:
