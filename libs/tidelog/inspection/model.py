@@ -181,6 +181,8 @@ class BrokerBacklog:
     working_ms: int = 0
     acknowledged: int = 0
     last_acknowledged_ms: int = 0
+    known_for_ms: int = NOT_KNOWN
+    full_state_size: int = 0
 
 
 @dataclass(frozen=True, slots=True)

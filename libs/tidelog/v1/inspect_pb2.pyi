@@ -882,6 +882,8 @@ class BrokerBacklog(_message.Message):
     WORKING_MS_FIELD_NUMBER: _builtins.int
     ACKNOWLEDGED_FIELD_NUMBER: _builtins.int
     LAST_ACKNOWLEDGED_MS_FIELD_NUMBER: _builtins.int
+    KNOWN_FOR_MS_FIELD_NUMBER: _builtins.int
+    FULL_STATE_SIZE_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
     broker_epoch: _builtins.int
     pending: _builtins.int
@@ -904,6 +906,12 @@ class BrokerBacklog(_message.Message):
     acknowledged: _builtins.int
     last_acknowledged_ms: _builtins.int
     """Milliseconds since the last of these; says nothing where there is none."""
+    known_for_ms: _builtins.int
+    """Since this controller first had a state for this life of the broker, which gets a full state
+    then, in milliseconds; -1: it never had one.
+    """
+    full_state_size: _builtins.int
+    """Replicas in the last full state that was sent to this life."""
     @_builtins.property
     def first(self) -> _containers.RepeatedCompositeFieldContainer[Global___PendingState]:
         """The first few of them, and why they were refused where they were."""
@@ -923,10 +931,12 @@ class BrokerBacklog(_message.Message):
         working_ms: _builtins.int = ...,
         acknowledged: _builtins.int = ...,
         last_acknowledged_ms: _builtins.int = ...,
+        known_for_ms: _builtins.int = ...,
+        full_state_size: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledged", b"acknowledged", "acknowledged_revision", b"acknowledged_revision", "broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "desired_revision", b"desired_revision", "first", b"first", "last_acknowledged_ms", b"last_acknowledged_ms", "oldest_ms", b"oldest_ms", "overdue", b"overdue", "pending", b"pending", "problem", b"problem", "working_ms", b"working_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledged", b"acknowledged", "acknowledged_revision", b"acknowledged_revision", "broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "desired_revision", b"desired_revision", "first", b"first", "full_state_size", b"full_state_size", "known_for_ms", b"known_for_ms", "last_acknowledged_ms", b"last_acknowledged_ms", "oldest_ms", b"oldest_ms", "overdue", b"overdue", "pending", b"pending", "problem", b"problem", "working_ms", b"working_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

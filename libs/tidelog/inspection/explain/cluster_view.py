@@ -42,13 +42,19 @@ _MAY_REIGN = (Listening.BUSY, Listening.SILENT, Listening.ERRS)
 STORE_SPREAD_MS = 15_000
 
 
+# What a new life may need for each replica of its full state, where it gets little of the CPU,
+# and how long that excuses its silence at the most.
+FULL_STATE_MS_PER_REPLICA = 5
+MAX_FULL_STATE_MS = 60_000
+
+
 class Life(enum.Enum):
     """How a broker stands, as far as questions and answers tell."""
 
     ANSWERS = enum.auto()
     DEAD = enum.auto()
     PAUSED = enum.auto()  # takes connections and answers nothing
-    BUSY = enum.auto()  # answers health checks, and nothing more in time
+    BUSY = enum.auto()  # answers health checks alone, or has its full state to take
     UNREACHABLE = enum.auto()  # cannot be asked; whether it lives, others tell, or nobody
 
 
@@ -113,6 +119,8 @@ class ClusterView:
         if silent is not None and silent.listening is Listening.BUSY:
             return Life.BUSY
         if silent is not None and silent.listening is Listening.ACCEPTS:
+            if self.full_state_under_way(broker_id) is not None:
+                return Life.BUSY
             return Life.UNREACHABLE if lives else Life.PAUSED
         if silent is not None and silent.listening is Listening.ERRS:
             return Life.UNREACHABLE
@@ -124,6 +132,15 @@ class ClusterView:
         if (registered or self.registry.teller is None) and not refuses:
             return Life.UNREACHABLE
         return Life.DEAD
+
+    def full_state_under_way(self, broker_id: int) -> BrokerBacklog | None:
+        """What the active controller tells of a life that it has known for so short a while that
+        it may still be busy with the full state that it got."""
+        backlog = self.backlogs.get(broker_id)
+        if backlog is None or backlog.known_for_ms < 0:
+            return None
+        needs_ms = min(MAX_FULL_STATE_MS, backlog.full_state_size * FULL_STATE_MS_PER_REPLICA)
+        return backlog if backlog.known_for_ms < needs_ms else None
 
     def is_starting(self, broker_id: int) -> bool:
         """By its own word."""

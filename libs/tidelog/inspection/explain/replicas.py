@@ -60,7 +60,7 @@ def _why_no_answer(view: ClusterView, broker_id: int) -> Reason | None:
 
 def not_asked(broker_id: int) -> Reason:
     """Of one that is busy, where nobody else tells a reason."""
-    return Reason(Root(causes.BROKER_BUSY, broker_id), "lives and could not be asked in time")
+    return Reason(Root(causes.BROKER_BUSY, broker_id), "could not be asked in time")
 
 
 def failure_of(replica: ReplicaState, broker_id: int) -> Reason | None:

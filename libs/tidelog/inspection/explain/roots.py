@@ -150,6 +150,10 @@ def _summary(view: ClusterView, root: Root) -> str:
     said = _SUMMARY[root.cause].format(broker=root.broker)
     if root.cause == causes.BROKER_STARTING:
         return f"{said}: it {starts.phase_of(view, root.broker)}"
+    backlog = view.full_state_under_way(root.broker)
+    if root.cause == causes.BROKER_BUSY and backlog and not _answers_probe(view, root.broker):
+        why = starts.taking_full_state(backlog)
+        return f"broker {root.broker} gives no answer, which may be because {why}"
     if root.cause != causes.BROKER_UNREACHABLE:
         return said
     silent = view.silent_broker(root.broker)
@@ -157,6 +161,11 @@ def _summary(view: ClusterView, root: Root) -> str:
     if errs or view.lives_by_word_of_others(root.broker):
         return f"{said}, and lives"
     return f"{said}, and nobody who answers can say whether it lives"
+
+
+def _answers_probe(view: ClusterView, broker_id: int) -> bool:
+    silent = view.silent_broker(broker_id)
+    return silent is not None and silent.listening is Listening.BUSY
 
 
 def _because(view: ClusterView, root: Root) -> tuple[str, ...]:

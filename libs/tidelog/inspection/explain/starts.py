@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from tidelog.inspection.explain.cluster_view import ClusterView
+from tidelog.inspection.explain.words import span
 from tidelog.inspection.model import (
     OPENS_LOGS,
     READS_METADATA,
     REGISTERS,
     TAKES_STATES,
     WAITS_FOR_STORE,
+    BrokerBacklog,
     BrokerState,
 )
+from tidelog.wording import plural
 
 _WAITS_FOR_STATES = "waits for a controller to tell it its replicas"
 
@@ -34,6 +37,16 @@ def waits_for(view: ClusterView, broker_id: int) -> str:
         READS_METADATA: "reads the cluster's metadata from the store",
         REGISTERS: "registers in the metadata store",
     }.get(_broker(view, broker_id).start_phase, _WAITS_FOR_STATES)
+
+
+def taking_full_state(backlog: BrokerBacklog) -> str:
+    """What goes on "because …", of a life that the controller has not known for long."""
+    size = plural(backlog.full_state_size, "replica")
+    left = f"{backlog.pending:,} of their states are" if backlog.pending else "none of these is"
+    return (
+        f"it is busy with its full state of {size}: the controller has known this life for "
+        f"{span(backlog.known_for_ms)}, and {left} yet to be acknowledged"
+    )
 
 
 def _broker(view: ClusterView, broker_id: int) -> BrokerState:

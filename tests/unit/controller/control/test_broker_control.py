@@ -47,6 +47,17 @@ def test_a_new_broker_is_owed_its_full_state_first() -> None:
     assert BrokerControl(1, 10).full_state_due
 
 
+def test_since_when_a_life_is_known_and_how_large_its_full_state_was_is_told() -> None:
+    made = BrokerControl(1, 10)
+    assert made.backlog(1_000, 500).known_for_ms == -1
+    for partition in range(3):
+        made.require(at(partition), 5, 1_000 + partition)
+    made.sent(1, {(ID, n): at(n) for n in range(3)}, stops=False, full_state=True)
+    made.answered(1, CommandResult(partitions=[ok(n, 5) for n in range(3)]), 1_500)
+    told = made.backlog(3_000, 500)
+    assert (told.pending, told.known_for_ms, told.full_state_size) == (0, 2_000, 3)
+
+
 def test_a_full_state_that_was_lost_is_owed_again() -> None:
     made = BrokerControl(1, 10)
     made.sent(1, {}, stops=False, full_state=True)

@@ -11,6 +11,7 @@ from tidelog.inspection.model import (
     OPENS_LOGS,
     TAKES_STATES,
     WAITS_FOR_STORE,
+    BrokerBacklog,
     Departure,
     StoreHealth,
 )
@@ -129,3 +130,40 @@ def test_a_starting_broker_is_waited_for_as_such(cluster: DescribedCluster) -> N
     cluster.unheard(2)
     starting = found(cluster.explain(), "broker_starting")
     assert "in the ISR of 1 partition all the same: sea/0" in said(starting)
+
+
+def told_of(cluster: DescribedCluster, broker_id: int, known_for_ms: int, replicas: int) -> None:
+    cluster.backlogs.append(
+        BrokerBacklog(
+            broker_id,
+            10 + broker_id,
+            replicas,
+            known_for_ms,
+            overdue=False,
+            known_for_ms=known_for_ms,
+            full_state_size=replicas,
+        )
+    )
+
+
+def test_who_is_silent_while_it_takes_a_large_full_state_is_busy_and_not_paused(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0", (2, 1, 3))
+    cluster.pause(2)
+    told_of(cluster, 2, known_for_ms=4_000, replicas=5_003)
+    findings = cluster.explain()
+    assert set(causes_of(findings)) == {"broker_busy", "command_backlog"}
+    busy = found(findings, "broker_busy")
+    assert "busy with its full state of 5,003 replicas" in busy.summary
+    assert "kill -CONT" not in said(busy)
+
+
+@pytest.mark.parametrize(("known_for_ms", "replicas"), [(40_000, 5_003), (4_000, 12), (-1, 0)])
+def test_a_full_state_that_is_long_taken_or_small_excuses_no_silence(
+    cluster: DescribedCluster, known_for_ms: int, replicas: int
+) -> None:
+    cluster.partition("sea/0", (2, 1, 3))
+    cluster.pause(2)
+    told_of(cluster, 2, known_for_ms, replicas)
+    assert "broker_paused" in causes_of(cluster.explain())
