@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from .scenarios import Scenario, controls, of
 
+# Each fault that a cluster of one reign can have, beside late fetches and ISR changes.
+_ONE_FAULT = of("crash", "reboot", "lag", "lease", "stop", "damage")
 _CHOSEN = (
-    Scenario("late fetches and answers", 1, 2, 2, 1, of("fetch", "answer")),
-    Scenario("all together", 1, 2, 3, 1, of("fetch", "isr"), of("crash", "reboot", "lag")),
+    Scenario("all together", 1, 2, 3, 1, of("fetch", "isr"), _ONE_FAULT),
+    Scenario("late fetches and answers", 1, 2, 3, 1, of("fetch", "answer"), of("crash", "reboot")),
     Scenario("crashes", faults=2, records=2, epochs=2),
     Scenario("zombie leaders", 2, 1, 3, kinds=of("lease")),
     Scenario("reboots and recovery", 2, 1, 3, kinds=of("reboot", "crash")),
@@ -27,7 +29,6 @@ _CHOSEN = (
     Scenario("moved away and back", 2, 1, 2, 1, of("stop"), of("move", "lag")),
     Scenario("two late fetches", 1, 1, 2, 2, of("fetch")),
     Scenario("unclean elections", faults=2, records=1, epochs=3, unclean=True),
-    Scenario("damage and resignation", 1, 1, 3, 1, of("fetch", "isr"), of("damage")),
     Scenario("reboots, more records", 1, 2, 4, kinds=of("reboot")),
     Scenario("two ISR changes under way", 1, 1, 2, 2, of("isr"), of("crash", "lag")),
 )
@@ -42,5 +43,10 @@ QUICK = (
     Scenario("registering", 1, 1, 2, 0, of("registration"), of("lease")),
     Scenario("deleted topics", 1, 1, 2, 1, of("stop"), of("delete")),
     Scenario("moved away and back", 1, 1, 2, 1, of("stop"), of("move")),
+    Scenario("late fetches and answers", 1, 1, 2, 1, of("fetch", "answer")),
+    Scenario("late fetches and ISR changes", 1, 1, 2, 1, of("fetch", "isr"), of("reboot", "lag")),
+    Scenario("zombie controllers", 1, 1, 2, 1, of("election"), of("reign", "lease")),
+    Scenario("two controllers", 1, 0, 2, 1, of("command"), of("reign", "crash")),
+    Scenario("stopping seen late", 1, 0, 2, 0, of("view"), of("stop", "lag")),
     Scenario("synced, reboots", 1, 1, 2, kinds=of("reboot"), synced=True),
 )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from model.profiles import FULL
-from model.scenarios import REMOVALS, Removal, Scenario, controls, of
+from model.profiles import FULL, QUICK
+from model.scenarios import LATE, REMOVALS, Removal, Scenario, controls, of
 
 SMALL = Scenario("small", 1, 1, 2, 1, of("fetch"), of("crash"))
 LARGER = [
@@ -23,15 +23,15 @@ def test_where_a_rule_is_switched_off_the_rules_are_explored_too(removal: Remova
     assert any(removal.scenario.lies_within(scenario) for scenario in FULL)
 
 
-def test_one_scenario_has_records_epochs_a_reboot_a_late_message_and_a_late_isr_change() -> None:
-    assert any(
-        s.records >= 2
-        and s.epochs >= 3
-        and s.in_flight
-        and s.late >= of("fetch", "isr")
-        and s.kinds >= of("crash", "reboot", "lag")
-        for s in FULL
-    )
+def test_one_scenario_has_records_epochs_late_messages_and_every_fault_of_one_reign() -> None:
+    faults = of("crash", "reboot", "lag", "lease", "stop", "damage")
+    wanted = Scenario("together", 1, 2, 3, 1, of("fetch", "isr"), faults)
+    assert any(wanted.lies_within(scenario) for scenario in FULL)
+
+
+@pytest.mark.parametrize("late", LATE)
+def test_the_smaller_bound_has_every_kind_of_late_message(late: str) -> None:
+    assert any(late in scenario.late for scenario in QUICK)
 
 
 @pytest.mark.parametrize("scenario", FULL, ids=lambda scenario: scenario.name)
