@@ -7,13 +7,14 @@ reader is given: it is written down as a record of its own, so that offsets stay
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import count, groupby
 
+from simulation.acknowledgers import Acknowledgers
 from simulation.invariants import Invariants
 from simulation.replica_rules import Loss
 from simulation.store_rules import PartitionId
+from simulation.told_ends import ends_asked, ends_told
 from simulation.told_losses import ToldLosses
 from simulation.topic_lives import LivesHistory, LivesRead, TopicLives, is_short_lived
 from simulation.violation import Violation
@@ -22,7 +23,6 @@ from tidelog.client.log_continuity import LogTruncatedError
 from tidelog.client.unclean_elections import UncleanElection
 from tidelog.errors import ErrorCode
 from tidelog.history import (
-    NO_BROKER,
     UNREADABLE_VALUE,
     HighWatermarkEnded,
     HighWatermarkInvoked,
@@ -50,9 +50,8 @@ def host_of(client: str) -> str:
     return f"client-{client}"
 
 
-def broker_id_of(address: str) -> int:
-    """Of "broker-1:7500"."""
-    return int(address.partition(":")[0].rpartition("-")[2])
+def _asker(host: str, question: int) -> str:
+    return f"{host}, question {question}"
 
 
 def value_of(record: Record) -> int:
@@ -64,8 +63,7 @@ def value_of(record: Record) -> int:
 
 class Recorder:
     """Operations of the topics named `judged`, and of short-lived ones by their topic ids;
-    others are only counted. `epoch_led`: by a broker of this address, of a partition, at this
-    moment; NO_EPOCH: it does not lead it."""
+    others are only counted. `epoch_led`: as `Acknowledgers` has it."""
 
     def __init__(
         self,
@@ -80,16 +78,14 @@ class Recorder:
         self._now_ms = now_ms
         self._judged = frozenset(judged)
         self._values = count(1)
+        self._questions = count(1)
         self._fences: dict[tuple[TopicPartition, int, int], int] = {}
         self.losses = ToldLosses(invariants)
         self._lives = TopicLives()
         self._lives_read = LivesRead(invariants.store.lives)
         self._lives_history = LivesHistory()
         self._next_offset: dict[tuple[str, TopicPartition], int] = {}
-        self._epoch_led = epoch_led
-        # By host of the client, partition and leader epoch: the base offsets that it was told,
-        # in order, each with the broker that led in this epoch when it told it, or NO_BROKER.
-        self._answers: dict[tuple[str, TopicPartition, int], list[tuple[int, int]]] = {}
+        self._acknowledgers = Acknowledgers(self._judged, epoch_led)
 
     def new_value(self) -> int:
         return next(self._values)
@@ -126,7 +122,7 @@ class Recorder:
             return
         step = 0 if offset == NO_OFFSET else 1
         now_ms = self._now_ms()
-        broker_id = self._who_answered(client, partition, leader_epoch, offset)
+        broker_id = self._acknowledgers.of(host_of(client), partition, leader_epoch, offset)
         self.operations += [
             SendEnded(
                 now_ms,
@@ -156,29 +152,6 @@ class Recorder:
             self._lives_history.add(
                 SendEnded(now_ms, client, *partition, value, outcome, at, leader_epoch)
             )
-
-    def _who_answered(
-        self, client: str, partition: TopicPartition, leader_epoch: int, offset: int
-    ) -> int:
-        """A batch may not be the first of those that were answered together."""
-        answers = self._answers.get((host_of(client), partition, leader_epoch), [])
-        index = bisect_right(answers, offset, key=lambda answer: answer[0])
-        return answers[index - 1][1] if index else NO_BROKER
-
-    def _produce_answered(
-        self, source: str, target: str, answer: broker_pb2.ProduceResponse
-    ) -> None:
-        """A leader tells a batch that is sent again in the epoch of its original, which may be
-        another's: it acknowledges writes in its own epoch alone."""
-        for told in answer.partitions:
-            partition = TopicPartition(told.topic, told.partition)
-            if told.HasField("error") or partition.topic not in self._judged:
-                continue
-            leads = self._epoch_led(target, partition) == told.leader_epoch
-            answered = (told.base_offset, broker_id_of(target) if leads else NO_BROKER)
-            answers = self._answers.setdefault((source, partition, told.leader_epoch), [])
-            # After others of this offset: the last one counts.
-            insort(answers, answered, key=lambda answer: answer[0])
 
     def _judge_acknowledged(
         self,
@@ -352,7 +325,7 @@ class Recorder:
         """Notes who acknowledges; and brokers tell no consumer that its offset is beyond the
         log unless something was given up."""
         if isinstance(answer, broker_pb2.ProduceResponse):
-            self._produce_answered(source, target, answer)
+            self._acknowledgers.answered(source, target, answer)
         if kind != "fetch" or not isinstance(answer, broker_pb2.FetchResponse):
             return
         for told in answer.partitions:
@@ -390,9 +363,43 @@ class Recorder:
 
     # -- what clients are told ---------------------------------------------------------------
 
-    def told(self, host: str, request: object, answer: object) -> None:
-        """A client has taken the answer to its request."""
+    def asked(self, host: str, request: object) -> int:
+        question = next(self._questions)
+        for partition, topic_id in ends_asked(request):
+            self._add_reading(
+                HighWatermarkInvoked(
+                    self._now_ms(), _asker(host, question), *self._key(partition, topic_id)
+                )
+            )
+        return question
+
+    def told(self, host: str, question: int, request: object, answer: object) -> None:
+        """Each question is a client of its own to the history: a client may have several under
+        way, and does not believe every answer. Ends are so compared by epoch alone."""
         self._lives.told(host, request, answer)
+        for partition, topic_id, end, leader_epoch in ends_told(request, answer):
+            self._add_reading(
+                HighWatermarkEnded(
+                    self._now_ms(),
+                    _asker(host, question),
+                    *self._key(partition, topic_id),
+                    Outcome.OK,
+                    end,
+                    leader_epoch,
+                )
+            )
+
+    def _add_reading(self, operation: HighWatermarkInvoked | HighWatermarkEnded) -> None:
+        if operation.topic in self._judged:
+            self.operations.append(operation)
+        elif is_short_lived(operation.topic):
+            self._lives_history.add(operation)
+
+    def _key(self, partition: TopicPartition, topic_id: str) -> tuple[str, int]:
+        """As the history has it."""
+        if is_short_lived(partition.topic):
+            return self._lives_history.name(partition.topic, topic_id), partition.partition
+        return partition
 
     def told_of_another_topic(self, client: str) -> None:
         self._lives_read.told(client)
@@ -451,7 +458,7 @@ class Recorder:
         return [
             LossMark(
                 self._now_ms(),
-                *self._named(loss.partition),
+                *self._key(self._invariants.name_of(loss.partition), loss.partition.topic_id),
                 UNCLEAN,
                 NO_EPOCH,
                 loss.leader_epoch - 1,
@@ -459,12 +466,6 @@ class Recorder:
             )
             for loss in self._invariants.losses
         ]
-
-    def _named(self, place: PartitionId) -> tuple[str, int]:
-        name = self._invariants.name_of(place)
-        if is_short_lived(name.topic):
-            return self._lives_history.name(name.topic, place.topic_id), name.partition
-        return name
 
 
 def _gives_up(loss: Loss, partition: PartitionId, offset: int, leader_epoch: int) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from simulation.acknowledgers import broker_id_of
 from simulation.coverage import Coverage
 from simulation.faults import Fault
 from simulation.final_checks import (
@@ -19,7 +20,7 @@ from simulation.final_checks import (
     require_clean_lives,
     require_equal_replicas,
 )
-from simulation.history import Recorder, broker_id_of
+from simulation.history import Recorder
 from simulation.injector import FaultInjector
 from simulation.invariants import Invariants
 from simulation.liveness import require_healed, require_writable
@@ -116,7 +117,7 @@ def _run(world: World, plan: Sequence[Fault], result: Result) -> None:
     )
     coverage = Coverage(world, invariants)
     world.on_answer(recorder.answered)
-    world.on_told.append(recorder.told)
+    world.client_observer = recorder
     injector = FaultInjector(world)
     world.on_fault(lambda fault, phase: recorder.nemesis(f"{phase} {fault.kind}", str(fault.args)))
     try:

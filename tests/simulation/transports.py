@@ -153,12 +153,15 @@ class _ClientApi:
         return partial(self._call, kind)
 
     async def _call(self, kind: str, request: object, timeout_ms: int) -> Any:
+        host = current_process().host
+        observer = self._world.client_observer
+        question = observer.asked(host, request) if observer else 0
         try:
             answer = await self._network.call(kind, self._address, request, timeout_ms)
         except CallFailedError as error:
             raise UnreachableError(self._address, str(error)) from None
-        for hear in self._world.on_told:
-            hear(current_process().host, request, answer)
+        if observer:
+            observer.told(host, question, request, answer)
         return answer
 
 

@@ -319,7 +319,8 @@ class Workload:
         try:
             (report,) = await delivery
         except TidelogError as error:
-            outcome = Outcome.INFO
+            # What clients are told for certain is held against the log.
+            outcome = Outcome.INFO if error.outcome_unknown else Outcome.FAIL
             fenced = error.code is ErrorCode.FENCED_PRODUCER_EPOCH
         else:
             outcome = Outcome.OK if plan.acks is Acks.ALL else Outcome.INFO

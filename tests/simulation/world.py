@@ -6,7 +6,7 @@ import logging
 import random
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import structlog
 
@@ -26,6 +26,15 @@ T = TypeVar("T")
 # come to an end by then waits for something that never comes.
 MAX_RUN_S = 300
 OnLog = Callable[[SimProcess | None, dict[str, Any]], None]
+
+
+class ClientObserver(Protocol):
+    """Hears of what clients ask, and of each answer that its client has taken."""
+
+    def asked(self, host: str, request: object) -> int:
+        """Returns a number, by which the answer is told."""
+
+    def told(self, host: str, question: int, request: object, answer: object) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +91,7 @@ class World:
         self.data_lost: dict[int, int] = {}
         self.after_step = self.loop.after_step
         self.fault_callbacks: list[OnFault] = []
-        # Called with a client's host, its request and the answer that it has taken.
-        self.on_told: list[Callable[[str, object, object], None]] = []
+        self.client_observer: ClientObserver | None = None
         # Called with the topic: it is there now; it is about to be deleted for good.
         self.on_topic_created: list[Callable[[str], None]] = []
         self.on_topic_given_up: list[Callable[[str], None]] = []
