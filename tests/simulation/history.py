@@ -15,7 +15,7 @@ from simulation.invariants import Invariants
 from simulation.replica_rules import Loss
 from simulation.store_rules import PartitionId
 from simulation.told_ends import ends_asked, ends_told
-from simulation.told_losses import ToldLosses
+from simulation.told_losses import RECREATION_TOLD, ToldLosses
 from simulation.topic_lives import LivesHistory, LivesRead, TopicLives, is_short_lived
 from simulation.violation import Violation
 from tidelog.client.delivery import BatchReport
@@ -81,6 +81,7 @@ class Recorder:
         self._questions = count(1)
         self._fences: dict[tuple[TopicPartition, int, int], int] = {}
         self.losses = ToldLosses(invariants)
+        self.on_told: list[Callable[[str, object, object], None]] = []
         self._lives = TopicLives()
         self._lives_read = LivesRead(invariants.store.lives)
         self._lives_history = LivesHistory()
@@ -174,6 +175,10 @@ class Recorder:
         """In the topic that has the name now."""
         topic = self._invariants.store.topics.get(partition.topic)
         return None if topic is None else PartitionId(topic.topic_id, partition.partition)
+
+    def has_lost(self, partition: TopicPartition) -> bool:
+        place = self._place_now(partition)
+        return any(loss.partition == place for loss in self._invariants.losses)
 
     def _places(self, partition: TopicPartition) -> list[PartitionId]:
         """In every topic that has, or had, the name."""
@@ -336,10 +341,7 @@ class Recorder:
                 )
 
     def _judge_sent_back(self, partition: TopicPartition, why: str) -> None:
-        place = self._place_now(partition)
-        if place is None or partition.topic not in self._judged:
-            return
-        if all(loss.partition != place for loss in self._invariants.losses):
+        if partition.topic in self._judged and not self.has_lost(partition):
             self._invariants.found("sent_back_without_loss", why, partition=str(partition))
 
     def _fence_at(
@@ -377,6 +379,8 @@ class Recorder:
         """Each question is a client of its own to the history: a client may have several under
         way, and does not believe every answer. Ends are so compared by epoch alone."""
         self._lives.told(host, request, answer)
+        for hear in self.on_told:
+            hear(host, request, answer)
         for partition, topic_id, end, leader_epoch in ends_told(request, answer):
             self._add_reading(
                 HighWatermarkEnded(
@@ -402,6 +406,7 @@ class Recorder:
         return partition
 
     def told_of_another_topic(self, client: str) -> None:
+        self.losses.seen[RECREATION_TOLD] += 1
         self._lives_read.told(client)
 
     def election_told(self, client: str, election: UncleanElection) -> None:

@@ -7,6 +7,7 @@ import asyncio
 import gc
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -19,11 +20,13 @@ from simulation.final_checks import (
     require_clean_history,
     require_clean_lives,
     require_equal_replicas,
+    require_named_known,
 )
 from simulation.history import Recorder
 from simulation.injector import FaultInjector
 from simulation.invariants import Invariants
 from simulation.liveness import require_healed, require_writable
+from simulation.observation import patched
 from simulation.plans import draw_plan
 from simulation.readers import require_read
 from simulation.recovery_operator import Operator
@@ -31,6 +34,7 @@ from simulation.violation import Violation
 from simulation.workload import TOPICS, Workload, drain, draw_topics
 from simulation.world import Settings, World
 from tidelog.model import NO_EPOCH, Acks, TopicPartition
+from tidelog_broker.partition import producer_state
 
 # A seed lasts at least this long before it heals.
 MIN_WORK_MS = 60_000
@@ -38,6 +42,8 @@ MIN_ACKNOWLEDGED = 500
 # Where faults have let too few records through: so long it is waited for more at most.
 MORE_WORK_S = 30
 DRAIN_S = 20.0
+# More than the DELIVERY_TIMEOUT_MS of the workload's producers.
+LONGEST_DELIVERY_MS = 25_000
 # How an exception is named that is no violation of an invariant.
 EXCEPTION = "exception"
 
@@ -115,17 +121,18 @@ def _run(world: World, plan: Sequence[Fault], result: Result) -> None:
         [topic.name for topic in TOPICS],
         partial(_epoch_led, world),
     )
-    coverage = Coverage(world, invariants)
+    coverage = Coverage(world, invariants, recorder.losses.seen)
     world.on_answer(recorder.answered)
     world.client_observer = recorder
     injector = FaultInjector(world)
     world.on_fault(lambda fault, phase: recorder.nemesis(f"{phase} {fault.kind}", str(fault.args)))
     try:
-        with invariants.watching(), coverage.noting():
+        with invariants.watching(), coverage.noting(), _short_deliveries():
             world.run(_live(world, invariants, recorder, injector, plan))
             invariants.raise_found()
             contents = read_replicas(world, invariants, flipped.__contains__)
             note_digests(contents, recorder)
+            require_named_known(world, contents)
             for idempotent in (True, False):
                 topics = [t.name for t in TOPICS if (t.acks is Acks.ALL) is idempotent]
                 require_clean_history(recorder, topics, idempotent=idempotent)
@@ -134,6 +141,11 @@ def _run(world: World, plan: Sequence[Fault], result: Result) -> None:
     finally:
         result.acknowledged = recorder.acknowledged
         result.faults, result.rules = coverage.faults, coverage.rules
+
+
+def _short_deliveries() -> AbstractContextManager[None]:
+    """Brokers know that here nobody delivers for as long as they have to allow for."""
+    return patched(producer_state, "LONGEST_DELIVERY_MS", lambda _: LONGEST_DELIVERY_MS)
 
 
 def _epoch_led(world: World, address: str, partition: TopicPartition) -> int:

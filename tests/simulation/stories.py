@@ -77,6 +77,36 @@ def _created_again(rng: random.Random, cluster: Cluster) -> list[Fault]:
     ]
 
 
+def _late_stops(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """A topic is deleted, and all that the controllers say comes a second time, much later:
+    when a broker has restarted, and another controller reigns."""
+    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 10_000)
+    deleted_ms = at_ms + 1_500
+    return [
+        Fault(at_ms, "topic_deleted", (rng.randint(1, 3),), 1_500),
+        *_second_hearing(rng, cluster, deleted_ms + rng.randint(300, 700)),
+        # Another one, for the former lives of two have more to be told.
+        Fault(deleted_ms + rng.randint(800, 1_200), "crash_broker", (cluster.broker(rng),), 100),
+    ]
+
+
+def _late_questions(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """Likewise when all have rebooted, and are asked how far their logs reach."""
+    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 10_000)
+    return [
+        Fault(at_ms, "reboot_all", (), rng.randint(300, 600)),
+        *_second_hearing(rng, cluster, at_ms + rng.randint(2_000, 2_600)),
+    ]
+
+
+def _second_hearing(rng: random.Random, cluster: Cluster, crash_ms: int) -> list[Fault]:
+    return [
+        Fault(crash_ms - 2_500, "repeat", (95, "all"), 4_000),
+        Fault(crash_ms, "crash_broker", (cluster.broker(rng),), rng.randint(50, 200)),
+        Fault(crash_ms + 100, "crash_active_controller", (), rng.randint(500, 2_000)),
+    ]
+
+
 def _restarted_twice(rng: random.Random, cluster: Cluster) -> list[Fault]:
     """While no controller runs, a machine reboots and its broker restarts once more."""
     at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 8_000)
@@ -332,6 +362,8 @@ STORIES: tuple[Callable[[random.Random, Cluster], list[Fault]], ...] = (
     _bounced_leader,
     _late_deletion,
     _created_again,
+    _late_stops,
+    _late_questions,
     _restarted_twice,
     _emptied_follower,
     _late_removal,

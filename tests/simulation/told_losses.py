@@ -8,6 +8,7 @@ election, or of a truncation, that was none.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -19,6 +20,11 @@ from tidelog.client.log_continuity import LogTruncatedError
 from tidelog.client.unclean_elections import UncleanElection
 from tidelog.model import NO_EPOCH, Record
 
+ELECTION_TOLD = "client told of an unclean election"
+TRUNCATION_TOLD = "reader told of a truncation"
+RECREATION_TOLD = "reader told that its topic was created again"
+TOLD_TO_CLIENTS = (ELECTION_TOLD, TRUNCATION_TOLD, RECREATION_TOLD)
+
 
 class _Reached(NamedTuple):
     offset: int
@@ -26,11 +32,11 @@ class _Reached(NamedTuple):
 
 
 class ToldLosses:
-    """`told`: how often anybody was, of a loss."""
+    """`seen`: how often anybody was told of what, for the coverage."""
 
     def __init__(self, invariants: Invariants) -> None:
         self._invariants = invariants
-        self.told = 0
+        self.seen: Counter[str] = Counter()
         # By client and partition: where it was last, and the last offset of each epoch.
         self._last: dict[tuple[str, PartitionId], _Reached] = {}
         self._reached: dict[tuple[str, PartitionId], dict[int, int]] = {}
@@ -70,7 +76,7 @@ class ToldLosses:
     ) -> None:
         """`lives`: of the partition's name; all but short-lived topics have one. Raises
         `Violation`."""
-        self.told += 1
+        self.seen[ELECTION_TOLD] += 1
         unclean = self._invariants.store.before_unclean
         if not any((partition, election.leader_epoch) in unclean for partition in lives):
             raise Violation(
@@ -86,7 +92,7 @@ class ToldLosses:
         self, client: str, lives: Sequence[PartitionId], error: LogTruncatedError
     ) -> None:
         """Raises `Violation`."""
-        self.told += 1
+        self.seen[TRUNCATION_TOLD] += 1
         for partition in lives:
             self.sought(client, partition)
         if not any(

@@ -10,8 +10,9 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from simulation.history import Recorder
+from simulation.history import Recorder, host_of
 from simulation.injector import SHORT_LIVED_PARTITIONS
+from simulation.old_sequences import OldSequences
 from simulation.processes import ClientProcess
 from simulation.readers import FETCH_WAIT_MS, POLL_TIMEOUT_MS, RETRY_PAUSE_S, Reader
 from simulation.topic_lives import AGAIN
@@ -77,6 +78,10 @@ HOLDING_S = (5.0, 18.0)
 OVERLAP_S = 4.0
 # How many of them stop before the next one begins.
 QUIET_END = 0.3
+PASSING_NAME = "boat"
+PASSING_S = 4.0
+# Between two batches that are sent again under a name.
+OLD_SEQUENCE_PAUSE_S = (8.0, 20.0)
 SHORT_LIVED_BATCHES_PER_SECOND = 2.0
 
 
@@ -119,6 +124,7 @@ class Workload:
         # Those of topics that stay, and of short-lived ones by their names.
         self.readers: list[Reader] = []
         self._visitors: dict[str, _Visitors] = {}
+        self._visits = 0
         world.on_topic_created.append(self._visit)
         world.on_topic_given_up.append(self._leave)
 
@@ -132,6 +138,9 @@ class Workload:
                 producer.spawn(self._produce(producer, name, plan, self._stopping))
             )
         self._producing.append(asyncio.create_task(self._hold_name(self.topics[0])))
+        for name in (None, PASSING_NAME):
+            self._producing.append(asyncio.create_task(self._pass_by(self.topics[0], name)))
+        self._producing.append(self._world.client("old").spawn(self._send_old_sequences()))
         kept = [p for plan in self.topics if plan.keeps_all for p in plan.all_partitions]
         self._read("c1", kept)
         self._read("c2", [p for p in kept if p.topic == self.topics[0].name])
@@ -188,10 +197,12 @@ class Workload:
             3,
             batches_per_second=SHORT_LIVED_BATCHES_PER_SECOND,
         )
-        name, over = f"p-{topic}", asyncio.Event()
+        # Who comes again, when it is there again, knows nothing of before.
+        self._visits += 1
+        name, over = f"p-{topic}-{self._visits}", asyncio.Event()
         client = self._world.client(name)
         producing = client.spawn(self._produce(client, name, plan, over))
-        reader = self._read(f"c-{topic}", plan.all_partitions)
+        reader = self._read(f"c-{topic}-{self._visits}", plan.all_partitions)
         self._visitors[topic] = _Visitors(plan, over, producing, reader)
 
     def _leave(self, topic: str) -> None:
@@ -240,6 +251,24 @@ class Workload:
             if self._stopping.is_set():
                 break
         await asyncio.gather(*holding)
+
+    async def _pass_by(self, plan: TopicPlan, producer_name: str | None) -> None:
+        """A producer that writes a little, and is forgotten unless it has a name."""
+        over = asyncio.Event()
+        name = f"passing-{producer_name or 'by'}"
+        client = self._world.client(name)
+        producing = client.spawn(self._produce(client, name, plan, over, producer_name))
+        await _wait(self._stopping, PASSING_S)
+        over.set()
+        await producing
+
+    async def _send_old_sequences(self) -> None:
+        old = OldSequences(self._world, f"{host_of('named')}-", self._recorder.has_lost)
+        self._recorder.on_told.append(old.told)
+        rng = self._world.rng("workload/old")
+        while not self._stopping.is_set():
+            await _wait(self._stopping, rng.uniform(*OLD_SEQUENCE_PAUSE_S))
+            await old.send_again(rng)
 
     async def _produce(
         self,

@@ -52,7 +52,8 @@ class Settings:
             "checkpoint_interval_ms": 3_000,
             "flush_interval_ms": 5_000,
             "retention_check_interval_ms": 4_000,
-            "stray_retention_ms": 60_000,
+            "stray_retention_ms": 6_000,
+            "producer_id_expiration_ms": 5_000,
             "shutdown_timeout_ms": 5_000,
         }
     )
