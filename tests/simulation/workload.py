@@ -138,8 +138,8 @@ class Workload:
                 producer.spawn(self._produce(producer, name, plan, self._stopping))
             )
         self._producing.append(asyncio.create_task(self._hold_name(self.topics[0])))
-        for name in (None, PASSING_NAME):
-            self._producing.append(asyncio.create_task(self._pass_by(self.topics[0], name)))
+        for passing in (None, PASSING_NAME):
+            self._producing.append(asyncio.create_task(self._pass_by(self.topics[0], passing)))
         self._producing.append(self._world.client("old").spawn(self._send_old_sequences()))
         kept = [p for plan in self.topics if plan.keeps_all for p in plan.all_partitions]
         self._read("c1", kept)
