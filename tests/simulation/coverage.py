@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from simulation.held_back import HELD_BACK, noting_held_back
+from simulation.store import StoreAnswer
 from simulation.told_losses import TOLD_TO_CLIENTS
 from tidelog.errors import ErrorCode
 from tidelog.state_changes.json_form import EVENT
@@ -35,6 +36,7 @@ LOGGED = {
     "joiner_guard_failed": "joiner's guard failed",
     "late_answer_dropped": "late fetch answer dropped",
     "log_recovered": "log recovered",
+    "metadata_rolled_back": "restored store not believed",
     "producers_expired": "silent producers forgotten",
 }
 # State changes that services tell: by kind and stage, and by cause where that tells them apart.
@@ -175,6 +177,8 @@ class Coverage:
             self._rules[rule] += 1
 
     def _answered(self, kind: str, source: str, _target: str, answer: object) -> None:
+        if isinstance(answer, StoreAnswer):
+            answer = answer.value
         if isinstance(answer, ReplicaFetchResponse):
             self._replica_fetched(answer)
         elif isinstance(answer, TransactionResult):

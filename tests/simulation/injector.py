@@ -10,9 +10,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
 
 from simulation.faults import Fault
+from simulation.loop import SimProcess
 from simulation.network import Concerns, Conditions
 from simulation.processes import BrokerProcess, Service
 from simulation.recovery_operator import Operator
+from simulation.store import EtcdServer
 from simulation.topic_lives import AGAIN, GONE
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_LEADER
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 STOP_TIMEOUT_S = 15.0
 RECREATED_TOPIC_TIMEOUT_MS = 6_000
 SHORT_LIVED_PARTITIONS = 2
+# Whoever keeps a lease alive hears of every revision within this time.
+HEARS_OF_CHANGES_S = 1.5
 
 OnFault: TypeAlias = "Callable[[Fault, str], None]"
 # Ends what a fault began.
@@ -70,6 +74,7 @@ class FaultInjector:
             "lost_answers": self._lost_answers,
             "watch_loss": self._watch_loss,
             "compaction": self._compaction,
+            "store_restored": self._store_restored,
             "failed_fsync": self._failed_fsync,
             "disk_error": self._disk_error,
             "disk_full": self._disk_full,
@@ -289,6 +294,35 @@ class FaultInjector:
             etcd.serve_watches("")
 
         return compact
+
+    def _store_restored(self, fault: Fault, _: random.Random) -> End:
+        """A broker reaches a backup in the place of the store, once that has changed. It is
+        started anew in the end, and reaches the store."""
+        world, service = self._world, self._service(fault)
+        backup = EtcdServer(
+            world.loop, self._network, world.store_data.backup(), f"backup-{fault.at_ms}"
+        )
+        misled: list[SimProcess] = []
+
+        def mislead() -> None:
+            process = service.process
+            if process is not None and world.store_data.revision > backup.data.revision:
+                world.trace("misled", process=process.name, to_revision=backup.data.revision)
+                world.etcd.mislead(process, backup)
+                misled.append(process)
+
+        def look_again() -> None:
+            # Who has not heard of any change since could not tell the two apart.
+            if world.store_data.revision > backup.data.revision:
+                world.loop.call_later(HEARS_OF_CHANGES_S, mislead)
+
+        world.loop.call_later(fault.duration_ms / 2_000, look_again)
+
+        def restart() -> None:
+            if service.process is not None and service.process in misled:
+                service.kill()
+
+        return restart
 
     # -- disks -------------------------------------------------------------------------------
 

@@ -329,6 +329,16 @@ def _slow_follower(rng: random.Random, cluster: Cluster) -> list[Fault]:
     ]
 
 
+def _restored_store(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """A broker is led to a backup of the store that is older than what it has seen."""
+    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 10_000)
+    misled, other = rng.sample(range(1, cluster.brokers + 1), 2)
+    return [
+        Fault(at_ms, "store_restored", (f"broker-{misled}",), rng.randint(8_000, 12_000)),
+        Fault(at_ms + 1_000, "crash_broker", (f"broker-{other}",), rng.randint(50, 1_000)),
+    ]
+
+
 def _paused_hand_over(
     rng: random.Random, cluster: Cluster, stopping: int, at_ms: int
 ) -> list[Fault]:
@@ -380,4 +390,5 @@ STORIES: tuple[Callable[[random.Random, Cluster], list[Fault]], ...] = (
     _waited_for,
     _dropped_pages,
     _slow_follower,
+    _restored_store,
 )
