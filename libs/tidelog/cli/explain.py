@@ -114,6 +114,7 @@ def parse_scope(targets: Sequence[str], broker: int | None = None) -> Scope:
 async def _explain(session: Session, scope: Scope, timeout_ms: int) -> ExitStatus:
     from tidelog.client.ask_explain import explain_cluster
     from tidelog.client.explaining import NobodyAnswersError
+    from tidelog.inspection.explain import Listening
 
     try:
         explained = await explain_cluster(
@@ -124,7 +125,8 @@ async def _explain(session: Session, scope: Scope, timeout_ms: int) -> ExitStatu
             raise UsageError(error.message) from error
         raise
     except NobodyAnswersError as error:
-        raise nobody_answers(error.reason) from error
+        stand_still = any(service.listening is Listening.ACCEPTS for service in error.silent)
+        raise nobody_answers(error.reason, stand_still=stand_still) from error
     if session.as_json:
         write_json(document(explained))
     else:

@@ -12,7 +12,8 @@ from tidelog.cli.__main__ import app
 from tidelog.cli.exit_status import ExitStatus
 from tidelog.cli.explain import document, is_well, lines, parse_scope
 from tidelog.cli.session import Session
-from tidelog.inspection.explain import Listening, explain
+from tidelog.client.explaining import NobodyAnswersError
+from tidelog.inspection.explain import Listening, SilentService, explain
 from tidelog.inspection.model import Explanation, Scope
 from unit.inspection.explain.described import DescribedCluster
 
@@ -92,7 +93,26 @@ def test_where_nobody_answers_the_status_says_so_and_the_message_what_is_left() 
     result = CliRunner().invoke(app, ["explain"], obj=Session("127.0.0.1:1"))
     assert result.exit_code == ExitStatus.UNREACHABLE
     assert "127.0.0.1:1 refuses connections" in result.output
+    assert "start the cluster" in result.output
     assert "tidelog trace --files" in result.output
+
+
+def test_where_processes_stand_still_nobody_is_told_to_start_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def nobody_answers(*_: object, **__: object) -> Explanation:
+        raise NobodyAnswersError(
+            [
+                SilentService("127.0.0.1:1", Listening.ACCEPTS, "gave no answer"),
+                SilentService("127.0.0.1:2", Listening.REFUSES, "gave no answer"),
+            ]
+        )
+
+    monkeypatch.setattr("tidelog.client.ask_explain.explain_cluster", nobody_answers)
+    result = CliRunner().invoke(app, ["explain"], obj=Session("127.0.0.1:1"))
+    assert result.exit_code == ExitStatus.UNREACHABLE
+    assert "look at the processes that take connections" in result.output
+    assert "start the cluster" not in result.output
 
 
 @pytest.mark.parametrize(
