@@ -9,9 +9,11 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.model import NOT_KNOWN
 from tidelog.model import Batch, EpochEnd
 from tidelog_broker.log.errors import AppendOrderError, LogStorageError
+from tidelog_runtime.turns import ITEMS_PER_TURN
 from unit.broker.broker_parts import address_of, settled
 from unit.broker.fake_log import FakeLog, epoch_of, state
 from unit.broker.scripted_leader import LEADER, ME, Follower, following, log_of
+from unit.loop_turns import Turns
 from unit.metadata.virtual_time import virtual_clock
 
 
@@ -85,6 +87,35 @@ async def test_a_partition_that_follows_somebody_else_by_now_is_not_asked_for() 
     async with following(follower):
         first = await follower.next(0)
         assert first.numbers == [1]
+
+
+async def test_an_answer_about_thousands_is_taken_in_turns() -> None:
+    follower, many = Follower(), 10 * ITEMS_PER_TURN
+    partitions = [follower.follow(number) for number in range(many)]
+    async with following(follower), Turns() as turns:
+        first = await follower.next(0)
+        first.answer(*(first.data(0, number=number) for number in range(many)))
+        turns.taken()
+        await follower.next(1)
+    assert turns.taken() >= many // ITEMS_PER_TURN - 1
+    assert [partition.log.log_end_offset for partition in partitions] == [1] * many
+
+
+async def test_what_is_left_of_an_answer_is_dropped_when_a_fetch_is_given_up_half_way() -> None:
+    follower, many = Follower(), 2 * ITEMS_PER_TURN
+    partitions = [follower.follow(number) for number in range(many)]
+    async with following(follower):
+        first = await follower.next(0)
+        first.answer(*(first.data(0, number=number) for number in range(many)))
+        while True:
+            await asyncio.sleep(0)
+            if partitions[0].log.log_end_offset:
+                break
+        follower.fetcher.forget(partitions[-1])
+        second = await follower.next(1)
+    ends = [partition.log.log_end_offset for partition in partitions]
+    assert ends == [1] * ITEMS_PER_TURN + [0] * ITEMS_PER_TURN
+    assert [second.entry(n).position.fetch_offset for n in second.numbers] == ends[:-1]
 
 
 async def test_an_answer_that_comes_after_the_epoch_has_changed_is_dropped() -> None:
