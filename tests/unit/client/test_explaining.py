@@ -311,6 +311,16 @@ async def test_a_leader_of_a_replica_that_lags_is_looked_at_twice(
     assert services.asked.count(address(1)) == 2
 
 
+async def test_who_had_all_a_moment_ago_is_no_reason_for_a_second_look(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0", isr=(1, 3))
+    cluster.seen("sea/0", 2, log_end_offset=99, lag_records=1, last_caught_up_ms=98)
+    services = services_of(cluster)
+    await observe(services)
+    assert services.asked.count(address(1)) == 1
+
+
 async def test_the_service_that_explains_asks_itself_without_a_call(
     cluster: DescribedCluster,
 ) -> None:

@@ -12,6 +12,7 @@ from tidelog.inspection.explain.replicas import (
     FIRST_FETCH_MS,
     failure_of,
     had_all_lately,
+    is_young,
     refusal_of,
     why_behind,
     why_broker_does_nothing,
@@ -111,6 +112,8 @@ def _out_of_isr(
     elif reason is None and progress is not None and progress.last_fetch_ms < 0:
         why = "its leader has had no fetch of it in this epoch yet"
         next_step = "Look again in some seconds."
+        if is_young(view, key):
+            severity = causes.INFO
     elif reason is None and view.leading(key) is None:
         why = f"its leader, broker {key.leader}, tells nothing of it"
         next_step = f"tidelog explain --broker {key.leader}"

@@ -247,20 +247,19 @@ def _cut_off(
             f'"{follower.problem}"'
         )
     progress = view.progress(key, broker_id)
-    if progress is not None and _fetches_no_more(view, key, progress):
+    if progress is not None and _has_yet_to_fetch(view, key, progress):
         seen = (
             "no fetch of it in this epoch"
             if progress.last_fetch_ms < 0
             else f"its last fetch {span(progress.last_fetch_ms)} ago"
         )
         line = f"{name}: broker-{key.leader}, the leader, has seen {seen}"
-        if not evidence:
-            if replica is not None and not _knows_its_leader(key, replica):
-                return None
-            busy = _too_busy_to_fetch(view, key, broker_id, line)
-            if busy is not None:
-                return busy
-        evidence.append(f"{line}; both answer")
+        busy = None if evidence else _too_busy_to_fetch(view, key, broker_id, line)
+        if busy is not None:
+            return busy
+        knows = replica is None or _knows_its_leader(key, replica)
+        if _fetches_no_more(view, key, progress) and (evidence or knows):
+            evidence.append(f"{line}; both answer")
     if not evidence:
         return None
     deaf = view.silent_broker(key.leader)
@@ -295,11 +294,22 @@ def _too_busy_to_fetch(
     )
 
 
+def _has_yet_to_fetch(
+    view: ClusterView, key: PartitionKeyState, progress: FollowerProgress
+) -> bool:
+    return progress.last_fetch_ms < 0 or _fetches_no_more(view, key, progress)
+
+
+def is_young(view: ClusterView, key: PartitionKeyState) -> bool:
+    """By its last change, which may be later than the one that began its epoch."""
+    return key.changed_at_ms >= view.now_ms() - FIRST_FETCH_MS
+
+
 def _fetches_no_more(view: ClusterView, key: PartitionKeyState, progress: FollowerProgress) -> bool:
     """Where it has not fetched in this epoch, that says something only of one that is known
     not to be young; the key's last change may be a later one, never an earlier one."""
     if progress.last_fetch_ms < 0:
-        return 0 < key.changed_at_ms < view.now_ms() - FIRST_FETCH_MS
+        return key.changed_at_ms > 0 and not is_young(view, key)
     limit_ms = FETCH_SILENCE_MS if _lacks_records(view, key, progress) else IDLE_FETCH_SILENCE_MS
     return progress.last_fetch_ms > limit_ms
 

@@ -7,7 +7,13 @@ from dataclasses import replace
 import pytest
 
 from tidelog.inspection.model import BrokerBacklog, FollowerState
-from unit.inspection.explain.described import DescribedCluster, causes_of, found, said
+from unit.inspection.explain.described import (
+    NOW_MS,
+    DescribedCluster,
+    causes_of,
+    found,
+    said,
+)
 
 FORMER_LIFE = "broker 1 lives in broker epoch 952; the fetch is for its former life 750"
 REFUSALS = (
@@ -137,6 +143,18 @@ def test_who_is_late_with_its_commands_is_busy_and_not_cut_off(
     findings = cluster.explain()
     assert [(f.cause, f.broker) for f in findings] == [("command_overdue", broker_id)]
     assert "has seen its last fetch 20.7 s ago" in said(findings[0])
+
+
+@pytest.mark.parametrize("broker_id", [1, 2])
+def test_a_first_fetch_in_a_young_epoch_waits_for_commands_that_are_late(
+    cluster: DescribedCluster, broker_id: int
+) -> None:
+    cluster.partition("sea/0", isr=(1, 3), changed_at_ms=NOW_MS - 300)
+    cluster.seen("sea/0", 2, last_fetch_ms=-1, lag_records=-1, log_end_offset=-1)
+    cluster.backlogs.append(behind(broker_id, oldest_ms=2_000, overdue=False))
+    findings = cluster.explain()
+    assert [(f.cause, f.broker) for f in findings] == [("command_backlog", broker_id)]
+    assert "has seen no fetch of it in this epoch" in said(findings[0])
 
 
 def test_a_backlog_of_somebody_else_excuses_no_silence(cluster: DescribedCluster) -> None:
