@@ -22,6 +22,7 @@ from tidelog.cli.session import (
 )
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.model import LEAST_ANSWER_MS
+from tidelog.model import MAX_INT32
 from tidelog.wording import plural
 
 if TYPE_CHECKING:
@@ -50,7 +51,14 @@ def explain(
     ] = None,
     broker: Annotated[
         int | None,
-        typer.Option("--broker", metavar="ID", show_default=False, help="What concerns it alone."),
+        typer.Option(
+            "--broker",
+            metavar="ID",
+            min=0,
+            max=MAX_INT32,
+            show_default=False,
+            help="What concerns it alone.",
+        ),
     ] = None,
     timeout_ms: Annotated[
         int,
@@ -88,7 +96,7 @@ def parse_scope(targets: Sequence[str], broker: int | None = None) -> Scope:
     >>> parse_scope(["sea/3", "broker", "2"])
     Scope(topic='sea', partition=3, broker=2)
     """
-    from tidelog.cli.trace_targets import parse_target
+    from tidelog.cli.trace_targets import parse_number, parse_target
     from tidelog.inspection.model import Scope
 
     named = list(targets)
@@ -97,9 +105,10 @@ def parse_scope(targets: Sequence[str], broker: int | None = None) -> Scope:
         named.pop()
         if not (number.isascii() and number.isdecimal()):
             raise UsageError(f"broker {number!r} is no broker's id; give a number, as: broker 2")
-        if broker not in (None, int(number)):
+        named_broker = parse_number(number, "broker")
+        if broker not in (None, named_broker):
             raise UsageError(f"broker {number} and --broker {broker}: give one of them")
-        broker = int(number)
+        broker = named_broker
     if len(named) > 1:
         raise UsageError(
             f"{' '.join(targets)}: give one TOPIC or TOPIC/PARTITION, and after it a broker, as: "

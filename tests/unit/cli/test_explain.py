@@ -134,6 +134,9 @@ def test_a_broker_may_be_named_by_words(words: list[str], scope: Scope) -> None:
         (["broker", "x"], "'x' is no broker's id"),
         (["sea", "bay"], "give one TOPIC"),
         (["broker", "2", "--broker", "3"], "give one of them"),
+        (["broker", "9999999999"], "no broker has a higher number than 2147483647"),
+        (["--broker", "9999999999"], "Invalid value for '--broker'"),
+        (["sea/99999999999999"], "no partition has a higher number than 2147483647"),
     ],
 )
 def test_words_that_name_nothing_are_wrong_usage(words: list[str], said: str) -> None:
