@@ -121,8 +121,10 @@ class BrokerActions:
             told, served = both
             label = ("fetches", slot, asked.leader)
             yield self.changed(put(state, slot, told), label, asked.leader, served)
-        if "fetch" in self._late and not self._steps.fences(state[asked.leader], asked):
+        if "fetch" in self._late:
             request = FetchRequest("fetch", slot, replica.life, asked)
+            if self._steps.fences(state[asked.leader], request):
+                return
             yield from self.sent(state, ("sends a fetch", slot, asked.leader), request)
 
     def _syncs(self, state: State, slot: int, number: int, replica: Replica) -> Iterator[Step]:

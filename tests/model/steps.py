@@ -6,11 +6,9 @@ from __future__ import annotations
 from functools import cache
 from typing import NamedTuple
 
-from tidelog.errors import ErrorCode
 from tidelog.model import NO_EPOCH, NO_LEADER
 from tidelog_broker.damage.resignations import resignation
 from tidelog_broker.membership.metadata_cache import LiveBroker
-from tidelog_broker.partition import epochs
 from tidelog_broker.replication import isr_updates
 from tidelog_runtime.metadata.schema import RUNNING, BrokerRegistration, Keys
 from tidelog_runtime.metadata.store import CreateRevision
@@ -96,6 +94,7 @@ class Steps:
         self.settled = cache(self._settled)
         self.voided = cache(self._voided)
         self.is_taken = cache(controller_guards.is_taken)
+        self.fences = cache(self._fences)
         self.unfenced = cache(self._unfenced)
         self.takeable = cache(self._takeable)
         self.without = cache(self._without)
@@ -366,13 +365,14 @@ class Steps:
             )
         )
 
-    def fences(self, leader: int, asked: Position) -> bool:
-        """Whether this broker refuses the fetch now, and for ever, as epochs only grow: it might
-        as well be lost. (Not so where another topic may take the name, with epochs of its own.)"""
-        r = self._replicas[leader]
-        known = NO_EPOCH if r.value is None else r.value.epoch
-        code = NO_EPOCH < asked.epoch < known and epochs.fence(asked.epoch, known)
-        return code is ErrorCode.FENCED_LEADER_EPOCH and not self._has_topics
+    def _fences(self, leader: int, fetch: FetchRequest) -> bool:
+        """Whether this broker leads a later epoch than the fetch knows, refuses it for that, and
+        takes no note of it: it might as well be lost, as epochs only grow. (Not so where another
+        topic may take the name, with epochs of its own.)"""
+        _, follower, life, asked = fetch
+        return not self._has_topics and manager_steps.fences(
+            self._replicas[leader], follower, life, asked
+        )
 
     def _unfenced(self, messages: int, replica: int) -> int:
         """Without the fetches that this replica fences."""
@@ -383,7 +383,7 @@ class Steps:
                 for m in self.world.messages.values[messages]
                 if not isinstance(m, FetchRequest)
                 or m.position.leader != broker
-                or not self.fences(replica, m.position)
+                or not self.fences(replica, m)
             )
         )
 

@@ -9,6 +9,7 @@ from model.scenarios import Scenario, of
 from model.steps import Steps
 from model.values import PRESENT, FetchRequest
 from model.world import STORE, Expanded, State
+from tidelog.model import NO_EPOCH
 
 
 class Recorded(Exploration):
@@ -30,13 +31,13 @@ class Recorded(Exploration):
         return expanded._replace(replicas=(first, second, third))
 
     def as_lost(self, state: State) -> Expanded:
-        """Fetches that are refused for ever are lost."""
+        """Fetches to whoever knows a later epoch are lost."""
         expanded = self.world.expand(state)
+        known = [NO_EPOCH if r.value is None else r.value.epoch for r in expanded.replicas]
         kept = tuple(
             m
             for m in expanded.messages
-            if not isinstance(m, FetchRequest)
-            or not self.steps.fences(state[m.position.leader], m.position)
+            if not isinstance(m, FetchRequest) or m.position.epoch >= known[m.position.leader - 1]
         )
         return expanded._replace(messages=kept)
 
@@ -64,7 +65,7 @@ def test_a_fetch_that_is_fenced_leads_nowhere_else(monkeypatch: pytest.MonkeyPat
     scenario = Scenario("late fetches", 1, 0, 2, 1, of("fetch"), of("lease"))
     merged = run(scenario)
     with monkeypatch.context() as patched:
-        patched.setattr(Steps, "fences", lambda *_: False)
+        patched.setattr(Steps, "_fences", lambda *_: False)
         apart = run(scenario)
     assert len(merged.reached) < len(apart.reached)
     assert {merged.as_lost(s) for s in merged.reached} == {apart.as_lost(s) for s in apart.reached}
