@@ -29,6 +29,7 @@ from tidelog_broker.metrics.replica_figures import Judges
 from tidelog_broker.metrics.vitals import BrokerVitals
 from tidelog_broker.partition.exchange import FetchPosition
 from tidelog_broker.partition.partition import Partition
+from tidelog_broker.partition.producer_state import CrowdedOut
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.storage.disk_use import DiskUse
 from tidelog_broker.storage.log_directory import LogDirectory
@@ -206,7 +207,7 @@ async def broker_scrapes(directory: Path) -> list[Measured]:
     for number in range(TOPICS):
         metrics.requests.topic(f"topic-{number}")
     judges = Judges(lambda _: True, lambda _: True)
-    vitals = BrokerVitals(lambda: True, lambda: True, {}, judges, no_disk)
+    vitals = BrokerVitals(lambda: True, lambda: True, {}, judges, no_disk, CrowdedOut)
     figures = BrokerCollector(replicas, vitals, CLOCK)
     broker = MeasuredBroker(_measured_store(state_changes), figures)
     collect: Collect = partial(metrics.collect, broker)

@@ -49,7 +49,7 @@ class Outcome:
 
 SUITES = (
     Suite("unit", budget_seconds=180),
-    Suite("model", budget_seconds=120),
+    Suite("model", budget_seconds=180),
     Suite("contract", budget_seconds=120),
     Suite("simulation", budget_seconds=600),
     Suite("integration", budget_seconds=1_080),

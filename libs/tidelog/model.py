@@ -9,6 +9,8 @@ from __future__ import annotations
 import enum
 from typing import NamedTuple
 
+# The highest number that a partition or a broker can have: what the wire carries.
+MAX_INT32 = 2**31 - 1
 NO_LEADER = -1
 NO_EPOCH = -1
 NO_PRODUCER_ID = -1

@@ -1,4 +1,5 @@
-"""Commands of `replica_control` to and from their wire form, for both ends."""
+"""Commands of `replica_control` to and from their wire form, for both ends. A full state has
+thousands of partitions: both ends take it in turns with whatever else they do."""
 
 from __future__ import annotations
 
@@ -24,6 +25,7 @@ from tidelog_runtime.replica_control import (
     StopPartition,
     StopReplicaCommand,
 )
+from tidelog_runtime.turns import in_turns
 
 
 def _members_to_wire(members: Iterable[Member]) -> list[pb.ReplicaMember]:
@@ -101,13 +103,13 @@ def _moving_from_wire(wire: pb.MovingReplicas) -> Moving:
     return Moving(wire.operation, tuple(wire.original), tuple(wire.target))
 
 
-def leader_and_isr_to_wire(command: LeaderAndIsrCommand) -> pb.LeaderAndIsrRequest:
+async def leader_and_isr_to_wire(command: LeaderAndIsrCommand) -> pb.LeaderAndIsrRequest:
     return pb.LeaderAndIsrRequest(
         controller_id=command.controller_id,
         controller_epoch=command.controller_epoch,
         broker_epoch=command.broker_epoch,
         full_state=command.full_state,
-        partitions=[_partition_to_wire(p) for p in command.partitions],
+        partitions=await in_turns(_partition_to_wire, command.partitions),
         leaders=[
             pb.LeaderAddress(broker_id=b, address=a.address, broker_epoch=a.broker_epoch)
             for b, a in command.leaders.items()
@@ -117,13 +119,13 @@ def leader_and_isr_to_wire(command: LeaderAndIsrCommand) -> pb.LeaderAndIsrReque
     )
 
 
-def leader_and_isr_from_wire(wire: pb.LeaderAndIsrRequest) -> LeaderAndIsrCommand:
+async def leader_and_isr_from_wire(wire: pb.LeaderAndIsrRequest) -> LeaderAndIsrCommand:
     return LeaderAndIsrCommand(
         controller_id=wire.controller_id,
         controller_epoch=wire.controller_epoch,
         broker_epoch=wire.broker_epoch,
         full_state=wire.full_state,
-        partitions=[_partition_from_wire(p) for p in wire.partitions],
+        partitions=await in_turns(_partition_from_wire, wire.partitions),
         leaders={a.broker_id: LeaderAddress(a.address, a.broker_epoch) for a in wire.leaders},
         store_revision=wire.store_revision,
         change=change_from_wire(wire.change),
@@ -169,48 +171,42 @@ def stop_replica_from_wire(wire: pb.StopReplicaRequest) -> StopReplicaCommand:
     )
 
 
-def _results_to_wire(results: Iterable[PartitionResult]) -> list[pb.PartitionStateResult]:
-    return [
-        pb.PartitionStateResult(
-            topic_id=r.topic_id,
-            partition=r.partition,
-            revision=r.revision,
-            error=error_to_wire(r.error) if r.error else None,
-        )
-        for r in results
-    ]
+def _result_to_wire(result: PartitionResult) -> pb.PartitionStateResult:
+    return pb.PartitionStateResult(
+        topic_id=result.topic_id,
+        partition=result.partition,
+        revision=result.revision,
+        error=error_to_wire(result.error) if result.error else None,
+    )
 
 
-def _results_from_wire(wire: Iterable[pb.PartitionStateResult]) -> Sequence[PartitionResult]:
-    return [
-        PartitionResult(
-            r.topic_id,
-            r.partition,
-            r.revision,
-            error_from_wire(r.error) if r.HasField("error") else None,
-        )
-        for r in wire
-    ]
+def _result_from_wire(wire: pb.PartitionStateResult) -> PartitionResult:
+    return PartitionResult(
+        wire.topic_id,
+        wire.partition,
+        wire.revision,
+        error_from_wire(wire.error) if wire.HasField("error") else None,
+    )
 
 
-def leader_and_isr_result_to_wire(result: CommandResult) -> pb.LeaderAndIsrResponse:
+async def leader_and_isr_result_to_wire(result: CommandResult) -> pb.LeaderAndIsrResponse:
     return pb.LeaderAndIsrResponse(
         error=error_to_wire(result.error) if result.error else None,
-        partitions=_results_to_wire(result.partitions),
+        partitions=await in_turns(_result_to_wire, result.partitions),
     )
 
 
-def stop_replica_result_to_wire(result: CommandResult) -> pb.StopReplicaResponse:
+async def stop_replica_result_to_wire(result: CommandResult) -> pb.StopReplicaResponse:
     return pb.StopReplicaResponse(
         error=error_to_wire(result.error) if result.error else None,
-        partitions=_results_to_wire(result.partitions),
+        partitions=await in_turns(_result_to_wire, result.partitions),
     )
 
 
-def result_from_wire(wire: pb.LeaderAndIsrResponse | pb.StopReplicaResponse) -> CommandResult:
+async def result_from_wire(wire: pb.LeaderAndIsrResponse | pb.StopReplicaResponse) -> CommandResult:
     return CommandResult(
         error=error_from_wire(wire.error) if wire.HasField("error") else None,
-        partitions=_results_from_wire(wire.partitions),
+        partitions=await in_turns(_result_from_wire, wire.partitions),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from integration.topics import create_topic
@@ -169,11 +169,14 @@ async def is_refused(cluster: LocalCluster, name: str) -> TidelogError | None:
     return None
 
 
-async def tidelog(cluster: LocalCluster, *arguments: str) -> tuple[int | None, str]:
-    """The exit status of the command, and all that was printed."""
+async def tidelog(
+    cluster: LocalCluster, *arguments: str, bootstrap: Sequence[str] = ()
+) -> tuple[int | None, str]:
+    """The exit status of the command, and all that was printed. `bootstrap`: all services
+    unless it is given."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tidelog.cli", *arguments),
-        *("--bootstrap", ",".join(services(cluster))),
+        *("--bootstrap", ",".join(bootstrap or services(cluster))),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )

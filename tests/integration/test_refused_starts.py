@@ -94,11 +94,18 @@ async def test_the_data_of_another_broker_is_refused(tmp_path: Path, etcd: Local
 async def test_the_data_of_another_cluster_is_refused(tmp_path: Path, etcd: LocalEtcd) -> None:
     async with started(broker(tmp_path, cluster="north", etcd_endpoints=[etcd.endpoint])) as owner:
         await owner.until_tells("registration")
-
     stranger = broker(tmp_path, "stranger", cluster="south", etcd_endpoints=[etcd.endpoint])
-    why = await refuses(stranger)
 
+    why = await refuses(stranger)
     assert "data belongs to cluster" in why
+    assert "the metadata store holds no cluster of the configured name" in why
+    assert "correct etcd_endpoints or cluster" in why
+
+    southern = tmp_path / "southern"
+    southern.mkdir()
+    async with started(broker(southern, cluster="south", etcd_endpoints=[etcd.endpoint])) as other:
+        await other.until_tells("registration")
+    why = await refuses(broker(tmp_path, "again", cluster="south", etcd_endpoints=[etcd.endpoint]))
     assert "the metadata store is that of cluster" in why
     assert "set data_dir or etcd_endpoints to those of one cluster" in why
     view = open_view(etcd.endpoint, "south")

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from integration.topics import create_topic, new_name, read_values, until_in_sync, write
+import pytest
+
+from integration.topics import (
+    create_topic,
+    new_name,
+    read_values,
+    until_in_sync,
+    until_led_by_another,
+    write,
+)
 from integration.waiting import until, until_true
 from integration.wire_client import WireClient, assert_refused, wire_batch
 from tidelog.client import Admin, Consumer
+from tidelog.errors import TidelogError
 from tidelog.model import TopicPartition
 from tidelog.v1 import errors_pb2
 from tidelog_runtime.local.cluster import LocalCluster
+
+TIMEOUT_MS = 20_000
 
 
 def directories(cluster: LocalCluster, broker_id: int, kind: str, topic: str) -> list[Path]:
@@ -103,6 +115,34 @@ async def test_a_topic_of_the_same_name_has_nothing_of_the_former_one(
     assert present.topic_id != former.topic_id
     assert set(ends.values()) == {0}
     assert await read_values(cluster, topic) == [b"of this sea"]
+
+
+async def test_a_consumer_of_the_former_topic_reads_the_new_one_after_a_seek(
+    cluster: LocalCluster,
+) -> None:
+    """The former had an election, and so a leader epoch that the new one has not reached."""
+    topic = new_name("sea")
+    former = await create_topic(cluster, topic)
+    leader = former.partitions[0].leader
+    await cluster.kill(leader)
+    elected = await until_led_by_another(cluster, topic, former.partitions[0])
+    cluster.start_broker(leader)
+    await cluster.ready()
+    await write(cluster, topic, [b"of the former sea"])
+
+    async with Consumer(cluster.bootstrap) as consumer:
+        await consumer.assign_topic(topic)
+        (read,) = await consumer.poll(TIMEOUT_MS)
+        await delete(cluster, topic)
+        present = await create_topic(cluster, topic)
+        await write(cluster, topic, [b"of this sea"])
+        with pytest.raises(TidelogError, match="deleted and created again"):
+            await consumer.poll(TIMEOUT_MS)
+        await consumer.seek_to_beginning()
+        (again,) = await consumer.poll(TIMEOUT_MS)
+
+    assert read.leader_epoch == elected.leader_epoch > present.partitions[0].leader_epoch
+    assert again.value == b"of this sea"
 
 
 async def test_a_broker_that_missed_both_follows_the_topic_that_there_is(

@@ -37,6 +37,9 @@ class BrokerActions:
     def __init__(self, world: World, scenario: Scenario, steps: Steps) -> None:
         self.world = world
         self.scenario = scenario
+        self._kinds, self._late = scenario.kinds, scenario.late
+        self._has_topics = scenario.has_topics
+        self._commands_are_late = bool(self._late & {"command", "stop"})
         self._steps = steps
         self._replicas = world.replicas.values
         self._with: dict[tuple[int, Message], int | None] = {}
@@ -91,15 +94,18 @@ class BrokerActions:
     def _commands(self, state: State, slot: int, number: int) -> Iterator[Step]:
         """At once, or late: then also those of controllers that are deposed, which see what
         the present one sees."""
-        topics = self.scenario.has_topics
-        forms = self._steps.forms(slot, state[STORE]) if topics else (Form.ONE,)
+        forms = self._steps.forms(slot, state[STORE]) if self._has_topics else (Form.ONE,)
         for form in forms:
             told, store = self._steps.told(number, state[STORE], form)
             if (told, store) != (number, state[STORE]):
                 label: Label = ("is told", slot, form.name)
-                yield self.changed(put(state, STORE, store), label, slot, told)
+                messages = self._steps.unfenced(state[MESSAGES], told)
+                after = put(put(state, STORE, store), MESSAGES, messages)
+                yield self.changed(after, label, slot, told)
+            if not self._commands_are_late:
+                continue
             command = self._steps.command(slot, state[STORE], form)
-            if command is not None and command.kind in self.scenario.late:
+            if command is not None and command.kind in self._late:
                 for reign in range(command.reign + 1):
                     label = ("a command is late", slot, form.name, command.reign - reign)
                     yield from self.sent(state, label, command._replace(reign=reign))
@@ -115,8 +121,10 @@ class BrokerActions:
             told, served = both
             label = ("fetches", slot, asked.leader)
             yield self.changed(put(state, slot, told), label, asked.leader, served)
-        if "fetch" in self.scenario.late:
+        if "fetch" in self._late:
             request = FetchRequest("fetch", slot, replica.life, asked)
+            if self._steps.fences(state[asked.leader], request):
+                return
             yield from self.sent(state, ("sends a fetch", slot, asked.leader), request)
 
     def _syncs(self, state: State, slot: int, number: int, replica: Replica) -> Iterator[Step]:
@@ -141,7 +149,7 @@ class BrokerActions:
             yield from self._proposals(state, slot, number, replica)
             return
         yield self._compare_and_swap(state, slot, number)
-        if replica.revision == PRESENT and "isr" in self.scenario.late:
+        if replica.revision == PRESENT and "isr" in self._late:
             write = IsrWrite("isr", proposed, joiners_of(replica.value, proposed))
             yield from self.sent(state, ("sends its ISR change", slot), write)
 
@@ -158,8 +166,10 @@ class BrokerActions:
 
     def pay(self, state: State, kind: str) -> State | None:
         """The state after a fault of this kind is paid for; None: there is no budget."""
+        if kind not in self._kinds:
+            return None
         budget = self.world.budgets.values[state[BUDGET]]
-        if kind not in self.scenario.kinds or not budget.faults:
+        if not budget.faults:
             return None
         left = self.world.budgets.number(budget._replace(faults=budget.faults - 1))
         return put(state, BUDGET, left)
@@ -211,7 +221,7 @@ class BrokerActions:
         arrived = self.changed(state, label, leader, served)
         if served != state[leader]:
             yield arrived
-        if answer is None or "answer" not in self.scenario.late:
+        if answer is None or "answer" not in self._late:
             return
         if self._replicas[state[follower]].up:
             response = FetchResponse("answer", follower, asked, answer)
@@ -241,6 +251,7 @@ class BrokerActions:
         taken = self._steps.told_late(state[slot], command)
         broken = broken_by_late(self._replicas[state[slot]], self._replicas[taken], command.reign)
         taken = self._steps.settled(taken, state[MESSAGES])
+        state = put(state, MESSAGES, self._steps.unfenced(state[MESSAGES], taken))
         label = ("a late command arrives", slot, command.form.name)
         step = self.changed(state, label, slot, taken)
         return step if broken is None else step._replace(broken=broken)

@@ -58,7 +58,7 @@ class Exploration:
         self.scenario = scenario
         self.world = World()
         self._controller = Controller(synced=scenario.synced, unclean=scenario.unclean)
-        steps = Steps(self.world, self._controller)
+        self.steps = steps = Steps(self.world, self._controller, scenario)
         self._brokers = BrokerActions(self.world, scenario, steps)
         self._cluster = ClusterActions(self.world, scenario, steps, self._brokers)
         first = self.start()

@@ -10,7 +10,7 @@ import structlog
 
 from . import story
 from .explore import Exploration, Outcome
-from .rules import switched_off
+from .rules import Rule, switched_off
 from .scenarios import REMOVALS, Scenario
 
 MAX_STATES = 5_000_000
@@ -73,6 +73,13 @@ def explore_without(index: int, max_seconds: float) -> Finding:
             max_states=MAX_STATES, max_seconds=max_seconds
         )
     return _finding(rule.name, outcome)
+
+
+def unexplored(job: Scenario | int) -> Finding:
+    """A scenario, or a removal by its number, for which no time was left."""
+    rule, scenario = ("", job) if isinstance(job, Scenario) else REMOVALS[job]
+    name = rule.name if isinstance(rule, Rule) else rule
+    return Finding(name, scenario.name, scenario.budgets(), 0, 0, 0, 0.0, False, "", [])
 
 
 def _finding(rule: str, outcome: Outcome) -> Finding:

@@ -247,3 +247,16 @@ def serve(
             return read_back(replica, partition), None
         answer = Answer(0, 0, (), None, out_of_range=True)
     return read_back(replica, partition), answer
+
+
+def fences(replica: Replica, follower: int, life: int, position: Position) -> bool:
+    """Whether the fetch is refused for its older epoch, and leaves no trace."""
+    if not replica.up or replica.leading is None or replica.topic != position.topic:
+        return False
+    partition = rebuild(replica)
+    try:
+        partition.replica_fetch(follower, life, fetch_position_of(position), NOW_MS)
+    except TidelogError as error:
+        fenced = error.code is ErrorCode.FENCED_LEADER_EPOCH
+        return fenced and read_back(replica, partition) == replica
+    return False

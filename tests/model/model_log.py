@@ -8,7 +8,7 @@ from functools import cache
 from tidelog.batch import new_batch, stamp
 from tidelog.model import Batch, Codec, EpochEnd
 from tidelog_broker.log.leader_epochs import LeaderEpochs
-from tidelog_broker.partition.producer_state import ProducerStates
+from tidelog_broker.partition.producer_state import NOBODY, CrowdedOut, ProducerStates
 
 from .values import NOT_SYNCED, RECORDS_PER_EPOCH, Entries, entry, epoch_of
 
@@ -26,6 +26,9 @@ class NoProducers:
 
     def below_start(self) -> ProducerStates:
         return ProducerStates()
+
+    def take_crowded_out(self) -> CrowdedOut:
+        return NOBODY
 
     def learn(self, states: ProducerStates) -> None:
         raise NotImplementedError("no log of the model begins above offset 0")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from .scenarios import Scenario, of
+from .scenarios import Scenario, controls, of
 
-FULL = (
-    Scenario("late fetches and answers", 1, 2, 2, 1, of("fetch", "answer")),
+# Each fault that a cluster of one reign can have, beside late fetches and ISR changes.
+_ONE_FAULT = of("crash", "reboot", "lag", "lease", "stop", "damage")
+_CHOSEN = (
+    Scenario("all together", 1, 2, 3, 1, of("fetch", "isr"), _ONE_FAULT),
+    Scenario("late fetches and answers", 1, 2, 3, 1, of("fetch", "answer"), of("crash", "reboot")),
     Scenario("crashes", faults=2, records=2, epochs=2),
     Scenario("zombie leaders", 2, 1, 3, kinds=of("lease")),
     Scenario("reboots and recovery", 2, 1, 3, kinds=of("reboot", "crash")),
@@ -15,8 +18,6 @@ FULL = (
     Scenario("controlled shutdown", 2, 1, 3, kinds=of("stop", "crash")),
     Scenario("synced, reboots", 2, 1, 3, kinds=of("reboot"), synced=True),
     Scenario("synced, more records", 1, 2, 2, kinds=of("reboot"), synced=True),
-    Scenario("crashes, more epochs", faults=2, records=1, epochs=3),
-    Scenario("shrinking ISR", 2, 1, 2, kinds=of("crash", "lag")),
     Scenario("two controllers", 1, 1, 3, 1, of("election", "command"), of("reign", "crash")),
     Scenario("registering, reboots", 1, 1, 3, 0, of("registration"), of("reboot", "crash")),
     Scenario("registrations seen late", 1, 1, 3, 0, of("registration", "view"), of("reboot")),
@@ -34,11 +35,10 @@ FULL = (
     Scenario("moved, an ISR change without an answer", 1, 1, 3, 1, of("isr"), of("reassign")),
     Scenario("two late fetches", 1, 1, 2, 2, of("fetch")),
     Scenario("unclean elections", faults=2, records=1, epochs=3, unclean=True),
-    Scenario("damage and resignation", 1, 1, 3, 1, of("fetch", "isr"), of("damage")),
-    Scenario("crashes, more records", faults=1, records=2, epochs=3),
     Scenario("reboots, more records", 1, 2, 4, kinds=of("reboot")),
     Scenario("two ISR changes under way", 1, 1, 2, 2, of("isr"), of("crash", "lag")),
 )
+FULL = (*_CHOSEN, *controls(_CHOSEN))
 QUICK = (
     Scenario("crashes", faults=1, records=1, epochs=2),
     Scenario("shrinking ISR", 1, 1, 2, kinds=of("crash", "lag")),
@@ -50,5 +50,10 @@ QUICK = (
     Scenario("deleted topics", 1, 1, 2, 1, of("stop"), of("delete")),
     Scenario("moved away and back", 1, 1, 2, 1, of("stop"), of("move")),
     Scenario("moved by operations", 1, 1, 2, kinds=of("reassign")),
+    Scenario("late fetches and answers", 1, 1, 2, 1, of("fetch", "answer")),
+    Scenario("late fetches and ISR changes", 1, 1, 2, 1, of("fetch", "isr"), of("reboot", "lag")),
+    Scenario("zombie controllers", 1, 1, 2, 1, of("election"), of("reign", "lease")),
+    Scenario("two controllers", 1, 0, 2, 1, of("command"), of("reign", "crash")),
+    Scenario("stopping seen late", 1, 0, 2, 0, of("view"), of("stop", "lag")),
     Scenario("synced, reboots", 1, 1, 2, kinds=of("reboot"), synced=True),
 )

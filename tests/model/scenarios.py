@@ -33,6 +33,19 @@ class Scenario(NamedTuple):
         """Whether replicas come and go: then it matters in which form a broker is told."""
         return bool(self.kinds & {"delete", "move", "reassign"})
 
+    def lies_within(self, other: Scenario) -> bool:
+        """Whether every history of this one is a history of the other."""
+        budgets = (self.faults, self.records, self.epochs, self.in_flight)
+        others = (other.faults, other.records, other.epochs, other.in_flight)
+        return (
+            all(own <= its for own, its in zip(budgets, others, strict=True))
+            and self.late <= other.late
+            and self.kinds <= other.kinds
+            and (self.synced, self.unclean) == (other.synced, other.unclean)
+            # In what form brokers are told at the start depends on it.
+            and self.has_topics == other.has_topics
+        )
+
     def budgets(self) -> dict[str, bool | int | list[str]]:
         return {
             "faults": self.faults,
@@ -130,3 +143,13 @@ REMOVALS = (
     _removal(rules.RESIGNED_EPOCH, 1, 1, 3, kinds=of("damage")),
     _removal(rules.REPEATED_ANSWER, 1, 2, 2, in_flight=1, late=of("fetch", "answer")),
 )
+
+
+def controls(scenarios: tuple[Scenario, ...]) -> tuple[Scenario, ...]:
+    """The budgets of removals that lie within none of these scenarios: a rule is shown to be
+    needed only where nothing is found as long as it is there."""
+    return tuple(
+        removal.scenario._replace(name=f'with the rule "{removal.rule.name}"')
+        for removal in REMOVALS
+        if not any(removal.scenario.lies_within(scenario) for scenario in scenarios)
+    )

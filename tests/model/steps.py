@@ -6,7 +6,7 @@ from __future__ import annotations
 from functools import cache
 from typing import NamedTuple
 
-from tidelog.model import NO_EPOCH
+from tidelog.model import NO_EPOCH, NO_LEADER
 from tidelog_broker.damage.resignations import resignation
 from tidelog_broker.membership.metadata_cache import LiveBroker
 from tidelog_broker.replication import isr_updates
@@ -16,6 +16,7 @@ from tidelog_runtime.metadata.store import CreateRevision
 
 from . import controller_guards, invariants, manager_steps, replica_steps, writes
 from .controller_steps import Controller
+from .scenarios import Scenario
 from .values import (
     BROKERS,
     NEVER,
@@ -25,12 +26,14 @@ from .values import (
     Answer,
     Command,
     ElectionWrite,
+    FetchRequest,
     FetchResponse,
     Form,
     MemberKey,
     Position,
     Registered,
     Registrations,
+    Replica,
     Value,
     Wanted,
     from_production,
@@ -54,7 +57,9 @@ class Swap(NamedTuple):
 
 
 class Steps:
-    def __init__(self, world: World, controller: Controller) -> None:
+    def __init__(self, world: World, controller: Controller, scenario: Scenario) -> None:
+        self._has_topics = scenario.has_topics
+        self._commands_are_prompt = not (self._has_topics or scenario.late & {"command", "stop"})
         self.world = world
         self._controller = controller
         self._replicas = world.replicas.values
@@ -92,6 +97,8 @@ class Steps:
         self.settled = cache(self._settled)
         self.voided = cache(self._voided)
         self.is_taken = cache(controller_guards.is_taken)
+        self.fences = cache(self._fences)
+        self.unfenced = cache(self._unfenced)
         self.takeable = cache(self._takeable)
         self.without = cache(self._without)
         self.without_answers = cache(self._without_answers)
@@ -308,23 +315,37 @@ class Steps:
         store = self.valued(state[STORE], value)
         messages = self.voided(state[MESSAGES])
         ghost = self.after_write(state[GHOST], state[STORE], store, state[1], state[2], state[3])
-        commands = tuple(m for m in self.world.messages.values[messages] if isinstance(m, Command))
-        if not commands:
-            aged = [self.outdated(state[slot]) for slot in BROKERS]
+        if not any(isinstance(m, Command) for m in self.world.messages.values[messages]):
+            aged = [self.outdated(state[slot], store) for slot in BROKERS]
         else:
             replicas, messages = writes.aged(
                 [self._replicas[state[slot]] for slot in BROKERS],
                 self.world.messages.values[messages],
                 self.world.messages,
             )
-            aged = [self._number(replica) for replica in replicas]
+            aged = [self.settled(self._number(r), messages) for r in replicas]
         return (store, aged[0], aged[1], aged[2], messages, ghost, state[6])
 
-    def _outdated(self, replica: int) -> int:
+    def _outdated(self, replica: int, store: int) -> int:
         r = self._replicas[replica]
-        if r.revision == NEVER and not r.stopped:
+        if self.knows_all(r, store) or (r.revision == NEVER and not r.stopped):
             return replica
         return self._number(r._replace(revision=min(r.revision, 1), stopped=()))
+
+    def knows_all(self, replica: Replica, store: int) -> bool:
+        """Whether the present command says nothing to a follower that it does not know. It
+        would change the revision alone, which says which command is newer, and whose
+        description counts for a recovery: while there is a leader, and no command is ever
+        late, whoever has had it and whoever has yet to get it are alike."""
+        known, value = replica.value, self.world.stores.values[store].value
+        return (
+            self._commands_are_prompt
+            and known is not None
+            and replica.leading is None
+            and not replica.damaged
+            and value.leader not in (NO_LEADER, replica.broker)
+            and (known.leader, known.epoch) == (value.leader, value.epoch)
+        )
 
     def _settled(self, replica: int, messages: int) -> int:
         """Once no command is on its way to it, all outdated revisions are alike, and those
@@ -351,6 +372,28 @@ class Steps:
         return self.world.messages.number(
             tuple(
                 m for m in kept if not isinstance(m, ElectionWrite) or self.is_taken(m.reign, reign)
+            )
+        )
+
+    def _fences(self, leader: int, fetch: FetchRequest) -> bool:
+        """Whether this broker leads a later epoch than the fetch knows, refuses it for that, and
+        takes no note of it: it might as well be lost, as epochs only grow. (Not so where another
+        topic may take the name, with epochs of its own.)"""
+        _, follower, life, asked = fetch
+        return not self._has_topics and manager_steps.fences(
+            self._replicas[leader], follower, life, asked
+        )
+
+    def _unfenced(self, messages: int, replica: int) -> int:
+        """Without the fetches that this replica fences."""
+        broker = self._replicas[replica].broker
+        return self.world.messages.number(
+            tuple(
+                m
+                for m in self.world.messages.values[messages]
+                if not isinstance(m, FetchRequest)
+                or m.position.leader != broker
+                or not self.fences(replica, m)
             )
         )
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from model import canonical, story
-from model.__main__ import main
+from model.__main__ import main, run_all
 from model.explore import Exploration, Outcome
 from model.profiles import QUICK
 from model.rules import MIN_ISR, switched_off
@@ -30,12 +30,7 @@ def test_the_rules_hold_in_every_state_within_the_budgets(scenario: Scenario) ->
     assert outcome.complete
 
 
-# Those whose removal shows within a second or so; `make model` shows all.
-LONG = {"fetch", "answer"}
-SOON = [r for r in REMOVALS if r.scenario.has_topics or not r.scenario.late & LONG]
-
-
-@pytest.mark.parametrize("removal", SOON, ids=lambda removal: removal.rule.name)
+@pytest.mark.parametrize("removal", REMOVALS, ids=lambda removal: removal.rule.name)
 def test_a_rule_that_is_switched_off_is_missed(removal: Removal) -> None:
     with switched_off(removal.rule):
         assert explore(removal.scenario, heals=False).violation is not None
@@ -95,3 +90,11 @@ def test_the_report_names_every_rule(
     assert report["rules_caught"] == [REMOVALS[0].rule.name]
     assert report["violations"] == []
     assert [s["verdict"] for s in report["scenarios"]] == ["holds"]
+
+
+def test_what_no_time_is_left_for_is_not_exhausted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("model.__main__.REMOVALS", ())
+    scenarios = Scenario("tiny", 1, 1, 1), Scenario("late", 0, 1, 1)
+    first, second = run_all(scenarios, processes=1, max_seconds=MAX_SECONDS, max_seconds_in_all=0)
+    assert first.as_it_should_be
+    assert (second.scenario, second.verdict) == ("late", "NOT EXHAUSTED")

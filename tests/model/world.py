@@ -29,7 +29,7 @@ class Parts(Generic[T]):
 
     def __init__(self, lives: Callable[[T], canonical.Masks]) -> None:
         self.values: list[T] = []
-        self.lives: list[canonical.Masks] = []  # lives that each value names
+        self.lives: list[int] = []  # lives that each value names, as `packed`
         self._lives_of = lives
         self._numbers: dict[T, int] = {}
 
@@ -38,7 +38,7 @@ class Parts(Generic[T]):
         if number is None:
             number = self._numbers[value] = len(self.values)
             self.values.append(value)
-            self.lives.append(self._lives_of(value))
+            self.lives.append(packed(self._lives_of(value)))
         return number
 
 
@@ -50,6 +50,30 @@ class Expanded(NamedTuple):
     messages: tuple[Message, ...]
     ghost: Ghost
     budget: Budget
+
+
+# Above NEXT_LIFE and UNTIL_ADMITTED.
+BITS_PER_BROKER = 16
+
+
+def packed(masks: canonical.Masks) -> int:
+    """One number for three masks."""
+    return masks[0] | masks[1] << BITS_PER_BROKER | masks[2] << 2 * BITS_PER_BROKER
+
+
+def unpacked(lives: int) -> canonical.Masks:
+    one = (1 << BITS_PER_BROKER) - 1
+    return lives & one, lives >> BITS_PER_BROKER & one, lives >> 2 * BITS_PER_BROKER
+
+
+class Renamed(NamedTuple):
+    """What one renaming makes of each part, by its number."""
+
+    table: canonical.Renaming
+    stores: dict[int, int]
+    replicas: dict[int, int]
+    messages: dict[int, int]
+    ghosts: dict[int, int]
 
 
 def _names_none(_: object) -> canonical.Masks:
@@ -67,13 +91,7 @@ class World:
         self.messages.number(())  # 0: nothing is on its way
         self.ghosts = Parts[Ghost](_names_none)
         self.budgets = Parts[Budget](_names_none)
-        # A renaming of lives, by the lives that a state names; what it makes of each part.
-        self._renamings: dict[canonical.Masks, int] = {}
-        self._tables: list[canonical.Renaming] = []
-        self._renamed_stores: dict[tuple[int, int], int] = {}
-        self._renamed_replicas: dict[tuple[int, int], int] = {}
-        self._renamed_messages: dict[tuple[int, int], int] = {}
-        self._renamed_ghosts: dict[tuple[int, int], int] = {}
+        self._renamed: dict[int, Renamed] = {}  # by the lives that a state names
 
     def expand(self, state: State) -> Expanded:
         replicas = self.replicas.values
@@ -101,56 +119,54 @@ class World:
 
     def lives(self, state: State) -> canonical.Masks:
         """Every life that something in this state names."""
+        return unpacked(self._named(state))
+
+    def _named(self, state: State) -> int:
+        store, r1, r2, r3, messages, _, _ = state
         of_replica = self.replicas.lives
-        a1, a2, a3 = self.stores.lives[state[0]]
-        b1, b2, b3 = of_replica[state[1]]
-        c1, c2, c3 = of_replica[state[2]]
-        d1, d2, d3 = of_replica[state[3]]
-        e1, e2, e3 = self.messages.lives[state[4]]
-        return a1 | b1 | c1 | d1 | e1, a2 | b2 | c2 | d2 | e2, a3 | b3 | c3 | d3 | e3
+        return (
+            self.stores.lives[store]
+            | of_replica[r1]
+            | of_replica[r2]
+            | of_replica[r3]
+            | self.messages.lives[messages]
+        )
 
     def canonical(self, state: State) -> State:
         """The state with its lives numbered anew."""
-        masks = self.lives(state)
-        to = self._renamings.get(masks)
-        if to is None:
-            to = self._renamings[masks] = len(self._tables)
-            self._tables.append(
-                (
-                    canonical.renaming(masks[0]),
-                    canonical.renaming(masks[1]),
-                    canonical.renaming(masks[2]),
-                )
-            )
-        store, r1, r2, r3, messages, ghost, budget = state
-        replicas = self._renamed_replicas
+        named = self._named(state)
         try:
+            _, stores, replicas, messages, ghosts = self._renamed[named]
             return (
-                self._renamed_stores[store, to],
-                replicas[r1, to],
-                replicas[r2, to],
-                replicas[r3, to],
-                self._renamed_messages[messages, to],
-                self._renamed_ghosts[ghost, to],
-                budget,
+                stores[state[0]],
+                replicas[state[1]],
+                replicas[state[2]],
+                replicas[state[3]],
+                messages[state[4]],
+                ghosts[state[5]],
+                state[6],
             )
         except KeyError:
-            self._rename(state, to)
+            self._rename(state, named)
             return self.canonical(state)
 
-    def _rename(self, state: State, to: int) -> None:
-        table = self._tables[to]
+    def _rename(self, state: State, named: int) -> None:
+        if named not in self._renamed:
+            first, second, third = (canonical.renaming(mask) for mask in unpacked(named))
+            self._renamed[named] = Renamed((first, second, third), {}, {}, {}, {})
+        renamed = self._renamed[named]
+        table = renamed.table
         store, *replicas, messages, ghost, _ = state
-        self._renamed_stores[store, to] = self.stores.number(
+        renamed.stores[store] = self.stores.number(
             canonical.rename_store(self.stores.values[store], table)
         )
         for replica in replicas[:3]:
-            self._renamed_replicas[replica, to] = self.replicas.number(
+            renamed.replicas[replica] = self.replicas.number(
                 canonical.rename_replica(self.replicas.values[replica], table)
             )
-        self._renamed_messages[messages, to] = self.messages.number(
+        renamed.messages[messages] = self.messages.number(
             canonical.rename_messages(self.messages.values[messages], table)
         )
-        self._renamed_ghosts[ghost, to] = self.ghosts.number(
+        renamed.ghosts[ghost] = self.ghosts.number(
             canonical.rename_ghost(self.ghosts.values[ghost], table)
         )

@@ -20,6 +20,9 @@ from mutants.planted import Mutant, PatchError, all_mutants
 from mutants.tree import ROOT, planted
 
 DEFAULT_JOBS = 2
+OUT = Path("out/mutants.json")
+# Some mutants alone do not take the place of what all have shown.
+PARTIAL_OUT = Path("out/mutants.partial.json")
 BASELINE_SEEDS = 60
 
 
@@ -45,7 +48,8 @@ class Outcome(NamedTuple):
 def main(argv: Sequence[str] | None = None) -> int:
     options = _parse(argv)
     try:
-        mutants = _chosen(all_mutants(), options.only)
+        planted_bugs = all_mutants()
+        mutants = _chosen(planted_bugs, options.only)
     except PatchError as error:
         _say(str(error))
         return 1
@@ -62,8 +66,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     late = [] if options.no_baseline else _also_without(outcomes)
     seconds = time.monotonic() - began
     survivors = [outcome for outcome in outcomes if not outcome.is_found]
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(report(outcomes), indent=2) + "\n")
+    out: Path = options.out or (OUT if len(mutants) == len(planted_bugs) else PARTIAL_OUT)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(report(outcomes), indent=2) + "\n")
     for seed, name in late:
         _say(f"without any bug, seed {seed} shows {name}: what it found above shows nothing")
     _say(f"{len(outcomes) - len(survivors)} of {len(outcomes)} found in {seconds:.0f} s")
@@ -76,7 +81,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=MAX_SEEDS, help="of the simulation, at most")
     parser.add_argument("--jobs", type=int, default=DEFAULT_JOBS, help="mutants at a time")
     parser.add_argument("--no-baseline", action="store_true", help="do not run the real rules")
-    parser.add_argument("--out", type=Path, default=Path("out/mutants.json"))
+    parser.add_argument("--out", type=Path, help=f"instead of {OUT}, or {PARTIAL_OUT} of some")
     return parser.parse_args(argv)
 
 

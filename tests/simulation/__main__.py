@@ -1,5 +1,5 @@
 """`python -m simulation`: runs seeds over several processes, shows what fails and which
-rules were exercised, and writes `out/sim.json`.
+rules were exercised, and writes `out/sim.json` (a seed alone: `out/sim.partial.json`).
 
 Exit status 0: nothing was violated, and with MIN_SEEDS_FOR_COVERAGE seeds or more every
 rule and every kind of fault was met (`coverage` says which may be missing); 1 otherwise.
@@ -26,6 +26,9 @@ from simulation.scenario import EXCEPTION, MIN_ACKNOWLEDGED, MIN_WORK_MS, Result
 from simulation.shrink import shrink
 
 DEFAULT_JOBS = 2
+OUT = Path("out/sim.json")
+# One seed proves nothing, and does not take the place of what many have proven.
+PARTIAL_OUT = Path("out/sim.partial.json")
 # A worker's memory is given back after so many seeds.
 SEEDS_PER_WORKER = 50
 SEEDS_PER_COLLECTION = 10
@@ -59,8 +62,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if options.stop_at_first and result.violation:
             break
     report = summary(results, time.monotonic() - began)
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(report, indent=2) + "\n")
+    out: Path = options.out or (OUT if len(seeds) > 1 else PARTIAL_OUT)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(report, indent=2) + "\n")
     if options.json:
         failed = next((r for r in results if r.violation), None)
         verdict = {"name": failed.violation, "seed": failed.seed} if failed else {"name": None}
@@ -80,7 +84,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=DEFAULT_JOBS, help="processes")
     parser.add_argument("--stop-at-first", action="store_true", help="failure, that is")
     parser.add_argument("--json", action="store_true", help="one line on stdout")
-    parser.add_argument("--out", type=Path, default=Path("out/sim.json"))
+    parser.add_argument("--out", type=Path, help=f"instead of {OUT}, or {PARTIAL_OUT} of one seed")
     options = parser.parse_args(argv)
     if options.seeds < 1 or options.jobs < 1:
         parser.error("--seeds and --jobs are at least 1")

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from simulation.held_back import HELD_BACK, noting_held_back
 from simulation.move_rules import FOUND_BY_MOVE_RULES
+from simulation.store import StoreAnswer
+from simulation.told_losses import TOLD_TO_CLIENTS
 from tidelog.errors import ErrorCode
 from tidelog.state_changes.json_form import EVENT
 from tidelog.v1 import admin_pb2, broker_pb2
 from tidelog_broker.replication.transport import NO_SESSION, ReplicaFetchResponse
 from tidelog_runtime.metadata.store import TransactionResult
-from tidelog_runtime.replica_control import CommandResult
+from tidelog_runtime.replica_control import CommandResult, DescribeReplicasResult
 
 if TYPE_CHECKING:
     from simulation.faults import Fault
@@ -35,6 +37,8 @@ LOGGED = {
     "joiner_guard_failed": "joiner's guard failed",
     "late_answer_dropped": "late fetch answer dropped",
     "log_recovered": "log recovered",
+    "metadata_rolled_back": "restored store not believed",
+    "producers_expired": "silent producers forgotten",
 }
 # State changes that services tell: by kind and stage, and by cause where that tells them apart.
 TOLD = {
@@ -48,6 +52,7 @@ TOLD = {
     ("command_overdue", "completed"): "command overdue",
     ("connection_lost", "completed"): "connection lost, process alive",
     ("controller_stepped_down", "completed", ""): "controller deposed",
+    ("delete", "completed", "stray"): "stray deleted after the last look at the store",
     ("delete", "ignored", "stale_revision"): "late StopReplica without effect",
     ("election", "completed", "leader_unreachable"): "leader deposed on reports",
     ("isr_shrink", "completed", "lag_bytes"): "left the ISR by bytes",
@@ -73,6 +78,7 @@ REFUSED = {
     ("produce", ErrorCode.NOT_LEADER): "produce to a deposed leader",
     ("produce", ErrorCode.REQUEST_TIMED_OUT): "produce timed out",
     ("produce", ErrorCode.OUT_OF_ORDER_SEQUENCE): "batch out of order",
+    ("produce", ErrorCode.DUPLICATE_SEQUENCE): "old sequence of a name refused",
     ("produce", ErrorCode.FENCED_PRODUCER_EPOCH): "former holder of a name fenced",
     ("recover_partitions", ErrorCode.REQUEST_TIMED_OUT): "recovery waits for replicas",
     ("recover_partitions", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION): "impossible consent refused",
@@ -81,10 +87,16 @@ REFUSED = {
 REFUSED_WHOLE = {
     ("leader_and_isr", ErrorCode.STALE_CONTROLLER_EPOCH): "command of a deposed controller",
     ("leader_and_isr", ErrorCode.STALE_BROKER_EPOCH): "command for a former life",
+    ("stop_replica", ErrorCode.STALE_CONTROLLER_EPOCH): "StopReplica of a deposed controller",
+    ("stop_replica", ErrorCode.STALE_BROKER_EPOCH): "StopReplica for a former life",
+    ("describe_replicas", ErrorCode.STALE_CONTROLLER_EPOCH): "question of a deposed controller",
+    ("describe_replicas", ErrorCode.STALE_BROKER_EPOCH): "question to a former life",
     ("replica_fetch", ErrorCode.STALE_BROKER_EPOCH): "fetch from a former life of the leader",
 }
 ANSWERED_DIVERGENCE = "divergence answered"
 NO_SUCH_SESSION = "late fetch, or of a session that is over"
+FENCED = "fence of a name answered"
+PRODUCERS_COPIED = "who wrote below the log's start copied anew"
 CUT = "divergent records cut"
 REWRITTEN = "segment written anew after a failed fsync"
 ISR_CONFLICT = "ISR change lost its comparison"
@@ -100,6 +112,7 @@ FOUND_BY_STORE_RULES = (
     "recovered by consent",
     "recovered from live replicas by consent",
     "consent not needed after all",
+    "intent finished by a successor",
 )
 RULES = (
     *LOGGED.values(),
@@ -109,6 +122,8 @@ RULES = (
     *REFUSED_WHOLE.values(),
     ANSWERED_DIVERGENCE,
     NO_SUCH_SESSION,
+    FENCED,
+    PRODUCERS_COPIED,
     CUT,
     REWRITTEN,
     ISR_CONFLICT,
@@ -116,6 +131,7 @@ RULES = (
     *FOUND_BY_STORE_RULES,
     *FOUND_BY_MOVE_RULES,
     *HELD_BACK,
+    *TOLD_TO_CLIENTS,
 )
 
 # What cannot come about yet.
@@ -130,13 +146,14 @@ def _rule_told(event: Mapping[str, Any]) -> str | None:
 
 
 class Coverage:
-    """Of one world. `noting()`: a context, while it runs."""
+    """Of one world. `noting()`: a context, while it runs. `told`: what clients were."""
 
-    def __init__(self, world: World, invariants: Invariants) -> None:
+    def __init__(self, world: World, invariants: Invariants, told: Counter[str]) -> None:
         self.faults: Counter[str] = Counter()
         self._rules: Counter[str] = Counter()
         self.noting = partial(noting_held_back, self._rules)
         self._invariants = invariants
+        self._told = told
         self._brokers = world.brokers
         world.on_log(self._logged)
         world.on_answer(self._answered)
@@ -144,7 +161,7 @@ class Coverage:
 
     @property
     def rules(self) -> dict[str, int]:
-        found = self._rules + self._invariants.store.seen
+        found = self._rules + self._invariants.store.seen + self._told
         found[CUT] += self._invariants.replicas.cuts
         found[REWRITTEN] += sum(b.machine.disk.rewritten for b in self._brokers.values())
         return dict(found)
@@ -160,24 +177,25 @@ class Coverage:
             self._rules[rule] += 1
 
     def _answered(self, kind: str, source: str, _target: str, answer: object) -> None:
+        if isinstance(answer, StoreAnswer):
+            answer = answer.value
         if isinstance(answer, ReplicaFetchResponse):
             self._replica_fetched(answer)
         elif isinstance(answer, TransactionResult):
             if not answer.succeeded:
                 self._conflict(source, answer)
-        elif isinstance(answer, CommandResult):
+        elif isinstance(answer, CommandResult | DescribeReplicasResult):
             if answer.error is not None:
                 self._refused_whole(kind, answer.error.code)
-        elif isinstance(answer, admin_pb2.RecoverPartitionsResponse):
+        elif isinstance(answer, broker_pb2.DescribeProducersResponse):
+            # Only who takes over a name asks, and has a fence put there.
+            self._rules[FENCED] += sum(not p.HasField("error") for p in answer.partitions)
+        elif isinstance(answer, _CLIENT_ANSWERS):
             errors = [p.error for p in answer.partitions if p.HasField("error")]
-            if answer.HasField("error"):
+            if isinstance(answer, admin_pb2.RecoverPartitionsResponse) and answer.HasField("error"):
                 errors.append(answer.error)
             for error in errors:
                 self._refused(kind, ErrorCode(error.code))
-        elif isinstance(answer, _CLIENT_ANSWERS):
-            for partition in answer.partitions:
-                if partition.HasField("error"):
-                    self._refused(kind, ErrorCode(partition.error.code))
 
     def _replica_fetched(self, answer: ReplicaFetchResponse) -> None:
         if answer.error is not None:
@@ -189,6 +207,8 @@ class Coverage:
                 self._refused("replica_fetch", result.error.code)
             elif result.answer is not None and result.answer.diverging is not None:
                 self._rules[ANSWERED_DIVERGENCE] += 1
+            if result.answer is not None and result.answer.producers is not None:
+                self._rules[PRODUCERS_COPIED] += 1
 
     def _conflict(self, source: str, result: TransactionResult) -> None:
         if any(key.endswith("leaderAndISR") for key in result.current):
@@ -207,6 +227,7 @@ class Coverage:
 
 
 _CLIENT_ANSWERS = (
+    admin_pb2.RecoverPartitionsResponse,
     broker_pb2.ProduceResponse,
     broker_pb2.FetchResponse,
     broker_pb2.ListOffsetsResponse,

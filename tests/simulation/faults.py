@@ -164,6 +164,8 @@ KINDS: dict[str, Kind] = {
     "lost_answers": Kind(lambda r, _: (r.randint(10, 70),), (1_000, 8_000), 1.5),
     "watch_loss": Kind(_one_host, (200, 4_000)),
     "compaction": Kind(_nothing, (500, 5_000)),
+    # A broker is led to a backup, from when this begins.
+    "store_restored": Kind(_one_broker, (5_000, 9_000)),
     # Disks.
     "failed_fsync": Kind(lambda r, c: (f"broker-{c.loser}", r.randint(1, 2)), (500, 6_000)),
     "disk_error": Kind(

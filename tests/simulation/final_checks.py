@@ -15,6 +15,7 @@ from tidelog.history import Anomaly, Report
 from tidelog.model import Batch, TopicPartition
 from tidelog_broker.log.errors import LogError
 from tidelog_broker.partition.partition import Partition
+from tidelog_broker.partition.producer_state import is_named
 
 READ_BYTES = 1 << 20
 
@@ -57,6 +58,27 @@ def _contents(
     reached = batches[-1].header.next_offset if batches else partition.log.log_start_offset
     start = partition.log.log_start_offset
     return Contents(partition.name, broker_id, start, end, batches, reached >= end)
+
+
+def require_named_known(world: World, contents: Sequence[Sequence[Contents]]) -> None:
+    """No replica forgets a producer with a name whose batches it holds, however long that has
+    been silent."""
+    for replicas in contents:
+        for replica in replicas:
+            known = next(
+                partition.log.producers.states
+                for partition in world.partitions_of(world.brokers[replica.broker_id])
+                if partition.name == replica.partition
+            )
+            named = {b.header.producer_id: None for b in replica.batches}
+            for producer_id in named:
+                if is_named(producer_id) and known.entry(producer_id) is None:
+                    raise Violation(
+                        "named_producer_forgotten",
+                        f"producer {producer_id} has a name, and batches in the log",
+                        broker=replica.broker_id,
+                        partition=str(replica.partition),
+                    )
 
 
 def note_digests(contents: Sequence[Sequence[Contents]], recorder: Recorder) -> None:
@@ -131,6 +153,17 @@ def require_clean_history(
     """Raises `Violation` named after the first anomaly that nothing excuses. Where
     producers are not `idempotent`, a retry may write a batch twice."""
     report = recorder.report(topics)
+    _require_clean(report, idempotent=idempotent)
+    return report
+
+
+def require_clean_lives(recorder: Recorder) -> None:
+    """Likewise, of topics that have, or had, a name that others have had."""
+    for report in recorder.reports_of_lives():
+        _require_clean(report, idempotent=True)
+
+
+def _require_clean(report: Report, *, idempotent: bool) -> None:
     for anomaly in Anomaly:
         if anomaly is Anomaly.DUPLICATE and not idempotent:
             continue
@@ -142,4 +175,3 @@ def require_clean_history(
                 partition=f"{finding.topic}/{finding.partition}",
                 shown_by=[reference.text for reference in finding.references],
             )
-    return report

@@ -7,18 +7,22 @@ reader is given: it is written down as a record of its own, so that offsets stay
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
-from collections.abc import Callable, Collection, Sequence
-from itertools import count
+from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import count, groupby
 
+from simulation.acknowledgers import Acknowledgers
 from simulation.invariants import Invariants
 from simulation.replica_rules import Loss
 from simulation.store_rules import PartitionId
+from simulation.told_ends import ends_asked, ends_told
+from simulation.told_losses import RECREATION_TOLD, ToldLosses
+from simulation.topic_lives import LivesHistory, LivesRead, TopicLives, is_short_lived
 from simulation.violation import Violation
 from tidelog.client.delivery import BatchReport
+from tidelog.client.log_continuity import LogTruncatedError
+from tidelog.client.unclean_elections import UncleanElection
 from tidelog.errors import ErrorCode
 from tidelog.history import (
-    NO_BROKER,
     UNREADABLE_VALUE,
     HighWatermarkEnded,
     HighWatermarkInvoked,
@@ -46,9 +50,8 @@ def host_of(client: str) -> str:
     return f"client-{client}"
 
 
-def broker_id_of(address: str) -> int:
-    """Of "broker-1:7500"."""
-    return int(address.partition(":")[0].rpartition("-")[2])
+def _asker(host: str, question: int) -> str:
+    return f"{host}, question {question}"
 
 
 def value_of(record: Record) -> int:
@@ -59,8 +62,8 @@ def value_of(record: Record) -> int:
 
 
 class Recorder:
-    """Operations of the topics named `judged`; others are only counted. `epoch_led`: by a
-    broker of this address, of a partition, at this moment; NO_EPOCH: it does not lead it."""
+    """Operations of the topics named `judged`, and of short-lived ones by their topic ids;
+    others are only counted. `epoch_led`: as `Acknowledgers` has it."""
 
     def __init__(
         self,
@@ -75,12 +78,15 @@ class Recorder:
         self._now_ms = now_ms
         self._judged = frozenset(judged)
         self._values = count(1)
+        self._questions = count(1)
         self._fences: dict[tuple[TopicPartition, int, int], int] = {}
+        self.losses = ToldLosses(invariants)
+        self.on_told: list[Callable[[str, object, object], None]] = []
+        self._lives = TopicLives()
+        self._lives_read = LivesRead(invariants.store.lives)
+        self._lives_history = LivesHistory()
         self._next_offset: dict[tuple[str, TopicPartition], int] = {}
-        self._epoch_led = epoch_led
-        # By host of the client, partition and leader epoch: the base offsets that it was told,
-        # in order, each with the broker that led in this epoch when it told it, or NO_BROKER.
-        self._answers: dict[tuple[str, TopicPartition, int], list[tuple[int, int]]] = {}
+        self._acknowledgers = Acknowledgers(self._judged, epoch_led)
 
     def new_value(self) -> int:
         return next(self._values)
@@ -88,9 +94,12 @@ class Recorder:
     # -- sends -----------------------------------------------------------------------------
 
     def send_invoked(self, client: str, partition: TopicPartition, values: Sequence[int]) -> None:
+        now_ms = self._now_ms()
         if partition.topic in self._judged:
-            now_ms = self._now_ms()
             self.operations += [SendInvoked(now_ms, client, *partition, v) for v in values]
+        elif is_short_lived(partition.topic):
+            for value in values:
+                self._lives_history.add(SendInvoked(now_ms, client, *partition, value))
 
     def send_ended(
         self,
@@ -107,12 +116,14 @@ class Recorder:
             self.acknowledged += len(values)
             offset, leader_epoch = report.base_offset, report.leader_epoch
             if offset != NO_OFFSET:
-                self._judge_acknowledged(client, partition, report)
+                self._judge_acknowledged(client, partition, values, report)
+        if is_short_lived(partition.topic):
+            self._short_lived_ended(client, partition, values, outcome, offset, leader_epoch)
         if partition.topic not in self._judged:
             return
         step = 0 if offset == NO_OFFSET else 1
         now_ms = self._now_ms()
-        broker_id = self._who_answered(client, partition, leader_epoch, offset)
+        broker_id = self._acknowledgers.of(host_of(client), partition, leader_epoch, offset)
         self.operations += [
             SendEnded(
                 now_ms,
@@ -127,43 +138,56 @@ class Recorder:
             for index, value in enumerate(values)
         ]
 
-    def _who_answered(
-        self, client: str, partition: TopicPartition, leader_epoch: int, offset: int
-    ) -> int:
-        """A batch may not be the first of those that were answered together."""
-        answers = self._answers.get((host_of(client), partition, leader_epoch), [])
-        index = bisect_right(answers, offset, key=lambda answer: answer[0])
-        return answers[index - 1][1] if index else NO_BROKER
-
-    def _produce_answered(
-        self, source: str, target: str, answer: broker_pb2.ProduceResponse
+    def _short_lived_ended(
+        self,
+        client: str,
+        partition: TopicPartition,
+        values: Sequence[int],
+        outcome: Outcome,
+        offset: int,
+        leader_epoch: int,
     ) -> None:
-        """A leader tells a batch that is sent again in the epoch of its original, which may be
-        another's: it acknowledges writes in its own epoch alone."""
-        for told in answer.partitions:
-            partition = TopicPartition(told.topic, told.partition)
-            if told.HasField("error") or partition.topic not in self._judged:
-                continue
-            leads = self._epoch_led(target, partition) == told.leader_epoch
-            answered = (told.base_offset, broker_id_of(target) if leads else NO_BROKER)
-            answers = self._answers.setdefault((source, partition, told.leader_epoch), [])
-            # After others of this offset: the last one counts.
-            insort(answers, answered, key=lambda answer: answer[0])
+        now_ms = self._now_ms()
+        for index, value in enumerate(values):
+            at = offset if offset == NO_OFFSET else offset + index
+            self._lives_history.add(
+                SendEnded(now_ms, client, *partition, value, outcome, at, leader_epoch)
+            )
 
     def _judge_acknowledged(
-        self, client: str, partition: TopicPartition, report: BatchReport
+        self,
+        client: str,
+        partition: TopicPartition,
+        values: Sequence[int],
+        report: BatchReport,
     ) -> None:
-        self._judge_committed(
-            "acknowledged_before_commit", client, partition, report.base_offset, report.leader_epoch
-        )
+        offset, leader_epoch = report.base_offset, report.leader_epoch
+        place = self._place_now(partition)
+        if is_short_lived(partition.topic):
+            topic_id = self._lives.written_in(host_of(client), values[0], offset, leader_epoch)
+            place = PartitionId(topic_id, partition.partition)
+            self._lives_history.written(partition.topic, topic_id, values)
+        if place is not None:
+            self.losses.acknowledged(client, place, offset + len(values) - 1, leader_epoch)
+            self._judge_committed("acknowledged_before_commit", client, place, offset, leader_epoch)
+
+    def _place_now(self, partition: TopicPartition) -> PartitionId | None:
+        """In the topic that has the name now."""
+        topic = self._invariants.store.topics.get(partition.topic)
+        return None if topic is None else PartitionId(topic.topic_id, partition.partition)
+
+    def has_lost(self, partition: TopicPartition) -> bool:
+        place = self._place_now(partition)
+        return any(loss.partition == place for loss in self._invariants.losses)
+
+    def _places(self, partition: TopicPartition) -> list[PartitionId]:
+        """In every topic that has, or had, the name."""
+        ids = self._invariants.store.lives.get(partition.topic, ())
+        return [PartitionId(topic_id, partition.partition) for topic_id in ids]
 
     def _judge_committed(
-        self, name: str, client: str, partition: TopicPartition, offset: int, leader_epoch: int
+        self, name: str, client: str, place: PartitionId, offset: int, leader_epoch: int
     ) -> None:
-        topic = self._invariants.store.topics.get(partition.topic)
-        if topic is None:
-            return
-        place = PartitionId(topic.topic_id, partition.partition)
         entry = self._invariants.replicas.committed_entry(place, offset)
         if entry is not None and entry.leader_epoch == leader_epoch:
             return
@@ -172,13 +196,21 @@ class Recorder:
         raise Violation(
             name,
             f"{client} was told of offset {offset} in epoch {leader_epoch}; committed is {entry}",
-            partition=str(partition),
+            partition=str(self._invariants.name_of(place)),
         )
 
     # -- polls -----------------------------------------------------------------------------
 
     def poll_invoked(self, client: str, partition: TopicPartition, *, final: bool) -> None:
-        self.operations.append(PollInvoked(self._now_ms(), client, *partition, final=final))
+        now_ms = self._now_ms()
+        place = self._place_now(partition)
+        if is_short_lived(partition.topic) and place is not None:
+            name = self._lives_history.name(partition.topic, place.topic_id)
+            self._lives_history.add(
+                PollInvoked(now_ms, client, name, partition.partition, final=final)
+            )
+        else:
+            self.operations.append(PollInvoked(now_ms, client, *partition, final=final))
 
     def polled(
         self,
@@ -195,8 +227,64 @@ class Recorder:
                 record
             )
         for partition, own in by_partition.items():
+            is_moved = partition in repositioned
             if partition.topic in self._judged:
-                self._polled(client, partition, own, final, partition in repositioned)
+                place = self._place_now(partition)
+                assert place is not None, "topics that are judged by their names stay"
+                self._note_read(client, place, own, is_moved)
+                self._polled(client, partition, own, final, is_moved)
+            elif is_short_lived(partition.topic):
+                for topic_id, of_life in self._by_life(client, own):
+                    self._polled_life(client, partition, topic_id, of_life, final, is_moved)
+
+    def _by_life(
+        self, client: str, records: Sequence[Record]
+    ) -> Iterator[tuple[str, list[Record]]]:
+        host = host_of(client)
+        lives = groupby(records, lambda r: self._lives.given_in(host, r, value_of(r)))
+        for topic_id, records_of in lives:
+            yield topic_id, list(records_of)
+
+    def _polled_life(
+        self,
+        client: str,
+        partition: TopicPartition,
+        topic_id: str,
+        records: Sequence[Record],
+        final: bool,
+        repositioned: bool,
+    ) -> None:
+        # The first records of another life follow nothing of it.
+        is_first = self._lives_read.of(client, partition) != topic_id
+        self._lives_read.read(client, partition, topic_id)
+        place = PartitionId(topic_id, partition.partition)
+        self._note_read(client, place, records, repositioned)
+        self._lives_history.add(
+            PollEnded(
+                self._now_ms(),
+                client,
+                self._lives_history.name(partition.topic, topic_id),
+                partition.partition,
+                Outcome.OK,
+                [record.offset for record in records],
+                [value_of(record) for record in records],
+                [record.leader_epoch for record in records],
+                repositioned=repositioned and not is_first,
+                final=final,
+            )
+        )
+
+    def _note_read(
+        self, client: str, place: PartitionId, records: Sequence[Record], repositioned: bool
+    ) -> None:
+        if repositioned:
+            self.losses.sought(client, place)
+        self.losses.read(client, place, records)
+        judged: int | None = None
+        for record in records:
+            if judged != record.leader_epoch or record is records[-1]:
+                judged = record.leader_epoch
+                self._judge_committed("read_before_commit", client, place, record.offset, judged)
 
     def _polled(
         self,
@@ -212,7 +300,6 @@ class Recorder:
         epochs: list[int] = []
         key = (client, partition)
         expected = records[0].offset if repositioned else self._next_offset.get(key, 0)
-        judged: int | None = None
         for record in records:
             for offset in range(expected, record.offset):
                 fence = self._fence_at(partition, offset, record.leader_epoch)
@@ -224,10 +311,6 @@ class Recorder:
             offsets.append(record.offset)
             values.append(value_of(record))
             epochs.append(record.leader_epoch)
-            if judged != record.leader_epoch:
-                judged = record.leader_epoch
-                self._judge_read(client, partition, record)
-        self._judge_read(client, partition, records[-1])
         self._next_offset[key] = expected
         self.operations.append(
             PollEnded(
@@ -247,7 +330,7 @@ class Recorder:
         """Notes who acknowledges; and brokers tell no consumer that its offset is beyond the
         log unless something was given up."""
         if isinstance(answer, broker_pb2.ProduceResponse):
-            self._produce_answered(source, target, answer)
+            self._acknowledgers.answered(source, target, answer)
         if kind != "fetch" or not isinstance(answer, broker_pb2.FetchResponse):
             return
         for told in answer.partitions:
@@ -258,26 +341,16 @@ class Recorder:
                 )
 
     def _judge_sent_back(self, partition: TopicPartition, why: str) -> None:
-        topic = self._invariants.store.topics.get(partition.topic)
-        if topic is None or partition.topic not in self._judged:
-            return
-        place = PartitionId(topic.topic_id, partition.partition)
-        if all(loss.partition != place for loss in self._invariants.losses):
+        if partition.topic in self._judged and not self.has_lost(partition):
             self._invariants.found("sent_back_without_loss", why, partition=str(partition))
-
-    def _judge_read(self, client: str, partition: TopicPartition, record: Record) -> None:
-        self._judge_committed(
-            "read_before_commit", client, partition, record.offset, record.leader_epoch
-        )
 
     def _fence_at(
         self, partition: TopicPartition, offset: int, read_epoch: int
     ) -> tuple[int, int] | None:
         """The value and epoch of a fence that was committed there."""
-        topic = self._invariants.store.topics.get(partition.topic)
-        if topic is None:
+        place = self._place_now(partition)
+        if place is None:
             return None
-        place = PartitionId(topic.topic_id, partition.partition)
         entry = self._invariants.replicas.fence_read(place, offset, read_epoch)
         if entry is None:
             return None
@@ -289,6 +362,61 @@ class Recorder:
             self.operations.append(SendInvoked(now_ms, "fence", *partition, value))
             self.operations.append(SendEnded(now_ms, "fence", *partition, value, Outcome.INFO))
         return value, entry.leader_epoch
+
+    # -- what clients are told ---------------------------------------------------------------
+
+    def asked(self, host: str, request: object) -> int:
+        question = next(self._questions)
+        for partition, topic_id in ends_asked(request):
+            self._add_reading(
+                HighWatermarkInvoked(
+                    self._now_ms(), _asker(host, question), *self._key(partition, topic_id)
+                )
+            )
+        return question
+
+    def told(self, host: str, question: int, request: object, answer: object) -> None:
+        """Each question is a client of its own to the history: a client may have several under
+        way, and does not believe every answer. Ends are so compared by epoch alone."""
+        self._lives.told(host, request, answer)
+        for hear in self.on_told:
+            hear(host, request, answer)
+        for partition, topic_id, end, leader_epoch in ends_told(request, answer):
+            self._add_reading(
+                HighWatermarkEnded(
+                    self._now_ms(),
+                    _asker(host, question),
+                    *self._key(partition, topic_id),
+                    Outcome.OK,
+                    end,
+                    leader_epoch,
+                )
+            )
+
+    def _add_reading(self, operation: HighWatermarkInvoked | HighWatermarkEnded) -> None:
+        if operation.topic in self._judged:
+            self.operations.append(operation)
+        elif is_short_lived(operation.topic):
+            self._lives_history.add(operation)
+
+    def _key(self, partition: TopicPartition, topic_id: str) -> tuple[str, int]:
+        """As the history has it."""
+        if is_short_lived(partition.topic):
+            return self._lives_history.name(partition.topic, topic_id), partition.partition
+        return partition
+
+    def told_of_another_topic(self, client: str) -> None:
+        self.losses.seen[RECREATION_TOLD] += 1
+        self._lives_read.told(client)
+
+    def election_told(self, client: str, election: UncleanElection) -> None:
+        try:
+            self.losses.election_told(client, self._places(election.partition), election)
+        except Violation as violation:  # a callback of the library
+            self._invariants.note(violation)
+
+    def truncation_told(self, client: str, error: LogTruncatedError) -> None:
+        self.losses.truncation_told(client, self._places(error.partition), error)
 
     # -- the rest --------------------------------------------------------------------------
 
@@ -306,9 +434,15 @@ class Recorder:
     def digested(
         self, partition: TopicPartition, broker_id: int, start: int, end: int, digest: str
     ) -> None:
-        self.operations.append(
-            ReplicaDigest(self._now_ms(), *partition, broker_id, start, end, digest)
-        )
+        now_ms = self._now_ms()
+        place = self._place_now(partition)
+        if is_short_lived(partition.topic) and place is not None:
+            name = self._lives_history.name(partition.topic, place.topic_id)
+            self._lives_history.add(
+                ReplicaDigest(now_ms, name, place.partition, broker_id, start, end, digest)
+            )
+        else:
+            self.operations.append(ReplicaDigest(now_ms, *partition, broker_id, start, end, digest))
 
     def nemesis(self, event: str, detail: str) -> None:
         self.operations.append(Nemesis(self._now_ms(), event, detail))
@@ -321,11 +455,15 @@ class Recorder:
                 checker.add(line, operation)
         return checker.finish()
 
+    def reports_of_lives(self) -> Iterator[Report]:
+        """On each life of a short-lived topic."""
+        yield from self._lives_history.reports(self._loss_marks())
+
     def _loss_marks(self) -> list[LossMark]:
         return [
             LossMark(
                 self._now_ms(),
-                *self._invariants.name_of(loss.partition),
+                *self._key(self._invariants.name_of(loss.partition), loss.partition.topic_id),
                 UNCLEAN,
                 NO_EPOCH,
                 loss.leader_epoch - 1,

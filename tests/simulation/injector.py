@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
 
 from simulation.faults import Fault
+from simulation.loop import SimProcess
 from simulation.network import Concerns, Conditions
 from simulation.processes import BrokerProcess, Service
 from simulation.recovery_operator import Operator
-from tidelog.errors import TidelogError
+from simulation.store import EtcdServer
+from simulation.topic_lives import AGAIN, GONE
+from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog_runtime.metadata.keys import PartitionKey
 from tidelog_runtime.metadata.memory_data import MemoryData
@@ -31,6 +34,9 @@ if TYPE_CHECKING:
 # How long a process that was told to stop may take before it is killed.
 STOP_TIMEOUT_S = 15.0
 RECREATED_TOPIC_TIMEOUT_MS = 6_000
+SHORT_LIVED_PARTITIONS = 2
+# Whoever keeps a lease alive hears of every revision within this time.
+HEARS_OF_CHANGES_S = 1.5
 
 OnFault: TypeAlias = "Callable[[Fault, str], None]"
 # Ends what a fault began.
@@ -46,6 +52,7 @@ class FaultInjector:
         self._world = world
         self._network = world.network
         self._flipped: dict[int, None] = {}
+        self._on_topics: list[asyncio.Task[None]] = []
         self._begin: dict[str, Callable[[Fault, random.Random], End]] = {
             "loss": self._weather,
             "delay": self._weather,
@@ -75,6 +82,7 @@ class FaultInjector:
             "lost_answers": self._lost_answers,
             "watch_loss": self._watch_loss,
             "compaction": self._compaction,
+            "store_restored": self._store_restored,
             "failed_fsync": self._failed_fsync,
             "disk_error": self._disk_error,
             "disk_full": self._disk_full,
@@ -112,6 +120,8 @@ class FaultInjector:
             self._network.host(service.host).up = True
             service.machine.disk.mend()
             service.release_all()
+        # Else a topic might come or go after everything was found to be well.
+        await asyncio.gather(*self._on_topics)
 
     async def _apply(self, fault: Fault, number: int) -> None:
         world = self._world
@@ -297,6 +307,35 @@ class FaultInjector:
 
         return compact
 
+    def _store_restored(self, fault: Fault, _: random.Random) -> End:
+        """A broker reaches a backup in the place of the store, once that has changed. It is
+        started anew in the end, and reaches the store."""
+        world, service = self._world, self._service(fault)
+        backup = EtcdServer(
+            world.loop, self._network, world.store_data.backup(), f"backup-{fault.at_ms}"
+        )
+        misled: list[SimProcess] = []
+
+        def mislead() -> None:
+            process = service.process
+            if process is not None and world.store_data.revision > backup.data.revision:
+                world.trace("misled", process=process.name, to_revision=backup.data.revision)
+                world.etcd.mislead(process, backup)
+                misled.append(process)
+
+        def look_again() -> None:
+            # Who has not heard of any change since could not tell the two apart.
+            if world.store_data.revision > backup.data.revision:
+                world.loop.call_later(HEARS_OF_CHANGES_S, mislead)
+
+        world.loop.call_later(fault.duration_ms / 2_000, look_again)
+
+        def restart() -> None:
+            if service.process is not None and service.process in misled:
+                service.kill()
+
+        return restart
+
     # -- disks -------------------------------------------------------------------------------
 
     def _failed_fsync(self, fault: Fault, _: random.Random) -> End:
@@ -354,41 +393,49 @@ class FaultInjector:
 
     def _topic_deleted(self, fault: Fault, _: random.Random) -> End:
         """Created at the begin, deleted at the end."""
-        client = self._world.client("chaos")
-        topic = f"gone-{fault.args[0]}"
-
-        async def create() -> None:
-            async with client.admin() as admin:
-                with suppress(TidelogError):
-                    await admin.create_topic(topic, 2, 3, timeout_ms=RECREATED_TOPIC_TIMEOUT_MS)
+        topic = f"{GONE}{fault.args[0]}"
 
         async def delete() -> None:
-            async with client.admin() as admin:
-                with suppress(TidelogError):
-                    await admin.delete_topic(topic, timeout_ms=RECREATED_TOPIC_TIMEOUT_MS)
+            await self._delete_topic(topic)
+            for callback in self._world.on_topic_given_up:
+                callback(topic)
 
-        client.spawn(create())
-        return lambda: _forget(client.spawn(delete()))
+        self._spawn(self._create_topic(topic))
+        return lambda: self._spawn(delete())
 
     def _topic_recreated(self, fault: Fault, _: random.Random) -> End:
         """Created at the begin; deleted and created again, under the same name, at the end."""
-        world = self._world
-        topic = f"again-{fault.args[0]}"
-        client = world.client("chaos")
-
-        async def create() -> None:
-            async with client.admin() as admin:
-                with suppress(TidelogError):
-                    await admin.create_topic(topic, 2, 3, timeout_ms=RECREATED_TOPIC_TIMEOUT_MS)
+        topic = f"{AGAIN}{fault.args[0]}"
 
         async def recreate() -> None:
-            async with client.admin() as admin:
-                with suppress(TidelogError):
-                    await admin.delete_topic(topic, timeout_ms=RECREATED_TOPIC_TIMEOUT_MS)
-            await create()
+            await self._delete_topic(topic)
+            await self._create_topic(topic)
 
-        client.spawn(create())
-        return lambda: _forget(client.spawn(recreate()))
+        self._spawn(self._create_topic(topic))
+        return lambda: self._spawn(recreate())
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        self._on_topics.append(self._world.client("chaos").spawn(work))
+
+    async def _create_topic(self, topic: str) -> None:
+        async with self._world.client("chaos").admin() as admin:
+            try:
+                await admin.create_topic(
+                    topic,
+                    SHORT_LIVED_PARTITIONS,
+                    3,
+                    timeout_ms=RECREATED_TOPIC_TIMEOUT_MS,
+                )
+            except TidelogError as error:
+                if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                    return
+        for callback in self._world.on_topic_created:
+            callback(topic)
+
+    async def _delete_topic(self, topic: str) -> None:
+        async with self._world.client("chaos").admin() as admin:
+            with suppress(TidelogError):
+                await admin.delete_topic(topic, timeout_ms=RECREATED_TOPIC_TIMEOUT_MS)
 
     def _move(self, fault: Fault, _: random.Random) -> End:
         self._begin_move(fault)
@@ -425,10 +472,6 @@ class FaultInjector:
         operator.ask_the_impossible()
         operator.consent(from_live_replicas=from_live_replicas)
         return lambda: operator.consent(from_live_replicas=from_live_replicas)
-
-
-def _forget(_: object) -> None:
-    pass
 
 
 def _forget_key(data: MemoryData, key: str) -> None:

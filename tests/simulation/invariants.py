@@ -148,7 +148,7 @@ class Invariants:
         try:
             judge()
         except Violation as violation:
-            self._violation = self._violation or violation
+            self.note(violation)
 
     # -- replicas ------------------------------------------------------------------------
 
@@ -316,4 +316,8 @@ class Invariants:
 
     def found(self, name: str, message: str, **fields: object) -> None:
         """Raised after the step."""
-        self._violation = self._violation or Violation(name, message, **fields)
+        self.note(Violation(name, message, **fields))
+
+    def note(self, violation: Violation) -> None:
+        """Likewise."""
+        self._violation = self._violation or violation

@@ -17,7 +17,7 @@ import structlog
 
 from simulation.disk import SimDisk
 from simulation.loop import SimProcess
-from simulation.network import Serving
+from simulation.network import CallFailedError, Serving
 from simulation.store import SimStore
 from simulation.transports import (
     CONTEXT,
@@ -313,6 +313,9 @@ class BrokerProcess(Service):
     async def _answer(
         self, broker: Broker, service: BrokerService, kind: str, request: Any
     ) -> object:
+        refusal = broker.start.refusal(self.broker_id)
+        if refusal:
+            return CallFailedError(f"UNAVAILABLE: {refusal}")
         if kind == "replica_fetch":
             return await broker.replica_fetch(request)
         if kind == "watch":
@@ -428,6 +431,9 @@ class ClientProcess:
 
     def kill(self) -> None:
         self._world.loop.kill(self.process)
+
+    def trace(self, event: str, **fields: object) -> None:
+        self._world.trace(event, **fields)
 
     def _boundaries(self) -> dict[str, Any]:
         self._made += 1

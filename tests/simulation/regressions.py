@@ -24,6 +24,7 @@ REGRESSIONS: dict[int, str] = {
     50092: "a fence that was given up while a reader held what lay around it (the simulator's)",
     50124: "a mark of damage that failed as well, and the next life trusted what was dropped",
     51626: "a sync failed whose waiter a stop had cancelled, and the next one was believed",
+    70030: "a topic was told without partitions while it was created: never read again",
 }
 
 # Faults that lead to an old bug by themselves, as `--plan` reads them: (seed, faults, a word).
@@ -36,5 +37,13 @@ PLANS: tuple[tuple[int, tuple[str, ...], str], ...] = (
             "14000 ms: crash_broker(broker-2) for 300 ms",
         ),
         "a crash before the repair, and the next life trusted what a failed fsync had dropped",
+    ),
+    (
+        70054,
+        (
+            "17163 ms: topic_deleted(1) for 845 ms",
+            "17356 ms: reboot_all() for 355 ms",
+        ),
+        "a leader led again after an unclean election, and its producer was never told",
     ),
 )

@@ -85,6 +85,8 @@ class Committed:
     log: ShadowLog = field(default_factory=ShadowLog)
     unclean_epoch: int = NO_EPOCH  # of the last unclean election that took effect
     ends: dict[int, int] = field(default_factory=dict)  # that leaders have reached, by epoch
+    # Whether an unclean election has ever brought back what one before it had given up.
+    brought_back: bool = False
     # Fences that unclean elections gave up, with the epoch of that election: readers may
     # pass over them that hold what was committed before.
     lost_fences: list[tuple[Entry, int]] = field(default_factory=list)
@@ -362,6 +364,7 @@ class ReplicaRules:
             if entry.next_offset > high_watermark:
                 break
             committed.log.add(entry)
+            committed.brought_back = True
         committed.ends[state.leader_epoch] = committed.log.end
         replica.verified = committed.log.end
         replica.suspect = False
@@ -406,6 +409,7 @@ class ReplicaRules:
             if entry.next_offset > high_watermark:
                 break
             committed.log.add(entry)
+            committed.brought_back |= entry.leader_epoch < committed.unclean_epoch
         replica.verified = committed.log.end
         committed.ends[state.leader_epoch] = committed.log.end
 

@@ -7,28 +7,35 @@ import asyncio
 import gc
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 
+from simulation.acknowledgers import broker_id_of
 from simulation.coverage import Coverage
 from simulation.faults import Fault
 from simulation.final_checks import (
     note_digests,
     read_replicas,
     require_clean_history,
+    require_clean_lives,
     require_equal_replicas,
+    require_named_known,
 )
-from simulation.history import Recorder, broker_id_of
+from simulation.history import Recorder
 from simulation.injector import FaultInjector
 from simulation.invariants import Invariants
 from simulation.last_move import require_moved_off_the_dead
 from simulation.liveness import require_healed, require_writable
+from simulation.observation import patched
 from simulation.plans import draw_plan
+from simulation.readers import require_read
 from simulation.recovery_operator import Operator
 from simulation.violation import Violation
 from simulation.workload import TOPICS, Workload, drain, draw_topics
 from simulation.world import Settings, World
 from tidelog.model import NO_EPOCH, Acks, TopicPartition
+from tidelog_broker.partition import producer_state
 
 # A seed lasts at least this long before it heals.
 MIN_WORK_MS = 60_000
@@ -36,6 +43,8 @@ MIN_ACKNOWLEDGED = 500
 # Where faults have let too few records through: so long it is waited for more at most.
 MORE_WORK_S = 30
 DRAIN_S = 20.0
+# More than the DELIVERY_TIMEOUT_MS of the workload's producers.
+LONGEST_DELIVERY_MS = 25_000
 # How an exception is named that is no violation of an invariant.
 EXCEPTION = "exception"
 
@@ -113,23 +122,32 @@ def _run(world: World, plan: Sequence[Fault], result: Result) -> None:
         [topic.name for topic in TOPICS],
         partial(_epoch_led, world),
     )
-    coverage = Coverage(world, invariants)
+    coverage = Coverage(world, invariants, recorder.losses.seen)
     world.on_answer(recorder.answered)
+    world.client_observer = recorder
     injector = FaultInjector(world)
     world.on_fault(lambda fault, phase: recorder.nemesis(f"{phase} {fault.kind}", str(fault.args)))
     try:
-        with invariants.watching(), coverage.noting(), world.mover.heard():
+        watched, noted = invariants.watching(), coverage.noting()
+        with watched, noted, world.mover.heard(), _short_deliveries():
             world.run(_live(world, invariants, recorder, injector, plan))
             invariants.raise_found()
             contents = read_replicas(world, invariants, flipped.__contains__)
             note_digests(contents, recorder)
+            require_named_known(world, contents)
             for idempotent in (True, False):
                 topics = [t.name for t in TOPICS if (t.acks is Acks.ALL) is idempotent]
                 require_clean_history(recorder, topics, idempotent=idempotent)
+            require_clean_lives(recorder)
             require_equal_replicas(contents)
     finally:
         result.acknowledged = recorder.acknowledged
         result.faults, result.rules = coverage.faults, coverage.rules
+
+
+def _short_deliveries() -> AbstractContextManager[None]:
+    """Brokers know that here nobody delivers for as long as they have to allow for."""
+    return patched(producer_state, "LONGEST_DELIVERY_MS", lambda _: LONGEST_DELIVERY_MS)
 
 
 def _epoch_led(world: World, address: str, partition: TopicPartition) -> int:
@@ -172,12 +190,14 @@ async def _live(
     await recovering
     await _enough_work(recorder)
     await workload.stop()
+    there = [p for p in workload.visited_partitions() if p.topic in invariants.store.topics]
     partitions = [p for topic in workload.topics for p in topic.all_partitions]
-    probes = await require_writable(world, recorder, partitions)
-    workload.end()
+    probes = await require_writable(world, recorder, [*partitions, *there])
     # What retention passes by cannot be read from its start.
     kept = [p for topic in workload.topics if topic.keeps_all for p in topic.all_partitions]
-    ends = {p: probes[p].base_offset + probes[p].record_count for p in kept}
+    ends = {p: probes[p].base_offset + probes[p].record_count for p in [*kept, *there]}
+    await require_read(workload.readers, recorder, ends)
+    workload.end()
     reader = world.client("drain")
     reached = await reader.spawn(drain(reader, recorder, ends, DRAIN_S))
     for partition, end in ends.items():

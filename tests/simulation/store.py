@@ -11,17 +11,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from simulation.loop import SimHandle, SimLoop, SimProcess
 from simulation.network import CallFailedError, Network, Serving
 from tidelog_runtime.metadata.memory_data import MemoryData
+from tidelog_runtime.metadata.seen_revisions import SeenRevisions
 from tidelog_runtime.metadata.store import (
     Changed,
     KeyValue,
     LeaseLostError,
     Snapshot,
     StoreClosedError,
+    StoreRolledBackError,
     StoreUnavailableError,
     Transaction,
     TransactionResult,
@@ -30,7 +32,8 @@ from tidelog_runtime.metadata.store import (
 )
 from tidelog_runtime.metadata.watch_view import WatchView
 
-ETCD_ADDRESS = "etcd:2379"
+# A backup keeps it.
+ETCD_CLUSTER_ID = 1
 REQUEST_TIMEOUT_MS = 3_000
 KEEP_ALIVES_PER_TTL = 3
 RETRY_DELAY_S = 0.3
@@ -38,12 +41,23 @@ RETRY_DELAY_S = 0.3
 RESEND_DELAY_S = 0.4
 
 
+class StoreAnswer(NamedTuple):
+    """`revision`: of the store when it answered."""
+
+    value: object
+    revision: int
+
+
 class EtcdServer:
     """Serves every `SimStore`."""
 
-    def __init__(self, loop: SimLoop, network: Network, data: MemoryData) -> None:
-        self.process = SimProcess("etcd", 1)
+    def __init__(
+        self, loop: SimLoop, network: Network, data: MemoryData, host: str = "etcd"
+    ) -> None:
+        self.process = SimProcess(host, 1)
+        self.address = f"{host}:2379"
         self.data = data
+        self._misled: dict[SimProcess, EtcdServer] = {}
         self.has_leader = True
         self._loop = loop
         self._network = network
@@ -52,17 +66,17 @@ class EtcdServer:
         self._refused: list[str] = []
         self._told_revision = data.revision
         data.listen(self._changed)
-        network.listen(ETCD_ADDRESS, self)
+        network.listen(self.address, self)
 
     # -- faults ------------------------------------------------------------------------
 
     def go_away(self) -> None:
-        self._network.stop_listening(ETCD_ADDRESS)
+        self._network.stop_listening(self.address)
         self._break_watches()
         self._hold_leases()
 
     def come_back(self) -> None:
-        self._network.listen(ETCD_ADDRESS, self)
+        self._network.listen(self.address, self)
         self._renew_leases()
 
     def lose_leader(self) -> None:
@@ -73,6 +87,15 @@ class EtcdServer:
     def elect_leader(self) -> None:
         self.has_leader = True
         self._renew_leases()
+
+    def mislead(self, process: SimProcess, other: EtcdServer) -> None:
+        """From now on this process reaches another store, for as long as it lives."""
+        self._misled[process] = other
+        for stream in [s for s in self._streams if s.process is process]:
+            self._break(stream)
+
+    def reached_by(self, process: SimProcess) -> EtcdServer:
+        return self._misled.get(process, self)
 
     def refuse_watches(self, host: str) -> None:
         """Of a host, or with an empty name of all: those that are there end, and none
@@ -92,7 +115,7 @@ class EtcdServer:
 
     def _break(self, stream: _Stream) -> None:
         self._streams.pop(stream, None)
-        if not self._network.send("etcd", stream.process, stream.end):
+        if not self._network.send(self.process.host, stream.process, stream.end):
             self._loop.call_later(
                 RESEND_DELAY_S, self._break_again, stream, context=self.process.context
             )
@@ -166,7 +189,10 @@ class EtcdServer:
                 case kind:
                     raise AssertionError(f"etcd knows no {kind}")
         except LeaseLostError as error:
-            answer = error
+            serving.reply(error)
+            return
+        if not isinstance(answer, StoreUnavailableError):
+            answer = StoreAnswer(answer, self.data.revision)
         serving.reply(answer)
 
     def _begin_watch(self, stream: _Stream) -> object:
@@ -187,7 +213,7 @@ class EtcdServer:
 
     def _tell(self, stream: _Stream) -> None:
         revision = self.data.revision
-        if not self._network.send("etcd", stream.process, stream.told, revision):
+        if not self._network.send(self.process.host, stream.process, stream.told, revision):
             self._loop.call_later(
                 RESEND_DELAY_S, self._tell_again, stream, context=self.process.context
             )
@@ -224,6 +250,7 @@ class SimLease:
         self._interval_ms = ttl_seconds * 1000 // KEEP_ALIVES_PER_TTL
         self._ended = asyncio.Event()
         self._closed = False
+        self._failure: StoreRolledBackError | None = None
         self._keeping_alive = asyncio.create_task(self._keep_alive())
 
     @property
@@ -232,6 +259,8 @@ class SimLease:
 
     async def wait_lost(self) -> None:
         await self._ended.wait()
+        if self._failure is not None:
+            raise self._failure
         if self._closed:
             raise StoreClosedError("the metadata store was closed; its leases run out")
 
@@ -260,6 +289,10 @@ class SimLease:
                     return
             except StoreUnavailableError:
                 await asyncio.sleep(RETRY_DELAY_S)
+            except StoreRolledBackError as error:
+                self._failure = error
+                self._ended.set()
+                return
             else:
                 await asyncio.sleep(self._interval_ms / 1000)
 
@@ -268,7 +301,8 @@ class SimStore:
     """One process's way to the store."""
 
     def __init__(self, server: EtcdServer, network: Network, process: SimProcess) -> None:
-        self._server = server
+        self._etcd = server
+        self._seen = SeenRevisions()
         self._network = network
         self._process = process
         self._leases: list[SimLease] = []
@@ -298,47 +332,45 @@ class SimStore:
     async def ask(self, kind: str, request: object, timeout_ms: int = REQUEST_TIMEOUT_MS) -> Any:
         if self._closed:
             raise StoreClosedError("the metadata store was closed; open another")
+        self._seen.check()
+        at_least = self._seen.highest
         try:
-            return await self._network.call(kind, ETCD_ADDRESS, request, timeout_ms)
+            answer: StoreAnswer = await self._network.call(
+                kind, self._server.address, request, timeout_ms
+            )
         except CallFailedError as error:
             raise StoreUnavailableError(str(error)) from None
+        self._seen.answered(answer.revision, ETCD_CLUSTER_ID, at_least=at_least)
+        return answer.value
+
+    @property
+    def _server(self) -> EtcdServer:
+        return self._etcd.reached_by(self._process)
 
     async def watch(self, snapshot: Snapshot) -> AsyncIterator[Sequence[Changed]]:
         view = WatchView(snapshot)
         while True:
-            stream = _Stream(self._process)
+            stream, server = _Stream(self._process), self._server
             self._streams[stream] = None
             try:
                 stream.told(await self.ask("watch", stream))
-                if not self._server.data.history_reaches(view.revision):
+                if not server.data.history_reaches(view.revision):
                     differences = view.catch_up(await self.snapshot(view.prefix))
                     if differences:
                         yield differences
                 while not stream.ended:
                     stream.wake.clear()
-                    for changes in self._news(view, stream.revision):
+                    for changes in _news(server.data, view, stream.revision):
                         yield changes
                     await stream.wake.wait()
             except StoreUnavailableError:
                 pass
             finally:
                 self._streams.pop(stream, None)
-                self._server.end_watch(stream)
+                server.end_watch(stream)
             if self._closed:
                 raise StoreClosedError("the metadata store was closed; open another")
             await asyncio.sleep(RETRY_DELAY_S)
-
-    def _news(self, view: WatchView, revision: int) -> list[Sequence[Changed]]:
-        """What the stream has brought: everything up to `revision`."""
-        if revision <= view.revision:
-            return []
-        data = self._server.data
-        changes = [
-            c for c in data.changes_after(view.revision, view.prefix) if c.revision <= revision
-        ]
-        groups = view.take(changes)
-        view.advance(revision)
-        return groups
 
     async def close(self) -> None:
         if self._closed:
@@ -349,3 +381,13 @@ class SimStore:
         for lease in self._leases:
             with suppress(StoreClosedError):
                 await lease.close()
+
+
+def _news(data: MemoryData, view: WatchView, revision: int) -> list[Sequence[Changed]]:
+    """What a stream has brought: everything up to `revision`."""
+    if revision <= view.revision:
+        return []
+    changes = [c for c in data.changes_after(view.revision, view.prefix) if c.revision <= revision]
+    groups = view.take(changes)
+    view.advance(revision)
+    return groups

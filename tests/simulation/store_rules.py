@@ -66,6 +66,7 @@ class StoreRules:
 
     def __init__(self, keys: Keys, data_losses: Callable[[int], int]) -> None:
         self._keys = keys
+        self._intents = f"{keys.root}admin/"
         self._data_losses = data_losses
         self._controller_epoch = 0
         self._losses_at: dict[Member, int] = {}  # at the registration of each life
@@ -74,6 +75,7 @@ class StoreRules:
         self._away_since: dict[int, int] = {}  # revisions at which registrations ended
         self._consents: dict[TopicPartition, RecoveryConsent] = {}
         self.topics: dict[str, TopicEntry] = {}
+        self.lives: dict[str, list[str]] = {}  # topic ids of each name, in their order
         self.deletions: set[str] = set()
         self.partitions: dict[PartitionId, Written] = {}
         self.on_joined: Callable[[PartitionId, Member], None] = lambda *_: None
@@ -81,6 +83,7 @@ class StoreRules:
         self.before_unclean: dict[tuple[PartitionId, int], LeaderAndIsr] = {}
         self._given_up: set[tuple[PartitionId, int]] = set()  # by consent, of leader epochs
         self.seen: Counter[str] = Counter()  # what happened, for the coverage
+        self._reign_of_intent: dict[str, int] = {}
         self._history: dict[PartitionId, dict[int, LeaderAndIsr]] = {}
         self._last_of_epoch: dict[tuple[PartitionId, int], LeaderAndIsr] = {}
         self._ids: dict[TopicPartition, PartitionId] = {}
@@ -115,6 +118,8 @@ class StoreRules:
             of_partitions: list[tuple[TopicPartition, KeyValue | None]] = []
             of_consents: list[tuple[TopicPartition, KeyValue | None]] = []
             for key, value, _ in group:
+                if key.startswith(self._intents):
+                    self._intent_changed(key, value)
                 match self._keys.parse(key):
                     case PartitionKey(partition):
                         of_partitions.append((partition, value))
@@ -134,6 +139,12 @@ class StoreRules:
                 self._partition_changed(partition, value, revision)
             for partition, value in of_consents:
                 self._consent_changed(partition, value)
+
+    def _intent_changed(self, key: str, value: KeyValue | None) -> None:
+        if value is not None:
+            self._reign_of_intent.setdefault(key, self._controller_epoch)
+        elif self._reign_of_intent.pop(key, self._controller_epoch) < self._controller_epoch:
+            self.seen["intent finished by a successor"] += 1
 
     def _consent_changed(self, name: TopicPartition, value: KeyValue | None) -> None:
         """It speaks of a partition that has no leader, and of no other. An election that
@@ -156,7 +167,10 @@ class StoreRules:
         if value is None:
             self.topics.pop(topic, None)
         else:
-            self.topics[topic] = decode_topic(value.value)
+            entry = self.topics[topic] = decode_topic(value.value)
+            lives = self.lives.setdefault(topic, [])
+            if entry.topic_id not in lives:
+                lives.append(entry.topic_id)
 
     def _controller_epoch_changed(self, value: KeyValue | None) -> None:
         epoch = 0 if value is None else int(value.value)

@@ -61,6 +61,52 @@ def _late_deletion(rng: random.Random, cluster: Cluster) -> list[Fault]:
     return story
 
 
+def _created_again(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """A topic is created again when its partitions have had other leaders: epochs begin anew,
+    and clients know newer ones."""
+    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 13_000)
+    crashed = rng.sample(range(1, cluster.brokers + 1), 2)
+    return [
+        Fault(at_ms, "topic_recreated", (rng.randint(1, 3),), rng.randint(8_000, 11_000)),
+        *(
+            Fault(
+                at_ms + 2_000 + 3_000 * i, "crash_broker", (f"broker-{n}",), rng.randint(100, 1_500)
+            )
+            for i, n in enumerate(crashed)
+        ),
+    ]
+
+
+def _late_stops(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """A topic is deleted, and all that the controllers say comes a second time, much later:
+    when a broker has restarted, and another controller reigns."""
+    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 10_000)
+    deleted_ms = at_ms + 1_500
+    return [
+        Fault(at_ms, "topic_deleted", (rng.randint(1, 3),), 1_500),
+        *_second_hearing(rng, cluster, deleted_ms + rng.randint(300, 700)),
+        # Another one, for the former lives of two have more to be told.
+        Fault(deleted_ms + rng.randint(800, 1_200), "crash_broker", (cluster.broker(rng),), 100),
+    ]
+
+
+def _late_questions(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """Likewise when all have rebooted, and are asked how far their logs reach."""
+    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 10_000)
+    return [
+        Fault(at_ms, "reboot_all", (), rng.randint(300, 600)),
+        *_second_hearing(rng, cluster, at_ms + rng.randint(2_000, 2_600)),
+    ]
+
+
+def _second_hearing(rng: random.Random, cluster: Cluster, crash_ms: int) -> list[Fault]:
+    return [
+        Fault(crash_ms - 2_500, "repeat", (95, "all"), 4_000),
+        Fault(crash_ms, "crash_broker", (cluster.broker(rng),), rng.randint(50, 200)),
+        Fault(crash_ms + 100, "crash_active_controller", (), rng.randint(500, 2_000)),
+    ]
+
+
 def _restarted_twice(rng: random.Random, cluster: Cluster) -> list[Fault]:
     """While no controller runs, a machine reboots and its broker restarts once more."""
     at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 8_000)
@@ -283,6 +329,16 @@ def _slow_follower(rng: random.Random, cluster: Cluster) -> list[Fault]:
     ]
 
 
+def _restored_store(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """A broker is led to a backup of the store that is older than what it has seen."""
+    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 10_000)
+    misled, other = rng.sample(range(1, cluster.brokers + 1), 2)
+    return [
+        Fault(at_ms, "store_restored", (f"broker-{misled}",), rng.randint(8_000, 12_000)),
+        Fault(at_ms + 1_000, "crash_broker", (f"broker-{other}",), rng.randint(50, 1_000)),
+    ]
+
+
 def _paused_hand_over(
     rng: random.Random, cluster: Cluster, stopping: int, at_ms: int
 ) -> list[Fault]:
@@ -315,6 +371,9 @@ STORIES: tuple[Callable[[random.Random, Cluster], list[Fault]], ...] = (
     _slow_hand_over,
     _bounced_leader,
     _late_deletion,
+    _created_again,
+    _late_stops,
+    _late_questions,
     _restarted_twice,
     _emptied_follower,
     _late_removal,
@@ -331,4 +390,5 @@ STORIES: tuple[Callable[[random.Random, Cluster], list[Fault]], ...] = (
     _waited_for,
     _dropped_pages,
     _slow_follower,
+    _restored_store,
 )

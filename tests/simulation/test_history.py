@@ -31,7 +31,7 @@ class Leaders:
 
 def recorder(leaders: Leaders) -> Recorder:
     nothing_committed = SimpleNamespace(
-        store=SimpleNamespace(topics={}), losses=[], name_of=lambda _: SEA
+        store=SimpleNamespace(topics={}, lives={}), losses=[], name_of=lambda _: SEA
     )
     return Recorder(cast(Any, nothing_committed), lambda: 0, [SEA.topic], leaders)
 
@@ -92,6 +92,48 @@ def test_each_batch_of_an_answer_was_acknowledged_by_its_broker() -> None:
 def test_a_refusal_acknowledges_nothing() -> None:
     told = recorder(Leaders(broker_1=EPOCH))
     assert acknowledged(told, "broker-1", value=1, offset=0, error=1) == NO_BROKER
+
+
+def fetched(
+    recorder: Recorder, host: str, high_watermark: int, leader_epoch: int, asked: int | None = None
+) -> None:
+    """`asked`: the number of a question that was asked before."""
+    request, answer = broker_pb2.FetchRequest(), broker_pb2.FetchResponse()
+    request.partitions.add(topic=SEA.topic, topic_id="id")
+    answer.partitions.add(topic=SEA.topic, high_watermark=high_watermark, leader_epoch=leader_epoch)
+    question = recorder.asked(host, request) if asked is None else asked
+    recorder.told(host, question, request, answer)
+
+
+def test_a_high_watermark_that_falls_from_one_epoch_to_the_next_is_found() -> None:
+    told = recorder(Leaders())
+    fetched(told, "client-c1", 10, EPOCH)
+    fetched(told, "client-c2", 8, EPOCH + 1)
+    assert found(told) == {Anomaly.HW_REGRESSION: 1}
+
+
+def test_a_high_watermark_that_falls_from_one_client_to_the_next_is_found() -> None:
+    told = recorder(Leaders())
+    fetched(told, "client-c1", 10, EPOCH)
+    fetched(told, "client-c2", 8, EPOCH)
+    assert found(told) == {Anomaly.HW_REGRESSION: 1}
+
+
+def test_an_answer_that_was_long_on_its_way_is_no_fall() -> None:
+    told = recorder(Leaders())
+    request = broker_pb2.FetchRequest()
+    request.partitions.add(topic=SEA.topic, topic_id="id")
+    late = told.asked("client-c2", request)
+    fetched(told, "client-c1", 10, EPOCH)
+    fetched(told, "client-c2", 8, EPOCH, asked=late)
+    assert found(told) == {}
+
+
+def test_a_leader_that_does_not_know_the_end_tells_none() -> None:
+    told = recorder(Leaders())
+    fetched(told, "client-c1", 10, EPOCH)
+    fetched(told, "client-c2", -1, EPOCH + 1)
+    assert found(told) == {}
 
 
 def contents(broker_id: int, *records: bytes, start: int = 0, is_readable: bool = True) -> Contents:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import simulation.__main__
 from simulation.__main__ import (
     MIN_FAULTS,
     THIN,
@@ -106,3 +107,19 @@ def test_what_a_thin_seed_violates_keeps_its_name() -> None:
 def test_every_seed_that_failed_counts_whatever_ended_it() -> None:
     report = summary([result(), result(violation=NAME), result(violation=EXCEPTION)], seconds=1)
     assert (report["violations"], report["exceptions"]) == (2, 1)
+
+
+@pytest.mark.parametrize(("seeds", "written"), [(1, "sim.partial.json"), (2, "sim.json")])
+def test_one_seed_does_not_take_the_place_of_what_many_have_proven(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, seeds: int, written: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(simulation.__main__, "run_all", lambda ran, _: map(run, ran))
+    assert main(["--seeds", str(seeds)]) == 0
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [written]
+
+
+def run(seed: int) -> Result:
+    found = result()
+    found.seed = seed
+    return found

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import grpc
 
+from simulation.loop import current_process
 from simulation.network import CallFailedError
 from tidelog.client.admin_api import AdminApi
 from tidelog.client.connections import BrokerApi
@@ -146,6 +147,7 @@ class _ClientApi:
     """`BrokerApi` or `AdminApi`: every call is one of that name."""
 
     def __init__(self, world: World, address: str) -> None:
+        self._world = world
         self._network = world.network
         self._address = address
 
@@ -155,10 +157,16 @@ class _ClientApi:
         return partial(self._call, kind)
 
     async def _call(self, kind: str, request: object, timeout_ms: int) -> Any:
+        host = current_process().host
+        observer = self._world.client_observer
+        question = observer.asked(host, request) if observer else 0
         try:
-            return await self._network.call(kind, self._address, request, timeout_ms)
+            answer = await self._network.call(kind, self._address, request, timeout_ms)
         except CallFailedError as error:
             raise UnreachableError(self._address, str(error)) from None
+        if observer:
+            observer.told(host, question, request, answer)
+        return answer
 
 
 class SimConnections:

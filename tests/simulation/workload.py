@@ -10,12 +10,16 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from simulation.history import Recorder
+from simulation.history import Recorder, host_of
+from simulation.injector import SHORT_LIVED_PARTITIONS
+from simulation.old_sequences import OldSequences
 from simulation.processes import ClientProcess
+from simulation.readers import FETCH_WAIT_MS, POLL_TIMEOUT_MS, RETRY_PAUSE_S, Reader
+from simulation.topic_lives import AGAIN
+from simulation.violation import Violation
 from simulation.world import World
-from tidelog.client import Admin, Consumer, Producer
+from tidelog.client import Admin, Producer
 from tidelog.client.delivery import BatchDelivery, BatchReport
-from tidelog.client.fetch_state import OnOutOfRange
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.history import Outcome
 from tidelog.model import Acks, OffsetPosition, TopicPartition
@@ -25,10 +29,8 @@ CREATE_TIMEOUT_MS = 20_000
 DELIVERY_TIMEOUT_MS = 20_000
 REQUEST_TIMEOUT_MS = 4_000
 END_PAUSE_S = 1.5
-RETRY_PAUSE_S = 0.5
-POLL_TIMEOUT_MS = 2_000
-# Of the consumers that read on; the longer, the fewer steps a world takes.
-FETCH_WAIT_MS = 1_000
+# A producer that writes on is told of a loss within this time after healing.
+TOLD_WITHIN_S = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,11 @@ HOLDING_S = (5.0, 18.0)
 OVERLAP_S = 4.0
 # How many of them stop before the next one begins.
 QUIET_END = 0.3
+PASSING_NAME = "boat"
+PASSING_S = 4.0
+# Between two batches that are sent again under a name.
+OLD_SEQUENCE_PAUSE_S = (8.0, 20.0)
+SHORT_LIVED_BATCHES_PER_SECOND = 2.0
 
 
 def draw_topics(rng: random.Random) -> list[TopicPlan]:
@@ -93,6 +100,16 @@ def _drawn(plan: TopicPlan, draw: float) -> TopicPlan:
     return plan
 
 
+@dataclass(frozen=True, slots=True)
+class _Visitors:
+    """Of a short-lived topic. `over`: the producer is to end."""
+
+    plan: TopicPlan
+    over: asyncio.Event
+    producing: asyncio.Task[None]
+    reader: Reader
+
+
 class Workload:
     """`start` creates the topics and begins; `stop` ends the producers and waits for what
     they have on the way; `end` ends the rest."""
@@ -104,6 +121,12 @@ class Workload:
         self._stopping = asyncio.Event()
         self._ending = False
         self._producing: list[asyncio.Task[None]] = []
+        # Those of topics that stay, and of short-lived ones by their names.
+        self.readers: list[Reader] = []
+        self._visitors: dict[str, _Visitors] = {}
+        self._visits = 0
+        world.on_topic_created.append(self._visit)
+        world.on_topic_given_up.append(self._leave)
 
     async def start(self) -> None:
         client = self._world.client("setup")
@@ -115,19 +138,89 @@ class Workload:
                 producer.spawn(self._produce(producer, name, plan, self._stopping))
             )
         self._producing.append(asyncio.create_task(self._hold_name(self.topics[0])))
-        for number in (1, 2):
-            name = f"c{number}"
-            consumer = self._world.client(name)
-            consumer.spawn(self._consume(consumer, name, number))
+        for passing in (None, PASSING_NAME):
+            self._producing.append(asyncio.create_task(self._pass_by(self.topics[0], passing)))
+        self._producing.append(self._world.client("old").spawn(self._send_old_sequences()))
+        kept = [p for plan in self.topics if plan.keeps_all for p in plan.all_partitions]
+        self._read("c1", kept)
+        self._read("c2", [p for p in kept if p.topic == self.topics[0].name])
         reader = self._world.client("ends")
         reader.spawn(self._read_ends(reader, "ends"))
 
     async def stop(self) -> None:
+        """Raises `Violation` where a producer was not told of what it has lost."""
+        await self._require_told()
         self._stopping.set()
+        for visitors in self._visitors.values():
+            visitors.over.set()
+            self._producing.append(visitors.producing)
         await asyncio.gather(*self._producing)
 
     def end(self) -> None:
         self._ending = True
+        for reader in self.readers:
+            reader.end()
+
+    async def _require_told(self) -> None:
+        """Whoever goes on to write has heard of the new leader, and is to hear how it was
+        elected."""
+        producers = [f"p-{plan.name}" for plan in self.topics if plan.keeps_all]
+        for _ in range(TOLD_WITHIN_S):
+            untold = [
+                (name, loss)
+                for name in producers
+                if (loss := self._recorder.losses.untold(name, only_where_later=True))
+            ]
+            if not untold:
+                return
+            await asyncio.sleep(1)
+        name, loss = untold[0]
+        raise Violation("loss_not_told", f"{name} was not told of it", loss=loss)
+
+    def _read(self, name: str, partitions: Sequence[TopicPartition]) -> Reader:
+        client = self._world.client(name)
+        reader = Reader(client, self._recorder, partitions)
+        self.readers.append(reader)
+        client.spawn(reader.run())
+        return reader
+
+    # -- topics that come and go -----------------------------------------------------------
+
+    def _visit(self, topic: str) -> None:
+        """One producer and one reader, who know the topic by its name and stay when it is
+        created again."""
+        if topic in self._visitors or self._stopping.is_set():
+            return
+        plan = TopicPlan(
+            topic,
+            SHORT_LIVED_PARTITIONS,
+            3,
+            batches_per_second=SHORT_LIVED_BATCHES_PER_SECOND,
+        )
+        # Who comes again, when it is there again, knows nothing of before.
+        self._visits += 1
+        name, over = f"p-{topic}-{self._visits}", asyncio.Event()
+        client = self._world.client(name)
+        producing = client.spawn(self._produce(client, name, plan, over))
+        reader = self._read(f"c-{topic}-{self._visits}", plan.all_partitions)
+        self._visitors[topic] = _Visitors(plan, over, producing, reader)
+
+    def _leave(self, topic: str) -> None:
+        visitors = self._visitors.pop(topic, None)
+        if visitors is not None:
+            visitors.over.set()
+            visitors.reader.end()
+            self.readers.remove(visitors.reader)
+            self._producing.append(visitors.producing)
+
+    def visited_partitions(self) -> list[TopicPartition]:
+        """Of short-lived topics that are there now."""
+        return [
+            partition
+            for topic, visitors in self._visitors.items()
+            if topic.startswith(AGAIN)
+            for partition in visitors.plan.all_partitions
+        ]
 
     async def _create(self, client: ClientProcess) -> None:
         async with client.admin() as admin:
@@ -159,6 +252,24 @@ class Workload:
                 break
         await asyncio.gather(*holding)
 
+    async def _pass_by(self, plan: TopicPlan, producer_name: str | None) -> None:
+        """A producer that writes a little, and is forgotten unless it has a name."""
+        over = asyncio.Event()
+        name = f"passing-{producer_name or 'by'}"
+        client = self._world.client(name)
+        producing = client.spawn(self._produce(client, name, plan, over, producer_name))
+        await _wait(self._stopping, PASSING_S)
+        over.set()
+        await producing
+
+    async def _send_old_sequences(self) -> None:
+        old = OldSequences(self._world, f"{host_of('named')}-", self._recorder.has_lost)
+        self._recorder.on_told.append(old.told)
+        rng = self._world.rng("workload/old")
+        while not self._stopping.is_set():
+            await _wait(self._stopping, rng.uniform(*OLD_SEQUENCE_PAUSE_S))
+            await old.send_again(rng)
+
     async def _produce(
         self,
         client: ClientProcess,
@@ -175,6 +286,7 @@ class Workload:
             request_timeout_ms=REQUEST_TIMEOUT_MS,
             delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
             producer_name=producer_name,
+            on_unclean_election=lambda told: self._recorder.election_told(name, told),
         )
         settling: dict[asyncio.Task[bool], None] = {}
         refused = asyncio.Event()
@@ -236,50 +348,15 @@ class Workload:
         try:
             (report,) = await delivery
         except TidelogError as error:
-            outcome = Outcome.INFO
+            # What clients are told for certain is held against the log.
+            outcome = Outcome.INFO if error.outcome_unknown else Outcome.FAIL
             fenced = error.code is ErrorCode.FENCED_PRODUCER_EPOCH
         else:
             outcome = Outcome.OK if plan.acks is Acks.ALL else Outcome.INFO
         self._recorder.send_ended(name, partition, values, report, outcome=outcome)
         return not fenced
 
-    # -- reading -------------------------------------------------------------------------
-
-    async def _consume(self, client: ClientProcess, name: str, number: int) -> None:
-        consumer = client.consumer(max_wait_ms=FETCH_WAIT_MS, on_out_of_range=OnOutOfRange.ERROR)
-        async with consumer:
-            wanted = [
-                p
-                for plan in self.topics
-                for p in plan.all_partitions
-                if plan.keeps_all and (number == 1 or plan.name == "sea")
-            ]
-            consumer.assign(wanted)
-            repositioned: frozenset[TopicPartition] = frozenset()
-            while not self._ending:
-                try:
-                    records = await consumer.poll(POLL_TIMEOUT_MS)
-                except TidelogError as error:
-                    repositioned |= await self._reposition(consumer, error)
-                    continue
-                self._recorder.polled(name, records, repositioned=repositioned)
-                given = {TopicPartition(r.topic, r.partition) for r in records}
-                repositioned -= given
-
-    async def _reposition(
-        self, consumer: Consumer, error: TidelogError
-    ) -> frozenset[TopicPartition]:
-        """After an unclean election a position may lie beyond the end."""
-        if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
-            await asyncio.sleep(RETRY_PAUSE_S)
-            return frozenset()
-        self._world.trace("consumer_repositioned", why=error.message)
-        try:
-            await consumer.seek_to_beginning()
-        except TidelogError:
-            await asyncio.sleep(RETRY_PAUSE_S)
-            return frozenset()
-        return frozenset(consumer.assignment)
+    # -- reading ---------------------------------------------------------------------------
 
     async def _read_ends(self, client: ClientProcess, name: str) -> None:
         rng = self._world.rng(f"workload/{name}")

@@ -6,7 +6,7 @@ import logging
 import random
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import structlog
 
@@ -29,6 +29,15 @@ MAX_RUN_S = 300
 OnLog = Callable[[SimProcess | None, dict[str, Any]], None]
 
 
+class ClientObserver(Protocol):
+    """Hears of what clients ask, and of each answer that its client has taken."""
+
+    def asked(self, host: str, request: object) -> int:
+        """Returns a number, by which the answer is told."""
+
+    def told(self, host: str, question: int, request: object, answer: object) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """`broker_options`: settings of every broker."""
@@ -44,7 +53,8 @@ class Settings:
             "checkpoint_interval_ms": 3_000,
             "flush_interval_ms": 5_000,
             "retention_check_interval_ms": 4_000,
-            "stray_retention_ms": 60_000,
+            "stray_retention_ms": 6_000,
+            "producer_id_expiration_ms": 5_000,
             "shutdown_timeout_ms": 5_000,
         }
     )
@@ -84,6 +94,10 @@ class World:
         self.mover = Mover(self)
         self.after_step = self.loop.after_step
         self.fault_callbacks: list[OnFault] = []
+        self.client_observer: ClientObserver | None = None
+        # Called with the topic: it is there now; it is about to be deleted for good.
+        self.on_topic_created: list[Callable[[str], None]] = []
+        self.on_topic_given_up: list[Callable[[str], None]] = []
         self._on_log: list[OnLog] = []
 
     # -- for those who look on ---------------------------------------------------------

@@ -153,17 +153,17 @@ def test_departures_come_through_the_store_unchanged() -> None:
     assert schema.decode_departure(schema.encode_departure(left)) == left
 
 
-def test_what_an_unclean_election_lost_is_in_the_key_and_in_commands() -> None:
+async def test_what_an_unclean_election_lost_is_in_the_key_and_in_commands() -> None:
     state = dataclasses.replace(STATE, unclean_leader_epoch=7, unclean_lost_records=0)
     stored = schema.decode_leader_and_isr(schema.encode_leader_and_isr(state))
     assert stored.unclean_lost_records == 0
     command = PartitionCommand(TopicPartition("t", 4), stored, 77, {})
-    wire = codec.leader_and_isr_to_wire(
+    wire = await codec.leader_and_isr_to_wire(
         LeaderAndIsrCommand(
             1, 2, 13, full_state=False, partitions=[command], leaders={}, store_revision=80
         )
     )
-    (told,) = codec.leader_and_isr_from_wire(wire).partitions
+    (told,) = (await codec.leader_and_isr_from_wire(wire)).partitions
     assert told.state.unclean_lost_records == 0
 
 
@@ -194,17 +194,17 @@ def _set_fields(state: LeaderAndIsr) -> set[str]:
     }
 
 
-def test_every_field_of_a_partitions_state_comes_through_the_store_and_the_wire() -> None:
+async def test_every_field_of_a_partitions_state_comes_through_the_store_and_the_wire() -> None:
     every = {f.name for f in dataclasses.fields(LeaderAndIsr)}
     assert _set_fields(FULL_STATE) == every
     stored = schema.decode_leader_and_isr(schema.encode_leader_and_isr(FULL_STATE))
     command = PartitionCommand(TopicPartition("t", 4), stored, 77, {})
-    wire = codec.leader_and_isr_to_wire(
+    wire = await codec.leader_and_isr_to_wire(
         LeaderAndIsrCommand(
             1, 2, 13, full_state=False, partitions=[command], leaders={}, store_revision=80
         )
     )
-    (told,) = codec.leader_and_isr_from_wire(wire).partitions
+    (told,) = (await codec.leader_and_isr_from_wire(wire)).partitions
     assert dataclasses.astuple(told.state) == dataclasses.astuple(FULL_STATE)
 
 
@@ -251,6 +251,8 @@ def test_keys_say_what_they_are_about() -> None:
     assert keys.parse(keys.operation_plan("op-1", 2)) == keys_module.OperationPlanKey("op-1", 2)
     assert keys.parse(keys.broker_removal(3)) == keys_module.BrokerRemovalKey(3)
     assert keys.parse(keys.maintenance(3)) == keys_module.MaintenanceKey(3)
+    assert keys.parse(keys.producer("a.b-c")) == keys_module.NamedProducerKey("a.b-c")
+    assert keys.parse(keys.producer_ids) is None
     assert isinstance(keys.parse(keys.controller), keys_module.ControllerKey)
     assert isinstance(keys.parse(keys.controller_epoch), keys_module.ControllerEpochKey)
     assert isinstance(keys.parse(keys.cluster), keys_module.ClusterKey)
@@ -289,7 +291,7 @@ def test_operations_come_back_from_the_store_unchanged() -> None:
     assert operations.decode_mark(operations.encode_mark(mark)) == mark
 
 
-def test_commands_come_through_the_wire_unchanged() -> None:
+async def test_commands_come_through_the_wire_unchanged() -> None:
     command = LeaderAndIsrCommand(
         controller_id=1,
         controller_epoch=2,
@@ -302,7 +304,8 @@ def test_commands_come_through_the_wire_unchanged() -> None:
         store_revision=80,
         change=Change("c2-full-3-1", Cause.NEW_CONTROLLER, 1_000),
     )
-    carried = codec.leader_and_isr_from_wire(codec.leader_and_isr_to_wire(command))
+    wire = await codec.leader_and_isr_to_wire(command)
+    carried = await codec.leader_and_isr_from_wire(wire)
     assert carried == command
     assert carried.change == command.change
     stop = StopReplicaCommand(
@@ -311,11 +314,13 @@ def test_commands_come_through_the_wire_unchanged() -> None:
     assert codec.stop_replica_from_wire(codec.stop_replica_to_wire(stop)) == stop
 
 
-def test_results_come_through_the_wire() -> None:
+async def test_results_come_through_the_wire() -> None:
     result = CommandResult(partitions=[PartitionResult("i", 4, 77, None)])
-    assert codec.result_from_wire(codec.leader_and_isr_result_to_wire(result)) == result
+    wire = await codec.leader_and_isr_result_to_wire(result)
+    assert await codec.result_from_wire(wire) == result
     refused = CommandResult(errors.TidelogError(errors.ErrorCode.STALE_CONTROLLER_EPOCH, "too old"))
-    found = codec.result_from_wire(codec.stop_replica_result_to_wire(refused)).error
+    answer = await codec.stop_replica_result_to_wire(refused)
+    found = (await codec.result_from_wire(answer)).error
     assert found is not None
     assert found.code is errors.ErrorCode.STALE_CONTROLLER_EPOCH
 

@@ -69,12 +69,18 @@ def _services_in(content: dict[str, object]) -> Iterator[tuple[str, int, str]]:
                 yield role, int(part["id"]), str(part["address"])
 
 
-def nobody_answers(reason: str) -> ClusterUnreachableError:
-    """Neither a broker nor a controller, where any of them would do."""
+def nobody_answers(reason: str, *, stand_still: bool = False) -> ClusterUnreachableError:
+    """Neither a broker nor a controller, where any of them would do. `stand_still`: some of
+    them take connections, so that there are processes."""
+    remedy = "start the cluster"
+    if stand_still:
+        remedy = (
+            "look at the processes that take connections: are they stopped (kill -CONT PID lets "
+            "them go on), or starved of CPU, memory or disk? Restart those that do not recover"
+        )
     return ClusterUnreachableError(
-        f"no service of the cluster answers: {reason}; start the cluster, or name a broker or "
-        "controller that runs with --bootstrap host:port. The past is in the log files: tidelog "
-        "trace --files"
+        f"no service of the cluster answers: {reason}; {remedy}, or name a broker or controller "
+        "that runs with --bootstrap host:port. The past is in the log files: tidelog trace --files"
     )
 
 

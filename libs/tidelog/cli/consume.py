@@ -22,7 +22,7 @@ from tidelog.cli.session import (
     session_of,
 )
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.model import OffsetPosition, Record, TopicPartition
+from tidelog.model import MAX_INT32, OffsetPosition, Record, TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.client import Consumer
@@ -82,7 +82,7 @@ _KeySeparatorOption = Annotated[
 ]
 _PartitionsOption = Annotated[
     list[int] | None,
-    typer.Option("--partition", "-p", min=0, help="May be repeated. Default: all."),
+    typer.Option("--partition", "-p", min=0, max=MAX_INT32, help="May be repeated. Default: all."),
 ]
 _MaxOption = Annotated[
     int | None,

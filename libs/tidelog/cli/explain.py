@@ -22,6 +22,7 @@ from tidelog.cli.session import (
 )
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.model import LEAST_ANSWER_MS
+from tidelog.model import MAX_INT32
 from tidelog.wording import plural
 
 if TYPE_CHECKING:
@@ -50,7 +51,14 @@ def explain(
     ] = None,
     broker: Annotated[
         int | None,
-        typer.Option("--broker", metavar="ID", show_default=False, help="What concerns it alone."),
+        typer.Option(
+            "--broker",
+            metavar="ID",
+            min=0,
+            max=MAX_INT32,
+            show_default=False,
+            help="What concerns it alone.",
+        ),
     ] = None,
     timeout_ms: Annotated[
         int,
@@ -88,7 +96,7 @@ def parse_scope(targets: Sequence[str], broker: int | None = None) -> Scope:
     >>> parse_scope(["sea/3", "broker", "2"])
     Scope(topic='sea', partition=3, broker=2)
     """
-    from tidelog.cli.trace_targets import parse_target
+    from tidelog.cli.trace_targets import parse_number, parse_target
     from tidelog.inspection.model import Scope
 
     named = list(targets)
@@ -97,9 +105,10 @@ def parse_scope(targets: Sequence[str], broker: int | None = None) -> Scope:
         named.pop()
         if not (number.isascii() and number.isdecimal()):
             raise UsageError(f"broker {number!r} is no broker's id; give a number, as: broker 2")
-        if broker not in (None, int(number)):
+        named_broker = parse_number(number, "broker")
+        if broker not in (None, named_broker):
             raise UsageError(f"broker {number} and --broker {broker}: give one of them")
-        broker = int(number)
+        broker = named_broker
     if len(named) > 1:
         raise UsageError(
             f"{' '.join(targets)}: give one TOPIC or TOPIC/PARTITION, and after it a broker, as: "
@@ -114,6 +123,7 @@ def parse_scope(targets: Sequence[str], broker: int | None = None) -> Scope:
 async def _explain(session: Session, scope: Scope, timeout_ms: int) -> ExitStatus:
     from tidelog.client.ask_explain import explain_cluster
     from tidelog.client.explaining import NobodyAnswersError
+    from tidelog.inspection.explain import Listening
 
     try:
         explained = await explain_cluster(
@@ -124,7 +134,8 @@ async def _explain(session: Session, scope: Scope, timeout_ms: int) -> ExitStatu
             raise UsageError(error.message) from error
         raise
     except NobodyAnswersError as error:
-        raise nobody_answers(error.reason) from error
+        stand_still = any(service.listening is Listening.ACCEPTS for service in error.silent)
+        raise nobody_answers(error.reason, stand_still=stand_still) from error
     if session.as_json:
         write_json(document(explained))
     else:
@@ -165,6 +176,8 @@ def _told(finding: Finding) -> Iterator[str]:
 def _verdict(explained: Explanation, scope: Scope) -> str:
     answered = len(explained.asked) - len(explained.silent)
     told = f"as {plural(answered, 'service')} {'tells' if answered == 1 else 'tell'}"
+    if not answered:
+        told = "and nobody could tell in time how the cluster stands"
     counts = [
         (severity, sum(f.severity == severity for f in explained.findings)) for severity in _FAULTS
     ]

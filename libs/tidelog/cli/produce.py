@@ -24,7 +24,7 @@ from tidelog.cli.session import (
     session_of,
 )
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.model import Acks, Codec
+from tidelog.model import MAX_INT32, Acks, Codec
 
 if TYPE_CHECKING:
     from tidelog.cli.line_sender import LineSender
@@ -79,6 +79,7 @@ _PartitionOption = Annotated[
         "--partition",
         "-p",
         min=0,
+        max=MAX_INT32,
         show_default=False,
         help="Default: by the key; without one, in turn.",
     ),

@@ -14,7 +14,7 @@ from tidelog.cli.health import HealthCounts, partition_health
 from tidelog.cli.output import write_error, write_json, write_line, write_note, write_table
 from tidelog.cli.session import BootstrapOption, JsonOption, Session, session_of
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.model import NO_EPOCH, NO_LEADER
+from tidelog.model import MAX_INT32, NO_EPOCH, NO_LEADER
 from tidelog.wording import plural
 
 if TYPE_CHECKING:
@@ -40,13 +40,14 @@ def create(
     context: typer.Context,
     name: Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the new topic.")],
     partitions: Annotated[
-        int, typer.Option("--partitions", "-p", help="Number of partitions.")
+        int, typer.Option("--partitions", "-p", max=MAX_INT32, help="Number of partitions.")
     ] = 1,
     replication_factor: Annotated[
         int | None,
         typer.Option(
             "--replication-factor",
             "-r",
+            max=MAX_INT32,
             show_default=False,
             help="Replicas of each partition. Default: 3, or the number of brokers if lower.",
         ),

@@ -107,17 +107,24 @@ def _scope(targets: Sequence[str], since_ms: int) -> TraceScope:
 def _trace_files(targets: Sequence[str], since_ms: int, *, as_json: bool) -> None:
     from tidelog.cli.trace_files import read_logs, split_targets
     from tidelog.state_changes.life import trace as lives_in
+    from tidelog.state_changes.log_lines import MAX_EVENTS
 
     paths, scope = split_targets(targets, since_ms)
-    read = read_logs(paths, scope.topic)
+    read, damaged = read_logs(paths, scope)
     lives = lives_in(read.events, scope)
     _show(lives, scope, as_json=as_json)
     write_note(
         f"{plural(len(paths), 'file')}: {plural(read.lines, 'line')}, "
         f"{plural(read.skipped, 'line')} of other kinds"
         + (f", {plural(read.malformed, 'state change')} cut or unknown" if read.malformed else "")
-        + (f", {plural(read.left_out, 'event')} too old to be kept" if read.left_out else "")
     )
+    for path, problem in damaged.items():
+        write_note(f"{path} is damaged as a gzip file, and read as far as it goes: {problem}")
+    if read.left_out:
+        write_note(
+            f"{plural(read.left_out, 'event')} older than the newest {MAX_EVENTS:,} are left out; "
+            "name fewer files, a partition, or a later --since"
+        )
     if not lives:
         write_note(f"The files tell nothing of {_named(scope)}.")
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable, Iterator, Sequence
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,9 +44,16 @@ def split_targets(targets: Sequence[str], since_ms: int = 0) -> FileTargets:
     return FileTargets(tuple(paths), scope._replace(since_ms=since_ms))
 
 
-def read_logs(paths: Sequence[Path], topic: str) -> LogLines:
-    """Raises `OSError` for a file that cannot be read, `UsageError` for a broken gzip."""
-    lines = LogLines(topic)
+class LogsRead(NamedTuple):
+    """`damaged`: of a gzip file that is cut or broken, up to where it could be read."""
+
+    lines: LogLines
+    damaged: Mapping[Path, str]
+
+
+def read_logs(paths: Sequence[Path], scope: TraceScope) -> LogsRead:
+    """Raises `OSError` for a file that cannot be read."""
+    lines, damaged = LogLines(scope), dict[Path, str]()
     for path in paths:
         with path.open("rb") as plain:
             zipped = plain.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
@@ -55,10 +63,11 @@ def read_logs(paths: Sequence[Path], topic: str) -> LogLines:
                 continue
             with gzip.open(plain) as unzipped:
                 try:
-                    lines.take(_lines_of(unzipped.read))
-                except (EOFError, gzip.BadGzipFile) as error:
-                    raise UsageError(f"{path} is damaged as a gzip file: {error}") from error
-    return lines
+                    # `read` would keep to itself what it has read before the fault.
+                    lines.take(_lines_of(unzipped.read1))
+                except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+                    damaged[path] = str(error)
+    return LogsRead(lines, damaged)
 
 
 def _lines_of(read: Callable[[int], bytes]) -> Iterator[bytes]:

@@ -6,6 +6,7 @@ import re
 from datetime import datetime
 
 from tidelog.cli.exit_status import UsageError
+from tidelog.model import MAX_INT32
 from tidelog.state_changes.life import TraceScope
 
 _UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -22,7 +23,14 @@ def parse_target(text: str) -> TraceScope:
     topic, slash, number = text.partition("/")
     if not topic or (slash and not (number.isascii() and number.isdecimal())):
         raise UsageError(f"{text!r} is neither TOPIC nor TOPIC/PARTITION, as sea or sea/3")
-    return TraceScope(topic, int(number) if slash else None)
+    return TraceScope(topic, parse_number(number, "partition") if slash else None)
+
+
+def parse_number(digits: str, of: str) -> int:
+    """Of a partition or a broker. Raises `UsageError`."""
+    if len(digits) > len(str(MAX_INT32)) or int(digits) > MAX_INT32:
+        raise UsageError(f"{of} {digits}: no {of} has a higher number than {MAX_INT32}")
+    return int(digits)
 
 
 def parse_since(text: str, now_ms: int) -> int:

@@ -260,7 +260,7 @@ class Accumulator:
         if not retriable and not apart:
             return self._give_up(group, self.fatal or error, error.code in MAYBE_APPENDED)
         if retriable:
-            queue.route.failed(group.leader.leader_epoch, now_ms, self._backoff, stale=stale)
+            queue.route.failed(group.leader, now_ms, self._backoff, stale=stale)
         queue.settling = queue.in_flight > 0
         for batch in group.batches:
             batch.suspect = batch.suspect or apart
@@ -335,7 +335,7 @@ class Accumulator:
         if error.code is ErrorCode.FENCED_PRODUCER_EPOCH:
             self._end(name_taken(error))
         elif error.retriable:
-            queue.route.failed(leader.leader_epoch, now_ms, self._backoff, stale=stale)
+            queue.route.failed(leader, now_ms, self._backoff, stale=stale)
         else:
             self._fail_unnumbered(queue, error)
 

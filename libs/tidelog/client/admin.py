@@ -126,9 +126,10 @@ class Admin(TopicRequests, OperationRequests, BrokerRequests):
         self, name: str = "", timeout_ms: int = DEFAULT_TIMEOUT_MS
     ) -> Identity:
         """For whoever writes batches with sequences of its own: an id that nobody else has,
-        or with a name that name's id in its next epoch, which is to fence the former
-        holders in each partition (`describe_producers`). A try without an answer may have
-        made an epoch that nobody uses."""
+        or with a name that name's id in its next epoch. Leaders refuse former holders once
+        the metadata store has told them of it; to be certain, fence these in each partition
+        before writing there (`describe_producers`). A try without an answer may have made an
+        epoch that nobody uses."""
         give_up_ms = self._clock.monotonic_ms() + timeout_ms
         attempt = 0
         while True:

@@ -7,15 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tidelog.client.clock import Clock, SystemClock
 from tidelog.client.connections import GrpcConnections
-from tidelog.client.explaining import (
-    DEFAULT_TIMEOUT_MS,
-    ExplainConnections,
-    Explainer,
-    Identity,
-    answers_probe,
-)
+from tidelog.client.explaining import DEFAULT_TIMEOUT_MS, Explainer, longest_ms
 from tidelog.client.hedging import first_answer
+from tidelog.client.service_round import ExplainConnections, Identity, answers_probe
 from tidelog.errors import TidelogError
+from tidelog.inspection.explain import Listening
 from tidelog.inspection.model import Explanation, Finding, Scope
 from tidelog.rpc.inspect_codec import from_wire
 from tidelog.rpc.inspect_requests import check_answer_time
@@ -28,9 +24,14 @@ from tidelog.v1 import inspect_pb2
 HEDGE_MS = 250
 # How long a service has to show that more can be reached from here.
 REACH_MS = 1_000
-# What a service needs beyond the time that it gives to others: for health checks, and for what
-# it asks a second time.
-ANSWER_GRACE_MS = 5_000
+# What a service needs beyond the time for its questions: to judge the answers, busy as it may
+# be.
+ANSWER_GRACE_MS = 3_000
+# As a service tells that others are: who asks from elsewhere may reach those. Who is busy or
+# stands still is so for everybody, and asked again only has more to do.
+_MAY_BE_REACHED = frozenset(
+    listening.value for listening in (Listening.SILENT, Listening.REFUSES, Listening.ERRS)
+)
 
 
 async def explain_cluster(
@@ -90,7 +91,13 @@ async def _more_is_reached(
     """From here, than by the service that explained."""
     if not _covers(told, addresses):
         return True
-    silent = [_address_in(service) for service in told.silent]
+    # A service of an older version does not tell how those are that gave no answer.
+    listening = told.listening or [Listening.SILENT.value] * len(told.silent)
+    silent = [
+        _address_in(service)
+        for service, how in zip(told.silent, listening, strict=True)
+        if how in _MAY_BE_REACHED
+    ]
     reached = await asyncio.gather(
         *(answers_probe(connections, address, REACH_MS) for address in silent)
     )
@@ -126,7 +133,9 @@ async def _ask_one(
         topic=scope.topic, partition=scope.partition, broker=scope.broker, timeout_ms=timeout_ms
     )
     try:
-        answer = await connections.inspected(address).explain(request, timeout_ms + ANSWER_GRACE_MS)
+        answer = await connections.inspected(address).explain(
+            request, longest_ms(timeout_ms) + ANSWER_GRACE_MS
+        )
     except TidelogError as error:
         raise _CannotExplainError(error.message) from error
     if answer.HasField("error"):
@@ -135,4 +144,5 @@ async def _ask_one(
         tuple(from_wire(finding, Finding) for finding in answer.findings),
         tuple(answer.asked),
         tuple(answer.silent),
+        tuple(answer.listening),
     )

@@ -98,8 +98,8 @@ class LeaderAsker:
                 raise outcome
             last = outcome
             if outcome.leader is not None:
-                self._metadata.apply_hint(partition, outcome.leader)
-            missing[partition].failed(leader.leader_epoch, now_ms, self._backoff, stale=True)
+                self._metadata.apply_hint(partition, leader.topic_id, outcome.leader)
+            missing[partition].failed(leader, now_ms, self._backoff, stale=True)
         return last
 
     async def _ask_one(self, address: str, asked: Asked, ask: Ask[_Told]) -> Answers[_Told]:

@@ -86,8 +86,17 @@ class ClusterMetadata:
     def leader(self, partition: TopicPartition) -> Leader | None:
         return self._cache.leader(partition)
 
-    def apply_hint(self, partition: TopicPartition, hint: LeaderHint) -> bool:
-        return self._cache.apply_hint(partition, hint)
+    def apply_hint(self, partition: TopicPartition, topic_id: str, hint: LeaderHint) -> bool:
+        return self._cache.apply_hint(partition, topic_id, hint)
+
+    def led(self, partition: TopicPartition, topic_id: str, leader_epoch: int) -> None:
+        """A leader of this epoch has answered. How it was elected is told by metadata alone,
+        which is asked for until it does: the broker that answers may be behind."""
+        known = self._cache.leader(partition)
+        if known is None or known.topic_id != topic_id:
+            return
+        if known.is_hint or known.leader_epoch < leader_epoch:
+            self.poke()
 
     def follow(self, topic: str) -> None:
         """Refreshes ask for this topic too from now on."""
@@ -136,6 +145,10 @@ class ClusterMetadata:
     async def check_partition(self, partition: TopicPartition) -> None:
         """Raises `TidelogError` for a partition that does not exist."""
         count = len((await self.topic(partition.topic)).leaders)
+        if partition.partition >= count:
+            # What is known may be older than the partition, or than its topic's creation.
+            await self.refresh_patiently((partition.topic,))
+            count = len((await self.topic(partition.topic)).leaders)
         if not 0 <= partition.partition < count:
             raise unknown_partition(partition.topic, partition.partition, count)
 

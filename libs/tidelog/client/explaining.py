@@ -2,12 +2,9 @@
 
     explained = await Explainer(SystemClock()).explain(["127.0.0.1:7501"], Scope("sea", 0))
 
-Each answer names further services, which are asked at once; those that do not answer cost
-no more than the time that all were given, or LEAST_ANSWER_MS where they were named late, and
-PROBE_GRACE_MS. It needs neither a controller nor the store.
-
-A service is said to stand still only where it takes connections and does not answer a health
-check either: that costs it nothing, so that one that lives answers it however busy it is.
+It needs neither a controller nor the store. Those that do not answer cost no more than
+`longest_ms`; where all that answer are too busy to tell in time how they stand, that is what
+is explained.
 
 What is pure runs in threads: ten thousand partitions that are unwell take half a second, and
 whoever explains may be a broker.
@@ -16,13 +13,21 @@ whoever explains may be a broker.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
-from typing import Protocol
 
 from tidelog.client.clock import Clock
-from tidelog.client.connections import Connections, GrpcConnections, InspectConnections
+from tidelog.client.connections import GrpcConnections
+from tidelog.client.service_round import (
+    PROBE_GRACE_MS,
+    TIMES_IN_ALL,
+    Describe,
+    Dial,
+    ExplainConnections,
+    Identity,
+    ServiceRound,
+)
 from tidelog.client.tcp_dial import dial as tcp_dial
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.explain import (
@@ -32,8 +37,8 @@ from tidelog.inspection.explain import (
     active_controller,
     explain,
 )
-from tidelog.inspection.explain.observed import BROKER, CONTROLLER, name_of
-from tidelog.inspection.explain.words import span
+from tidelog.inspection.explain.observed import BROKER, name_of
+from tidelog.inspection.explain.replicas import had_all_lately
 from tidelog.inspection.model import (
     LEAST_ANSWER_MS,
     NOT_KNOWN,
@@ -45,34 +50,25 @@ from tidelog.inspection.model import (
     ServiceState,
     StateRequest,
 )
-from tidelog.rpc.inspect_codec import from_wire, to_wire
 from tidelog.rpc.status import UnreachableError
 from tidelog.rpc.wire import error_from_wire
-from tidelog.v1 import broker_pb2, inspect_pb2
+from tidelog.v1 import broker_pb2
 
 DEFAULT_TIMEOUT_MS = 2_000
-# Of one cluster; further ones are not asked.
-MAX_SERVICES = 1_000
-# What a health check has beyond the time for the answer itself.
-PROBE_GRACE_MS = 1_000
 # Between two looks at a replica that lags, to see how fast it comes.
 RATE_SAMPLE_MS = 500
 # Where no controller tells of partitions, so many brokers are asked for what they have read.
 MAX_METADATA_ATTEMPTS = 3
 
-# In place of the address of the service that explains.
-_OWN = ""
-
-# Role and id of the service that is to be at an address.
-Identity = tuple[str, int]
 _NOBODY_KNOWN: Mapping[str, Identity] = MappingProxyType({})
 
-Dial = Callable[[str], Awaitable[Listening]]
-Describe = Callable[[StateRequest], Awaitable[ServiceState]]
 
-
-class ExplainConnections(Connections, InspectConnections, Protocol):
-    """Both what clients ask and what services tell of themselves."""
+def longest_ms(timeout_ms: int) -> int:
+    """How long an explanation may take where each service has `timeout_ms`: the round, and
+    within the time of one more question all that is asked after it, each for LEAST_ANSWER_MS at
+    the least."""
+    after_ms = timeout_ms + (MAX_METADATA_ATTEMPTS + 1) * LEAST_ANSWER_MS + RATE_SAMPLE_MS
+    return TIMES_IN_ALL * timeout_ms + PROBE_GRACE_MS + after_ms
 
 
 class NobodyAnswersError(UnreachableError):
@@ -82,42 +78,6 @@ class NobodyAnswersError(UnreachableError):
         said = "; ".join(f"{service} {service.listening.value}" for service in silent)
         super().__init__("any service", said or "no address is known")
         self.silent = tuple(silent)
-
-
-@dataclass(slots=True)
-class _Round:
-    """Who was asked, who is known by which address, and what they said. `answered_at`: an
-    address of each that answered, which need not be the one that it advertises."""
-
-    request: StateRequest
-    own: Describe | None
-    timeout_ms: int
-    connections: ExplainConnections
-    known_as: dict[str, Identity] = field(default_factory=dict)
-    asked: dict[str, None] = field(default_factory=dict)
-    states: dict[tuple[str, int], ServiceState] = field(default_factory=dict)
-    answered_at: dict[tuple[str, int], str] = field(default_factory=dict)
-    silent: dict[str, SilentService] = field(default_factory=dict)
-
-    def take(self, state: ServiceState, address: str) -> None:
-        self.states.setdefault((state.role, state.id), state)
-        self.answered_at.setdefault((state.role, state.id), address)
-        for address, role, service_id in _named_by(state):
-            if address and self.known_as.get(address, ("", NOT_KNOWN))[1] == NOT_KNOWN:
-                self.known_as[address] = (role, service_id)
-
-    def unasked(self) -> list[str]:
-        """Addresses that have been named meanwhile; registrations before who has left."""
-        free = MAX_SERVICES - len(self.asked)
-        return [address for address in self.known_as if address not in self.asked][:free]
-
-    def silent_services(self) -> list[SilentService]:
-        """As they are known by now: some were asked before anybody had told of them."""
-        named = [
-            replace(service, role=self.known_as[address][0], id=self.known_as[address][1])
-            for address, service in self.silent.items()
-        ]
-        return sorted(named, key=lambda service: (service.role, service.id, service.address))
 
 
 class Explainer:
@@ -150,7 +110,12 @@ class Explainer:
         answered = [f"{name_of(state)} at {state.address}" for state in observed.states]
         silent = [str(service) for service in observed.silent]
         findings = await asyncio.to_thread(explain, observed)
-        return Explanation(findings, (*answered, *silent), tuple(silent))
+        return Explanation(
+            findings,
+            (*answered, *silent),
+            tuple(silent),
+            tuple(service.listening.value for service in observed.silent),
+        )
 
     async def observe(
         self,
@@ -162,88 +127,35 @@ class Explainer:
     ) -> Observed:
         connections = self._connect()
         request = StateRequest(scope.topic, scope.partition, only_unwell=not scope.topic)
+        found = ServiceRound(self._clock, connections, self._dial, request, timeout_ms, own)
         try:
-            found = _Round(request, own, timeout_ms, connections)
-            for address in addresses:
-                found.known_as[address] = known.get(address, ("", NOT_KNOWN))
-            return await self._observe(found, scope)
+            await found.ask({a: known.get(a, ("", NOT_KNOWN)) for a in addresses})
+            return await self._observed(found, scope)
         finally:
             await connections.close()
 
-    async def _observe(self, found: _Round, scope: Scope) -> Observed:
-        if found.own is not None:
-            state = await found.own(found.request)
-            found.asked[state.address] = None
-            found.take(state, _OWN)
-        await self._ask_all(found)
+    async def _observed(self, found: ServiceRound, scope: Scope) -> Observed:
         states = sorted(found.states.values(), key=lambda state: (state.role, state.id))
         silent = found.silent_services()
-        if not states:
+        if not states and all(service.listening is not Listening.BUSY for service in silent):
             raise NobodyAnswersError(silent)
-        if scope.broker is not None:
+        if states and scope.broker is not None:
             _require_broker(found, scope.broker)
         metadata = await self._partitions(found, states, silent, scope)
         earlier, states = await self._look_again(found, states)
-        return Observed(states, silent, scope, metadata, earlier, RATE_SAMPLE_MS if earlier else 0)
-
-    async def _ask_all(self, found: _Round) -> None:
-        """One after another as they become known, all within the round's time; who is named
-        when that is nearly over has LEAST_ANSWER_MS all the same."""
-        give_up_ms = self._clock.monotonic_ms() + found.timeout_ms
-        waiting: list[asyncio.Task[None]] = []
-        try:
-            while True:
-                for address in found.unasked():
-                    found.asked[address] = None
-                    left_ms = max(LEAST_ANSWER_MS, give_up_ms - self._clock.monotonic_ms())
-                    waiting.append(asyncio.create_task(self._ask(found, address, left_ms)))
-                if not waiting:
-                    return
-                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-                for task in waiting:
-                    if task.done():
-                        task.result()
-                waiting = [task for task in waiting if not task.done()]
-        finally:
-            for task in waiting:
-                task.cancel()
-            await asyncio.gather(*waiting, return_exceptions=True)
-
-    async def _ask(self, found: _Round, address: str, timeout_ms: int) -> None:
-        # Beside the question, so that a service that is late with both is known to live.
-        probe = asyncio.create_task(
-            answers_probe(found.connections, address, timeout_ms + PROBE_GRACE_MS, patient=True)
+        return Observed(
+            states,
+            silent,
+            scope,
+            metadata,
+            earlier,
+            RATE_SAMPLE_MS if earlier else 0,
+            found.glimpses(),
         )
-        try:
-            found.take(await self._describe(found, found.request, address, timeout_ms), address)
-        except UnreachableError as error:
-            listening, said = await self._dial(address), "gave no answer"
-            if listening in (Listening.ACCEPTS, Listening.SILENT) and await probe:
-                listening = Listening.BUSY
-            if error.reason.startswith("DEADLINE_EXCEEDED"):
-                said += f" within {span(timeout_ms)}"
-        except TidelogError as error:
-            listening, said = Listening.ERRS, f'answered "{error.message}"'
-        else:
-            return
-        finally:
-            probe.cancel()
-            await asyncio.gather(probe, return_exceptions=True)
-        found.silent[address] = SilentService(address, listening, said)
-
-    async def _describe(
-        self, found: _Round, request: StateRequest, address: str, timeout_ms: int
-    ) -> ServiceState:
-        if address == _OWN and found.own is not None:
-            return await found.own(request)
-        answer = await found.connections.inspected(address).describe_service(
-            to_wire(request, inspect_pb2.DescribeServiceRequest), timeout_ms
-        )
-        return await asyncio.to_thread(from_wire, answer, ServiceState)
 
     async def _partitions(
         self,
-        found: _Round,
+        found: ServiceRound,
         states: Sequence[ServiceState],
         silent: Sequence[SilentService],
         scope: Scope,
@@ -253,19 +165,20 @@ class Explainer:
         does not know."""
         active = active_controller(states)
         if active is not None and _tells_of(active, scope):
-            gone = () if scope.topic else _gone_brokers(found, silent)
+            gone = () if scope.topic else _gone_brokers(found, states, silent)
             told = await self._keys_with(found, active, gone) if gone else ()
             if told is not None:
                 return told
         brokers = [state for state in states if state.role == BROKER]
+        brokers = [state for state in brokers if state.broker and state.broker.has_read_metadata]
         brokers.sort(key=lambda state: (state.store.unreachable_ms >= 0, state.id))
         topics = [scope.topic] if scope.topic else []
         for state in brokers[:MAX_METADATA_ATTEMPTS]:
             try:
                 address = found.answered_at[state.role, state.id]
-                answer = await found.connections.broker(
-                    state.address if address == _OWN else address
-                ).metadata(broker_pb2.MetadataRequest(topics=topics), found.timeout_ms)
+                answer = await found.connections.broker(address).metadata(
+                    broker_pb2.MetadataRequest(topics=topics), found.left_ms()
+                )
             except (UnreachableError, TidelogError):
                 continue
             if scope.topic:
@@ -274,7 +187,7 @@ class Explainer:
         return ()
 
     async def _keys_with(
-        self, found: _Round, active: ServiceState, brokers: Sequence[int]
+        self, found: ServiceRound, active: ServiceState, brokers: Sequence[int]
     ) -> tuple[PartitionKeyState, ...] | None:
         """Partitions in whose ISRs these are, as their leaders are: of those that are well by
         their keys nobody told before. Without what is led by a broker that has come back or
@@ -283,7 +196,7 @@ class Explainer:
         request = replace(found.request, in_isr=brokers)
         address = found.answered_at[active.role, active.id]
         try:
-            state = await self._describe(found, request, address, found.timeout_ms)
+            state = await found.describe(request, address, found.left_ms())
         except (UnreachableError, TidelogError):
             return None
         if state.controller is None or not state.controller.active:
@@ -296,7 +209,7 @@ class Explainer:
         )
 
     async def _look_again(
-        self, found: _Round, states: list[ServiceState]
+        self, found: ServiceRound, states: list[ServiceState]
     ) -> tuple[list[ServiceState], list[ServiceState]]:
         """Leaders of replicas that lag, once more: as they were, and all as they are."""
         lagging = [state for state in states if _has_laggards(state)]
@@ -305,11 +218,8 @@ class Explainer:
         await asyncio.sleep(RATE_SAMPLE_MS / 1000)
         again = await asyncio.gather(
             *(
-                self._describe(
-                    found,
-                    found.request,
-                    found.answered_at[state.role, state.id],
-                    found.timeout_ms,
+                found.describe(
+                    found.request, found.answered_at[state.role, state.id], found.left_ms()
                 )
                 for state in lagging
             ),
@@ -327,51 +237,24 @@ class Explainer:
         ]
 
 
-async def answers_probe(
-    connections: ExplainConnections, address: str, timeout_ms: int, *, patient: bool = False
-) -> bool:
-    """Whether it answers a health check, as `InspectApi.probe` makes it."""
-    try:
-        await connections.inspected(address).probe(timeout_ms, patient=patient)
-    except UnreachableError:
-        return False
-    return True
-
-
 def _lives(controller: ServiceState) -> dict[int, int]:
     """Broker epochs by id."""
     told = controller.controller.registered if controller.controller is not None else ()
     return {broker.broker_id: broker.broker_epoch for broker in told}
 
 
-def _gone_brokers(found: _Round, silent: Sequence[SilentService]) -> tuple[int, ...]:
-    """Ids of those that may be dead or stand still."""
+def _gone_brokers(
+    found: ServiceRound, states: Sequence[ServiceState], silent: Sequence[SilentService]
+) -> tuple[int, ...]:
+    """Ids of those that may be dead or stand still, and of those that are starting."""
     ids = {
         service.id
         for service in silent
         if service.role == BROKER and service.listening is not Listening.BUSY
     }
-    return tuple(sorted(id_ for id_ in ids if id_ >= 0 and (BROKER, id_) not in found.states))
-
-
-def _named_by(state: ServiceState) -> Iterable[tuple[str, str, int]]:
-    """Address, role and id of each service that a service tells of."""
-    if state.broker is not None:
-        for broker in state.broker.registered:
-            yield broker.address, BROKER, broker.broker_id
-        for departure in state.broker.departures:
-            yield departure.address, BROKER, departure.broker_id
-        for controller in state.broker.controllers:
-            yield controller.address, CONTROLLER, controller.controller_id
-        yield state.broker.controller_address, CONTROLLER, NOT_KNOWN
-    if state.controller is not None:
-        for broker in state.controller.registered:
-            yield broker.address, BROKER, broker.broker_id
-        for departure in state.controller.departures:
-            yield departure.address, BROKER, departure.broker_id
-        for controller in state.controller.controllers:
-            yield controller.address, CONTROLLER, controller.controller_id
-        yield state.controller.active_address, CONTROLLER, NOT_KNOWN
+    gone = {id_ for id_ in ids if id_ >= 0 and (BROKER, id_) not in found.states}
+    gone |= {state.id for state in states if state.broker is not None and state.broker.is_starting}
+    return tuple(sorted(gone))
 
 
 def _tells_of(active: ServiceState | None, scope: Scope) -> bool:
@@ -389,6 +272,7 @@ def _has_laggards(state: ServiceState) -> bool:
     return any(
         follower.log_end_offset >= 0
         and follower.lag_records > 0
+        and not had_all_lately(follower)
         and (not follower.in_isr or replica.leader.hw_stalled_ms > 0)
         for replica in replicas
         if replica.leader is not None
@@ -396,7 +280,7 @@ def _has_laggards(state: ServiceState) -> bool:
     )
 
 
-def _require_broker(found: _Round, broker_id: int) -> None:
+def _require_broker(found: ServiceRound, broker_id: int) -> None:
     """Raises `TidelogError` (INVALID_REQUEST) for a broker that nobody has heard of."""
     known = {id_ for role, id_ in (*found.known_as.values(), *found.states) if role == BROKER}
     for state in found.states.values():
@@ -446,6 +330,7 @@ def _keys_of(answer: broker_pb2.MetadataResponse) -> tuple[PartitionKeyState, ..
             unclean_leader_election=topic.config.get("unclean_leader_election") == "true",
             synced=topic.config.get("durability") == "synced",
             move=_move_of(p),
+            replication_factor=topic.replication_factor,
         )
         for topic in answer.topics
         if not topic.HasField("error")

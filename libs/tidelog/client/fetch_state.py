@@ -90,6 +90,14 @@ class Assigned:
         self.truncation_told = False
         self.error = None
 
+    def begin_anew(self, topic_id: str) -> None:
+        """Another topic has the name: its epochs are its own, and neither the former's
+        records nor its failures say anything of it."""
+        self.topic_id = topic_id
+        self.newest_epoch = NO_EPOCH
+        self.continuity = Continuity()
+        self.route = Route()
+
 
 class Want(NamedTuple):
     """One partition of a fetch. `offset` lies below the next offset that is missing where
@@ -196,17 +204,17 @@ class FetchState:
 
     def _usable(self, assigned: Assigned, leader: Leader, now_ms: int) -> bool:
         if assigned.topic_id and leader.topic_id != assigned.topic_id:
+            assigned.begin_anew(leader.topic_id)
             assigned.error = TidelogError(
                 ErrorCode.UNKNOWN_TOPIC_ID,
                 f"topic {assigned.partition.topic!r} was deleted and created again; its offsets "
                 "begin anew, so seek to where the new one is to be read from",
             )
-            assigned.topic_id = ""
             return False
         if leader.leader_epoch < assigned.newest_epoch:
             # Records of a newer leader have been read: this one has been deposed.
             if not assigned.route.stale:
-                assigned.route.failed(leader.leader_epoch, now_ms, self._backoff, stale=True)
+                assigned.route.failed(leader, now_ms, self._backoff, stale=True)
             return False
         return assigned.route.open_to(leader, now_ms)
 
@@ -221,7 +229,7 @@ class FetchState:
             return
         assigned.in_flight = False
         if fetched.leader_epoch < assigned.newest_epoch:
-            assigned.route.failed(leader.leader_epoch, now_ms, self._backoff, stale=True)
+            assigned.route.failed(leader, now_ms, self._backoff, stale=True)
             return
         assigned.topic_id = leader.topic_id
         assigned.out_of_range = 0
@@ -281,7 +289,7 @@ class FetchState:
     def _reset(self, assigned: Assigned, leader: Leader, now_ms: int) -> None:
         if assigned.buffered:
             # What was read before is handed out first.
-            assigned.route.failed(leader.leader_epoch, now_ms, self._backoff, stale=False)
+            assigned.route.failed(leader, now_ms, self._backoff, stale=False)
         else:
             assigned.route.succeeded()
             assigned.seek(None, _RESET_TO[self._on_out_of_range])
@@ -300,7 +308,7 @@ class FetchState:
 
     def _corrupt(self, assigned: Assigned, batch: Batch, leader: Leader, now_ms: int) -> None:
         assigned.corrupt += 1
-        assigned.route.failed(leader.leader_epoch, now_ms, self._backoff, stale=False)
+        assigned.route.failed(leader, now_ms, self._backoff, stale=False)
         if assigned.corrupt >= MAX_CORRUPT_FETCHES:
             assigned.error = TidelogError(
                 ErrorCode.CORRUPT_BATCH,
@@ -330,7 +338,7 @@ class FetchState:
         if error.code is ErrorCode.OFFSET_OUT_OF_RANGE and answer is not None:
             self._out_of_range(assigned, want, leader, answer, error, now_ms)
             return
-        assigned.route.failed(leader.leader_epoch, now_ms, self._backoff, stale=stale)
+        assigned.route.failed(leader, now_ms, self._backoff, stale=stale)
         failing_ms = now_ms - assigned.failing_since_ms
         gone = error.code in _UNKNOWN_TOPIC and failing_ms >= UNKNOWN_TOPIC_TIMEOUT_MS
         if gone or not error.retriable:
@@ -356,7 +364,7 @@ class FetchState:
         believed = told_epoch >= max(leader.leader_epoch, assigned.newest_epoch)
         assigned.out_of_range += believed
         if assigned.out_of_range < OUT_OF_RANGE_CONFIRMATIONS:
-            assigned.route.failed(leader.leader_epoch, now_ms, self._backoff, stale=True)
+            assigned.route.failed(leader, now_ms, self._backoff, stale=True)
             return
         if checking and answer.log_start_offset <= want.offset:
             self._truncated(assigned, leader, now_ms)

@@ -139,7 +139,7 @@ class Fetcher:
                 continue
             for want, leader in pending.plan.wants:
                 newest = self._metadata.leader(want.assigned.partition)
-                if newest is not None and newest.leader_epoch > leader.leader_epoch:
+                if newest is not None and newest.supersedes(leader):
                     self._state.give_up(want)
                     pending.given_up.add(want.assigned.partition)
             if len(pending.given_up) == len(pending.plan.wants):
@@ -201,13 +201,19 @@ class Fetcher:
         for want, leader, fetched, error in fetch_from_wire(plan, answer):
             if error is None and fetched is not None:
                 self._state.received(want, leader, fetched, now_ms)
+                self._metadata.led(want.assigned.partition, leader.topic_id, fetched.leader_epoch)
                 if fetched.batches:
                     self._elections.reached(
-                        want.assigned.partition, leader.leader_epoch, want.assigned.fetch_offset
+                        want.assigned.partition,
+                        leader.topic_id,
+                        leader.leader_epoch,
+                        want.assigned.fetch_offset,
                     )
             elif error is not None:
                 partition = want.assigned.partition
-                if error.leader is not None and self._metadata.apply_hint(partition, error.leader):
+                if error.leader is not None and self._metadata.apply_hint(
+                    partition, leader.topic_id, error.leader
+                ):
                     # It is used at once; how it was elected is told by metadata alone.
                     self._metadata.poke()
                 self._state.failed(want, leader, error, now_ms, stale=False, answer=fetched)

@@ -66,7 +66,9 @@ class Producer:
       more than five batches of a partition are on their way at once.
     - `producer_name`: of an idempotent producer whose sequences go on where the last
       holder of the name ended, in every partition. A new holder fences the one before it,
-      whose sends then fail with FENCED_PRODUCER_EPOCH.
+      whose sends then fail with FENCED_PRODUCER_EPOCH: for certain in every partition that
+      the new one has written to; in others as soon as the leader hears of it from the
+      metadata store, but not while it is cut off from there.
     - `batch_bytes`: a batch is sent when its keys, values and headers reach this.
     - `linger_ms`: or when its first record has waited this long.
     - `buffer_bytes`: keys, values and headers held until they are delivered.

@@ -120,7 +120,7 @@ class ProducerIdentity:
             if isinstance(outcome, TidelogError):
                 stale = outcome.code in STALE_METADATA or outcome.outcome_unknown
                 if outcome.leader is not None:
-                    self._metadata.apply_hint(partition, outcome.leader)
+                    self._metadata.apply_hint(partition, leader.topic_id, outcome.leader)
                 self._accumulator.position_failed(partition, leader, outcome, now_ms, stale=stale)
                 continue
             last = next(

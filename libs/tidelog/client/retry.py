@@ -14,13 +14,21 @@ DEFAULT_MAX_BACKOFF_MS = 1000
 
 class Leader(NamedTuple):
     """Where a partition's leader is, and in which epoch it leads. `unclean_leader_epoch`
-    is that of the last unclean election that is known here."""
+    is that of the last unclean election that is known here; `is_hint`: another broker named
+    this leader, and whether that election was clean is not known yet."""
 
     broker_id: int
     leader_epoch: int
     address: str
     topic_id: str
     unclean_leader_epoch: int = NO_EPOCH
+    is_hint: bool = False
+
+    def supersedes(self, former: Leader) -> bool:
+        """Whether this leader was elected after `former`, which the same client knew before
+        it: a client never goes back to an older topic, so another id is a later topic's, and
+        its epochs are its own."""
+        return self.topic_id != former.topic_id or self.leader_epoch > former.leader_epoch
 
 
 class Backoff:
@@ -53,37 +61,39 @@ class Backoff:
 class Route:
     """What the last failures of one partition say about the next try.
 
-    After a failure the same leader is left alone until `retry_at_ms`; a leader of a
-    newer epoch may be tried at once, because it owes nothing to its predecessor's
-    failure."""
+    After a failure the same leader is left alone until `retry_at_ms`; one that supersedes
+    it may be tried at once, because it owes nothing to its predecessor's failure."""
 
     failures: int = 0
-    failed_epoch: int = NO_EPOCH
+    # The newest that failed.
+    failed_leader: Leader | None = None
     retry_at_ms: int = 0
     # The failure says that metadata may be old: somebody should ask for it again.
     stale: bool = False
 
-    def failed(self, leader_epoch: int, now_ms: int, backoff: Backoff, *, stale: bool) -> None:
+    def failed(self, leader: Leader, now_ms: int, backoff: Backoff, *, stale: bool) -> None:
         self.failures += 1
-        self.failed_epoch = max(self.failed_epoch, leader_epoch)
+        if self._is_new(leader):
+            self.failed_leader = leader
         self.retry_at_ms = now_ms + backoff.pause_ms(self.failures)
         self.stale = self.stale or stale
 
     def succeeded(self) -> None:
         if self.failures:
             self.failures = 0
-            self.failed_epoch = NO_EPOCH
+            self.failed_leader = None
             self.retry_at_ms = 0
             self.stale = False
 
     def open_to(self, leader: Leader, now_ms: int) -> bool:
         """Whether the partition may be asked of this leader now."""
-        if not self.failures:
-            return True
-        return leader.leader_epoch > self.failed_epoch or now_ms >= self.retry_at_ms
+        return self._is_new(leader) or now_ms >= self.retry_at_ms
 
     def wants_metadata(self, leader: Leader | None) -> bool:
         """Whether a newer leader than this one is looked for."""
         if leader is None:
             return True
-        return self.stale and leader.leader_epoch <= self.failed_epoch
+        return self.stale and not self._is_new(leader)
+
+    def _is_new(self, leader: Leader) -> bool:
+        return self.failed_leader is None or leader.supersedes(self.failed_leader)

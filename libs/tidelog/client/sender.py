@@ -167,7 +167,7 @@ class Sender:
                 continue
             for index, group in list(pending.open.items()):
                 leader = self._metadata.leader(group.partition)
-                if leader is not None and leader.leader_epoch > group.leader.leader_epoch:
+                if leader is not None and leader.supersedes(group.leader):
                     del pending.open[index]
                     hangs = TidelogError(
                         ErrorCode.REQUEST_TIMED_OUT,
@@ -221,15 +221,19 @@ class Sender:
     def _landed(self, group: Group, outcome: Outcome) -> None:
         if isinstance(outcome, Appended):
             self._accumulator.appended(group, outcome)
+            self._metadata.led(group.partition, group.leader.topic_id, outcome.leader_epoch)
             records = sum(batch.encoded.record_count for batch in group.batches)
             if self._acks is Acks.ALL:
                 self._elections.reached(
-                    group.partition, outcome.leader_epoch, outcome.base_offset + records
+                    group.partition,
+                    group.leader.topic_id,
+                    outcome.leader_epoch,
+                    outcome.base_offset + records,
                 )
             return
         stale = outcome.code in STALE_METADATA
         if outcome.leader is not None and self._metadata.apply_hint(
-            group.partition, outcome.leader
+            group.partition, group.leader.topic_id, outcome.leader
         ):
             # It is used at once; how it was elected is told by metadata alone.
             self._metadata.poke()

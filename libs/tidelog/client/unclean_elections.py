@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tidelog.client.retry import Leader
@@ -29,18 +30,33 @@ class _Reached(NamedTuple):
     offset: int
 
 
+class _TopicIdPartition(NamedTuple):
+    partition: TopicPartition
+    topic_id: str
+
+
+@dataclass(slots=True)
+class _Epochs:
+    """`reached`: the newest epochs, ascending, that something was reached in: that an
+    election was unclean may be told when its leader has answered already. `told`: the last
+    unclean one that was news."""
+
+    reached: list[_Reached] = field(default_factory=list)
+    told: int = NO_EPOCH
+
+
 class UncleanElections:
     """Tells each unclean election once, to a client that had got somewhere before it."""
 
     def __init__(self) -> None:
-        # By partition the newest epochs, ascending, that something was reached in: that an
-        # election was unclean may be told when its leader has answered already.
-        self._reached: dict[TopicPartition, list[_Reached]] = {}
-        self._told: dict[TopicPartition, int] = {}
+        # Topics and their epochs are dropped when another topic has the name.
+        self._reached: dict[_TopicIdPartition, _Epochs] = {}
 
-    def reached(self, partition: TopicPartition, leader_epoch: int, offset: int) -> None:
+    def reached(
+        self, partition: TopicPartition, topic_id: str, leader_epoch: int, offset: int
+    ) -> None:
         """A record below `offset` was acknowledged, or read, in this epoch."""
-        epochs = self._reached.setdefault(partition, [])
+        epochs = self._reached.setdefault(_TopicIdPartition(partition, topic_id), _Epochs()).reached
         if not epochs or leader_epoch > epochs[-1].leader_epoch:
             epochs.append(_Reached(leader_epoch, offset))
             del epochs[:-MAX_EPOCHS]
@@ -49,14 +65,20 @@ class UncleanElections:
 
     def news(self, leader_of: Callable[[TopicPartition], Leader | None]) -> list[UncleanElection]:
         found: list[UncleanElection] = []
-        for partition, epochs in self._reached.items():
+        for key, epochs in list(self._reached.items()):
+            partition = key.partition
             leader = leader_of(partition)
-            unclean_epoch = NO_EPOCH if leader is None else leader.unclean_leader_epoch
-            if unclean_epoch <= self._told.get(partition, NO_EPOCH):
+            if leader is None:
                 continue
-            before = [known for known in epochs if known.leader_epoch < unclean_epoch]
+            if leader.topic_id != key.topic_id:
+                del self._reached[key]
+                continue
+            unclean_epoch = leader.unclean_leader_epoch
+            if unclean_epoch <= epochs.told:
+                continue
+            before = [known for known in epochs.reached if known.leader_epoch < unclean_epoch]
             if before:
-                self._told[partition] = unclean_epoch
+                epochs.told = unclean_epoch
                 found.append(
                     UncleanElection(
                         partition, unclean_epoch, before[-1].offset, before[-1].leader_epoch

@@ -16,6 +16,10 @@ STORE_SLOW_MS = 500
 # thousands of replicas on a busy machine needs as much, and what it had no time for would be
 # told as a fault.
 LEAST_ANSWER_MS = 500
+# Of a broker's start, in this order.
+WAITS_FOR_STORE, OPENS_LOGS, READS_METADATA = "store", "logs", "metadata"
+REGISTERS, TAKES_STATES, STARTED = "registration", "states", ""
+_BEFORE_METADATA = frozenset({WAITS_FOR_STORE, OPENS_LOGS, READS_METADATA})
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,7 @@ class StoreHealth:
     max_latency_ms: int = NOT_KNOWN
     max_latency_ago_ms: int = NOT_KNOWN
     quick_answers_ms: Sequence[int] = ()
+    last_slow_ago_ms: int = NOT_KNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +97,7 @@ class FollowerState:
     last_answer_ms: int = NOT_KNOWN
     problem: str = ""
     problem_ms: int = NOT_KNOWN
+    answered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +145,19 @@ class BrokerState:
     departures: Sequence[Departure] = ()
     heard: Sequence[HeardBroker] = ()
     move_bytes_per_second: int = NOT_KNOWN
+    start_phase: str = ""
+    start_done: int = 0
+    start_total: int = 0
+
+    @property
+    def is_starting(self) -> bool:
+        """Whatever it was told to lead or to follow, it does not yet, or not all of it."""
+        return not self.has_full_state and self.state != "stopping"
+
+    @property
+    def has_read_metadata(self) -> bool:
+        """What it does not tell of the cluster is not there, as far as it can see."""
+        return self.start_phase not in _BEFORE_METADATA
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +180,11 @@ class BrokerBacklog:
     problem: str = ""
     desired_revision: int = 0
     acknowledged_revision: int = 0
+    working_ms: int = 0
+    acknowledged: int = 0
+    last_acknowledged_ms: int = 0
+    known_for_ms: int = NOT_KNOWN
+    full_state_size: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +231,7 @@ class PartitionKeyState:
     unclean_leader_election: bool = False
     synced: bool = False
     move: PartitionMoveState | None = None
+    replication_factor: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,8 +310,10 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """`findings` empty: all is well, as far as those tell who answered."""
+    """`findings` empty: all is well, as far as those tell who answered. `listening`: of each
+    of `silent`, what `Listening` it is; empty: a service of an older version told."""
 
     findings: Sequence[Finding] = field(default_factory=tuple)
     asked: Sequence[str] = field(default_factory=tuple)
     silent: Sequence[str] = field(default_factory=tuple)
+    listening: Sequence[str] = field(default_factory=tuple)

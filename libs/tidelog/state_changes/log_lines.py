@@ -9,27 +9,29 @@ from collections.abc import Iterable
 from tidelog.state_changes import json_form
 from tidelog.state_changes.event import StateChange
 from tidelog.state_changes.json_form import NotAStateChangeError
+from tidelog.state_changes.life import TraceScope
 
 # Of all files together; the oldest by time beyond it are left out and counted, whichever file is
 # read first.
 MAX_EVENTS = 500_000
 # What every line of a state change contains, so that others need no parsing.
 _MARK = json_form.EVENT.encode()
+_WHOLE = TraceScope()
 
 
 class LogLines:
     """Takes lines as they lie in log files, in any order, and counts what it leaves."""
 
-    def __init__(self, topic: str = "", max_events: int = MAX_EVENTS) -> None:
-        """`topic`: events of other topics are left at once; empty: none are."""
-        self._topic = topic
+    def __init__(self, scope: TraceScope = _WHOLE, max_events: int = MAX_EVENTS) -> None:
+        """What its life is not told from is left at once."""
+        self._scope = scope
         self._max_events = max_events
         # The oldest first; the number, by which lines were read, decides among those at once.
         self._events: list[tuple[int, int, StateChange]] = []
         self.lines = 0
         self.skipped = 0  # no state change, or of a version that this one does not know
         self.malformed = 0  # a state change by its mark, and cut or wrong
-        self.left_out = 0  # of the topic, and older than those that are kept
+        self.left_out = 0  # of the scope, and older than those that are kept
 
     @property
     def events(self) -> list[StateChange]:
@@ -58,7 +60,7 @@ class LogLines:
         except NotAStateChangeError:
             self.malformed += 1
             return
-        if self._topic and change.topic and change.topic != self._topic:
+        if not self._scope.asks_for(change):
             return
         held = (change.time_ms, self.lines, change)
         if len(self._events) < self._max_events:

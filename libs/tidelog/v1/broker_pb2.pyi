@@ -374,8 +374,10 @@ class FetchPartitionResult(_message.Message):
     topic: _builtins.str
     partition: _builtins.int
     high_watermark: _builtins.int
-    """First offset that is not committed yet; -1 where it is not known. Set, as the next
-    two are, with OFFSET_OUT_OF_RANGE as well.
+    """First offset that is not committed yet; no later leader tells a lower one, unless its
+    election was unclean. -1: a new leader does not know it yet, where ListOffsets is
+    answered with OFFSET_NOT_AVAILABLE. Set, as the next two are, with
+    OFFSET_OUT_OF_RANGE as well.
     """
     log_start_offset: _builtins.int
     """First offset that the partition still has."""
@@ -734,11 +736,16 @@ class TopicMetadata(_message.Message):
     PARTITIONS_FIELD_NUMBER: _builtins.int
     CONFIG_FIELD_NUMBER: _builtins.int
     REPLICATION_FACTOR_FIELD_NUMBER: _builtins.int
+    CREATE_REVISION_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     topic_id: _builtins.str
     """Names this topic and no later one of the same name: 22 characters of base64url."""
     replication_factor: _builtins.int
     """Replicas that the topic asks for in each partition."""
+    create_revision: _builtins.int
+    """Revision at which the topic was created: a later topic of the same name has a greater
+    one, by which a client knows the answer of a broker that is behind. 0: not told.
+    """
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
         """UNKNOWN_TOPIC_OR_PARTITION: nothing but the name is set."""
@@ -760,10 +767,11 @@ class TopicMetadata(_message.Message):
         partitions: _abc.Iterable[Global___PartitionMetadata] | None = ...,
         config: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         replication_factor: _builtins.int = ...,
+        create_revision: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "error", b"error", "name", b"name", "partitions", b"partitions", "replication_factor", b"replication_factor", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "create_revision", b"create_revision", "error", b"error", "name", b"name", "partitions", b"partitions", "replication_factor", b"replication_factor", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -864,9 +872,12 @@ class InitProducerIdRequest(_message.Message):
 
     PRODUCER_NAME_FIELD_NUMBER: _builtins.int
     producer_name: _builtins.str
-    """Empty: a new id that nobody else has. Otherwise the id that belongs to this name,
-    for ever, with an epoch that fences whoever held the name before. 1 to 200
-    characters of [a-zA-Z0-9._-], else INVALID_REQUEST.
+    """Empty: a new id that nobody else has. Otherwise the id that belongs to this name, for
+    ever, in its next epoch, also where this answer is lost. Every leader refuses older
+    epochs (FENCED_PRODUCER_EPOCH) as soon as it hears of the newer one from the metadata
+    store, which is within moments unless it is cut off from there; a fence by
+    DescribeProducers holds for certain. 1 to 200 characters of [a-zA-Z0-9._-], else
+    INVALID_REQUEST.
     """
     def __init__(
         self,
@@ -901,7 +912,8 @@ class InitProducerIdResponse(_message.Message):
     """Positive; one of a named producer is 2^62 or more."""
     producer_epoch: _builtins.int
     """From 0. Where a newer epoch has written, or has fenced, a batch of an older one is
-    refused with FENCED_PRODUCER_EPOCH.
+    refused with FENCED_PRODUCER_EPOCH, whoever leads; elsewhere once the leader has heard
+    from the metadata store that the name has a newer holder.
     """
     @_builtins.property
     def error(self) -> _errors_pb2.Error:

@@ -305,7 +305,9 @@ Global___DescribeServiceResponse: _TypeAlias = DescribeServiceResponse  # noqa: 
 
 @_typing.final
 class StoreHealth(_message.Message):
-    """How the metadata store answers this service."""
+    """How the metadata store answers this service. Latencies are without the time in which the
+    service's own event loop was late: that is no fault of the store.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -315,6 +317,7 @@ class StoreHealth(_message.Message):
     MAX_LATENCY_MS_FIELD_NUMBER: _builtins.int
     MAX_LATENCY_AGO_MS_FIELD_NUMBER: _builtins.int
     QUICK_ANSWERS_MS_FIELD_NUMBER: _builtins.int
+    LAST_SLOW_AGO_MS_FIELD_NUMBER: _builtins.int
     unreachable_ms: _builtins.int
     """Since when it has not answered, milliseconds ago; -1: it answers."""
     problem: _builtins.str
@@ -325,6 +328,10 @@ class StoreHealth(_message.Message):
     """The longest of the last minute, in milliseconds; -1: none."""
     max_latency_ago_ms: _builtins.int
     """How long ago that answer came, in milliseconds; -1: none."""
+    last_slow_ago_ms: _builtins.int
+    """How long ago an answer came last that took half a second or more, in milliseconds; -1: none
+    within the last minute.
+    """
     @_builtins.property
     def quick_answers_ms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """How long ago it was asked what it answered within half a second, in milliseconds: at most
@@ -340,10 +347,11 @@ class StoreHealth(_message.Message):
         max_latency_ms: _builtins.int = ...,
         max_latency_ago_ms: _builtins.int = ...,
         quick_answers_ms: _abc.Iterable[_builtins.int] | None = ...,
+        last_slow_ago_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["last_latency_ms", b"last_latency_ms", "max_latency_ago_ms", b"max_latency_ago_ms", "max_latency_ms", b"max_latency_ms", "problem", b"problem", "quick_answers_ms", b"quick_answers_ms", "unreachable_ms", b"unreachable_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["last_latency_ms", b"last_latency_ms", "last_slow_ago_ms", b"last_slow_ago_ms", "max_latency_ago_ms", b"max_latency_ago_ms", "max_latency_ms", b"max_latency_ms", "problem", b"problem", "quick_answers_ms", b"quick_answers_ms", "unreachable_ms", b"unreachable_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -368,6 +376,9 @@ class BrokerState(_message.Message):
     CONTROLLERS_FIELD_NUMBER: _builtins.int
     DEPARTURES_FIELD_NUMBER: _builtins.int
     HEARD_FIELD_NUMBER: _builtins.int
+    START_PHASE_FIELD_NUMBER: _builtins.int
+    START_DONE_FIELD_NUMBER: _builtins.int
+    START_TOTAL_FIELD_NUMBER: _builtins.int
     MOVE_BYTES_PER_SECOND_FIELD_NUMBER: _builtins.int
     broker_epoch: _builtins.int
     """Creation revision of its registration; 0: it has none."""
@@ -384,6 +395,15 @@ class BrokerState(_message.Message):
     """Bytes that the file system of the data has left; -1: not known."""
     controller_address: _builtins.str
     """Of the controller that is active as far as this broker has read; empty: none is."""
+    start_phase: _builtins.str
+    """How far a start has come. "store": it waits for the store to say which cluster this is;
+    "logs": it opens its logs; "metadata": it reads the cluster's metadata; "registration": it
+    registers; "states": it takes its replicas' states from a controller, or waits for them;
+    empty: it has started. In the first three it serves nothing but health checks and this.
+    """
+    start_done: _builtins.int
+    """Of the logs or the states, how many are done, and of how many; 0 of 0: not known yet."""
+    start_total: _builtins.int
     move_bytes_per_second: _builtins.int
     """What it may send to replicas that moves add, and receive as one, in bytes per second; -1:
     without bound.
@@ -422,11 +442,14 @@ class BrokerState(_message.Message):
         controllers: _abc.Iterable[Global___RegisteredController] | None = ...,
         departures: _abc.Iterable[Global___Departure] | None = ...,
         heard: _abc.Iterable[Global___HeardBroker] | None = ...,
+        start_phase: _builtins.str = ...,
+        start_done: _builtins.int = ...,
+        start_total: _builtins.int = ...,
         move_bytes_per_second: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "controller_address", b"controller_address", "controller_epoch", b"controller_epoch", "controllers", b"controllers", "departures", b"departures", "disk_free_bytes", b"disk_free_bytes", "has_full_state", b"has_full_state", "heard", b"heard", "leader_count", b"leader_count", "move_bytes_per_second", b"move_bytes_per_second", "registered", b"registered", "replica_count", b"replica_count", "replicas", b"replicas", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "controller_address", b"controller_address", "controller_epoch", b"controller_epoch", "controllers", b"controllers", "departures", b"departures", "disk_free_bytes", b"disk_free_bytes", "has_full_state", b"has_full_state", "heard", b"heard", "leader_count", b"leader_count", "move_bytes_per_second", b"move_bytes_per_second", "registered", b"registered", "replica_count", b"replica_count", "replicas", b"replicas", "start_done", b"start_done", "start_phase", b"start_phase", "start_total", b"start_total", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -753,6 +776,7 @@ class FollowerState(_message.Message):
     LAST_ANSWER_MS_FIELD_NUMBER: _builtins.int
     PROBLEM_FIELD_NUMBER: _builtins.int
     PROBLEM_MS_FIELD_NUMBER: _builtins.int
+    ANSWERED_FIELD_NUMBER: _builtins.int
     leader: _builtins.int
     """The broker that it fetches from; -1: none."""
     last_answer_ms: _builtins.int
@@ -761,6 +785,8 @@ class FollowerState(_message.Message):
     """Why fetching does not work; empty: it does."""
     problem_ms: _builtins.int
     """Milliseconds since that began; -1: it works."""
+    answered: _builtins.bool
+    """The problem is what the leader answered: it can be reached."""
     def __init__(
         self,
         *,
@@ -768,10 +794,11 @@ class FollowerState(_message.Message):
         last_answer_ms: _builtins.int = ...,
         problem: _builtins.str = ...,
         problem_ms: _builtins.int = ...,
+        answered: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["last_answer_ms", b"last_answer_ms", "leader", b"leader", "problem", b"problem", "problem_ms", b"problem_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answered", b"answered", "last_answer_ms", b"last_answer_ms", "leader", b"leader", "problem", b"problem", "problem_ms", b"problem_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -862,6 +889,11 @@ class BrokerBacklog(_message.Message):
     PROBLEM_FIELD_NUMBER: _builtins.int
     DESIRED_REVISION_FIELD_NUMBER: _builtins.int
     ACKNOWLEDGED_REVISION_FIELD_NUMBER: _builtins.int
+    WORKING_MS_FIELD_NUMBER: _builtins.int
+    ACKNOWLEDGED_FIELD_NUMBER: _builtins.int
+    LAST_ACKNOWLEDGED_MS_FIELD_NUMBER: _builtins.int
+    KNOWN_FOR_MS_FIELD_NUMBER: _builtins.int
+    FULL_STATE_SIZE_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
     broker_epoch: _builtins.int
     pending: _builtins.int
@@ -877,6 +909,19 @@ class BrokerBacklog(_message.Message):
     acknowledged, each of any partition; 0: none. They are equal where nothing is pending.
     """
     acknowledged_revision: _builtins.int
+    working_ms: _builtins.int
+    """For how long something has been pending without a break, in milliseconds, and in how many
+    partitions it has got further since.
+    """
+    acknowledged: _builtins.int
+    last_acknowledged_ms: _builtins.int
+    """Milliseconds since the last of these; says nothing where there is none."""
+    known_for_ms: _builtins.int
+    """Since this controller first had a state for this life of the broker, which gets a full state
+    then, in milliseconds; -1: it never had one.
+    """
+    full_state_size: _builtins.int
+    """Replicas in the last full state that was sent to this life."""
     @_builtins.property
     def first(self) -> _containers.RepeatedCompositeFieldContainer[Global___PendingState]:
         """The first few of them, and why they were refused where they were."""
@@ -893,10 +938,15 @@ class BrokerBacklog(_message.Message):
         problem: _builtins.str = ...,
         desired_revision: _builtins.int = ...,
         acknowledged_revision: _builtins.int = ...,
+        working_ms: _builtins.int = ...,
+        acknowledged: _builtins.int = ...,
+        last_acknowledged_ms: _builtins.int = ...,
+        known_for_ms: _builtins.int = ...,
+        full_state_size: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledged_revision", b"acknowledged_revision", "broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "desired_revision", b"desired_revision", "first", b"first", "oldest_ms", b"oldest_ms", "overdue", b"overdue", "pending", b"pending", "problem", b"problem"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledged", b"acknowledged", "acknowledged_revision", b"acknowledged_revision", "broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "desired_revision", b"desired_revision", "first", b"first", "full_state_size", b"full_state_size", "known_for_ms", b"known_for_ms", "last_acknowledged_ms", b"last_acknowledged_ms", "oldest_ms", b"oldest_ms", "overdue", b"overdue", "pending", b"pending", "problem", b"problem", "working_ms", b"working_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1034,6 +1084,7 @@ class PartitionKeyState(_message.Message):
     RECOVERY_FIELD_NUMBER: _builtins.int
     UNCLEAN_LEADER_ELECTION_FIELD_NUMBER: _builtins.int
     SYNCED_FIELD_NUMBER: _builtins.int
+    REPLICATION_FACTOR_FIELD_NUMBER: _builtins.int
     MOVE_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     topic_id: _builtins.str
@@ -1057,6 +1108,8 @@ class PartitionKeyState(_message.Message):
     unclean_leader_election: _builtins.bool
     synced: _builtins.bool
     """The topic's durability is `synced`."""
+    replication_factor: _builtins.int
+    """Replicas that the topic asks for; 0: not known."""
     @_builtins.property
     def replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     @_builtins.property
@@ -1088,11 +1141,12 @@ class PartitionKeyState(_message.Message):
         recovery: _builtins.str = ...,
         unclean_leader_election: _builtins.bool = ...,
         synced: _builtins.bool = ...,
+        replication_factor: _builtins.int = ...,
         move: Global___PartitionMoveState | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["move", b"move"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["change_cause", b"change_cause", "change_id", b"change_id", "changed_at_ms", b"changed_at_ms", "eligible", b"eligible", "isr", b"isr", "leader", b"leader", "leader_epoch", b"leader_epoch", "lost_records", b"lost_records", "min_isr", b"min_isr", "move", b"move", "partition", b"partition", "recovery", b"recovery", "replicas", b"replicas", "revision", b"revision", "synced", b"synced", "topic", b"topic", "topic_id", b"topic_id", "unclean_leader_election", b"unclean_leader_election", "unclean_leader_epoch", b"unclean_leader_epoch"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["change_cause", b"change_cause", "change_id", b"change_id", "changed_at_ms", b"changed_at_ms", "eligible", b"eligible", "isr", b"isr", "leader", b"leader", "leader_epoch", b"leader_epoch", "lost_records", b"lost_records", "min_isr", b"min_isr", "move", b"move", "partition", b"partition", "recovery", b"recovery", "replicas", b"replicas", "replication_factor", b"replication_factor", "revision", b"revision", "synced", b"synced", "topic", b"topic", "topic_id", b"topic_id", "unclean_leader_election", b"unclean_leader_election", "unclean_leader_epoch", b"unclean_leader_epoch"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1222,6 +1276,7 @@ class ExplainResponse(_message.Message):
     FINDINGS_FIELD_NUMBER: _builtins.int
     ASKED_FIELD_NUMBER: _builtins.int
     SILENT_FIELD_NUMBER: _builtins.int
+    LISTENING_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
         """Set: nothing is explained, as for a topic that does not exist."""
@@ -1234,6 +1289,13 @@ class ExplainResponse(_message.Message):
 
     @_builtins.property
     def silent(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def listening(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Of each of the silent ones, what else it does: "answers health checks" (it is busy), "takes
+        connections", "refuses connections", "does not react to connections", "answers with an
+        error".
+        """
+
     def __init__(
         self,
         *,
@@ -1241,10 +1303,11 @@ class ExplainResponse(_message.Message):
         findings: _abc.Iterable[Global___Finding] | None = ...,
         asked: _abc.Iterable[_builtins.str] | None = ...,
         silent: _abc.Iterable[_builtins.str] | None = ...,
+        listening: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["asked", b"asked", "error", b"error", "findings", b"findings", "silent", b"silent"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["asked", b"asked", "error", b"error", "findings", b"findings", "listening", b"listening", "silent", b"silent"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -14,6 +14,7 @@ from tidelog_runtime.metadata.schema import (
 )
 from tidelog_runtime.metadata.store import (
     CreateRevision,
+    KeyValue,
     MetadataStore,
     Put,
     StoreError,
@@ -23,6 +24,13 @@ from tidelog_runtime.metadata.store import (
 
 class UnknownFormatError(StoreError):
     """The metadata was written by a later version of Tidelog."""
+
+
+async def held_cluster(store: MetadataStore, keys: Keys) -> str | None:
+    """The id of the cluster that the store holds; None: it holds none. Raises as
+    `ensure_cluster`."""
+    held = await store.get(keys.cluster)
+    return None if held is None else _id_of(held)
 
 
 async def ensure_cluster(store: MetadataStore, keys: Keys, rng: random.Random) -> str:
@@ -41,6 +49,10 @@ async def ensure_cluster(store: MetadataStore, keys: Keys, rng: random.Random) -
         held = result.current[keys.cluster]
         if held is None:
             raise StoreError(f"{keys.cluster} was deleted while it was being created; start again")
+    return _id_of(held)
+
+
+def _id_of(held: KeyValue) -> str:
     entry = decode_cluster(held.value)
     if entry.format_version > FORMAT_VERSION:
         raise UnknownFormatError(

@@ -96,6 +96,8 @@ class Keys:
                 return TopicKey(parts[0])
             if len(parts) == 3 and parts[2] == "leaderAndISR":
                 return PartitionKey(TopicPartition(parts[0], int(parts[1])))
+        if key.startswith(self.producers):
+            return NamedProducerKey(key.removeprefix(self.producers))
         return self._parse_intent(key)
 
     def _parse_intent(self, key: str) -> ParsedKey | None:
@@ -192,6 +194,10 @@ class MaintenanceKey(NamedTuple):
     broker_id: int
 
 
+class NamedProducerKey(NamedTuple):
+    name: str
+
+
 ParsedKey = (
     ControllerKey
     | ControllerEpochKey
@@ -210,4 +216,5 @@ ParsedKey = (
     | OperationPlanKey
     | BrokerRemovalKey
     | MaintenanceKey
+    | NamedProducerKey
 )

@@ -1,7 +1,8 @@
 """How the metadata store answers this process: a store that is measured.
 
 A service that asks nothing would not notice that the store is away, so `probe` asks where
-nobody else did.
+nobody else did. What of an answer's time is the fault of this process, whose event loop was
+late, is not counted: a busy service says nothing of the store.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TypeVar
 from tidelog.inspection.model import NOT_KNOWN, STORE_SLOW_MS, StoreHealth
 from tidelog.state_changes.event import Cause, Change, Kind, Stage
 from tidelog_runtime.clock import Clock
+from tidelog_runtime.loop_lag import LoopLag
 from tidelog_runtime.metadata.store import (
     Changed,
     KeyValue,
@@ -94,16 +96,20 @@ class MeasuredStore:
         self._probe_key = probe_key
         self._clock = clock
         self._state_changes = state_changes
+        self._lag = LoopLag(clock)
         self._answered_at_ms = clock.monotonic_ms()
         self._last_latency_ms = NOT_KNOWN
         self._latencies = SlidingMaximum(LATENCY_WINDOW_MS)
+        # None: no answer was slow.
+        self._slow_at_ms: int | None = None
         # When it was asked what it answered quickly: who can tell that it was not slow then.
         self._quick = SparseTimes(LATENCY_WINDOW_MS, QUICK_ANSWERS_APART_MS)
         # Since when, by the monotonic clock, and what was said last; None: it answers.
         self._lost_since_ms: int | None = None
         self._loss = Change()
         self._problem = ""
-        # Told of each request: its name, seconds, and whether it was answered.
+        # Told of each request: its name, seconds, and whether it was answered. All seconds, this
+        # process's own too.
         self.observers: list[Observer] = []
 
     @property
@@ -111,6 +117,8 @@ class MeasuredStore:
         now_ms = self._clock.monotonic_ms()
         lost_since_ms = self._lost_since_ms
         longest = self._latencies.maximum(now_ms)
+        slow_at_ms = self._slow_at_ms
+        is_old = slow_at_ms is None or slow_at_ms <= now_ms - LATENCY_WINDOW_MS
         return StoreHealth(
             unreachable_ms=NOT_KNOWN if lost_since_ms is None else now_ms - lost_since_ms,
             problem=self._problem,
@@ -118,6 +126,7 @@ class MeasuredStore:
             max_latency_ms=NOT_KNOWN if longest is None else longest[0],
             max_latency_ago_ms=NOT_KNOWN if longest is None else now_ms - longest[1],
             quick_answers_ms=self._quick.ages(now_ms),
+            last_slow_ago_ms=NOT_KNOWN if slow_at_ms is None or is_old else now_ms - slow_at_ms,
         )
 
     async def probe(self) -> None:
@@ -160,21 +169,24 @@ class MeasuredStore:
     async def _measured(
         self, name: str, asked: Awaitable[_Answer], *, one_answer: bool = True
     ) -> _Answer:
-        began_ms = self._clock.monotonic_ms()
-        answered = True
+        began_ms, began_late_ms = self._clock.monotonic_ms(), self._lag.begin()
+        answered, own_ms = True, 0
         try:
-            answer = await asked
+            try:
+                answer = await asked
+            finally:
+                own_ms = self._lag.end(began_late_ms)
         except StoreUnavailableError as error:
             answered = False
             self._lost(began_ms, str(error))
             raise
         except LeaseLostError:
-            self._answered(began_ms, one_answer=one_answer)
+            self._answered(began_ms, own_ms, one_answer=one_answer)
             raise
         finally:
             for observe in self.observers:
                 observe(name, (self._clock.monotonic_ms() - began_ms) / 1000, answered)
-        self._answered(began_ms, one_answer=one_answer)
+        self._answered(began_ms, own_ms, one_answer=one_answer)
         return answer
 
     def _lost(self, began_ms: int, problem: str) -> None:
@@ -194,14 +206,17 @@ class MeasuredStore:
             details={"problem": problem, "remedy": REMEDY},
         )
 
-    def _answered(self, began_ms: int, *, one_answer: bool) -> None:
+    def _answered(self, began_ms: int, own_ms: int, *, one_answer: bool) -> None:
         now_ms = self._clock.monotonic_ms()
         self._answered_at_ms = now_ms
         if one_answer:
-            self._last_latency_ms = now_ms - began_ms
-            self._latencies.add(now_ms - began_ms, now_ms)
-            if now_ms - began_ms < STORE_SLOW_MS:
+            latency_ms = max(0, now_ms - began_ms - own_ms)
+            self._last_latency_ms = latency_ms
+            self._latencies.add(latency_ms, now_ms)
+            if latency_ms < STORE_SLOW_MS:
                 self._quick.add(began_ms)
+            else:
+                self._slow_at_ms = now_ms
         if self._lost_since_ms is not None:
             self._lost_since_ms = None
             self._problem = ""

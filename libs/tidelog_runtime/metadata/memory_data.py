@@ -88,6 +88,13 @@ class MemoryData:
             self._compacted_revision = revision
             self._notify()
 
+    def backup(self) -> MemoryData:
+        """As it is now: keys and revision, without history and leases."""
+        copy = MemoryData()
+        copy.revision = copy._compacted_revision = self.revision
+        copy._items = dict(self._items)
+        return copy
+
     def wipe(self) -> None:
         """As though the store's disk had been lost."""
         self.revision = self._compacted_revision = FIRST_REVISION

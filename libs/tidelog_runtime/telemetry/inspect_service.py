@@ -103,6 +103,7 @@ class InspectServicer(InspectServiceServicer):
             findings=[to_wire(finding, pb.Finding) for finding in explained.findings],
             asked=explained.asked,
             silent=explained.silent,
+            listening=explained.listening,
         )
 
 

@@ -46,6 +46,7 @@ from tidelog_broker.edge.metered_service import MeteredBrokerService
 from tidelog_broker.edge.replica_client import GrpcPeers
 from tidelog_broker.edge.replica_control_service import ReplicaControlService
 from tidelog_broker.edge.replica_service import ReplicaService
+from tidelog_broker.edge.start_gate import StartGate
 from tidelog_broker.life import live
 from tidelog_broker.log.disk import OsDisk
 from tidelog_broker.metrics.broker_metrics import BrokerMetrics
@@ -157,8 +158,12 @@ def new_broker(config: BrokerConfig) -> Parts:
     return Parts(broker, metrics)
 
 
-def add_services(server: grpc.aio.Server, parts: Parts, health: health_aio.HealthServicer) -> None:
+def add_services(
+    server: grpc.aio.Server, parts: Parts, health: health_aio.HealthServicer, broker_id: int
+) -> None:
     broker, metrics = parts
+    gate = StartGate(lambda: broker.start.refusal(broker_id))
+    server.add_generic_rpc_handlers((gate,))
     clients = client_service(broker)
     replica_fetch: ReplicaFetchCall = broker.replica_fetch
     if metrics is not None:
@@ -242,7 +247,7 @@ async def run(config: BrokerConfig) -> int:
     server = new_server()
     health = health_aio.HealthServicer()
     await health.set("", health_pb2.HealthCheckResponse.NOT_SERVING)
-    add_services(server, parts, health)
+    add_services(server, parts, health, config.broker_id)
     bound = listen(server, config.listen)
     edge = GrpcEdge(server, health, config.advertised_address or bound)
     metrics_server = serve_metrics(config, parts)

@@ -1,9 +1,10 @@
 """A whole broker over its boundaries: store, disk, peers, clock. `__main__` gives it the
 real ones, the simulator its own.
 
-Life: `prepare` opens and recovers the data, then the edge begins to listen, then `join`
-lets damaged replicas resign and registers. Its end: `hand_over`, `leave`, the edge stops,
-`stop` closes the logs cleanly.
+Life: the edge begins to listen, `prepare` opens and recovers the data, `join` reads the
+metadata, lets damaged replicas resign and registers; `start` tells how far that has come, and
+whether requests are taken. Its end: `hand_over`, `leave`, the edge stops, `stop` closes the
+logs cleanly.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 
 import structlog
 
+from tidelog.inspection.model import OPENS_LOGS, READS_METADATA, REGISTERS, TAKES_STATES
 from tidelog.model import TopicPartition
 from tidelog.state_changes.event import Cause, Change, Detail, Kind, Stage
 from tidelog_broker.background import Faults, RunBlocking, first_of, retry_pause
@@ -53,12 +55,13 @@ from tidelog_broker.requests.produce import CheckBatch, Produce
 from tidelog_broker.requests.producer_ids import ProducerIds
 from tidelog_broker.requests.purgatory import Purgatory
 from tidelog_broker.requests.replica_fetch import ReplicaFetch
+from tidelog_broker.start_progress import StartProgress
 from tidelog_broker.storage.data_directory import DataDirectory
 from tidelog_broker.storage.disk_use import UNKNOWN_DISK, LookAtDisk
 from tidelog_broker.storage.log_directory import DamagedReplica, LogDirectory
 from tidelog_broker.storage.log_syncer import LogSyncer
 from tidelog_runtime.clock import Clock
-from tidelog_runtime.metadata.cluster_id import ensure_cluster
+from tidelog_runtime.metadata.cluster_id import ensure_cluster, held_cluster
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.measured_store import MeasuredStore
 from tidelog_runtime.metadata.schema import (
@@ -119,6 +122,7 @@ class Broker:
         self._data_directory = data_directory
         self._logs = LogDirectory(disk, PurePath(config.data_dir), clock)
         self.faults = Faults()
+        self.start = StartProgress()
         self._purgatory = Purgatory()
         self.cache = MetadataCache(self._keys)
         self._move_throttle = MoveThrottle(
@@ -160,6 +164,7 @@ class Broker:
         self.figures = self._new_figures(clock)
         self.manager.replica_lag_max_bytes = config.replica_lag_max_bytes
         self.manager.on_failure = self._repair.failed
+        self.manager.on_full_state = self.start.count
         self._damaged: list[DamagedReplica] = []
         self._registration: Registration | None = None
         self._registering: asyncio.Task[None] | None = None
@@ -229,6 +234,7 @@ class Broker:
             lambda: self.store.health,
             look_at_disk,
             self._run_blocking,
+            self.start,
         )
 
     def has_topic(self, topic: str) -> bool:
@@ -246,6 +252,7 @@ class Broker:
                 WaitedFor(self.consumer_fetch.waiting, clock),
             ),
             self.inspection.disk_use,
+            lambda: self._maintenance.crowded_out,
         )
         return BrokerCollector(self.manager, vitals, clock)
 
@@ -285,15 +292,23 @@ class Broker:
 
     async def prepare(self) -> None:
         """Finds the cluster, however long that takes, and opens every log. Raises
-        `DataDirectoryError` if the data is another cluster's."""
+        `DataDirectoryError` if the data is another cluster's, or the store holds none."""
         self._data_directory.join_cluster(await self._cluster_id())
         whole = self._data_directory.identity.whole_since > 0
-        await self._run_blocking(lambda: self._damaged.extend(self._logs.open_all(whole=whole)))
+        self.start.enter(OPENS_LOGS)
+        await self._run_blocking(
+            lambda: self._damaged.extend(self._logs.open_all(self.start.count, whole=whole))
+        )
         self._opened = True
+        self.start.enter(READS_METADATA)
 
-    async def _cluster_id(self) -> str:
+    async def _cluster_id(self) -> str | None:
+        """Who has been in a cluster begins no other: that would hide that the store was wiped
+        (interleaving 18)."""
         while True:
             try:
+                if self._data_directory.identity.cluster_id:
+                    return await held_cluster(self.store, self._keys)
                 return await ensure_cluster(self.store, self._keys, self._rng)
             except StoreUnavailableError:
                 # The store itself has told that it is away.
@@ -338,6 +353,7 @@ class Broker:
         # commands say of earlier ones was meant for a predecessor.
         self.manager.broker_epoch = max(self.manager.broker_epoch, self.cache.revision + 1)
         self._data_directory.require_revision(self.cache.revision)
+        self.start.enter(REGISTERS)
         await self._resign_damaged()
         self._start("checkpoints", maintenance.write_checkpoints(config.checkpoint_interval_ms))
         self._start("log-syncer", self._log_syncer.run())
@@ -399,6 +415,7 @@ class Broker:
         identity = self._data_directory.identity
         assert self._registration is not None
         self._registration.set_whole_since(identity.whole_since, identity.synced_whole_since)
+        self.start.enter(TAKES_STATES)
 
     def _start(self, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work, name=name)

@@ -71,8 +71,10 @@ class BrokerConfig(ServiceConfig):
         default=7 * 24 * 3_600_000,
         ge=1_000,
         description="A partition forgets an idempotent producer that has written nothing to it for "
-        "so long and 10 minutes more, unless the producer has a name; a batch that it sends again "
-        "later is refused.",
+        "so long and 10 minutes more, unless the producer has a name; what it sends later is "
+        "refused, but for its first batch, which is taken for that of a new one. Of more than "
+        "20,000 without a name in a partition the most silent are forgotten once they have "
+        "written nothing for 10 minutes, and of more than 100,000 at once.",
     )
     shutdown_timeout_ms: int = Field(
         default=10_000,

@@ -21,7 +21,8 @@ class Edge(Protocol):
     """Where others reach this broker."""
 
     async def start(self) -> str:
-        """Listens from now on; returns the address that is advertised."""
+        """Answers from now on: health checks and Inspect, and the rest when the broker's start
+        has come so far. Returns the address that is advertised."""
 
     async def set_serving(self, serving: bool) -> None:
         """What the health service answers."""
@@ -56,8 +57,11 @@ async def live(broker: Broker, edge: Edge, stop_requested: asyncio.Event) -> int
 
 
 async def _start(broker: Broker, edge: Edge) -> None:
-    await broker.prepare()
+    # First of all, so that a start that waits, or takes long, can be told from a process that
+    # stands still.
     address = await edge.start()
+    broker.inspection.address = address
+    await broker.prepare()
     await broker.join(address)
     await broker.manager.has_full_state.wait()
     await edge.set_serving(True)

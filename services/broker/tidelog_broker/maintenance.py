@@ -12,6 +12,7 @@ from tidelog.state_changes.event import Cause, Kind, Stage
 from tidelog_broker.background import RunBlocking
 from tidelog_broker.log.errors import LogError
 from tidelog_broker.partition.partition import Partition
+from tidelog_broker.partition.producer_state import NOBODY, CrowdedOut
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.high_watermark_events import HighWatermarkEvents
 from tidelog_broker.replicas.replica_manager import ReplicaManager
@@ -53,6 +54,8 @@ class Maintenance:
         self._confirm_strays = confirm_strays
         self._note_revision = note_revision
         self._stray_events = stray_events
+        # By all replicas here, since the start.
+        self.crowded_out = NOBODY
 
     async def judge_isrs(self, interval_ms: int) -> None:
         """A broker that was itself stalled has heard of no fetch meanwhile: it grants each
@@ -149,16 +152,33 @@ class Maintenance:
         here than there makes no difference to one that has been silent for so long."""
         while True:
             await asyncio.sleep(interval_ms / 1000)
-            expired = 0
+            expired, crowded_out = 0, NOBODY
             for position, partition in enumerate(list(self._manager.all())):
                 if position % PARTITIONS_PER_TURN == 0:
                     await asyncio.sleep(0)
-                states = partition.log.producers.states
-                expired += states.expire(
+                producers = partition.log.producers
+                expired += producers.states.expire(
                     self._clock.wall_ms(), expiration_ms, monotonic_ms=self._clock.monotonic_ms()
                 )
+                crowded_out = crowded_out.and_(producers.take_crowded_out())
             if expired:
                 _log.info("producers_expired", producers=expired)
+            if crowded_out != NOBODY:
+                self._tell_crowded_out(crowded_out)
+
+    def _tell_crowded_out(self, crowded_out: CrowdedOut) -> None:
+        """One line for each round, however many they are."""
+        self.crowded_out = self.crowded_out.and_(crowded_out)
+        _log.warning(
+            "producers_crowded_out",
+            recent=crowded_out.recent,
+            older=crowded_out.older,
+            why="more producers without a name wrote to a partition than it remembers; of those "
+            "whose last batch was recent, within 10 minutes, a retry of the first batch is "
+            "written twice",
+            fix="look for clients that start a producer for each task, and let them keep one; or "
+            "spread them over more partitions",
+        )
 
     async def _sweep(self, stray_retention_ms: int) -> None:
         """Deletes strays of which the store has it that nobody wants them here."""

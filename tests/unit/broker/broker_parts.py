@@ -29,6 +29,7 @@ from tidelog_runtime.metadata.schema import (
     RUNNING,
     BrokerRegistration,
     LeaderAndIsr,
+    NamedProducer,
     TopicEntry,
     encode,
     encode_leader_and_isr,
@@ -307,6 +308,13 @@ def topic_change(partitions: int = 1, topic_id: str = TOPIC_ID, revision: int = 
     key = KEYS.topic(NAME.topic)
     value = encode(TopicEntry(topic_id, partitions, 3))
     return Changed(key, KeyValue(key, value, revision, revision), revision)
+
+
+def holder_change(producer_id: int, producer_epoch: int, revision: int = 9) -> Changed:
+    """Somebody has taken the name of a producer."""
+    key = KEYS.producer(f"name-of-{producer_id}")
+    value = encode(NamedProducer(producer_id, producer_epoch))
+    return Changed(key, KeyValue(key, value, 1, revision), revision)
 
 
 class DiskNotes:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tidelog.batch import new_batch, stamp
 from tidelog.model import NO_EPOCH, Batch, Codec, EpochEnd, TopicPartition
 from tidelog_broker.partition.partition import Partition
-from tidelog_broker.partition.producer_state import ProducerStates
+from tidelog_broker.partition.producer_state import NOBODY, CrowdedOut, ProducerStates
 from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
 
 NAME = TopicPartition("orders", 0)
@@ -23,6 +23,9 @@ class FakeProducers:
 
     def below_start(self) -> ProducerStates:
         return ProducerStates(self.below.entries)
+
+    def take_crowded_out(self) -> CrowdedOut:
+        return NOBODY
 
     def learn(self, states: ProducerStates) -> None:
         self.states = ProducerStates(states.entries)

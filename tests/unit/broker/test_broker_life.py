@@ -8,6 +8,7 @@ from structlog.testing import capture_logs
 
 from tidelog.state_changes.event import Cause, Kind, Stage, broker_stopping
 from tidelog_broker.storage.data_directory import DataDirectoryError
+from tidelog_runtime.metadata.memory_data import MemoryData
 from tidelog_runtime.metadata.schema import (
     NOT_WHOLE,
     STOPPING,
@@ -127,6 +128,19 @@ async def test_the_data_of_another_cluster_is_refused(cluster: Cluster, tmp_path
     with pytest.raises(DataDirectoryError, match="that of cluster the-other-cluster"):
         await process.start()
     await process.stop()
+
+
+async def test_who_knows_its_cluster_begins_no_other_in_a_wiped_store(cluster: Cluster) -> None:
+    """The next controller to start would, and nobody would see any more what has happened."""
+    process = await Process(cluster, 1).start()
+    await process.stop()
+    cluster.data.wipe()
+    process = Process(cluster, 1)
+    with pytest.raises(DataDirectoryError, match=r"holds no cluster.*was wiped.*newest backup"):
+        await process.broker.prepare()
+    await process.stop()
+    assert not cluster.data.snapshot("/").items
+    assert cluster.data.revision == MemoryData().revision
 
 
 async def test_a_store_that_has_fallen_back_is_refused(cluster: Cluster) -> None:

@@ -13,7 +13,7 @@ from tidelog.state_changes.event import Kind
 from tidelog_broker.partition.producer_state import LONGEST_DELIVERY_MS, CommittedProducer
 from tidelog_broker.requests.describe_producers import DescribeEntry, Fence
 from tidelog_broker.requests.produce import ProduceEntry, ProduceOutcome
-from tidelog_runtime.metadata.schema import LeaderAndIsr
+from tidelog_runtime.metadata.schema import LeaderAndIsr, NamedProducer
 from unit.broker.broker_parts import events_told, until
 from unit.broker.broker_processes import Cluster, Process
 from unit.broker.fake_log import NAME, sent_by
@@ -161,6 +161,23 @@ async def test_a_fence_holds_at_the_next_leader(cluster: Cluster) -> None:
     await elected(cluster, follower, leader, epoch=6)
     assert code_of(await put(follower, sent_by(NAMED, 3))) is ErrorCode.FENCED_PRODUCER_EPOCH
     assert (await put(follower, sent_by(NAMED, 3, epoch=4))).appended is not None
+
+
+async def test_who_takes_a_name_at_one_broker_ends_the_former_holder_at_all(
+    cluster: Cluster,
+) -> None:
+    leader, other = await Process(cluster, 1).start(), await Process(cluster, 2).start()
+    await elected(cluster, leader, other, epoch=5)
+    former = (await leader.broker.producer_ids("ship")).producer_id
+    assert (await put(leader, sent_by(former, 0))).appended is not None
+    leader.store.disconnect()
+    assert (await other.broker.producer_ids("ship")) == NamedProducer(former, 1)
+    # Nobody has told the leader yet, and the next holder has sent it nothing.
+    assert (await put(leader, sent_by(former, 1))).appended is not None
+    leader.store.reconnect()
+    await until(lambda: leader.broker.cache.producer_epochs == {former: 1})
+    assert code_of(await put(leader, sent_by(former, 2))) is ErrorCode.FENCED_PRODUCER_EPOCH
+    assert (await put(leader, sent_by(former, 2, epoch=1))).appended is not None
 
 
 async def test_a_silent_producer_is_forgotten_and_one_with_a_name_is_not(cluster: Cluster) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
+import pytest
 from structlog.testing import capture_logs
 
 from tidelog.model import Acks
@@ -10,8 +11,9 @@ from tidelog.state_changes.event import Cause, Kind, Stage
 from tidelog_broker.background import RunBlocking
 from tidelog_broker.log.log import Log
 from tidelog_broker.maintenance import ConfirmStrays, Maintenance
+from tidelog_broker.partition import producer_state
 from tidelog_broker.partition.partition import Partition
-from tidelog_broker.partition.producer_state import LONGEST_DELIVERY_MS
+from tidelog_broker.partition.producer_state import LONGEST_DELIVERY_MS, CrowdedOut
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.high_watermark_events import HighWatermarkEvents
 from tidelog_broker.replicas.stray_events import StrayEvents
@@ -266,6 +268,26 @@ async def test_silent_producers_are_forgotten_by_the_clock_also_where_nothing_is
         assert [len(p.log.producers.states) for p in (led, followed)] == [1, 1]
         await asyncio.sleep(2.5)
     assert [len(p.log.producers.states) for p in (led, followed)] == [0, 0]
+
+
+async def test_who_is_crowded_out_is_told_in_one_line_a_round_and_added_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(producer_state, "MAX_UNNAMED_PRODUCERS", 1)
+    monkeypatch.setattr(producer_state, "MAX_RECENT_UNNAMED_PRODUCERS", 1)
+    broker = Broker()
+    partitions = await broker.replicas.take(numbers=(0, 1))
+    with capture_logs() as lines:
+        async with at_work(broker.maintenance.expire_producers(1000, 1 << 40)):
+            for first in (1, 11):
+                for partition in partitions:
+                    for producer in range(first, first + 3):
+                        partition.append([sent_by(producer, 0)], Acks.LEADER, 1)
+                await asyncio.sleep(1.1)
+            await asyncio.sleep(5)
+    told = [line["recent"] for line in lines if line["event"] == "producers_crowded_out"]
+    assert told == [4, 6]
+    assert broker.maintenance.crowded_out == CrowdedOut(recent=10)
 
 
 async def test_a_stray_that_the_store_wants_here_stays() -> None:

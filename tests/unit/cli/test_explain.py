@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ from tidelog.cli.__main__ import app
 from tidelog.cli.exit_status import ExitStatus
 from tidelog.cli.explain import document, is_well, lines, parse_scope
 from tidelog.cli.session import Session
-from tidelog.inspection.explain import explain
+from tidelog.client.explaining import NobodyAnswersError
+from tidelog.inspection.explain import Listening, SilentService, explain
 from tidelog.inspection.model import Explanation, Scope
 from unit.inspection.explain.described import DescribedCluster
 
@@ -52,6 +54,18 @@ def test_where_all_is_well_it_says_so_and_by_whose_word() -> None:
     )
 
 
+def test_where_all_are_too_busy_to_tell_that_is_a_fault_and_said() -> None:
+    cluster = DescribedCluster()
+    cluster.silence(2, Listening.BUSY)
+    observed = replace(cluster.observed(), states=())
+    silent = ("broker-2 at b",)
+    told = Explanation(explain(observed), silent, silent, (Listening.BUSY.value,))
+    assert not is_well(told)
+    assert "1 warning, and nobody could tell in time how the cluster stands." in (
+        shown(told, Scope("sea", 0))
+    )
+
+
 def test_a_note_is_no_fault() -> None:
     cluster = DescribedCluster()
     cluster.partition("sea/0", leader=2)
@@ -79,7 +93,26 @@ def test_where_nobody_answers_the_status_says_so_and_the_message_what_is_left() 
     result = CliRunner().invoke(app, ["explain"], obj=Session("127.0.0.1:1"))
     assert result.exit_code == ExitStatus.UNREACHABLE
     assert "127.0.0.1:1 refuses connections" in result.output
+    assert "start the cluster" in result.output
     assert "tidelog trace --files" in result.output
+
+
+def test_where_processes_stand_still_nobody_is_told_to_start_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def nobody_answers(*_: object, **__: object) -> Explanation:
+        raise NobodyAnswersError(
+            [
+                SilentService("127.0.0.1:1", Listening.ACCEPTS, "gave no answer"),
+                SilentService("127.0.0.1:2", Listening.REFUSES, "gave no answer"),
+            ]
+        )
+
+    monkeypatch.setattr("tidelog.client.ask_explain.explain_cluster", nobody_answers)
+    result = CliRunner().invoke(app, ["explain"], obj=Session("127.0.0.1:1"))
+    assert result.exit_code == ExitStatus.UNREACHABLE
+    assert "look at the processes that take connections" in result.output
+    assert "start the cluster" not in result.output
 
 
 @pytest.mark.parametrize(
@@ -101,6 +134,9 @@ def test_a_broker_may_be_named_by_words(words: list[str], scope: Scope) -> None:
         (["broker", "x"], "'x' is no broker's id"),
         (["sea", "bay"], "give one TOPIC"),
         (["broker", "2", "--broker", "3"], "give one of them"),
+        (["broker", "9999999999"], "no broker has a higher number than 2147483647"),
+        (["--broker", "9999999999"], "Invalid value for '--broker'"),
+        (["sea/99999999999999"], "no partition has a higher number than 2147483647"),
     ],
 )
 def test_words_that_name_nothing_are_wrong_usage(words: list[str], said: str) -> None:

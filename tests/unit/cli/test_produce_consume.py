@@ -192,6 +192,10 @@ def test_an_unknown_topic_or_partition_is_not_found(commands: Commands, command:
         ("produce", "sea", "--file", "/nonexistent"),
         ("consume", "sea", "--from", "later"),
         ("consume", "sea", "--max", "-1"),
+        ("consume", "sea", "--partition", "9999999999"),
+        ("produce", "sea", "--partition", "9999999999"),
+        ("topics", "create", "wide", "--partitions", "9999999999"),
+        ("topics", "create", "wide", "--replication-factor", "9999999999"),
     ],
 )
 def test_wrong_usage_has_its_own_status(commands: Commands, arguments: tuple[str, ...]) -> None:

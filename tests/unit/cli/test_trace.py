@@ -154,12 +154,15 @@ def test_files_without_the_partition_say_so(commands: Commands, tmp_path: Path) 
     assert "The files tell nothing of sea/7." in result.stderr
 
 
-def test_a_gzip_file_that_is_cut_is_wrong_usage(commands: Commands, tmp_path: Path) -> None:
-    _, zipped = _write_logs(tmp_path)
+def test_a_gzip_file_that_is_cut_is_read_as_far_as_it_goes(
+    commands: Commands, tmp_path: Path
+) -> None:
+    plain, zipped = _write_logs(tmp_path)
     zipped.write_bytes(zipped.read_bytes()[:-20])
-    result = commands.run("trace", "--files", str(zipped))
-    assert result.exit_code == ExitStatus.USAGE
-    assert "damaged as a gzip file" in result.stderr
+    result = commands.run("trace", "--files", str(plain), str(zipped), "sea/0")
+    assert result.exit_code == ExitStatus.DONE
+    assert "rest.log.gz is damaged as a gzip file, and read as far as it goes" in result.stderr
+    assert "controller-1" in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -170,6 +173,7 @@ def test_a_gzip_file_that_is_cut_is_wrong_usage(commands: Commands, tmp_path: Pa
         (["--files", "nowhere.log", "elsewhere.log"], "there are no files nowhere.log"),
         (["--files", "--follow", "x.log"], "--follow asks the cluster"),
         (["sea/0", "a.log"], "log files need --files"),
+        (["sea/99999999999999"], "no partition has a higher number than 2147483647"),
     ],
 )
 def test_wrong_usage_says_what_would_be_right(

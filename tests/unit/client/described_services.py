@@ -31,6 +31,9 @@ class DescribedServices:
     """`listening`: what a dial of those says that do not answer; REFUSES unless it is told.
     `hanging` answer nothing. `takes_ms`: by address, how long each answer takes, health checks
     too; the caller gives up before, or has it. `answers_after_ms`: the same on `clock`.
+    `describes_after_ms`, `names_after_ms`: by address, how long the loop waits for the full
+    description, and for one of which services there are alone; who was asked for the latter is
+    in `asked_for_names`.
     `given_ms`: how long the caller waits for each. `well`: partitions that the controller tells
     only when it is asked for who is in their ISRs; `registered_then`, where it is set, who is
     registered by then. `explains`: by address, what Explain answers;
@@ -42,6 +45,8 @@ class DescribedServices:
     clock: StandingClock = field(default_factory=StandingClock)
     takes_ms: dict[str, int] = field(default_factory=dict)
     answers_after_ms: dict[str, int] = field(default_factory=dict)
+    describes_after_ms: dict[str, int] = field(default_factory=dict)
+    names_after_ms: dict[str, int] = field(default_factory=dict)
     given_ms: dict[str, int] = field(default_factory=dict)
     metadata: broker_pb2.MetadataResponse = field(default_factory=broker_pb2.MetadataResponse)
     well: list[PartitionKeyState] = field(default_factory=list)
@@ -49,6 +54,7 @@ class DescribedServices:
     explains: dict[str, inspect_pb2.ExplainResponse] = field(default_factory=dict)
     explaining: list[str] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
+    asked_for_names: list[str] = field(default_factory=list)
     open_connections: int = 0
 
     def connect(self) -> _Connections:
@@ -69,6 +75,14 @@ class DescribedServices:
         if state is None:
             raise UnreachableError(address, "UNAVAILABLE: connection refused")
         return state
+
+
+def without_parts(state: ServiceState) -> ServiceState:
+    """As a service answers that is asked which services there are."""
+    if state.broker is not None:
+        return replace(state, broker=replace(state.broker, replicas=()))
+    assert state.controller is not None
+    return replace(state, controller=replace(state.controller, partitions=()))
 
 
 class _Connections:
@@ -105,8 +119,11 @@ class _Inspected:
     async def describe_service(
         self, request: inspect_pb2.DescribeServiceRequest, timeout_ms: int
     ) -> inspect_pb2.DescribeServiceResponse:
+        if request.services_only:
+            return await self._names(timeout_ms)
         self._services.asked.append(self._address)
         self._services.given_ms[self._address] = timeout_ms
+        await self._takes(self._services.describes_after_ms, timeout_ms)
         self._services.clock.now_ms += self._services.answers_after_ms.get(self._address, 0)
         await asyncio.sleep(0)
         state = self._services.answer_of(self._address, timeout_ms)
@@ -120,6 +137,18 @@ class _Inspected:
             controller = replace(state.controller, partitions=told, registered=registered)
             state = replace(state, controller=controller)
         return to_wire(state, inspect_pb2.DescribeServiceResponse)
+
+    async def _names(self, timeout_ms: int) -> inspect_pb2.DescribeServiceResponse:
+        self._services.asked_for_names.append(self._address)
+        await self._takes(self._services.names_after_ms, timeout_ms)
+        state = without_parts(self._services.answer_of(self._address, timeout_ms))
+        return to_wire(state, inspect_pb2.DescribeServiceResponse)
+
+    async def _takes(self, after_ms: dict[str, int], timeout_ms: int) -> None:
+        takes_ms = after_ms.get(self._address, 0)
+        await asyncio.sleep(min(takes_ms, timeout_ms) / 1000)
+        if takes_ms > timeout_ms:
+            raise UnreachableError(self._address, "DEADLINE_EXCEEDED: Deadline Exceeded")
 
     async def explain(
         self,

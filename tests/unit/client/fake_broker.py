@@ -66,6 +66,7 @@ class FakeTopic:
     topic_id: str
     partitions: list[FakePartition]
     config: dict[str, str] = field(default_factory=dict)
+    create_revision: int = 1
 
 
 ServicerContext = grpc.aio.ServicerContext[Any, Any]
@@ -85,6 +86,12 @@ class Slow:
     ms: int
 
 
+Asked = (
+    broker_pb2.ProducePartition
+    | broker_pb2.FetchPartition
+    | broker_pb2.ListOffsetsPartition
+    | broker_pb2.DescribeProducersPartition
+)
 Script = TidelogError | grpc.StatusCode | Late | Slow | str  # "hang", "append, then die"
 
 
@@ -95,6 +102,7 @@ class FakeCluster:
         self.controller: FakeController | None = None
         self.ids = FakeProducerIds()
         self.append_time_ms = 1_000
+        self.created = 0
 
     def in_memory(self, brokers: int = 1) -> FakeCluster:
         """Without servers: for `MemoryConnections`."""
@@ -112,8 +120,11 @@ class FakeCluster:
         return [broker.address for broker in self.brokers.values()]
 
     def create(self, topic: str, leaders: list[int], **config: str) -> FakeTopic:
+        """Also again under a name that was there: another topic."""
         partitions = [FakePartition(leader) for leader in leaders]
-        self.topics[topic] = FakeTopic(f"id-of-{topic}", partitions, config)
+        self.created += 1
+        topic_id = f"id-of-{topic}" + (f"-{self.created}" if topic in self.topics else "")
+        self.topics[topic] = FakeTopic(topic_id, partitions, config, self.created)
         return self.topics[topic]
 
     def partition(self, topic: str, partition: int = 0) -> FakePartition:
@@ -210,7 +221,7 @@ class FakeBroker(broker_pb2_grpc.BrokerServiceServicer):
     def _append(
         self, asked: broker_pb2.ProducePartition, error: TidelogError | None
     ) -> broker_pb2.ProducePartitionResult:
-        error = error or self._refusal(asked.topic, asked.partition, -1)
+        error = error or self._refusal(asked, -1)
         limit = self.cluster.topics[asked.topic].config if error is None else {}
         largest = max(len(batch.records) for batch in asked.batches)
         if error is None and largest > int(limit.get("max_batch_bytes", "1048576")):
@@ -265,7 +276,7 @@ class FakeBroker(broker_pb2_grpc.BrokerServiceServicer):
     def _read(
         self, asked: broker_pb2.FetchPartition, error: TidelogError | None
     ) -> broker_pb2.FetchPartitionResult:
-        error = error or self._refusal(asked.topic, asked.partition, asked.current_leader_epoch)
+        error = error or self._refusal(asked, asked.current_leader_epoch)
         result = broker_pb2.FetchPartitionResult(topic=asked.topic, partition=asked.partition)
         topic = self.cluster.topics.get(asked.topic)
         if topic is not None and asked.partition < len(topic.partitions):
@@ -299,7 +310,7 @@ class FakeBroker(broker_pb2_grpc.BrokerServiceServicer):
     def _offset(
         self, asked: broker_pb2.ListOffsetsPartition, error: TidelogError | None
     ) -> broker_pb2.ListOffsetsPartitionResult:
-        error = error or self._refusal(asked.topic, asked.partition, asked.current_leader_epoch)
+        error = error or self._refusal(asked, asked.current_leader_epoch)
         result = broker_pb2.ListOffsetsPartitionResult(
             topic=asked.topic, partition=asked.partition, offset=-1, timestamp_ms=-1
         )
@@ -352,7 +363,11 @@ class FakeBroker(broker_pb2_grpc.BrokerServiceServicer):
                 answer.topics.add(name=name, error=error_to_wire(unknown))
                 continue
             told = answer.topics.add(
-                name=name, topic_id=topic.topic_id, config=topic.config, replication_factor=1
+                name=name,
+                topic_id=topic.topic_id,
+                config=topic.config,
+                replication_factor=1,
+                create_revision=topic.create_revision,
             )
             for number, partition in enumerate(topic.partitions):
                 told.partitions.add(
@@ -391,7 +406,7 @@ class FakeBroker(broker_pb2_grpc.BrokerServiceServicer):
         asked: broker_pb2.DescribeProducersPartition,
         error: TidelogError | None,
     ) -> broker_pb2.DescribeProducersPartitionResult:
-        error = error or self._refusal(asked.topic, asked.partition, -1)
+        error = error or self._refusal(asked, -1)
         result = broker_pb2.DescribeProducersPartitionResult(
             topic=asked.topic, partition=asked.partition
         )
@@ -425,11 +440,13 @@ class FakeBroker(broker_pb2_grpc.BrokerServiceServicer):
             await context.abort(scripted, "scripted")
         return scripted if isinstance(scripted, TidelogError) else None
 
-    def _refusal(self, topic: str, partition: int, epoch: int) -> TidelogError | None:
-        known = self.cluster.topics.get(topic)
-        if known is None or partition >= len(known.partitions):
+    def _refusal(self, asked: Asked, epoch: int) -> TidelogError | None:
+        known = self.cluster.topics.get(asked.topic)
+        if known is None or asked.partition >= len(known.partitions):
             return TidelogError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "not known here")
-        chosen = known.partitions[partition]
+        if asked.topic_id not in ("", known.topic_id):
+            return TidelogError(ErrorCode.UNKNOWN_TOPIC_ID, "another topic has the name")
+        chosen = known.partitions[asked.partition]
         if chosen.leader != self.broker_id:
             hint = None
             if self.hint and chosen.leader in self.cluster.brokers:

@@ -21,6 +21,7 @@ from tidelog.inspection.model import (
     ServiceState,
     StateRequest,
 )
+from tidelog.model import TopicPartition
 from tidelog.v1 import broker_pb2, errors_pb2, inspect_pb2
 from unit.client.described_services import DescribedServices
 from unit.inspection.explain.described import DescribedCluster, address
@@ -154,6 +155,21 @@ async def test_partitions_that_a_silent_broker_leads_are_asked_for(
         assert missing.because == ("broker_paused of broker 2",)
 
 
+async def test_partitions_that_a_starting_broker_led_are_asked_for(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0", (2, 1, 3))
+    cluster.replicas.pop((TopicPartition("sea", 0), 2))
+    cluster.brokers[2] = replace(cluster.brokers[2], has_full_state=False, state="starting")
+    services = services_of(cluster)
+    services.well = list(cluster.keys.values())
+    services.states = [_telling_no_keys(state) for state in services.states]
+    explainer = Explainer(SystemClock(), services.connect, services.dial)
+    explained = await explainer.explain([address(1), "127.0.0.1:7401"], CLUSTER, 1_000)
+    missing = next(f for f in explained.findings if f.cause == "no_leader")
+    assert (missing.partitions, missing.because) == (("sea/0",), ("broker_starting of broker 2",))
+
+
 async def test_of_a_leader_that_came_back_meanwhile_nobody_says_that_it_is_gone(
     cluster: DescribedCluster,
 ) -> None:
@@ -184,18 +200,6 @@ def _telling_no_keys(state: ServiceState) -> ServiceState:
     if state.controller is None:
         return state
     return replace(state, controller=replace(state.controller, partitions=()))
-
-
-async def test_who_is_named_when_the_round_is_nearly_over_has_a_while_to_answer_all_the_same(
-    cluster: DescribedCluster,
-) -> None:
-    services = services_of(cluster)
-    services.answers_after_ms = {address(1): 1_999}
-    explainer = Explainer(services.clock, services.connect, services.dial)
-    observed = await explainer.observe([address(1)], CLUSTER, 2_000)
-    assert names(observed) == ["broker-1", "broker-2", "broker-3"]
-    assert services.given_ms[address(1)] == 2_000
-    assert {services.given_ms[address(b)] for b in (2, 3)} == {LEAST_ANSWER_MS}
 
 
 async def test_an_address_that_was_asked_before_anybody_told_of_it_is_known_in_the_end(
@@ -307,6 +311,16 @@ async def test_a_leader_of_a_replica_that_lags_is_looked_at_twice(
     assert services.asked.count(address(1)) == 2
 
 
+async def test_who_had_all_a_moment_ago_is_no_reason_for_a_second_look(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0", isr=(1, 3))
+    cluster.seen("sea/0", 2, log_end_offset=99, lag_records=1, last_caught_up_ms=98)
+    services = services_of(cluster)
+    await observe(services)
+    assert services.asked.count(address(1)) == 1
+
+
 async def test_the_service_that_explains_asks_itself_without_a_call(
     cluster: DescribedCluster,
 ) -> None:
@@ -326,11 +340,12 @@ async def test_the_service_that_explains_asks_itself_without_a_call(
 # Who explains.
 
 
-def told(*, silent: int) -> inspect_pb2.ExplainResponse:
+def told(*, silent: int, listening: Listening | None = None) -> inspect_pb2.ExplainResponse:
     return inspect_pb2.ExplainResponse(
         findings=[inspect_pb2.Finding(cause="told", severity="info")],
         asked=[f"broker-{i} at {address(i)}" for i in (1, 2)],
         silent=[f"broker-2 at {address(2)}"][:silent],
+        listening=[listening.value] if listening else [],
     )
 
 
@@ -387,6 +402,28 @@ async def test_addresses_that_the_service_did_not_ask_are_asked_from_here(
     given = [address(1), "127.0.0.1:7401"]
     explained = await explain_cluster(given, CLUSTER, 1_000, None, services.connect)
     assert "controller-1 at 127.0.0.1:7401" in explained.asked
+
+
+@pytest.mark.parametrize("listening", [Listening.BUSY, Listening.ACCEPTS])
+async def test_who_is_busy_or_stands_still_by_a_services_word_is_not_asked_again_from_here(
+    cluster: DescribedCluster, listening: Listening
+) -> None:
+    services = services_of(cluster)
+    services.explains[address(1)] = told(silent=1, listening=listening)
+    explained = await explain_cluster([address(1)], CLUSTER, 1_000, None, services.connect)
+    assert [finding.cause for finding in explained.findings] == ["told"]
+    assert explained.listening == (listening.value,)
+    assert services.asked == []
+
+
+@pytest.mark.parametrize("listening", [Listening.SILENT, Listening.REFUSES, Listening.ERRS])
+async def test_who_is_out_of_a_services_reach_and_answers_here_is_asked_from_here(
+    cluster: DescribedCluster, listening: Listening
+) -> None:
+    services = services_of(cluster)
+    services.explains[address(1)] = told(silent=1, listening=listening)
+    explained = await explain_cluster([address(1)], CLUSTER, 1_000, None, services.connect)
+    assert (len(explained.asked), explained.silent) == (3, ())
 
 
 async def test_where_a_service_reaches_fewer_than_can_be_reached_from_here_that_counts(

@@ -25,7 +25,9 @@ from tidelog.v1 import broker_pb2
 SEA = TopicPartition("sea", 0)
 
 
-def answer(leader: int, epoch: int, *, topic_id: str = "id", **rest: Any) -> Any:
+def answer(
+    leader: int, epoch: int, *, topic_id: str = "id", create_revision: int = 1, **rest: Any
+) -> broker_pb2.MetadataResponse:
     return broker_pb2.MetadataResponse(
         brokers=[
             broker_pb2.BrokerEndpoint(broker_id=b, address=f"b{b}:1", broker_epoch=b)
@@ -35,6 +37,7 @@ def answer(leader: int, epoch: int, *, topic_id: str = "id", **rest: Any) -> Any
             broker_pb2.TopicMetadata(
                 name="sea",
                 topic_id=topic_id,
+                create_revision=create_revision,
                 partitions=[
                     broker_pb2.PartitionMetadata(
                         leader=leader, leader_epoch=epoch, unclean_leader_epoch=-1
@@ -56,16 +59,16 @@ def test_an_older_leader_epoch_is_not_taken() -> None:
 def test_another_topic_id_begins_anew() -> None:
     cache = MetadataCache()
     cache.apply(answer(1, 5))
-    cache.apply(answer(2, 1, topic_id="new"))
+    cache.apply(answer(2, 1, topic_id="new", create_revision=2))
     assert cache.leader(SEA) == Leader(2, 1, "b2:1", "new")
 
 
 def test_a_newer_hint_is_taken_at_once_and_an_older_one_is_not() -> None:
     cache = MetadataCache()
     cache.apply(answer(1, 5))
-    assert not cache.apply_hint(SEA, LeaderHint(2, 5, "b2:1"))
-    assert cache.apply_hint(SEA, LeaderHint(3, 6, "b3:1"))
-    assert cache.leader(SEA) == Leader(3, 6, "b3:1", "id")
+    assert not cache.apply_hint(SEA, "id", LeaderHint(2, 5, "b2:1"))
+    assert cache.apply_hint(SEA, "id", LeaderHint(3, 6, "b3:1"))
+    assert cache.leader(SEA) == Leader(3, 6, "b3:1", "id", is_hint=True)
 
 
 def test_no_leader_is_none() -> None:
@@ -134,7 +137,7 @@ def test_pauses_double_up_to_their_limit_and_differ() -> None:
 
 def test_a_route_opens_to_a_newer_epoch_and_after_its_pause() -> None:
     route, backoff = Route(), Backoff(random.Random(1), 50, 50)
-    route.failed(5, 0, backoff, stale=True)
+    route.failed(Leader(1, 5, "a:1", ""), 0, backoff, stale=True)
     assert not route.open_to(Leader(1, 5, "a:1", ""), 10)
     assert route.open_to(Leader(2, 6, "b:1", ""), 10)
     assert route.open_to(Leader(1, 5, "a:1", ""), 50)

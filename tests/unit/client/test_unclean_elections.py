@@ -12,6 +12,7 @@ from tidelog.client.unclean_elections import UncleanElections
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import TopicPartition
 from tidelog.record_batch import encode
+from tidelog.v1 import broker_pb2
 from unit.client.idempotent_world import World, milliseconds, story
 from unit.client.test_idempotent_producer import outcome, send
 
@@ -107,6 +108,38 @@ def test_a_truncation_that_a_policy_mends_is_logged(caplog: pytest.LogCaptureFix
 
 
 @story
+async def test_a_producer_is_told_though_its_leader_leads_again(world: World) -> None:
+    told: list[UncleanElection] = []
+    async with world.producer(on_unclean_election=told.append) as producer:
+        await (await producer.send("sea", b"0"))
+        world.cluster.elect_uncleanly("sea", 0, leader=0, end=1)
+        await (await producer.send("sea", b"1"))
+        await milliseconds(500)
+    assert [election.leader_epoch for election in told] == [2]
+
+
+@story
+async def test_a_producer_is_told_when_the_first_broker_that_it_asks_is_behind(
+    world: World,
+) -> None:
+    told: list[UncleanElection] = []
+    async with world.producer(on_unclean_election=told.append) as producer:
+        await (await producer.send("sea", b"0"))
+        stale = world.broker.metadata(broker_pb2.MetadataRequest(topics=["sea"]))
+        for broker in world.cluster.brokers.values():
+            broker.metadata_of = lambda: stale
+        world.cluster.elect_uncleanly("sea", 0, leader=1, end=1)
+        await (await producer.send("sea", b"1"))
+        await milliseconds(500)
+        assert told == []
+        for broker in world.cluster.brokers.values():
+            broker.metadata_of = None
+        await (await producer.send("sea", b"2"))
+        await milliseconds(500)
+    assert [election.leader_epoch for election in told] == [2]
+
+
+@story
 async def test_what_was_read_and_is_no_longer_kept_is_not_compared(world: World) -> None:
     append(world, b"0", b"1", b"2")
     async with world.consumer() as consumer:
@@ -187,8 +220,8 @@ async def test_a_writer_that_begins_after_an_unclean_election_is_not_told(world:
 
 def test_what_was_reached_after_the_election_does_not_hide_it() -> None:
     elections = UncleanElections()
-    elections.reached(SEA, 4, 10)
-    elections.reached(SEA, 5, 8)
+    elections.reached(SEA, "id", 4, 10)
+    elections.reached(SEA, "id", 5, 8)
     leader = Leader(1, 5, "one:1", "id", unclean_leader_epoch=5)
     assert elections.news(lambda _: leader) == [UncleanElection(SEA, 5, 10, 4)]
     assert elections.news(lambda _: leader) == []

@@ -1,4 +1,4 @@
-"""The README lists every key of every configuration."""
+"""The README lists every key of every configuration, and says what bounds them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ import pytest
 from pydantic import BaseModel
 
 from tidelog_broker.config import BrokerConfig
+from tidelog_broker.partition.producer_state import (
+    MAX_RECENT_UNNAMED_PRODUCERS,
+    MAX_UNNAMED_PRODUCERS,
+)
 from tidelog_controller.config import ControllerConfig
 from tidelog_runtime.config import ServiceConfig
 from tidelog_runtime.topic_config import TopicConfig
@@ -38,3 +42,11 @@ def test_every_key_is_listed_and_no_other(introduction: str, config: type[BaseMo
 
 def test_every_key_of_all_services_is_listed_and_no_other() -> None:
     assert keys_after("Every service") == SERVICE_KEYS
+
+
+def test_the_bounds_on_producers_are_where_their_expiry_is_described() -> None:
+    row = next(line for line in README.splitlines() if "`producer_id_expiration_ms` |" in line)
+    described = BrokerConfig.model_fields["producer_id_expiration_ms"].description
+    for bound in (MAX_UNNAMED_PRODUCERS, MAX_RECENT_UNNAMED_PRODUCERS):
+        assert f"{bound:,}" in row
+        assert f"{bound:,}" in (described or "")

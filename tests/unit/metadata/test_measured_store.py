@@ -8,6 +8,7 @@ import pytest
 
 from tidelog.inspection.model import NOT_KNOWN
 from tidelog.state_changes.event import Cause, Kind, StateChange
+from tidelog_runtime.loop_lag import TICK_MS
 from tidelog_runtime.metadata.measured_store import (
     PROBE_INTERVAL_MS,
     MeasuredStore,
@@ -89,6 +90,64 @@ def test_when_it_was_slow_and_when_it_was_quick_is_known() -> None:
         assert (health.max_latency_ms, health.max_latency_ago_ms) == (2_000, 5_030)
         # Asked at the begin, and again when the slow answer had come.
         assert health.quick_answers_ms == (7_040, 5_030)
+
+    run(story())
+
+
+def test_that_this_process_was_late_is_no_fault_of_the_store() -> None:
+    async def story() -> None:
+        clock = virtual_clock()
+        world = _World(clock)
+        world.inner.latency_ms = 100
+        asking = asyncio.create_task(world.store.get("/a"))
+        await asyncio.sleep(0.06)
+        clock.stand_still(3)
+        await asking
+        health = world.store.health
+        assert max(health.last_latency_ms, health.max_latency_ms) <= 100
+        assert health.last_slow_ago_ms == NOT_KNOWN
+
+    run(story())
+
+
+def test_a_process_whose_every_turn_takes_long_is_late_all_the_time() -> None:
+    async def story() -> None:
+        clock = virtual_clock()
+        world = _World(clock)
+        world.inner.latency_ms = 1_000
+        asking = asyncio.create_task(world.store.get("/a"))
+        while not asking.done():
+            await asyncio.sleep(0)
+            clock.stand_still(0.1)
+        assert world.store.health.max_latency_ms <= 1_000 * TICK_MS // 100 + 100
+
+    run(story())
+
+
+def test_a_store_that_is_slow_is_slow_also_to_a_process_that_was_late_a_little() -> None:
+    async def story() -> None:
+        clock = virtual_clock()
+        world = _World(clock)
+        world.inner.latency_ms = 2_000
+        asking = asyncio.create_task(world.store.get("/a"))
+        await asyncio.sleep(0.5)
+        clock.stand_still(0.3)
+        await asking
+        assert 1_700 <= world.store.health.max_latency_ms <= 1_700 + TICK_MS
+
+    run(story())
+
+
+def test_when_it_was_slow_last_is_known_for_a_minute() -> None:
+    async def story() -> None:
+        world = _World(virtual_clock())
+        for world.inner.latency_ms in (2_000, 500, 499):
+            await world.store.get("/a")
+        assert world.store.health.last_slow_ago_ms == 499
+        await asyncio.sleep(59.5)
+        assert world.store.health.last_slow_ago_ms == 59_999
+        await asyncio.sleep(0.001)
+        assert world.store.health.last_slow_ago_ms == NOT_KNOWN
 
     run(story())
 

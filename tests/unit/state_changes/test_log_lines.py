@@ -6,6 +6,7 @@ import json
 
 from tidelog.state_changes.event import StateChange
 from tidelog.state_changes.json_form import EVENT, to_object
+from tidelog.state_changes.life import TraceScope
 from tidelog.state_changes.log_lines import LogLines
 from unit.state_changes.planted import elsewhere, leader_death
 
@@ -34,7 +35,7 @@ def test_a_state_change_that_is_cut_is_counted_by_itself() -> None:
 
 
 def test_other_topics_are_left_at_once_and_what_is_about_brokers_is_kept() -> None:
-    lines = LogLines("sea")
+    lines = LogLines(TraceScope("sea"))
     lines.take(line(change) for change in elsewhere())
     assert [change.topic for change in lines.events] == ["sea", ""]
 
@@ -48,6 +49,17 @@ def test_the_newest_by_time_are_kept_and_the_rest_is_counted() -> None:
         lines.take(line(change) for change in order)
         assert sorted(lines.events, key=lambda change: change.time_ms) == newest
         assert lines.left_out == len(events) - 3
+
+
+def test_other_partitions_and_what_was_before_take_no_room() -> None:
+    own = [change for change in leader_death() if change.topic]
+    oldest = own[0]._replace(time_ms=5_000)
+    others = [change._replace(partition=change.partition + 1) for change in own]
+    before = oldest._replace(time_ms=4_000)
+    lines = LogLines(TraceScope("sea", oldest.partition, since_ms=5_000), max_events=2)
+    lines.take(line(change) for change in [before, oldest, *others])
+    assert lines.events == [oldest]
+    assert lines.left_out == 0
 
 
 def test_a_field_of_another_type_is_malformed() -> None:

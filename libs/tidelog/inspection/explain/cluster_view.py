@@ -42,13 +42,19 @@ _MAY_REIGN = (Listening.BUSY, Listening.SILENT, Listening.ERRS)
 STORE_SPREAD_MS = 15_000
 
 
+# What a new life may need for each replica of its full state, where it gets little of the CPU,
+# and how long that excuses its silence at the most.
+FULL_STATE_MS_PER_REPLICA = 5
+MAX_FULL_STATE_MS = 60_000
+
+
 class Life(enum.Enum):
     """How a broker stands, as far as questions and answers tell."""
 
     ANSWERS = enum.auto()
     DEAD = enum.auto()
     PAUSED = enum.auto()  # takes connections and answers nothing
-    BUSY = enum.auto()  # answers health checks, and nothing more in time
+    BUSY = enum.auto()  # answers health checks alone, or has its full state to take
     UNREACHABLE = enum.auto()  # cannot be asked; whether it lives, others tell, or nobody
 
 
@@ -77,6 +83,8 @@ class ClusterView:
                 self.controllers.append(state)
         self.controllers.sort(key=lambda state: state.id)
         self.active = active_controller(observed.states)
+        # Of those that are busy: no replicas.
+        self._glimpsed = {s.id: s for s in observed.glimpses if s.broker is not None}
         self.registry = self._registry()
         self.departures = self._departures()
         self.backlogs = self._backlogs()
@@ -95,7 +103,7 @@ class ClusterView:
         """The wall clock of who tells of keys and departures, else the latest of all."""
         if self.active is not None:
             return self.active.now_ms
-        return max((state.now_ms for state in self.observed.states), default=0)
+        return max((state.now_ms for state in self.observed.tellers), default=0)
 
     def life(self, broker_id: int) -> Life:
         if broker_id not in self._lives:
@@ -111,16 +119,40 @@ class ClusterView:
         if silent is not None and silent.listening is Listening.BUSY:
             return Life.BUSY
         if silent is not None and silent.listening is Listening.ACCEPTS:
+            if self.full_state_under_way(broker_id) is not None:
+                return Life.BUSY
             return Life.UNREACHABLE if lives else Life.PAUSED
         if silent is not None and silent.listening is Listening.ERRS:
             return Life.UNREACHABLE
         if registered and lives:
             return Life.UNREACHABLE
         refuses = silent is not None and silent.listening is Listening.REFUSES
-        # A registration that nobody takes back, the store being away, proves neither.
-        if registered and not refuses:
+        # A registration that nobody takes back, the store being away, proves neither; nor does
+        # that nobody tells of registrations.
+        if (registered or self.registry.teller is None) and not refuses:
             return Life.UNREACHABLE
         return Life.DEAD
+
+    def full_state_under_way(self, broker_id: int) -> BrokerBacklog | None:
+        """What the active controller tells of a life that it has known for so short a while that
+        it may still be busy with the full state that it got."""
+        backlog = self.backlogs.get(broker_id)
+        if backlog is None or backlog.known_for_ms < 0:
+            return None
+        needs_ms = min(MAX_FULL_STATE_MS, backlog.full_state_size * FULL_STATE_MS_PER_REPLICA)
+        return backlog if backlog.known_for_ms < needs_ms else None
+
+    def is_starting(self, broker_id: int) -> bool:
+        """By its own word."""
+        state = self.brokers.get(broker_id)
+        return state is not None and state.broker is not None and state.broker.is_starting
+
+    @property
+    def nobody_has_read(self) -> bool:
+        """Whether all that is known of the cluster is what those say who have not read the
+        metadata store yet: who else there is, and how partitions stand, nobody tells."""
+        tellers = self.observed.tellers
+        return not any(state.controller or _has_read(state) for state in tellers)
 
     def was_stopped(self, broker_id: int) -> bool:
         """Whether its last life ended in order; departures hold only brokers that are not
@@ -141,16 +173,19 @@ class ClusterView:
 
     def named_active(self) -> list[str]:
         """Where an active controller is said to be, and none that is active answers."""
-        told = [s.broker.controller_address for s in self.brokers.values() if s.broker]
-        told += [s.controller.active_address for s in self.controllers if s.controller]
+        tellers = self.observed.tellers
+        told = [s.broker.controller_address for s in tellers if s.broker]
+        told += [s.controller.active_address for s in tellers if s.controller]
         answered = {state.address for state in self.controllers}
         return sorted({address for address in told if address} - answered)
 
     @property
     def nobody_reigns(self) -> bool:
         """No controller is active, or the one that is stands still; not where it lives, or may
-        live, and only cannot be asked."""
+        live, and only cannot be asked, and not where nobody could know of one."""
         named = self.named_active()
+        if self.nobody_has_read and not self.silent_controllers():
+            return False
         return self.active is None and not any(
             service.address in named and service.listening in _MAY_REIGN
             for service in self.observed.silent
@@ -166,7 +201,7 @@ class ClusterView:
 
     def _heard(self, broker_id: int) -> Iterator[HeardBroker]:
         """Also over partitions that are well, and so not told."""
-        for state in self.brokers.values():
+        for state in (*self.brokers.values(), *self._glimpsed.values()):
             assert state.broker is not None
             yield from (heard for heard in state.broker.heard if heard.broker_id == broker_id)
 
@@ -183,6 +218,13 @@ class ClusterView:
         if replica is not None and key.topic_id and replica.topic_id != key.topic_id:
             return None
         return replica
+
+    def leaves_out(self, key: PartitionKeyState, broker_id: int) -> bool:
+        """Whether a broker that was asked for what is unwell tells nothing of its replica: that
+        it is well, by what it knew when it was asked."""
+        told_all = bool(self.observed.scope.topic)
+        described = (name_of_key(key), broker_id) in self._replicas
+        return broker_id in self.brokers and not told_all and not described
 
     def leading(self, key: PartitionKeyState) -> tuple[ReplicaState, LeaderState] | None:
         """What the leader tells; None: it does not answer, or does not know that it leads."""
@@ -201,12 +243,13 @@ class ClusterView:
         return next((f for f in leading[1].followers if f.broker_id == broker_id), None)
 
     def store_lost(self, broker_id: int) -> bool:
-        state = self.brokers.get(broker_id)
+        state = self.brokers.get(broker_id) or self._glimpsed.get(broker_id)
         return state is not None and state.store.unreachable_ms >= 0
 
     def everybody_lost_store(self) -> bool:
-        """Also where some have lost it so lately that others may not have asked since."""
-        lost_ms = [s.store.unreachable_ms for s in self.observed.states]
+        """Also where some have lost it so lately that others may not have asked since. Who has
+        only just started, and had no answer yet, can tell nothing."""
+        lost_ms = [s.store.unreachable_ms for s in self.observed.tellers if has_asked_store(s)]
         return bool(lost_ms) and (min(lost_ms) >= 0 or 0 <= max(lost_ms) < STORE_SPREAD_MS)
 
     def store_root(self, broker_id: int) -> Root:
@@ -219,8 +262,15 @@ class ClusterView:
         if self.active is not None and self.active.controller is not None:
             teller, told = self.active, self.active.controller.registered
         else:
+            # Who told all, where one who is busy knows no better.
             brokers = sorted(
-                self.brokers.values(), key=lambda s: (s.store.unreachable_ms >= 0, s.id)
+                (*self.brokers.values(), *self._glimpsed.values()),
+                key=lambda s: (
+                    not _has_read(s),
+                    s.store.unreachable_ms >= 0,
+                    s.id in self._glimpsed,
+                    s.id,
+                ),
             )
             if not brokers:
                 return Registry({}, None, store_answers=False)
@@ -288,6 +338,16 @@ class ClusterView:
             for replica in state.broker.replicas:
                 found[TopicPartition(replica.topic, replica.partition), broker_id] = replica
         return found
+
+
+def has_asked_store(state: ServiceState) -> bool:
+    """And knows by now whether it answers."""
+    store = state.store
+    return store.unreachable_ms >= 0 or store.last_latency_ms >= 0
+
+
+def _has_read(state: ServiceState) -> bool:
+    return state.broker is not None and state.broker.has_read_metadata
 
 
 def active_controller(states: Sequence[ServiceState]) -> ServiceState | None:

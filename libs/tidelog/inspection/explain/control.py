@@ -3,25 +3,26 @@ deletions."""
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-from tidelog.inspection.explain import causes
+from tidelog.inspection.explain import backlogs, causes
 from tidelog.inspection.explain.causes import Root
-from tidelog.inspection.explain.cluster_view import ClusterView
-from tidelog.inspection.explain.observed import Listening, SilentService, name_of
+from tidelog.inspection.explain.cluster_view import ClusterView, Life
+from tidelog.inspection.explain.observed import BROKER, Listening, SilentService, name_of
 from tidelog.inspection.explain.replicas import failure_of, not_asked, why_broker_does_nothing
-from tidelog.inspection.explain.words import MAX_NAMED, brokers, span
+from tidelog.inspection.explain.roots import Following, effects
+from tidelog.inspection.explain.words import MAX_NAMED, brokers, listed, span
 from tidelog.inspection.model import BrokerBacklog, Finding, ServiceState, WaitingDeletion
 from tidelog.wording import plural
 
-# A command that was sent is acknowledged within milliseconds.
-BACKLOG_MIN_MS = 1_000
 DELETION_WAITS_MIN_MS = 2_000
 _MAX_PENDING_TOLD = 3
 
 
 def no_controller(view: ClusterView) -> Iterator[Finding]:
-    if view.active is not None:
+    if view.active is not None or (view.nobody_has_read and not view.silent_controllers()):
         return
     named = view.named_active()
     silent = {service.address: service for service in view.observed.silent}
@@ -37,9 +38,10 @@ def no_controller(view: ClusterView) -> Iterator[Finding]:
         for service in view.silent_controllers()
         if service.address not in named
     ]
-    if not named and view.brokers:
-        tellers = ", ".join(name_of(view.brokers[b]) for b in sorted(view.brokers)[:MAX_NAMED])
-        evidence.append(f"no controller is registered as active, by the word of {tellers}")
+    tellers = sorted({name_of(state) for state in view.observed.tellers if state.broker})
+    if not named and tellers:
+        told_by = ", ".join(tellers[:MAX_NAMED])
+        evidence.append(f"no controller is registered as active, by the word of {told_by}")
     because: tuple[str, ...] = ()
     if view.everybody_lost_store():
         because = (str(Root(causes.STORE_UNREACHABLE)),)
@@ -108,22 +110,103 @@ def _without_controller(silent: Sequence[SilentService]) -> tuple[str, str, str,
     )
 
 
-def backlogs(view: ClusterView) -> Iterator[Finding]:
+def nobody_tells(view: ClusterView) -> Iterator[Finding]:
+    """Of services that live and could not be asked in time, beside the brokers and the active
+    controller among them, which have findings of their own: there is always one."""
+    named = view.named_active()
+    busy = [
+        service
+        for service in view.observed.silent
+        if service.listening is Listening.BUSY
+        and service.address not in named
+        and not (service.role == BROKER and service.id >= 0)
+    ]
+    if not busy:
+        return
+    lives = "lives" if len(busy) == 1 else "live"
+    yield Finding(
+        causes.BROKER_BUSY,
+        causes.WARNING,
+        f"{listed(busy)} {lives} and cannot be asked in time, so that nobody tells how the "
+        "cluster stands",
+        tuple(
+            f"{service} {service.listening.value}; asked, it {service.problem}"
+            for service in view.observed.silent[:MAX_NAMED]
+        ),
+        "Ask again, with more time (--timeout-ms), or a controller (--bootstrap host:port), which "
+        "has less to tell; if it stays so, look at what CPU, memory and disk their machines have "
+        "left.",
+    )
+
+
+def unacknowledged(view: ClusterView, following: Following) -> Iterator[Finding]:
+    """Backlogs that are late, and those that symptoms follow from."""
     for broker_id in sorted(view.backlogs):
         backlog = view.backlogs[broker_id]
-        if backlog.pending and (backlog.overdue or backlog.oldest_ms >= BACKLOG_MIN_MS):
-            yield _backlog(view, backlog)
+        if backlogs.is_late(backlog) or (
+            backlog.pending and backlogs.root_of(backlog) in following
+        ):
+            yield _backlog(view, backlog, following)
 
 
-def _backlog(view: ClusterView, backlog: BrokerBacklog) -> Finding:
+def _backlog(view: ClusterView, backlog: BrokerBacklog, following: Following) -> Finding:
+    broker_id, root = backlog.broker_id, backlogs.root_of(backlog)
+    evidence = _told_of(view, backlog)
+    reason = why_broker_does_nothing(view, broker_id)
+    if reason is None and broker_id in view.brokers:
+        evidence.append(f"broker-{broker_id} answers questions: it lives")
+    evidence += effects(root, following.get(root, ()))
+    changes = plural(backlog.pending, "state change")
+    starts = reason is not None and reason.root.cause == causes.BROKER_STARTING
+    is_worked_through = backlogs.is_worked_through(backlog) and (reason is None or starts)
+    severity = causes.INFO if is_worked_through else causes.WARNING
+    how = "has not acknowledged" if backlog.overdue else "is behind with"
+    summary = f"broker {broker_id} {how} {changes}, the oldest for {span(backlog.oldest_ms)}"
+    if reason is not None:
+        summary += f": it {reason.words}"
+        next_step = f"See what is wrong with broker {broker_id}; the controller goes on sending."
+    elif is_worked_through:
+        summary = f"broker {broker_id} works through {changes}{_pace(backlog)}"
+        next_step = (
+            "Nothing; it has them in time by itself. If they grow more, look at what CPU and disk "
+            f"broker {broker_id} has left."
+        )
+    else:
+        next_step = (
+            f"Look at what CPU and disk broker {broker_id} has left, at its log, and at the "
+            "network from the controller to it. The controller goes on sending."
+        )
+    return Finding(
+        root.cause,
+        severity,
+        summary,
+        tuple(evidence),
+        next_step,
+        broker=broker_id,
+        partitions=tuple(f"{p.topic}/{p.partition}" for p in backlog.first[:MAX_NAMED]),
+        partition_count=backlog.pending,
+        because=() if reason is None else (str(reason.root),),
+    )
+
+
+def _pace(backlog: BrokerBacklog) -> str:
+    a_second = backlogs.states_a_second(backlog)
+    return f", {a_second:,} a second" if a_second else ""
+
+
+def _told_of(view: ClusterView, backlog: BrokerBacklog) -> list[str]:
     assert view.active is not None
-    broker_id = backlog.broker_id
-    teller = name_of(view.active)
     evidence = [
-        f"{teller} says: broker {broker_id}, in life {backlog.broker_epoch}, has yet to "
-        f"acknowledge {plural(backlog.pending, 'state')}, the oldest for "
-        f"{span(backlog.oldest_ms)}{_revisions(backlog)}"
+        f"{name_of(view.active)} says: broker {backlog.broker_id}, in life "
+        f"{backlog.broker_epoch}, has yet to acknowledge {plural(backlog.pending, 'state')}, the "
+        f"oldest for {span(backlog.oldest_ms)}{_revisions(backlog)}"
     ]
+    if backlog.acknowledged:
+        evidence.append(
+            f"within {span(backlog.working_ms)} it has acknowledged "
+            f"{plural(backlog.acknowledged, 'state')}, the last "
+            f"{span(backlog.last_acknowledged_ms)} ago"
+        )
     if backlog.problem:
         evidence.append(f'its last command failed: "{backlog.problem}"')
     for pending in backlog.first[:_MAX_PENDING_TOLD]:
@@ -133,28 +216,7 @@ def _backlog(view: ClusterView, backlog: BrokerBacklog) -> Finding:
             f"{pending.topic}/{pending.partition} is to reach revision {pending.revision}"
             f"{f' from {known}' if known else ''}{refused}"
         )
-    reason = why_broker_does_nothing(view, broker_id)
-    because: tuple[str, ...] = ()
-    if reason is not None:
-        because = (str(reason.root),)
-    elif broker_id in view.brokers:
-        evidence.append(f"broker-{broker_id} answers questions: it lives")
-    how = "has not acknowledged" if backlog.overdue else "is behind with"
-    return Finding(
-        causes.COMMAND_OVERDUE if backlog.overdue else causes.COMMAND_BACKLOG,
-        causes.WARNING,
-        f"broker {broker_id} {how} {plural(backlog.pending, 'state change')}, the oldest for "
-        f"{span(backlog.oldest_ms)}" + (f": it {reason.words}" if reason else ""),
-        tuple(evidence),
-        f"See what is wrong with broker {broker_id}; the controller goes on sending."
-        if reason
-        else f"Look at the network from the controller to broker {broker_id}, and at its log; "
-        "restart it where it does not take commands. The controller goes on sending.",
-        broker=broker_id,
-        partitions=tuple(f"{p.topic}/{p.partition}" for p in backlog.first[:MAX_NAMED]),
-        partition_count=backlog.pending,
-        because=because,
-    )
+    return evidence
 
 
 def _revisions(backlog: BrokerBacklog) -> str:
@@ -174,51 +236,85 @@ def deletions(view: ClusterView) -> Iterator[Finding]:
 
 def _deletion(view: ClusterView, deletion: WaitingDeletion) -> Finding:
     assert view.active is not None
-    evidence = [
-        f"{name_of(view.active)} says: topic id {deletion.topic_id} has been waiting for "
-        f"{span(deletion.waiting_ms)}"
-    ]
-    because: list[str] = []
-    for broker_id in deletion.brokers:
-        line, root = _why_not_deleted(view, deletion, broker_id)
-        evidence.append(line)
-        if root is not None:
-            because.append(str(root))
-    alone = len(deletion.brokers) == 1
+    waits = [_why_not_deleted(view, deletion, broker_id) for broker_id in deletion.brokers]
+    at_work = all(wait.how is _How.AT_WORK for wait in waits)
     return Finding(
         causes.DELETION_WAITS,
-        causes.WARNING,
+        causes.INFO if at_work else causes.WARNING,
         f"the deletion of topic {deletion.topic!r} has waited {span(deletion.waiting_ms)} for "
         f"{brokers(deletion.brokers)}",
-        tuple(evidence),
-        f"Mend {brokers(deletion.brokers)}, or stop "
-        f"{'its process' if alone else 'their processes'}: brokers that are away are not waited "
-        "for, and delete their replicas when they are back.",
+        (
+            f"{name_of(view.active)} says: topic id {deletion.topic_id} has been waiting for "
+            f"{span(deletion.waiting_ms)}",
+            *(wait.line for wait in waits),
+        ),
+        _how_to_delete(waits),
         deletion.topic,
-        broker=deletion.brokers[0] if alone else -1,
-        because=tuple(because),
+        broker=deletion.brokers[0] if len(deletion.brokers) == 1 else -1,
+        because=tuple(dict.fromkeys(str(wait.root) for wait in waits if wait.root is not None)),
     )
 
 
-def _why_not_deleted(
-    view: ClusterView, deletion: WaitingDeletion, broker_id: int
-) -> tuple[str, Root | None]:
+class _How(enum.Enum):
+    """How a broker stands that a deletion waits for."""
+
+    AWAY = enum.auto()  # it does nothing, as far as anybody tells
+    HELD_UP = enum.auto()  # it lives, and something is wrong
+    AT_WORK = enum.auto()
+
+
+class _Wait(NamedTuple):
+    broker_id: int
+    how: _How
+    line: str
+    root: Root | None = None
+
+
+def _how_to_delete(waits: Sequence[_Wait]) -> str:
+    """A broker that lives is not to be stopped for it: it has what it is to delete."""
+    away = [wait.broker_id for wait in waits if wait.how is _How.AWAY]
+    held_up = [wait.broker_id for wait in waits if wait.how is _How.HELD_UP]
+    steps = []
+    if away:
+        steps.append(
+            f"Mend {brokers(away)}, or stop "
+            f"{'its process' if len(away) == 1 else 'their processes'}: brokers that are away are "
+            "not waited for, and delete their replicas when they are back."
+        )
+    if held_up:
+        steps.append(f"Mend what holds up {brokers(held_up)}, which deletes them then by itself.")
+    return " ".join(steps) or "Look again in some seconds; the deletion goes on by itself."
+
+
+def _why_not_deleted(view: ClusterView, deletion: WaitingDeletion, broker_id: int) -> _Wait:
+    who = f"broker {broker_id}"
     reason = why_broker_does_nothing(view, broker_id)
     if reason is not None:
-        return f"broker {broker_id} {reason.words}", reason.root
-    backlog = view.backlogs.get(broker_id)
+        starts = reason.root.cause == causes.BROKER_STARTING
+        how = _How.AT_WORK if starts else _How.AWAY
+        return _Wait(broker_id, how, f"{who} {reason.words}", reason.root)
+    if view.life(broker_id) is Life.BUSY:
+        busy = not_asked(broker_id)
+        return _Wait(broker_id, _How.AT_WORK, f"{who} {busy.words}", busy.root)
+    backlog = backlogs.pending_of(view, broker_id)
     for pending in backlog.first if backlog else ():
         if pending.topic == deletion.topic and pending.problem:
-            return f'broker {broker_id} refused: "{pending.problem}"', None
-    if backlog is not None and backlog.problem:
-        return f'broker {broker_id} cannot be told: "{backlog.problem}"', None
+            return _Wait(broker_id, _How.HELD_UP, f'{who} refused: "{pending.problem}"')
     if view.store_lost(broker_id):
-        return f"broker {broker_id} misses the metadata store", view.store_root(broker_id)
-    if broker_id not in view.brokers:
-        return f"broker {broker_id} {not_asked(broker_id).words}", not_asked(broker_id).root
+        root = view.store_root(broker_id)
+        return _Wait(broker_id, _How.HELD_UP, f"{who} misses the metadata store", root)
     state = view.brokers[broker_id].broker
     for replica in state.replicas if state else ():
         failure = failure_of(replica, broker_id)
         if failure is not None and replica.topic == deletion.topic:
-            return f"broker {broker_id} {failure.words}", failure.root
-    return f"broker {broker_id} answers and has not acknowledged that it deleted them", None
+            return _Wait(broker_id, _How.HELD_UP, f"{who} {failure.words}", failure.root)
+    if backlog is None:
+        line = f"{who} answers and has not acknowledged that it deleted them"
+        return _Wait(broker_id, _How.HELD_UP, line)
+    told = backlogs.root_of(backlog) if backlogs.is_late(backlog) else None
+    if backlogs.is_worked_through(backlog):
+        line = f"{who} works through {plural(backlog.pending, 'state change')}{_pace(backlog)}"
+        return _Wait(broker_id, _How.AT_WORK, line, told)
+    said = f': "{backlog.problem}"' if backlog.problem else ""
+    line = f"{who} answers and has not carried out its last command in time{said}"
+    return _Wait(broker_id, _How.HELD_UP, line, told)

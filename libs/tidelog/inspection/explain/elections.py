@@ -142,7 +142,8 @@ def _nobody_elects() -> Reason:
 def _leader_gone(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
     """The key names a leader that serves nobody, and no other has been elected yet."""
     life = view.life(key.leader)
-    if life not in (Life.DEAD, Life.PAUSED):
+    starts = view.is_starting(key.leader) and view.leading(key) is None
+    if life not in (Life.DEAD, Life.PAUSED) and not starts:
         return None
     reason = why_broker_does_nothing(view, key.leader)
     assert reason is not None
@@ -160,6 +161,8 @@ def _leader_gone(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
     elif not view.registry.store_answers:
         reasons.append(Reason(Root(causes.STORE_UNREACHABLE), "keeps everything as it is"))
         waits = "nobody can elect another as long as the metadata store does not answer"
+    elif starts:
+        waits = "it leads again once the controller has told it so, or another is elected"
     else:
         waits = "another is elected once its registration has ended"
     return Symptom(
@@ -178,17 +181,7 @@ def _leader_gone(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
 def _never_led(view: ClusterView, key: PartitionKeyState) -> Symptom:
     name = name_of_key(key)
     if not key.replicas:
-        return Symptom(
-            causes.NO_LEADER,
-            causes.CRITICAL,
-            name,
-            f"{name} has no replicas yet: fewer brokers have been running than it is to have",
-            "have no replicas yet: fewer brokers have been running than they are to have",
-            "Start brokers until as many run as the topic's replication factor; the active "
-            "controller does the rest.",
-            (f"{len(view.registry.brokers)} brokers are registered",),
-            (_nobody_elects(),) if view.nobody_reigns else (),
-        )
+        return _without_replicas(view, key)
     found = [why_broker_does_nothing(view, broker_id) for broker_id in key.replicas]
     reasons = [reason for reason in found if reason is not None]
     nobody_there = len(reasons) == len(found)
@@ -215,6 +208,43 @@ def _never_led(view: ClusterView, key: PartitionKeyState) -> Symptom:
             f"{listed(answering)} answer",
         ),
         tuple(reasons),
+    )
+
+
+def _without_replicas(view: ClusterView, key: PartitionKeyState) -> Symptom:
+    """With brokers enough a partition gets its replicas within moments, if somebody chooses
+    them."""
+    name, factor = name_of_key(key), key.replication_factor
+    running = sum(1 for b in view.registry.brokers.values() if b.state == "running")
+    reasons: tuple[Reason, ...] = ()
+    if view.nobody_reigns:
+        reasons = (_nobody_elects(),)
+    elif not view.registry.store_answers:
+        reasons = (Reason(Root(causes.STORE_UNREACHABLE), "keeps everything as it is"),)
+    severity = causes.CRITICAL
+    if not 0 < factor <= running:
+        why = "fewer brokers have been running than {} to have"
+        next_step = (
+            "Start brokers until as many run as the topic's replication factor; the active "
+            "controller does the rest."
+        )
+    elif reasons:
+        why = "nobody has chosen them"
+        next_step = "Look at the findings about controller and store; it follows by itself."
+    else:
+        severity = causes.INFO
+        why = "{} being created"
+        next_step = "Look again in a moment; the active controller goes on."
+    asked = f", and the replication factor is {factor}" if factor else ""
+    return Symptom(
+        causes.NO_LEADER,
+        severity,
+        name,
+        f"{name} has no replicas yet: {why.format('it is')}",
+        f"have no replicas yet: {why.format('they are')}",
+        next_step,
+        (f"{plural(running, 'broker')} {'is' if running == 1 else 'are'} running{asked}",),
+        reasons,
     )
 
 

@@ -23,15 +23,22 @@ _TOLD_BY_ROOT = frozenset(
 def explain(observed: Observed) -> tuple[Finding, ...]:
     """What is wrong, by severity, roots before what follows from them. Empty: all is well,
     as far as those tell who answered."""
-    view, scope = ClusterView(observed), observed.scope
+    view = ClusterView(observed)
+    # Where nobody can say anything of the part that is asked for, what is wrong with all is.
+    scope = observed.scope if observed.states else _WHOLE
     seen = [symptom for symptom in symptoms(view) if _concerns(symptom, scope)]
     following = roots.following(seen)
     found = [*_roots(view, following, scope), *_groups(seen)]
     # What findings follow from is told beside them, in every scope.
     named = {*map(str, following), *(because for finding in found for because in finding.because)}
-    found += [f for f in _whole_cluster(view) if _belongs(f, scope, named)]
-    found += [f for f in control.backlogs(view) if _in_scope(f, scope) or _is_root(f, named)]
     found += [f for f in control.deletions(view) if _in_scope(f, scope)]
+    named |= {because for finding in found for because in finding.because}
+    found += [
+        f
+        for f in control.unacknowledged(view, following)
+        if _in_scope(f, scope) or _is_root(f, named)
+    ]
+    found += [f for f in _whole_cluster(view, following) if _belongs(view, f, scope, named)]
     return tuple(sorted(found, key=_rank))
 
 
@@ -71,22 +78,31 @@ def _is_root(finding: Finding, named: Set[str]) -> bool:
     return str(Root(finding.cause, finding.broker)) in named
 
 
-def _whole_cluster(view: ClusterView) -> Iterator[Finding]:
-    yield from store.unreachable(view)
+def _whole_cluster(view: ClusterView, following: roots.Following) -> Iterator[Finding]:
+    yield from store.unreachable(view, following)
     yield from store.slow(view)
-    yield from control.no_controller(view)
+    if view.observed.tellers:
+        yield from control.no_controller(view)
+    if not view.observed.states:
+        yield from control.nobody_tells(view)
 
 
-def _belongs(finding: Finding, scope: Scope, named: Set[str]) -> bool:
-    """What concerns all is told of a part only where that part suffers from it."""
+def _belongs(view: ClusterView, finding: Finding, scope: Scope, named: Set[str]) -> bool:
+    """What concerns all is told of a part only where that part suffers from it: a broker does
+    from a store that nobody reaches, whatever its partitions do."""
     if scope == _WHOLE or _is_root(finding, named):
         return True
-    return not scope.topic and scope.broker is not None and finding.broker == scope.broker
+    if scope.topic or scope.broker is None:
+        return False
+    if finding.cause == causes.STORE_UNREACHABLE and view.everybody_lost_store():
+        return True
+    return finding.broker == scope.broker
 
 
 def _roots(view: ClusterView, following: roots.Following, scope: Scope) -> Iterator[Finding]:
     found = {root: follows for root, follows in following.items() if roots.told_here(root)}
-    if not scope.topic:
+    if not scope.topic or not any(name.topic == scope.topic for name in view.keys):
+        # Where nobody tells of the topic, who does nothing is all that can be said of it.
         for root in _lifeless(view):
             if scope.broker is None or root.broker == scope.broker:
                 found.setdefault(root, [])
@@ -99,8 +115,9 @@ def _lifeless(view: ClusterView) -> Iterator[Root]:
     """Brokers that do nothing, though no partition may suffer from it yet; one that was
     stopped in order, and that nobody misses, is no news. Departures hold only brokers that
     are not back, so that an old one hides nobody who has registered since."""
-    stopped = {broker_id for broker_id in view.departures if view.was_stopped(broker_id)}
+    stopped = {b for b in view.departures if view.was_stopped(b) and b not in view.brokers}
     known = {s.id for s in view.observed.silent if s.role == "broker" and s.id >= 0}
+    known.update(view.brokers)
     for broker_id in sorted({*view.departures, *known, *view.registry.brokers} - stopped):
         if view.life(broker_id) is Life.BUSY:
             yield not_asked(broker_id).root

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from tidelog.inspection.explain import causes
+from tidelog.inspection.explain.causes import Root
 from tidelog.inspection.explain.words import brokers
 
 
@@ -88,3 +90,33 @@ def of_leader_gone(gone: LeaderGone) -> str:
     if gone.stands_still:
         return f"Look again in some seconds; if it stays so, stop {process}."
     return "Look again in some seconds; if it stays so, see what the controller's log says of it."
+
+
+_TO_START = {
+    causes.REPLICA_DEAD: "start broker {broker}; its log says why it ended",
+    causes.BROKER_STOPPED: "start broker {broker} again when what it was stopped for is done",
+}
+
+
+def of_a_new_life(root: Root, *, store_away: bool, has_controller: bool) -> str | None:
+    """Of a broker that does nothing; None: a new life of it would have what it needs."""
+    if root.cause == causes.BROKER_PAUSED and store_away:
+        return (
+            "Look at its process: is it stopped (kill -CONT PID lets it go on), or starved of CPU, "
+            "memory or disk? Do not restart it before the metadata store is back: without it "
+            f"broker {root.broker} in a new life can neither register nor join an ISR."
+        )
+    if root.cause not in _TO_START:
+        return None
+    start = _TO_START[root.cause].format(broker=root.broker)
+    if store_away:
+        return (
+            f"Bring the metadata store back first: without it broker {root.broker} in a new life "
+            f"can neither register nor join an ISR. Then {start}."
+        )
+    if not has_controller:
+        return (
+            f"Start a controller first: broker {root.broker} in a new life has its replicas from "
+            f"one. Then {start}."
+        )
+    return None

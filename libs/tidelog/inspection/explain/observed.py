@@ -46,7 +46,9 @@ _WHOLE_CLUSTER = Scope()
 class Observed:
     """`metadata`: partitions beside those that the active controller tells unasked: those in
     whose ISRs silent brokers are, or, where no controller tells, as a broker has read them in
-    the store. `earlier`: some services once more, as they were `earlier_ms` before `states`."""
+    the store. `earlier`: some services once more, as they were `earlier_ms` before `states`.
+    `glimpses`: of some of `silent`, which are busy, who they know and how the store answers
+    them, without replicas and partitions."""
 
     states: Sequence[ServiceState]
     silent: Sequence[SilentService] = ()
@@ -54,6 +56,12 @@ class Observed:
     metadata: Sequence[PartitionKeyState] = ()
     earlier: Sequence[ServiceState] = ()
     earlier_ms: int = 0
+    glimpses: Sequence[ServiceState] = ()
+
+    @property
+    def tellers(self) -> Sequence[ServiceState]:
+        """All who told anything."""
+        return (*self.states, *self.glimpses)
 
 
 def name_of(state: ServiceState) -> str:

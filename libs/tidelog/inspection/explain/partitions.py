@@ -9,7 +9,15 @@ from tidelog.inspection.explain.causes import Reason, Root, Symptom
 from tidelog.inspection.explain.cluster_view import ClusterView, Life
 from tidelog.inspection.explain.elections import no_leader, unclean_election
 from tidelog.inspection.explain.moves import move_waits
-from tidelog.inspection.explain.replicas import failure_of, why_behind, why_broker_does_nothing
+from tidelog.inspection.explain.replicas import (
+    FIRST_FETCH_MS,
+    failure_of,
+    had_all_lately,
+    is_young,
+    refusal_of,
+    why_behind,
+    why_broker_does_nothing,
+)
 from tidelog.inspection.explain.words import brokers, ids, listed, name_of_key, span
 from tidelog.inspection.model import FollowerProgress, LeaderState, PartitionKeyState, ReplicaState
 from tidelog.model import NO_LEADER, TopicPartition
@@ -18,6 +26,9 @@ from tidelog.wording import plural
 # Records wait for the high watermark in every partition that is written, for as long as a
 # replica fetch takes.
 HW_STALLED_MIN_MS = 1_000
+# Of a replica that its leader, asked at another moment than who told the key, holds to be in
+# sync, these tell nothing.
+_PASSING = frozenset({causes.BROKER_BUSY, causes.COMMAND_BACKLOG, causes.COMMAND_OVERDUE})
 
 
 def symptoms(view: ClusterView) -> Iterator[Symptom]:
@@ -38,13 +49,17 @@ def _of_led(view: ClusterView, key: PartitionKeyState) -> Iterator[Symptom]:
     settled = key.move.original if key.move else key.replicas
     missing = [b for b in settled if b not in in_sync]
     why_missing = {broker_id: why_behind(view, key, broker_id) for broker_id in missing}
+    if _is_well_by_leader(view, key):
+        joined = [b for b in missing if _has_passed(why_missing[b])]
+        missing = [b for b in missing if b not in joined]
+        in_sync += joined
     for broker_id in missing:
         yield _out_of_isr(view, key, broker_id, why_missing[broker_id])
     yield from _gone_from_isr(view, key)
-    reasons = tuple(reason for reason in why_missing.values() if reason is not None)
+    reasons = tuple(reason for b in missing if (reason := why_missing[b]) is not None)
     under_min_isr = len(in_sync) < key.min_isr
     if under_min_isr:
-        yield _under_min_isr(view, key, missing, reasons)
+        yield _under_min_isr(view, key, in_sync, missing, reasons)
     leading = view.leading(key)
     if leading is not None:
         yield from _standing_still(view, key, leading, under_min_isr, reasons)
@@ -57,6 +72,17 @@ def _of_led(view: ClusterView, key: PartitionKeyState) -> Iterator[Symptom]:
             yield symptom
 
 
+def _is_well_by_leader(view: ClusterView, key: PartitionKeyState) -> bool:
+    """The key is what the controller knew at another moment: a leader that sees the store has
+    told all of its partitions whose ISR is not whole."""
+    leaves_out = view.leaves_out(key, key.leader) and not view.is_starting(key.leader)
+    return leaves_out and not view.store_lost(key.leader)
+
+
+def _has_passed(reason: Reason | None) -> bool:
+    return reason is None or reason.root.cause in _PASSING
+
+
 def _out_of_isr(
     view: ClusterView, key: PartitionKeyState, broker_id: int, reason: Reason | None
 ) -> Symptom:
@@ -66,9 +92,14 @@ def _out_of_isr(
     next_step = f"tidelog explain --broker {broker_id}"
     why = f"it {reason.words}" if reason else "nobody tells why"
     progress = view.progress(key, broker_id)
+    refusal = refusal_of(view, key, broker_id)
     if reason is None and progress is not None and _has_all(progress):
         severity = causes.INFO
-        why = "it has every record and is about to be admitted"
+        why = (
+            "it has every record and is about to be admitted"
+            if progress.lag_records == 0
+            else "it had every record a moment ago and is about to be admitted"
+        )
         next_step = "Look again in a moment."
         evidence = (
             f"{name}: broker-{key.leader}, the leader, says: its end is at "
@@ -76,11 +107,23 @@ def _out_of_isr(
         )
     elif reason is not None and reason.root.cause == causes.REPLICA_CATCHING_UP:
         severity = causes.INFO
+    elif reason is None and refusal is not None:
+        follower, line = refusal
+        why = f"its leader, broker {key.leader}, refuses its fetches"
+        evidence = (line,)
+        next_step = (
+            f"Look again in some seconds; if it stays so, look at the log of broker {key.leader}."
+        )
+        if follower.problem_ms < FIRST_FETCH_MS:
+            severity = causes.INFO
     elif reason is None and progress is not None and progress.last_fetch_ms < 0:
         why = "its leader has had no fetch of it in this epoch yet"
         next_step = "Look again in some seconds."
+        if is_young(view, key):
+            severity = causes.INFO
     elif reason is None and view.leading(key) is None:
         why = f"its leader, broker {key.leader}, tells nothing of it"
+        next_step = f"tidelog explain --broker {key.leader}"
     return Symptom(
         causes.REPLICA_OUT_OF_ISR,
         severity,
@@ -102,29 +145,37 @@ def _gone_from_isr(view: ClusterView, key: PartitionKeyState) -> Iterator[Sympto
         reason = why_broker_does_nothing(view, broker_id)
         if reason is None or view.lives_by_word_of_others(broker_id):
             continue
+        reasons = [reason]
+        leaves = "its leader takes it out of the ISR, after replica_lag_time_max_ms"
+        if view.store_lost(key.leader):
+            reasons.append(Reason(view.store_root(key.leader), "keeps the ISR as it is"))
+            leaves = "the metadata store is back, and then until " + leaves
         yield Symptom(
             causes.IN_ISR_AND_GONE,
             causes.WARNING,
             name,
             f"broker {broker_id} is in the ISR of {name}, and {reason.words}",
             f"have broker {broker_id} in their ISR, which {reason.words}",
-            "What is written with acks=all waits until its leader takes it out of the ISR, after "
-            "replica_lag_time_max_ms.",
+            f"What is written with acks=all waits until {leaves}.",
             (),
-            (reason,),
+            tuple(reasons),
             broker_id,
         )
 
 
 def _has_all(progress: FollowerProgress) -> bool:
-    return progress.lag_records == 0 and progress.last_fetch_ms >= 0
+    has_all = progress.lag_records == 0 or had_all_lately(progress)
+    return has_all and progress.last_fetch_ms >= 0
 
 
 def _under_min_isr(
-    view: ClusterView, key: PartitionKeyState, missing: list[int], reasons: tuple[Reason, ...]
+    view: ClusterView,
+    key: PartitionKeyState,
+    in_sync: list[int],
+    missing: list[int],
+    reasons: tuple[Reason, ...],
 ) -> Symptom:
     name = name_of_key(key)
-    in_sync = ids(key.isr)
     evidence = [
         f"{name}: the ISR is {listed(in_sync)}, {len(in_sync)} of {len(key.replicas)} replicas; "
         f"min ISR is {key.min_isr}"

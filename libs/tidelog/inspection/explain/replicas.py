@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tidelog.inspection.explain import causes
+from tidelog.inspection.explain import backlogs, causes
 from tidelog.inspection.explain.causes import Reason, Root
 from tidelog.inspection.explain.cluster_view import ClusterView, Life
 from tidelog.inspection.explain.words import name_of_key, span
-from tidelog.inspection.model import FollowerProgress, PartitionKeyState, ReplicaState
+from tidelog.inspection.model import (
+    FollowerProgress,
+    FollowerState,
+    PartitionKeyState,
+    ReplicaState,
+)
 from tidelog.model import NO_LEADER
 
 # Of a follower that lacks records: its fetch is answered at once, and the next one follows.
@@ -16,6 +21,8 @@ FETCH_SILENCE_MS = 1_500
 # Of one that lacks nothing: its fetch may wait for replica_fetch_max_wait_ms, which brokers do
 # not tell; this is more than the most that can be configured.
 IDLE_FETCH_SILENCE_MS = 12_000
+# Who had all so lately lacks what is on its way.
+CAUGHT_UP_LATELY_MS = 1_000
 # From the change that began an epoch to a follower's first fetch in it: the command has to
 # reach leader and follower.
 FIRST_FETCH_MS = 3_000
@@ -25,6 +32,7 @@ _OF_LIFE = {
     Life.PAUSED: Reason(Root(causes.BROKER_PAUSED), "takes connections and does not answer"),
     Life.UNREACHABLE: Reason(Root(causes.BROKER_UNREACHABLE), "cannot be reached"),
 }
+_STARTING = "is starting"
 _STOPPED = Reason(Root(causes.BROKER_STOPPED), "was stopped")
 _OF_FAILURE = {
     "disk_full": (causes.DISK_FULL, "has no room on its disk"),
@@ -34,8 +42,14 @@ _OF_FAILURE = {
 
 
 def why_broker_does_nothing(view: ClusterView, broker_id: int) -> Reason | None:
-    """What holds for all its replicas; None: it answers, or is only too busy to tell how it
+    """What holds for all its replicas; None: it serves, or is only too busy to tell how it
     stands."""
+    if view.is_starting(broker_id):
+        return Reason(Root(causes.BROKER_STARTING, broker_id), _STARTING)
+    return _why_no_answer(view, broker_id)
+
+
+def _why_no_answer(view: ClusterView, broker_id: int) -> Reason | None:
     life = view.life(broker_id)
     if life in (Life.ANSWERS, Life.BUSY):
         return None
@@ -46,7 +60,7 @@ def why_broker_does_nothing(view: ClusterView, broker_id: int) -> Reason | None:
 
 def not_asked(broker_id: int) -> Reason:
     """Of one that is busy, where nobody else tells a reason."""
-    return Reason(Root(causes.BROKER_BUSY, broker_id), "lives and could not be asked in time")
+    return Reason(Root(causes.BROKER_BUSY, broker_id), "could not be asked in time")
 
 
 def failure_of(replica: ReplicaState, broker_id: int) -> Reason | None:
@@ -66,7 +80,7 @@ def failure_of(replica: ReplicaState, broker_id: int) -> Reason | None:
 def why_behind(view: ClusterView, key: PartitionKeyState, broker_id: int) -> Reason | None:
     """Why a replica is not in the ISR, or holds the high watermark; None: nobody tells
     a reason, or there is none any more."""
-    reason = why_broker_does_nothing(view, broker_id)
+    reason = _why_no_answer(view, broker_id)
     if reason is not None:
         return reason
     replica = view.replica(key, broker_id)
@@ -77,18 +91,25 @@ def why_behind(view: ClusterView, key: PartitionKeyState, broker_id: int) -> Rea
     state_reason = None if busy else _by_state(view, broker_id)
     if state_reason is not None:
         return state_reason
-    if key.leader == NO_LEADER or view.life(key.leader) is not Life.ANSWERS:
-        # There is nobody to keep up with, which is no fault of the follower's.
+    if key.leader == NO_LEADER:
         return None
     if busy:
         # That it fetches late is no sign of the network.
         return _slow(view, key, broker_id) or not_asked(broker_id)
-    return (
-        _not_told(view, key, replica, broker_id)
-        or _cut_off(view, key, replica, broker_id)
-        or _slow(view, key, broker_id)
-        or _not_admitted(view, key)
-    )
+    if view.life(key.leader) is Life.BUSY:
+        root = not_asked(key.leader).root
+        return Reason(root, f"follows broker {key.leader}, which could not be asked in time")
+    if view.life(key.leader) is not Life.ANSWERS:
+        # There is nobody to keep up with, which is no fault of the follower's.
+        return None
+    reason = _not_told(view, key, replica, broker_id) or _not_served(view, key, replica, broker_id)
+    if reason is None and refusal_of(view, key, broker_id) is None:
+        reason = (
+            _cut_off(view, key, replica, broker_id)
+            or _slow(view, key, broker_id)
+            or _not_admitted(view, key)
+        )
+    return reason
 
 
 def _by_state(view: ClusterView, broker_id: int) -> Reason | None:
@@ -97,8 +118,8 @@ def _by_state(view: ClusterView, broker_id: int) -> Reason | None:
     assert broker is not None
     if broker.state == "stopping":
         return Reason(Root(causes.BROKER_STOPPING, broker_id), "is stopping")
-    if not broker.has_full_state:
-        return Reason(Root(causes.BROKER_STARTING, broker_id), "is starting")
+    if view.is_starting(broker_id):
+        return Reason(Root(causes.BROKER_STARTING, broker_id), _STARTING)
     known = view.registry.store_answers and bool(view.registry.brokers)
     if known and broker_id not in view.registry.brokers:
         return Reason(Root(causes.BROKER_UNREGISTERED, broker_id), "lives and is not registered")
@@ -109,27 +130,113 @@ def _not_told(
     view: ClusterView, key: PartitionKeyState, replica: ReplicaState | None, broker_id: int
 ) -> Reason | None:
     """It does not know that it is to follow this leader in this epoch."""
-    backlog = view.backlogs.get(broker_id)
-    if backlog is None or backlog.pending == 0:
+    backlog = backlogs.pending_of(view, broker_id)
+    if backlog is None or (replica is not None and _knows_its_leader(key, replica)):
         return None
-    if replica is not None and replica.leader_epoch >= key.leader_epoch:
-        return None
-    cause = causes.COMMAND_OVERDUE if backlog.overdue else causes.COMMAND_BACKLOG
-    knows = "no such replica" if replica is None else f"leader epoch {replica.leader_epoch}"
+    knows = "knows no such replica"
+    if replica is not None:
+        knows = f"knows leader epoch {replica.leader_epoch}"
+    elif view.leaves_out(key, broker_id):
+        progress = view.progress(key, broker_id)
+        if progress is not None and progress.last_fetch_ms >= 0:
+            return None
+        knows = "tells nothing of it"
     return Reason(
-        Root(cause, broker_id),
+        backlogs.root_of(backlog),
         "has not taken its newest state",
         (
-            f"{name_of_key(key)}: broker-{broker_id} knows {knows}; the newest leader epoch "
-            f"is {key.leader_epoch}",
+            f"{name_of_key(key)}: broker-{broker_id} {knows}; the newest leader epoch is "
+            f"{key.leader_epoch}",
         ),
     )
+
+
+def _knows_its_leader(key: PartitionKeyState, replica: ReplicaState) -> bool:
+    return replica.leader_epoch >= key.leader_epoch
+
+
+def refusal_of(
+    view: ClusterView, key: PartitionKeyState, broker_id: int
+) -> tuple[FollowerState, str] | None:
+    """What its leader answers a follower whose fetches it refuses, and the line that tells."""
+    replica = view.replica(key, broker_id)
+    follower = None if replica is None else replica.follower
+    if follower is None or not (follower.problem and follower.answered):
+        return None
+    if follower.leader != key.leader:
+        return None
+    refused_for = f" for {span(follower.problem_ms)}" if follower.problem_ms >= 0 else ""
+    return follower, (
+        f"{name_of_key(key)}: broker-{key.leader} has refused the fetches of broker "
+        f'{broker_id}{refused_for}: "{follower.problem}"'
+    )
+
+
+def _not_served(
+    view: ClusterView, key: PartitionKeyState, replica: ReplicaState | None, broker_id: int
+) -> Reason | None:
+    """Its leader refuses it, or one of them does not know who leads: whichever has not taken
+    its newest state, which needs the store and a controller, is why."""
+    refusal, unaware = refusal_of(view, key, broker_id), _unaware_leader(view, key)
+    evidence: tuple[str, ...] = ()
+    how = f"follows broker {key.leader}"
+    if refusal is not None:
+        how, evidence = f"is refused by its leader, broker {key.leader}", (refusal[1],)
+    elif unaware is not None:
+        evidence = (unaware,)
+    elif replica is None or _knows_its_leader(key, replica):
+        return None
+    of_leader = _why_not_up_to_date(view, key, key.leader) if refusal or unaware else None
+    if of_leader is not None:
+        return Reason(of_leader.root, f"{how}, which {of_leader.words}", evidence)
+    of_follower = _why_not_up_to_date(view, key, broker_id)
+    if of_follower is not None:
+        return Reason(of_follower.root, f"{how}, and {of_follower.words}", evidence)
+    if view.nobody_reigns:
+        root = Root(causes.NO_CONTROLLER)
+        return Reason(root, f"{how}, and no controller tells who leads", evidence)
+    return None
+
+
+def _unaware_leader(view: ClusterView, key: PartitionKeyState) -> str | None:
+    """The line that tells that the leader does not know that it leads; None: it knows, or
+    there is no telling."""
+    replica = view.replica(key, key.leader)
+    name = name_of_key(key)
+    if replica is None:
+        if view.leaves_out(key, key.leader):
+            return None
+        return f"{name}: broker-{key.leader}, the leader, knows no such replica"
+    if replica.leader_epoch > key.leader_epoch:
+        return None
+    if replica.leader_epoch == key.leader_epoch and replica.leader is not None:
+        return None
+    return (
+        f"{name}: broker-{key.leader}, the leader, has the role {replica.role!r} in leader epoch "
+        f"{replica.leader_epoch}; the newest leader epoch is {key.leader_epoch}"
+    )
+
+
+def _why_not_up_to_date(view: ClusterView, key: PartitionKeyState, broker_id: int) -> Reason | None:
+    """Why a broker that answers may not know the newest state of a partition."""
+    replica = view.replica(key, broker_id)
+    failure = None if replica is None else failure_of(replica, broker_id)
+    reason = failure or _by_state(view, broker_id)
+    if reason is not None:
+        return reason
+    if view.store_lost(broker_id):
+        return Reason(view.store_root(broker_id), "misses the metadata store")
+    backlog = backlogs.pending_of(view, broker_id)
+    if backlog is None:
+        return None
+    return Reason(backlogs.root_of(backlog), "has not taken its newest state")
 
 
 def _cut_off(
     view: ClusterView, key: PartitionKeyState, replica: ReplicaState | None, broker_id: int
 ) -> Reason | None:
-    """By the follower's own word, or because the leader sees no fetch though both live."""
+    """By the follower's own word, or because the leader sees no fetch though both live. Of one
+    whose leader refuses it nobody asks: a refusal proves that the network is well."""
     name = name_of_key(key)
     evidence: list[str] = []
     follower = None if replica is None else replica.follower
@@ -140,13 +247,19 @@ def _cut_off(
             f'"{follower.problem}"'
         )
     progress = view.progress(key, broker_id)
-    if progress is not None and _fetches_no_more(view, key, progress):
+    if progress is not None and _has_yet_to_fetch(view, key, progress):
         seen = (
             "no fetch of it in this epoch"
             if progress.last_fetch_ms < 0
             else f"its last fetch {span(progress.last_fetch_ms)} ago"
         )
-        evidence.append(f"{name}: broker-{key.leader}, the leader, has seen {seen}; both answer")
+        line = f"{name}: broker-{key.leader}, the leader, has seen {seen}"
+        busy = None if evidence else _too_busy_to_fetch(view, key, broker_id, line)
+        if busy is not None:
+            return busy
+        knows = replica is None or _knows_its_leader(key, replica)
+        if _fetches_no_more(view, key, progress) and (evidence or knows):
+            evidence.append(f"{line}; both answer")
     if not evidence:
         return None
     deaf = view.silent_broker(key.leader)
@@ -162,13 +275,47 @@ def _cut_off(
     )
 
 
+def _too_busy_to_fetch(
+    view: ClusterView, key: PartitionKeyState, broker_id: int, line: str
+) -> Reason | None:
+    """Who is late with its commands is late with its fetches, or with the answers to them."""
+    own = backlogs.late_of(view, broker_id)
+    if own is not None:
+        return Reason(
+            backlogs.root_of(own), "is behind with its commands, and with its fetches", (line,)
+        )
+    of_leader = backlogs.late_of(view, key.leader)
+    if of_leader is None:
+        return None
+    return Reason(
+        backlogs.root_of(of_leader),
+        f"follows broker {key.leader}, which is behind with its commands",
+        (line,),
+    )
+
+
+def _has_yet_to_fetch(
+    view: ClusterView, key: PartitionKeyState, progress: FollowerProgress
+) -> bool:
+    return progress.last_fetch_ms < 0 or _fetches_no_more(view, key, progress)
+
+
+def is_young(view: ClusterView, key: PartitionKeyState) -> bool:
+    """By its last change, which may be later than the one that began its epoch."""
+    return key.changed_at_ms >= view.now_ms() - FIRST_FETCH_MS
+
+
 def _fetches_no_more(view: ClusterView, key: PartitionKeyState, progress: FollowerProgress) -> bool:
     """Where it has not fetched in this epoch, that says something only of one that is known
     not to be young; the key's last change may be a later one, never an earlier one."""
     if progress.last_fetch_ms < 0:
-        return 0 < key.changed_at_ms < view.now_ms() - FIRST_FETCH_MS
+        return key.changed_at_ms > 0 and not is_young(view, key)
     limit_ms = FETCH_SILENCE_MS if _lacks_records(view, key, progress) else IDLE_FETCH_SILENCE_MS
     return progress.last_fetch_ms > limit_ms
+
+
+def had_all_lately(progress: FollowerProgress) -> bool:
+    return 0 <= progress.last_caught_up_ms <= CAUGHT_UP_LATELY_MS
 
 
 def _lacks_records(view: ClusterView, key: PartitionKeyState, progress: FollowerProgress) -> bool:
@@ -180,9 +327,11 @@ def _lacks_records(view: ClusterView, key: PartitionKeyState, progress: Follower
 def _slow(view: ClusterView, key: PartitionKeyState, broker_id: int) -> Reason | None:
     """It fetches, and lacks records: fewer and fewer, or not, where an earlier look tells."""
     leading, progress = view.leading(key), view.progress(key, broker_id)
-    if leading is None or progress is None or progress.last_fetch_ms < 0:
+    if leading is None or progress is None or _fetches_no_more(view, key, progress):
         return None
-    if not _lacks_records(view, key, progress):
+    if progress.last_fetch_ms < 0:
+        return None
+    if not _lacks_records(view, key, progress) or had_all_lately(progress):
         return None
     end = leading[0].log_end_offset
     lag = max(progress.lag_records, end - progress.log_end_offset)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tidelog.inspection.explain import causes
+from tidelog.inspection.explain import causes, next_steps, starts
 from tidelog.inspection.explain.causes import Reason, Root, Symptom
 from tidelog.inspection.explain.cluster_view import ClusterView
 from tidelog.inspection.explain.observed import Listening, name_of
@@ -48,8 +48,8 @@ _NEXT_STEP = {
     "CPU, memory and disk broker {broker} has left.",
     causes.BROKER_UNREGISTERED: "Check that it reaches the metadata store (tidelog explain "
     "--broker {broker}); it registers by itself.",
-    causes.BROKER_STARTING: "Wait until it has read its logs and has its replicas from the "
-    "controller; its own log tells how far it is.",
+    causes.BROKER_STARTING: "Wait until it has opened its logs and has its replicas from the "
+    "controller; ask again to see how far it is.",
     causes.BROKER_STOPPING: "Nothing, if it is meant to stop; start it again when it has.",
     causes.REPLICA_SLOW: "Look at CPU, disk and network of broker {broker}, and at what else "
     "its leaders have to send; it rejoins when it has caught up.",
@@ -68,19 +68,30 @@ _MILD = {
     causes.BROKER_STOPPING: causes.INFO,
     causes.REPLICA_CATCHING_UP: causes.INFO,
 }
+# Of partitions whose replicas on other brokers suffer.
+_OTHERS = "_of_others"
 _FOLLOWS: Sequence[tuple[str, Callable[[int], str]]] = (
     (causes.NO_LEADER, lambda n: f"{plural(n, 'partition')} without a leader"),
     (causes.UNDER_MIN_ISR, lambda n: f"{plural(n, 'partition')} below min ISR"),
     (causes.HW_STALLED, lambda n: f"the high watermark stands still in {plural(n, 'partition')}"),
     (causes.TAKES_NO_RECORDS, lambda n: f"{plural(n, 'replica')} taking no records"),
     (causes.REPLICA_OUT_OF_ISR, lambda n: f"out of the ISR of {plural(n, 'partition')}"),
+    (
+        causes.REPLICA_OUT_OF_ISR + _OTHERS,
+        lambda n: f"{plural(n, 'partition')} with replicas out of the ISR",
+    ),
     (causes.MOVE_WAITS, lambda n: f"{plural(n, 'move')} of partitions waiting for it"),
     (
         causes.CANCELLATION_WAITS,
         lambda n: f"{plural(n, 'cancelled move')} waiting for it to go back",
     ),
     (causes.IN_ISR_AND_GONE, lambda n: f"in the ISR of {plural(n, 'partition')} all the same"),
+    (
+        causes.IN_ISR_AND_GONE + _OTHERS,
+        lambda n: f"{plural(n, 'partition')} with a broker in the ISR that is gone",
+    ),
 )
+_OF_ONE_REPLICA = frozenset({causes.REPLICA_OUT_OF_ISR, causes.IN_ISR_AND_GONE})
 
 Following = dict[Root, list[tuple[Symptom, Reason]]]
 
@@ -100,27 +111,18 @@ def told_here(root: Root) -> bool:
 
 
 def finding(view: ClusterView, root: Root, follows: Sequence[tuple[Symptom, Reason]]) -> Finding:
-    by_cause: dict[str, list[TopicPartition]] = {}
-    for symptom, _ in follows:
-        by_cause.setdefault(symptom.cause, []).append(symptom.name)
-    effects = [say(len(by_cause[cause])) for cause, say in _FOLLOWS if cause in by_cause]
+    by_effect = _by_effect(root, follows)
     names = list(dict.fromkeys(symptom.name for symptom, _ in follows))
     summary = _summary(view, root)
     evidence = list(_about_broker(view, root))
-    lines = list(dict.fromkeys(line for _, reason in follows for line in reason.evidence))
-    evidence += lines[:MAX_DESCRIBED]
-    evidence += [
-        f"{say(len(by_cause[cause]))}: {listed(by_cause[cause])}"
-        for cause, say in _FOLLOWS
-        if cause in by_cause
-    ]
+    evidence += effects(root, follows)
     because = _because(view, root)
     return Finding(
         root.cause,
-        _severity(root, follows),
-        f"{summary}: {', '.join(effects)}" if effects else summary,
+        _severity(view, root, follows),
+        f"{summary}: {', '.join(by_effect)}" if by_effect else summary,
         tuple(evidence),
-        _next_step(root, because),
+        _next_step(view, root, because),
         *_subject(names),
         root.broker,
         tuple(map(str, names[:MAX_NAMED])),
@@ -129,8 +131,34 @@ def finding(view: ClusterView, root: Root, follows: Sequence[tuple[Symptom, Reas
     )
 
 
+def effects(root: Root, follows: Sequence[tuple[Symptom, Reason]]) -> list[str]:
+    """Lines of evidence: what single partitions say, and how many suffer in which way."""
+    lines = list(dict.fromkeys(line for _, reason in follows for line in reason.evidence))
+    suffering = [f"{said}: {listed(names)}" for said, names in _by_effect(root, follows).items()]
+    return lines[:MAX_DESCRIBED] + suffering
+
+
+def _by_effect(
+    root: Root, follows: Sequence[tuple[Symptom, Reason]]
+) -> dict[str, list[TopicPartition]]:
+    """By what is said of them all, in the order of `_FOLLOWS`."""
+    found: dict[str, list[TopicPartition]] = {}
+    for symptom, _ in follows:
+        of_others = symptom.cause in _OF_ONE_REPLICA and symptom.broker != root.broker
+        names = found.setdefault(symptom.cause + (_OTHERS if of_others else ""), [])
+        if symptom.name not in names[-1:]:
+            names.append(symptom.name)
+    return {say(len(found[cause])): found[cause] for cause, say in _FOLLOWS if cause in found}
+
+
 def _summary(view: ClusterView, root: Root) -> str:
     said = _SUMMARY[root.cause].format(broker=root.broker)
+    if root.cause == causes.BROKER_STARTING:
+        return f"{said}: it {starts.phase_of(view, root.broker)}"
+    backlog = view.full_state_under_way(root.broker)
+    if root.cause == causes.BROKER_BUSY and backlog and not _answers_probe(view, root.broker):
+        why = starts.taking_full_state(backlog)
+        return f"broker {root.broker} gives no answer, which may be because {why}"
     if root.cause != causes.BROKER_UNREACHABLE:
         return said
     silent = view.silent_broker(root.broker)
@@ -140,24 +168,36 @@ def _summary(view: ClusterView, root: Root) -> str:
     return f"{said}, and nobody who answers can say whether it lives"
 
 
+def _answers_probe(view: ClusterView, broker_id: int) -> bool:
+    silent = view.silent_broker(broker_id)
+    return silent is not None and silent.listening is Listening.BUSY
+
+
 def _because(view: ClusterView, root: Root) -> tuple[str, ...]:
     """A broker that misses the store can neither register nor resign what is damaged; one
     that starts has its replicas from a controller, which needs the store itself."""
-    starts = root.cause == causes.BROKER_STARTING
-    waits = starts or root.cause in (causes.BROKER_UNREGISTERED, causes.REPLICA_CORRUPT)
+    is_start = root.cause == causes.BROKER_STARTING
+    waits = is_start or root.cause in (causes.BROKER_UNREGISTERED, causes.REPLICA_CORRUPT)
     found: list[Root] = []
-    if waits and view.store_lost(root.broker):
+    # One that starts may still wait for its first answer.
+    store_lost = view.store_lost(root.broker) or (is_start and view.everybody_lost_store())
+    if waits and store_lost:
         found.append(view.store_root(root.broker))
-    if starts and view.nobody_reigns:
+    if is_start and view.nobody_reigns:
         found.append(Root(causes.NO_CONTROLLER))
     return tuple(map(str, found))
 
 
-def _next_step(root: Root, because: Sequence[str]) -> str:
+def _next_step(view: ClusterView, root: Root, because: Sequence[str]) -> str:
+    lacking = next_steps.of_a_new_life(
+        root, store_away=view.everybody_lost_store(), has_controller=not view.nobody_reigns
+    )
+    if lacking is not None:
+        return lacking
     if root.cause == causes.BROKER_STARTING and because:
         return (
-            f"See {' and '.join(because)}: broker {root.broker} waits for a controller to tell "
-            "it its replicas, and goes on by itself."
+            f"See {' and '.join(because)}: broker {root.broker} "
+            f"{starts.waits_for(view, root.broker)}, and goes on by itself."
         )
     return _NEXT_STEP[root.cause].format(broker=root.broker)
 
@@ -170,8 +210,11 @@ def _subject(names: Sequence[TopicPartition]) -> tuple[str, int]:
     return (names[0].topic, -1) if len(topics) == 1 else ("", -1)
 
 
-def _severity(root: Root, follows: Sequence[tuple[Symptom, Reason]]) -> str:
-    """The worst of what follows; where nothing does, what the root is by itself."""
+def _severity(view: ClusterView, root: Root, follows: Sequence[tuple[Symptom, Reason]]) -> str:
+    """The worst of what follows; where nothing does, what the root is by itself. Where nobody
+    can tell what follows, that all is well is not to be claimed."""
+    if not follows and view.nobody_has_read:
+        return causes.WARNING
     if not follows:
         return _MILD.get(root.cause, causes.WARNING)
     return min((symptom.severity for symptom, _ in follows), key=causes.SEVERITIES.index)

@@ -5,26 +5,34 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidelog.inspection.explain import causes
-from tidelog.inspection.explain.cluster_view import ClusterView
+from tidelog.inspection.explain.causes import Root
+from tidelog.inspection.explain.cluster_view import ClusterView, has_asked_store
 from tidelog.inspection.explain.observed import BROKER, name_of
+from tidelog.inspection.explain.roots import Following, effects
 from tidelog.inspection.explain.words import listed, span
 from tidelog.inspection.model import STORE_SLOW_MS, Finding, ServiceState
 
-# Services are asked one a moment after the other, and their ages count from then.
+# Services are asked one a moment after the other, and their ages count from then; wall clocks
+# differ by as little where they are kept.
 AGES_DIFFER_MS = 250
+# A store of which nobody has had a slow answer for so long, and quick ones since, is quick
+# again: within this a service asks twice, whether it needs to or not.
+QUICK_AGAIN_MS = 10_000
 
 
-def unreachable(view: ClusterView) -> Iterator[Finding]:
+def unreachable(view: ClusterView, following: Following) -> Iterator[Finding]:
     """One finding where nobody reaches it, one for each service where others do."""
-    states = sorted(view.observed.states, key=name_of)
+    states = sorted(view.observed.tellers, key=name_of)
     lost = [state for state in states if state.store.unreachable_ms >= 0]
     if not lost:
         return
-    others = [state for state in states if state.store.unreachable_ms < 0]
+    others = [s for s in states if s.store.unreachable_ms < 0 and has_asked_store(s)]
     if view.everybody_lost_store():
         evidence = [*map(_told, lost)]
         if others:
             evidence.append(f"{listed(map(name_of, others))} may not have asked it since")
+        root = Root(causes.STORE_UNREACHABLE)
+        evidence += effects(root, following.get(root, ()))
         yield Finding(
             causes.STORE_UNREACHABLE,
             causes.CRITICAL,
@@ -36,13 +44,19 @@ def unreachable(view: ClusterView) -> Iterator[Finding]:
         )
         return
     for state in lost:
+        broker_id = state.id if state.role == BROKER else -1
+        root = Root(causes.STORE_UNREACHABLE, broker_id)
         yield Finding(
             causes.STORE_UNREACHABLE,
             causes.CRITICAL if state.role == BROKER else causes.WARNING,
             f"{name_of(state)} does not reach the metadata store, which others reach",
-            (_told(state), f"it answers {listed(map(name_of, others))}"),
+            (
+                _told(state),
+                f"it answers {listed(map(name_of, others))}",
+                *(effects(root, following.get(root, ())) if broker_id >= 0 else ()),
+            ),
             f"Check the network from {name_of(state)} to etcd, and its etcd_endpoints.",
-            broker=state.id if state.role == BROKER else -1,
+            broker=broker_id,
         )
 
 
@@ -54,7 +68,7 @@ def _told(state: ServiceState) -> str:
 def slow(view: ClusterView) -> Iterator[Finding]:
     """The store itself is suspect unless somebody else had a quick answer while these waited:
     who did not ask then can tell nothing."""
-    states = sorted(view.observed.states, key=name_of)
+    states = sorted(view.observed.tellers, key=name_of)
     waited = [
         state
         for state in states
@@ -76,24 +90,40 @@ def slow(view: ClusterView) -> Iterator[Finding]:
     elif len(waited) < len(answering):
         silent = listed(name_of(state) for state in answering if state not in waited)
         evidence.append(f"{silent} did not ask it meanwhile, as far as they tell")
-    yield Finding(
-        causes.STORE_SLOW,
-        causes.WARNING,
-        f"the metadata store took up to {span(longest)} to answer {who} within the last minute: "
-        "elections and ISR changes take as long, and leases may end",
-        tuple(evidence),
+    took = f"the metadata store took up to {span(longest)} to answer {who} within the last minute"
+    where = (
         f"Look at the network between {listed(map(name_of, waited))} and etcd."
         if quick
-        else "Look at etcd's process and disk (its fsync times), and at the network to it.",
-        broker=waited[0].id if quick and len(waited) == 1 and waited[0].role == BROKER else -1,
+        else "Look at etcd's process and disk (its fsync times), and at the network to it."
     )
+    broker = waited[0].id if quick and len(waited) == 1 and waited[0].role == BROKER else -1
+    if all(map(_is_quick_again, waited)):
+        severity, summary = causes.INFO, f"{took}, and is quick again"
+        next_step = f"Nothing, unless it comes again. {where}"
+    else:
+        severity, next_step = causes.WARNING, where
+        summary = f"{took}: elections and ISR changes take as long, and leases may end"
+    yield Finding(causes.STORE_SLOW, severity, summary, tuple(evidence), next_step, broker=broker)
+
+
+def _is_quick_again(state: ServiceState) -> bool:
+    store = state.store
+    since_ms = store.last_slow_ago_ms
+    return since_ms >= QUICK_AGAIN_MS and any(age < since_ms for age in store.quick_answers_ms)
 
 
 def _meanwhile(other: ServiceState, waited: ServiceState) -> bool:
-    """Whether a service was answered quickly what it asked while another waited longest."""
+    """Whether a service was answered quickly what it asked while another waited longest: by
+    their ages, and by the wall clocks too, since a busy service may be described seconds
+    after the rest. An answer that was quick, and came when the other's did, says nothing."""
     until_ms = waited.store.max_latency_ago_ms
     since_ms = until_ms + waited.store.max_latency_ms
+    described_later_ms = other.now_ms - waited.now_ms
+
+    def is_within(asked_ms: int) -> bool:
+        return until_ms + STORE_SLOW_MS + AGES_DIFFER_MS < asked_ms < since_ms - AGES_DIFFER_MS
+
     return until_ms >= 0 and any(
-        until_ms + AGES_DIFFER_MS < asked_ms < since_ms - AGES_DIFFER_MS
+        is_within(asked_ms) and is_within(asked_ms - described_later_ms)
         for asked_ms in other.store.quick_answers_ms
     )

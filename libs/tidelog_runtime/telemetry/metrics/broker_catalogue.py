@@ -67,6 +67,7 @@ BROKER_TIMED_CHANGES = (
     (Kind.ISR_SHRINK.value, Stage.COMPLETED.value),
     (Kind.ISR_EXPAND.value, Stage.COMPLETED.value),
 )
+LAST_WRITES = RECENT_WRITE, OLDER_WRITE = ("recent", "older")
 
 REFUSED = REQUESTS_REFUSED.of(product(REFUSING_REQUESTS, REFUSALS), MAX_OTHER_SERIES)
 
@@ -254,6 +255,16 @@ TOPIC_RECORDS = counter(
     labels=("topic", "flow"),
     bound=MAX_TOPIC_SERIES * len(TOPIC_FLOWS),
 )
+CROWDED_OUT = counter(
+    "tidelog_crowded_out_producers_total",
+    "Producers without a name that replicas here forgot before producer_id_expiration_ms, because "
+    "too many write to their partition; recent: within 10 minutes of their last batch, so that a "
+    "retry of their first batch is written twice.",
+    "Look for clients that start a producer for each task, and let them keep one; or spread them "
+    "over more partitions.",
+    labels=("last_write",),
+    series=[(age,) for age in LAST_WRITES],
+)
 WAITING_CONSUMERS = gauge(
     "tidelog_waiting_consumers_partitions",
     "Partitions led here whose consumers get nothing, because their offset lies between high "
@@ -337,6 +348,7 @@ BROKER_METRICS = (
     DATA_BATCHES,
     TOPIC_BYTES,
     TOPIC_RECORDS,
+    CROWDED_OUT,
     WAITING_CONSUMERS,
     LOG_SIZE,
     LOG_SEGMENTS,

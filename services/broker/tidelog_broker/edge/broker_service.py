@@ -312,12 +312,13 @@ def _described(
 
 
 def _topic_metadata(cache: MetadataCache, topic: str) -> pb.TopicMetadata:
-    entry = cache.topics.get(topic)
-    if entry is None:
+    live = cache.topics.get(topic)
+    if live is None:
         return pb.TopicMetadata(
             name=topic,
             error=error_to_wire(unknown_topic(topic)),
         )
+    entry = live.entry
     partitions = []
     for number, (state, _) in sorted(cache.partitions.get(topic, {}).items()):
         if state.topic_id != entry.topic_id or number >= entry.partitions:
@@ -347,4 +348,5 @@ def _topic_metadata(cache: MetadataCache, topic: str) -> pb.TopicMetadata:
         partitions=partitions,
         config=dict(entry.config),
         replication_factor=entry.replication_factor,
+        create_revision=live.create_revision,
     )

@@ -84,10 +84,10 @@ class GrpcPeers:
         if peer is None:
             peer = self._peers[address] = _Peer(address)
         answer = await peer.ask(
-            replica_codec.request_to_wire(request),
+            await replica_codec.request_to_wire(request),
             (request.max_wait_ms + ANSWER_TIMEOUT_MS) / 1000,
         )
-        return replica_codec.response_from_wire(answer)
+        return await replica_codec.response_from_wire(answer)
 
     async def close(self) -> None:
         peers, self._peers = self._peers, {}

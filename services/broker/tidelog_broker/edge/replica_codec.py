@@ -1,4 +1,5 @@
-"""Replica fetches to and from their wire form, for both ends."""
+"""Replica fetches to and from their wire form, for both ends. The first of a session names
+thousands of partitions: both ends take it in turns with whatever else they do."""
 
 from __future__ import annotations
 
@@ -18,9 +19,10 @@ from tidelog_broker.replication.transport import (
     ReplicaFetchResponse,
     ReplicaFetchResult,
 )
+from tidelog_runtime.turns import in_turns
 
 
-def request_to_wire(request: ReplicaFetchRequest) -> pb.ReplicaFetchRequest:
+async def request_to_wire(request: ReplicaFetchRequest) -> pb.ReplicaFetchRequest:
     return pb.ReplicaFetchRequest(
         broker_id=request.broker_id,
         broker_epoch=request.broker_epoch,
@@ -28,20 +30,7 @@ def request_to_wire(request: ReplicaFetchRequest) -> pb.ReplicaFetchRequest:
         max_wait_ms=request.max_wait_ms,
         min_bytes=request.min_bytes,
         max_bytes=request.max_bytes,
-        partitions=[
-            pb.ReplicaFetchPartition(
-                topic_id=replica.topic_id,
-                partition=replica.partition,
-                current_leader_epoch=position.leader_epoch,
-                fetch_offset=position.fetch_offset,
-                last_fetched_epoch=position.last_fetched_epoch,
-                flushed_offset=position.flushed_offset,
-                log_start_offset=position.log_start_offset,
-                needs_producers=position.needs_producers,
-                max_bytes=max_bytes,
-            )
-            for replica, position, max_bytes in request.entries
-        ],
+        partitions=await in_turns(_entry_to_wire, request.entries),
         session_id=request.session_id,
         session_sequence=request.session_sequence,
         synced=request.synced,
@@ -52,7 +41,22 @@ def request_to_wire(request: ReplicaFetchRequest) -> pb.ReplicaFetchRequest:
     )
 
 
-def request_from_wire(wire: pb.ReplicaFetchRequest) -> ReplicaFetchRequest:
+def _entry_to_wire(entry: ReplicaFetchEntry) -> pb.ReplicaFetchPartition:
+    replica, position, max_bytes = entry
+    return pb.ReplicaFetchPartition(
+        topic_id=replica.topic_id,
+        partition=replica.partition,
+        current_leader_epoch=position.leader_epoch,
+        fetch_offset=position.fetch_offset,
+        last_fetched_epoch=position.last_fetched_epoch,
+        flushed_offset=position.flushed_offset,
+        log_start_offset=position.log_start_offset,
+        needs_producers=position.needs_producers,
+        max_bytes=max_bytes,
+    )
+
+
+async def request_from_wire(wire: pb.ReplicaFetchRequest) -> ReplicaFetchRequest:
     return ReplicaFetchRequest(
         broker_id=wire.broker_id,
         broker_epoch=wire.broker_epoch,
@@ -60,27 +64,28 @@ def request_from_wire(wire: pb.ReplicaFetchRequest) -> ReplicaFetchRequest:
         max_wait_ms=wire.max_wait_ms,
         min_bytes=wire.min_bytes,
         max_bytes=wire.max_bytes,
-        entries=[
-            ReplicaFetchEntry(
-                ReplicaKey(p.topic_id, p.partition),
-                FetchPosition(
-                    # Whom the follower takes for the leader: us, or it would not ask.
-                    leader=NO_LEADER,
-                    leader_epoch=p.current_leader_epoch,
-                    fetch_offset=p.fetch_offset,
-                    last_fetched_epoch=p.last_fetched_epoch,
-                    flushed_offset=p.flushed_offset,
-                    log_start_offset=p.log_start_offset,
-                    needs_producers=p.needs_producers,
-                ),
-                p.max_bytes,
-            )
-            for p in wire.partitions
-        ],
+        entries=await in_turns(_entry_from_wire, wire.partitions),
         session_id=wire.session_id,
         session_sequence=wire.session_sequence,
         synced=wire.synced,
         forgotten=[ReplicaKey(p.topic_id, p.partition) for p in wire.forgotten],
+    )
+
+
+def _entry_from_wire(wire: pb.ReplicaFetchPartition) -> ReplicaFetchEntry:
+    return ReplicaFetchEntry(
+        ReplicaKey(wire.topic_id, wire.partition),
+        FetchPosition(
+            # Whom the follower takes for the leader: us, or it would not ask.
+            leader=NO_LEADER,
+            leader_epoch=wire.current_leader_epoch,
+            fetch_offset=wire.fetch_offset,
+            last_fetched_epoch=wire.last_fetched_epoch,
+            flushed_offset=wire.flushed_offset,
+            log_start_offset=wire.log_start_offset,
+            needs_producers=wire.needs_producers,
+        ),
+        wire.max_bytes,
     )
 
 
@@ -172,17 +177,17 @@ def _result_from_wire(wire: pb.ReplicaFetchPartitionResult) -> ReplicaFetchResul
     return ReplicaFetchResult(replica, answer, None, wire.log_start_offset)
 
 
-def response_to_wire(response: ReplicaFetchResponse) -> pb.ReplicaFetchResponse:
+async def response_to_wire(response: ReplicaFetchResponse) -> pb.ReplicaFetchResponse:
     return pb.ReplicaFetchResponse(
         error=None if response.error is None else error_to_wire(response.error),
-        partitions=[result_to_wire(result) for result in response.results],
+        partitions=await in_turns(result_to_wire, response.results),
         session_id=response.session_id,
     )
 
 
-def response_from_wire(wire: pb.ReplicaFetchResponse) -> ReplicaFetchResponse:
+async def response_from_wire(wire: pb.ReplicaFetchResponse) -> ReplicaFetchResponse:
     return ReplicaFetchResponse(
         error_from_wire(wire.error) if wire.HasField("error") else None,
-        [_result_from_wire(result) for result in wire.partitions],
+        await in_turns(_result_from_wire, wire.partitions),
         wire.session_id,
     )

@@ -30,9 +30,11 @@ class ReplicaControlService(replica_control_pb2_grpc.ReplicaControlServiceServic
         request: pb.LeaderAndIsrRequest,
         context: _Context,
     ) -> pb.LeaderAndIsrResponse:
-        command = with_trace_of_call(codec.leader_and_isr_from_wire(request), _trace_id(context))
+        command = with_trace_of_call(
+            await codec.leader_and_isr_from_wire(request), _trace_id(context)
+        )
         result = await self._manager.leader_and_isr(command)
-        return codec.leader_and_isr_result_to_wire(result)
+        return await codec.leader_and_isr_result_to_wire(result)
 
     async def StopReplica(  # noqa: N802
         self,
@@ -41,7 +43,7 @@ class ReplicaControlService(replica_control_pb2_grpc.ReplicaControlServiceServic
     ) -> pb.StopReplicaResponse:
         command = with_trace_of_call(codec.stop_replica_from_wire(request), _trace_id(context))
         result = await self._manager.stop_replica(command)
-        return codec.stop_replica_result_to_wire(result)
+        return await codec.stop_replica_result_to_wire(result)
 
     async def DescribeReplicas(  # noqa: N802
         self,

@@ -65,5 +65,5 @@ class ReplicaService(replica_pb2_grpc.ReplicaServiceServicer):
             turn.serving.cancel()
 
     async def _answer(self, request: pb.ReplicaFetchRequest) -> pb.ReplicaFetchResponse:
-        response = await self._replica_fetch(replica_codec.request_from_wire(request))
-        return replica_codec.response_to_wire(response)
+        response = await self._replica_fetch(await replica_codec.request_from_wire(request))
+        return await replica_codec.response_to_wire(response)

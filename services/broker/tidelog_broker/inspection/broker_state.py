@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from tidelog.errors import TidelogError, unknown_partition, unknown_topic
 from tidelog.inspection.model import (
     NOT_KNOWN,
+    STARTED,
     BrokerState,
     RegisteredBroker,
     RegisteredController,
@@ -24,6 +25,7 @@ from tidelog_broker.inspection.replica_state import failure_fields, is_well, rep
 from tidelog_broker.membership.metadata_cache import MetadataCache
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.replica_manager import ReplicaManager
+from tidelog_broker.start_progress import StartProgress
 from tidelog_broker.storage.disk_use import UNKNOWN_DISK, DiskUse, LookAtDisk
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_runtime.clock import Clock
@@ -49,7 +51,9 @@ class BrokerInspection:
         store_health: Callable[[], StoreHealth],
         look_at_disk: LookAtDisk,
         run_blocking: RunBlocking,
+        start: StartProgress,
     ) -> None:
+        self._start = start
         self._manager = manager
         self._logs = logs
         self._cache = cache
@@ -68,6 +72,7 @@ class BrokerInspection:
         replicas = [replica async for replica in self._replicas(request)]
         disk = await self.disk_use()
         manager, cache = self._manager, self._cache
+        starts = not manager.has_full_state.is_set()
         return ServiceState(
             role="broker",
             id=manager.broker_id,
@@ -107,6 +112,9 @@ class BrokerInspection:
                     )
                 ),
                 heard=self._knowledge.heard(),
+                start_phase=self._start.phase if starts else STARTED,
+                start_done=self._start.done if starts else 0,
+                start_total=self._start.total if starts else 0,
             ),
             error=error,
         )
@@ -117,11 +125,11 @@ class BrokerInspection:
         topic, partition = request.topic, request.partition
         if not topic or not self._cache.revision or self._has_replica(request):
             return None
-        entry = self._cache.topics.get(topic)
-        if entry is None:
+        live = self._cache.topics.get(topic)
+        if live is None:
             return unknown_topic(topic)
-        if partition is not None and partition >= entry.partitions:
-            return unknown_partition(topic, partition, entry.partitions)
+        if partition is not None and partition >= live.entry.partitions:
+            return unknown_partition(topic, partition, live.entry.partitions)
         return None
 
     def _has_replica(self, request: StateRequest) -> bool:
@@ -150,7 +158,7 @@ class BrokerInspection:
 
     async def _replicas(self, request: StateRequest) -> AsyncIterator[ReplicaState]:
         """In the order of their names; those that come or go meanwhile may be missing."""
-        if request.services_only:
+        if request.services_only or self._start.opens_logs:
             return
         keys = {self._logs.name_of(key): key for key in self._logs.keys()}  # noqa: SIM118
         names = sorted(name for name in keys if name is not None and _is_wanted(name, request))

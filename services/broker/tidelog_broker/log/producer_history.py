@@ -25,7 +25,7 @@ from tidelog.model import Batch, BatchHeader
 from tidelog_broker.log.checked_file import DamagedFileError, read_checked, write_checked
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.errors import LogStorageError
-from tidelog_broker.partition.producer_state import ProducerStates
+from tidelog_broker.partition.producer_state import NOBODY, CrowdedOut, ProducerStates
 
 SNAPSHOT_SUFFIX = ".producers"
 COPY_SUFFIX = ".producers-copy"
@@ -74,6 +74,7 @@ class ProducerHistory:
         self.states = ProducerStates()
         self.lacking = False
         self.lost = False
+        self._crowded_out = NOBODY
 
     def load(self) -> None:
         """At the log's opening, once it has its batches. Raises `LogCorruptError` where one
@@ -96,8 +97,12 @@ class ProducerHistory:
     def appended(self, batches: Sequence[Batch], size: int) -> None:
         """The batches, of `size` bytes together, are in the log. Raises nothing: a snapshot
         that cannot be written costs a longer reading later."""
+        states = self.states
+        # Not whom a reading of the log forgets once more.
+        states.crowded_out = NOBODY
         for batch in batches:
-            self.states.note(batch.header)
+            states.note(batch.header)
+        self._crowded_out = self._crowded_out.and_(states.crowded_out)
         self.lacking = False
         self._bytes_since_snapshot += size
         interval = max(
@@ -150,6 +155,11 @@ class ProducerHistory:
     def close(self) -> None:
         """For a clean stop: the next start reads no batch."""
         self._keep_end()
+
+    def take_crowded_out(self) -> CrowdedOut:
+        """By what was appended since the last call."""
+        taken, self._crowded_out = self._crowded_out, NOBODY
+        return taken
 
     def below_start(self) -> ProducerStates:
         """Those who wrote below the log's start, as far as they are known. Raises

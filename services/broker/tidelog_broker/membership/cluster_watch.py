@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import structlog
 
 from tidelog.model import TopicPartition
 from tidelog_broker.background import retry_pause
-from tidelog_broker.membership.metadata_cache import MetadataCache
+from tidelog_broker.membership.metadata_cache import MetadataCache, as_changes
 from tidelog_broker.membership.registration import Registration
 from tidelog_runtime.metadata.keys import (
     BrokerKey,
@@ -22,9 +22,11 @@ from tidelog_runtime.metadata.keys import (
 )
 from tidelog_runtime.metadata.store import (
     MetadataStore,
+    Snapshot,
     StoreRolledBackError,
     StoreUnavailableError,
 )
+from tidelog_runtime.turns import ITEMS_PER_TURN, in_turns
 
 RETRY_DELAY_S = 0.3
 
@@ -70,10 +72,16 @@ class ClusterWatch:
         while True:
             try:
                 snapshot = await self._store.snapshot(self._keys.root)
-                self._react(self._cache.load(snapshot))
+                self._react(await self._load(snapshot))
                 self.ready.set()
+                since_turn = 0
                 async for changes in self._store.watch(snapshot):
                     self._react(self._cache.apply(changes))
+                    # One answer of the store may bring the elections of thousands.
+                    since_turn += len(changes)
+                    if since_turn >= ITEMS_PER_TURN:
+                        since_turn = 0
+                        await asyncio.sleep(0)
             except StoreUnavailableError:
                 pass  # the store itself has told that it is away
             except StoreRolledBackError as error:
@@ -86,6 +94,13 @@ class ClusterWatch:
                 )
                 return
             await retry_pause(RETRY_DELAY_S, self._rng)
+
+    async def _load(self, snapshot: Snapshot) -> Sequence[ParsedKey]:
+        """In turns; until all is read, what was known before stands as a whole."""
+        fresh = MetadataCache(self._keys)
+        parsed = await in_turns(lambda change: fresh.apply([change]), as_changes(snapshot))
+        self._cache.adopt(fresh, snapshot.revision)
+        return [key for keys in parsed for key in keys]
 
     def _react(self, changed: Iterable[ParsedKey]) -> None:
         self._replicas.observed(k.partition for k in changed if isinstance(k, PartitionKey))

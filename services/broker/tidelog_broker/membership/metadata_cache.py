@@ -22,6 +22,7 @@ from tidelog_runtime.metadata.keys import (
     ControllerProcessKey,
     DepartureKey,
     Keys,
+    NamedProducerKey,
     ParsedKey,
     PartitionKey,
     ThrottleKey,
@@ -46,9 +47,19 @@ class LiveBroker(NamedTuple):
     mod_revision: int
 
 
+class LiveTopic(NamedTuple):
+    entry: TopicEntry
+    create_revision: int
+    revision: int
+
+
 class VersionedState(NamedTuple):
     state: LeaderAndIsr
     revision: int
+
+
+def as_changes(snapshot: Snapshot) -> list[Changed]:
+    return [Changed(kv.key, kv, kv.mod_revision) for kv in snapshot.items.values()]
 
 
 class MetadataCache:
@@ -63,19 +74,24 @@ class MetadataCache:
         self.controllers: dict[int, ControllerProcess] = {}  # active or not
         self.brokers: dict[int, LiveBroker] = {}
         self.departures: dict[int, Departure] = {}  # of those that are back, too
-        self.topics: dict[str, TopicEntry] = {}
-        self.topic_revisions: dict[str, int] = {}  # modification revisions of their keys
+        self.topics: dict[str, LiveTopic] = {}
         self.partitions: dict[str, dict[int, VersionedState]] = {}
         self.throttle = schema.Throttle()
+        # By id, of those with a name: the one that its newest holder was given.
+        self.producer_epochs: dict[int, int] = {}
         self.revision = 0
 
     def load(self, snapshot: Snapshot) -> Sequence[ParsedKey]:
         """Replaces everything; returns all keys that are there."""
-        self._reset()
-        changed = [Changed(kv.key, kv, kv.mod_revision) for kv in snapshot.items.values()]
-        parsed = self.apply(changed)
-        self.revision = snapshot.revision
+        fresh = MetadataCache(self._keys)
+        parsed = fresh.apply(as_changes(snapshot))
+        self.adopt(fresh, snapshot.revision)
         return parsed
+
+    def adopt(self, fresh: MetadataCache, revision: int) -> None:
+        """Replaces everything by what another has of `revision`, which is used no more."""
+        vars(self).update(vars(fresh))
+        self.revision = revision
 
     def apply(self, changes: Iterable[Changed]) -> Sequence[ParsedKey]:
         """Returns what changed."""
@@ -99,22 +115,15 @@ class MetadataCache:
 
     def _apply(self, key: ParsedKey, value: KeyValue | None) -> None:
         match key:
-            case PartitionKey(partition=(topic, partition)):
-                states = self.partitions.setdefault(topic, {})
-                if value is not None:
-                    state = schema.decode_leader_and_isr(value.value)
-                    states[partition] = VersionedState(state, value.mod_revision)
-                else:
-                    states.pop(partition, None)
-                    if not states:
-                        del self.partitions[topic]
+            case PartitionKey(partition=partition):
+                self._apply_partition(partition, value)
             case TopicKey(topic=topic):
                 if value is not None:
-                    self.topics[topic] = schema.decode_topic(value.value)
-                    self.topic_revisions[topic] = value.mod_revision
+                    self.topics[topic] = LiveTopic(
+                        schema.decode_topic(value.value), value.create_revision, value.mod_revision
+                    )
                 else:
                     self.topics.pop(topic, None)
-                    self.topic_revisions.pop(topic, None)
             case BrokerKey(broker_id=broker_id):
                 if value is not None:
                     self.brokers[broker_id] = LiveBroker(
@@ -131,6 +140,9 @@ class MetadataCache:
                 self._apply_of_controllers(key, value)
             case ClusterKey() | ThrottleKey():
                 self._apply_of_cluster(key, value)
+            case NamedProducerKey() if value is not None:
+                named = schema.decode_named_producer(value.value)
+                self.producer_epochs[named.producer_id] = named.producer_epoch
             case _:
                 pass
 
@@ -140,6 +152,17 @@ class MetadataCache:
                 self.cluster_id = schema.decode_cluster(value.value).cluster_id if value else ""
             case ThrottleKey():
                 self.throttle = schema.decode_throttle(value.value) if value else schema.Throttle()
+
+    def _apply_partition(self, name: TopicPartition, value: KeyValue | None) -> None:
+        topic, partition = name
+        states = self.partitions.setdefault(topic, {})
+        if value is not None:
+            state = schema.decode_leader_and_isr(value.value)
+            states[partition] = VersionedState(state, value.mod_revision)
+        else:
+            states.pop(partition, None)
+            if not states:
+                del self.partitions[topic]
 
     def _apply_of_controllers(
         self,
@@ -177,15 +200,23 @@ class MetadataCache:
                 return TopicPartition(topic, partition)
         return None
 
+    def id_of(self, topic: str) -> str:
+        """Empty: there is no such topic."""
+        live = self.topics.get(topic)
+        return "" if live is None else live.entry.topic_id
+
     def is_synced(self, topic: str) -> bool:
         """Whether the topic's durability is `synced`; a topic that is not known is not."""
-        entry = self.topics.get(topic)
-        return entry is not None and entry.config.get("durability") == "synced"
+        live = self.topics.get(topic)
+        return live is not None and live.entry.config.get("durability") == "synced"
 
-    def leader_hint(self, partition: TopicPartition) -> LeaderHint | None:
-        """Where the leader is, if there is one and it is registered."""
+    def leader_hint(self, partition: TopicPartition, topic_id: str = "") -> LeaderHint | None:
+        """Where the leader is, if there is one and it is registered; with `topic_id` that of
+        this topic, and of no other of the same name."""
         versioned = self.state_of(partition)
         if versioned is None or versioned.state.leader == NO_LEADER:
+            return None
+        if topic_id and versioned.state.topic_id != topic_id:
             return None
         leader = self.brokers.get(versioned.state.leader)
         if leader is None:

@@ -42,6 +42,9 @@ class BrokerCollector:
                 await asyncio.sleep(0)
         sheet.tell(catalogue.REGISTERED, vitals.registered())
         sheet.tell(catalogue.HAS_FULL_STATE, vitals.has_full_state())
+        crowded_out = vitals.crowded_out()
+        sheet.tell(catalogue.CROWDED_OUT, crowded_out.recent, catalogue.RECENT_WRITE)
+        sheet.tell(catalogue.CROWDED_OUT, crowded_out.older, catalogue.OLDER_WRITE)
         disk = await vitals.disk_use()
         if disk != UNKNOWN_DISK:
             sheet.tell(catalogue.DISK_FREE, disk.free_bytes)

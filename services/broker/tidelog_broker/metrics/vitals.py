@@ -8,6 +8,7 @@ from typing import NamedTuple
 from tidelog_broker.membership.metadata_cache import MetadataCache
 from tidelog_broker.metrics.replica_figures import Judges
 from tidelog_broker.partition.partition import Partition
+from tidelog_broker.partition.producer_state import CrowdedOut
 from tidelog_broker.replicas.high_watermark_events import HighWatermarkEvents
 from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_broker.requests.purgatory import Purgatory
@@ -24,6 +25,7 @@ class BrokerVitals(NamedTuple):
     queues: Mapping[str, Callable[[], int]]
     judges: Judges
     disk_use: Callable[[], Awaitable[DiskUse]]
+    crowded_out: Callable[[], CrowdedOut]
 
 
 def broker_vitals(
@@ -34,6 +36,7 @@ def broker_vitals(
     log_syncer: Sized,
     judges: Judges,
     disk_use: Callable[[], Awaitable[DiskUse]],
+    crowded_out: Callable[[], CrowdedOut],
 ) -> BrokerVitals:
     return BrokerVitals(
         registered=lambda: manager.broker_id in cache.brokers,
@@ -46,6 +49,7 @@ def broker_vitals(
         },
         judges=judges,
         disk_use=disk_use,
+        crowded_out=crowded_out,
     )
 
 

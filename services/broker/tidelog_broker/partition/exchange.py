@@ -38,9 +38,10 @@ class FetchPosition(NamedTuple):
 
 
 class FetchAnswer(NamedTuple):
-    """A leader's answer for one partition. `producers`: those who wrote below the log's
-    start, for a follower that needs them. `is_uncommitted`: a consumer gets no batch because
-    the record that it asks for is not committed."""
+    """A leader's answer for one partition. `high_watermark`: NO_OFFSET towards a consumer where
+    the leader does not know how far the log is committed. `producers`: those who wrote below
+    the log's start, for a follower that needs them. `is_uncommitted`: a consumer gets no batch
+    because the record that it asks for is not committed."""
 
     high_watermark: int
     log_start_offset: int

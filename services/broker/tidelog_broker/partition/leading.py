@@ -21,6 +21,11 @@ class Leading:
     refused_below_min_isr: int = 0
     last_refused_ms: int = 0
 
+    def knows_end(self, high_watermark: int) -> bool:
+        """Whether it is known how far the log is committed: before the high watermark has
+        reached the epoch's start, a former leader may have told more (KIP-207)."""
+        return high_watermark >= self.epoch_start
+
     def settle(self, log_end: int) -> None:
         """What followers told by leaving the partition out, up to now: before the log's end
         moves on, and before they are judged."""

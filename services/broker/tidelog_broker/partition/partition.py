@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from tidelog.errors import TidelogError
-from tidelog.model import NO_EPOCH, Acks, Batch, EpochEnd, TopicPartition
+from tidelog.model import NO_EPOCH, NO_OFFSET, Acks, Batch, EpochEnd, TopicPartition
 from tidelog.state_changes.event import NO_CHANGE, Cause, Change
 from tidelog_broker.partition import epochs, isr, refusals
 from tidelog_broker.partition import high_watermark as hw
@@ -282,17 +282,17 @@ class Partition(Replica):
         return self._answer(batches)._replace(producers=producers)
 
     def read_for_consumer(self, fetch_offset: int, known_epoch: int, max_bytes: int) -> FetchAnswer:
-        """Committed batches alone: nothing between high watermark and log end."""
+        """Committed batches alone, nothing between high watermark and log end; and `bounds`."""
         self.require_leading()
         self._fence(known_epoch)
         end = self._require_in_range(fetch_offset)
-        batches: Sequence[Batch] = ()
+        answer = self.bounds()
         if fetch_offset >= self.high_watermark:
-            answer = self._answer(())
             return answer._replace(is_uncommitted=True) if fetch_offset < end else answer
         if max_bytes > 0:
             batches = self.log.read(fetch_offset, max_bytes=max_bytes, up_to=self.high_watermark)
-        return self._answer(batches)
+            answer = answer._replace(batches=batches)
+        return answer
 
     def committed_end(self, known_epoch: int) -> int:
         """The offset after the last committed record. Raises OFFSET_NOT_AVAILABLE until a
@@ -300,7 +300,7 @@ class Partition(Replica):
         than what a former leader told (KIP-207; interleaving 14)."""
         leading = self.require_leading()
         self._fence(known_epoch)
-        if self.high_watermark < leading.epoch_start:
+        if not leading.knows_end(self.high_watermark):
             raise refusals.end_not_known(
                 self.name, self.leader_epoch, self.high_watermark, leading.epoch_start
             )
@@ -312,8 +312,12 @@ class Partition(Replica):
         return self.log.offset_for_timestamp(timestamp_ms, end)
 
     def bounds(self) -> FetchAnswer:
-        """What an answer says besides batches."""
-        return self._answer(())
+        """What an answer to a consumer says besides batches. Its high watermark is NO_OFFSET
+        for as long as `committed_end` cannot be told."""
+        answer = self._answer(())
+        if self.require_leading().knows_end(self.high_watermark):
+            return answer
+        return answer._replace(high_watermark=NO_OFFSET)
 
     def _answer(self, batches: Sequence[Batch]) -> FetchAnswer:
         return FetchAnswer(

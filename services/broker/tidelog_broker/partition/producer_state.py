@@ -77,6 +77,21 @@ class Duplicate(NamedTuple):
     next_offset: int
 
 
+class CrowdedOut(NamedTuple):
+    """How many producers without a name were forgotten for want of room, before they had been
+    silent for as long as is configured. `recent`: within LONGEST_DELIVERY_MS of their last
+    batch; the first batch of such a one may come again, and is appended twice then."""
+
+    recent: int = 0
+    older: int = 0
+
+    def and_(self, others: CrowdedOut) -> CrowdedOut:
+        return CrowdedOut(self.recent + others.recent, self.older + others.older)
+
+
+NOBODY = CrowdedOut()
+
+
 class CommittedProducer(NamedTuple):
     """`last_sequence` is that of its last committed record, or NO_SEQUENCE."""
 
@@ -128,7 +143,7 @@ def _check(entry: ProducerEntry | None, header: BatchHeader) -> Duplicate | None
             "begin at 0, with a new producer id unless this one is new",
         )
     if epoch < entry.producer_epoch:
-        raise _fenced(producer, epoch, entry)
+        raise fenced(producer, epoch, entry.producer_epoch)
     expected = _plus(entry.last_sequence, 1)
     if epoch > entry.producer_epoch and not is_named(producer):
         if sequence == 0:
@@ -184,10 +199,10 @@ def _out_of_order(header: BatchHeader, expected: str) -> TidelogError:
     )
 
 
-def _fenced(producer_id: int, producer_epoch: int, entry: ProducerEntry) -> TidelogError:
+def fenced(producer_id: int, producer_epoch: int, newest_epoch: int) -> TidelogError:
     return TidelogError(
         ErrorCode.FENCED_PRODUCER_EPOCH,
-        f"producer {producer_id} is in epoch {entry.producer_epoch} by now; epoch "
+        f"producer {producer_id} is in epoch {newest_epoch} by now; epoch "
         f"{producer_epoch} may write no more",
     )
 
@@ -244,6 +259,8 @@ class ProducerStates:
         # When those were first found to have been silent for too long, on a clock that does
         # not jump.
         self._expired_at: dict[int, int] = {}
+        # By what was noted here, be it appended now or read from the log anew.
+        self.crowded_out = NOBODY
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -287,7 +304,7 @@ class ProducerStates:
         if entry is None:
             return producer_epoch > 0
         if producer_epoch < entry.producer_epoch:
-            raise _fenced(producer_id, producer_epoch, entry)
+            raise fenced(producer_id, producer_epoch, entry.producer_epoch)
         return producer_epoch > entry.producer_epoch
 
     def committed(
@@ -348,6 +365,8 @@ class ProducerStates:
             if self._unnamed <= most:
                 return
             self._forget(producer_id)
+            one = CrowdedOut(recent=1) if recent else CrowdedOut(older=1)
+            self.crowded_out = self.crowded_out.and_(one)
 
     def _forget(self, producer_id: int) -> None:
         del self._entries[producer_id]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from tidelog.model import Batch, EpochEnd
-from tidelog_broker.partition.producer_state import ProducerStates
+from tidelog_broker.partition.producer_state import CrowdedOut, ProducerStates
 
 
 class ReplicaProducers(Protocol):
@@ -23,6 +23,9 @@ class ReplicaProducers(Protocol):
     @property
     def lost(self) -> bool:
         """The log has batches, and who wrote below its start is not known any more."""
+
+    def take_crowded_out(self) -> CrowdedOut:
+        """Who was forgotten since the last call because too many others wrote."""
 
     def below_start(self) -> ProducerStates:
         """Those who wrote below the log's start."""

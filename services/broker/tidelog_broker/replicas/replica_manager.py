@@ -18,6 +18,7 @@ from tidelog_broker.log.log import Log
 from tidelog_broker.membership.metadata_cache import MetadataCache
 from tidelog_broker.partition.listener import PartitionListener
 from tidelog_broker.partition.partition import Partition
+from tidelog_broker.partition.producer_state import fenced
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.command_events import (
     CommandEvents,
@@ -99,6 +100,8 @@ class ReplicaManager:
         self.replica_lag_max_bytes: int | None = None
         # Told of a log that has failed, or of damage in one; it suspends the replica.
         self.on_failure: Callable[[ReplicaKey, LogError], None] = lambda key, _: self.suspend(key)
+        # Told how many partitions of a full state are taken, and of how many.
+        self.on_full_state: Callable[[int, int], None] = lambda *_: None
 
     # -- the controller's commands ---------------------------------------------------
 
@@ -121,13 +124,17 @@ class ReplicaManager:
                     results.append(result)
                     if partition is not None:
                         news.append(partition)
+                    if command.full_state:
+                        self.on_full_state(len(results), len(command.partitions))
                     await asyncio.sleep(0)
             finally:
                 # Also when the controller hung up half-way: what was taken is no news to
                 # the command that repeats this one (KAFKA-9307).
                 self._followers.update(news)
             if command.full_state:
+                await asyncio.sleep(0)
                 self._set_strays_aside(command)
+                await asyncio.sleep(0)
                 self.has_full_state.set()
                 self._events.full_state(Stage.COMPLETED, command)
             return CommandResult(partitions=results)
@@ -386,10 +393,11 @@ class ReplicaManager:
     def partition(self, name: TopicPartition, topic_id: str = "") -> Partition:
         """For clients. Raises NOT_LEADER with a hint, or says what does not exist."""
         partition = self._by_name.get(name)
-        if partition is not None and topic_id and partition.topic_id != topic_id:
+        known_id = self._cache.id_of(name.topic) if partition is None else partition.topic_id
+        if topic_id and known_id and known_id != topic_id:
             raise TidelogError(
                 ErrorCode.UNKNOWN_TOPIC_ID,
-                f"topic {name.topic!r} has the id {partition.topic_id}, not {topic_id}: it was "
+                f"topic {name.topic!r} has the id {known_id} here, not {topic_id}: it was "
                 "deleted and created again",
             )
         if partition is None or partition.leading is None:
@@ -398,16 +406,24 @@ class ReplicaManager:
 
     def not_led_here(self, name: TopicPartition, partition: Partition | None) -> TidelogError:
         """Why a client's request cannot be served here, and where it can."""
+        live = self._cache.topics.get(name.topic)
         return not_led_here(
             self.broker_id,
             name,
             partition,
-            self._cache.topics.get(name.topic),
-            self._cache.leader_hint(name),
+            live.entry if live is not None else None,
+            self._cache.leader_hint(name, partition.topic_id if partition is not None else ""),
         )
 
     def max_batch_bytes(self, partition: Partition) -> int:
         return self._configs.of(partition.name).max_batch_bytes
+
+    def fence_former_holder(self, producer_id: int, producer_epoch: int) -> None:
+        """Raises FENCED_PRODUCER_EPOCH if the store is known to have given a newer epoch to
+        another holder of the producer's name, who may not have written here."""
+        newest_epoch = self._cache.producer_epochs.get(producer_id, producer_epoch)
+        if producer_epoch < newest_epoch:
+            raise fenced(producer_id, producer_epoch, newest_epoch)
 
     def address_of(self, broker_id: int) -> tuple[str, int] | None:
         """Where a leader is, by the newest word of controller or store."""

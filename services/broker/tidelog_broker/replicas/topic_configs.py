@@ -34,10 +34,9 @@ class TopicConfigs:
         self, name: TopicPartition, topic_id: str, config: Mapping[str, str], revision: int
     ) -> TopicConfig:
         """What a command brings, unless something newer is known. Raises INVALID_CONFIG."""
-        entry = self._cache.topics.get(name.topic)
-        seen = self._cache.topic_revisions.get(name.topic, 0)
-        if entry is not None and entry.topic_id == topic_id and seen > revision:
-            config, revision = entry.config, seen
+        live = self._cache.topics.get(name.topic)
+        if live is not None and live.entry.topic_id == topic_id and live.revision > revision:
+            config, revision = live.entry.config, live.revision
         held = self._held.get(name)
         if held is None or held.topic_id != topic_id or held.revision <= revision:
             held = self._held[name] = _Held(topic_id, TopicConfig.parse(config), revision)

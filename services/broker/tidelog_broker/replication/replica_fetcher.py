@@ -32,6 +32,7 @@ from tidelog_broker.replication.transport import (
 )
 from tidelog_runtime.cancellation import is_being_cancelled
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
+from tidelog_runtime.turns import in_turns
 
 FIRST_RETRY_DELAY_S = 0.02
 # What is not asked for because of the throttle is looked at again so soon at the latest: the
@@ -77,10 +78,12 @@ class FetchLimits:
 
 
 class Problem(NamedTuple):
-    """Why fetching does not work, and since when (loop time)."""
+    """Why fetching does not work, and since when (loop time). `answered`: that is what the
+    leader said, so that it can be reached."""
 
     why: str
     since: float
+    answered: bool
 
 
 class DiskListener(Protocol):
@@ -190,12 +193,16 @@ class ReplicaFetcher:
         now = asyncio.get_running_loop().time()
         answered = self._answered_at >= self._followed_since.get(partition.key, math.inf)
         held = self._held_back.get(partition.key)
-        problem = Problem(held.why, held.since) if held is not None else self._problem
+        # A fetch that failed as a whole came after the answer that had this one held back.
+        problem = self._problem
+        if problem is None and held is not None:
+            problem = Problem(held.why, held.since, answered=True)
         return FollowerState(
             leader=self._leader,
             last_answer_ms=self.last_answer_ms if answered else NOT_KNOWN,
             problem=problem.why if problem else "",
             problem_ms=int((now - problem.since) * 1000) if problem else NOT_KNOWN,
+            answered=problem is not None and problem.answered,
         )
 
     @property
@@ -279,61 +286,69 @@ class ReplicaFetcher:
         try:
             response = await self._peers.replica_fetch(address, request)
         except PeerUnreachableError as error:
-            self._failed(str(error))
             elapsed_ms = int((asyncio.get_running_loop().time() - sent) * 1000)
-            if elapsed_ms <= max_wait_ms + ANSWER_TIMEOUT_MS + STALLED_MIN_MS:
-                self._events.unreachable(lives.leader, str(error), len(self._partitions))
+            if elapsed_ms > max_wait_ms + ANSWER_TIMEOUT_MS + STALLED_MIN_MS:
+                self._failures += 1
+                return False
+            self._failed(str(error), answered=False)
+            self._events.unreachable(lives.leader, str(error), len(self._partitions))
             return False
         self.unanswered = None
         if response.error is not None:
             if self._failures == 0:
                 _log.info("replica_fetch_refused", leader=self._leader, why=response.error.message)
-            self._failed(response.error.message)
+            self._failed(response.error.message, answered=True)
             return False
         if not response.session_id and not response.results and not was_open:
             # It took this for a late request, which it is not.
-            self._failed(f"broker {self._leader} took a fetch for a late one")
+            self._failed(f"broker {self._leader} took a fetch for a late one", answered=True)
             return False
         self._failures = 0
         self._problem = None
         self._answered_at = asyncio.get_running_loop().time()
         self._events.reached(lives.leader)
-        self._take(response.results)
+        await self._take(response.results)
         if not self._session.answered(response.session_id, response.results):
             self._begin_anew()
         return True
 
-    def _failed(self, why: str) -> None:
+    def _failed(self, why: str, *, answered: bool) -> None:
         self._failures += 1
-        since = self._problem.since if self._problem else asyncio.get_running_loop().time()
-        self._problem = Problem(why, since)
+        since = asyncio.get_running_loop().time()
+        if self._problem is not None and self._problem.answered is answered:
+            since = self._problem.since
+        self._problem = Problem(why, since, answered)
 
-    def _take(self, results: Sequence[ReplicaFetchResult]) -> None:
+    async def _take(self, results: Sequence[ReplicaFetchResult]) -> None:
+        """Each result is judged by how its partition stands when its turn comes; `follow` and
+        `forget` meanwhile end the fetch, and what is left of its answer with it."""
         if self._held_back:
             # What an answer leaves out has nothing new, and so nothing wrong.
             answered = {result.replica for result in results}
             for replica in list(self._held_back):
                 if replica not in answered and self._session.told(replica) is not None:
                     del self._held_back[replica]
-        for result in results:
-            partition = self._partitions.get(result.replica)
-            asked = self._session.told(result.replica)
-            if partition is None or asked is None:
-                continue
-            self._moved[result.replica] = None
-            try:
-                if result.answer is not None:
-                    self._follow(partition, asked, result.answer)
-                    self._held_back.pop(result.replica, None)
-                elif result.error is not None:
-                    self._refused(partition, asked, result)
-            except (TidelogError, AppendOrderError) as error:
-                # The leader's answer is not what its log can hold.
-                _log.warning("replica_fetch_failed", partition=str(partition.name), why=str(error))
-                self._hold_back(result.replica, str(error))
-            except LogError as error:
-                self._context.replica_failed(partition, error)
-                self._hold_back(result.replica, str(error))
+        await in_turns(self._take_one, results)
+
+    def _take_one(self, result: ReplicaFetchResult) -> None:
+        partition = self._partitions.get(result.replica)
+        asked = self._session.told(result.replica)
+        if partition is None or asked is None:
+            return
+        self._moved[result.replica] = None
+        try:
+            if result.answer is not None:
+                self._follow(partition, asked, result.answer)
+                self._held_back.pop(result.replica, None)
+            elif result.error is not None:
+                self._refused(partition, asked, result)
+        except (TidelogError, AppendOrderError) as error:
+            # The leader's answer is not what its log can hold.
+            _log.warning("replica_fetch_failed", partition=str(partition.name), why=str(error))
+            self._hold_back(result.replica, str(error))
+        except LogError as error:
+            self._context.replica_failed(partition, error)
+            self._hold_back(result.replica, str(error))
 
     def _follow(self, partition: Partition, asked: FetchPosition, answer: FetchAnswer) -> None:
         if answer.diverging is not None:

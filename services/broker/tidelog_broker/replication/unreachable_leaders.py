@@ -100,7 +100,7 @@ class LeaderReports:
         return now
 
     def _tell(self, leader: UnreachableLeader) -> Change:
-        """Not as its fetcher has told it: this begins later, and a controller ends it."""
+        """Not as its fetcher has told it: this begins later."""
         state_changes = self._reporter.state_changes
         change = state_changes.standing(f"leader-{leader.broker_id}-report", Cause.NO_ANSWER)
         state_changes.tell(
@@ -113,7 +113,18 @@ class LeaderReports:
         )
         return change
 
+    def _tell_end(self, leader_id: int, change: Change) -> None:
+        """It answers again, or leads here no more. Whether a controller has taken the report,
+        or left it because the leader was gone, only the controller tells."""
+        self._reporter.state_changes.tell(
+            Kind.LEADER_UNREACHABLE, Stage.COMPLETED, change=change, broker=leader_id
+        )
+
     async def _report(self, leaders: tuple[UnreachableLeader, ...]) -> None:
+        silent = {leader.broker_id for leader in leaders}
+        for leader_id, change in self._reported.items():
+            if leader_id not in silent:
+                self._tell_end(leader_id, change)
         self._reported = {
             leader.broker_id: self._reported.get(leader.broker_id) or self._tell(leader)
             for leader in leaders

@@ -70,6 +70,7 @@ class DescribeProducers:
         ]
 
     def _fence(self, partition: Partition, fence: Fence) -> int:
+        self._manager.fence_former_holder(fence.producer_id, fence.producer_epoch)
         try:
             return partition.fence_producer(
                 fence.producer_id, fence.producer_epoch, self._clock.wall_ms()

@@ -85,6 +85,9 @@ class Produce:
                         f"takes at most {limit} (max_batch_bytes)",
                     )
                 self._check(batch)
+                self._manager.fence_former_holder(
+                    batch.header.producer_id, batch.header.producer_epoch
+                )
             end = partition.log.log_end_offset
             appended = partition.append(entry.batches, acks, self._clock.wall_ms())
             if self._manager.disk:

@@ -97,13 +97,21 @@ class DataDirectory:
         directory._write()
         return directory
 
-    def join_cluster(self, cluster_id: str) -> None:
-        """Raises `DataDirectoryError` if the data is another cluster's."""
+    def join_cluster(self, cluster_id: str | None) -> None:
+        """The cluster that the metadata store holds; None: it holds none. Raises
+        `DataDirectoryError` if that is not the one whose data this is."""
+        whose = f"{self._path.parent} belongs to cluster {self.identity.cluster_id}"
+        if cluster_id is None:
+            raise DataDirectoryError(
+                f"{whose}, and the metadata store holds no cluster of the configured name: it was "
+                "wiped, or it is not the store of this data; restore its newest backup, correct "
+                "etcd_endpoints or cluster, or move the directory away to start empty"
+            )
         if self.identity.cluster_id not in ("", cluster_id):
             raise DataDirectoryError(
-                f"{self._path.parent} belongs to cluster {self.identity.cluster_id}, and the "
-                f"metadata store is that of cluster {cluster_id}; set data_dir or etcd_endpoints "
-                "to those of one cluster"
+                f"{whose}, and the metadata store is that of cluster {cluster_id}; set data_dir or "
+                "etcd_endpoints to those of one cluster, or restore the newest backup of the "
+                "store if it was wiped since"
             )
         self._update(cluster_id=cluster_id)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import errno as errnos
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import PurePath
 from typing import NamedTuple
 
@@ -108,10 +108,12 @@ class LogDirectory:
         self._out: dict[ReplicaKey, _OutOfService] = {}
         self._reopening: dict[ReplicaKey, Reopening] = {}
 
-    def open_all(self, *, whole: bool = True) -> list[DamagedReplica]:
+    def open_all(
+        self, tell_opened: Callable[[int, int], None] = lambda *_: None, *, whole: bool = True
+    ) -> list[DamagedReplica]:
         """Opens, and where need be recovers, every log. Blocks: to be run in a thread,
-        before anything is served. `whole`: what the former life wrote is all there, as far
-        as the machine is concerned.
+        before anything is served. `tell_opened`: is told how many are done, and of how many.
+        `whole`: what the former life wrote is all there, as far as the machine is concerned.
 
         Returns what is damaged, beyond the torn tail that a crash may leave; all but what
         counts only `if_synced` or `if_others` is marked before any of it is cut, and out of
@@ -125,7 +127,9 @@ class LogDirectory:
         self._high_watermarks = _read(self._high_watermark_file)
         self._recovery_points = dict(_read(self._recovery_point_file))
         damaged: dict[ReplicaKey, DamagedReplica] = {}
-        for directory in sorted(self._disk.list_names(self._replicas)):
+        directories = sorted(self._disk.list_names(self._replicas))
+        for position, directory in enumerate(directories):
+            tell_opened(position, len(directories))
             match = _REPLICA_NAME.fullmatch(directory)
             if match is None:
                 _log.warning("unknown_directory", name=directory)

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from tidelog.errors import ErrorCode
-from tidelog.inspection.model import BrokerBacklog, PendingState, StateRequest
+from tidelog.inspection.model import NOT_KNOWN, BrokerBacklog, PendingState, StateRequest
 from tidelog.model import TopicPartition
 from tidelog_runtime.replica_control import CommandResult, PartitionResult
 
@@ -58,6 +58,8 @@ class BrokerControl:
         self.broker_id = broker_id
         self.broker_epoch = broker_epoch
         self._full_state_due = True
+        self._full_state_size = 0
+        self._known_since_ms: int | None = None
         self._overdue_told = False
         # In the order in which they became due: the first has waited longest.
         self._required: dict[TopicPartition, _Required] = {}
@@ -66,6 +68,11 @@ class BrokerControl:
         self._acknowledged: dict[TopicPartition, int] = {}
         self._newest_acknowledged = 0
         self._newest_required = 0
+        # Since something is required without a break: since when, how many times a partition
+        # has got further, and when it last did.
+        self._working_since_ms = 0
+        self._moved = 0
+        self._moved_at_ms = 0
         self._deferred: dict[TopicPartition, _Deferred] = {}  # those refused one by one
         self._in_flight: _InFlight | None = None
         self._retry_at_ms = 0
@@ -87,7 +94,11 @@ class BrokerControl:
         return topic in self._by_topic
 
     def require(self, partition: TopicPartition, revision: int, now_ms: int) -> None:
+        if not self._required:
+            self._working_since_ms, self._moved = now_ms, 0
         self._newest_required = max(self._newest_required, revision)
+        if self._known_since_ms is None:
+            self._known_since_ms = now_ms
         held = self._required.get(partition)
         if held is None:
             self._by_topic[partition.topic] += 1
@@ -164,6 +175,7 @@ class BrokerControl:
         self._in_flight = _InFlight(command_id, partitions, required, stops, full_state)
         if full_state:
             self._full_state_due = False
+            self._full_state_size = len(partitions)
 
     def answered(self, command_id: int, result: CommandResult, now_ms: int) -> list[TopicPartition]:
         """The partitions that have reached what is required of them. What the answer
@@ -261,6 +273,11 @@ class BrokerControl:
             self._problem,
             self._newest_required,
             self._newest_acknowledged,
+            now_ms - self._working_since_ms if news else 0,
+            self._moved if news else 0,
+            now_ms - self._moved_at_ms if news and self._moved else 0,
+            NOT_KNOWN if self._known_since_ms is None else now_ms - self._known_since_ms,
+            self._full_state_size,
         )
 
     def _end(self, command_id: int) -> _InFlight | None:
@@ -294,7 +311,11 @@ class BrokerControl:
         # A replica that is gone has no revision of its own to name.
         gone = command.stops and answer.error is not None
         reached = command.required.get(partition, 0) if gone else answer.revision
-        self._acknowledged[partition] = max(self._acknowledged.get(partition, 0), reached)
+        known = self._acknowledged.get(partition, 0)
+        if reached > known:
+            self._moved += 1
+            self._moved_at_ms = now_ms
+        self._acknowledged[partition] = max(known, reached)
         self._newest_acknowledged = max(self._newest_acknowledged, reached)
         if answer.revision >= required.revision or gone:
             self._require_no_more(partition)

@@ -185,6 +185,7 @@ def _key_state(
         unclean_leader_election=bool(topic and topic.rules.unclean_leader_election),
         synced=bool(topic and topic.rules.synced),
         move=_move_state(context, partition, held, topic),
+        replication_factor=topic.entry.replication_factor if topic else 0,
     )
 
 

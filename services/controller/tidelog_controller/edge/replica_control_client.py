@@ -43,13 +43,13 @@ class GrpcReplicaControl:
     async def leader_and_isr(self, command: LeaderAndIsrCommand) -> CommandResult:
         try:
             answer = await self._stub.LeaderAndIsr(
-                leader_and_isr_to_wire(command),
+                await leader_and_isr_to_wire(command),
                 timeout=self._timeout_seconds,
                 metadata=of_trace(shared_trace_id(command), self._rng),
             )
         except grpc.aio.AioRpcError as error:
             raise _unreachable(error) from error
-        return result_from_wire(answer)
+        return await result_from_wire(answer)
 
     async def stop_replica(self, command: StopReplicaCommand) -> CommandResult:
         try:
@@ -60,7 +60,7 @@ class GrpcReplicaControl:
             )
         except grpc.aio.AioRpcError as error:
             raise _unreachable(error) from error
-        return result_from_wire(answer)
+        return await result_from_wire(answer)
 
     async def describe_replicas(self, command: DescribeReplicasCommand) -> DescribeReplicasResult:
         try:

@@ -27,6 +27,9 @@ from tidelog_runtime.replica_control import BrokerUnreachableError, ReplicaContr
 
 DIAL_TIMEOUT_SECONDS = 0.2
 RESOLVE_TIMEOUT_SECONDS = 2.0
+# What a resolver says of a name that is not there. All else (EAI_AGAIN above all) says that
+# the resolver failed, which tells nothing of the broker. EAI_NODATA is not known everywhere.
+NO_SUCH_NAME = frozenset({socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)})
 
 # Between a lost connection and the next. The first is short: a process that is ending
 # may accept a last connection, and the next dial finds it gone.
@@ -50,8 +53,9 @@ class TcpDialer:
         try:
             async with asyncio.timeout(RESOLVE_TIMEOUT_SECONDS):
                 found = await loop.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
-        except socket.gaierror:
-            return DialOutcome.UNRESOLVED
+        except socket.gaierror as error:
+            gone = error.errno in NO_SUCH_NAME
+            return DialOutcome.UNRESOLVED if gone else DialOutcome.NO_ANSWER
         except TimeoutError:
             return DialOutcome.NO_ANSWER
         # A name may stand for several addresses; refused is only what all refuse.

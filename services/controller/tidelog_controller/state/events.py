@@ -38,7 +38,7 @@ class DialOutcome(enum.Enum):
 
     ACCEPTED = "accepted"
     REFUSED = "refused"
-    UNRESOLVED = "unresolved"  # its name no longer resolves
+    UNRESOLVED = "unresolved"  # a resolver that works says that there is no such name any more
     NO_ANSWER = "no_answer"
 
 

@@ -284,6 +284,16 @@ async def test_metadata_tells_clients_who_is_added_and_who_leaves() -> None:
     assert (second.moving_operation, second.adding_replicas) == ("", ())
 
 
+async def test_metadata_tells_when_a_topic_was_created_whatever_was_written_to_it_since() -> None:
+    edge = with_metadata()
+    since = topic_change(revision=130)
+    assert since.value is not None
+    created = since._replace(value=since.value._replace(create_revision=9))
+    edge.replicas.cache.apply([created])
+    (topic,) = (await metadata(edge, NAME.topic)).topics
+    assert topic.create_revision == 9
+
+
 async def test_metadata_leaves_out_partitions_of_a_topic_that_had_the_name_before() -> None:
     edge = with_metadata()
     edge.replicas.cache.apply([topic_change(topic_id="other-id-other-id-othe", revision=130)])

@@ -22,6 +22,7 @@ from tidelog_broker.replication.transport import (
     ReplicaFetchResult,
 )
 from unit.broker.fake_log import TOPIC_ID, sent_by, stamped
+from unit.loop_turns import in_one_turn
 
 KEY = ReplicaKey(TOPIC_ID, 3)
 
@@ -36,7 +37,9 @@ entries = st.builds(ReplicaFetchEntry, st.just(KEY), positions, st.integers(0, 2
 
 def over_the_wire(result: ReplicaFetchResult) -> ReplicaFetchResult:
     wire = pb.ReplicaFetchResponse(partitions=[result_to_wire(result)])
-    received = response_from_wire(pb.ReplicaFetchResponse.FromString(wire.SerializeToString()))
+    received = in_one_turn(
+        response_from_wire(pb.ReplicaFetchResponse.FromString(wire.SerializeToString()))
+    )
     assert received.error is None
     (only,) = received.results
     return only
@@ -63,13 +66,15 @@ def test_a_request_arrives_as_it_was_sent(
         synced,
         [entry.replica for entry in asked],
     )
-    wire = pb.ReplicaFetchRequest.FromString(request_to_wire(request).SerializeToString())
-    assert request_from_wire(wire) == request
+    wire = pb.ReplicaFetchRequest.FromString(
+        in_one_turn(request_to_wire(request)).SerializeToString()
+    )
+    assert in_one_turn(request_from_wire(wire)) == request
 
 
 def test_a_response_names_its_session() -> None:
-    wire = response_to_wire(ReplicaFetchResponse(None, [], 2**40))
-    assert response_from_wire(wire) == ReplicaFetchResponse(None, [], 2**40)
+    wire = in_one_turn(response_to_wire(ReplicaFetchResponse(None, [], 2**40)))
+    assert in_one_turn(response_from_wire(wire)) == ReplicaFetchResponse(None, [], 2**40)
 
 
 def test_data_arrives_as_it_was_sent() -> None:

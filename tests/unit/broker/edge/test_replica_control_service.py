@@ -35,7 +35,7 @@ def traces(replicas: Replicas, *kinds: Kind) -> set[str]:
 
 async def test_of_a_command_without_a_trace_it_tells_that_of_the_call() -> None:
     replicas = Replicas()
-    wire = leader_and_isr_to_wire(command(state(), full_state=True))
+    wire = await leader_and_isr_to_wire(command(state(), full_state=True))
     await serving(replicas).LeaderAndIsr(wire, CONTEXT)
     assert traces(replicas, Kind.COMMAND, Kind.CREATE, Kind.BECOME_LEADER) == {CALLS}
 
@@ -43,7 +43,7 @@ async def test_of_a_command_without_a_trace_it_tells_that_of_the_call() -> None:
 async def test_the_trace_in_a_command_goes_before_that_of_the_call() -> None:
     replicas = Replicas()
     wanted = replace(state(), change=Change("c1-7", trace_id=BODYS))
-    await serving(replicas).LeaderAndIsr(leader_and_isr_to_wire(command(wanted)), CONTEXT)
+    await serving(replicas).LeaderAndIsr(await leader_and_isr_to_wire(command(wanted)), CONTEXT)
     assert traces(replicas, Kind.BECOME_LEADER) == {BODYS}
 
 
@@ -58,6 +58,6 @@ async def test_a_command_that_is_refused_is_told_with_its_trace() -> None:
     replicas = Replicas()
     await replicas.manager.leader_and_isr(command(state(), full_state=True))
     replicas.state_changes._ring.clear()
-    wire = leader_and_isr_to_wire(command(state(), 20, controller_epoch=0))
+    wire = await leader_and_isr_to_wire(command(state(), 20, controller_epoch=0))
     await serving(replicas).LeaderAndIsr(wire, CONTEXT)
     assert traces(replicas, Kind.COMMAND) == {CALLS}

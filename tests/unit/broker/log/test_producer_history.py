@@ -17,6 +17,8 @@ from tidelog_broker.log.config import LogConfig
 from tidelog_broker.log.errors import LogCorruptError, LogStorageError
 from tidelog_broker.log.producer_history import COPY_SUFFIX, SNAPSHOT_SUFFIX, snapshot_name
 from tidelog_broker.log.recovery import LOG_START_NAME
+from tidelog_broker.partition import producer_state
+from tidelog_broker.partition.producer_state import NOBODY, CrowdedOut
 from unit.broker.log.builders import (
     DIRECTORY,
     START_MS,
@@ -439,3 +441,17 @@ class ProducerModel(RuleBasedStateMachine):
 
 TestProducerModel = pytest.mark.timeout(120)(ProducerModel.TestCase)
 TestProducerModel.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+
+
+def test_who_is_crowded_out_is_told_once_however_often_the_log_is_read(
+    disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(producer_state, "MAX_UNNAMED_PRODUCERS", 2)
+    monkeypatch.setattr(producer_state, "MAX_RECENT_UNNAMED_PRODUCERS", 2)
+    log = log_of(disk, written(*range(1, 6)))
+    assert [log.producers.take_crowded_out() for _ in range(2)] == [CrowdedOut(recent=3), NOBODY]
+    again = reopen(disk)
+    assert len(again.producers.states) == 2
+    again.append([batch_at(5, producer=Producer(6, 0, 0))])
+    again.truncate_to(5)
+    assert again.producers.take_crowded_out() == CrowdedOut(recent=1)

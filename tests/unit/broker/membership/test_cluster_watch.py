@@ -4,9 +4,11 @@ from contextlib import AbstractAsyncContextManager
 
 from structlog.testing import capture_logs
 
+from tidelog.model import TopicPartition
 from tidelog_broker.membership.cluster_watch import ClusterWatch
 from tidelog_broker.membership.registration import Registration
 from tidelog_runtime.metadata.schema import encode, encode_leader_and_isr
+from tidelog_runtime.turns import ITEMS_PER_TURN
 from unit.broker.broker_parts import KEYS, Replicas, at_work, registration, settled, until
 from unit.broker.fake_log import NAME, epoch_of, state
 from unit.broker.flaky_store import FlakyStore
@@ -60,6 +62,36 @@ async def test_it_is_ready_when_all_was_read() -> None:
     async with watching(broker):
         await broker.watch.ready.wait()
     assert set(broker.replicas.cache.brokers) == {1}
+
+
+async def test_until_all_is_read_in_turns_what_was_known_stands() -> None:
+    broker, many = Broker(), 10 * ITEMS_PER_TURN
+    for number in range(many):
+        key = KEYS.leader_and_isr(TopicPartition("bay", number))
+        broker.store.put(key, encode_leader_and_isr(state()))
+    known, turns = set(), 0
+    async with watching(broker):
+        while not broker.watch.ready.is_set():
+            known.add(len(broker.replicas.cache.partitions))
+            turns += 1
+            await asyncio.sleep(0)
+    assert known == {0}
+    assert turns >= many // ITEMS_PER_TURN
+    assert len(broker.replicas.cache.partitions["bay"]) == many
+
+
+async def test_news_of_thousands_is_taken_in_turns() -> None:
+    broker, many = Broker(), 10 * ITEMS_PER_TURN
+    async with watching(broker):
+        await broker.watch.ready.wait()
+        for number in range(many):
+            key = KEYS.leader_and_isr(TopicPartition("bay", number))
+            broker.store.put(key, encode_leader_and_isr(state()))
+        turns = 0
+        while len(broker.replicas.cache.partitions.get("bay", {})) < many:
+            turns += 1
+            await asyncio.sleep(0)
+    assert turns >= many // ITEMS_PER_TURN
 
 
 async def test_what_changes_reaches_the_cache() -> None:

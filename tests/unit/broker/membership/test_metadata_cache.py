@@ -16,7 +16,14 @@ from tidelog_runtime.metadata.schema import (
     encode_throttle,
 )
 from tidelog_runtime.metadata.store import Changed, KeyValue, Snapshot
-from unit.broker.broker_parts import KEYS, broker_change, on, partition_change, topic_change
+from unit.broker.broker_parts import (
+    KEYS,
+    broker_change,
+    holder_change,
+    on,
+    partition_change,
+    topic_change,
+)
 from unit.broker.fake_log import NAME, epoch_of, state
 
 
@@ -48,6 +55,11 @@ def test_a_snapshot_replaces_everything() -> None:
     assert cache.load(Snapshot(KEYS.root, 130, {item.key: item})) == [BrokerKey(3)]
     assert (set(cache.brokers), cache.topics, cache.partitions) == ({3}, {}, {})
     assert cache.revision == 130
+
+
+def test_it_knows_the_newest_epoch_of_each_named_producer() -> None:
+    cache = cache_of(holder_change(71, 0), holder_change(72, 4), holder_change(71, 1, 10))
+    assert cache.producer_epochs == {71: 1, 72: 4}
 
 
 def test_what_is_deleted_is_gone() -> None:

@@ -12,6 +12,7 @@ from tidelog_broker.metrics.collector import PARTITIONS_PER_TURN, BrokerCollecto
 from tidelog_broker.metrics.replica_figures import Judges
 from tidelog_broker.metrics.vitals import BrokerVitals
 from tidelog_broker.partition.partition import Partition
+from tidelog_broker.partition.producer_state import CrowdedOut
 from tidelog_broker.storage.disk_use import DiskUse
 from tidelog_runtime.metadata.measured_store import MeasuredStore
 from tidelog_runtime.metadata.memory import MemoryStore
@@ -42,7 +43,9 @@ class MeasuredBroker:
         self._partitions = partitions
         queues = {queue: lambda: 7 for queue in QUEUES}
         judges = Judges(lambda _: True, lambda _: True)
-        vitals = BrokerVitals(lambda: True, lambda: False, queues, judges, self._disk)
+        vitals = BrokerVitals(
+            lambda: True, lambda: False, queues, judges, self._disk, lambda: CrowdedOut(3, 4)
+        )
         self.figures = BrokerCollector(self, vitals, clock)
 
     def all(self) -> tuple[Partition, ...]:
@@ -74,6 +77,12 @@ async def test_ten_thousand_unwell_partitions_in_busy_topics_keep_within_the_bou
 
     assert sheet.series_count + LIBRARY_SERIES <= MAX_BROKER_SERIES
     assert sheet.left_out == 0
+
+
+async def test_producers_that_were_crowded_out_are_counted_by_how_lately_they_wrote() -> None:
+    sheet = await MeasuredBroker().scrape()
+    counted = sheet.values["tidelog_crowded_out_producers_total"]
+    assert counted == {("recent",): 3, ("older",): 4}
 
 
 async def test_the_loop_gets_its_turn_after_every_slice_of_partitions() -> None:

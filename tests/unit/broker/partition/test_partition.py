@@ -1,7 +1,7 @@
 import pytest
 
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.model import NO_LEADER, Acks, Batch, EpochEnd
+from tidelog.model import NO_LEADER, NO_OFFSET, Acks, Batch, EpochEnd
 from tidelog_broker.partition.exchange import FetchAnswer, FetchPosition
 from tidelog_broker.partition.partition import Partition
 from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
@@ -287,9 +287,19 @@ def test_a_new_leader_keeps_its_high_watermark_and_never_takes_its_log_end() -> 
 def test_the_committed_end_is_not_told_before_it_has_reached_the_epochs_start() -> None:
     partition = leader(FakeLog([1, 1, 1]), high_watermark=2)
     assert code_of(lambda: partition.committed_end(5)) is ErrorCode.OFFSET_NOT_AVAILABLE
+    for offset in (0, 2, 3):
+        assert partition.read_for_consumer(offset, 5, 1000).high_watermark == NO_OFFSET
     fetch(partition, 2, 3, last_epoch=1)
     fetch(partition, 3, 3, last_epoch=1)
     assert partition.committed_end(5) == 3
+    for offset in (0, 2, 3):
+        assert partition.read_for_consumer(offset, 5, 1000).high_watermark == 3
+
+
+def test_followers_are_told_the_high_watermark_all_the_same() -> None:
+    partition = leader(FakeLog([1, 1, 1]), high_watermark=2)
+    position = FetchPosition(1, 5, 3, 1, 3, 0)
+    assert partition.read_for_follower(position, 1000).high_watermark == 2
 
 
 # -- consumers ----------------------------------------------------------------------------

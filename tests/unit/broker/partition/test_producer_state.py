@@ -12,7 +12,9 @@ from tidelog_broker.partition import producer_state
 from tidelog_broker.partition.producer_state import (
     LONGEST_DELIVERY_MS,
     MAX_SEQUENCE,
+    NOBODY,
     CommittedProducer,
+    CrowdedOut,
     Duplicate,
     ProducerStates,
     RememberedBatch,
@@ -409,6 +411,26 @@ def test_once_they_are_silent_they_become_as_few_again(
         leader.now_ms += LONGEST_DELIVERY_MS + 1
         leader.append(0, producer=producer)
     assert known(leader) == [5, 6]
+
+
+def test_who_is_forgotten_before_its_time_is_counted_by_how_lately_it_wrote(
+    leader: Leader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_bounds(monkeypatch, silent=2, recent=4)
+    for producer in range(1, 8):
+        leader.append(0, producer=producer)
+    assert leader.states.crowded_out == CrowdedOut(recent=3)
+    leader.now_ms += LONGEST_DELIVERY_MS + 1
+    leader.append(0, producer=8)
+    assert leader.states.crowded_out == CrowdedOut(recent=3, older=2)
+
+
+def test_who_expires_was_not_crowded_out(leader: Leader) -> None:
+    leader.append(0)
+    for at_ms in (0, LONGEST_DELIVERY_MS):
+        expire(leader, 1 << 40, at_ms=at_ms)
+    assert not leader.states.entries
+    assert leader.states.crowded_out == NOBODY
 
 
 # -- as a value --------------------------------------------------------------------------

@@ -66,6 +66,24 @@ async def test_followers_find_replicas_by_topic_id() -> None:
     assert error.code is ErrorCode.UNKNOWN_TOPIC_ID
 
 
+async def test_a_broker_that_knows_another_topic_of_the_name_names_no_leader_of_it() -> None:
+    """Its watch is behind, or the client is."""
+    replicas = Replicas()
+    replicas.cache.apply([topic_change(), broker_change(2)])
+    replicas.knows(state(leader=2, epoch=7), 10)
+    error = refusal(replicas, OTHER_ID)
+    assert (error.code, error.leader) == (ErrorCode.UNKNOWN_TOPIC_ID, None)
+
+
+async def test_a_replica_of_a_former_topic_names_no_leader_of_the_new_one() -> None:
+    replicas = Replicas()
+    await replicas.take(state(leader=2))
+    replicas.cache.apply([topic_change(topic_id=OTHER_ID, revision=130), broker_change(3)])
+    replicas.knows(replace(state(leader=3, epoch=7), topic_id=OTHER_ID), 131)
+    error = refusal(replicas, TOPIC_ID)
+    assert (error.code, error.leader) == (ErrorCode.LEADER_NOT_AVAILABLE, None)
+
+
 # -- what the watch tells ----------------------------------------------------------------
 
 

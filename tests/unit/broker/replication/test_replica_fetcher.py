@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from pathlib import PurePath
 
 from tidelog.errors import ErrorCode, TidelogError
+from tidelog.inspection.model import NOT_KNOWN
 from tidelog.model import Batch, EpochEnd
 from tidelog_broker.log.errors import AppendOrderError, LogStorageError
+from tidelog_runtime.turns import ITEMS_PER_TURN
 from unit.broker.broker_parts import address_of, settled
 from unit.broker.fake_log import FakeLog, epoch_of, state
 from unit.broker.scripted_leader import LEADER, ME, Follower, following, log_of
+from unit.loop_turns import Turns
 from unit.metadata.virtual_time import virtual_clock
 
 
@@ -86,6 +89,35 @@ async def test_a_partition_that_follows_somebody_else_by_now_is_not_asked_for() 
         assert first.numbers == [1]
 
 
+async def test_an_answer_about_thousands_is_taken_in_turns() -> None:
+    follower, many = Follower(), 10 * ITEMS_PER_TURN
+    partitions = [follower.follow(number) for number in range(many)]
+    async with following(follower), Turns() as turns:
+        first = await follower.next(0)
+        first.answer(*(first.data(0, number=number) for number in range(many)))
+        turns.taken()
+        await follower.next(1)
+    assert turns.taken() >= many // ITEMS_PER_TURN - 1
+    assert [partition.log.log_end_offset for partition in partitions] == [1] * many
+
+
+async def test_what_is_left_of_an_answer_is_dropped_when_a_fetch_is_given_up_half_way() -> None:
+    follower, many = Follower(), 2 * ITEMS_PER_TURN
+    partitions = [follower.follow(number) for number in range(many)]
+    async with following(follower):
+        first = await follower.next(0)
+        first.answer(*(first.data(0, number=number) for number in range(many)))
+        while True:
+            await asyncio.sleep(0)
+            if partitions[0].log.log_end_offset:
+                break
+        follower.fetcher.forget(partitions[-1])
+        second = await follower.next(1)
+    ends = [partition.log.log_end_offset for partition in partitions]
+    assert ends == [1] * ITEMS_PER_TURN + [0] * ITEMS_PER_TURN
+    assert [second.entry(n).position.fetch_offset for n in second.numbers] == ends[:-1]
+
+
 async def test_an_answer_that_comes_after_the_epoch_has_changed_is_dropped() -> None:
     """Interleaving 6."""
     follower = Follower()
@@ -158,6 +190,58 @@ async def test_a_leader_that_refuses_the_whole_fetch_is_asked_again_after_a_paus
         follower.leader = (address_of(LEADER), 150)
         second = await follower.next(1)
     assert second.request.leader_broker_epoch == 150
+
+
+async def test_a_leader_that_refuses_the_whole_fetch_was_reached() -> None:
+    follower = Follower()
+    partition = follower.follow()
+    async with following(follower):
+        first = await follower.next(0)
+        first.refuse(TidelogError(ErrorCode.STALE_BROKER_EPOCH, "I live in 150"))
+        await settled()
+        progress = follower.fetcher.progress_of(partition)
+    assert (progress.problem, progress.answered) == ("I live in 150", True)
+
+
+async def test_a_leader_that_refuses_one_partition_was_reached() -> None:
+    follower = Follower()
+    partition = follower.follow()
+    async with following(follower):
+        first = await follower.next(0)
+        first.answer(first.failed(ErrorCode.NOT_LEADER))
+        await settled()
+        progress = follower.fetcher.progress_of(partition)
+    assert (progress.problem, progress.answered) == ("as the test wants it", True)
+
+
+async def test_a_leader_that_refused_before_it_was_gone_is_not_reached() -> None:
+    follower = Follower()
+    refused = follower.follow(0)
+    follower.follow(1)
+    async with following(follower):
+        first = await follower.next(0)
+        first.answer(first.failed(ErrorCode.NOT_LEADER, number=0), first.data(0, number=1))
+        await asyncio.sleep(0.005)
+        second = await follower.next(1)
+        second.break_off()
+        await settled()
+        progress = follower.fetcher.progress_of(refused)
+    assert progress.problem.endswith("connection refused")
+    assert (progress.problem_ms, progress.answered) == (0, False)
+
+
+async def test_a_fetch_that_ended_in_a_process_that_stood_still_says_nothing_of_the_leader() -> (
+    None
+):
+    follower = Follower()
+    partition = follower.follow()
+    async with following(follower):
+        first = await follower.next(0)
+        await asyncio.sleep(60)
+        first.break_off()
+        await settled()
+        progress = follower.fetcher.progress_of(partition)
+    assert (progress.problem, progress.problem_ms) == ("", NOT_KNOWN)
 
 
 async def test_a_new_leader_is_not_kept_waiting_by_the_pause_for_an_old_one() -> None:

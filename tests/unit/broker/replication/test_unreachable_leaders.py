@@ -136,8 +136,21 @@ async def test_a_leader_that_falls_silent_again_is_another_change() -> None:
             await intervals(6)
             follower.silent.clear()
             await intervals(1)
-    first, second = events_told(follower.state_changes, Kind.LEADER_UNREACHABLE)
+    told = events_told(follower.state_changes, Kind.LEADER_UNREACHABLE)
+    first, second = (event for event in told if event.stage is Stage.REQUESTED)
     assert first.change_id != second.change_id
+
+
+async def test_a_report_that_is_withdrawn_has_an_end() -> None:
+    follower = Follower()
+    follower.silence(1)
+    async with reporting(follower):
+        await intervals(6)
+        follower.silent.clear()
+        await intervals(2)
+    asked, end = events_told(follower.state_changes, Kind.LEADER_UNREACHABLE)
+    assert (end.stage, end.change_id) == (Stage.COMPLETED, asked.change_id)
+    assert end.duration_ms == REPORT_INTERVAL_MS
 
 
 async def test_a_broker_that_stood_still_itself_accuses_nobody_for_that() -> None:

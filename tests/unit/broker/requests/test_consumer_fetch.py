@@ -2,7 +2,7 @@ import asyncio
 from collections.abc import Sequence
 
 from tidelog.errors import ErrorCode
-from tidelog.model import TopicPartition
+from tidelog.model import NO_OFFSET, TopicPartition
 from tidelog_broker.requests import fetch_wait
 from tidelog_broker.requests.consumer_fetch import (
     ConsumerFetch,
@@ -177,6 +177,22 @@ async def test_an_offset_beyond_the_log_is_out_of_range_and_the_range_is_said() 
     assert code_of(outcome) is ErrorCode.OFFSET_OUT_OF_RANGE
     assert outcome.error is not None
     assert "offsets 0 to 1, not 7" in outcome.error.message
+
+
+async def test_out_of_range_does_not_tell_an_end_that_a_new_leader_does_not_know() -> None:
+    replicas = Replicas()
+    append(await replicas.lead())
+    (partition,) = await replicas.take(state(epoch=6), revision=11)
+    told = []
+    for caught_up in (False, True):
+        if caught_up:
+            for follower in (2, 3):
+                fetch_by(partition, follower)
+        (outcome,) = await asking(replicas, entry(7))
+        assert code_of(outcome) is ErrorCode.OFFSET_OUT_OF_RANGE
+        assert outcome.answer is not None
+        told.append(outcome.answer.high_watermark)
+    assert told == [NO_OFFSET, 1]
 
 
 async def test_a_consumer_that_knows_an_older_epoch_is_fenced() -> None:

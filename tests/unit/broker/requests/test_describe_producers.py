@@ -15,7 +15,7 @@ from tidelog_broker.requests.describe_producers import (
     DescribeProducers,
     Fence,
 )
-from unit.broker.broker_parts import Replicas, fetch_by, settled
+from unit.broker.broker_parts import Replicas, fetch_by, holder_change, settled
 from unit.broker.fake_log import NAME, TOPIC_ID, sent_by, state
 
 NAMED = FIRST_NAMED_PRODUCER_ID + 1
@@ -123,6 +123,14 @@ async def test_a_former_holder_cannot_write_once_it_is_asked_for() -> None:
     assert refused.value.code is ErrorCode.FENCED_PRODUCER_EPOCH
     catch_up(partition)
     assert told(await asking) == [(NAMED, 1, -1)]
+
+
+async def test_nobody_fences_any_more_whose_name_somebody_else_has_taken() -> None:
+    front = Front()
+    partition = await front.replicas.lead(wanted=ALONE)
+    front.replicas.cache.apply([holder_change(NAMED, NEXT.producer_epoch + 1)])
+    assert code_of(await front.ask(fence=NEXT)) is ErrorCode.FENCED_PRODUCER_EPOCH
+    assert partition.log.log_end_offset == 0
 
 
 async def test_a_fence_that_is_there_waits_for_its_replicas_like_the_first_time() -> None:

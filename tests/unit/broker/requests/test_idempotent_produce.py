@@ -5,13 +5,16 @@ import asyncio
 import pytest
 
 from tidelog.errors import ErrorCode
-from tidelog.model import Acks, Batch
+from tidelog.model import FIRST_NAMED_PRODUCER_ID, Acks, Batch
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.requests.produce import Produce, ProduceEntry, ProduceOutcome
-from unit.broker.broker_parts import Replicas, fetch_by, settled
-from unit.broker.fake_log import NAME, sent_by, state
+from unit.broker.broker_parts import Replicas, fetch_by, holder_change, on, settled
+from unit.broker.fake_log import sent_by, state
 
 ID = 7
+
+
+NAMED = FIRST_NAMED_PRODUCER_ID + 1
 
 
 class Front:
@@ -19,11 +22,11 @@ class Front:
         self.replicas = Replicas()
 
     async def send(
-        self, *batches: Batch, acks: Acks = Acks.ALL, timeout_ms: int = 1000
+        self, *batches: Batch, acks: Acks = Acks.ALL, timeout_ms: int = 1000, number: int = 0
     ) -> ProduceOutcome:
         replicas = self.replicas
         produce = Produce(replicas.manager, replicas.purgatory, replicas.clock, lambda _: None)
-        (outcome,) = await produce([ProduceEntry(NAME, "", batches)], acks, timeout_ms)
+        (outcome,) = await produce([ProduceEntry(on(number), "", batches)], acks, timeout_ms)
         return outcome
 
     def sending(self, *batches: Batch) -> asyncio.Task[ProduceOutcome]:
@@ -155,3 +158,36 @@ async def test_a_batch_out_of_order_is_refused_and_may_be_sent_again() -> None:
     assert code_of(outcome) is ErrorCode.OUT_OF_ORDER_SEQUENCE
     assert outcome.error is not None
     assert outcome.error.retriable
+
+
+# -- producers with a name ---------------------------------------------------------------
+
+
+async def test_a_former_holder_writes_nowhere_once_the_store_has_told_of_the_next() -> None:
+    front = Front()
+    _, partition = await front.replicas.take(numbers=(0, 1))
+    await front.send(sent_by(NAMED, 0), acks=Acks.LEADER, number=1)
+    front.replicas.cache.apply([holder_change(NAMED, 1)])
+    await front.send(sent_by(NAMED, 0, epoch=1), acks=Acks.LEADER, number=0)
+    for batch in (sent_by(NAMED, 1), sent_by(NAMED, 0)):
+        outcome = await front.send(batch, acks=Acks.LEADER, number=1)
+        assert code_of(outcome) is ErrorCode.FENCED_PRODUCER_EPOCH
+    assert partition.log.log_end_offset == 1
+    again = await front.send(sent_by(NAMED, 1, epoch=1), acks=Acks.LEADER, number=1)
+    assert again.appended is not None
+
+
+async def test_a_holder_that_the_store_has_not_told_of_yet_writes() -> None:
+    """Its fence, or it itself, is here before the news."""
+    front = Front()
+    await front.replicas.lead()
+    front.replicas.cache.apply([holder_change(NAMED, 0)])
+    assert (await front.send(sent_by(NAMED, 0, epoch=1), acks=Acks.LEADER)).appended is not None
+
+
+async def test_the_name_of_one_producer_fences_no_other() -> None:
+    front = Front()
+    await front.replicas.lead()
+    front.replicas.cache.apply([holder_change(NAMED + 1, 7)])
+    for producer in (ID, NAMED):
+        assert (await front.send(sent_by(producer, 0), acks=Acks.LEADER)).appended is not None

@@ -79,6 +79,14 @@ def test_the_directory_of_another_cluster_is_refused() -> None:
         machine.start().join_cluster("there")
 
 
+def test_a_store_without_a_cluster_is_refused_by_who_has_been_in_one() -> None:
+    machine = Machine()
+    machine.start().join_cluster("here")
+    with pytest.raises(DataDirectoryError, match=r"belongs to cluster here.*holds no cluster"):
+        machine.start().join_cluster(None)
+    assert machine.start().identity.cluster_id == "here"
+
+
 def test_a_cluster_is_joined_again() -> None:
     machine = Machine()
     machine.start().join_cluster("here")

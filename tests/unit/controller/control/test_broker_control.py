@@ -47,6 +47,17 @@ def test_a_new_broker_is_owed_its_full_state_first() -> None:
     assert BrokerControl(1, 10).full_state_due
 
 
+def test_since_when_a_life_is_known_and_how_large_its_full_state_was_is_told() -> None:
+    made = BrokerControl(1, 10)
+    assert made.backlog(1_000, 500).known_for_ms == -1
+    for partition in range(3):
+        made.require(at(partition), 5, 1_000 + partition)
+    made.sent(1, {(ID, n): at(n) for n in range(3)}, stops=False, full_state=True)
+    made.answered(1, CommandResult(partitions=[ok(n, 5) for n in range(3)]), 1_500)
+    told = made.backlog(3_000, 500)
+    assert (told.pending, told.known_for_ms, told.full_state_size) == (0, 2_000, 3)
+
+
 def test_a_full_state_that_was_lost_is_owed_again() -> None:
     made = BrokerControl(1, 10)
     made.sent(1, {}, stops=False, full_state=True)
@@ -272,3 +283,35 @@ def test_what_is_only_sent_again_is_no_backlog() -> None:
     assert [(p.partition, p.revision) for p in backlog.first] == [(1, 9)]
     assert (backlog.pending, backlog.oldest_ms, backlog.overdue) == (1, 1_100, True)
     assert len(made) == 2
+
+
+def moved(made: BrokerControl, now_ms: int) -> tuple[int, int, int]:
+    backlog = made.backlog(now_ms, 1_000)
+    return backlog.working_ms, backlog.acknowledged, backlog.last_acknowledged_ms
+
+
+def test_a_backlog_tells_how_many_states_got_further_since_something_is_pending() -> None:
+    made = control((0, 5), (1, 6), (2, 7))
+    send(made)
+    assert moved(made, 900) == (900, 0, 0)
+    made.answered(1, CommandResult(None, [ok(0, 5), ok(1, 6), refused(2)]), 1_000)
+    assert moved(made, 1_200) == (1_200, 2, 200)
+
+
+def test_an_answer_that_says_what_is_known_moves_nothing() -> None:
+    made = control((0, 5), (1, 6))
+    send(made)
+    made.answered(1, CommandResult(None, [ok(0, 5), refused(1)]), 100)
+    made.require(at(0), 5, 200)
+    send(made, 2, 300)
+    made.answered(2, CommandResult(None, [ok(0, 5), refused(1)]), 400)
+    assert moved(made, 500) == (500, 1, 400)
+
+
+def test_what_was_acknowledged_before_nothing_was_pending_does_not_count() -> None:
+    made = control((0, 5))
+    send(made)
+    made.answered(1, CommandResult(None, [ok(0, 5)]), 100)
+    assert moved(made, 200) == (0, 0, 0)
+    made.require(at(0), 9, 3_000)
+    assert moved(made, 3_500) == (500, 0, 0)

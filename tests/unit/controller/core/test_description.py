@@ -279,3 +279,4 @@ def test_a_partition_that_waits_for_brokers_to_have_replicas_is_named() -> None:
     driver.release()
     (partition,) = described(driver).partitions
     assert (partition.topic, partition.replicas, partition.leader) == ("t", (), NO_LEADER)
+    assert partition.replication_factor == 3

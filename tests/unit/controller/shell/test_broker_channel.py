@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from typing import NoReturn
+
+import pytest
 
 from tidelog_controller.shell.broker_channel import BrokerChannel, TcpDialer
 from tidelog_controller.state.commands import SendStopReplica
@@ -81,5 +84,21 @@ async def test_a_port_without_a_process_refuses() -> None:
         assert await TcpDialer().dial(f"127.0.0.1:{port}") is DialOutcome.REFUSED
 
 
-async def test_a_name_that_does_not_exist_is_unresolved() -> None:
-    assert await TcpDialer().dial("no-such-host.invalid:7500") is DialOutcome.UNRESOLVED
+def resolver_fails(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    def fail(*_: object, **__: object) -> NoReturn:
+        raise socket.gaierror(code, "as the test wants it")
+
+    monkeypatch.setattr(socket, "getaddrinfo", fail)
+
+
+async def test_a_name_that_does_not_exist_is_unresolved(monkeypatch: pytest.MonkeyPatch) -> None:
+    resolver_fails(monkeypatch, socket.EAI_NONAME)
+    assert await TcpDialer().dial("broker-1:7500") is DialOutcome.UNRESOLVED
+
+
+@pytest.mark.parametrize("code", [socket.EAI_AGAIN, socket.EAI_FAIL])
+async def test_a_resolver_that_fails_says_nothing_of_the_broker(
+    monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    resolver_fails(monkeypatch, code)
+    assert await TcpDialer().dial("broker-1:7500") is DialOutcome.NO_ANSWER

@@ -125,7 +125,10 @@ class DescribedCluster:
         self.replica(name, self.keys[at(name)].leader, leader=replace(leader, **differs))
 
     def seen(self, name: str, broker_id: int, **differs: Any) -> None:
-        """Fields of what the leader knows of a follower."""
+        """Fields of what the leader knows of a follower; one that lacks records has long done
+        so, unless `last_caught_up_ms` says otherwise."""
+        if differs.get("lag_records", 0) > 0:
+            differs.setdefault("last_caught_up_ms", 9_000)
         leader = self.replicas[at(name), self.keys[at(name)].leader].leader
         assert leader is not None
         self.leads(
@@ -250,6 +253,17 @@ class DescribedCluster:
             self.stores.get("controller-1", WELL),
             controller=state,
         )
+
+    def leave_out_what_is_well(self, name: str, *broker_ids: int) -> None:
+        """What these tell of, asked for what is unwell, does not name the partition."""
+        for broker_id in broker_ids:
+            del self.replicas[at(name), broker_id]
+
+    def refuses(self, name: str, broker_id: int, problem: str, for_ms: int = 13_000) -> None:
+        """Its leader answers the fetches of a follower with an error."""
+        leader = self.keys[at(name)].leader
+        follower = FollowerState(leader, 20, problem, for_ms, answered=True)
+        self.replica(name, broker_id, follower=follower)
 
     def explain(
         self, topic: str = "", partition: int | None = None, broker: int | None = None

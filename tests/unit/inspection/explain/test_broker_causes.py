@@ -213,6 +213,14 @@ def test_a_first_fetch_is_missed_only_in_an_epoch_that_is_not_young(
     assert causes_of(cluster.explain()) == [cause]
 
 
+def test_a_first_fetch_that_has_yet_to_come_in_a_young_epoch_is_no_warning(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0", isr=(1, 3), changed_at_ms=NOW_MS - 300)
+    cluster.seen("sea/0", 2, last_fetch_ms=-1, lag_records=-1, log_end_offset=-1)
+    assert found(cluster.explain(), "replica_out_of_isr").severity == "info"
+
+
 def test_of_an_epoch_whose_age_nobody_tells_no_first_fetch_is_missed(
     cluster: DescribedCluster,
 ) -> None:
@@ -220,6 +228,7 @@ def test_of_an_epoch_whose_age_nobody_tells_no_first_fetch_is_missed(
     cluster.seen("sea/0", 2, last_fetch_ms=-1, lag_records=-1, log_end_offset=-1)
     out = found(cluster.explain(), "replica_out_of_isr")
     assert "no fetch of it in this epoch yet" in out.summary
+    assert out.severity == "warning"
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from tidelog.inspection.explain import Listening, SilentService
+from tidelog.inspection.explain import Listening, SilentService, explain
 from tidelog.inspection.model import (
     BrokerBacklog,
     Departure,
@@ -79,6 +80,112 @@ def test_a_replica_that_has_not_taken_its_newest_state_is_led_back_to_the_backlo
     cluster.backlogs.append(BrokerBacklog(2, 12, 1, 14_000, overdue=True))
     findings = cluster.explain("sea", 0)
     assert causes_of(findings) == ["command_overdue"]
+
+
+def test_a_backlog_that_moves_is_worked_through(cluster: DescribedCluster) -> None:
+    cluster.backlogs.append(moving(2, 3_880, overdue=True))
+    works = found(cluster.explain(), "command_overdue")
+    assert works.severity == "info"
+    assert works.summary == "broker 2 works through 3,880 state changes, 550 a second"
+    assert "within 4.0 s it has acknowledged 2,200 states, the last 700 ms ago" in said(works)
+    assert "restart" not in said(works)
+
+
+def moving(broker_id: int, pending: int, *, overdue: bool = False) -> BrokerBacklog:
+    """2,200 within 4 s, the last 700 ms ago."""
+    return BrokerBacklog(
+        broker_id,
+        10 + broker_id,
+        pending,
+        14_000 if overdue else 2_600,
+        overdue=overdue,
+        working_ms=4_000,
+        acknowledged=2_200,
+        last_acknowledged_ms=700,
+    )
+
+
+def test_a_command_that_has_not_had_its_time_yet_is_no_reason_to_look_at_the_network(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.backlogs.append(BrokerBacklog(2, 12, 5_003, 8_400, overdue=False))
+    works = found(cluster.explain(), "command_backlog")
+    assert works.severity == "info"
+    assert works.summary == "broker 2 works through 5,003 state changes"
+
+
+def test_a_broker_that_is_starting_is_at_work_on_what_it_was_told(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.brokers[2] = replace(cluster.brokers[2], has_full_state=False, state="starting")
+    cluster.backlogs.append(BrokerBacklog(2, 12, 5_003, 8_400, overdue=False))
+    cluster.deletions.append(WaitingDeletion("sea", "id-sea", 9_000, (2,)))
+    findings = cluster.explain()
+    backlog, waits = found(findings, "command_backlog"), found(findings, "deletion_waits")
+    assert (backlog.severity, waits.severity) == ("info", "info")
+    assert backlog.because == waits.because == ("broker_starting of broker 2",)
+    assert "stop" not in waits.next_step
+
+
+@pytest.mark.parametrize(
+    "differs",
+    [
+        {"last_acknowledged_ms": 12_000},
+        {"acknowledged": 0},
+        {"first": (PendingState("sea", 0, 88, "STORAGE_ERROR"),)},
+    ],
+)
+def test_an_overdue_backlog_that_does_not_move_is_a_warning(
+    cluster: DescribedCluster, differs: dict[str, Any]
+) -> None:
+    cluster.backlogs.append(replace(moving(2, 3_880, overdue=True), **differs))
+    overdue = found(cluster.explain(), "command_overdue")
+    assert overdue.severity == "warning"
+    assert "network from the controller" in overdue.next_step
+    assert "restart" not in said(overdue)
+
+
+def test_a_command_that_was_lost_is_a_warning_before_it_is_overdue(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.backlogs.append(BrokerBacklog(2, 12, 40, 6_000, overdue=False, problem="UNAVAILABLE"))
+    assert found(cluster.explain(), "command_backlog").severity == "warning"
+
+
+def test_a_deletion_waits_for_brokers_that_are_at_work_and_not_to_be_stopped(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.deletions.append(WaitingDeletion("sea", "id-sea", 9_000, (2, 3)))
+    cluster.backlogs.append(moving(2, 800))
+    cluster.backlogs.append(BrokerBacklog(3, 13, 9, 900, overdue=False))
+    waits = found(cluster.explain("sea"), "deletion_waits")
+    assert waits.severity == "info"
+    assert "broker 2 works through 800 state changes, 550 a second" in said(waits)
+    assert waits.because == ("command_backlog of broker 2",)
+    assert waits.next_step.startswith("Look again in some seconds")
+
+
+def test_a_deletion_that_waits_for_a_broker_that_lives_does_not_ask_to_stop_it(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.deletions.append(WaitingDeletion("sea", "id-sea", 18_800, (2,)))
+    lost = "DEADLINE_EXCEEDED: Deadline Exceeded"
+    cluster.backlogs.append(BrokerBacklog(2, 12, 882, 18_600, overdue=True, problem=lost))
+    waits = found(cluster.explain(), "deletion_waits")
+    assert waits.severity == "warning"
+    assert f'has not carried out its last command in time: "{lost}"' in said(waits)
+    assert "stop" not in waits.next_step
+
+
+def test_a_busy_broker_is_at_work_though_its_last_command_was_lost(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.deletions.append(WaitingDeletion("sea", "id-sea", 9_000, (2,)))
+    cluster.backlogs.append(BrokerBacklog(2, 12, 882, 9_000, overdue=False, problem="DEADLINE"))
+    cluster.silence(2, Listening.BUSY)
+    waits = found(cluster.explain(), "deletion_waits")
+    assert (waits.severity, waits.because) == ("info", ("broker_busy of broker 2",))
+    assert "stop" not in waits.next_step
 
 
 def test_a_deletion_says_for_whom_it_waits_and_why(cluster: DescribedCluster) -> None:
@@ -309,3 +416,53 @@ def test_a_store_that_others_found_quick_meanwhile_is_a_matter_of_the_network(
     assert slow.next_step == "Look at the network between broker-2 and etcd."
     assert "broker-3 had quick answers meanwhile" in said(slow)
     assert slow.broker == 2
+
+
+def test_an_answer_that_came_when_the_slow_one_did_says_nothing_of_the_network(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.stores["broker-2"] = SLOW
+    # Asked in the last half second of the wait, so that it may have waited for its end.
+    cluster.stores["broker-3"] = quick(10_700)
+    slow = found(cluster.explain(), "store_slow")
+    assert slow.next_step.startswith("Look at etcd's process and disk")
+
+
+def test_a_service_that_was_described_later_is_not_held_to_have_been_quick_meanwhile(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.stores["broker-2"] = SLOW
+    cluster.stores["broker-3"] = quick(11_000)
+    observed = cluster.observed()
+    later = replace(observed.states[2], now_ms=observed.states[2].now_ms + 2_000)
+    states = (*observed.states[:2], later, *observed.states[3:])
+    slow = found(list(explain(replace(observed, states=states))), "store_slow")
+    assert slow.next_step.startswith("Look at etcd's process and disk")
+
+
+# The same answer, and quick ones since.
+QUICK_AGAIN = replace(SLOW, last_latency_ms=3, last_slow_ago_ms=10_000, quick_answers_ms=(9_000,))
+
+
+def test_a_store_that_was_slow_and_is_quick_again_is_no_fault(cluster: DescribedCluster) -> None:
+    cluster.stores["broker-2"] = QUICK_AGAIN
+    slow = found(cluster.explain(), "store_slow")
+    assert slow.severity == "info"
+    assert "up to 1.8 s to answer broker-2 within the last minute, and is quick again" in (
+        slow.summary
+    )
+
+
+@pytest.mark.parametrize(
+    "store",
+    [
+        replace(QUICK_AGAIN, last_slow_ago_ms=9_999),
+        replace(QUICK_AGAIN, quick_answers_ms=(11_000,)),
+    ],
+)
+def test_a_store_is_quick_again_when_it_has_been_for_a_while_and_somebody_asked(
+    cluster: DescribedCluster, store: StoreHealth
+) -> None:
+    cluster.stores["broker-2"] = QUICK_AGAIN
+    cluster.stores["broker-3"] = store
+    assert found(cluster.explain(), "store_slow").severity == "warning"

@@ -146,6 +146,58 @@ def test_without_a_controller_a_new_life_of_the_leader_is_no_remedy(
     )
 
 
+# A broker that does nothing, and the store.
+
+
+def test_a_broker_that_died_without_the_store_is_started_when_that_is_back(
+    cluster: DescribedCluster,
+) -> None:
+    dead(cluster)
+    cluster.lose_store(*ALL)
+    step = found(cluster.explain(), "replica_dead").next_step
+    assert step.startswith("Bring the metadata store back first: without it broker 2")
+    assert "rejoins every ISR by itself" not in step
+
+
+def test_a_broker_that_died_without_a_controller_is_started_after_one(
+    cluster: DescribedCluster,
+) -> None:
+    dead(cluster)
+    cluster.stop_controller()
+    step = found(cluster.explain(), "replica_dead").next_step
+    assert step.startswith("Start a controller first")
+
+
+def test_a_broker_that_stands_still_without_the_store_is_not_restarted(
+    cluster: DescribedCluster,
+) -> None:
+    paused(cluster)
+    cluster.lose_store(*ALL)
+    step = found(cluster.explain(), "broker_paused").next_step
+    assert "kill -CONT PID" in step
+    assert "Do not restart it before the metadata store is back" in step
+
+
+def test_a_member_that_is_gone_stays_in_the_isr_for_want_of_the_store(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0")
+    cluster.silence(3, Listening.REFUSES)
+    cluster.unheard(3)
+    cluster.lose_store(*ALL)
+    findings = cluster.explain("sea", 0)
+    assert [finding.cause for finding in findings] == ["store_unreachable", "replica_dead"]
+    assert "1 partition with a broker in the ISR that is gone: sea/0" in findings[0].evidence
+    assert findings[1].next_step.startswith("Bring the metadata store back first")
+
+
+def test_a_store_that_nobody_reaches_is_told_of_each_broker(cluster: DescribedCluster) -> None:
+    cluster.partition("sea/0")
+    cluster.lose_store(*ALL)
+    assert [f.cause for f in cluster.explain(broker=2)] == ["store_unreachable"]
+    assert cluster.explain("sea", 0) == []
+
+
 def test_without_a_controller_a_leader_that_stands_still_may_go_on(
     cluster: DescribedCluster,
 ) -> None:

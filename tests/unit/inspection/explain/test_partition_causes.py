@@ -133,21 +133,53 @@ def test_where_replicas_of_a_partition_that_was_never_led_are_there_nobody_says_
     assert "Start any" not in missing.next_step
 
 
-def test_a_partition_without_replicas_waits_for_more_brokers(cluster: DescribedCluster) -> None:
-    cluster.partition("sea/0", (1,))
+def without_replicas(cluster: DescribedCluster, name: str, replication_factor: int) -> None:
+    cluster.partition(name, (1,))
     nowhere: dict[str, Any] = {
         "replicas": (),
         "leader": -1,
         "leader_epoch": -1,
         "isr": (),
         "revision": 0,
+        "replication_factor": replication_factor,
     }
-    cluster.keys[at("sea/0")] = replace(cluster.keys[at("sea/0")], **nowhere)
-    del cluster.replicas[at("sea/0"), 1]
+    cluster.keys[at(name)] = replace(cluster.keys[at(name)], **nowhere)
+    del cluster.replicas[at(name), 1]
+
+
+def test_a_partition_without_replicas_waits_for_more_brokers(cluster: DescribedCluster) -> None:
+    without_replicas(cluster, "sea/0", 4)
     missing = found(cluster.explain(), "no_leader")
-    assert "has no replicas yet" in missing.summary
-    assert missing.evidence == ("3 brokers are registered",)
+    assert missing.severity == "critical"
+    assert "fewer brokers have been running than it is to have" in missing.summary
+    assert missing.evidence == ("3 brokers are running, and the replication factor is 4",)
     assert missing.next_step.startswith("Start brokers")
+
+
+def test_a_broker_that_is_stopping_takes_no_new_replicas(cluster: DescribedCluster) -> None:
+    without_replicas(cluster, "sea/0", 3)
+    cluster.registered[3] = replace(cluster.registered[3], state="stopping")
+    missing = found(cluster.explain(), "no_leader")
+    assert missing.evidence == ("2 brokers are running, and the replication factor is 3",)
+
+
+def test_partitions_without_replicas_are_being_created_where_brokers_enough_run(
+    cluster: DescribedCluster,
+) -> None:
+    for i in range(3):
+        without_replicas(cluster, f"sea/{i}", 3)
+    created = found(cluster.explain(), "no_leader")
+    assert (created.severity, created.partition_count) == ("info", 3)
+    assert created.summary == "3 partitions have no replicas yet: they are being created"
+    assert "Start brokers" not in created.next_step
+
+
+def test_without_a_controller_no_partition_is_being_created(cluster: DescribedCluster) -> None:
+    without_replicas(cluster, "sea/0", 3)
+    cluster.stop_controller()
+    missing = found(cluster.explain(), "no_leader")
+    assert (missing.severity, missing.because) == ("critical", ("no_controller",))
+    assert "nobody has chosen them" in missing.summary
 
 
 def test_partitions_with_the_same_reasons_are_one_finding(cluster: DescribedCluster) -> None:

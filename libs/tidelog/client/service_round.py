@@ -1,0 +1,249 @@
+"""One round of questions to all services of a cluster: who answers names further ones, which
+are asked at once, each for as long as the first.
+
+Who has not told within SOON_MS how it stands is asked beside that, cheaply, which services it
+knows: one that needs long to describe thousands of replicas still names the controllers, and
+tells how the metadata store answers it.
+
+A service is said to stand still only where it takes connections and does not answer a health
+check either: that costs it nothing, so that one that lives answers it however busy it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Protocol
+
+from tidelog.client.clock import Clock
+from tidelog.client.connections import Connections, InspectConnections
+from tidelog.errors import TidelogError
+from tidelog.inspection.explain import Listening, SilentService
+from tidelog.inspection.explain.observed import BROKER, CONTROLLER
+from tidelog.inspection.explain.words import span
+from tidelog.inspection.model import LEAST_ANSWER_MS, NOT_KNOWN, ServiceState, StateRequest
+from tidelog.rpc.inspect_codec import from_wire, to_wire
+from tidelog.rpc.status import UnreachableError
+from tidelog.v1 import inspect_pb2
+
+# Of one cluster; further ones are not asked.
+MAX_SERVICES = 1_000
+# A service that is not busy has told by then how it stands.
+SOON_MS = 250
+# Who is named late has the time of a question from then on; all of them together end after so
+# many times of one, but for LEAST_ANSWER_MS.
+TIMES_IN_ALL = 2
+# What a health check, and the cheap question, have beyond the time for the answer itself.
+PROBE_GRACE_MS = 1_000
+
+# Role and id of the service that is to be at an address.
+Identity = tuple[str, int]
+_NOBODY: Identity = ("", NOT_KNOWN)
+
+Dial = Callable[[str], Awaitable[Listening]]
+Describe = Callable[[StateRequest], Awaitable[ServiceState]]
+
+
+class ExplainConnections(Connections, InspectConnections, Protocol):
+    """Both what clients ask and what services tell of themselves."""
+
+
+class ServiceRound:
+    """Who was asked, who is known by which address, and what they said. `own`: the service
+    that asks, which asks itself without a call."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        connections: ExplainConnections,
+        dial: Dial,
+        request: StateRequest,
+        timeout_ms: int,
+        own: Describe | None,
+    ) -> None:
+        self.connections = connections
+        self.request = request
+        self.known_as: dict[str, Identity] = {}
+        self.states: dict[Identity, ServiceState] = {}
+        # Where each of them answered, which need not be the address that it advertises.
+        self.answered_at: dict[Identity, str] = {}
+        self._clock = clock
+        self._dial = dial
+        self._timeout_ms = timeout_ms
+        self._own = own
+        self._own_address: str | None = None
+        self._asked: dict[str, None] = {}
+        self._silent: dict[str, SilentService] = {}
+        # Without replicas and partitions, by the address at which it was asked.
+        self._glimpses: dict[str, ServiceState] = {}
+        self._give_up_ms = 0
+
+    # The questions.
+
+    async def ask(self, given: Mapping[str, Identity]) -> None:
+        """`given`: addresses to begin with."""
+        self._give_up_ms = self._clock.monotonic_ms() + TIMES_IN_ALL * self._timeout_ms
+        self.known_as.update(given)
+        async with asyncio.TaskGroup() as group:
+            if self._own is not None:
+                await self._find_own_address(group)
+            self._ask_named(group)
+        # What is asked after the round has the time of one question, all together.
+        self._give_up_ms = self._clock.monotonic_ms() + self._timeout_ms
+
+    def left_ms(self) -> int:
+        """At least LEAST_ANSWER_MS."""
+        return max(LEAST_ANSWER_MS, self._give_up_ms - self._clock.monotonic_ms())
+
+    async def describe(self, request: StateRequest, address: str, timeout_ms: int) -> ServiceState:
+        """Raises `UnreachableError` and `TidelogError`."""
+        if self._own is not None and address == self._own_address:
+            return await self._describe_own(request, timeout_ms)
+        answer = await self.connections.inspected(address).describe_service(
+            to_wire(request, inspect_pb2.DescribeServiceRequest), timeout_ms
+        )
+        return await asyncio.to_thread(from_wire, answer, ServiceState)
+
+    async def _describe_own(self, request: StateRequest, timeout_ms: int) -> ServiceState:
+        assert self._own is not None
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await self._own(request)
+        except TimeoutError as error:
+            raise UnreachableError("itself", "DEADLINE_EXCEEDED: it is busy") from error
+
+    async def _find_own_address(self, group: asyncio.TaskGroup) -> None:
+        """Before anybody names it; where this process is too busy even for that, it is asked by
+        a call, as others are."""
+        request = replace(self.request, services_only=True)
+        try:
+            own = await self._describe_own(request, self._timeout_ms)
+        except UnreachableError:
+            return
+        self._own_address = own.address
+        self._glimpsed(own, own.address, group)
+
+    def _ask_named(self, group: asyncio.TaskGroup) -> None:
+        for address in self._unasked():
+            self._asked[address] = None
+            timeout_ms = min(self._timeout_ms, self.left_ms())
+            group.create_task(self._ask(address, timeout_ms, group))
+
+    def _unasked(self) -> list[str]:
+        """Addresses that have been named meanwhile; registrations before who has left."""
+        free = MAX_SERVICES - len(self._asked)
+        return [address for address in self.known_as if address not in self._asked][:free]
+
+    async def _ask(self, address: str, timeout_ms: int, group: asyncio.TaskGroup) -> None:
+        # Beside the question, so that a service that is late with both is known to live.
+        probe = asyncio.create_task(self._lives(address, timeout_ms + PROBE_GRACE_MS))
+        question = asyncio.create_task(self.describe(self.request, address, timeout_ms))
+        tasks: list[asyncio.Task[object]] = [probe, question]
+        try:
+            await asyncio.wait((question,), timeout=SOON_MS / 1000)
+            if not question.done():
+                left_ms = timeout_ms + PROBE_GRACE_MS - SOON_MS
+                tasks.append(asyncio.create_task(self._glimpse(address, left_ms, group)))
+            self._take(await question, address, group)
+        except UnreachableError as error:
+            listening = await self._listening(address, probe, tasks[2:])
+            said = "gave no answer"
+            if error.reason.startswith("DEADLINE_EXCEEDED"):
+                said += f" within {span(timeout_ms)}"
+            self._silent[address] = SilentService(address, listening, said)
+        except TidelogError as error:
+            said = f'answered "{error.message}"'
+            self._silent[address] = SilentService(address, Listening.ERRS, said)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _lives(self, address: str, timeout_ms: int) -> bool:
+        if address == self._own_address:
+            return True
+        return await answers_probe(self.connections, address, timeout_ms, patient=True)
+
+    async def _glimpse(self, address: str, timeout_ms: int, group: asyncio.TaskGroup) -> None:
+        request = replace(self.request, services_only=True)
+        try:
+            state = await self.describe(request, address, timeout_ms)
+        except (UnreachableError, TidelogError):
+            return
+        self._glimpsed(state, address, group)
+
+    async def _listening(
+        self, address: str, probe: asyncio.Task[bool], glimpse: Iterable[asyncio.Task[object]]
+    ) -> Listening:
+        if address in self._glimpses:
+            return Listening.BUSY
+        listening = await self._dial(address)
+        if listening not in (Listening.ACCEPTS, Listening.SILENT) or not await probe:
+            return listening
+        # It lives, so that it may yet say who it is and whom it knows.
+        await asyncio.gather(*glimpse)
+        return Listening.BUSY
+
+    # What they said.
+
+    def _take(self, state: ServiceState, address: str, group: asyncio.TaskGroup) -> None:
+        identity = (state.role, state.id)
+        self.states.setdefault(identity, state)
+        self.answered_at.setdefault(identity, address)
+        self._learn(state, group)
+
+    def _glimpsed(self, state: ServiceState, address: str, group: asyncio.TaskGroup) -> None:
+        self._glimpses[address] = state
+        self.known_as[address] = (state.role, state.id)
+        self._learn(state, group)
+
+    def _learn(self, state: ServiceState, group: asyncio.TaskGroup) -> None:
+        for address, role, service_id in _named_by(state):
+            if address and self.known_as.get(address, _NOBODY)[1] == NOT_KNOWN:
+                self.known_as[address] = (role, service_id)
+        self._ask_named(group)
+
+    def silent_services(self) -> list[SilentService]:
+        """As they are known by now: some were asked before anybody had told of them."""
+        named = [
+            replace(service, role=self.known_as[address][0], id=self.known_as[address][1])
+            for address, service in self._silent.items()
+        ]
+        return sorted(named, key=lambda service: (service.role, service.id, service.address))
+
+    def glimpses(self) -> list[ServiceState]:
+        """Of services that told no more in time."""
+        found = {(state.role, state.id): state for state in self._glimpses.values()}
+        return [found[identity] for identity in sorted(found) if identity not in self.states]
+
+
+async def answers_probe(
+    connections: ExplainConnections, address: str, timeout_ms: int, *, patient: bool = False
+) -> bool:
+    """Whether it answers a health check, as `InspectApi.probe` makes it."""
+    try:
+        await connections.inspected(address).probe(timeout_ms, patient=patient)
+    except UnreachableError:
+        return False
+    return True
+
+
+def _named_by(state: ServiceState) -> Iterable[tuple[str, str, int]]:
+    """Address, role and id of each service that a service tells of."""
+    if state.broker is not None:
+        for broker in state.broker.registered:
+            yield broker.address, BROKER, broker.broker_id
+        for departure in state.broker.departures:
+            yield departure.address, BROKER, departure.broker_id
+        for controller in state.broker.controllers:
+            yield controller.address, CONTROLLER, controller.controller_id
+        yield state.broker.controller_address, CONTROLLER, NOT_KNOWN
+    if state.controller is not None:
+        for broker in state.controller.registered:
+            yield broker.address, BROKER, broker.broker_id
+        for departure in state.controller.departures:
+            yield departure.address, BROKER, departure.broker_id
+        for controller in state.controller.controllers:
+            yield controller.address, CONTROLLER, controller.controller_id
+        yield state.controller.active_address, CONTROLLER, NOT_KNOWN

@@ -1,0 +1,55 @@
+"""How far a broker's start has come, in words."""
+
+from __future__ import annotations
+
+from tidelog.inspection.explain.cluster_view import ClusterView
+from tidelog.inspection.explain.words import span
+from tidelog.inspection.model import (
+    OPENS_LOGS,
+    READS_METADATA,
+    REGISTERS,
+    TAKES_STATES,
+    WAITS_FOR_STORE,
+    BrokerBacklog,
+    BrokerState,
+)
+from tidelog.wording import plural
+
+_WAITS_FOR_STATES = "waits for a controller to tell it its replicas"
+
+
+def phase_of(view: ClusterView, broker_id: int) -> str:
+    """What goes on "it …"."""
+    broker = _broker(view, broker_id)
+    if broker.start_phase == OPENS_LOGS:
+        return f"opens its logs, {broker.start_done:,} of {broker.start_total:,} so far"
+    if broker.start_phase == TAKES_STATES and broker.start_total:
+        done, total = broker.start_done, broker.start_total
+        return f"takes its replicas' states from a controller, {done:,} of {total:,} so far"
+    return waits_for(view, broker_id)
+
+
+def waits_for(view: ClusterView, broker_id: int) -> str:
+    """What goes on "it …", where something else is away."""
+    return {
+        WAITS_FOR_STORE: "waits for the metadata store to tell which cluster this is",
+        OPENS_LOGS: "opens its logs, and then waits for the metadata store",
+        READS_METADATA: "reads the cluster's metadata from the store",
+        REGISTERS: "registers in the metadata store",
+    }.get(_broker(view, broker_id).start_phase, _WAITS_FOR_STATES)
+
+
+def taking_full_state(backlog: BrokerBacklog) -> str:
+    """What goes on "because …", of a life that the controller has not known for long."""
+    size = plural(backlog.full_state_size, "replica")
+    left = f"{backlog.pending:,} of their states are" if backlog.pending else "none of these is"
+    return (
+        f"it is busy with its full state of {size}: the controller has known this life for "
+        f"{span(backlog.known_for_ms)}, and {left} yet to be acknowledged"
+    )
+
+
+def _broker(view: ClusterView, broker_id: int) -> BrokerState:
+    broker = view.brokers[broker_id].broker
+    assert broker is not None
+    return broker

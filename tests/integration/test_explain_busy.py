@@ -1,0 +1,93 @@
+"""Brokers that get a small part of a CPU, and hold many replicas: they live, and cannot tell in
+time how they stand."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+import pytest_asyncio
+
+from integration.clusters import running_cluster
+from integration.topics import create_topic
+from integration.waiting import until
+from tidelog.client.ask_explain import explain_cluster
+from tidelog.inspection.model import Explanation, Scope
+from tidelog_runtime.local.cluster import LocalCluster
+
+PARTITIONS = 1_000
+# A fifteenth of a CPU: some seconds for a description, a moment for a health check.
+RUNS_SECONDS, STANDS_SECONDS = 0.015, 0.2
+ANSWER_MS = 1_000
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalCluster]:
+    async with running_cluster(tmp_path_factory.mktemp("busy"), brokers=3) as running:
+        yield running
+
+
+@asynccontextmanager
+async def starved(cluster: LocalCluster) -> AsyncIterator[None]:
+    pids = [pid for b in cluster.broker_ids if (pid := cluster.broker_process(b).pid) is not None]
+    starving = asyncio.create_task(_starve(pids))
+    try:
+        yield
+    finally:
+        starving.cancel()
+        with suppress(asyncio.CancelledError):
+            await starving
+
+
+async def _starve(pids: Sequence[int]) -> None:
+    try:
+        while True:
+            await asyncio.sleep(RUNS_SECONDS)
+            _send(pids, signal.SIGSTOP)
+            await asyncio.sleep(STANDS_SECONDS)
+            _send(pids, signal.SIGCONT)
+    finally:
+        _send(pids, signal.SIGCONT)
+
+
+def _send(pids: Sequence[int], number: signal.Signals) -> None:
+    for pid in pids:
+        os.kill(pid, number)
+
+
+async def by_brokers(cluster: LocalCluster) -> Explanation:
+    """As somebody asks who knows brokers alone."""
+    addresses = [cluster.broker_address(broker_id) for broker_id in cluster.broker_ids]
+    return await explain_cluster(addresses, Scope(), ANSWER_MS)
+
+
+def faults(explanation: Explanation) -> set[str]:
+    return {f.cause for f in explanation.findings if f.severity != "info"}
+
+
+async def test_brokers_that_are_busy_are_said_to_be_and_controllers_that_they_name_are_asked(
+    cluster: LocalCluster,
+) -> None:
+    await create_topic(cluster, "big", PARTITIONS)
+
+    async def well() -> bool:
+        return not faults(await by_brokers(cluster))
+
+    await until(well, "the cluster is well")
+    told: list[Explanation] = []
+
+    async def busy() -> bool:
+        told.append(await by_brokers(cluster))
+        return faults(told[-1]) == {"broker_busy"}
+
+    async with starved(cluster):
+        await until(busy, "brokers are busy")
+    controllers = [part.address for part in cluster.describe().controllers]
+    answered = " ".join(set(told[-1].asked) - set(told[-1].silent))
+    assert all(address in answered for address in controllers)
+    assert set(told[-1].listening) == {"answers health checks"}
+    await until(well, "the cluster is well again")

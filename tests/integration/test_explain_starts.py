@@ -1,0 +1,73 @@
+"""Brokers that are started while etcd is away: they answer, say what they wait for, and are
+not held for paused; when etcd is back, they go on."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from integration.clusters import running_cluster
+from integration.explaining import causes_of, create_pairs, faults_of, the, tidelog, until_found
+from integration.waiting import until
+from tidelog_runtime.local.cluster import LocalCluster
+
+STARTED = 3
+
+
+async def test_brokers_that_start_without_etcd_are_named_as_such(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        pairs = await create_pairs(cluster, "pairs")
+        etcd = cluster.etcd
+        assert etcd is not None
+        etcd.pause()
+        try:
+            await _of_one(cluster, pairs[STARTED, 1], pairs[1, 2])
+            await _of_all(cluster)
+        finally:
+            etcd.resume()
+        await cluster.ready()
+
+
+async def _of_one(cluster: LocalCluster, led: str, untouched: str) -> None:
+    """While the others serve what they led."""
+    await cluster.kill(STARTED)
+    cluster.start_broker(STARTED)
+    found = await until_found(
+        cluster,
+        ("broker_starting", STARTED),
+        ("store_unreachable", -1),
+        ("no_leader", STARTED),
+    )
+    starting = the(found, "broker_starting")
+    assert "it waits for the metadata store" in starting.summary
+    assert "store_unreachable" in starting.because
+    missing = the(found, "no_leader", STARTED)
+    assert led in missing.partitions
+    assert f"broker_starting of broker {STARTED}" in missing.because
+    assert not {cause for cause, _ in causes_of(found)} & {"broker_paused", "replica_dead"}
+    assert await faults_of(cluster, untouched) == []
+
+
+async def _of_all(cluster: LocalCluster) -> None:
+    """Asked as those do who know brokers alone."""
+    await asyncio.gather(*(cluster.kill(broker_id) for broker_id in cluster.broker_ids))
+    for broker_id in cluster.broker_ids:
+        cluster.start_broker(broker_id)
+    found = await until_found(
+        cluster, *(("broker_starting", b) for b in cluster.broker_ids), ("store_unreachable", -1)
+    )
+    assert "broker_paused" not in {cause for cause, _ in causes_of(found)}
+    brokers = [cluster.broker_address(b) for b in cluster.broker_ids]
+
+    async def look() -> str | None:
+        status, said = await tidelog(cluster, "explain", bootstrap=brokers)
+        assert status == 1, said
+        # Of its first question a broker may still await the answer.
+        return said if "CRITICAL store_unreachable" in said else None
+
+    said = await until(look, "brokers tell that they miss the store")
+    assert said is not None
+    for broker_id in cluster.broker_ids:
+        assert f"broker_starting: broker {broker_id} is starting" in said
+    assert "broker_paused" not in said
+    assert "no_controller" not in said

@@ -1,0 +1,122 @@
+"""Consumers that read on for as long as a world lives, whatever they are told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from simulation.history import Recorder
+from simulation.topic_lives import is_short_lived
+from simulation.violation import Violation
+from tidelog.client import Consumer
+from tidelog.client.fetch_state import OnOutOfRange
+from tidelog.client.log_continuity import LogTruncatedError
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import TopicPartition
+
+if TYPE_CHECKING:
+    from simulation.processes import ClientProcess
+
+POLL_TIMEOUT_MS = 2_000
+RETRY_PAUSE_S = 0.5
+# The longer, the fewer steps a world takes.
+FETCH_WAIT_MS = 1_000
+# After healing.
+READ_ON_S = 20.0
+LOOK_INTERVAL_S = 0.1
+
+_UNKNOWN_TOPIC = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+class Reader:
+    """Runs as `client` until `end`."""
+
+    def __init__(
+        self, client: ClientProcess, recorder: Recorder, partitions: Sequence[TopicPartition]
+    ) -> None:
+        self.name = client.name
+        self.partitions = partitions
+        self._client = client
+        self._recorder = recorder
+        self._consumer: Consumer | None = None
+        self._ending = False
+
+    def end(self) -> None:
+        """Soon."""
+        self._ending = True
+
+    async def run(self) -> None:
+        consumer = self._consumer = self._client.consumer(
+            max_wait_ms=FETCH_WAIT_MS,
+            on_out_of_range=OnOutOfRange.ERROR,
+            on_unclean_election=lambda told: self._recorder.election_told(self.name, told),
+        )
+        async with consumer:
+            consumer.assign(self.partitions)
+            repositioned: frozenset[TopicPartition] = frozenset()
+            while not self._ending:
+                try:
+                    records = await consumer.poll(POLL_TIMEOUT_MS)
+                except TidelogError as error:
+                    repositioned |= await self._told(consumer, error)
+                    continue
+                self._recorder.polled(self.name, records, repositioned=repositioned)
+                repositioned -= {TopicPartition(r.topic, r.partition) for r in records}
+
+    async def _told(self, consumer: Consumer, error: TidelogError) -> frozenset[TopicPartition]:
+        """Goes where the error says; returns which partitions it has moved in."""
+        if isinstance(error, LogTruncatedError):
+            self._recorder.truncation_told(self.name, error)
+        moves = error.code is ErrorCode.OFFSET_OUT_OF_RANGE
+        if error.code in _UNKNOWN_TOPIC and is_short_lived(self.partitions[0].topic):
+            self._recorder.told_of_another_topic(self.name)
+            moves = True
+        if not moves:
+            await asyncio.sleep(RETRY_PAUSE_S)
+            return frozenset()
+        self._client.trace("consumer_repositioned", why=error.message)
+        try:
+            await consumer.seek_to_beginning()
+        except TidelogError:
+            await asyncio.sleep(RETRY_PAUSE_S)
+            return frozenset()
+        return frozenset(consumer.assignment)
+
+    def missing(self, ends: Mapping[TopicPartition, int]) -> tuple[TopicPartition, int] | None:
+        """A partition that it has not read to its end, and how far it has."""
+        for partition in self.partitions:
+            position = self._consumer.position(partition) if self._consumer else None
+            if (position or 0) < ends.get(partition, 0):
+                return partition, position or 0
+        return None
+
+
+async def require_read(
+    readers: Sequence[Reader], recorder: Recorder, ends: Mapping[TopicPartition, int]
+) -> None:
+    """Those that read all the time read to the `ends`, too, and are told by then of what they
+    have lost. Raises `Violation`."""
+    waited_s = 0.0
+    while True:
+        behind = [(r.name, found) for r in readers if (found := r.missing(ends))]
+        untold = [
+            (r.name, loss)
+            for r in readers
+            if (loss := recorder.losses.untold(r.name, only_where_later=False))
+        ]
+        if not behind and not untold:
+            return
+        if waited_s >= READ_ON_S:
+            break
+        await asyncio.sleep(LOOK_INTERVAL_S)
+        waited_s += LOOK_INTERVAL_S
+    if behind:
+        name, (partition, position) = behind[0]
+        raise Violation(
+            "reader_stands_still",
+            f"{name} has read up to {position} of {ends[partition]} within {READ_ON_S:.0f} s",
+            partition=str(partition),
+        )
+    name, loss = untold[0]
+    raise Violation("loss_not_told", f"{name} was not told of it", loss=loss)

@@ -1,0 +1,110 @@
+"""What a broker tells of itself while it starts."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tidelog.inspection.model import (
+    OPENS_LOGS,
+    STARTED,
+    TAKES_STATES,
+    WAITS_FOR_STORE,
+    BrokerState,
+    StateRequest,
+)
+from tidelog_broker.life import live
+from unit.broker.broker_parts import address_of, settled, until
+from unit.broker.broker_processes import Cluster, Process, leading_alone
+
+
+class RecordingEdge:
+    """`serving`: what the health service answers; None: nobody listens."""
+
+    def __init__(self) -> None:
+        self.serving: bool | None = None
+
+    async def start(self) -> str:
+        self.serving = False
+        return address_of(1)
+
+    async def set_serving(self, serving: bool) -> None:
+        self.serving = serving
+
+    async def stop(self) -> None:
+        self.serving = None
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Cluster:
+    return Cluster(tmp_path)
+
+
+async def told_by(process: Process) -> BrokerState:
+    state = await process.broker.inspection.describe(StateRequest())
+    assert state.broker is not None
+    return state.broker
+
+
+async def test_a_broker_that_waits_for_the_store_listens_and_says_so(cluster: Cluster) -> None:
+    process, edge, stop = Process(cluster, 1), RecordingEdge(), asyncio.Event()
+    process.store.disconnect()
+    living = asyncio.create_task(live(process.broker, edge, stop))
+    await until(lambda: process.broker.store.health.unreachable_ms >= 0)
+    assert edge.serving is False
+    state = await process.broker.inspection.describe(StateRequest())
+    assert state.address == address_of(1)
+    assert (await told_by(process)).start_phase == WAITS_FOR_STORE
+    process.store.reconnect()
+    await until(lambda: process.broker.start.phase == TAKES_STATES)
+    assert not process.broker.start.refusal(1)
+    stop.set()
+    assert await living == 0
+    assert edge.serving is None
+
+
+async def test_while_logs_are_opened_their_number_is_told_and_none_is_looked_at(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await (await leading_alone(cluster)).stop()
+    process, told = Process(cluster, 1), list[tuple[str, int, int]]()
+    open_all = process.broker._logs.open_all
+
+    def watched(tell: Callable[[int, int], None], *, whole: bool) -> object:
+        def telling(done: int, total: int) -> None:
+            tell(done, total)
+            told.append((process.broker.start.phase, done, total))
+
+        return open_all(telling, whole=whole)
+
+    monkeypatch.setattr(process.broker._logs, "open_all", watched)
+    await process.broker.prepare()
+    assert told == [(OPENS_LOGS, 0, 1)]
+    process.broker.start.enter(OPENS_LOGS)
+    assert (await told_by(process)).replicas == []
+    await process.stop()
+
+
+async def test_a_broker_without_its_metadata_refuses_requests(cluster: Cluster) -> None:
+    process = Process(cluster, 1)
+    await process.broker.prepare()
+    process.store.disconnect()
+    joining = asyncio.create_task(process.broker.join(address_of(1)))
+    await settled()
+    assert "it reads the cluster's metadata" in process.broker.start.refusal(1)
+    process.store.reconnect()
+    await joining
+    assert not process.broker.start.refusal(1)
+    await process.stop()
+
+
+async def test_with_its_full_state_a_broker_has_started(cluster: Cluster) -> None:
+    process = await Process(cluster, 1).start()
+    assert (await told_by(process)).start_phase == TAKES_STATES
+    wanted, revision = cluster.elect(process)
+    await cluster.tell(process, wanted, revision)
+    assert (process.broker.start.done, process.broker.start.total) == (1, 1)
+    broker = await told_by(process)
+    assert (broker.start_phase, broker.start_total, broker.is_starting) == (STARTED, 0, False)
+    await process.stop()

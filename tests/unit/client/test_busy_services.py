@@ -1,0 +1,213 @@
+"""Services that live, and cannot tell in time how they stand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tidelog.client.explaining import Explainer, longest_ms
+from tidelog.client.service_round import SOON_MS
+from tidelog.inspection.explain import Listening, Observed, explain
+from tidelog.inspection.model import (
+    LEAST_ANSWER_MS,
+    Explanation,
+    RegisteredBroker,
+    Scope,
+    ServiceState,
+    StateRequest,
+)
+from unit.client.described_services import DescribedServices, without_parts
+from unit.client.inline_threads import InlineThreads
+from unit.inspection.explain.described import DescribedCluster, address
+from unit.metadata.virtual_time import run, virtual_clock
+
+CLUSTER = Scope()
+CONTROLLER = "127.0.0.1:7401"
+BROKERS = tuple(address(broker_id) for broker_id in (1, 2, 3))
+TIMEOUT_MS = 2_000
+NEVER_MS = 60_000
+
+Story = Callable[[], Coroutine[Any, Any, None]]
+
+
+def told(story: Story) -> None:
+    async def main() -> None:
+        asyncio.get_running_loop().set_default_executor(InlineThreads())
+        await story()
+
+    run(main())
+
+
+def busy_cluster(*, names_after_ms: int = 0) -> DescribedServices:
+    """Brokers that take connections, name others after a while, and tell no more in time."""
+    cluster = DescribedCluster()
+    cluster.partition("sea/0")
+    services = DescribedServices(list(cluster.observed().states))
+    services.states = [_naming_a_controller(state) for state in services.states]
+    services.listening = dict.fromkeys(BROKERS, Listening.ACCEPTS)
+    services.describes_after_ms = dict.fromkeys(BROKERS, NEVER_MS)
+    services.names_after_ms = dict.fromkeys(BROKERS, names_after_ms)
+    return services
+
+
+def _naming_a_controller(state: ServiceState) -> ServiceState:
+    if state.broker is None:
+        return state
+    return replace(state, broker=replace(state.broker, controller_address=CONTROLLER))
+
+
+def explainer_of(services: DescribedServices) -> Explainer:
+    return Explainer(virtual_clock(), services.connect, services.dial)
+
+
+async def observe(services: DescribedServices, *addresses: str) -> Observed:
+    return await explainer_of(services).observe(addresses, CLUSTER, TIMEOUT_MS)
+
+
+async def explained(services: DescribedServices, scope: Scope = CLUSTER) -> Explanation:
+    return await explainer_of(services).explain(BROKERS[:1], scope, TIMEOUT_MS)
+
+
+def causes(explanation: Explanation) -> list[tuple[str, int]]:
+    return [(finding.cause, finding.broker) for finding in explanation.findings]
+
+
+def test_a_controller_that_only_busy_brokers_know_is_asked() -> None:
+    async def story() -> None:
+        explanation = await explained(busy_cluster())
+        assert explanation.asked[0] == f"controller-1 at {CONTROLLER}"
+        assert causes(explanation) == [("broker_busy", broker_id) for broker_id in (1, 2, 3)]
+
+    told(story)
+
+
+def test_who_is_busy_names_others_and_then_none_is_asked_twice() -> None:
+    async def story() -> None:
+        services = busy_cluster()
+        await explained(services)
+        assert sorted(services.asked) == [CONTROLLER, *BROKERS]
+        assert sorted(services.asked_for_names) == [*BROKERS]
+
+    told(story)
+
+
+def test_who_tells_soon_how_it_stands_is_asked_once() -> None:
+    async def story() -> None:
+        services = busy_cluster()
+        services.describes_after_ms = dict.fromkeys(BROKERS, SOON_MS - 1)
+        await explained(services)
+        assert services.asked_for_names == []
+
+    told(story)
+
+
+def test_where_all_are_busy_that_is_explained_and_no_controller_is_missed() -> None:
+    async def story() -> None:
+        services = busy_cluster()
+        services.describes_after_ms[CONTROLLER] = NEVER_MS
+        services.listening[CONTROLLER] = Listening.ACCEPTS
+        explanation = await explained(services)
+        assert causes(explanation) == [
+            ("controller_unreachable", -1),
+            *(("broker_busy", broker_id) for broker_id in (1, 2, 3)),
+        ]
+        assert set(explanation.listening) == {Listening.BUSY.value}
+
+    told(story)
+
+
+@pytest.mark.parametrize("scope", [CLUSTER, Scope("sea", 0), Scope(broker=2)])
+def test_who_answers_health_checks_alone_is_busy_whatever_is_asked_for(scope: Scope) -> None:
+    async def story() -> None:
+        explanation = await explained(busy_cluster(names_after_ms=NEVER_MS), scope)
+        [finding] = explanation.findings
+        assert (finding.cause, finding.severity) == ("broker_busy", "warning")
+        assert f"at {BROKERS[0]} lives" in f"at {finding.summary}"
+
+    told(story)
+
+
+def test_what_busy_services_tell_of_the_store_is_explained() -> None:
+    async def story() -> None:
+        services = busy_cluster()
+        services.describes_after_ms[CONTROLLER] = NEVER_MS
+        services.listening[CONTROLLER] = Listening.ACCEPTS
+        cluster = DescribedCluster()
+        cluster.lose_store("broker-1")
+        lost = cluster.observed().states[0].store
+        services.states = [replace(state, store=lost) for state in services.states]
+        first = (await explained(services)).findings[0]
+        assert first.cause == "store_unreachable"
+        assert "broker-2 has had no answer" in " ".join(first.evidence)
+
+    told(story)
+
+
+def test_a_service_that_is_itself_busy_explains_in_time() -> None:
+    async def story() -> None:
+        services = busy_cluster()
+
+        async def own(request: StateRequest) -> ServiceState:
+            if request.services_only:
+                return without_parts(services.states[0])
+            await asyncio.sleep(NEVER_MS / 1000)
+            return services.states[0]
+
+        explanation = await explainer_of(services).explain((), CLUSTER, TIMEOUT_MS, own)
+        assert virtual_clock().monotonic_ms() <= longest_ms(TIMEOUT_MS)
+        assert ("broker_busy", 1) in causes(explanation)
+        assert BROKERS[0] not in (*services.asked, *services.asked_for_names)
+
+    told(story)
+
+
+def test_who_is_named_late_has_as_long_as_the_first() -> None:
+    async def story() -> None:
+        services = busy_cluster()
+        services.describes_after_ms = {BROKERS[0]: 1_990, CONTROLLER: 1_000}
+        services.names_after_ms = {BROKERS[0]: 1_980}
+        observed = await observe(services, BROKERS[0])
+        assert [(state.role, state.id) for state in observed.states][-1] == ("controller", 1)
+        assert services.given_ms[CONTROLLER] == TIMEOUT_MS
+
+    told(story)
+
+
+def test_who_is_named_by_one_that_was_named_late_has_the_least_time_when_the_round_is_over() -> (
+    None
+):
+    """1 names 2, which names 3, each when its own time is nearly over."""
+
+    async def story() -> None:
+        services = busy_cluster()
+        services.describes_after_ms = dict.fromkeys(BROKERS[:2], 1_990)
+        services.names_after_ms = dict.fromkeys(BROKERS[:2], 1_990)
+        for broker_id in (1, 2):
+            state = services.states[broker_id - 1]
+            assert state.broker is not None
+            others = (RegisteredBroker(broker_id + 1, 9, address(broker_id + 1), "running"),)
+            broker = replace(state.broker, registered=others, controller_address="")
+            services.states[broker_id - 1] = replace(state, broker=broker)
+        services.describes_after_ms[BROKERS[2]] = 0
+        await observe(services, BROKERS[0])
+        assert [services.given_ms[broker] for broker in BROKERS] == [
+            TIMEOUT_MS,
+            TIMEOUT_MS,
+            LEAST_ANSWER_MS,
+        ]
+
+    told(story)
+
+
+def test_of_one_that_does_not_react_nobody_says_that_it_is_dead_where_nobody_knows() -> None:
+    cluster = DescribedCluster()
+    for broker_id in (1, 2):
+        cluster.silence(broker_id, Listening.BUSY)
+    cluster.silence(3, Listening.SILENT)
+    observed = replace(cluster.observed(), states=())
+    found = {(finding.cause, finding.broker) for finding in explain(observed)}
+    assert found == {("broker_busy", 1), ("broker_busy", 2), ("broker_unreachable", 3)}

@@ -1,0 +1,179 @@
+"""A leader that refuses a follower proves that the network is well: why it refuses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tidelog.inspection.model import BrokerBacklog, FollowerState
+from unit.inspection.explain.described import (
+    NOW_MS,
+    DescribedCluster,
+    causes_of,
+    found,
+    said,
+)
+
+FORMER_LIFE = "broker 1 lives in broker epoch 952; the fetch is for its former life 750"
+REFUSALS = (
+    "broker 1 does not lead sea/0; broker 3 does in epoch 1",
+    "sea/0 is in leader epoch 5 on broker 1, the request knows 4",
+    "sea/0 has no leader now; try again with fresh metadata",
+    FORMER_LIFE,
+)
+ALL = ("broker-1", "broker-2", "broker-3", "controller-1")
+
+
+@pytest.fixture
+def cluster() -> DescribedCluster:
+    """Broker 2 is out of the ISR of sea/0, which broker 1 leads."""
+    described = DescribedCluster()
+    described.partition("sea/0", isr=(1, 3))
+    return described
+
+
+def behind(broker_id: int, oldest_ms: int = 20_000, *, overdue: bool = True) -> BrokerBacklog:
+    problem = "DEADLINE_EXCEEDED: Deadline Exceeded"
+    return BrokerBacklog(broker_id, 10 + broker_id, 3, oldest_ms, overdue, problem=problem)
+
+
+@pytest.mark.parametrize("problem", REFUSALS)
+def test_a_refusal_is_led_back_to_the_backlog_of_the_leader(
+    cluster: DescribedCluster, problem: str
+) -> None:
+    cluster.refuses("sea/0", 2, problem)
+    cluster.backlogs.append(behind(1))
+    findings = cluster.explain()
+    assert causes_of(findings) == ["command_overdue"]
+    assert findings[0].broker == 1
+    assert f'broker-1 has refused the fetches of broker 2 for 13.0 s: "{problem}"' in (
+        said(findings[0])
+    )
+    assert "1 partition with replicas out of the ISR: sea/0" in said(findings[0])
+
+
+def test_a_refusal_is_led_back_to_the_backlog_of_the_follower_where_the_leader_has_none(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.refuses("sea/0", 2, REFUSALS[1])
+    cluster.backlogs.append(behind(2))
+    findings = cluster.explain()
+    assert [(f.cause, f.broker) for f in findings] == [("command_overdue", 2)]
+    assert "out of the ISR of 1 partition: sea/0" in said(findings[0])
+
+
+def test_a_refusal_names_the_store_that_they_miss(cluster: DescribedCluster) -> None:
+    cluster.refuses("sea/0", 2, FORMER_LIFE)
+    cluster.lose_store(*ALL)
+    findings = cluster.explain()
+    assert causes_of(findings) == ["store_unreachable"]
+    assert FORMER_LIFE in said(findings[0])
+
+
+def test_a_refusal_names_the_store_that_the_follower_alone_misses(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.refuses("sea/0", 2, FORMER_LIFE)
+    cluster.lose_store("broker-2")
+    lost = found(cluster.explain(broker=2), "store_unreachable")
+    assert (lost.broker, FORMER_LIFE in said(lost)) == (2, True)
+
+
+def test_a_refusal_by_a_leader_that_is_starting_follows_from_that(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.refuses("sea/0", 2, REFUSALS[2])
+    cluster.brokers[1] = replace(cluster.brokers[1], has_full_state=False, state="starting")
+    findings = cluster.explain()
+    assert [(f.cause, f.broker) for f in findings] == [("broker_starting", 1)]
+    assert findings[0].summary.endswith(": 1 partition with replicas out of the ISR")
+
+
+def test_a_refusal_without_a_controller_waits_for_one(cluster: DescribedCluster) -> None:
+    cluster.refuses("sea/0", 2, REFUSALS[0])
+    cluster.stop_controller()
+    assert causes_of(cluster.explain()) == ["no_controller"]
+
+
+@pytest.mark.parametrize("last_fetch_ms", [200, 20_000])
+@pytest.mark.parametrize(("for_ms", "severity"), [(400, "info"), (9_000, "warning")])
+def test_a_refusal_that_nobody_explains_is_told_as_it_is(
+    cluster: DescribedCluster, for_ms: int, severity: str, last_fetch_ms: int
+) -> None:
+    cluster.refuses("sea/0", 2, REFUSALS[0], for_ms)
+    cluster.seen("sea/0", 2, last_fetch_ms=last_fetch_ms, lag_records=60, log_end_offset=40)
+    out = found(cluster.explain(), "replica_out_of_isr")
+    assert (out.severity, out.because) == (severity, ())
+    assert "its leader, broker 1, refuses its fetches" in out.summary
+    assert REFUSALS[0] in said(out)
+    assert "network" not in said(out)
+
+
+def test_a_symptom_of_a_command_that_is_a_moment_old_is_told_with_it(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.refuses("sea/0", 2, REFUSALS[0])
+    cluster.backlogs.append(BrokerBacklog(1, 11, 3, 400, overdue=False))
+    findings = cluster.explain("sea", 0)
+    assert [(f.cause, f.broker) for f in findings] == [("command_backlog", 1)]
+
+
+def test_a_leader_that_does_not_know_that_it_leads_has_yet_to_be_told(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.replica("sea/0", 1, leader=None, role="none", leader_epoch=4)
+    cluster.backlogs.append(behind(1))
+    findings = cluster.explain()
+    assert [(f.cause, f.broker) for f in findings] == [("command_overdue", 1)]
+    assert "has the role 'none' in leader epoch 4; the newest leader epoch is 5" in (
+        said(findings[0])
+    )
+
+
+# Fetches that do not come.
+
+
+@pytest.mark.parametrize("broker_id", [1, 2])
+def test_who_is_late_with_its_commands_is_busy_and_not_cut_off(
+    cluster: DescribedCluster, broker_id: int
+) -> None:
+    cluster.seen("sea/0", 2, last_fetch_ms=20_700, lag_records=60, log_end_offset=40)
+    cluster.backlogs.append(behind(broker_id))
+    findings = cluster.explain()
+    assert [(f.cause, f.broker) for f in findings] == [("command_overdue", broker_id)]
+    assert "has seen its last fetch 20.7 s ago" in said(findings[0])
+
+
+@pytest.mark.parametrize("broker_id", [1, 2])
+def test_a_first_fetch_in_a_young_epoch_waits_for_commands_that_are_late(
+    cluster: DescribedCluster, broker_id: int
+) -> None:
+    cluster.partition("sea/0", isr=(1, 3), changed_at_ms=NOW_MS - 300)
+    cluster.seen("sea/0", 2, last_fetch_ms=-1, lag_records=-1, log_end_offset=-1)
+    cluster.backlogs.append(behind(broker_id, oldest_ms=2_000, overdue=False))
+    findings = cluster.explain()
+    assert [(f.cause, f.broker) for f in findings] == [("command_backlog", broker_id)]
+    assert "has seen no fetch of it in this epoch" in said(findings[0])
+
+
+def test_a_backlog_of_somebody_else_excuses_no_silence(cluster: DescribedCluster) -> None:
+    cluster.seen("sea/0", 2, last_fetch_ms=20_700, lag_records=60, log_end_offset=40)
+    cluster.backlogs.append(behind(3))
+    assert found(cluster.explain(), "replica_cut_off").broker == 2
+
+
+def test_a_follower_that_cannot_reach_its_leader_is_cut_off_though_it_is_behind_with_commands(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.replica("sea/0", 2, follower=FollowerState(1, 7_100, "connect: timed out", 7_000))
+    cluster.backlogs.append(behind(2))
+    assert found(cluster.explain(), "replica_cut_off").broker == 2
+
+
+def test_a_follower_that_knows_only_an_older_epoch_is_not_missed_in_the_newer_one(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.replica("sea/0", 2, leader_epoch=4)
+    cluster.seen("sea/0", 2, last_fetch_ms=20_700, lag_records=60, log_end_offset=40)
+    assert "replica_cut_off" not in causes_of(cluster.explain())

@@ -1,0 +1,169 @@
+"""Brokers that are starting: named as such, led back to what they wait for, and never said to
+stand still."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tidelog.inspection.model import (
+    OPENS_LOGS,
+    TAKES_STATES,
+    WAITS_FOR_STORE,
+    BrokerBacklog,
+    Departure,
+    StoreHealth,
+)
+from unit.inspection.explain.described import (
+    NOW_MS,
+    DescribedCluster,
+    address,
+    causes_of,
+    found,
+    said,
+)
+
+
+@pytest.fixture
+def cluster() -> DescribedCluster:
+    return DescribedCluster()
+
+
+def start(
+    cluster: DescribedCluster, *broker_ids: int, phase: str, done: int = 0, of: int = 0
+) -> None:
+    for broker_id in broker_ids:
+        cluster.brokers[broker_id] = replace(
+            cluster.brokers[broker_id],
+            has_full_state=False,
+            state="starting",
+            start_phase=phase,
+            start_done=done,
+            start_total=of,
+        )
+
+
+def know_nothing(cluster: DescribedCluster) -> None:
+    """As brokers do that have not read the store yet, asked alone."""
+    cluster.controller_answers = False
+    cluster.registered.clear()
+    cluster.replicas.clear()
+    cluster.keys.clear()
+
+
+def test_what_a_starting_broker_led_has_no_leader(cluster: DescribedCluster) -> None:
+    cluster.partition("sea/0", (2, 1, 3))
+    cluster.partition("bay/0", (1, 3))
+    cluster.replicas.pop(next(at for at in cluster.replicas if at[1] == 2))
+    start(cluster, 2, phase=WAITS_FOR_STORE)
+    cluster.lose_store("broker-1", "broker-2", "broker-3", "controller-1")
+    missing = found(cluster.explain(), "no_leader")
+    assert missing.partitions == ("sea/0",)
+    assert set(missing.because) == {"broker_starting of broker 2", "store_unreachable"}
+    assert "nobody can elect another as long as the metadata store" in missing.summary
+
+
+def test_a_start_that_nobody_suffers_from_is_told_and_is_no_fault(
+    cluster: DescribedCluster,
+) -> None:
+    start(cluster, 2, phase=OPENS_LOGS, done=120, of=5_003)
+    [starting] = cluster.explain()
+    assert (starting.cause, starting.severity, starting.broker) == ("broker_starting", "info", 2)
+    assert "it opens its logs, 120 of 5,003 so far" in starting.summary
+
+
+def test_how_many_states_a_broker_has_taken_is_told(cluster: DescribedCluster) -> None:
+    start(cluster, 2, phase=TAKES_STATES, done=700, of=5_003)
+    assert "700 of 5,003 so far" in found(cluster.explain(), "broker_starting").summary
+
+
+def test_a_broker_that_was_stopped_and_is_starting_again_is_told(
+    cluster: DescribedCluster,
+) -> None:
+    del cluster.registered[2]
+    gone = Departure(2, 12, NOW_MS - 9_000, "broker_stopped", address(2))
+    cluster.departures.append(gone)
+    start(cluster, 2, phase=OPENS_LOGS)
+    assert causes_of(cluster.explain()) == ["broker_starting"]
+
+
+def test_brokers_that_all_start_without_the_store_wait_for_it_and_for_nothing_else(
+    cluster: DescribedCluster,
+) -> None:
+    know_nothing(cluster)
+    start(cluster, 1, 2, 3, phase=WAITS_FOR_STORE)
+    cluster.lose_store("broker-1", "broker-2", "broker-3")
+    findings = cluster.explain()
+    assert causes_of(findings) == ["store_unreachable", *["broker_starting"] * 3]
+    for starting in findings[1:]:
+        assert starting.because == ("store_unreachable",)
+        assert "waits for the metadata store" in starting.next_step
+
+
+def test_where_nobody_has_read_the_store_nobody_claims_that_all_is_well(
+    cluster: DescribedCluster,
+) -> None:
+    know_nothing(cluster)
+    start(cluster, 1, 2, 3, phase=OPENS_LOGS, done=1, of=9)
+    for findings in (cluster.explain(), cluster.explain("sea")):
+        assert [(f.cause, f.severity) for f in findings] == [("broker_starting", "warning")] * 3
+
+
+def test_who_has_had_no_answer_yet_does_not_say_that_the_store_answers(
+    cluster: DescribedCluster,
+) -> None:
+    start(cluster, 3, phase=WAITS_FOR_STORE)
+    cluster.lose_store("broker-1", "broker-2", "controller-1")
+    cluster.stores["broker-3"] = StoreHealth()
+    lost = found(cluster.explain(), "store_unreachable")
+    assert lost.broker == -1
+    assert "which others reach" not in said(lost)
+    assert found(cluster.explain(), "broker_starting").because == ("store_unreachable",)
+
+
+def test_a_starting_broker_is_waited_for_as_such(cluster: DescribedCluster) -> None:
+    cluster.partition("sea/0", (1, 2, 3))
+    start(cluster, 2, phase=TAKES_STATES)
+    starting = found(cluster.explain(), "broker_starting")
+    assert "in the ISR of 1 partition all the same: sea/0" not in said(starting)
+    cluster.unheard(2)
+    starting = found(cluster.explain(), "broker_starting")
+    assert "in the ISR of 1 partition all the same: sea/0" in said(starting)
+
+
+def told_of(cluster: DescribedCluster, broker_id: int, known_for_ms: int, replicas: int) -> None:
+    cluster.backlogs.append(
+        BrokerBacklog(
+            broker_id,
+            10 + broker_id,
+            replicas,
+            known_for_ms,
+            overdue=False,
+            known_for_ms=known_for_ms,
+            full_state_size=replicas,
+        )
+    )
+
+
+def test_who_is_silent_while_it_takes_a_large_full_state_is_busy_and_not_paused(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0", (2, 1, 3))
+    cluster.pause(2)
+    told_of(cluster, 2, known_for_ms=4_000, replicas=5_003)
+    findings = cluster.explain()
+    assert set(causes_of(findings)) == {"broker_busy", "command_backlog"}
+    busy = found(findings, "broker_busy")
+    assert "busy with its full state of 5,003 replicas" in busy.summary
+    assert "kill -CONT" not in said(busy)
+
+
+@pytest.mark.parametrize(("known_for_ms", "replicas"), [(40_000, 5_003), (4_000, 12), (-1, 0)])
+def test_a_full_state_that_is_long_taken_or_small_excuses_no_silence(
+    cluster: DescribedCluster, known_for_ms: int, replicas: int
+) -> None:
+    cluster.partition("sea/0", (2, 1, 3))
+    cluster.pause(2)
+    told_of(cluster, 2, known_for_ms, replicas)
+    assert "broker_paused" in causes_of(cluster.explain())

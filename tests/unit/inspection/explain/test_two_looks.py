@@ -1,0 +1,95 @@
+"""Answers that were given at different moments need not fit: what each says of the others."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidelog.inspection.explain import Listening
+from tidelog.inspection.model import BrokerBacklog
+from unit.inspection.explain.described import DescribedCluster, causes_of, found, said
+
+
+@pytest.fixture
+def cluster() -> DescribedCluster:
+    """By its key broker 2 is out of the ISR of sea/0, which broker 1 leads, and it is below
+    min ISR."""
+    described = DescribedCluster()
+    described.partition("sea/0", isr=(1,), min_isr=3)
+    return described
+
+
+def test_a_leader_that_leaves_out_a_partition_says_that_it_is_well(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.leave_out_what_is_well("sea/0", 1, 2, 3)
+    assert cluster.explain() == []
+
+
+def test_commands_on_their_way_do_not_contradict_a_leader(cluster: DescribedCluster) -> None:
+    cluster.leave_out_what_is_well("sea/0", 1, 2, 3)
+    cluster.backlogs.append(BrokerBacklog(2, 12, 40, 300, overdue=False))
+    assert cluster.explain() == []
+
+
+def test_a_leader_that_misses_the_store_does_not_know_that_a_partition_is_well(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.leave_out_what_is_well("sea/0", 1)
+    cluster.lose_store("broker-1")
+    assert "under_min_isr" in causes_of(cluster.explain())
+
+
+def test_a_leader_that_has_not_heard_of_a_death_does_not_make_a_partition_well(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.leave_out_what_is_well("sea/0", 1, 3)
+    cluster.kill(2)
+    findings = cluster.explain()
+    assert causes_of(findings) == ["replica_dead", "under_min_isr"]
+    assert "the ISR is 1, 3, 2 of 3 replicas" in said(found(findings, "under_min_isr"))
+
+
+def test_a_leader_that_is_asked_for_a_topic_and_tells_nothing_of_it_is_not_believed(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.leave_out_what_is_well("sea/0", 1)
+    findings = cluster.explain("sea", 0)
+    out = found([f for f in findings if f.broker == 2], "replica_out_of_isr")
+    assert "its leader, broker 1, tells nothing of it" in out.summary
+    assert out.next_step == "tidelog explain --broker 1"
+
+
+def test_a_follower_whose_fetches_arrive_knows_its_leader_though_it_leaves_out_the_partition(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.leave_out_what_is_well("sea/0", 2)
+    cluster.backlogs.append(BrokerBacklog(2, 12, 1, 300, overdue=False))
+    out = found([f for f in cluster.explain() if f.broker == 2], "replica_out_of_isr")
+    assert "about to be admitted" in out.summary
+
+
+def test_a_leader_that_has_gone_on_to_another_epoch_is_not_said_to_miss_the_former(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.replica("sea/0", 1, leader=None, role="follower", leader_epoch=6)
+    cluster.backlogs.append(BrokerBacklog(1, 11, 1, 300, overdue=False))
+    assert "command_backlog" not in causes_of(cluster.explain())
+
+
+def test_a_leader_that_could_not_be_asked_is_the_one_to_look_at(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.silence(1, Listening.BUSY)
+    findings = cluster.explain()
+    assert causes_of(findings) == ["broker_busy", "under_min_isr"]
+    assert findings[0].broker == 1
+    assert "1 partition with replicas out of the ISR" in findings[0].summary
+    assert found(findings, "under_min_isr").because == ("broker_busy of broker 1",)
+
+
+def test_who_had_all_within_the_last_second_is_not_slow(cluster: DescribedCluster) -> None:
+    cluster.partition("sea/0", isr=(1, 3))
+    cluster.seen("sea/0", 2, lag_records=1, log_end_offset=99, last_caught_up_ms=98)
+    out = found(cluster.explain(), "replica_out_of_isr")
+    assert out.severity == "info"
+    assert "it had every record a moment ago and is about to be admitted" in out.summary

@@ -1,0 +1,80 @@
+"""Long work in slices."""
+
+import pytest
+
+from tidelog.model import TopicPartition
+from tidelog_broker.edge import replica_codec
+from tidelog_broker.partition.exchange import FetchAnswer, FetchPosition
+from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_broker.replication.transport import (
+    ReplicaFetchEntry,
+    ReplicaFetchRequest,
+    ReplicaFetchResponse,
+    ReplicaFetchResult,
+)
+from tidelog_runtime import replica_control_codec
+from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
+from tidelog_runtime.replica_control import (
+    CommandResult,
+    LeaderAndIsrCommand,
+    PartitionCommand,
+    PartitionResult,
+)
+from tidelog_runtime.turns import ITEMS_PER_TURN, in_turns
+from unit.loop_turns import Turns, in_one_turn
+
+TOPIC_ID = "A" * 22
+MANY = 10 * ITEMS_PER_TURN
+
+
+async def test_the_loop_gets_its_turn_after_every_slice() -> None:
+    async with Turns() as turns:
+        assert await in_turns(str, range(MANY)) == [str(n) for n in range(MANY)]
+        assert turns.taken() == MANY // ITEMS_PER_TURN - 1
+
+
+@pytest.mark.parametrize("count", [0, 1, ITEMS_PER_TURN])
+def test_what_is_small_is_made_at_once(count: int) -> None:
+    assert in_one_turn(in_turns(str, range(count))) == [str(n) for n in range(count)]
+
+
+async def test_a_full_state_holds_up_neither_end() -> None:
+    state = LeaderAndIsr(TOPIC_ID, (1, 2), 1, 1, 5, (Member(1, 10), Member(2, 11)), (), 1)
+    partitions = [PartitionCommand(TopicPartition("sea", n), state, 7, {}) for n in range(MANY)]
+    command = LeaderAndIsrCommand(
+        1, 2, 13, full_state=True, partitions=partitions, leaders={}, store_revision=80
+    )
+    result = CommandResult(partitions=[PartitionResult(TOPIC_ID, n, 7, None) for n in range(MANY)])
+    least = MANY // ITEMS_PER_TURN - 1
+    async with Turns() as turns:
+        wire = await replica_control_codec.leader_and_isr_to_wire(command)
+        assert turns.taken() >= least
+        assert await replica_control_codec.leader_and_isr_from_wire(wire) == command
+        assert turns.taken() >= least
+        answer = await replica_control_codec.leader_and_isr_result_to_wire(result)
+        assert turns.taken() >= least
+        assert await replica_control_codec.result_from_wire(answer) == result
+        assert turns.taken() >= least
+
+
+async def test_the_first_fetch_of_a_session_holds_up_neither_end() -> None:
+    keys = [ReplicaKey(TOPIC_ID, n) for n in range(MANY)]
+    position = FetchPosition(-1, 5, 0, -1, 0, 0)
+    request = ReplicaFetchRequest(
+        2, 11, 10, 500, 1, 4096, [ReplicaFetchEntry(key, position, 1024) for key in keys], 0, 1
+    )
+    answer = FetchAnswer(0, 0, 5, [])
+    response = ReplicaFetchResponse(
+        None, [ReplicaFetchResult(key, answer, None, 0) for key in keys], 1
+    )
+    least = MANY // ITEMS_PER_TURN - 1
+    async with Turns() as turns:
+        wire = await replica_codec.request_to_wire(request)
+        assert turns.taken() >= least
+        asked = await replica_codec.request_from_wire(wire)
+        assert [entry.replica for entry in asked.entries] == keys
+        assert turns.taken() >= least
+        answered = await replica_codec.response_to_wire(response)
+        assert turns.taken() >= least
+        assert await replica_codec.response_from_wire(answered) == response
+        assert turns.taken() >= least
