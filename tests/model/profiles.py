@@ -29,7 +29,7 @@ _CHOSEN = (
     Scenario("moved away and back", 2, 1, 2, 1, of("stop"), of("move", "lag")),
     Scenario("moved by operations, and back", 2, 1, 3, 1, of("stop"), of("reassign")),
     Scenario("moved, late commands", 1, 1, 2, 1, of("command", "stop"), of("reassign")),
-    Scenario("moved, shrinking ISR", 2, 1, 3, kinds=of("reassign", "lag")),
+    Scenario("moved, shrinking ISR", 3, 1, 3, kinds=of("reassign", "lag")),
     Scenario("moved, crashes", 2, 0, 3, kinds=of("reassign", "crash")),
     Scenario("moved, another controller", 2, 0, 3, 1, of("election"), of("reassign", "reign")),
     Scenario("moved, an ISR change without an answer", 1, 1, 3, 1, of("isr"), of("reassign")),

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from tidelog.inspection.explain import causes
 from tidelog.inspection.explain.causes import Reason, Root, Symptom
 from tidelog.inspection.explain.cluster_view import ClusterView
-from tidelog.inspection.explain.replicas import why_behind
+from tidelog.inspection.explain.replicas import had_all_lately, refusal_of, why_behind
 from tidelog.inspection.explain.words import brokers, ids, listed, name_of_key
 from tidelog.inspection.model import NOT_KNOWN, PartitionKeyState, PartitionMoveState
+from tidelog.wording import plural
 
 # These pass by themselves.
 _GOES_ON = frozenset(
@@ -130,7 +131,13 @@ def _why(view: ClusterView, key: PartitionKeyState, broker_id: int, reason: Reas
         return f"nobody tells how far broker {broker_id} is"
     if progress.last_fetch_ms < 0:
         return f"broker {broker_id} has yet to fetch"
-    return f"broker {broker_id} has every record and is about to be admitted"
+    if refusal_of(view, key, broker_id) is not None:
+        return f"broker {key.leader}, its leader, refuses the fetches of broker {broker_id}"
+    if progress.lag_records == 0:
+        return f"broker {broker_id} has every record and is about to be admitted"
+    if had_all_lately(progress):
+        return f"broker {broker_id} had every record a moment ago and is about to be admitted"
+    return f"broker {broker_id} lacks {plural(progress.lag_records, 'record')}"
 
 
 def _evidence(key: PartitionKeyState, move: PartitionMoveState) -> str:

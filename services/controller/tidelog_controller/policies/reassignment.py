@@ -94,12 +94,13 @@ def missing_for_cancellation(
     """Those of the original replicas for one of which a cancellation waits; empty: for none.
 
     Whom it takes out of the ISR is deleted. So it leaves there as many as `min_isr`, that of
-    the original replicas, or takes nobody out: what was acknowledged keeps its copies."""
+    the original replicas, or takes nobody out: what was acknowledged keeps its copies. Where it
+    goes back to fewer replicas than `min_isr`, all of them are enough: no others can follow."""
     if state.moving is None:
         return ()
     original = state.moving.original
     staying = [b for b in original if _is_in_sync(state, b, live)]
-    if staying and len(staying) >= min(min_isr, len(state.isr)):
+    if staying and len(staying) >= min(min_isr, len(state.isr), len(original)):
         return ()
     return tuple(b for b in original if b not in staying)
 

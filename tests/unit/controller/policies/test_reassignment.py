@@ -195,6 +195,12 @@ def test_below_min_isr_a_cancellation_that_takes_nobody_out_does_not_wait() -> N
     assert (new.isr, new.eligible) == (members(1), members(2))
 
 
+def test_a_cancellation_to_fewer_replicas_than_min_isr_waits_for_no_more_than_all_of_them() -> None:
+    moving = Moving("op", (1, 2), (4, 5, 6))
+    assert missing_for_cancellation(partition(1, 4, 5, 6, moving=moving), live(1, 2), 3) == (2,)
+    assert missing_for_cancellation(partition(1, 2, 4, moving=moving), live(1, 2), 3) == ()
+
+
 def test_a_cancellation_does_not_count_members_that_are_gone() -> None:
     state = partition(1, 2, 4, moving=TO_456)
     assert missing_for_cancellation(state, live(1, 4, 5, 6), 2) == (2, 3)
@@ -378,7 +384,7 @@ def test_whoever_ends_a_move_leaves_enough_copies_and_a_leader_that_serves(
     here = [m for m in in_sync if live[m.broker_id].broker_epoch == m.broker_epoch]
     if is_cancelled(state.moving, wanted):
         assert new.replicas == state.moving.original
-        assert len(here) >= min(new.min_isr, len(state.isr))
+        assert len(here) >= min(new.min_isr, len(state.isr), len(new.replicas))
     else:
         assert new.replicas == state.moving.target
         assert len(here) == len(new.replicas)

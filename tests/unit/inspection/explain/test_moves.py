@@ -10,6 +10,7 @@ import pytest
 from tidelog.inspection.model import (
     BrokerBacklog,
     BrokerState,
+    FollowerState,
     PartitionMoveState,
     RegisteredBroker,
 )
@@ -117,9 +118,29 @@ def test_a_move_that_waits_for_a_broker_that_is_cut_off_says_so(cluster: Describ
 
 def test_a_move_whose_broker_has_not_heard_of_it_is_told(cluster: DescribedCluster) -> None:
     moved(cluster, 4)
+    cluster.seen("sea/0", 4, last_fetch_ms=-1)
     cluster.replicas = {key: r for key, r in cluster.replicas.items() if key[1] != 4}
     cluster.backlogs.append(BrokerBacklog(4, 14, 1, 9_000, overdue=True))
     assert "has not taken its newest state" in said(found(cluster.explain(), "move_waits"))
+
+
+def test_who_is_refused_by_its_leader_is_not_said_to_be_about_to_join(
+    cluster: DescribedCluster,
+) -> None:
+    moved(cluster, 4)
+    cluster.replica("sea/0", 4, follower=FollowerState(1, 10, "who are you", 9_000, answered=True))
+    text = said(found(cluster.explain(), "move_waits"))
+    assert "broker 1, its leader, refuses the fetches of broker 4" in text
+    assert "about to be admitted" not in text
+
+
+def test_who_lacks_only_what_is_on_its_way_is_about_to_be_admitted(
+    cluster: DescribedCluster,
+) -> None:
+    moved(cluster, 4)
+    cluster.seen("sea/0", 4, log_end_offset=98, lag_records=2, last_caught_up_ms=100)
+    text = said(found(cluster.explain(), "move_waits"))
+    assert "broker 4 had every record a moment ago and is about to be admitted" in text
 
 
 def test_a_cancellation_that_waits_says_for_whom_and_why(cluster: DescribedCluster) -> None:
