@@ -64,7 +64,7 @@ def _end(old: LeaderAndIsr, new: LeaderAndIsr, moving: Moving, seen: Counter[str
         seen[SWITCHED_EARLY] += not set(moving.original) <= old.isr_ids
         seen[LEADER_LEFT] += old.leader not in new.replicas
     elif new.replicas == moving.original:
-        if len(new.isr) < min(new.min_isr, len(old.isr)):
+        if len(new.isr) < min(new.min_isr, len(old.isr), len(new.replicas)):
             return Broken("cancelled_with_too_few", f"the ISR was {sorted(old.isr_ids)}")
         seen[CANCELLED] += 1
     else:
