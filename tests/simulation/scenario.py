@@ -82,6 +82,7 @@ def run_seed(
     faults = list(plan)
     result = Result(seed, faults)
     began = time.process_time()
+    collects = gc.isenabled()
     gc.disable()
     world = World(seed, settings)
     try:
@@ -97,7 +98,8 @@ def run_seed(
         result.virtual_ms = world.now_ms
         result.steps = world.loop.steps
         world.close()
-        gc.enable()
+        if collects:
+            gc.enable()
     result.cpu_seconds = time.process_time() - began
     return result
 

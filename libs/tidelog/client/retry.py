@@ -64,7 +64,7 @@ class Route:
     After a failure the same leader is left alone until `retry_at_ms`; one that supersedes
     it may be tried at once, because it owes nothing to its predecessor's failure."""
 
-    failures: int = 0
+    failures: int = 0  # of that leader, one after another
     # The newest that failed.
     failed_leader: Leader | None = None
     retry_at_ms: int = 0
@@ -72,11 +72,16 @@ class Route:
     stale: bool = False
 
     def failed(self, leader: Leader, now_ms: int, backoff: Backoff, *, stale: bool) -> None:
-        self.failures += 1
+        """Several requests on their way to one leader fail together: that is one failure, or
+        the pauses would have grown to a second before its successor is first tried."""
+        self.stale = self.stale or stale
         if self._is_new(leader):
             self.failed_leader = leader
+            self.failures = 0
+        elif now_ms < self.retry_at_ms or self._is_former(leader):
+            return
+        self.failures += 1
         self.retry_at_ms = now_ms + backoff.pause_ms(self.failures)
-        self.stale = self.stale or stale
 
     def succeeded(self) -> None:
         if self.failures:
@@ -97,3 +102,6 @@ class Route:
 
     def _is_new(self, leader: Leader) -> bool:
         return self.failed_leader is None or leader.supersedes(self.failed_leader)
+
+    def _is_former(self, leader: Leader) -> bool:
+        return self.failed_leader is not None and self.failed_leader.supersedes(leader)

@@ -231,19 +231,16 @@ async def answers_probe(
 
 def _named_by(state: ServiceState) -> Iterable[tuple[str, str, int]]:
     """Address, role and id of each service that a service tells of."""
-    if state.broker is not None:
-        for broker in state.broker.registered:
+    for told in (state.broker, state.controller):
+        if told is None:
+            continue
+        for broker in told.registered:
             yield broker.address, BROKER, broker.broker_id
-        for departure in state.broker.departures:
+        for departure in told.departures:
             yield departure.address, BROKER, departure.broker_id
-        for controller in state.broker.controllers:
+        for controller in told.controllers:
             yield controller.address, CONTROLLER, controller.controller_id
+    if state.broker is not None:
         yield state.broker.controller_address, CONTROLLER, NOT_KNOWN
     if state.controller is not None:
-        for broker in state.controller.registered:
-            yield broker.address, BROKER, broker.broker_id
-        for departure in state.controller.departures:
-            yield departure.address, BROKER, departure.broker_id
-        for controller in state.controller.controllers:
-            yield controller.address, CONTROLLER, controller.controller_id
         yield state.controller.active_address, CONTROLLER, NOT_KNOWN

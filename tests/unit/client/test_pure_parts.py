@@ -145,6 +145,36 @@ def test_a_route_opens_to_a_newer_epoch_and_after_its_pause() -> None:
     assert not route.wants_metadata(Leader(2, 6, "b:1", ""))
 
 
+def failing_route(*failures: tuple[Leader, int]) -> Route:
+    """`failures`: of whom, and when (ms)."""
+    route, backoff = Route(), Backoff(random.Random(1), 50, 1_000)
+    for leader, now_ms in failures:
+        route.failed(leader, now_ms, backoff, stale=True)
+    return route
+
+
+def test_requests_that_fail_together_pause_a_route_once() -> None:
+    leader = Leader(1, 5, "a:1", "")
+    route = failing_route(*((leader, now_ms) for now_ms in (0, 1, 1, 2, 2)))
+    assert (route.failures, route.open_to(leader, 50)) == (1, True)
+
+
+def test_failures_one_after_another_make_longer_pauses() -> None:
+    leader = Leader(1, 5, "a:1", "")
+    assert failing_route((leader, 0), (leader, 60), (leader, 200)).failures == 3
+
+
+def test_a_leader_owes_nothing_to_the_failures_of_its_predecessor() -> None:
+    former, leader = Leader(1, 5, "a:1", ""), Leader(2, 6, "b:1", "")
+    route = failing_route((former, 0), (former, 60), (former, 200), (former, 500), (leader, 600))
+    assert (route.failures, route.open_to(leader, 650)) == (1, True)
+
+
+def test_a_late_failure_of_a_former_leader_pauses_nobody() -> None:
+    former, leader = Leader(1, 5, "a:1", ""), Leader(2, 6, "b:1", "")
+    assert failing_route((former, 0), (leader, 10), (former, 100)).open_to(leader, 100)
+
+
 def test_pieces_are_as_large_as_allowed() -> None:
     columns = RecordColumns([bytes(1024)] * 130, None, 5)
     pieces = list(cut(columns, columns.sizes(), 65536))
