@@ -57,7 +57,8 @@ DESCRIBE_PAUSE_MS = 50
 
 class Admin(TopicRequests, OperationRequests, BrokerRequests):
     """Finds the active controller and follows it. Every error is a `TidelogError`.
-    `requested_by`: who asks, kept in events and operations; at most 200 characters of ASCII."""
+    `requested_by`: who asks, kept in events and operations; at most 200 characters of ASCII.
+    `timeout_ms`: how long requests are tried that name no time of their own."""
 
     def __init__(
         self,
@@ -67,6 +68,7 @@ class Admin(TopicRequests, OperationRequests, BrokerRequests):
         clock: Clock | None = None,
         rng: random.Random | None = None,
         requested_by: str = "",
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
     ) -> None:
         self._clock = clock or SystemClock()
         self._connections = connections or GrpcConnections()
@@ -74,7 +76,7 @@ class Admin(TopicRequests, OperationRequests, BrokerRequests):
         self._rng = rng or random.Random()
         self._backoff = Backoff(self._rng)
         self._controllers = ControllerCalls(
-            self._metadata, self._connections, self._clock, self._rng, requested_by
+            self._metadata, self._connections, self._clock, self._rng, requested_by, timeout_ms
         )
 
     async def __aenter__(self) -> Self:

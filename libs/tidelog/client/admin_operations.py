@@ -16,10 +16,12 @@ from tidelog.client.operations import (
     Operation,
     Plan,
     Throttle,
+    kind_to_wire,
     move_to_wire,
     moves_from_wire,
     operation_from_wire,
     plan_from_wire,
+    state_to_wire,
 )
 from tidelog.v1 import admin_pb2 as pb
 
@@ -38,6 +40,11 @@ class _Begun(Protocol):
 
 class OperationRequests:
     _controllers: ControllerCalls
+
+    def new_operation_id(self) -> str:
+        """To be kept by who may have to ask again: the same request by the same id is the same
+        operation."""
+        return self._controllers.new_operation_id()
 
     async def reassign(
         self, moves: Sequence[Move], *, operation_id: str = "", dry_run: bool = False
@@ -128,12 +135,20 @@ class OperationRequests:
         answer = await self._controllers.ask(lambda api, ms: api.cancel_operation(request, ms))
         return plan_from_wire(answer.plan)
 
-    async def list_operations(self) -> list[Operation]:
-        """Those that run, and the last that have ended; the newest first."""
+    async def list_operations(
+        self, states: Sequence[str] = (), kinds: Sequence[str] = ()
+    ) -> list[Operation]:
+        """Those that run, and the last that have ended; the newest first. `states`, `kinds`: of
+        these alone, as `Operation` names them."""
         found: list[Operation] = []
         token = ""
         for _ in range(MAX_PAGES):
-            request = pb.ListOperationsRequest(page_size=PAGE_SIZE, page_token=token)
+            request = pb.ListOperationsRequest(
+                states=map(state_to_wire, states),
+                kinds=map(kind_to_wire, kinds),
+                page_size=PAGE_SIZE,
+                page_token=token,
+            )
             answer = await self._listed(request)
             found += [operation_from_wire(operation) for operation in answer.operations]
             token = answer.next_page_token
@@ -188,7 +203,7 @@ class OperationRequests:
         return Throttle(bound.bytes_per_second if is_bound else None, answer.revision)
 
     def _id(self, chosen: str, *, dry_run: bool) -> str:
-        return chosen if chosen or dry_run else self._controllers.new_operation_id()
+        return chosen if chosen or dry_run else self.new_operation_id()
 
 
 def _begun(answer: _Begun, *, dry_run: bool) -> BegunOperation:

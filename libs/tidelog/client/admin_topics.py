@@ -80,7 +80,7 @@ class RecoveryChoice:
 @dataclass(frozen=True, slots=True)
 class Survivor:
     """`described`: its log is; otherwise `problem` says why not. `last_epoch` -1: it is empty.
-    `lost_records` None: nobody can tell."""
+    `lost_records` None: nobody can tell. `high_watermark` None: it did not tell."""
 
     broker_id: int
     described: bool
@@ -90,6 +90,7 @@ class Survivor:
     log_end_offset: int
     whole: bool
     lost_records: int | None
+    high_watermark: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,6 +350,7 @@ def _recovery_from_wire(wire: pb.RecoveryDetails) -> Recovery:
             replica.log_end_offset,
             replica.whole,
             replica.lost_records if replica.HasField("lost_records") else None,
+            replica.high_watermark if replica.HasField("high_watermark") else None,
         )
         for replica in wire.replicas
     )

@@ -50,7 +50,8 @@ class Answered(NamedTuple):
 
 
 class ControllerCalls:
-    """`requested_by`: who asks, for events and operations; empty: nothing is said."""
+    """`requested_by`: who asks, for events and operations; empty: nothing is said.
+    `timeout_ms`: for requests that name no time of their own."""
 
     def __init__(
         self,
@@ -59,6 +60,7 @@ class ControllerCalls:
         clock: Clock,
         rng: random.Random,
         requested_by: str = "",
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
     ) -> None:
         self._metadata = metadata
         self._connections = connections
@@ -66,6 +68,7 @@ class ControllerCalls:
         self._rng = rng
         self._backoff = Backoff(rng)
         self._requested_by = requested_by
+        self._timeout_ms = timeout_ms
 
     def new_operation_id(self) -> str:
         """One that nobody else has, so that a try which is repeated is the same operation."""
@@ -74,10 +77,12 @@ class ControllerCalls:
     async def ask(
         self,
         call: Callable[[AdminApi, int], Awaitable[_Response]],
-        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+        timeout_ms: int | None = None,
     ) -> _Response:
         """The active controller's answer. `call` is given the time for one try, milliseconds.
         Raises what the request is refused with."""
+        if timeout_ms is None:
+            timeout_ms = self._timeout_ms
         answer, answered = await self.ask_in_doubt(call, timeout_ms)
         if answered.error is not None:
             raise answered.error

@@ -6,9 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tidelog.errors import TidelogError
+from tidelog.errors import ErrorCode, TidelogError
 from tidelog.rpc.wire import error_from_wire
 from tidelog.v1 import admin_pb2 as pb
+
+_KIND = "OPERATION_KIND_"
+_STATE = "OPERATION_STATE_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +163,16 @@ class BrokerDetails:
     gone_at_ms: int
 
 
+def state_to_wire(word: str) -> pb.OperationState.ValueType:
+    """Raises INVALID_REQUEST for a word that is none."""
+    return pb.OperationState.Value(_named(word, _STATE, pb.OperationState.keys()))
+
+
+def kind_to_wire(word: str) -> pb.OperationKind.ValueType:
+    """Raises INVALID_REQUEST for a word that is none."""
+    return pb.OperationKind.Value(_named(word, _KIND, pb.OperationKind.keys()))
+
+
 def move_to_wire(move: Move) -> pb.Move:
     return pb.Move(
         topic=move.topic,
@@ -199,8 +212,8 @@ def operation_from_wire(wire: pb.Operation) -> Operation:
     progress = wire.progress
     return Operation(
         wire.operation_id,
-        word_of(pb.OperationKind.Name(wire.kind), "OPERATION_KIND_"),
-        word_of(pb.OperationState.Name(wire.state), "OPERATION_STATE_"),
+        word_of(pb.OperationKind.Name(wire.kind), _KIND),
+        word_of(pb.OperationState.Name(wire.state), _STATE),
         wire.reason,
         wire.request,
         wire.requested_by,
@@ -288,3 +301,12 @@ def broker_from_wire(wire: pb.BrokerDetails) -> BrokerDetails:
 
 def word_of(name: str, prefix: str) -> str:
     return name.removeprefix(prefix).lower()
+
+
+def _named(word: str, prefix: str, names: Iterable[str]) -> str:
+    known = [word_of(name, prefix) for name in names if not name.endswith("_UNSPECIFIED")]
+    if word not in known:
+        raise TidelogError(
+            ErrorCode.INVALID_REQUEST, f"{word!r} is none of {', '.join(known)}; choose of these"
+        )
+    return f"{prefix}{word.upper()}"

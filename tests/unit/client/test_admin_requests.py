@@ -207,6 +207,34 @@ async def test_all_pages_of_operations_and_of_their_moves_are_read(cluster: Fake
     assert [request.page_token for request in controller.requests] == ["", "9", "", "1"]
 
 
+async def test_operations_are_asked_for_by_state_and_kind(cluster: FakeCluster) -> None:
+    controller = ScriptedController(pb.ListOperationsResponse(operations=[OPERATION]))
+    async with await admin_of(cluster, controller) as admin:
+        await admin.list_operations(["running", "cancelling"], ["brokers_add"])
+    (asked,) = controller.requests
+    assert list(asked.states) == [pb.OPERATION_STATE_RUNNING, pb.OPERATION_STATE_CANCELLING]
+    assert list(asked.kinds) == [pb.OPERATION_KIND_BROKERS_ADD]
+
+
+async def test_a_state_that_is_none_is_refused_with_those_that_are(cluster: FakeCluster) -> None:
+    controller = ScriptedController()
+    async with await admin_of(cluster, controller) as admin:
+        with pytest.raises(TidelogError, match="running, cancelling, done, cancelled, failed"):
+            await admin.list_operations(["runing"])
+    assert controller.calls == []
+
+
+async def test_the_time_for_requests_without_one_of_their_own_is_the_clients(
+    cluster: FakeCluster,
+) -> None:
+    controller = ScriptedController(unanswered(), unanswered(), unanswered())
+    async with await admin_of(cluster, controller, timeout_ms=1) as admin:
+        with pytest.raises(TidelogError) as caught:
+            await admin.rebalance()
+    assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
+    assert len(controller.calls) < 3
+
+
 async def test_a_throttle_is_set_lifted_and_read(cluster: FakeCluster) -> None:
     controller = ScriptedController(
         pb.SetThrottleResponse(revision=44),
@@ -285,6 +313,7 @@ async def test_leaders_and_brokers_are_asked_about(cluster: FakeCluster) -> None
 
 async def test_survivors_are_asked_for_and_one_of_them_is_chosen(cluster: FakeCluster) -> None:
     survivor = pb.ReplicaSurvivor(broker_id=2, described=True, log_end_offset=9, lost_records=0)
+    survivor.high_watermark = 7
     unknown = pb.ReplicaSurvivor(broker_id=3, problem="why", last_epoch=-1)
     details = pb.RecoveryDetails(topic="t", partition=4, revision=33, replicas=[survivor, unknown])
     controller = ScriptedController(
@@ -297,6 +326,7 @@ async def test_survivors_are_asked_for_and_one_of_them_is_chosen(cluster: FakeCl
         choice = RecoveryChoice(first.partition, first.survivors[0].broker_id, first.revision)
         (recovered,) = await admin.recover_partitions("t", choices=[choice])
     assert [s.lost_records for s in first.survivors] == [0, None]
+    assert [s.high_watermark for s in first.survivors] == [7, None]
     assert first.survivors[1].problem == "why"
     assert list(controller.requests[2].choices) == [
         pb.RecoveryChoice(partition=4, broker_id=2, expected_revision=33)
