@@ -1,0 +1,46 @@
+"""What all bodies share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tidelog.model import MAX_INT32
+
+MAX_INT64 = 2**63 - 1
+MAX_TOPIC_NAME_LENGTH = 200
+
+# What the wire cannot carry is refused here, by name.
+TopicName = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=MAX_TOPIC_NAME_LENGTH,
+        description="name of a topic: 1 to 200 letters, digits, '.', '_' or '-'",
+        examples=["sea"],
+    ),
+]
+PartitionNumber = Annotated[
+    int, Field(ge=0, le=MAX_INT32, description="number of a partition, from 0", examples=[0])
+]
+BrokerId = Annotated[int, Field(ge=0, le=MAX_INT32, description="id of a broker", examples=[1])]
+OperationId = Annotated[
+    str,
+    Field(
+        pattern=r"^[a-zA-Z0-9_-]{1,64}$",
+        description="chosen by who asks, 1 to 64 letters, digits, '_' or '-': the same request "
+        "sent again is the same operation and answers with it",
+        examples=["grow-2026-01"],
+    ),
+]
+
+
+class RequestBody(BaseModel):
+    """Nothing is guessed: a field that is not known, or of another type, is refused."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class AnswerBody(BaseModel):
+    model_config = ConfigDict(from_attributes=True)

@@ -1,0 +1,267 @@
+"""Operations: what they are asked for as, their plans, and how far they have come."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, get_args
+
+from pydantic import ConfigDict, Field
+from pydantic.config import JsonDict
+
+from tidelog_admin_api.bodies.base import (
+    AnswerBody,
+    BrokerId,
+    OperationId,
+    PartitionNumber,
+    RequestBody,
+    TopicName,
+)
+
+MAX_MOVES = 100_000
+MAX_REPLICAS = 1_000
+
+OperationKind = Literal[
+    "reassignment",
+    "rebalance",
+    "brokers_add",
+    "brokers_remove",
+    "set_replication_factor",
+    "reversal",
+]
+OperationState = Literal["running", "cancelling", "done", "cancelled", "failed"]
+MoveState = Literal["waiting", "active", "done", "dropped"]
+
+
+def _one_of(words: object) -> str:
+    """Services of a newer version may know more words than these."""
+    return f"one of {', '.join(get_args(words))}"
+
+
+_MOVE: JsonDict = {
+    "topic": "sea",
+    "topic_id": "",
+    "partition": 0,
+    "original": [1, 2, 3],
+    "target": [4, 2, 3],
+}
+_PLAN: JsonDict = {
+    "moves": [_MOVE],
+    "move_count": 1,
+    "replicas_added": 1,
+    "leaders_changed": 1,
+    "minimum_replicas_added": None,
+    "brokers": [
+        {
+            "broker_id": 4,
+            "replicas_before": 0,
+            "replicas_after": 1,
+            "leaders_before": 0,
+            "leaders_after": 1,
+        }
+    ],
+}
+_OPERATION: JsonDict = {
+    "operation_id": "grow-2026-01",
+    "kind": "reassignment",
+    "state": "running",
+    "reason": "",
+    "request": '{"kind": "reassignment"}',
+    "requested_by": "ann",
+    "requested_from": "127.0.0.1:52114",
+    "requested_at_ms": 1_767_225_600_000,
+    "ended_at_ms": 0,
+    "trace_id": "4bf92f3577b34da6a3ce929d0e0e4736",
+    "progress": {
+        "moves": 1,
+        "moves_done": 0,
+        "moves_active": 1,
+        "moves_dropped": 0,
+        "replicas_to_add": 1,
+        "replicas_added": 0,
+        "estimated_end_ms": 0,
+    },
+    "revision": 4711,
+}
+
+
+class MoveRequest(RequestBody):
+    """A partition that is to have other replicas, or the same in another order."""
+
+    topic: TopicName
+    partition: PartitionNumber
+    target: Annotated[
+        list[BrokerId],
+        Field(
+            min_length=1,
+            max_length=MAX_REPLICAS,
+            description="the replicas after, distinct; the first is the preferred leader",
+            examples=[[4, 2, 3]],
+        ),
+    ]
+    original: list[BrokerId] = Field(
+        default_factory=list,
+        max_length=MAX_REPLICAS,
+        description="where given, refused unless the partition still has these replicas, so that "
+        "the moves of a dry run are made exactly as shown",
+        examples=[[1, 2, 3]],
+    )
+    topic_id: Annotated[
+        str,
+        Field(
+            max_length=64,
+            description="where given, refused unless the topic still has this id",
+            examples=[""],
+        ),
+    ] = ""
+
+
+class OperationRequest(RequestBody):
+    """What every request that begins an operation may carry."""
+
+    operation_id: OperationId | None = None
+
+
+class ReassignRequest(OperationRequest):
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "moves": [{"topic": "sea", "partition": 0, "target": [4, 2, 3]}],
+                    "operation_id": "grow-2026-01",
+                }
+            ]
+        }
+    )
+
+    moves: Annotated[
+        list[MoveRequest],
+        Field(min_length=1, max_length=MAX_MOVES, description="each partition once"),
+    ]
+
+
+class Move(AnswerBody):
+    topic: str
+    topic_id: str
+    partition: int
+    original: list[int] = Field(description="replicas before, the first preferred")
+    target: list[int] = Field(description="replicas after, the first preferred")
+
+
+class BrokerShare(AnswerBody):
+    """What a broker has before and after a plan."""
+
+    broker_id: int
+    replicas_before: int
+    replicas_after: int
+    leaders_before: int = Field(description="partitions that prefer it as their leader")
+    leaders_after: int
+
+
+class Plan(AnswerBody):
+    """What an operation does."""
+
+    model_config = ConfigDict(from_attributes=True, json_schema_extra={"examples": [_PLAN]})
+
+    moves: list[Move] = Field(
+        description="all of them in a dry run; else none, and the operation's moves are a "
+        "resource of their own"
+    )
+    move_count: int
+    replicas_added: int = Field(description="replicas that are copied to a broker that had none")
+    leaders_changed: int = Field(description="partitions whose preferred leader changes")
+    minimum_replicas_added: int | None = Field(
+        description="the fewest replicas that any plan would have to copy to balance as well; "
+        "null for moves by hand"
+    )
+    brokers: list[BrokerShare]
+
+
+class Progress(AnswerBody):
+    moves: int
+    moves_done: int
+    moves_active: int
+    moves_dropped: int
+    replicas_to_add: int
+    replicas_added: int
+    estimated_end_ms: int = Field(
+        description="milliseconds since 1970, when the last move will be done if the rest goes as "
+        "fast; 0: nobody can tell yet"
+    )
+
+
+class Operation(AnswerBody):
+    """Something that takes its time, and goes on whatever controller is active."""
+
+    model_config = ConfigDict(from_attributes=True, json_schema_extra={"examples": [_OPERATION]})
+
+    operation_id: str
+    kind: str = Field(description=_one_of(OperationKind))
+    state: str = Field(description=_one_of(OperationState))
+    reason: str = Field(
+        description="why it failed or was cancelled, and by whom; while it runs, what it waits for"
+    )
+    request: str = Field(description="what was asked, as JSON, for a person")
+    requested_by: str
+    requested_from: str
+    requested_at_ms: int = Field(description="milliseconds since 1970")
+    ended_at_ms: int = Field(description="milliseconds since 1970; 0: it has not ended")
+    trace_id: str
+    progress: Progress
+    revision: int = Field(description="as the ETag of the operation")
+
+
+class BegunOperation(AnswerBody):
+    """The operation, or in a dry run the plan alone."""
+
+    model_config = ConfigDict(
+        from_attributes=True,
+        json_schema_extra={"examples": [{"operation": _OPERATION, "plan": _PLAN}]},
+    )
+
+    operation: Operation | None = Field(description="null in a dry run")
+    plan: Plan
+
+
+class CancelledOperation(AnswerBody):
+    """The operation, or in a dry run what would go back."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"operation": {**_OPERATION, "state": "cancelling"}, "plan": None}]
+        }
+    )
+
+    operation: Operation | None = Field(description="null in a dry run")
+    plan: Plan | None = Field(description="of a dry run: the moves under way, which would go back")
+
+
+class MoveProgress(AnswerBody):
+    move: Move
+    state: str = Field(description=_one_of(MoveState))
+    waits_for: list[int] = Field(
+        description="of an active move: replicas that are to be in sync and are not"
+    )
+
+
+class OperationPage(AnswerBody):
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"items": [_OPERATION], "next_page_token": ""}]}
+    )
+
+    items: list[Operation]
+    next_page_token: str = Field(description="empty: this is the last page")
+
+
+class MoveProgressPage(AnswerBody):
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "items": [{"move": _MOVE, "state": "active", "waits_for": [4]}],
+                    "next_page_token": "",
+                }
+            ]
+        }
+    )
+
+    items: list[MoveProgress]
+    next_page_token: str = Field(description="empty: this is the last page")
