@@ -42,6 +42,7 @@ from tidelog.client.producers_codec import (
 )
 from tidelog.client.retry import Backoff
 from tidelog.client.sequences import Identity
+from tidelog.client.topic_details import TopicQuestions
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import TopicPartition
 from tidelog.rpc.status import UnreachableError
@@ -55,7 +56,7 @@ DESCRIBE_ATTEMPTS = 4
 DESCRIBE_PAUSE_MS = 50
 
 
-class Admin(TopicRequests, OperationRequests, BrokerRequests):
+class Admin(TopicRequests, TopicQuestions, OperationRequests, BrokerRequests):
     """Finds the active controller and follows it. Every error is a `TidelogError`.
     `requested_by`: who asks, kept in events and operations; at most 200 characters of ASCII.
     `timeout_ms`: how long requests are tried that name no time of their own."""

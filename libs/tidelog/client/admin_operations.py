@@ -185,12 +185,18 @@ class OperationRequests:
         return await self._controllers.ask(lambda api, ms: api.describe_operation(request, ms))
 
     async def set_throttle(
-        self, bytes_per_second: int | None, *, expected_revision: int = 0
+        self,
+        bytes_per_second: int | None,
+        *,
+        expected_revision: int = 0,
+        dry_run: bool = False,
     ) -> Throttle:
-        """Bounds what moves carry, also while they run; None: no more."""
+        """Bounds what moves carry, also while they run; None: no more. The revision of a dry
+        run is that of the bound which stands."""
         request = pb.SetThrottleRequest(
             throttle=pb.Throttle(bytes_per_second=bytes_per_second),
             expected_revision=expected_revision,
+            dry_run=dry_run,
         )
         answer = await self._controllers.ask(lambda api, ms: api.set_throttle(request, ms))
         return Throttle(bytes_per_second, answer.revision)

@@ -235,6 +235,34 @@ async def test_the_time_for_requests_without_one_of_their_own_is_the_clients(
     assert len(controller.calls) < 3
 
 
+async def test_a_topic_that_goes_on_on_the_next_page_is_one(cluster: FakeCluster) -> None:
+    def page(topic: str, number: int, token: str) -> pb.DescribeTopicsResponse:
+        partition = pb.PartitionDetails(
+            partition=number,
+            replicas=[1, 2, 3],
+            isr=[1, 2],
+            move=pb.PartitionMove(operation_id="op", original=[1, 2], target=[2, 3]),
+        )
+        details = pb.TopicDetails(
+            topic=topic,
+            topic_id=f"id-of-{topic}",
+            config=[pb.ConfigEntry(key="retention_ms", value="5", is_set=True)],
+            revision=9,
+            partitions=[partition],
+        )
+        return pb.DescribeTopicsResponse(topics=[details], next_page_token=token)
+
+    controller = ScriptedController(page("sea", 0, "1"), page("sea", 1, "2"), page("sky", 0, ""))
+    async with await admin_of(cluster, controller) as admin:
+        sea, sky = await admin.topic_details(internal=True)
+    assert [p.partition for p in sea.partitions] == [0, 1]
+    assert sea.partitions[0].move is not None
+    assert not sea.partitions[0].is_under_replicated
+    assert (sky.topic, sky.revision, sky.config[0].value) == ("sky", 9, "5")
+    assert [request.page_token for request in controller.requests] == ["", "1", "2"]
+    assert controller.requests[0].internal
+
+
 async def test_a_throttle_is_set_lifted_and_read(cluster: FakeCluster) -> None:
     controller = ScriptedController(
         pb.SetThrottleResponse(revision=44),

@@ -1,0 +1,148 @@
+"""Topics as the active controller keeps them: configuration in force, revisions, moves.
+`admin.proto` documents the fields."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from tidelog.client.controller_calls import ControllerCalls
+from tidelog.v1 import admin_pb2 as pb
+
+PAGE_SIZE = 1_000
+MAX_PAGES = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    key: str
+    value: str
+    is_set: bool
+    default_value: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionMove:
+    operation_id: str
+    original: tuple[int, ...]
+    target: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDetails:
+    """`move` None: it does not move."""
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    eligible: tuple[int, ...]
+    min_isr: int
+    revision: int
+    move: PartitionMove | None
+    unclean_leader_epoch: int
+
+    @property
+    def is_under_replicated(self) -> bool:
+        """Those that a move adds are not missing before it has switched."""
+        return len(self.isr) < len(self.move.original if self.move else self.replicas)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDetails:
+    """`partitions` empty, where they were not asked for."""
+
+    topic: str
+    topic_id: str
+    partition_count: int
+    replication_factor: int
+    config: tuple[ConfigEntry, ...]
+    revision: int
+    deleting: bool
+    partitions_being_removed: int
+    internal: bool
+    partitions: tuple[PartitionDetails, ...]
+
+
+class TopicQuestions:
+    _controllers: ControllerCalls
+
+    async def topic_details(
+        self,
+        topics: Sequence[str] = (),
+        *,
+        internal: bool = False,
+        with_partitions: bool = True,
+    ) -> list[TopicDetails]:
+        """By name; no names: all, and with `internal` also those that the cluster keeps for
+        itself."""
+        found: dict[str, TopicDetails] = {}
+        token = ""
+        for _ in range(MAX_PAGES):
+            answer = await self._asked_for_topics(
+                pb.DescribeTopicsRequest(
+                    topics=topics,
+                    internal=internal,
+                    without_partitions=not with_partitions,
+                    page_size=PAGE_SIZE,
+                    page_token=token,
+                )
+            )
+            for wire in answer.topics:
+                _add(found, details_from_wire(wire))
+            token = answer.next_page_token
+            if not token:
+                break
+        return list(found.values())
+
+    async def _asked_for_topics(
+        self, request: pb.DescribeTopicsRequest
+    ) -> pb.DescribeTopicsResponse:
+        return await self._controllers.ask(lambda api, ms: api.describe_topics(request, ms))
+
+
+def _add(found: dict[str, TopicDetails], details: TopicDetails) -> None:
+    """A topic goes on on the next page; one that was created anew meanwhile begins again."""
+    before = found.get(details.topic)
+    if before is not None and before.topic_id == details.topic_id:
+        details = replace(details, partitions=before.partitions + details.partitions)
+    found[details.topic] = details
+
+
+def details_from_wire(wire: pb.TopicDetails) -> TopicDetails:
+    return TopicDetails(
+        wire.topic,
+        wire.topic_id,
+        wire.partition_count,
+        wire.replication_factor,
+        tuple(
+            ConfigEntry(e.key, e.value, e.is_set, e.default_value, e.description)
+            for e in wire.config
+        ),
+        wire.revision,
+        wire.deleting,
+        wire.partitions_being_removed,
+        wire.internal,
+        tuple(_partitions(wire.partitions)),
+    )
+
+
+def _partitions(wire: Iterable[pb.PartitionDetails]) -> Iterable[PartitionDetails]:
+    for p in wire:
+        move = None
+        if p.HasField("move"):
+            move = PartitionMove(p.move.operation_id, tuple(p.move.original), tuple(p.move.target))
+        yield PartitionDetails(
+            p.partition,
+            p.leader,
+            p.leader_epoch,
+            tuple(p.replicas),
+            tuple(p.isr),
+            tuple(p.eligible),
+            p.min_isr,
+            p.revision,
+            move,
+            p.unclean_leader_epoch,
+        )
