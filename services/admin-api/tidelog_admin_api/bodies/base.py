@@ -1,12 +1,13 @@
-"""What all bodies share."""
+"""What all bodies share. Their fields are named as in admin.proto and in what the CLI writes
+with --json."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from tidelog.model import MAX_INT32
+from tidelog.model import MAX_INT32, NO_EPOCH, NO_LEADER
 
 MAX_INT64 = 2**63 - 1
 MAX_TOPIC_NAME_LENGTH = 200
@@ -36,6 +37,22 @@ OperationId = Annotated[
 ]
 
 
+def _none_for(nothing: int) -> BeforeValidator:
+    return BeforeValidator(lambda value: None if value == nothing else value)
+
+
+# In answers, where the client has -1.
+Leader = Annotated[
+    int | None, _none_for(NO_LEADER), Field(description="broker id; null: nobody leads")
+]
+Epoch = Annotated[int | None, _none_for(NO_EPOCH), Field(description="null: there was none")]
+
+
+def example(**fields: Any) -> ConfigDict:
+    """For an answer's `model_config`."""
+    return ConfigDict(json_schema_extra={"examples": [fields]})
+
+
 class RequestBody(BaseModel):
     """Nothing is guessed: a field that is not known, or of another type, is refused."""
 
@@ -43,4 +60,6 @@ class RequestBody(BaseModel):
 
 
 class AnswerBody(BaseModel):
+    """Made from the client's own values, whose fields have the same names."""
+
     model_config = ConfigDict(from_attributes=True)

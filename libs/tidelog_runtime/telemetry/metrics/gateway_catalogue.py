@@ -1,0 +1,62 @@
+"""What the REST gateway measures."""
+
+from __future__ import annotations
+
+from tidelog_runtime.telemetry.metrics.metric import counter, gauge, histogram
+from tidelog_runtime.telemetry.metrics.service_catalogue import (
+    BUILD_INFO,
+    EVENT_LOOP_LAG,
+    EVENT_LOOP_SILENT,
+    REQUEST_BUCKETS,
+    SCRAPE_COLLECTION,
+    SCRAPE_TIMEOUTS,
+)
+
+# By route, method and status; a route that does not exist is one of them.
+MAX_REQUEST_SERIES = 800
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "other")
+
+GATEWAY_REQUESTS = counter(
+    "tidelog_gateway_requests_total",
+    "Requests answered, by route, method and status.",
+    "Look at answers of 500 and above in the gateway's log; `tidelog explain` tells what is "
+    "wrong with the cluster.",
+    labels=("route", "method", "status"),
+    bound=MAX_REQUEST_SERIES,
+)
+GATEWAY_DURATION = histogram(
+    "tidelog_gateway_request_duration_seconds",
+    "Time until the answer to a request began, waits for the cluster included.",
+    "Compare with tidelog_request_duration_seconds of the controller: the rest is the gateway.",
+    buckets=REQUEST_BUCKETS,
+    labels=("method",),
+    series=[(method,) for method in METHODS],
+)
+GATEWAY_PENDING = gauge(
+    "tidelog_gateway_pending_requests",
+    "Requests that are being answered.",
+    "Where it nears max_concurrent_requests, look who asks so much.",
+)
+GATEWAY_STREAMS = gauge(
+    "tidelog_gateway_open_streams",
+    "Streams of events that are open.",
+    "Where it nears max_concurrent_streams, look who does not close them.",
+)
+GATEWAY_OVERVIEW_AGE = gauge(
+    "tidelog_gateway_overview_age_seconds",
+    "Age of the oldest part of the overview; it grows while nobody looks at it.",
+    "Look at `parts` of /v1/cluster/overview: it says what does not answer.",
+)
+
+GATEWAY_METRICS = (
+    BUILD_INFO,
+    EVENT_LOOP_LAG,
+    EVENT_LOOP_SILENT,
+    SCRAPE_COLLECTION,
+    SCRAPE_TIMEOUTS,
+    GATEWAY_REQUESTS,
+    GATEWAY_DURATION,
+    GATEWAY_PENDING,
+    GATEWAY_STREAMS,
+    GATEWAY_OVERVIEW_AGE,
+)

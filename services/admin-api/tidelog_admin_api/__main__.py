@@ -1,0 +1,120 @@
+"""Composition root of the gateway: `python -m tidelog_admin_api --bootstrap HOST:PORT`."""
+
+from __future__ import annotations
+
+if __name__ == "__main__":
+    from tidelog_runtime import quick_start  # must come before the other imports
+
+import asyncio
+import random
+import signal
+import socket
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import structlog
+import uvicorn
+import uvloop
+from fastapi import FastAPI
+
+from tidelog.client.admin import Admin
+from tidelog_admin_api.app import create_app
+from tidelog_admin_api.config import AdminApiConfig
+from tidelog_admin_api.dependencies import Dependencies
+from tidelog_admin_api.explaining import ClusterExplainer
+from tidelog_runtime.clock import SystemClock
+from tidelog_runtime.config import load
+from tidelog_runtime.telemetry.logging import configure_logging
+from tidelog_runtime.telemetry.metrics.gateway_catalogue import GATEWAY_METRICS
+from tidelog_runtime.telemetry.metrics.http_server import MetricsUnavailableError, serve
+
+EXIT_FAULT = 1
+# How long requests that are being answered may take after SIGTERM; then they are cut.
+SERVER_GRACE_SECONDS = 2
+LISTEN_BACKLOG = 1_024
+KEEP_ALIVE_SECONDS = 30
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    config = load(AdminApiConfig, sys.argv[1:] if argv is None else argv)
+    configure_logging(config.service, log_level=config.log_level, log_format=config.log_format)
+    return uvloop.run(_serve(config))
+
+
+async def _serve(config: AdminApiConfig) -> int:
+    log = structlog.get_logger()
+    try:
+        listening = _listen(config.listen)
+    except OSError as error:
+        log.error(
+            "cannot_listen",
+            listen=config.listen,
+            problem=f"{config.listen} cannot be bound: {error.strerror or error}",
+            remedy="stop the other process, or give another address by --listen",
+        )
+        return EXIT_FAULT
+    host, _, _ = config.listen.rpartition(":")
+    address = f"{host}:{listening.getsockname()[1]}"
+    clock, rng = SystemClock(), random.SystemRandom()
+    async with Admin(config.bootstrap, clock=clock, rng=rng) as admin:
+        explains = ClusterExplainer([*config.bootstrap, *config.controllers], clock)
+        app = create_app(Dependencies(admin, explains, clock, rng), config)
+        metrics_server = None
+        try:
+            if config.metrics_address is not None:
+                metrics_server = serve(config, GATEWAY_METRICS, app.state.metrics.collect)
+            log.info("admin_api_started", address=address, url=f"http://{address}/")
+            await _run(app, listening)
+        except MetricsUnavailableError as error:
+            log.error("cannot_listen", listen=config.metrics_listen, problem=str(error))
+            return EXIT_FAULT
+        finally:
+            if metrics_server is not None:
+                metrics_server.stop()
+            listening.close()
+    log.info("admin_api_stopped")
+    return 0
+
+
+def _listen(address: str) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.create_server((host, int(port)), family=family, backlog=LISTEN_BACKLOG)
+    listening.setblocking(False)
+    return listening
+
+
+class _Server(uvicorn.Server):
+    """Signals are the composition root's."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def _run(app: FastAPI, listening: socket.socket) -> None:
+    server = _Server(
+        uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
+            timeout_graceful_shutdown=SERVER_GRACE_SECONDS,
+        )
+    )
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        server.should_exit = True
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    await server.serve(sockets=[listening])
+
+
+if __name__ == "__main__":
+    quick_start.imports_done()
+    sys.exit(main())

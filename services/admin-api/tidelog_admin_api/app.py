@@ -1,0 +1,65 @@
+"""Assembles the gateway: routers, middleware, and what runs beside requests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+
+from tidelog_admin_api import health, metrics, openapi, refusals
+from tidelog_admin_api.config import AdminApiConfig
+from tidelog_admin_api.dependencies import Dependencies, Gateway
+from tidelog_admin_api.limits import Limits, Usage
+from tidelog_admin_api.metrics import GatewayMetrics, Metered
+from tidelog_admin_api.overviews import Overviews
+from tidelog_admin_api.refusals import Guarded
+from tidelog_admin_api.requester import Asking
+from tidelog_admin_api.resources import cluster
+from tidelog_runtime.version import installed_version
+
+ROUTERS = (health.router, metrics.router, cluster.router)
+
+
+def create_app(dependencies: Dependencies, config: AdminApiConfig) -> FastAPI:
+    usage = Usage()
+    overviews = Overviews(dependencies.admin, dependencies.explains, dependencies.clock)
+    measured = GatewayMetrics(config.cluster, usage, overviews)
+
+    @asynccontextmanager
+    async def beside_requests(_: FastAPI) -> AsyncIterator[None]:
+        tasks = [
+            asyncio.create_task(overviews.run(), name="overviews"),
+            asyncio.create_task(measured.watch.run(), name="loop-watch"),
+        ]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    app = FastAPI(
+        title=openapi.TITLE,
+        description=openapi.DESCRIPTION,
+        version=installed_version(),
+        openapi_tags=openapi.TAGS,
+        generate_unique_id_function=openapi.operation_id,
+        lifespan=beside_requests,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.state.gateway = Gateway(config, dependencies, usage, overviews)
+    app.state.metrics = measured
+    for router in ROUTERS:
+        app.include_router(router)
+    refusals.install(app)
+    openapi.install(app)
+    # The last one is the outermost.
+    app.add_middleware(Limits, bounds=config, usage=usage)
+    app.add_middleware(Guarded)
+    app.add_middleware(Asking, rng=dependencies.rng)
+    app.add_middleware(Metered, metrics=measured)
+    return app

@@ -1,0 +1,191 @@
+"""The cluster as a whole, and its first page."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from tidelog_admin_api.bodies.base import AnswerBody, Leader, example
+
+
+class Controller(AnswerBody):
+    controller_id: int
+    address: str
+    controller_epoch: int
+
+
+class ControllerProcess(AnswerBody):
+    controller_id: int
+    address: str
+    started_at_ms: int = Field(description="wall clock, milliseconds since 1970")
+
+
+class RegisteredBroker(AnswerBody):
+    broker_id: int
+    address: str
+    rack: str
+    broker_epoch: int
+    state: str = Field(description="running or stopping")
+
+
+class Cluster(AnswerBody):
+    """As any broker knows it; brokers that are gone are in /v1/brokers."""
+
+    model_config = example(
+        cluster_id="n2m0lVsrTM6Wq2Vf8qkz5A",
+        controller={"controller_id": 1, "address": "127.0.0.1:7401", "controller_epoch": 3},
+        controllers=[
+            {"controller_id": 1, "address": "127.0.0.1:7401", "started_at_ms": 1795320000000}
+        ],
+        brokers=[
+            {
+                "broker_id": 1,
+                "address": "127.0.0.1:7501",
+                "rack": "a",
+                "broker_epoch": 17,
+                "state": "running",
+            }
+        ],
+    )
+
+    cluster_id: str
+    controller: Controller | None = Field(description="null: no active one is known")
+    controllers: list[ControllerProcess] = Field(description="all that live, by id")
+    brokers: list[RegisteredBroker] = Field(description="all that are registered, by id")
+
+
+class OverviewPart(AnswerBody):
+    """How fresh a part of the overview is."""
+
+    as_of_ms: int = Field(description="wall clock; 0: it was never there")
+    problem: str = Field(description="why it is not fresher; empty: it is as fresh as it can be")
+
+
+class PartitionCounts(AnswerBody):
+    """A partition below its min ISR is under-replicated too."""
+
+    topics: int
+    partitions: int
+    without_leader: int
+    below_min_isr: int
+    under_replicated: int
+    not_led_by_preferred: int
+    moving: int
+
+
+class UnwellPartition(AnswerBody):
+    topic: str
+    partition: int
+    health: str = Field(description="what is wrong, the worst first")
+    leader: Leader
+    replicas: list[int]
+    isr: list[int]
+    min_isr: int
+
+
+class BrokerLoad(AnswerBody):
+    broker_id: int
+    status: str = Field(description="running, stopping or gone")
+    address: str
+    rack: str
+    maintenance: bool
+    removed: bool
+    replicas: int
+    leaders: int
+    preferred_leaders: int
+    out_of_sync: int
+    moves_in: int
+    moves_out: int
+    gone_at_ms: int = Field(description="wall clock; 0: it is there, or nobody knows")
+
+
+class RunningOperation(AnswerBody):
+    operation_id: str
+    kind: str
+    state: str
+    reason: str
+    requested_by: str
+    requested_at_ms: int
+    moves: int
+    moves_done: int
+    moves_active: int
+    replicas_to_add: int
+    replicas_added: int
+    estimated_end_ms: int = Field(description="wall clock; 0: nobody can tell")
+
+
+class FindingSummary(AnswerBody):
+    """What explain finds, in short; /v1/explain has the evidence."""
+
+    cause: str
+    severity: str
+    summary: str
+    next_step: str
+    topic: str
+    partition: int = Field(description="-1: not of one partition alone")
+    broker: int = Field(description="-1: not of one broker alone")
+    partition_count: int
+
+
+class Overview(AnswerBody):
+    """What the console shows first. The gateway keeps it fresh while somebody looks, and
+    answers from memory."""
+
+    model_config = example(
+        cluster_id="n2m0lVsrTM6Wq2Vf8qkz5A",
+        health="warning",
+        controller={"controller_id": 1, "address": "127.0.0.1:7401", "controller_epoch": 3},
+        counts={
+            "topics": 1,
+            "partitions": 6,
+            "without_leader": 0,
+            "below_min_isr": 0,
+            "under_replicated": 2,
+            "not_led_by_preferred": 1,
+            "moving": 0,
+        },
+        unwell=[
+            {
+                "topic": "sea",
+                "partition": 3,
+                "health": "under-replicated",
+                "leader": 1,
+                "replicas": [3, 1, 2],
+                "isr": [1, 2],
+                "min_isr": 2,
+            }
+        ],
+        brokers=[
+            {
+                "broker_id": 3,
+                "status": "gone",
+                "address": "127.0.0.1:7503",
+                "rack": "c",
+                "maintenance": False,
+                "removed": False,
+                "replicas": 2,
+                "leaders": 0,
+                "preferred_leaders": 1,
+                "out_of_sync": 2,
+                "moves_in": 0,
+                "moves_out": 0,
+                "gone_at_ms": 1795320000000,
+            }
+        ],
+        operations=[],
+        findings=[],
+        parts={"topics": {"as_of_ms": 1795320001000, "problem": ""}},
+    )
+
+    cluster_id: str
+    health: str = Field(
+        description="ok; warning; critical: something is not available; unknown: nobody tells"
+    )
+    controller: Controller | None
+    counts: PartitionCounts
+    unwell: list[UnwellPartition] = Field(description="the worst first, at most 100")
+    brokers: list[BrokerLoad]
+    operations: list[RunningOperation] = Field(description="those that run")
+    findings: list[FindingSummary] = Field(description="the worst first, at most 100")
+    parts: dict[str, OverviewPart] = Field(
+        description="how fresh cluster, topics, brokers, operations and findings are"
+    )

@@ -1,0 +1,50 @@
+"""A refusal, as RFC 9457 has it."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class FieldError(BaseModel):
+    field: str = Field(description="as `moves[0].topic`, or the name of a parameter")
+    message: str
+
+
+class Problem(BaseModel):
+    """Media type application/problem+json. `code` and `type` are for programs, `detail` and
+    `fix` for people."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "type": "urn:tidelog:error:unknown-topic-or-partition",
+                    "title": "Unknown topic or partition",
+                    "status": 404,
+                    "detail": "topic 'sea' does not exist; create it first",
+                    "instance": "/v1/topics/sea",
+                    "code": "UNKNOWN_TOPIC_OR_PARTITION",
+                    "grpc_status": "NOT_FOUND",
+                    "fix": "GET /v1/topics lists the topics that there are.",
+                    "retriable": False,
+                    "trace_id": "4bf92f3577b34da6a3ce929d0e0e4736",
+                }
+            ]
+        }
+    )
+
+    type: str = Field(description="urn:tidelog:error: and the code in kebab case")
+    title: str
+    status: int
+    detail: str = Field(description="what is wrong, and what would be right")
+    instance: str = Field(description="path of the request")
+    code: str = Field(description="name of the error, as errors.proto has it, or the gateway's own")
+    grpc_status: str = Field(description="name of the gRPC status that means the same")
+    fix: str = Field(description="what to do")
+    retriable: bool = Field(description="the same request may succeed later")
+    trace_id: str = Field(
+        description="carried by every event of what the request began, and by the gateway's log"
+    )
+    errors: list[FieldError] | None = Field(
+        default=None, description="of a request that is not valid: each field that is wrong"
+    )

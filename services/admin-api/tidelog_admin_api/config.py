@@ -1,0 +1,64 @@
+"""Configuration of the gateway."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from tidelog_runtime.config import METRICS_OFF, Address, AddressList, MetricsAddress, ServiceConfig
+
+
+class AdminApiConfig(ServiceConfig):
+    bootstrap: AddressList = Field(
+        default=["127.0.0.1:7501", "127.0.0.1:7502", "127.0.0.1:7503"],
+        min_length=1,
+        description="host:port of some brokers, separated by commas; the others are found",
+    )
+    controllers: AddressList = Field(
+        default=[],
+        description="host:port of controllers, separated by commas, to be asked what is wrong "
+        "where no broker answers any more; brokers name them otherwise",
+    )
+    listen: Address = Field(
+        default="127.0.0.1:7600", description="host:port to serve HTTP on; port 0: any free one"
+    )
+    metrics_listen: MetricsAddress | None = Field(
+        default=METRICS_OFF,
+        description="host:port to serve metrics on besides GET /metrics at listen, or off",
+    )
+    console: bool = Field(default=True, description="whether the web console is served at /")
+    max_body_bytes: int = Field(
+        default=8 << 20,
+        ge=1_024,
+        le=64 << 20,
+        description="a request with a larger body is refused",
+    )
+    body_timeout_ms: int = Field(
+        default=30_000,
+        ge=100,
+        le=300_000,
+        description="a request whose body has not come in by then is refused",
+    )
+    request_timeout_ms: int = Field(
+        default=330_000,
+        ge=1_000,
+        le=600_000,
+        description="a request that has not been answered by then is answered with a 504; longer "
+        "than any timeout_ms that a request may name",
+    )
+    max_concurrent_requests: int = Field(
+        default=256,
+        ge=1,
+        le=10_000,
+        description="further requests are refused while so many are being answered",
+    )
+    max_concurrent_streams: int = Field(
+        default=64,
+        ge=1,
+        le=10_000,
+        description="further streams of events are refused while so many are open",
+    )
+
+    @property
+    def service(self) -> str:
+        """Its name in log lines and metrics."""
+        return "admin-api"

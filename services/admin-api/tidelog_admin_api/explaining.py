@@ -1,0 +1,20 @@
+"""Has the cluster explained, whatever of it still answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidelog.client.ask_explain import explain_cluster
+from tidelog.inspection.model import Explanation, Scope
+from tidelog_runtime.clock import Clock
+
+
+class ClusterExplainer:
+    """`addresses`: of some services of the cluster; those that they name are asked, too."""
+
+    def __init__(self, addresses: Sequence[str], clock: Clock) -> None:
+        self._addresses = list(addresses)
+        self._clock = clock
+
+    async def explain(self, scope: Scope, timeout_ms: int) -> Explanation:
+        return await explain_cluster(self._addresses, scope, timeout_ms, self._clock)

@@ -1,0 +1,101 @@
+"""What the gateway measures of itself: requests as they are answered, and what is open."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from tidelog_admin_api.limits import Usage
+from tidelog_admin_api.overviews import Overviews
+from tidelog_runtime.telemetry.metrics.gateway_catalogue import (
+    GATEWAY_DURATION,
+    GATEWAY_METRICS,
+    GATEWAY_OVERVIEW_AGE,
+    GATEWAY_PENDING,
+    GATEWAY_REQUESTS,
+    GATEWAY_STREAMS,
+    METHODS,
+)
+from tidelog_runtime.telemetry.metrics.http_server import Exposition
+from tidelog_runtime.telemetry.metrics.loop_watch import LoopWatch
+from tidelog_runtime.telemetry.metrics.recording import Counts, Distributions
+from tidelog_runtime.telemetry.metrics.sheet import Sheet
+from tidelog_runtime.version import installed_version
+
+# Of requests for what there is not: one series, whatever they ask for.
+NO_ROUTE = "none"
+_OTHER_METHOD = METHODS[-1]
+
+router = APIRouter(tags=["health"])
+
+
+class GatewayMetrics:
+    """`seconds`: a clock that only differences are taken of."""
+
+    def __init__(
+        self,
+        cluster: str,
+        usage: Usage,
+        overviews: Overviews,
+        seconds: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.seconds = seconds
+        self.watch = LoopWatch(seconds)
+        self._usage = usage
+        self._overviews = overviews
+        self._requests = Counts(GATEWAY_REQUESTS)
+        self._durations = Distributions(GATEWAY_DURATION)
+        build = ("admin-api", cluster, installed_version())
+        self._exposition = Exposition(GATEWAY_METRICS, self.collect, self.watch, build)
+
+    def answered(self, route: str, method: str, status: int, seconds: float) -> None:
+        known = method if method in METHODS else _OTHER_METHOD
+        self._requests.add(route, known, str(status))
+        self._durations.of(known).observe(seconds)
+
+    async def collect(self, sheet: Sheet) -> None:
+        sheet.tell_counts(self._requests)
+        sheet.tell_distributions(self._durations)
+        sheet.tell(GATEWAY_PENDING, self._usage.requests)
+        sheet.tell(GATEWAY_STREAMS, self._usage.streams)
+        age_ms = self._overviews.age_ms
+        if age_ms is not None:
+            sheet.tell(GATEWAY_OVERVIEW_AGE, age_ms / 1000)
+
+    async def response(self) -> Response:
+        return Response(
+            await self._exposition.text(), headers={"Content-Type": self._exposition.content_type}
+        )
+
+
+class Metered:
+    """Middleware."""
+
+    def __init__(self, app: ASGIApp, metrics: GatewayMetrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began = self._metrics.seconds()
+
+        async def counted(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                route = getattr(scope.get("route"), "path", NO_ROUTE)
+                took = self._metrics.seconds() - began
+                self._metrics.answered(route, scope["method"], message["status"], took)
+            await send(message)
+
+        await self._app(scope, receive, counted)
+
+
+@router.get("/metrics", include_in_schema=False)
+async def read_metrics(request: Request) -> Response:
+    metrics: GatewayMetrics = request.app.state.metrics
+    return await metrics.response()

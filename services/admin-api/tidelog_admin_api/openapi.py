@@ -1,0 +1,70 @@
+"""The OpenAPI document: what FastAPI derives, and the problem documents that every operation
+may answer with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
+
+from tidelog_admin_api.bodies.problem import Problem
+
+TITLE = "Tidelog admin API"
+DESCRIPTION = """\
+Runs a Tidelog cluster: topics, brokers, moves of partitions, leaders, recovery, events.
+
+- Refusals are problem documents (RFC 9457): `detail` says what is wrong, `fix` what to do.
+- Changes take `dry_run=true`: all is checked, and the answer is the exact plan.
+- What takes long is an operation: 202, with its address in `Location`. An `operation_id` of your
+  own makes a repeated request the same operation.
+- Single things have an `ETag`; `If-Match` makes a change rest on what was read.
+- Lists are paged: pass `next_page_token` as `page_token`.
+- `X-Tidelog-Requested-By` says who asks, and `traceparent` (W3C) which trace it belongs to; both
+  are kept with every event of what the request begins.
+"""
+TAGS = [
+    {"name": "cluster", "description": "The cluster as a whole."},
+    {"name": "brokers", "description": "Grow, shrink and maintain the cluster."},
+    {"name": "topics", "description": "Create, change and delete topics."},
+    {"name": "partitions", "description": "Partitions, and what their replicas hold."},
+    {"name": "operations", "description": "Moves of partitions, and how far they have come."},
+    {"name": "leaders", "description": "Who leads."},
+    {"name": "recovery", "description": "Partitions without a leader, at the price of records."},
+    {"name": "events", "description": "What has happened, and what happens."},
+    {"name": "explain", "description": "What is wrong, why, and what to do."},
+    {"name": "records", "description": "Records, for scripts without gRPC."},
+    {"name": "health", "description": "The gateway itself."},
+]
+
+
+def operation_id(route: APIRoute) -> str:
+    """Stable: the name of its function."""
+    return route.name
+
+
+def install(app: FastAPI) -> None:
+    def document() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = _document(app)
+        return app.openapi_schema
+
+    app.openapi = document  # type: ignore[method-assign]  # as FastAPI's own pages tell
+
+
+def _document(app: FastAPI) -> dict[str, Any]:
+    document = get_openapi(
+        title=app.title,
+        version=app.version,
+        description=app.description,
+        routes=app.routes,
+        tags=app.openapi_tags,
+    )
+    components = document.setdefault("components", {}).setdefault("schemas", {})
+    schema = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+    components.update(schema.pop("$defs", {}))
+    components["Problem"] = schema
+    for unused in ("HTTPValidationError", "ValidationError"):
+        components.pop(unused, None)
+    return document

@@ -1,0 +1,175 @@
+"""Keeps the overview fresh in the background, each part for itself: a controller that does not
+answer holds up neither what brokers tell nor the readers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Generic, Protocol, TypeVar
+
+import structlog
+
+from tidelog.client.descriptions import ClusterDescription, TopicDescription
+from tidelog.client.operations import BrokerDetails, Operation
+from tidelog.errors import TidelogError
+from tidelog.inspection.model import Explanation, Scope
+from tidelog.rpc.status import UnreachableError
+from tidelog_admin_api.bodies.cluster import Overview, OverviewPart
+from tidelog_admin_api.overview import TopicFigures, figures_of, overview_of
+from tidelog_runtime.clock import Clock
+
+INTERVAL_MS = 1_000
+# Services are asked for all they know, which costs more than a look at the topics.
+EXPLAIN_INTERVAL_MS = 2_000
+# Without an answer within this, a part is told to be stale, and asked for again.
+PART_TIMEOUT_MS = 5_000
+EXPLAIN_TIMEOUT_MS = 1_000
+# For so long after the last reader the parts are kept fresh.
+WANTED_MS = 60_000
+# A reader who comes first waits so long for them, at most.
+FIRST_ANSWER_MS = 3_000
+UNDER_WAY = ("running", "cancelling")
+
+_Value = TypeVar("_Value")
+_log = structlog.get_logger()
+
+
+class Admin(Protocol):
+    async def describe_cluster(self) -> ClusterDescription: ...
+
+    async def list_topics(self, *, internal: bool = False) -> list[TopicDescription]: ...
+
+    async def describe_brokers(self, broker_ids: Sequence[int] = ()) -> list[BrokerDetails]: ...
+
+    async def list_operations(
+        self, states: Sequence[str] = (), kinds: Sequence[str] = ()
+    ) -> list[Operation]: ...
+
+
+class Explains(Protocol):
+    async def explain(self, scope: Scope, timeout_ms: int) -> Explanation: ...
+
+
+class _Part(Generic[_Value]):
+    """`value` None: there was no answer yet."""
+
+    def __init__(
+        self, name: str, ask: Callable[[], Awaitable[_Value]], clock: Clock, interval_ms: int
+    ) -> None:
+        self.name = name
+        self.value: _Value | None = None
+        self.problem = ""
+        self.interval_ms = interval_ms
+        self.tried = asyncio.Event()
+        self._ask = ask
+        self._clock = clock
+        self._as_of_ms = 0
+        self._answered_ms: int | None = None
+
+    @property
+    def told(self) -> OverviewPart:
+        return OverviewPart(as_of_ms=self._as_of_ms, problem=self.problem)
+
+    @property
+    def age_ms(self) -> int | None:
+        """None: there was no answer yet."""
+        if self._answered_ms is None:
+            return None
+        return self._clock.monotonic_ms() - self._answered_ms
+
+    async def refresh(self) -> None:
+        try:
+            async with asyncio.timeout(PART_TIMEOUT_MS / 1000):
+                self.value = await self._ask()
+        except (TidelogError, UnreachableError) as error:
+            self.problem = str(error)
+        except TimeoutError:
+            self.problem = f"there was no answer within {PART_TIMEOUT_MS} ms"
+        except Exception:
+            # The others go on, and this one is tried again.
+            _log.exception("overview_failed", part=self.name)
+            self.problem = "the gateway failed to ask for it; its log says why"
+        else:
+            self.problem = ""
+            self._as_of_ms = self._clock.wall_ms()
+            self._answered_ms = self._clock.monotonic_ms()
+        self.tried.set()
+
+
+class Overviews:
+    """`run` keeps them fresh while `read` is called."""
+
+    def __init__(self, admin: Admin, explains: Explains, clock: Clock) -> None:
+        self._clock = clock
+        self._wanted = asyncio.Event()
+        self._read_ms = 0
+        self._cluster = _Part("cluster", admin.describe_cluster, clock, INTERVAL_MS)
+
+        async def figures() -> TopicFigures:
+            return figures_of(await admin.list_topics())
+
+        self._topics = _Part("topics", figures, clock, INTERVAL_MS)
+        self._brokers = _Part("brokers", admin.describe_brokers, clock, INTERVAL_MS)
+
+        async def operations() -> Sequence[Operation]:
+            return await admin.list_operations(UNDER_WAY)
+
+        self._operations = _Part("operations", operations, clock, INTERVAL_MS)
+
+        async def explain() -> Explanation:
+            return await explains.explain(Scope(), EXPLAIN_TIMEOUT_MS)
+
+        self._findings = _Part("findings", explain, clock, EXPLAIN_INTERVAL_MS)
+
+    @property
+    def age_ms(self) -> int | None:
+        """Of the part that is oldest; None: one was never there."""
+        ages = [part.age_ms for part in self._parts()]
+        known = [age for age in ages if age is not None]
+        return max(known) if len(known) == len(ages) else None
+
+    async def read(self) -> Overview:
+        """As it was a moment ago; who comes first after a while waits for it."""
+        now_ms = self._clock.monotonic_ms()
+        if not self._wanted.is_set() or now_ms - self._read_ms > WANTED_MS:
+            for part in self._parts():
+                part.tried.clear()
+        self._read_ms = now_ms
+        self._wanted.set()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_ANSWER_MS / 1000):
+                for part in self._parts():
+                    await part.tried.wait()
+        return overview_of(
+            self._cluster.value,
+            self._topics.value,
+            self._brokers.value,
+            self._operations.value,
+            self._findings.value,
+            {part.name: part.told for part in self._parts()},
+        )
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for part in self._parts():
+                group.create_task(self._keep(part))
+
+    def _parts(self) -> Sequence[_Part[object]]:
+        return (  # type: ignore[return-value]  # nobody puts a value into a part here
+            self._cluster,
+            self._topics,
+            self._brokers,
+            self._operations,
+            self._findings,
+        )
+
+    async def _keep(self, part: _Part[object]) -> None:
+        while True:
+            await self._wanted.wait()
+            began_ms = self._clock.monotonic_ms()
+            await part.refresh()
+            left_ms = part.interval_ms - (self._clock.monotonic_ms() - began_ms)
+            await asyncio.sleep(max(0, left_ms) / 1000)
+            if self._clock.monotonic_ms() - self._read_ms > WANTED_MS:
+                self._wanted.clear()

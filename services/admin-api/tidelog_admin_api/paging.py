@@ -1,0 +1,92 @@
+"""Pages of lists. A token names the last item of the page before, so that what comes and goes
+meanwhile neither repeats nor skips what stays."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Iterable
+from typing import Annotated, Generic, NamedTuple, TypeVar
+
+from fastapi import Depends, Query
+from pydantic import BaseModel, Field
+
+from tidelog_admin_api.problems import malformed
+
+DEFAULT_PAGE_SIZE = 100
+MAX_PAGE_SIZE = 1_000
+MAX_TOKEN_LENGTH = 1_024
+
+# What a list is ordered by.
+Key = tuple[str | int, ...]
+Item = TypeVar("Item")
+
+
+class Page(BaseModel, Generic[Item]):
+    items: list[Item]
+    next_page_token: str = Field(
+        description="the page_token of the next page; empty: this was the last"
+    )
+
+
+class Paging(NamedTuple):
+    page_size: int
+    page_token: str
+
+
+def paging(
+    page_size: Annotated[
+        int, Query(ge=1, le=MAX_PAGE_SIZE, description="items on the page, at most")
+    ] = DEFAULT_PAGE_SIZE,
+    page_token: Annotated[
+        str,
+        Query(max_length=MAX_TOKEN_LENGTH, description="next_page_token of the page before"),
+    ] = "",
+) -> Paging:
+    return Paging(page_size, page_token)
+
+
+PagingQuery = Annotated[Paging, Depends(paging)]
+
+
+def page_of(
+    name: str, items: Iterable[Item], key: Callable[[Item], Key], asked: Paging
+) -> tuple[list[Item], str]:
+    """The items after the token's in the order of `key`, and the token of the next page.
+    `name`: of the list; a token of another one is refused."""
+    ordered = sorted(items, key=key)
+    if asked.page_token:
+        after = _decode(name, asked.page_token)
+        try:
+            ordered = [item for item in ordered if key(item) > after]
+        except TypeError:
+            raise _bad_token(name) from None
+    page = ordered[: asked.page_size]
+    more = len(ordered) > len(page)
+    return page, _encode(name, key(page[-1])) if more else ""
+
+
+def _encode(name: str, key: Key) -> str:
+    text = json.dumps([name, *key], separators=(",", ":"))
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def _decode(name: str, token: str) -> Key:
+    try:
+        padded = token + "=" * (-len(token) % 4)
+        content = json.loads(base64.b64decode(padded.encode(), altchars=b"-_", validate=True))
+    except (binascii.Error, ValueError, RecursionError):
+        raise _bad_token(name) from None
+    if not isinstance(content, list) or content[:1] != [name]:
+        raise _bad_token(name)
+    if not all(isinstance(part, str | int) for part in content):
+        raise _bad_token(name)
+    return tuple(content[1:])
+
+
+def _bad_token(name: str) -> Exception:
+    return malformed(
+        f"page_token is none that a page of {name} gave; pass next_page_token as it was, or "
+        "nothing for the first page"
+    )

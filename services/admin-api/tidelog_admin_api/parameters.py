@@ -1,0 +1,33 @@
+"""Parameters that operations share. Ranges are those of the wire; what else is wrong with a
+name or a number the cluster says, in the words that gRPC and the CLI have."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Path, Query
+
+from tidelog.client.controller_calls import DEFAULT_TIMEOUT_MS
+from tidelog.model import MAX_INT32
+
+MAX_NAME_LENGTH = 255
+MAX_TIMEOUT_MS = 300_000
+
+TopicName = Annotated[
+    str, Path(min_length=1, max_length=MAX_NAME_LENGTH, description="its name", examples=["sea"])
+]
+PartitionNumber = Annotated[int, Path(ge=0, le=MAX_INT32, description="from 0", examples=[0])]
+BrokerId = Annotated[int, Path(ge=0, le=MAX_INT32, description="its id", examples=[1])]
+DryRun = Annotated[
+    bool,
+    Query(description="true: check all of it, answer with what it would do, and change nothing"),
+]
+TimeoutMs = Annotated[
+    int,
+    Query(
+        ge=1,
+        le=MAX_TIMEOUT_MS,
+        description="how long the answer may wait for what was begun, which goes on by itself",
+    ),
+]
+USUAL_TIMEOUT_MS = DEFAULT_TIMEOUT_MS

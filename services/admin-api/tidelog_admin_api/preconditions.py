@@ -1,0 +1,78 @@
+"""Changes that rest on what somebody has read: ETag and If-Match (RFC 9110, section 13).
+
+An entity tag is the revision of the thing in the metadata store."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from typing import Annotated
+
+from fastapi import Header
+
+from tidelog_admin_api.problems import failed_precondition, malformed
+
+ANY_REVISION = 0
+MAX_TAGS = 100
+_ENTITY_TAG = r'(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"'
+_LIST = re.compile(rf"\s*(?:,\s*)*{_ENTITY_TAG}\s*(?:,\s*(?:{_ENTITY_TAG}\s*)?)*")
+_TAG = re.compile(_ENTITY_TAG)
+_REVISION = re.compile(r'"([1-9][0-9]{0,18}|0)"')
+_MAX_REVISION = 2**63 - 1
+
+IfMatch = Annotated[
+    str | None,
+    Header(
+        alias="If-Match",
+        max_length=8_192,
+        description='the ETag that was read, as "412"; the change is refused with 412 where '
+        "somebody has changed it since",
+        examples=['"412"'],
+    ),
+]
+
+
+def etag(revision: int) -> str:
+    return f'"{revision}"'
+
+
+async def expected_revision(if_match: str | None, current: Callable[[], Awaitable[int]]) -> int:
+    """What the cluster is to compare with; ANY_REVISION: nothing. `current` is asked only where
+    several tags would do."""
+    revisions = _revisions(if_match)
+    if revisions is None:
+        return ANY_REVISION
+    # What was never set has the revision 0, with which nothing can be compared later.
+    if len(revisions) == 1 and revisions[0] != ANY_REVISION:
+        return revisions[0]
+    now = await current()
+    if now not in revisions:
+        raise _changed(if_match)
+    return now
+
+
+def _revisions(if_match: str | None) -> list[int] | None:
+    """None: any will do. Weak tags never match, nor do those that no revision has."""
+    if if_match is None or if_match.strip() == "*":
+        return None
+    if not _LIST.fullmatch(if_match):
+        raise malformed(
+            f"If-Match: {if_match[:100]} is no entity tag; give the ETag as it was read, in "
+            'quotes, as "412"'
+        )
+    tags = _TAG.findall(if_match)
+    if len(tags) > MAX_TAGS:
+        raise malformed(f"If-Match names {len(tags)} entity tags; give at most {MAX_TAGS}")
+    found = (_REVISION.fullmatch(tag) for tag in tags)
+    revisions = [int(match[1]) for match in found if match]
+    revisions = [revision for revision in revisions if revision <= _MAX_REVISION]
+    if not revisions:
+        raise _changed(if_match)
+    return revisions
+
+
+def _changed(if_match: str | None) -> Exception:
+    return failed_precondition(
+        f"If-Match: {(if_match or '')[:100]} is not what there is now; read it again and decide "
+        "with what it says"
+    )

@@ -1,0 +1,177 @@
+"""What operations raise becomes problem documents here, and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from tidelog.errors import TidelogError
+from tidelog.rpc.status import UnreachableError
+from tidelog_admin_api.bodies.problem import FieldError
+from tidelog_admin_api.problems import (
+    Meaning,
+    ProblemError,
+    invalid,
+    malformed,
+    of_error,
+    response,
+    unavailable,
+    unexpected,
+)
+from tidelog_admin_api.requester import trace_id
+
+MAX_FIELD_ERRORS = 100
+_PLACES = ("path", "query", "header", "cookie", "body")
+_NOT_AN_OBJECT = frozenset({"dict_type", "model_attributes_type", "model_type"})
+_log = structlog.get_logger()
+
+
+def install(app: FastAPI) -> None:
+    app.add_exception_handler(TidelogError, _refused)
+    app.add_exception_handler(UnreachableError, _unreachable)
+    app.add_exception_handler(ProblemError, _problem)
+    app.add_exception_handler(RequestValidationError, _not_valid)
+    app.add_exception_handler(HTTPException, _http)
+
+
+class Guarded:
+    """Middleware. What nobody expected is logged with its trace, once, and told as such."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        begun = False
+
+        async def begin(message: Message) -> None:
+            nonlocal begun
+            begun = begun or message["type"] == "http.response.start"
+            await send(message)
+
+        try:
+            await self._app(scope, receive, begin)
+        except Exception:
+            trace = trace_id(scope)
+            _log.exception(
+                "request_failed", method=scope["method"], path=scope["path"], trace_id=trace
+            )
+            if begun:
+                # Whoever reads it must not take it for complete.
+                raise
+            answer = response(unexpected(trace), scope["path"], trace)
+            await answer(scope, receive, send)
+
+
+def validation_problem(errors: Sequence[Mapping[str, Any]], content_type: str) -> ProblemError:
+    """As FastAPI tells them: `loc` begins with where the field is."""
+    first = errors[0]
+    if first["type"] == "json_invalid":
+        said = first.get("ctx", {}).get("error", "it breaks off")
+        return malformed(f"the body is not JSON: {said} at character {first['loc'][-1]}")
+    if tuple(first["loc"]) == ("body",) and first["type"] in _NOT_AN_OBJECT:
+        if "json" not in content_type:
+            return ProblemError(
+                "UNSUPPORTED_MEDIA_TYPE",
+                Meaning(
+                    HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+                    "INVALID_ARGUMENT",
+                    "Send JSON with Content-Type: application/json.",
+                ),
+                f"the body has the media type {content_type[:100] or '(none)'}, and has to be "
+                "application/json",
+            )
+        return invalid("the body has to be a JSON object")
+    told = [
+        FieldError(field=_field(error["loc"]), message=_message(error))
+        for error in errors[:MAX_FIELD_ERRORS]
+    ]
+    return invalid("; ".join(f"{e.field}: {e.message}" for e in told[:3]), told)
+
+
+def _field(location: Sequence[str | int]) -> str:
+    """
+    >>> _field(("body", "moves", 0, "topic"))
+    'moves[0].topic'
+    """
+    parts = list(location)
+    if len(parts) > 1 and parts[0] in _PLACES:
+        parts = parts[1:]
+    text = ""
+    for part in parts:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
+    return text
+
+
+def _message(error: Mapping[str, Any]) -> str:
+    if error["type"] == "missing":
+        return "is needed, and is not there"
+    if error["type"] == "extra_forbidden":
+        return "no such field is known; leave it out, or correct its name"
+    message = str(error["msg"]).removeprefix("Value error, ")
+    return message[:1].lower() + message[1:]
+
+
+def _answer(request: Request, error: ProblemError) -> Response:
+    return response(error, request.url.path, trace_id(request.scope))
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, TidelogError)
+    return _answer(request, of_error(error))
+
+
+async def _unreachable(request: Request, error: Exception) -> Response:
+    return _answer(request, unavailable("UNREACHABLE", str(error)))
+
+
+async def _problem(request: Request, error: Exception) -> Response:
+    assert isinstance(error, ProblemError)
+    return _answer(request, error)
+
+
+async def _not_valid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    content_type = request.headers.get("content-type", "")
+    return _answer(request, validation_problem(error.errors(), content_type))
+
+
+async def _http(request: Request, error: Exception) -> Response:
+    """What the framework refuses by itself."""
+    assert isinstance(error, HTTPException)
+    return _answer(request, http_problem(error, request.method, request.url.path))
+
+
+def http_problem(error: HTTPException, method: str, path: str) -> ProblemError:
+    headers = dict(error.headers or {})
+    match error.status_code:
+        case HTTPStatus.NOT_FOUND:
+            meaning = Meaning(
+                HTTPStatus.NOT_FOUND, "NOT_FOUND", "GET /openapi.json lists what there is."
+            )
+            return ProblemError("NO_SUCH_RESOURCE", meaning, f"there is no {path}")
+        case HTTPStatus.METHOD_NOT_ALLOWED:
+            allowed = headers.get("Allow", headers.get("allow", "others"))
+            meaning = Meaning(
+                HTTPStatus.METHOD_NOT_ALLOWED, "UNIMPLEMENTED", f"Use one of: {allowed}."
+            )
+            detail = f"{path} has no {method}; it has {allowed}"
+            return ProblemError("METHOD_NOT_ALLOWED", meaning, detail, headers=headers)
+        case HTTPStatus.BAD_REQUEST:
+            return malformed(f"the request cannot be read: {error.detail}")
+        case status:
+            name = HTTPStatus(status)
+            meaning = Meaning(name, "UNKNOWN", "Correct the request as the message says.")
+            return ProblemError(
+                name.name, meaning, str(error.detail or name.description), headers=headers
+            )

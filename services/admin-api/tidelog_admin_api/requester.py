@@ -1,0 +1,69 @@
+"""Who asks, and in which trace: read from each request, and carried by every call that the
+gateway makes for it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from tidelog.client.controller_calls import REQUESTED_BY
+from tidelog.rpc.trace_context import Metadata, carrying, of_trace, passed_on, trace_id_of
+
+REQUESTED_BY_HEADER = "X-Tidelog-Requested-By"
+TRACE_ID_HEADER = "X-Tidelog-Trace-Id"
+MAX_NAME_LENGTH = 200
+_NO_HOST = "unknown"
+_TRACE_ID_BITS = 128
+
+
+def requested_by(headers: Mapping[str, str], remote_host: str | None) -> str:
+    """What is said is taken as it is, but for what no line of a log should hold; where nothing
+    is said, the address that the request came from."""
+    said = headers.get(REQUESTED_BY_HEADER, "")
+    name = "".join(c for c in said[:MAX_NAME_LENGTH] if c.isascii() and c.isprintable()).strip()
+    return name or remote_host or _NO_HOST
+
+
+def trace_of(headers: Mapping[str, str], rng: random.Random) -> Metadata:
+    """The caller's, where it names one that is valid; else a new one."""
+    given = [(name, headers[name]) for name in ("traceparent", "tracestate") if name in headers]
+    passed = passed_on((name, value) for name, value in given if value.isascii())
+    if passed:
+        return passed
+    new = of_trace(f"{rng.getrandbits(_TRACE_ID_BITS) or 1:032x}", rng)
+    assert new is not None
+    return new
+
+
+def trace_id(scope: Scope) -> str:
+    found: str = scope.get("state", {}).get("trace_id", "")
+    return found
+
+
+class Asking:
+    """Middleware. Every answer names its trace."""
+
+    def __init__(self, app: ASGIApp, rng: random.Random) -> None:
+        self._app = app
+        self._rng = rng
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        client = scope.get("client")
+        trace = trace_of(headers, self._rng)
+        name = requested_by(headers, client[0] if client else None)
+        scope.setdefault("state", {})["trace_id"] = trace_id_of(trace)
+
+        async def named(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message)[TRACE_ID_HEADER] = trace_id_of(trace)
+            await send(message)
+
+        with carrying((*trace, (REQUESTED_BY, name))):
+            await self._app(scope, receive, named)

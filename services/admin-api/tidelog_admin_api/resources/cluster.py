@@ -1,0 +1,25 @@
+"""/v1/cluster: the cluster as a whole."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from tidelog_admin_api.bodies.cluster import Cluster, Overview
+from tidelog_admin_api.dependencies import AskCluster, AskOverviews
+from tidelog_admin_api.problems import READ_PROBLEMS
+
+router = APIRouter(prefix="/v1/cluster", tags=["cluster"])
+
+
+@router.get("", responses=READ_PROBLEMS)
+async def describe_cluster(admin: AskCluster) -> Cluster:
+    """The brokers that are registered, and the controllers."""
+    return Cluster.model_validate(await admin.describe_cluster())
+
+
+@router.get("/overview", responses=READ_PROBLEMS)
+async def describe_overview(overviews: AskOverviews) -> Overview:
+    """Health in one look: counts, the partitions and brokers that are unwell, operations that
+    run, and what explain finds. Answered from memory, at most a few seconds old; `parts` tells
+    how old, and what could not be asked."""
+    return await overviews.read()

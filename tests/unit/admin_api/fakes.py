@@ -1,0 +1,165 @@
+"""A cluster for the gateway, in memory: what it is told to tell, and what it was asked."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+from fastapi import FastAPI
+
+from tidelog.client.descriptions import (
+    BrokerDescription,
+    ClusterDescription,
+    ControllerDescription,
+    ControllerProcessDescription,
+    PartitionDescription,
+    TopicDescription,
+)
+from tidelog.client.operations import BrokerDetails, Operation, Throttle
+from tidelog.inspection.model import Explanation, Scope
+from tidelog.rpc.trace_context import Metadata, carried
+from tidelog_admin_api.app import create_app
+from tidelog_admin_api.config import AdminApiConfig
+from tidelog_admin_api.dependencies import Dependencies
+
+CLUSTER = ClusterDescription(
+    "cluster-id",
+    ControllerDescription(1, "127.0.0.1:7401", 3),
+    (BrokerDescription(1, "127.0.0.1:7501", "a", 17, "running"),),
+    (ControllerProcessDescription(1, "127.0.0.1:7401", 1_000),),
+)
+
+
+def partition(number: int = 0, **fields: Any) -> PartitionDescription:
+    told: dict[str, Any] = {
+        "leader": 1,
+        "leader_epoch": 4,
+        "replicas": (1, 2, 3),
+        "isr": (1, 2, 3),
+        "eligible_leader_replicas": (),
+        "offline_replicas": (),
+        "unclean_leader_epoch": -1,
+        "min_isr": 2,
+    }
+    return PartitionDescription(number, **(told | fields))
+
+
+def topic(name: str = "sea", *partitions: PartitionDescription) -> TopicDescription:
+    return TopicDescription(name, f"id-of-{name}", 3, {}, partitions or (partition(),))
+
+
+def broker(broker_id: int = 1, **fields: Any) -> BrokerDetails:
+    told: dict[str, Any] = {
+        "status": "running",
+        "address": f"127.0.0.1:750{broker_id}",
+        "rack": "a",
+        "broker_epoch": 17,
+        "maintenance": False,
+        "removed": False,
+        "replicas": 6,
+        "leaders": 2,
+        "preferred_leaders": 2,
+        "out_of_sync": 0,
+        "moves_in": 0,
+        "moves_out": 0,
+        "gone_at_ms": 0,
+    }
+    return BrokerDetails(broker_id, **(told | fields))
+
+
+class FakeClock:
+    def __init__(self) -> None:
+        self.now_ms = 1_000
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms
+
+    def wall_ms(self) -> int:
+        return 1_700_000_000_000 + self.now_ms
+
+
+class FakeAdmin:
+    """`refusal`: raised by every call; `refusals`: by those of a name. `calls`: each with its
+    name and arguments; `metadata`: what it carried."""
+
+    def __init__(self) -> None:
+        self.refusal: Exception | None = None
+        self.refusals: dict[str, Exception] = {}
+        self.calls: list[tuple[str, tuple[object, ...], dict[str, object]]] = []
+        self.metadata: list[Metadata | None] = []
+        self.cluster = CLUSTER
+        self.topics = [topic()]
+        self.brokers = [broker()]
+        self.operations: list[Operation] = []
+        self.throttle = Throttle(None, 0)
+        self.before_answer: Awaitable[object] | None = None
+
+    def asked(self, name: str, *arguments: object, **named: object) -> None:
+        self.calls.append((name, arguments, named))
+        self.metadata.append(carried())
+        refusal = self.refusals.get(name, self.refusal)
+        if refusal is not None:
+            raise refusal
+
+    async def describe_cluster(self) -> ClusterDescription:
+        self.asked("describe_cluster")
+        if self.before_answer is not None:
+            await self.before_answer
+        return self.cluster
+
+    async def list_topics(self, *, internal: bool = False) -> list[TopicDescription]:
+        self.asked("list_topics", internal=internal)
+        return self.topics
+
+    async def describe_brokers(self, broker_ids: Sequence[int] = ()) -> list[BrokerDetails]:
+        self.asked("describe_brokers", broker_ids)
+        return [b for b in self.brokers if not broker_ids or b.broker_id in broker_ids]
+
+    async def list_operations(
+        self, states: Sequence[str] = (), kinds: Sequence[str] = ()
+    ) -> list[Operation]:
+        self.asked("list_operations", states, kinds)
+        return [
+            operation
+            for operation in self.operations
+            if (not states or operation.state in states) and (not kinds or operation.kind in kinds)
+        ]
+
+    async def describe_throttle(self) -> Throttle:
+        self.asked("describe_throttle")
+        return self.throttle
+
+
+class FakeExplains:
+    def __init__(self) -> None:
+        self.explanation = Explanation()
+        self.scopes: list[Scope] = []
+
+    async def explain(self, scope: Scope, timeout_ms: int) -> Explanation:  # noqa: ARG002
+        self.scopes.append(scope)
+        return self.explanation
+
+
+class FakeCluster:
+    def __init__(self) -> None:
+        self.admin = FakeAdmin()
+        self.explains = FakeExplains()
+        self.clock = FakeClock()
+
+    def app(self, **settings: Any) -> FastAPI:
+        dependencies = Dependencies(self.admin, self.explains, self.clock, random.Random(1))
+        return create_app(dependencies, AdminApiConfig(**settings))
+
+
+@asynccontextmanager
+async def client_of(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
+    """With what runs beside requests."""
+    transport = httpx.ASGITransport(app, client=("10.1.2.3", 4711))
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://gateway") as client,
+    ):
+        yield client

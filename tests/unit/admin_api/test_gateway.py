@@ -1,0 +1,120 @@
+"""The gateway as a whole: its document, its health, its figures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+from fastapi.routing import APIRoute
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog_admin_api.app import ROUTERS
+from unit.admin_api.fakes import FakeAdmin, FakeCluster
+
+_OPERATIONS = [
+    (method, route.path)
+    for router in ROUTERS
+    for route in router.routes
+    if isinstance(route, APIRoute) and route.include_in_schema
+    for method in sorted(route.methods or ())
+]
+
+
+def test_there_are_operations_to_look_at() -> None:
+    assert ("GET", "/v1/cluster") in _OPERATIONS
+
+
+@pytest.fixture(scope="module")
+def document() -> dict[str, Any]:
+    return FakeCluster().app().openapi()
+
+
+def resolved(document: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
+    reference = schema.get("$ref", "")
+    if not reference:
+        return schema
+    found: dict[str, Any] = document["components"]["schemas"][reference.rpartition("/")[2]]
+    return found
+
+
+def has_example(document: dict[str, Any], media: dict[str, Any]) -> bool:
+    return bool(
+        "example" in media
+        or media.get("examples")
+        or resolved(document, media.get("schema", {})).get("examples")
+    )
+
+
+def test_the_document_is_openapi_31(document: dict[str, Any]) -> None:
+    assert document["openapi"].startswith("3.1")
+
+
+@pytest.mark.parametrize(("method", "path"), _OPERATIONS)
+def test_every_operation_has_examples_of_what_it_takes_and_answers(
+    document: dict[str, Any], method: str, path: str
+) -> None:
+    operation = document["paths"][path][method.lower()]
+    for media in operation.get("requestBody", {}).get("content", {}).values():
+        assert has_example(document, media)
+    for status, answer in operation["responses"].items():
+        for media in answer.get("content", {}).values():
+            assert has_example(document, media), status
+
+
+@pytest.mark.parametrize(("method", "path"), _OPERATIONS)
+def test_every_operation_declares_its_problems_and_says_what_it_does(
+    document: dict[str, Any], method: str, path: str
+) -> None:
+    operation = document["paths"][path][method.lower()]
+    assert operation["description"].strip().endswith(".")
+    assert {"400", "422", "429", "500", "503", "504"} <= operation["responses"].keys()
+    refused = [
+        media for s, a in operation["responses"].items() if int(s) >= 400 for media in a["content"]
+    ]
+    assert set(refused) == {"application/problem+json"}
+
+
+def test_operation_ids_are_the_names_of_functions_and_differ(document: dict[str, Any]) -> None:
+    ids = [o["operationId"] for path in document["paths"].values() for o in path.values()]
+    assert "describe_cluster" in ids
+    assert len(ids) == len(set(ids))
+
+
+async def test_the_gateway_lives_whatever_the_cluster_does(
+    gateway: httpx.AsyncClient, admin: FakeAdmin
+) -> None:
+    admin.refusal = TidelogError(ErrorCode.REQUEST_TIMED_OUT, "nobody answers")
+    assert (await gateway.get("/health")).json() == {"status": "alive"}
+
+
+async def test_it_is_ready_when_a_broker_and_the_controller_answer(
+    gateway: httpx.AsyncClient,
+) -> None:
+    told = (await gateway.get("/ready")).json()
+    assert told == {"status": "ready", "controller": "127.0.0.1:7401", "brokers": 1}
+
+
+async def test_without_a_controller_it_is_not_ready_and_says_why(
+    gateway: httpx.AsyncClient, admin: FakeAdmin
+) -> None:
+    admin.refusals["describe_throttle"] = TidelogError(ErrorCode.REQUEST_TIMED_OUT, "gone")
+    answer = await gateway.get("/ready")
+    assert answer.status_code == 503
+    assert answer.json()["detail"] == ("brokers answer, and the active controller does not: gone")
+
+
+async def test_requests_are_counted_by_route_and_status(gateway: httpx.AsyncClient) -> None:
+    await gateway.get("/v1/cluster")
+    await gateway.get("/v1/oceans")
+    lines = (await gateway.get("/metrics")).text.splitlines()
+    counted = 'tidelog_gateway_requests_total{method="GET",route="%s",status="%s"} 1.0'
+    assert counted % ("/v1/cluster", 200) in lines
+    assert counted % ("none", 404) in lines
+    assert 'tidelog_gateway_request_duration_seconds_count{method="GET"} 2.0' in lines
+
+
+async def test_the_cluster_is_described(gateway: httpx.AsyncClient) -> None:
+    told = (await gateway.get("/v1/cluster")).json()
+    assert told["controller"]["controller_id"] == 1
+    assert told["brokers"][0]["rack"] == "a"

@@ -1,0 +1,111 @@
+"""No request takes more of the gateway than it may."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+
+import pytest
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.types import Message, Receive, Scope, Send
+
+from tidelog_admin_api.limits import Limits, Usage, stream
+from tidelog_admin_api.problems import ProblemError
+
+BOUNDS = SimpleNamespace(
+    max_body_bytes=10,
+    body_timeout_ms=20,
+    request_timeout_ms=1_000,
+    max_concurrent_requests=1,
+    max_concurrent_streams=1,
+)
+
+
+async def echo(scope: Scope, receive: Receive, send: Send) -> None:
+    body = await Request(scope, receive).body()
+    await PlainTextResponse(body)(scope, receive, send)
+
+
+async def answer_of(limits: Limits, *chunks: bytes, **headers: str) -> int:
+    """The status; a body that never ends where there are no chunks."""
+    sent: list[Message] = []
+    messages = chunked(chunks)
+
+    async def receive() -> Message:
+        return await anext(messages)
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    named = [(name.replace("_", "-").encode(), v.encode()) for name, v in headers.items()]
+    scope = {"type": "http", "method": "POST", "path": "/v1/topics", "headers": named}
+    await limits(scope, receive, send)
+    return int(sent[0]["status"])
+
+
+async def chunked(chunks: tuple[bytes, ...]) -> AsyncIterator[Message]:
+    for position, chunk in enumerate(chunks):
+        yield {"type": "http.request", "body": chunk, "more_body": position < len(chunks) - 1}
+    await asyncio.Event().wait()
+
+
+async def test_a_body_within_the_bound_is_taken() -> None:
+    assert await answer_of(Limits(echo, BOUNDS, Usage()), b"12345", b"67890") == 200
+
+
+async def test_a_body_that_says_it_is_too_large_is_not_read() -> None:
+    assert await answer_of(Limits(echo, BOUNDS, Usage()), content_length="11") == 413
+
+
+async def test_a_body_that_does_not_say_how_large_it_is_is_cut_at_the_bound() -> None:
+    assert await answer_of(Limits(echo, BOUNDS, Usage()), b"123456", b"789012") == 413
+
+
+async def test_a_length_that_is_no_number_is_malformed() -> None:
+    assert await answer_of(Limits(echo, BOUNDS, Usage()), b"", content_length="-1") == 400
+
+
+async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
+    assert await answer_of(Limits(echo, BOUNDS, Usage())) == 408
+
+
+async def test_more_requests_than_may_be_at_once_are_refused() -> None:
+    usage = Usage()
+    usage.requests = 1
+    assert await answer_of(Limits(echo, BOUNDS, usage), b"") == 429
+
+
+async def test_a_request_that_is_answered_makes_room_for_another() -> None:
+    limits = Limits(echo, BOUNDS, Usage())
+    assert [await answer_of(limits, b"") for _ in range(2)] == [200, 200]
+
+
+async def test_a_page_of_another_origin_changes_nothing() -> None:
+    limits = Limits(echo, BOUNDS, Usage())
+    assert await answer_of(limits, b"", origin="http://evil.example", host="gateway:7600") == 403
+
+
+async def test_the_console_itself_may_change_things() -> None:
+    limits = Limits(echo, BOUNDS, Usage())
+    assert await answer_of(limits, b"", origin="http://gateway:7600", host="gateway:7600") == 200
+
+
+async def test_a_stream_may_last_longer_than_a_request() -> None:
+    bounds = SimpleNamespace(**{**vars(BOUNDS), "request_timeout_ms": 5})
+
+    async def slow_end(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await asyncio.sleep(0.02)
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    assert await answer_of(Limits(slow_end, bounds, Usage()), b"") == 200
+
+
+def test_more_streams_than_may_be_open_are_refused() -> None:
+    usage = Usage()
+    with stream(usage, BOUNDS), pytest.raises(ProblemError) as refused, stream(usage, BOUNDS):
+        pass
+    assert refused.value.meaning.status == 429
+    assert usage.streams == 0

@@ -1,0 +1,91 @@
+"""The first page of the console."""
+
+from __future__ import annotations
+
+import httpx
+
+from tidelog.client.descriptions import TopicDescription
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.inspection.model import Explanation, Finding
+from tidelog_admin_api.overview import MAX_UNWELL, figures_of, overview_of
+from unit.admin_api.fakes import (
+    CLUSTER,
+    FakeAdmin,
+    FakeCluster,
+    broker,
+    client_of,
+    partition,
+    topic,
+)
+
+
+def health_of(*topics: TopicDescription, findings: tuple[Finding, ...] = ()) -> str:
+    explained = Explanation(findings)
+    return overview_of(CLUSTER, figures_of(topics), None, None, explained, {}).health
+
+
+def test_a_cluster_without_a_fault_is_ok() -> None:
+    assert health_of(topic()) == "ok"
+
+
+def test_a_partition_without_a_leader_is_critical() -> None:
+    assert health_of(topic("sea", partition(leader=-1))) == "critical"
+
+
+def test_a_replica_out_of_sync_is_a_warning() -> None:
+    assert health_of(topic("sea", partition(isr=(1, 2)))) == "warning"
+
+
+def test_what_explain_finds_counts_too() -> None:
+    found = Finding("store_unreachable", "critical", "etcd does not answer", (), "start it")
+    assert health_of(topic(), findings=(found,)) == "critical"
+
+
+def test_of_a_cluster_that_nobody_tells_of_health_is_unknown() -> None:
+    assert overview_of(None, None, None, None, None, {}).health == "unknown"
+
+
+def test_the_worst_partitions_are_named_first_and_not_all() -> None:
+    lagging = [partition(number, isr=(1, 2)) for number in range(200)]
+    figures = figures_of([topic("sea", *lagging), topic("sky", partition(leader=-1, isr=()))])
+    assert len(figures.unwell) == MAX_UNWELL
+    assert figures.unwell[0].topic == "sky"
+    assert [p.partition for p in figures.unwell[1:4]] == [0, 1, 2]
+    assert figures.counts.under_replicated == 201
+
+
+async def test_the_overview_has_all_parts(gateway: httpx.AsyncClient, admin: FakeAdmin) -> None:
+    admin.brokers = [broker(), broker(2, status="gone", gone_at_ms=5)]
+    told = (await gateway.get("/v1/cluster/overview")).json()
+    assert told["cluster_id"] == "cluster-id"
+    assert [(b["broker_id"], b["status"]) for b in told["brokers"]] == [(1, "running"), (2, "gone")]
+    assert sorted(told["parts"]) == ["brokers", "cluster", "findings", "operations", "topics"]
+    assert all(part["problem"] == "" for part in told["parts"].values())
+
+
+async def test_the_overview_is_answered_from_memory(
+    gateway: httpx.AsyncClient, admin: FakeAdmin
+) -> None:
+    await gateway.get("/v1/cluster/overview")
+    asked = len(admin.calls)
+    await gateway.get("/v1/cluster/overview")
+    assert len(admin.calls) == asked
+
+
+async def test_a_cluster_that_nobody_looks_at_is_not_asked(
+    gateway: httpx.AsyncClient, admin: FakeAdmin
+) -> None:
+    await gateway.get("/health")
+    assert admin.calls == []
+
+
+async def test_a_part_that_cannot_be_asked_says_so_and_the_others_are_there(
+    fake_cluster: FakeCluster,
+) -> None:
+    fake_cluster.admin.refusals["list_operations"] = TidelogError(
+        ErrorCode.REQUEST_TIMED_OUT, "no controller"
+    )
+    async with client_of(fake_cluster.app()) as client:
+        told = (await client.get("/v1/cluster/overview")).json()
+    assert told["parts"]["operations"] == {"as_of_ms": 0, "problem": "no controller"}
+    assert told["counts"]["partitions"] == 1

@@ -1,0 +1,56 @@
+"""Pages of lists."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidelog_admin_api.paging import Paging, page_of
+from tidelog_admin_api.problems import ProblemError
+
+
+def pages(names: list[str], size: int) -> list[list[str]]:
+    found, token = [], ""
+    while True:
+        page, token = page_of("topics", names, lambda name: (name,), Paging(size, token))
+        found.append(page)
+        if not token:
+            return found
+
+
+@given(st.sets(st.text()), st.integers(1, 7))
+def test_pages_hold_every_item_once_and_in_order(names: set[str], size: int) -> None:
+    told = pages(list(names), size)
+    assert [name for page in told for name in page] == sorted(names)
+    assert all(len(page) == size for page in told[:-1])
+
+
+def test_an_item_that_goes_meanwhile_makes_no_other_be_skipped() -> None:
+    _, token = page_of("topics", ["a", "b", "c", "d"], lambda name: (name,), Paging(2, ""))
+    rest, _ = page_of("topics", ["a", "c", "d"], lambda name: (name,), Paging(2, token))
+    assert rest == ["c", "d"]
+
+
+def token_of(text: str) -> str:
+    return base64.urlsafe_b64encode(text.encode()).decode()
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        "no token",
+        "é",
+        token_of("{}"),
+        token_of('["brokers","a"]'),
+        token_of('["topics",5]'),
+        token_of('["topics",null]'),
+        token_of("[" * 5_000),
+    ],
+)
+def test_a_token_that_no_page_of_the_list_gave_is_refused(token: str) -> None:
+    with pytest.raises(ProblemError) as refused:
+        page_of("topics", ["a"], lambda name: (name,), Paging(1, token))
+    assert refused.value.meaning.status == 400

@@ -1,0 +1,143 @@
+"""Refusals are problem documents, whoever refuses."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.rpc.status import UnreachableError
+from tidelog_admin_api.bodies.problem import Problem
+from tidelog_admin_api.problems import MEANINGS, invalid, of_error, response
+from tidelog_admin_api.refusals import validation_problem
+from unit.admin_api.fakes import FakeAdmin, FakeCluster, client_of
+
+
+def problem_of(answer: httpx.Response) -> Problem:
+    assert answer.headers["content-type"] == "application/problem+json"
+    problem = Problem.model_validate_json(answer.content)
+    assert problem.status == answer.status_code
+    return problem
+
+
+@pytest.mark.parametrize("code", ErrorCode)
+def test_every_code_has_a_status_of_an_error_and_a_fix(code: ErrorCode) -> None:
+    meaning = MEANINGS[code]
+    assert meaning.status >= 400
+    assert meaning.fix.endswith(".")
+    assert meaning.grpc_status.isupper()
+
+
+def test_no_code_of_the_cluster_is_a_fault_of_the_gateway() -> None:
+    assert all(meaning.status != 500 for meaning in MEANINGS.values())
+
+
+async def test_a_refusal_of_the_cluster_keeps_its_words(
+    gateway: httpx.AsyncClient, admin: FakeAdmin
+) -> None:
+    admin.refusal = TidelogError(ErrorCode.PARTITION_BUSY, "sea/1 is moved by op-1; wait")
+    problem = problem_of(await gateway.get("/v1/cluster"))
+    assert (problem.status, problem.code) == (409, "PARTITION_BUSY")
+    assert problem.type == "urn:tidelog:error:partition-busy"
+    assert problem.detail == "sea/1 is moved by op-1; wait"
+    assert problem.instance == "/v1/cluster"
+    assert problem.grpc_status == "FAILED_PRECONDITION"
+
+
+async def test_a_cluster_that_cannot_answer_now_says_when_to_try_again(
+    gateway: httpx.AsyncClient, admin: FakeAdmin
+) -> None:
+    admin.refusal = TidelogError(ErrorCode.METADATA_STORE_UNAVAILABLE, "etcd does not answer")
+    answer = await gateway.get("/v1/cluster")
+    assert answer.headers["retry-after"] == "1"
+    assert problem_of(answer).retriable
+
+
+async def test_services_that_cannot_be_reached_are_a_503(
+    gateway: httpx.AsyncClient, admin: FakeAdmin
+) -> None:
+    admin.refusal = UnreachableError("10.0.0.1:7501", "refused")
+    problem = problem_of(await gateway.get("/v1/cluster"))
+    assert (problem.status, problem.code) == (503, "UNREACHABLE")
+    assert "10.0.0.1:7501" in problem.detail
+
+
+async def test_what_nobody_expected_names_the_line_of_the_log(
+    gateway: httpx.AsyncClient, admin: FakeAdmin
+) -> None:
+    admin.refusal = ZeroDivisionError("a mistake")
+    problem = problem_of(await gateway.get("/v1/cluster"))
+    assert (problem.status, problem.code) == (500, "INTERNAL")
+    assert f"request_failed with trace_id {problem.trace_id}" in problem.fix
+    assert "a mistake" not in problem.detail
+
+
+async def test_a_path_that_is_not_there_is_a_problem(gateway: httpx.AsyncClient) -> None:
+    problem = problem_of(await gateway.get("/v1/oceans"))
+    assert (problem.status, problem.code) == (404, "NO_SUCH_RESOURCE")
+    assert problem.detail == "there is no /v1/oceans"
+
+
+async def test_a_method_that_a_path_has_not_names_those_that_it_has(
+    gateway: httpx.AsyncClient,
+) -> None:
+    answer = await gateway.delete("/v1/cluster")
+    assert problem_of(answer).code == "METHOD_NOT_ALLOWED"
+    assert answer.headers["allow"] == "GET"
+    assert "GET" in problem_of(answer).fix
+
+
+def error(location: tuple[str | int, ...], kind: str, message: str = "") -> dict[str, Any]:
+    return {"loc": location, "type": kind, "msg": message}
+
+
+def test_fields_that_are_not_valid_are_named_one_by_one() -> None:
+    problem = validation_problem(
+        [
+            error(("body", "moves", 0, "topic"), "missing"),
+            error(("query", "page_size"), "less_than_equal", "Input should be at most 1000"),
+        ],
+        "application/json",
+    )
+    assert [(e.field, e.message) for e in problem.errors] == [
+        ("moves[0].topic", "is needed, and is not there"),
+        ("page_size", "input should be at most 1000"),
+    ]
+    assert problem.meaning.status == 422
+
+
+def test_a_body_that_is_no_json_is_malformed() -> None:
+    told = error(("body", 17), "json_invalid") | {"ctx": {"error": "Expecting value"}}
+    problem = validation_problem([told], "application/json")
+    assert problem.meaning.status == 400
+    assert problem.detail == "the body is not JSON: Expecting value at character 17"
+
+
+def test_a_body_of_another_media_type_is_told_which_is_right() -> None:
+    problem = validation_problem([error(("body",), "model_attributes_type")], "text/plain")
+    assert problem.meaning.status == 415
+    assert "application/json" in problem.detail
+
+
+def test_a_name_that_no_utf8_has_is_told_all_the_same() -> None:
+    told = response(invalid("the key \ud800 is not known"), "/v1", "")
+    assert json.loads(bytes(told.body))["detail"] == "the key \ud800 is not known"
+
+
+def test_that_a_topic_does_not_exist_is_an_answer_and_not_to_be_asked_again() -> None:
+    refused = TidelogError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no topic 'sea'")
+    assert not of_error(refused).retriable
+
+
+async def test_a_request_that_takes_too_long_is_told_what_may_have_happened(
+    fake_cluster: FakeCluster,
+) -> None:
+    fake_cluster.admin.before_answer = asyncio.Event().wait()
+    async with client_of(fake_cluster.app(request_timeout_ms=1_000)) as client:
+        problem = problem_of(await client.get("/v1/cluster"))
+    assert (problem.status, problem.code) == (504, "REQUEST_TIMED_OUT")
+    assert "goes on by itself" in problem.detail

@@ -1,0 +1,44 @@
+"""Who asks, and in which trace, goes with every call."""
+
+from __future__ import annotations
+
+import random
+
+import httpx
+
+from tidelog_admin_api.requester import requested_by, trace_of
+from unit.admin_api.fakes import FakeAdmin
+
+TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
+async def test_calls_carry_who_asks_and_the_trace(
+    gateway: httpx.AsyncClient, admin: FakeAdmin
+) -> None:
+    headers = {"X-Tidelog-Requested-By": "ada", "traceparent": TRACEPARENT}
+    answer = await gateway.get("/v1/cluster", headers=headers)
+    carried = dict(admin.metadata[0] or ())
+    assert carried["tidelog-requested-by"] == "ada"
+    assert carried["traceparent"] == TRACEPARENT
+    assert answer.headers["x-tidelog-trace-id"] == "4bf92f3577b34da6a3ce929d0e0e4736"
+
+
+async def test_without_a_name_it_is_the_address_that_the_request_came_from(
+    gateway: httpx.AsyncClient, admin: FakeAdmin
+) -> None:
+    await gateway.get("/v1/cluster")
+    assert dict(admin.metadata[0] or ())["tidelog-requested-by"] == "10.1.2.3"
+
+
+def test_a_name_loses_what_no_line_of_a_log_should_hold() -> None:
+    assert requested_by({"X-Tidelog-Requested-By": "a\nd\xe9a"}, None) == "ada"
+
+
+def test_a_long_name_is_cut() -> None:
+    assert requested_by({"X-Tidelog-Requested-By": "a" * 300}, None) == "a" * 200
+
+
+def test_a_trace_that_is_none_is_replaced_by_a_new_one() -> None:
+    made = dict(trace_of({"traceparent": "00-zz"}, random.Random(1)))["traceparent"]
+    assert made.startswith("00-")
+    assert len(made) == len(TRACEPARENT)
