@@ -83,8 +83,7 @@ class CommandResult:
 
 @dataclass(frozen=True, slots=True)
 class DescribeReplicasCommand:
-    """Asks about the logs of replicas that have no leader; `partitions` by topic id and
-    number."""
+    """Asks about the logs of replicas; `partitions` by topic id and number."""
 
     controller_id: int
     controller_epoch: int
@@ -103,11 +102,13 @@ class LogExtent(NamedTuple):
 
 
 class ReplicaSummary(NamedTuple):
-    """How far a log reaches: its leader epochs and where each starts, in order. It holds
-    true as long as the partition's key, which names no leader, is at `revision`.
+    """How far a log reaches: its leader epochs and where each starts, in order. Where the
+    partition's key names no leader it holds true as long as that is at `revision`.
 
     `before_cut`: how far it reached before it was found damaged and cut, if that was since its
-    partition was last led and by this process. Told, and never decided by."""
+    partition was last led and by this process. `lacks`: by its leader alone, for each replica
+    that a move adds, the bytes of the log that it has yet to copy. -1: not told. From
+    `before_cut` on nothing is ever decided by."""
 
     topic_id: str
     partition: int
@@ -116,6 +117,9 @@ class ReplicaSummary(NamedTuple):
     log_end_offset: int
     epochs: tuple[tuple[int, int], ...]
     before_cut: LogExtent | None = None
+    high_watermark: int = -1
+    size_bytes: int = -1
+    lacks: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

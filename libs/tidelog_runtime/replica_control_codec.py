@@ -268,6 +268,9 @@ def _description(key: tuple[str, int], found: ReplicaSummary | None) -> pb.Repli
                 epochs=_epochs_to_wire(found.before_cut.epochs),
             )
         ),
+        high_watermark=found.high_watermark if found.high_watermark >= 0 else None,
+        size_bytes=found.size_bytes if found.size_bytes >= 0 else None,
+        lacks=[pb.ReplicaLack(broker_id=b, bytes=size) for b, size in found.lacks],
     )
 
 
@@ -295,6 +298,9 @@ def describe_replicas_result_from_wire(
                 LogExtent(p.before_cut.log_end_offset, _epochs_from_wire(p.before_cut.epochs))
                 if p.HasField("before_cut")
                 else None,
+                p.high_watermark if p.HasField("high_watermark") else -1,
+                p.size_bytes if p.HasField("size_bytes") else -1,
+                tuple((lack.broker_id, lack.bytes) for lack in p.lacks),
             )
             for p in wire.partitions
             if not p.HasField("error")

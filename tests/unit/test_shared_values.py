@@ -329,6 +329,7 @@ def test_descriptions_of_replicas_come_through_the_wire_without_those_that_are_m
     ask = DescribeReplicasCommand(1, 2, 13, [("i", 4), ("i", 5)])
     assert codec.describe_replicas_from_wire(codec.describe_replicas_to_wire(ask)) == ask
     cut = ReplicaSummary("i", 5, 77, 2, 9, ((0, 2), (3, 8)), LogExtent(12, ((0, 2), (4, 11))))
+    cut = cut._replace(high_watermark=6, size_bytes=0, lacks=((7, 900), (8, 0)))
     found = DescribeReplicasResult(replicas=[cut])
     wire = codec.describe_replicas_result_to_wire(found, ask.partitions)
     assert [p.partition for p in wire.partitions] == [4, 5]

@@ -40,7 +40,7 @@ class BrokerShare:
 @dataclass(frozen=True, slots=True)
 class Plan:
     """`moves`: all of them in a dry run, else none. `minimum_replicas_added` None: the moves are
-    by hand."""
+    by hand. `warnings`: for a person."""
 
     moves: tuple[Move, ...]
     move_count: int
@@ -48,11 +48,13 @@ class Plan:
     leaders_changed: int
     minimum_replicas_added: int | None
     brokers: tuple[BrokerShare, ...]
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """`estimated_end_ms`: wall clock; 0: nobody can tell."""
+    """`estimated_end_ms`: wall clock; 0: nobody can tell. `moves_unmeasured`: moves that the
+    sums of bytes leave out, because no leader has told of them."""
 
     moves: int
     moves_done: int
@@ -61,6 +63,10 @@ class Progress:
     replicas_to_add: int
     replicas_added: int
     estimated_end_ms: int
+    bytes_to_copy: int = 0
+    bytes_copied: int = 0
+    bytes_per_second: int = 0
+    moves_unmeasured: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +101,14 @@ class BegunOperation:
 
 @dataclass(frozen=True, slots=True)
 class MoveProgress:
-    """`state`: waiting, active, done or dropped."""
+    """`state`: waiting, active, done or dropped. `bytes_to_copy`, `bytes_copied` None: nothing
+    is copied, or nobody has told."""
 
     move: Move
     state: str
     waits_for: tuple[int, ...]
+    bytes_to_copy: int | None = None
+    bytes_copied: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +214,7 @@ def plan_from_wire(wire: pb.Plan) -> Plan:
             )
             for share in wire.brokers
         ),
+        tuple(wire.warnings),
     )
 
 
@@ -229,6 +239,10 @@ def operation_from_wire(wire: pb.Operation) -> Operation:
             progress.replicas_to_add,
             progress.replicas_added,
             progress.estimated_end_ms,
+            progress.bytes_to_copy,
+            progress.bytes_copied,
+            progress.bytes_per_second,
+            progress.moves_unmeasured,
         ),
         wire.revision,
     )
@@ -240,6 +254,8 @@ def moves_from_wire(wire: Iterable[pb.MoveProgress]) -> list[MoveProgress]:
             move_from_wire(progress.move),
             word_of(pb.MoveState.Name(progress.state), "MOVE_STATE_"),
             tuple(progress.waits_for),
+            progress.bytes_to_copy if progress.HasField("bytes_to_copy") else None,
+            progress.bytes_copied if progress.HasField("bytes_copied") else None,
         )
         for progress in wire
     ]

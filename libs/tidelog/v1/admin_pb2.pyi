@@ -1063,6 +1063,7 @@ class Plan(_message.Message):
     LEADERS_CHANGED_FIELD_NUMBER: _builtins.int
     MINIMUM_REPLICAS_ADDED_FIELD_NUMBER: _builtins.int
     BROKERS_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
     move_count: _builtins.int
     """Partitions whose replicas change, if only in order."""
     replicas_added: _builtins.int
@@ -1083,6 +1084,12 @@ class Plan(_message.Message):
     def brokers(self) -> _containers.RepeatedCompositeFieldContainer[Global___BrokerShare]:
         """Each broker that has replicas before or after, ordered by id."""
 
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What speaks against it and does not forbid it, as replicas that share a rack although
+        there are racks enough. For a person.
+        """
+
     def __init__(
         self,
         *,
@@ -1092,10 +1099,11 @@ class Plan(_message.Message):
         leaders_changed: _builtins.int = ...,
         minimum_replicas_added: _builtins.int | None = ...,
         brokers: _abc.Iterable[Global___BrokerShare] | None = ...,
+        warnings: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_minimum_replicas_added", b"_minimum_replicas_added", "minimum_replicas_added", b"minimum_replicas_added"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_minimum_replicas_added", b"_minimum_replicas_added", "brokers", b"brokers", "leaders_changed", b"leaders_changed", "minimum_replicas_added", b"minimum_replicas_added", "move_count", b"move_count", "moves", b"moves", "replicas_added", b"replicas_added"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_minimum_replicas_added", b"_minimum_replicas_added", "brokers", b"brokers", "leaders_changed", b"leaders_changed", "minimum_replicas_added", b"minimum_replicas_added", "move_count", b"move_count", "moves", b"moves", "replicas_added", b"replicas_added", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__minimum_replicas_added: _TypeAlias = _typing.Literal["minimum_replicas_added"]  # noqa: Y015
     _WhichOneofArgType__minimum_replicas_added: _TypeAlias = _typing.Literal["_minimum_replicas_added", b"_minimum_replicas_added"]  # noqa: Y015
@@ -1216,6 +1224,10 @@ class OperationProgress(_message.Message):
     REPLICAS_TO_ADD_FIELD_NUMBER: _builtins.int
     REPLICAS_ADDED_FIELD_NUMBER: _builtins.int
     ESTIMATED_END_MS_FIELD_NUMBER: _builtins.int
+    BYTES_TO_COPY_FIELD_NUMBER: _builtins.int
+    BYTES_COPIED_FIELD_NUMBER: _builtins.int
+    BYTES_PER_SECOND_FIELD_NUMBER: _builtins.int
+    MOVES_UNMEASURED_FIELD_NUMBER: _builtins.int
     moves: _builtins.int
     moves_done: _builtins.int
     """Partitions that have the replicas they were to have."""
@@ -1228,7 +1240,20 @@ class OperationProgress(_message.Message):
     replicas_added: _builtins.int
     estimated_end_ms: _builtins.int
     """When the last move will be done if the rest goes as fast as what is done has gone, wall
-    clock; 0: nobody can tell yet.
+    clock: by bytes where they are known, else by replicas; 0: nobody can tell yet.
+    """
+    bytes_to_copy: _builtins.int
+    """Of the logs as they are now, which writes go on to lengthen, for each replica to be
+    copied; of a move that is done, as the log was then.
+    """
+    bytes_copied: _builtins.int
+    """Of these, what new replicas hold."""
+    bytes_per_second: _builtins.int
+    """Over about the last minute; 0: nothing was copied, or too little time has passed to tell."""
+    moves_unmeasured: _builtins.int
+    """Moves that copy replicas and of which no leader has told the bytes: the sums above leave
+    them out. Leaders are asked when an operation is described, and not when it is listed; of
+    one that has ended this says how many were never known.
     """
     def __init__(
         self,
@@ -1240,10 +1265,14 @@ class OperationProgress(_message.Message):
         replicas_to_add: _builtins.int = ...,
         replicas_added: _builtins.int = ...,
         estimated_end_ms: _builtins.int = ...,
+        bytes_to_copy: _builtins.int = ...,
+        bytes_copied: _builtins.int = ...,
+        bytes_per_second: _builtins.int = ...,
+        moves_unmeasured: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["estimated_end_ms", b"estimated_end_ms", "moves", b"moves", "moves_active", b"moves_active", "moves_done", b"moves_done", "moves_dropped", b"moves_dropped", "replicas_added", b"replicas_added", "replicas_to_add", b"replicas_to_add"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes_copied", b"bytes_copied", "bytes_per_second", b"bytes_per_second", "bytes_to_copy", b"bytes_to_copy", "estimated_end_ms", b"estimated_end_ms", "moves", b"moves", "moves_active", b"moves_active", "moves_done", b"moves_done", "moves_dropped", b"moves_dropped", "moves_unmeasured", b"moves_unmeasured", "replicas_added", b"replicas_added", "replicas_to_add", b"replicas_to_add"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1313,7 +1342,9 @@ Global___ReassignResponse: _TypeAlias = ReassignResponse  # noqa: Y015
 
 @_typing.final
 class RebalanceRequest(_message.Message):
-    """All partitions of all topics, over all running brokers that were not removed."""
+    """All partitions of all topics, over the running brokers that hold replicas or were added,
+    and were not removed since. One that has only registered takes part once it is added.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1369,7 +1400,11 @@ Global___RebalanceResponse: _TypeAlias = RebalanceResponse  # noqa: Y015
 
 @_typing.final
 class AddBrokersRequest(_message.Message):
-    """Brokers that are to have their share."""
+    """Brokers that are to have their share, besides those that take part already (see
+    RebalanceRequest). Partitions that are created, of new topics or of old ones, are placed on
+    a broker from its registration on; nothing that there is moves to it before it is added,
+    unless Reassign names it.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1431,8 +1466,8 @@ Global___AddBrokersResponse: _TypeAlias = AddBrokersResponse  # noqa: Y015
 
 @_typing.final
 class RemoveBrokersRequest(_message.Message):
-    """Brokers that are to hold nothing. NOT_ENOUGH_BROKERS where the others could not keep a
-    topic's factor, which it names.
+    """Brokers that are to hold nothing. NOT_ENOUGH_BROKERS where the others that take part (see
+    RebalanceRequest) could not keep a topic's factor, which it names.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -1506,8 +1541,8 @@ class SetReplicationFactorRequest(_message.Message):
     OPERATION_ID_FIELD_NUMBER: _builtins.int
     DRY_RUN_FIELD_NUMBER: _builtins.int
     replication_factor: _builtins.int
-    """INVALID_REPLICATION_FACTOR where there are too few brokers for it, or it is below a
-    topic's own min_insync_replicas.
+    """INVALID_REPLICATION_FACTOR where too few brokers take part (see RebalanceRequest), or it
+    is below a topic's own min_insync_replicas.
     """
     operation_id: _builtins.str
     dry_run: _builtins.bool
@@ -1835,7 +1870,12 @@ class MoveProgress(_message.Message):
     MOVE_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
     WAITS_FOR_FIELD_NUMBER: _builtins.int
+    BYTES_TO_COPY_FIELD_NUMBER: _builtins.int
+    BYTES_COPIED_FIELD_NUMBER: _builtins.int
     state: Global___MoveState.ValueType
+    bytes_to_copy: _builtins.int
+    """As those of OperationProgress; unset: nothing is copied, or the leader has not told."""
+    bytes_copied: _builtins.int
     @_builtins.property
     def move(self) -> Global___Move: ...
     @_builtins.property
@@ -1848,12 +1888,21 @@ class MoveProgress(_message.Message):
         move: Global___Move | None = ...,
         state: Global___MoveState.ValueType = ...,
         waits_for: _abc.Iterable[_builtins.int] | None = ...,
+        bytes_to_copy: _builtins.int | None = ...,
+        bytes_copied: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["move", b"move"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_bytes_copied", b"_bytes_copied", "_bytes_to_copy", b"_bytes_to_copy", "bytes_copied", b"bytes_copied", "bytes_to_copy", b"bytes_to_copy", "move", b"move"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["move", b"move", "state", b"state", "waits_for", b"waits_for"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bytes_copied", b"_bytes_copied", "_bytes_to_copy", b"_bytes_to_copy", "bytes_copied", b"bytes_copied", "bytes_to_copy", b"bytes_to_copy", "move", b"move", "state", b"state", "waits_for", b"waits_for"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__bytes_copied: _TypeAlias = _typing.Literal["bytes_copied"]  # noqa: Y015
+    _WhichOneofArgType__bytes_copied: _TypeAlias = _typing.Literal["_bytes_copied", b"_bytes_copied"]  # noqa: Y015
+    _WhichOneofReturnType__bytes_to_copy: _TypeAlias = _typing.Literal["bytes_to_copy"]  # noqa: Y015
+    _WhichOneofArgType__bytes_to_copy: _TypeAlias = _typing.Literal["_bytes_to_copy", b"_bytes_to_copy"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__bytes_copied) -> _WhichOneofReturnType__bytes_copied | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__bytes_to_copy) -> _WhichOneofReturnType__bytes_to_copy | None: ...
 
 Global___MoveProgress: _TypeAlias = MoveProgress  # noqa: Y015
 

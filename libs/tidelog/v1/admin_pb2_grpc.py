@@ -321,7 +321,9 @@ class AdminServiceServicer:
 
     def CancelOperation(self, request, context):
         """Stops an operation: moves that have not begun never do, those under way go back to
-        the replicas they began with, those that are done stay.
+        the replicas they began with, those that are done stay. What it has changed besides is
+        taken back: a topic has its former replication factor for new partitions, a broker that
+        was to be removed takes replicas again, one that was to be added is as it was before.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -342,7 +344,10 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def MoveLeaders(self, request, context):
-        """Lets chosen replicas lead from now on: each becomes its partition's preferred one.
+        """Lets chosen replicas lead from now on: each becomes its partition's preferred one. Leader
+        and order are one write of the partition's key, and durable with it. Until that is
+        written the wish is this request's alone: it is given up where it could not be granted
+        in time, and where the controller changes.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

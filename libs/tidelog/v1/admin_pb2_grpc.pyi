@@ -97,14 +97,20 @@ class AdminServiceStub:
     """One operation with its progress and its moves."""
     CancelOperation: _grpc.UnaryUnaryMultiCallable[_admin_pb2.CancelOperationRequest, _admin_pb2.CancelOperationResponse]
     """Stops an operation: moves that have not begun never do, those under way go back to
-    the replicas they began with, those that are done stay.
+    the replicas they began with, those that are done stay. What it has changed besides is
+    taken back: a topic has its former replication factor for new partitions, a broker that
+    was to be removed takes replicas again, one that was to be added is as it was before.
     """
     ReverseOperation: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ReverseOperationRequest, _admin_pb2.ReverseOperationResponse]
     """Moves back what an operation has moved, as an operation of its own."""
     ElectPreferredLeaders: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ElectPreferredLeadersRequest, _admin_pb2.ElectPreferredLeadersResponse]
     """Lets preferred replicas lead where they are in sync."""
     MoveLeaders: _grpc.UnaryUnaryMultiCallable[_admin_pb2.MoveLeadersRequest, _admin_pb2.MoveLeadersResponse]
-    """Lets chosen replicas lead from now on: each becomes its partition's preferred one."""
+    """Lets chosen replicas lead from now on: each becomes its partition's preferred one. Leader
+    and order are one write of the partition's key, and durable with it. Until that is
+    written the wish is this request's alone: it is given up where it could not be granted
+    in time, and where the controller changes.
+    """
     SetMaintenance: _grpc.UnaryUnaryMultiCallable[_admin_pb2.SetMaintenanceRequest, _admin_pb2.SetMaintenanceResponse]
     """Lets a broker lead only what nobody else can, while it keeps its replicas; or ends that."""
     CheckRestart: _grpc.UnaryUnaryMultiCallable[_admin_pb2.CheckRestartRequest, _admin_pb2.CheckRestartResponse]
@@ -189,14 +195,20 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """One operation with its progress and its moves."""
     CancelOperation: _aio.UnaryUnaryMultiCallable[_admin_pb2.CancelOperationRequest, _admin_pb2.CancelOperationResponse]  # type: ignore[assignment]
     """Stops an operation: moves that have not begun never do, those under way go back to
-    the replicas they began with, those that are done stay.
+    the replicas they began with, those that are done stay. What it has changed besides is
+    taken back: a topic has its former replication factor for new partitions, a broker that
+    was to be removed takes replicas again, one that was to be added is as it was before.
     """
     ReverseOperation: _aio.UnaryUnaryMultiCallable[_admin_pb2.ReverseOperationRequest, _admin_pb2.ReverseOperationResponse]  # type: ignore[assignment]
     """Moves back what an operation has moved, as an operation of its own."""
     ElectPreferredLeaders: _aio.UnaryUnaryMultiCallable[_admin_pb2.ElectPreferredLeadersRequest, _admin_pb2.ElectPreferredLeadersResponse]  # type: ignore[assignment]
     """Lets preferred replicas lead where they are in sync."""
     MoveLeaders: _aio.UnaryUnaryMultiCallable[_admin_pb2.MoveLeadersRequest, _admin_pb2.MoveLeadersResponse]  # type: ignore[assignment]
-    """Lets chosen replicas lead from now on: each becomes its partition's preferred one."""
+    """Lets chosen replicas lead from now on: each becomes its partition's preferred one. Leader
+    and order are one write of the partition's key, and durable with it. Until that is
+    written the wish is this request's alone: it is given up where it could not be granted
+    in time, and where the controller changes.
+    """
     SetMaintenance: _aio.UnaryUnaryMultiCallable[_admin_pb2.SetMaintenanceRequest, _admin_pb2.SetMaintenanceResponse]  # type: ignore[assignment]
     """Lets a broker lead only what nobody else can, while it keeps its replicas; or ends that."""
     CheckRestart: _aio.UnaryUnaryMultiCallable[_admin_pb2.CheckRestartRequest, _admin_pb2.CheckRestartResponse]  # type: ignore[assignment]
@@ -374,7 +386,9 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.CancelOperationResponse, _abc.Awaitable[_admin_pb2.CancelOperationResponse]]:
         """Stops an operation: moves that have not begun never do, those under way go back to
-        the replicas they began with, those that are done stay.
+        the replicas they began with, those that are done stay. What it has changed besides is
+        taken back: a topic has its former replication factor for new partitions, a broker that
+        was to be removed takes replicas again, one that was to be added is as it was before.
         """
 
     @_abc_1.abstractmethod
@@ -399,7 +413,11 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.MoveLeadersRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.MoveLeadersResponse, _abc.Awaitable[_admin_pb2.MoveLeadersResponse]]:
-        """Lets chosen replicas lead from now on: each becomes its partition's preferred one."""
+        """Lets chosen replicas lead from now on: each becomes its partition's preferred one. Leader
+        and order are one write of the partition's key, and durable with it. Until that is
+        written the wish is this request's alone: it is given up where it could not be granted
+        in time, and where the controller changes.
+        """
 
     @_abc_1.abstractmethod
     def SetMaintenance(

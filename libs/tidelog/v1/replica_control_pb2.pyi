@@ -675,6 +675,9 @@ class ReplicaDescription(_message.Message):
     LOG_END_OFFSET_FIELD_NUMBER: _builtins.int
     EPOCHS_FIELD_NUMBER: _builtins.int
     BEFORE_CUT_FIELD_NUMBER: _builtins.int
+    HIGH_WATERMARK_FIELD_NUMBER: _builtins.int
+    SIZE_BYTES_FIELD_NUMBER: _builtins.int
+    LACKS_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.str
     partition: _builtins.int
     revision: _builtins.int
@@ -685,6 +688,12 @@ class ReplicaDescription(_message.Message):
     """First offset of the log."""
     log_end_offset: _builtins.int
     """One past its last offset."""
+    high_watermark: _builtins.int
+    """Below which it knows its records to be committed. Told, and never decided by, as all
+    that follows.
+    """
+    size_bytes: _builtins.int
+    """Of the log, in bytes."""
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
         """UNKNOWN_TOPIC_ID: there is no such replica. With an error nothing below is set."""
@@ -699,6 +708,10 @@ class ReplicaDescription(_message.Message):
         was last led and by this process; unset otherwise. Told, and never decided by.
         """
 
+    @_builtins.property
+    def lacks(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaLack]:
+        """By its leader alone: one for each replica that a move adds."""
+
     def __init__(
         self,
         *,
@@ -710,14 +723,48 @@ class ReplicaDescription(_message.Message):
         log_end_offset: _builtins.int = ...,
         epochs: _abc.Iterable[Global___LeaderEpochStart] | None = ...,
         before_cut: Global___LogExtent | None = ...,
+        high_watermark: _builtins.int | None = ...,
+        size_bytes: _builtins.int | None = ...,
+        lacks: _abc.Iterable[Global___ReplicaLack] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["before_cut", b"before_cut", "error", b"error"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_high_watermark", b"_high_watermark", "_size_bytes", b"_size_bytes", "before_cut", b"before_cut", "error", b"error", "high_watermark", b"high_watermark", "size_bytes", b"size_bytes"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["before_cut", b"before_cut", "epochs", b"epochs", "error", b"error", "log_end_offset", b"log_end_offset", "log_start_offset", b"log_start_offset", "partition", b"partition", "revision", b"revision", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_high_watermark", b"_high_watermark", "_size_bytes", b"_size_bytes", "before_cut", b"before_cut", "epochs", b"epochs", "error", b"error", "high_watermark", b"high_watermark", "lacks", b"lacks", "log_end_offset", b"log_end_offset", "log_start_offset", b"log_start_offset", "partition", b"partition", "revision", b"revision", "size_bytes", b"size_bytes", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__high_watermark: _TypeAlias = _typing.Literal["high_watermark"]  # noqa: Y015
+    _WhichOneofArgType__high_watermark: _TypeAlias = _typing.Literal["_high_watermark", b"_high_watermark"]  # noqa: Y015
+    _WhichOneofReturnType__size_bytes: _TypeAlias = _typing.Literal["size_bytes"]  # noqa: Y015
+    _WhichOneofArgType__size_bytes: _TypeAlias = _typing.Literal["_size_bytes", b"_size_bytes"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__high_watermark) -> _WhichOneofReturnType__high_watermark | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__size_bytes) -> _WhichOneofReturnType__size_bytes | None: ...
+
+Global___ReplicaDescription: _TypeAlias = ReplicaDescription  # noqa: Y015
+
+@_typing.final
+class ReplicaLack(_message.Message):
+    """How much of its leader's log a replica that is being added has yet to copy."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BROKER_ID_FIELD_NUMBER: _builtins.int
+    BYTES_FIELD_NUMBER: _builtins.int
+    broker_id: _builtins.int
+    bytes: _builtins.int
+    def __init__(
+        self,
+        *,
+        broker_id: _builtins.int = ...,
+        bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_id", b"broker_id", "bytes", b"bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___ReplicaDescription: _TypeAlias = ReplicaDescription  # noqa: Y015
+Global___ReplicaLack: _TypeAlias = ReplicaLack  # noqa: Y015
 
 @_typing.final
 class LogExtent(_message.Message):

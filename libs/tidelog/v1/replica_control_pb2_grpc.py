@@ -80,8 +80,9 @@ class ReplicaControlServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DescribeReplicas(self, request, context):
-        """Tells how far the logs of replicas without a leader reach: what an election among
-        replicas that are not whole is decided by.
+        """Tells how far the logs of replicas reach. What an election among replicas that are not
+        whole is decided by, where there is no leader; where there is one, how far a move has
+        come.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

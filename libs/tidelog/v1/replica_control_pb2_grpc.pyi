@@ -41,8 +41,9 @@ class ReplicaControlServiceStub:
     StopReplica: _grpc.UnaryUnaryMultiCallable[_replica_control_pb2.StopReplicaRequest, _replica_control_pb2.StopReplicaResponse]
     """Stops replicas, and deletes them where it says so."""
     DescribeReplicas: _grpc.UnaryUnaryMultiCallable[_replica_control_pb2.DescribeReplicasRequest, _replica_control_pb2.DescribeReplicasResponse]
-    """Tells how far the logs of replicas without a leader reach: what an election among
-    replicas that are not whole is decided by.
+    """Tells how far the logs of replicas reach. What an election among replicas that are not
+    whole is decided by, where there is no leader; where there is one, how far a move has
+    come.
     """
     Watch: _grpc.UnaryStreamMultiCallable[_replica_control_pb2.WatchRequest, _replica_control_pb2.WatchResponse]
     """Stays open as long as the broker lives: its end is how the controller notices a
@@ -62,8 +63,9 @@ class ReplicaControlServiceAsyncStub(ReplicaControlServiceStub):
     StopReplica: _aio.UnaryUnaryMultiCallable[_replica_control_pb2.StopReplicaRequest, _replica_control_pb2.StopReplicaResponse]  # type: ignore[assignment]
     """Stops replicas, and deletes them where it says so."""
     DescribeReplicas: _aio.UnaryUnaryMultiCallable[_replica_control_pb2.DescribeReplicasRequest, _replica_control_pb2.DescribeReplicasResponse]  # type: ignore[assignment]
-    """Tells how far the logs of replicas without a leader reach: what an election among
-    replicas that are not whole is decided by.
+    """Tells how far the logs of replicas reach. What an election among replicas that are not
+    whole is decided by, where there is no leader; where there is one, how far a move has
+    come.
     """
     Watch: _aio.UnaryStreamMultiCallable[_replica_control_pb2.WatchRequest, _replica_control_pb2.WatchResponse]  # type: ignore[assignment]
     """Stays open as long as the broker lives: its end is how the controller notices a
@@ -98,8 +100,9 @@ class ReplicaControlServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _replica_control_pb2.DescribeReplicasRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_replica_control_pb2.DescribeReplicasResponse, _abc.Awaitable[_replica_control_pb2.DescribeReplicasResponse]]:
-        """Tells how far the logs of replicas without a leader reach: what an election among
-        replicas that are not whole is decided by.
+        """Tells how far the logs of replicas reach. What an election among replicas that are not
+        whole is decided by, where there is no leader; where there is one, how far a move has
+        come.
         """
 
     @_abc_1.abstractmethod

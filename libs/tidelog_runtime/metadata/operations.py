@@ -63,8 +63,9 @@ class OperationMove(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class OperationEntry:
     """Value of `admin/operations/<id>`. `request`: what was asked, as JSON in one form, so that
-    the same request is known again. `moves_done`, `moves_dropped`: at its end. Times are wall
-    clock, and told alone."""
+    the same request is known again. `moves_done` and all after it: at its end;
+    `moves_unmeasured`: moves that `bytes_copied` leaves out, because nobody asked for theirs.
+    Times are wall clock, and told alone, as bytes are."""
 
     kind: OperationKind
     request: str
@@ -80,6 +81,8 @@ class OperationEntry:
     replicas_to_add: int
     moves_done: int = 0
     moves_dropped: int = 0
+    bytes_copied: int = 0
+    moves_unmeasured: int = 0
 
 
 @dataclass(frozen=True, slots=True)

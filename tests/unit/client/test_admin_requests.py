@@ -26,7 +26,14 @@ OPERATION = pb.Operation(
     operation_id="op",
     kind=pb.OPERATION_KIND_BROKERS_ADD,
     state=pb.OPERATION_STATE_RUNNING,
-    progress=pb.OperationProgress(moves=7, moves_done=3),
+    progress=pb.OperationProgress(
+        moves=7,
+        moves_done=3,
+        bytes_to_copy=90,
+        bytes_copied=40,
+        bytes_per_second=5,
+        moves_unmeasured=2,
+    ),
     revision=55,
 )
 MOVE = pb.Move(topic="t", topic_id="id", partition=4, original=[1, 2], target=[3, 2])
@@ -188,11 +195,16 @@ async def test_operations_are_asked_for_with_all_their_fields(
     assert (controller.calls, controller.requests) == ([call], [request_])
     assert (begun.operation.kind, begun.operation.state) == ("brokers_add", "running")
     assert (begun.operation.progress.moves_done, begun.operation.revision) == (3, 55)
+    progress = begun.operation.progress
+    assert (progress.bytes_to_copy, progress.bytes_copied) == (90, 40)
+    assert (progress.bytes_per_second, progress.moves_unmeasured) == (5, 2)
     assert not begun.operation.has_ended
 
 
 async def test_all_pages_of_operations_and_of_their_moves_are_read(cluster: FakeCluster) -> None:
-    progress = pb.MoveProgress(move=MOVE, state=pb.MOVE_STATE_ACTIVE, waits_for=[3])
+    progress = pb.MoveProgress(
+        move=MOVE, state=pb.MOVE_STATE_ACTIVE, waits_for=[3], bytes_to_copy=9, bytes_copied=0
+    )
     controller = ScriptedController(
         pb.ListOperationsResponse(operations=[OPERATION], next_page_token="9"),
         pb.ListOperationsResponse(operations=[OPERATION]),
@@ -204,6 +216,7 @@ async def test_all_pages_of_operations_and_of_their_moves_are_read(cluster: Fake
         moves = await admin.operation_moves("op")
     assert [operation.operation_id for operation in listed] == ["op", "op"]
     assert [(move.state, move.waits_for) for move in moves] == [("active", (3,))] * 2
+    assert [(move.bytes_to_copy, move.bytes_copied) for move in moves] == [(9, 0)] * 2
     assert [request.page_token for request in controller.requests] == ["", "9", "", "1"]
 
 

@@ -107,6 +107,9 @@ class FakeBroker:
     told: dict[tuple[str, int], int] = field(default_factory=dict)
     # Log end offset and epochs of each replica, by its number; others are empty.
     logs: dict[int, tuple[int, tuple[tuple[int, int], ...]]] = field(default_factory=dict)
+    # Bytes of each replica's log, and what replicas that are added to it lack, by its number.
+    sizes: dict[int, int] = field(default_factory=dict)
+    lacks: dict[int, dict[int, int]] = field(default_factory=dict)
     silent: bool = False  # leaves questions about logs without an answer
     under_repair: set[int] = field(default_factory=set)  # partitions
     lost_questions: int = 0  # so many of the next questions are lost
@@ -121,7 +124,10 @@ class FakeBroker:
         for key in question.partitions:
             if key in self.told and key[1] not in self.under_repair:
                 end, epochs = self.logs.get(key[1], (0, ()))
-                replicas.append(ReplicaSummary(*key, self.told[key], 0, end, epochs))
+                size, lacks = self.sizes.get(key[1], -1), self.lacks.get(key[1], {})
+                summary = ReplicaSummary(*key, self.told[key], 0, end, epochs)
+                summary = summary._replace(size_bytes=size, lacks=tuple(lacks.items()))
+                replicas.append(summary)
         return DescribeReplicasResult(replicas=replicas)
 
 

@@ -258,6 +258,18 @@ class Partition(Replica):
             return False
         return broker_id not in isr.maximal(self.state, self.leading.proposed)
 
+    def bytes_lacking(self) -> tuple[tuple[int, int], ...]:
+        """Of each replica that a move adds, as far as its leader knows: the bytes that it has
+        yet to copy; all of them where it has not told where it is."""
+        if self.leading is None or self.state is None:
+            return ()
+        lacking = []
+        for broker_id in self.state.adding:
+            known = self.leading.followers.get(broker_id)
+            end = NO_OFFSET if known is None else known.log_end_offset
+            lacking.append((broker_id, self.log.bytes_from(max(end, self.log.log_start_offset))))
+        return tuple(lacking)
+
     def has_news(self, position: FetchPosition, told_high_watermark: int) -> bool:
         """Whether an answer would say anything to a follower at this position: batches, a
         high watermark that it has not been told, or a refusal."""

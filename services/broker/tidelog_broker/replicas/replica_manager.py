@@ -513,4 +513,7 @@ def _summary(partition: Partition) -> ReplicaSummary:
         log.log_end_offset,
         tuple((epoch, start) for epoch, start in log.leader_epochs),
         partition.before_cut,
+        partition.high_watermark,
+        log.bytes_from(log.log_start_offset),
+        partition.bytes_lacking(),
     )

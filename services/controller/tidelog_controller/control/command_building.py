@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from tidelog.model import TopicPartition
 from tidelog_controller.control.broker_control import BrokerControl
 from tidelog_controller.control.descriptions import Descriptions
+from tidelog_controller.control.measures import Measures
 from tidelog_controller.state.commands import (
     SendDescribeReplicas,
     SendLeaderAndIsr,
@@ -74,6 +75,29 @@ def description_command(
     if not partitions:
         return None
     descriptions.asked(control, command_id, partitions)
+    return _question(identity, control, command_id, partitions)
+
+
+def measuring_command(
+    identity: ControllerIdentity,
+    control: BrokerControl,
+    measures: Measures,
+    command_id: int,
+) -> SendDescribeReplicas | None:
+    """What has yet to be asked about moves of partitions that the broker leads."""
+    partitions = measures.due(control)
+    if not partitions:
+        return None
+    measures.asked(control, command_id, partitions)
+    return _question(identity, control, command_id, partitions)
+
+
+def _question(
+    identity: ControllerIdentity,
+    control: BrokerControl,
+    command_id: int,
+    partitions: Sequence[tuple[str, int]],
+) -> SendDescribeReplicas:
     command = DescribeReplicasCommand(
         controller_id=identity.controller_id,
         controller_epoch=identity.controller_epoch,

@@ -11,10 +11,12 @@ from tidelog_controller.control.broker_control import ANYTHING, BrokerControl
 from tidelog_controller.control.command_building import (
     description_command,
     full_state_command,
+    measuring_command,
     next_command,
 )
 from tidelog_controller.control.command_telling import FIRST_PARTITIONS, CommandTelling
 from tidelog_controller.control.descriptions import Descriptions
+from tidelog_controller.control.measures import Measures
 from tidelog_controller.policies.causes import is_by_controller
 from tidelog_controller.state.commands import (
     SendDescribeReplicas,
@@ -45,6 +47,7 @@ class Dispatch:
         self._tellings: dict[int, CommandTelling] = {}  # of the same brokers
         self._tell = tell
         self.descriptions = Descriptions()
+        self.measures = Measures(context.operations)
         self._context = context
         self._identity = identity
         self._command_timeout_ms = command_timeout_ms
@@ -63,6 +66,7 @@ class Dispatch:
         del self.controls[broker_id]
         del self._tellings[broker_id]
         self.descriptions.forget_broker(broker_id)
+        self.measures.forget_broker(broker_id)
 
     def require_all(self, broker_id: int, now_ms: int, why: Cause) -> None:
         """The full state, anew."""
@@ -118,6 +122,12 @@ class Dispatch:
             if question is not None:
                 self._last_command_id = question.id
                 commands.append(question)
+            measuring = measuring_command(
+                self._identity, control, self.measures, self._last_command_id + 1
+            )
+            if measuring is not None:
+                self._last_command_id = measuring.id
+                commands.append(measuring)
         return commands
 
     def _command(
@@ -149,8 +159,10 @@ class Dispatch:
             case CommandLost():
                 control.lost(event.id, now_ms, event.reason)
                 self.descriptions.lost(event.broker_id, event.id, now_ms)
+                self.measures.lost(event.broker_id, event.id)
                 return ()
             case ReplicasDescribed():
+                self.measures.answered(event.broker_id, event.id, event.result, now_ms)
                 return self.descriptions.answered(event.broker_id, event.id, event.result, now_ms)
             case CommandAnswered():
                 awaited = control.awaits_full_state

@@ -129,6 +129,7 @@ class Controller:
             internal_topics,
             self._departures.last,
             self._dispatch.descriptions,
+            self._dispatch.measures,
             leader_balancing,
         )
         self._unreachable = UnreachableLeaders()

@@ -146,6 +146,7 @@ def _survivor(view: SurvivorView) -> pb.ReplicaSurvivor:
         last_epoch=log.epochs[-1][0] if log.epochs else -1,
         log_start_offset=log.log_start_offset,
         log_end_offset=log.log_end_offset,
+        high_watermark=log.high_watermark if log.high_watermark >= 0 else None,
         whole=view.whole,
         lost_records=view.lost_records if view.lost_records >= 0 else None,
     )

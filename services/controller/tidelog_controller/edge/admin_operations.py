@@ -170,9 +170,13 @@ class OperationCalls(AdminCalls):
             operation=_operation_to_wire(answer.operation),
             moves=[
                 pb.MoveProgress(
-                    move=_move_to_wire(move), state=_MOVE_STATES[state], waits_for=waits_for
+                    move=_move_to_wire(view.move),
+                    state=_MOVE_STATES[view.state],
+                    waits_for=view.waits_for,
+                    bytes_to_copy=view.bytes_to_copy,
+                    bytes_copied=view.bytes_copied,
                 )
-                for move, state, waits_for in answer.moves
+                for view in answer.moves
             ],
             next_page_token=answer.next_page_token,
         )
@@ -271,6 +275,7 @@ def _plan_to_wire(plan: PlanSummary) -> pb.Plan:
         leaders_changed=plan.leaders_changed,
         minimum_replicas_added=plan.minimum,
         brokers=[pb.BrokerShare(**share._asdict()) for share in plan.brokers],
+        warnings=plan.warnings,
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from tidelog.errors import TidelogError
 from tidelog_controller.control.broker_control import BrokerControl
 from tidelog_controller.control.descriptions import Descriptions
+from tidelog_controller.control.measures import Measures
 from tidelog_controller.policies.internal_topics import InternalTopic
 from tidelog_controller.policies.leader_balance import LeaderBalancing
 from tidelog_controller.requests.descriptions import (
@@ -17,7 +18,8 @@ from tidelog_controller.requests.descriptions import (
 )
 from tidelog_controller.requests.leader_admin import LeaderAdmin
 from tidelog_controller.requests.operation_admin import OperationAdmin
-from tidelog_controller.requests.operation_views import describe_operation, list_operations
+from tidelog_controller.requests.operation_looks import OperationLooks
+from tidelog_controller.requests.operation_views import Now, list_operations
 from tidelog_controller.requests.partition_admin import PartitionAdmin
 from tidelog_controller.requests.recovery_admin import RecoveryAdmin
 from tidelog_controller.requests.recovery_looks import RecoveryLooks
@@ -63,8 +65,9 @@ _Moving = (
     | MoveLeaders
     | SetMaintenance
     | DescribeRecovery
+    | DescribeOperation
 )
-_Question = ListOperations | DescribeOperation | CheckRestart | DescribeBrokers | DescribeTopics
+_Question = ListOperations | CheckRestart | DescribeBrokers | DescribeTopics
 
 
 class AdminDesk:
@@ -77,6 +80,7 @@ class AdminDesk:
         internal_topics: Sequence[InternalTopic],
         departed: Mapping[int, Departure],
         descriptions: Descriptions,
+        measures: Measures,
         leader_balancing: LeaderBalancing | None,
     ) -> None:
         self.topics = TopicAdmin(context, transactions, controls, rng, internal_topics)
@@ -86,6 +90,7 @@ class AdminDesk:
         self._operations = OperationAdmin(context, transactions, rng)
         self._throttle = ThrottleAdmin(context, transactions)
         self._looks = RecoveryLooks(context, descriptions)
+        self._operation_looks = OperationLooks(context, measures)
         self._leaders = LeaderAdmin(context, transactions, leader_balancing)
         self._context = context
         self._departed = departed
@@ -111,7 +116,7 @@ class AdminDesk:
     ) -> list[Command]:
         match request:
             case BeginOperation():
-                return self._operations.begin(request, now_ms, wall_ms)
+                return self._operations.begin(request, Now(now_ms, wall_ms))
             case CancelOperation():
                 return self._operations.cancel(request, now_ms)
             case SetThrottle():
@@ -124,23 +129,23 @@ class AdminDesk:
                 return self._leaders.move(request, now_ms)
             case DescribeRecovery():
                 return self._looks.look(request, now_ms)
+            case DescribeOperation():
+                return self._operation_looks.look(request, now_ms)
             case SetMaintenance():
                 return self._leaders.maintain(request, now_ms)
             case question:
-                return [Reply(question.request_id, self._described(question, wall_ms))]
+                return [Reply(question.request_id, self._described(question, Now(now_ms, wall_ms)))]
 
-    def _described(self, question: _Question, wall_ms: int) -> AdminReply:
+    def _described(self, question: _Question, now: Now) -> AdminReply:
         try:
-            return AdminReply(None, answer=self._answer(question, wall_ms))
+            return AdminReply(None, answer=self._answer(question, now))
         except TidelogError as error:
             return AdminReply(error)
 
-    def _answer(self, question: _Question, wall_ms: int) -> Answer:
+    def _answer(self, question: _Question, now: Now) -> Answer:
         match question:
             case ListOperations():
-                return list_operations(self._context, question, wall_ms)
-            case DescribeOperation():
-                return describe_operation(self._context, question, wall_ms)
+                return list_operations(self._context, question, now)
             case CheckRestart():
                 return checked_restart(self._context, question)
             case DescribeBrokers():
@@ -155,7 +160,8 @@ class AdminDesk:
             *self._partitions.advance(now_ms),
             *self._configs.advance(now_ms),
             *self._recoveries.advance(now_ms),
-            *self._operations.advance(now_ms, wall_ms),
+            *self._operations.advance(Now(now_ms, wall_ms)),
+            *self._operation_looks.advance(Now(now_ms, wall_ms)),
             *self._throttle.advance(now_ms),
             *self._leaders.advance(now_ms),
             *self._looks.advance(now_ms),
@@ -171,5 +177,6 @@ class AdminDesk:
             self._throttle.wake_at_ms(),
             self._leaders.wake_at_ms(),
             self._looks.wake_at_ms(),
+            self._operation_looks.wake_at_ms(),
         ]
         return min((time for time in times if time is not None), default=None)

@@ -24,7 +24,7 @@ from tidelog_controller.requests.operation_plans import (
     summary_of,
     unknown_operation,
 )
-from tidelog_controller.requests.operation_views import view_of
+from tidelog_controller.requests.operation_views import Now, view_of
 from tidelog_controller.requests.topic_checks import DEFAULT_TIMEOUT_MS, outcome_unknown
 from tidelog_controller.state.admin_answers import OperationAnswer, PlanSummary
 from tidelog_controller.state.admin_requests import (
@@ -98,7 +98,7 @@ class OperationAdmin:
         self._beginnings: dict[int, _Beginning] = {}
         self._cancellings: dict[int, _Cancelling] = {}
 
-    def begin(self, request: BeginOperation, now_ms: int, wall_ms: int) -> list[Command]:
+    def begin(self, request: BeginOperation, now: Now) -> list[Command]:
         """Refuses what cannot be, or begins; `advance` does the rest."""
         try:
             operation_id = request.operation_id
@@ -106,7 +106,7 @@ class OperationAdmin:
                 check_operation_id(operation_id)
                 known = self._known(request)
                 if known is not None and not request.dry_run:
-                    return self._reply_known(request, wall_ms)
+                    return self._reply_known(request, now)
             planned = plan_operation(self._context, request.wanted)
             self._check_not_being_planned(planned, operation_id)
         except TidelogError as error:
@@ -116,7 +116,7 @@ class OperationAdmin:
             return [Reply(request.request_id, AdminReply(None, answer=answer))]
         operation_id = operation_id or new_id(self._rng)
         self._beginnings[request.request_id] = _beginning(
-            request, operation_id, planned, now_ms + DEFAULT_TIMEOUT_MS, wall_ms
+            request, operation_id, planned, now.monotonic_ms + DEFAULT_TIMEOUT_MS, now.wall_ms
         )
         return []
 
@@ -133,14 +133,14 @@ class OperationAdmin:
         self._cancellings[request.request_id] = _Cancelling(request, deadline_ms)
         return []
 
-    def advance(self, now_ms: int, wall_ms: int) -> list[Command]:
+    def advance(self, now: Now) -> list[Command]:
         """What the waiting requests and the standing operations now need."""
         commands: list[Command] = []
         for beginning in list(self._beginnings.values()):
-            commands += self._advance_beginning(beginning, now_ms, wall_ms)
+            commands += self._advance_beginning(beginning, now)
         for cancelling in list(self._cancellings.values()):
-            commands += self._advance_cancelling(cancelling, now_ms, wall_ms)
-        commands += self._end_operations(wall_ms)
+            commands += self._advance_cancelling(cancelling, now)
+        commands += self._end_operations(now.wall_ms)
         commands += self._remove_superfluous()
         return commands
 
@@ -169,9 +169,9 @@ class OperationAdmin:
                 )
         return entries[0] if entries else None
 
-    def _reply_known(self, request: BeginOperation, wall_ms: int) -> list[Command]:
+    def _reply_known(self, request: BeginOperation, now: Now) -> list[Command]:
         if request.operation_id in self._context.operations.held:
-            view = view_of(self._context, request.operation_id, wall_ms)
+            view = view_of(self._context, request.operation_id, now)
             answer = OperationAnswer(view)
             return [Reply(request.request_id, AdminReply(None, answer=answer))]
         # It is being written: whoever asks again waits for the same.
@@ -193,16 +193,16 @@ class OperationAdmin:
                     "just been asked for; wait for its end, or cancel it first",
                 )
 
-    def _advance_beginning(self, beginning: _Beginning, now_ms: int, wall_ms: int) -> list[Command]:
+    def _advance_beginning(self, beginning: _Beginning, now: Now) -> list[Command]:
         operation_id = beginning.operation_id
         held = self._context.operations.held.get(operation_id)
         if held is not None:
             if held.entry.request != beginning.commit.entry.request:
                 return self._refuse(beginning, _in_use(operation_id))
             plan = beginning.planned.summary._replace(moves=())
-            answer = OperationAnswer(view_of(self._context, operation_id, wall_ms), plan)
+            answer = OperationAnswer(view_of(self._context, operation_id, now), plan)
             return self._reply(beginning, AdminReply(None, answer=answer))
-        if now_ms >= beginning.deadline_ms:
+        if now.monotonic_ms >= beginning.deadline_ms:
             return self._refuse(beginning, outcome_unknown(f"operation {operation_id} has begun"))
         return self._write(beginning)
 
@@ -246,9 +246,7 @@ class OperationAdmin:
         if held.entry.state in (OperationState.DONE, OperationState.FAILED):
             raise ended(operation_id, held.entry.state)
 
-    def _advance_cancelling(
-        self, cancelling: _Cancelling, now_ms: int, wall_ms: int
-    ) -> list[Command]:
+    def _advance_cancelling(self, cancelling: _Cancelling, now: Now) -> list[Command]:
         request = cancelling.request
         try:
             self._check_cancellable(request.operation_id)
@@ -256,14 +254,14 @@ class OperationAdmin:
             return self._end_cancelling(request, AdminReply(error))
         held = self._context.operations.held[request.operation_id]
         if held.entry.state is not OperationState.RUNNING:
-            answer = OperationAnswer(view_of(self._context, request.operation_id, wall_ms))
+            answer = OperationAnswer(view_of(self._context, request.operation_id, now))
             return self._end_cancelling(request, AdminReply(None, answer=answer))
         who = request.asker.name or request.asker.address or "somebody"
         entry = replace(held.entry, state=OperationState.CANCELLING, reason=f"cancelled by {who}")
         update = OperationUpdate(request.operation_id, held.revision, entry, request.asker)
         if self._transactions.is_in_flight(update):
             return []
-        if now_ms >= cancelling.deadline_ms:
+        if now.monotonic_ms >= cancelling.deadline_ms:
             unknown = outcome_unknown(f"operation {request.operation_id} is cancelled")
             return self._end_cancelling(request, AdminReply(unknown))
         return [self._transactions.begin(update)]

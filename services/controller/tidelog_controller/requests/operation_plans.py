@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import TopicPartition
-from tidelog_controller.policies.assignment import check_assignment
+from tidelog_controller.policies.assignment import check_assignment, sharing_a_rack
 from tidelog_controller.policies.balancing import (
     Plan,
     plan_rebalance,
@@ -37,6 +37,8 @@ from tidelog_runtime.metadata.schema import TopicEntry
 # Each takes a guard and a change of the transaction that begins the operation.
 MAX_BROKERS_NAMED = 50
 MAX_TOPICS_NAMED = 50
+# In a warning.
+PARTITIONS_NAMED = 10
 
 Assignment = Mapping[TopicPartition, tuple[int, ...]]
 
@@ -53,7 +55,7 @@ class Planned(NamedTuple):
 def plan_operation(context: Context, wanted: OperationWanted) -> Planned:
     match wanted:
         case Reassignment(moves):
-            planned = Planned(_by_hand(context, moves))
+            planned = Planned(_warned(context, _by_hand(context, moves)))
         case Rebalancing():
             planned = Planned(_rebalanced(context, ()))
         case AddedBrokers(broker_ids):
@@ -63,7 +65,7 @@ def plan_operation(context: Context, wanted: OperationWanted) -> Planned:
         case OtherFactor(topics, factor):
             planned = _other_factor(context, topics, factor)
         case Reversal(operation_id):
-            planned = Planned(_reversed(context, operation_id))
+            planned = Planned(_warned(context, _reversed(context, operation_id)))
     made = planned.summary.moves
     if len(made) > MAX_MOVES:
         raise TidelogError(
@@ -201,6 +203,28 @@ def _reversed(context: Context, operation_id: str) -> PlanSummary:
         check_assignment(move.topic, {move.partition: move.original}, may_hold)
         back.append(move._replace(original=move.target, target=move.original))
     return summary_of(sorted(back), assignment)
+
+
+def _warned(context: Context, plan: PlanSummary) -> PlanSummary:
+    """Of racks: all other plans keep to them as far as can be."""
+    brokers = context.racked(sorted(context.brokers))
+    targets: dict[str, dict[int, tuple[int, ...]]] = {}
+    for move in plan.moves:
+        targets.setdefault(move.topic, {})[move.partition] = move.target
+    sharing = [
+        str(TopicPartition(topic, number))
+        for topic in sorted(targets)
+        for number in sharing_a_rack(targets[topic], brokers)
+    ]
+    if not sharing:
+        return plan
+    named = ", ".join(sharing[:PARTITIONS_NAMED])
+    more = f" and {len(sharing) - PARTITIONS_NAMED} more" if sharing[PARTITIONS_NAMED:] else ""
+    warning = (
+        f"{named}{more} would have two replicas in one rack while another rack has none: the loss "
+        "of that rack would take both; name brokers of different racks"
+    )
+    return plan._replace(warnings=(warning,))
 
 
 # For all partitions.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog_controller.policies.reassignment import (
     is_cancelled,
@@ -26,6 +28,13 @@ DEFAULT_PAGE_SIZE = 100
 MAX_PAGE_SIZE = 1_000
 
 
+class Now(NamedTuple):
+    """Both clocks at one moment."""
+
+    monotonic_ms: int
+    wall_ms: int
+
+
 def page_size(asked: int) -> int:
     return min(asked, MAX_PAGE_SIZE) if asked > 0 else DEFAULT_PAGE_SIZE
 
@@ -42,27 +51,63 @@ def position_of(page_token: str) -> int:
     return int(page_token)
 
 
-def view_of(context: Context, operation_id: str, wall_ms: int) -> OperationView:
+def view_of(context: Context, operation_id: str, now: Now) -> OperationView:
     """Of one that is known."""
     held = context.operations.held[operation_id]
     entry, work = held.entry, context.operations.work_of(operation_id)
     if work is None:
-        done, dropped, active = entry.moves_done, entry.moves_dropped, 0
         added = entry.replicas_to_add if entry.state is OperationState.DONE else 0
-    else:
-        done, dropped, active = work.done, work.dropped, len(work.active)
-        added = work.replicas_added
-    estimated = 0
-    if work is not None and entry.state is OperationState.RUNNING and done:
-        # As fast as what is done has gone; by replicas, where any are to be copied.
-        elapsed_ms = max(0, wall_ms - entry.requested_at_ms)
-        part, whole = (added, entry.replicas_to_add) if added else (done, entry.moves)
-        estimated = wall_ms + elapsed_ms * max(0, whole - part) // part
-    progress = Progress(entry.moves, done, active, dropped, entry.replicas_to_add, added, estimated)
+        copied = entry.bytes_copied
+        progress = Progress(
+            entry.moves,
+            entry.moves_done,
+            0,
+            entry.moves_dropped,
+            entry.replicas_to_add,
+            added,
+            0,
+            *(copied, copied, 0, entry.moves_unmeasured),
+        )
+        return OperationView(operation_id, entry, held.revision, progress)
+    progress = Progress(
+        entry.moves,
+        work.done,
+        len(work.active),
+        work.dropped,
+        entry.replicas_to_add,
+        work.replicas_added,
+        0,
+        work.bytes.to_copy,
+        work.bytes.copied,
+        work.bytes.per_second(now.monotonic_ms),
+        len(work.bytes.unmeasured),
+    )
+    if entry.state is OperationState.RUNNING:
+        elapsed_ms = max(0, now.wall_ms - entry.requested_at_ms)
+        left_ms = _left_ms(progress, elapsed_ms)
+        if left_ms is not None:
+            progress = progress._replace(estimated_end_ms=now.wall_ms + left_ms)
     return OperationView(operation_id, entry, held.revision, progress)
 
 
-def list_operations(context: Context, request: ListOperations, wall_ms: int) -> OperationsAnswer:
+def _left_ms(progress: Progress, elapsed_ms: int) -> int | None:
+    """Of an operation that has run for `elapsed_ms`; None: nobody can tell yet. By bytes where
+    all are known, as fast as lately or else as on the whole; by replicas where any are to be
+    copied, and otherwise by moves."""
+    if not progress.moves_unmeasured and progress.bytes_copied:
+        left = max(0, progress.bytes_to_copy - progress.bytes_copied)
+        if progress.bytes_per_second:
+            return left * 1_000 // progress.bytes_per_second
+        return elapsed_ms * left // progress.bytes_copied
+    if not progress.moves_done:
+        return None
+    part, whole = progress.moves_done, progress.moves
+    if progress.replicas_added:
+        part, whole = progress.replicas_added, progress.replicas_to_add
+    return elapsed_ms * max(0, whole - part) // part
+
+
+def list_operations(context: Context, request: ListOperations, now: Now) -> OperationsAnswer:
     """The newest first; a page goes on below the operation that ended the last one."""
     before = position_of(request.page_token)
     held = sorted(context.operations.held.items(), key=lambda item: -item[1].number)
@@ -74,13 +119,13 @@ def list_operations(context: Context, request: ListOperations, wall_ms: int) -> 
         and (not request.kinds or h.entry.kind in request.kinds)
     ]
     size = page_size(request.page_size)
-    views = tuple(view_of(context, operation_id, wall_ms) for operation_id, _ in wanted[:size])
+    views = tuple(view_of(context, operation_id, now) for operation_id, _ in wanted[:size])
     token = str(wanted[size - 1][1]) if len(wanted) > size else ""
     return OperationsAnswer(views, token)
 
 
 def describe_operation(
-    context: Context, request: DescribeOperation, wall_ms: int
+    context: Context, request: DescribeOperation, now: Now
 ) -> OperationMovesAnswer:
     if request.operation_id not in context.operations.held:
         raise unknown_operation(request.operation_id)
@@ -88,7 +133,7 @@ def describe_operation(
     moves = context.operations.moves_of(request.operation_id)
     end = first + page_size(request.page_size)
     views = tuple(_move_view(context, request.operation_id, move) for move in moves[first:end])
-    view = view_of(context, request.operation_id, wall_ms)
+    view = view_of(context, request.operation_id, now)
     return OperationMovesAnswer(view, views, str(end) if end < len(moves) else "")
 
 
@@ -109,4 +154,8 @@ def _move_view(context: Context, operation_id: str, move: OperationMove) -> Move
             min_isr_of = context.topics[move.topic].config.min_isr
             min_isr = min_isr_in_force(state, min_isr_of)
             waits_for = missing_for_cancellation(state, context.live, min_isr)
-    return MoveView(move, stands, waits_for)
+    work = context.operations.work_of(operation_id)
+    known = work.bytes.of(move.name) if work is not None else None
+    if known is None:
+        return MoveView(move, stands, waits_for)
+    return MoveView(move, stands, waits_for, known.to_copy, known.copied)

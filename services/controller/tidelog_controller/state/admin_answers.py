@@ -49,7 +49,8 @@ class BrokerShare(NamedTuple):
 
 
 class PlanSummary(NamedTuple):
-    """`moves`: all of them in a dry run, else none. `minimum`: None: of moves by hand."""
+    """`moves`: all of them in a dry run, else none. `minimum`: None: of moves by hand.
+    `warnings`: what speaks against it, for a person."""
 
     moves: tuple[OperationMove, ...]
     move_count: int
@@ -57,10 +58,12 @@ class PlanSummary(NamedTuple):
     leaders_changed: int
     minimum: int | None
     brokers: tuple[BrokerShare, ...]
+    warnings: tuple[str, ...] = ()
 
 
 class Progress(NamedTuple):
-    """In moves and in replicas. `estimated_end_ms`: wall clock; 0: nobody can tell."""
+    """In moves, replicas and bytes. `estimated_end_ms`: wall clock; 0: nobody can tell.
+    `moves_unmeasured`: those that the sums of bytes leave out."""
 
     moves: int
     moves_done: int
@@ -69,6 +72,10 @@ class Progress(NamedTuple):
     replicas_to_add: int
     replicas_added: int
     estimated_end_ms: int
+    bytes_to_copy: int = 0
+    bytes_copied: int = 0
+    bytes_per_second: int = 0
+    moves_unmeasured: int = 0
 
 
 class OperationView(NamedTuple):
@@ -86,9 +93,13 @@ class OperationAnswer(NamedTuple):
 
 
 class MoveView(NamedTuple):
+    """`bytes_to_copy`, `bytes_copied` None: nothing is copied, or nobody has told."""
+
     move: OperationMove
     state: MoveState
     waits_for: tuple[int, ...]
+    bytes_to_copy: int | None = None
+    bytes_copied: int | None = None
 
 
 class OperationMovesAnswer(NamedTuple):

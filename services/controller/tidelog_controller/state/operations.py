@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from tidelog.model import TopicPartition
 from tidelog_controller.policies.reassignment import WantedMove
+from tidelog_controller.state.move_bytes import MoveBytes
 from tidelog_runtime.metadata.operations import (
     OperationEntry,
     OperationMove,
@@ -55,6 +56,7 @@ class _Work:
     by the brokers that they add replicas to, in the order of the plan."""
 
     moves: dict[TopicPartition, OperationMove]
+    bytes: MoveBytes
     waiting: dict[tuple[int, ...], dict[TopicPartition, None]] = field(default_factory=dict)
     active: dict[TopicPartition, None] = field(default_factory=dict)
     done: int = 0
@@ -138,6 +140,13 @@ class Operations:
     def work_of(self, operation_id: str) -> _Work | None:
         return self._work.get(operation_id)
 
+    def measured(
+        self, partition: TopicPartition, size: int, lacks: Mapping[int, int], now_ms: int
+    ) -> None:
+        """By its leader: the bytes of its log, and what each new replica lacks of them."""
+        for work in self._work.values():
+            work.bytes.measured(partition, size, lacks, now_ms)
+
     def advance(self, state_of: StateOf) -> Mapping[TopicPartition, WantedMove] | None:
         """What is wanted of partitions now; None: nothing has changed."""
         if not (self._changed or self._touched):
@@ -173,7 +182,13 @@ class Operations:
             if work.dropped and not cancelled:
                 reason = f"{work.dropped} of its moves were of partitions that are gone"
             ended = replace(
-                entry, state=state, reason=reason, moves_done=work.done, moves_dropped=dropped
+                entry,
+                state=state,
+                reason=reason,
+                moves_done=work.done,
+                moves_dropped=dropped,
+                bytes_copied=work.bytes.copied,
+                moves_unmeasured=len(work.bytes.unmeasured),
             )
             yield operation_id, ended
 
@@ -189,24 +204,26 @@ class Operations:
     # How it is judged.
 
     def _judge_whole(self, operation_id: str, state_of: StateOf) -> None:
-        self._forget(operation_id)
+        former = self._forget(operation_id)
         held = self.held.get(operation_id)
         if held is None or held.entry.state.has_ended or not self.is_whole(operation_id):
             return
         moves = {move.name: move for move in self.moves_of(operation_id)}
-        self._work[operation_id] = _Work(moves)
+        known = former.bytes if former else None
+        self._work[operation_id] = _Work(moves, MoveBytes(moves.values(), known))
         for partition in list(moves):
             self._operation_of[partition] = operation_id
             self._judge(partition, state_of(partition))
 
-    def _forget(self, operation_id: str) -> None:
+    def _forget(self, operation_id: str) -> _Work | None:
         work = self._work.pop(operation_id, None)
         if work is None:
-            return
+            return None
         for partition in list(work.active):
             self._leave(work, partition)
         for partition in work.moves:
             self._operation_of.pop(partition, None)
+        return work
 
     def _judge(self, partition: TopicPartition, state: LeaderAndIsr | None) -> None:
         operation_id = self._operation_of.get(partition)
@@ -227,9 +244,11 @@ class Operations:
             case MoveState.DONE:
                 work.done += 1
                 work.replicas_added += len(move.adding)
+                work.bytes.done(partition)
                 self._end(work, partition)
             case MoveState.DROPPED:
                 work.dropped += 1
+                work.bytes.dropped(partition)
                 self._end(work, partition)
 
     def _is_running(self, operation_id: str) -> bool:

@@ -123,3 +123,16 @@ def test_one_that_left_and_is_assigned_again_begins_as_unknown_to_its_leader() -
         now_ms=NOW_MS,
     )
     assert propose(partition) is None
+
+
+def test_a_leader_knows_what_a_replica_that_a_move_adds_has_yet_to_copy() -> None:
+    partition = moving_leader(FakeLog())
+    for _ in range(3):
+        partition.append([sent()], Acks.LEADER, 1)
+    assert partition.bytes_lacking() == ((4, 300),)
+    fetch(partition, 4, 2)
+    assert partition.bytes_lacking() == ((4, 100),)
+
+
+def test_a_follower_knows_nothing_of_what_others_lack() -> None:
+    assert new_partition(FakeLog()).bytes_lacking() == ()

@@ -350,7 +350,16 @@ async def test_a_log_is_described_by_its_epochs_and_its_ends() -> None:
     result = await replicas.manager.describe_replicas(describe(KEY))
     (summary,) = result.replicas
     assert summary[:3] == (TOPIC_ID, 0, 14)
-    assert summary[3:] == (0, 3, ((5, 0), (7, 2)), None)
+    assert summary[3:7] == (0, 3, ((5, 0), (7, 2)), None)
+
+
+async def test_a_description_tells_what_is_known_to_be_committed_and_how_much_there_is() -> None:
+    replicas = Replicas()
+    partition = await replicas.lead()
+    append(partition, b"a", b"b")
+    (summary,) = (await replicas.manager.describe_replicas(describe(KEY))).replicas
+    assert summary.high_watermark == partition.high_watermark
+    assert summary.size_bytes == partition.log.bytes_from(0) > 0
 
 
 async def test_a_replica_that_is_not_there_is_left_out_of_a_description() -> None:

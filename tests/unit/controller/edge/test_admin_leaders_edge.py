@@ -271,7 +271,7 @@ async def test_survivors_are_asked_for_and_go_out_with_all_their_fields(
     state = LeaderAndIsr("id", (1, 2), 1, -1, 6, (Member(1, 10),), (), 2)
     log = ReplicaSummary("id", 4, 33, 5, 9, ((1, 0), (3, 7)))
     survivors = (
-        SurvivorView(1, "", log, True, 2),
+        SurvivorView(1, "", log._replace(high_watermark=0), True, 2),
         SurvivorView(2, "", log._replace(epochs=()), False, -1),
         SurvivorView(3, "why", None, False, -1),
     )
@@ -289,6 +289,7 @@ async def test_survivors_are_asked_for_and_go_out_with_all_their_fields(
         last_epoch=3,
         log_start_offset=5,
         log_end_offset=9,
+        high_watermark=0,
         whole=True,
         lost_records=2,
     )

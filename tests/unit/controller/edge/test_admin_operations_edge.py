@@ -66,8 +66,8 @@ ENTRY = OperationEntry(
     1,
     9,
 )
-VIEW = OperationView("op", ENTRY, 55, Progress(7, 1, 2, 3, 9, 4, 8_000))
-PLAN = PlanSummary((MOVE,), 1, 1, 1, 0, (BrokerShare(3, 0, 1, 0, 1),))
+VIEW = OperationView("op", ENTRY, 55, Progress(7, 1, 2, 3, 9, 4, 8_000, 90, 40, 5, 2))
+PLAN = PlanSummary((MOVE,), 1, 1, 1, 0, (BrokerShare(3, 0, 1, 0, 1),), ("a rack",))
 
 
 class FakeAdmin:
@@ -175,10 +175,15 @@ async def test_an_operation_goes_out_with_all_its_fields(admin: tuple[FakeAdmin,
             replicas_to_add=9,
             replicas_added=4,
             estimated_end_ms=8_000,
+            bytes_to_copy=90,
+            bytes_copied=40,
+            bytes_per_second=5,
+            moves_unmeasured=2,
         ),
         revision=55,
     )
     assert not answer.plan.HasField("minimum_replicas_added")
+    assert list(answer.plan.warnings) == ["a rack"]
 
 
 async def test_a_cancellation_reaches_the_controller(admin: tuple[FakeAdmin, Any]) -> None:
@@ -211,7 +216,8 @@ async def test_operations_are_listed_by_state_and_kind_in_pages(
 
 async def test_an_operation_is_described_with_its_moves(admin: tuple[FakeAdmin, Any]) -> None:
     fake, stub = admin
-    fake.answer = OperationMovesAnswer(VIEW, (MoveView(MOVE, MoveState.ACTIVE, (3,)),), "7")
+    view = MoveView(MOVE, MoveState.ACTIVE, (3,), 900, 0)
+    fake.answer = OperationMovesAnswer(VIEW, (view,), "7")
     answer = await stub.DescribeOperation(
         pb.DescribeOperationRequest(operation_id="op", page_size=3, page_token="4")
     )
@@ -219,6 +225,11 @@ async def test_an_operation_is_described_with_its_moves(admin: tuple[FakeAdmin, 
     (move,) = answer.moves
     assert (move.move.partition, move.state) == (4, pb.MOVE_STATE_ACTIVE)
     assert (list(move.waits_for), answer.next_page_token) == ([3], "7")
+    assert (move.bytes_to_copy, move.bytes_copied) == (900, 0)
+    assert move.HasField("bytes_copied")
+    progress = answer.operation.progress
+    assert (progress.bytes_to_copy, progress.bytes_copied) == (90, 40)
+    assert (progress.bytes_per_second, progress.moves_unmeasured) == (5, 2)
 
 
 @pytest.mark.parametrize("bound", [None, 5_000])

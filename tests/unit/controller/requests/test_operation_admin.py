@@ -18,7 +18,7 @@ from tidelog_controller.state.admin_requests import (
 )
 from tidelog_runtime.metadata.operations import OperationState
 from tidelog_runtime.metadata.schema import decode_topic
-from unit.controller.driver import KEYS
+from unit.controller.driver import KEYS, cluster
 from unit.controller.operated import (
     by_hand,
     catch_up,
@@ -308,3 +308,15 @@ def test_a_topic_that_changes_while_its_factor_is_written_ends_the_request() -> 
     assert code_of(driver, request) is ErrorCode.REVISION_CONFLICT
     assert KEYS.operation("op") not in driver.store.items
     assert plan_keys(driver) == []
+
+
+def test_moves_by_hand_into_one_rack_are_warned_of_and_made() -> None:
+    driver = cluster()
+    for broker_id, rack in ((1, "a"), (2, "a"), (3, "b")):
+        driver.start_broker(broker_id, rack=rack)
+    driver.watch()
+    driver.create_topic(partitions=2, replication_factor=2, assignment=((1, 3), (2, 3)))
+    plan = plan_of(driver, driver.begin_operation(by_hand((0, (1, 2)), (1, (1, 3))), dry_run=True))
+    (warning,) = plan.warnings
+    assert warning.startswith("t/0 would have two replicas in one rack")
+    assert code_of(driver, driver.begin_operation(by_hand((0, (1, 2))), "op")) is None

@@ -1,0 +1,154 @@
+"""How much of their data operations have copied, for those who ask."""
+
+from __future__ import annotations
+
+from tidelog_controller.requests.operation_looks import MAX_MEASURING_MS
+from tidelog_controller.state.admin_answers import OperationMovesAnswer
+from tidelog_controller.state.admin_requests import DescribeOperation, ListOperations
+from tidelog_runtime.metadata.operations import decode_operation
+from unit.controller.driver import KEYS, WALL_MS, Driver
+from unit.controller.operated import by_hand, catch_up, described, with_topic
+
+
+def moving(*sizes: int) -> Driver:
+    """Each of these partitions is to be copied once, to broker 4; its leader has so many
+    bytes."""
+    driver = with_topic(len(sizes))
+    targets = [(n, (4, driver.state(n).replicas[0])) for n in range(len(sizes))]
+    for number, size in enumerate(sizes):
+        tell(driver, number, size)
+    driver.begin_operation(by_hand(*targets), "op")
+    return driver
+
+
+def tell(driver: Driver, number: int, size: int, lacks: int | None = None) -> None:
+    """What a partition's leader says from now on, if it is asked."""
+    leader = driver.brokers[driver.state(number).leader]
+    leader.sizes[number] = size
+    if lacks is not None:
+        leader.lacks[number] = {4: lacks}
+
+
+def test_bytes_are_told_as_the_leaders_of_what_is_moved_know_them() -> None:
+    driver = moving(1_000, 600)
+    tell(driver, 0, 1_100, lacks=300)
+    answer = described(driver)
+    progress = answer.operation.progress
+    assert (progress.bytes_to_copy, progress.bytes_copied) == (1_700, 800)
+    assert progress.moves_unmeasured == 0
+    assert [(m.bytes_to_copy, m.bytes_copied) for m in answer.moves] == [(1_100, 800), (600, 0)]
+
+
+def test_nobody_is_asked_before_somebody_describes_the_operation() -> None:
+    driver = moving(1_000)
+    driver.pass_time(60_000)
+    driver.ask(ListOperations(0, (), (), 0, ""))
+    assert driver.questions == []
+
+
+def test_a_list_tells_the_bytes_that_are_known_and_how_many_moves_are_not() -> None:
+    driver = moving(1_000)
+    answer = driver.ask(ListOperations(0, (), (), 0, "")).answer
+    assert answer.operations[0].progress.moves_unmeasured == 1  # type: ignore[union-attr]
+    described(driver)
+    answer = driver.ask(ListOperations(0, (), (), 0, "")).answer
+    progress = answer.operations[0].progress  # type: ignore[union-attr]
+    assert (progress.bytes_to_copy, progress.moves_unmeasured) == (1_000, 0)
+
+
+def test_what_was_just_told_is_not_asked_again() -> None:
+    driver = moving(1_000)
+    described(driver)
+    asked = len(driver.questions)
+    described(driver)
+    assert len(driver.questions) == asked
+    driver.pass_time(1_000)
+    described(driver)
+    assert len(driver.questions) == asked + 1
+
+
+def test_the_rate_and_the_end_follow_from_the_bytes_copied_lately() -> None:
+    driver = moving(1_000, 600)
+    tell(driver, 0, 1_000, lacks=900)
+    assert described(driver).operation.progress.bytes_per_second == 0
+    driver.pass_time(10_000)
+    tell(driver, 0, 1_000, lacks=400)
+    progress = described(driver).operation.progress
+    assert progress.bytes_per_second == 50
+    assert progress.estimated_end_ms == WALL_MS + driver.now_ms + 1_000 * 1_000 // 50
+
+
+def test_what_is_done_counts_as_it_was_measured_last() -> None:
+    driver = moving(1_000)
+    tell(driver, 0, 1_000, lacks=10)
+    described(driver)
+    catch_up(driver)
+    tell(driver, 0, 9_999)
+    progress = described(driver).operation.progress
+    assert (progress.bytes_to_copy, progress.bytes_copied) == (1_000, 1_000)
+
+
+def test_the_bytes_that_were_copied_are_kept_with_an_operation_that_has_ended() -> None:
+    driver = moving(1_000, 600)
+    described(driver)
+    catch_up(driver)
+    entry = decode_operation(driver.store.items[KEYS.operation("op")].value)
+    assert (entry.bytes_copied, entry.moves_unmeasured) == (1_600, 0)
+    driver.take_over()
+    assert described(driver).operation.progress.bytes_copied == 1_600
+
+
+def test_moves_that_nobody_measured_are_counted_as_such_at_the_end() -> None:
+    driver = moving(1_000)
+    catch_up(driver)
+    progress = described(driver).operation.progress
+    assert (progress.bytes_copied, progress.moves_unmeasured) == (0, 1)
+
+
+def test_another_controller_asks_for_what_is_done_too() -> None:
+    driver = moving(1_000, 600)
+    driver.leader_writes_isr(0, *driver.state(0).replicas)
+    driver.watch()
+    tell(driver, 0, 1_000)
+    driver.take_over()
+    progress = described(driver).operation.progress
+    assert (progress.bytes_to_copy, progress.bytes_copied) == (1_600, 1_000)
+
+
+def test_a_description_waits_for_a_silent_leader_only_so_long() -> None:
+    driver = moving(1_000, 600)
+    silent = driver.state(0).leader
+    driver.brokers[silent].silent = True
+    driver.feed(DescribeOperation(99, "op", 0, ""))
+    assert 99 not in driver.replies
+    driver.pass_time(MAX_MEASURING_MS)
+    answer = driver.replies[99].answer
+    assert isinstance(answer, OperationMovesAnswer)
+    others = [n for n in range(2) if driver.state(n).leader != silent]
+    assert answer.operation.progress.moves_unmeasured == 2 - len(others)
+
+
+def test_an_answer_that_was_lost_is_asked_for_with_the_next_description() -> None:
+    driver = moving(1_000)
+    driver.brokers[driver.state(0).leader].lost_questions = 1
+    assert described(driver).operation.progress.moves_unmeasured == 1
+    assert described(driver).operation.progress.moves_unmeasured == 0
+
+
+def test_moves_that_copy_nothing_have_no_bytes() -> None:
+    driver = with_topic(1)
+    first, second = driver.state(0).replicas
+    driver.begin_operation(by_hand((0, (second, first))), "op")
+    progress = described(driver).operation.progress
+    assert (progress.bytes_to_copy, progress.moves_unmeasured) == (0, 0)
+    assert driver.questions == []
+
+
+def test_what_was_measured_is_known_while_the_operation_is_cancelled() -> None:
+    driver = moving(1_000, 600)
+    driver.leader_writes_isr(0, *driver.state(0).replicas)
+    driver.watch()
+    described(driver)
+    driver.cancel_operation("op")
+    entry = decode_operation(driver.store.items[KEYS.operation("op")].value)
+    assert (entry.bytes_copied, entry.moves_unmeasured) == (1_000, 0)
