@@ -154,7 +154,8 @@ class RestartCheck:
 
 @dataclass(frozen=True, slots=True)
 class BrokerDetails:
-    """`status`: running, stopping or gone. `gone_at_ms` 0: it is there, or nobody knows."""
+    """`status`: running, stopping or gone. `gone_at_ms` 0: it is there, or nobody knows.
+    `not_added`: it has only registered."""
 
     broker_id: int
     status: str
@@ -170,6 +171,7 @@ class BrokerDetails:
     moves_in: int
     moves_out: int
     gone_at_ms: int
+    not_added: bool = False
 
 
 def state_to_wire(word: str) -> pb.OperationState.ValueType:
@@ -312,6 +314,7 @@ def broker_from_wire(wire: pb.BrokerDetails) -> BrokerDetails:
         wire.moves_in,
         wire.moves_out,
         wire.gone_at_ms,
+        wire.not_added,
     )
 
 

@@ -2489,6 +2489,7 @@ class BrokerDetails(_message.Message):
     MOVES_IN_FIELD_NUMBER: _builtins.int
     MOVES_OUT_FIELD_NUMBER: _builtins.int
     GONE_AT_MS_FIELD_NUMBER: _builtins.int
+    NOT_ADDED_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
     status: Global___BrokerStatus.ValueType
     address: _builtins.str
@@ -2512,6 +2513,10 @@ class BrokerDetails(_message.Message):
     """Moves under way that take replicas away from here."""
     gone_at_ms: _builtins.int
     """Of a gone one: when that was noticed, wall clock; 0: not known."""
+    not_added: _builtins.bool
+    """Has registered, holds nothing and was not added: it takes replicas of partitions that are
+    created, and others once AddBrokers names it.
+    """
     def __init__(
         self,
         *,
@@ -2529,10 +2534,11 @@ class BrokerDetails(_message.Message):
         moves_in: _builtins.int = ...,
         moves_out: _builtins.int = ...,
         gone_at_ms: _builtins.int = ...,
+        not_added: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "gone_at_ms", b"gone_at_ms", "leaders", b"leaders", "maintenance", b"maintenance", "moves_in", b"moves_in", "moves_out", b"moves_out", "out_of_sync", b"out_of_sync", "preferred_leaders", b"preferred_leaders", "rack", b"rack", "removed", b"removed", "replicas", b"replicas", "status", b"status"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "gone_at_ms", b"gone_at_ms", "leaders", b"leaders", "maintenance", b"maintenance", "moves_in", b"moves_in", "moves_out", b"moves_out", "not_added", b"not_added", "out_of_sync", b"out_of_sync", "preferred_leaders", b"preferred_leaders", "rack", b"rack", "removed", b"removed", "replicas", b"replicas", "status", b"status"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -27,6 +27,7 @@ class Keys:
         self.operations = self.root + "admin/operations/"
         self.operation_plans = self.root + "admin/operation_plans/"
         self.broker_removals = self.root + "admin/brokers_remove/"
+        self.broker_additions = self.root + "admin/brokers_add/"
         self.maintenances = self.root + "admin/maintenance/"
         self.throttle = self.root + "admin/throttles"
         self.producer_ids = self.root + "producer_ids"
@@ -74,6 +75,9 @@ class Keys:
     def broker_removal(self, broker_id: int) -> str:
         return f"{self.broker_removals}{broker_id}"
 
+    def broker_addition(self, broker_id: int) -> str:
+        return f"{self.broker_additions}{broker_id}"
+
     def maintenance(self, broker_id: int) -> str:
         return f"{self.maintenances}{broker_id}"
 
@@ -120,6 +124,8 @@ class Keys:
             return OperationPlanKey(operation_id, int(chunk))
         if key.startswith(self.broker_removals):
             return BrokerRemovalKey(int(key.removeprefix(self.broker_removals)))
+        if key.startswith(self.broker_additions):
+            return BrokerAdditionKey(int(key.removeprefix(self.broker_additions)))
         if key.startswith(self.maintenances):
             return MaintenanceKey(int(key.removeprefix(self.maintenances)))
         return None
@@ -190,6 +196,10 @@ class BrokerRemovalKey(NamedTuple):
     broker_id: int
 
 
+class BrokerAdditionKey(NamedTuple):
+    broker_id: int
+
+
 class MaintenanceKey(NamedTuple):
     broker_id: int
 
@@ -215,6 +225,7 @@ ParsedKey = (
     | OperationKey
     | OperationPlanKey
     | BrokerRemovalKey
+    | BrokerAdditionKey
     | MaintenanceKey
     | NamedProducerKey
 )

@@ -42,6 +42,15 @@ class OperationState(enum.Enum):
         return self not in (OperationState.RUNNING, OperationState.CANCELLING)
 
 
+class MarkedAs(enum.Enum):
+    """What becomes of a broker in plans. One with neither mark takes part once it holds
+    replicas."""
+
+    NOTHING = ""
+    ADDED = "added"
+    REMOVED = "removed"
+
+
 class OperationMove(NamedTuple):
     """`original`, `target`: replicas before and after, the first the preferred leader."""
 
@@ -63,7 +72,9 @@ class OperationMove(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class OperationEntry:
     """Value of `admin/operations/<id>`. `request`: what was asked, as JSON in one form, so that
-    the same request is known again. `moves_done` and all after it: at its end;
+    the same request is known again. `marks_before`: what the brokers that it marks were marked
+    as before; `factors_before`: topics with their ids and the replication factors that they had:
+    what a cancellation takes back. `moves_done` and all after it: at its end;
     `moves_unmeasured`: moves that `bytes_copied` leaves out, because nobody asked for theirs.
     Times are wall clock, and told alone, as bytes are."""
 
@@ -79,6 +90,8 @@ class OperationEntry:
     moves: int
     chunks: int
     replicas_to_add: int
+    marks_before: tuple[tuple[int, str], ...] = ()
+    factors_before: tuple[tuple[str, str, int], ...] = ()
     moves_done: int = 0
     moves_dropped: int = 0
     bytes_copied: int = 0
@@ -87,7 +100,8 @@ class OperationEntry:
 
 @dataclass(frozen=True, slots=True)
 class BrokerMark:
-    """Value of `admin/brokers_remove/<id>`: the broker takes no new replicas; and of
+    """Value of `admin/brokers_remove/<id>`: the broker takes no new replicas; of
+    `admin/brokers_add/<id>`: it takes part in plans whatever it holds; and of
     `admin/maintenance/<id>`: it leads only what nobody else can."""
 
     requested_by: str = ""
@@ -102,7 +116,11 @@ def encode_operation(entry: OperationEntry) -> bytes:
 def decode_operation(value: bytes) -> OperationEntry:
     raw = json.loads(value)
     kind, state = OperationKind(raw["kind"]), OperationState(raw["state"])
-    return OperationEntry(**{**raw, "kind": kind, "state": state})
+    lists = {
+        name: tuple(tuple(item) for item in raw.get(name, ()))
+        for name in ("marks_before", "factors_before")
+    }
+    return OperationEntry(**{**raw, **lists, "kind": kind, "state": state})
 
 
 def encode_moves(moves: Iterable[OperationMove]) -> bytes:

@@ -177,4 +177,5 @@ def _broker(view: BrokerView) -> pb.BrokerDetails:
         moves_in=view.moves_in,
         moves_out=view.moves_out,
         gone_at_ms=departure.at_ms if gone and departure is not None else 0,
+        not_added=view.not_added,
     )

@@ -149,6 +149,9 @@ def _broker_view(context: Context, broker_id: int, departure: Departure | None) 
         sum(broker_id not in state.isr_ids for state in states),
         sum(broker_id in state.adding for state in states),
         sum(broker_id in state.leaving for state in states),
+        broker is not None
+        and broker_id not in context.removed_brokers
+        and not context.takes_part(broker_id),
     )
 
 

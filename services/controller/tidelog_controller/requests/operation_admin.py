@@ -25,6 +25,11 @@ from tidelog_controller.requests.operation_plans import (
     unknown_operation,
 )
 from tidelog_controller.requests.operation_views import Now, view_of
+from tidelog_controller.requests.taking_back import (
+    factors_taken_back,
+    marking,
+    marks_taken_back,
+)
 from tidelog_controller.requests.topic_checks import DEFAULT_TIMEOUT_MS, outcome_unknown
 from tidelog_controller.state.admin_answers import OperationAnswer, PlanSummary
 from tidelog_controller.state.admin_requests import (
@@ -40,7 +45,7 @@ from tidelog_controller.state.admin_requests import (
 )
 from tidelog_controller.state.commands import AdminReply, Command, Reply
 from tidelog_controller.state.context import Context
-from tidelog_controller.state.known import Mark, Topic
+from tidelog_controller.state.known import Topic
 from tidelog_controller.state.purposes import (
     KeysRemoval,
     OperationCommit,
@@ -224,9 +229,9 @@ class OperationAdmin:
 
     def _is_overtaken(self, commit: OperationCommit) -> bool:
         """Whether what its transaction compares is no more."""
-        topics, marks = self._context.topics, self._context.removed_brokers
+        topics = self._context.topics
         changed = [t for t, revision, _ in commit.topics if _revision(topics.get(t)) != revision]
-        others = [b for b, revision in commit.unmarked if _revision(marks.get(b)) != revision]
+        others = [m for m in commit.marks if marking(self._context, m.broker_id, m.marked) != m]
         return bool(changed or others)
 
     def _refuse(self, beginning: _Beginning, error: TidelogError) -> list[Command]:
@@ -258,9 +263,16 @@ class OperationAdmin:
             return self._end_cancelling(request, AdminReply(None, answer=answer))
         who = request.asker.name or request.asker.address or "somebody"
         entry = replace(held.entry, state=OperationState.CANCELLING, reason=f"cancelled by {who}")
-        update = OperationUpdate(request.operation_id, held.revision, entry, request.asker)
-        if self._transactions.is_in_flight(update):
+        if self._updates(request.operation_id):
             return []
+        update = OperationUpdate(
+            request.operation_id,
+            held.revision,
+            entry,
+            request.asker,
+            tuple(marks_taken_back(self._context, request.operation_id, entry)),
+            tuple(factors_taken_back(self._context, entry)),
+        )
         if now.monotonic_ms >= cancelling.deadline_ms:
             unknown = outcome_unknown(f"operation {request.operation_id} is cancelled")
             return self._end_cancelling(request, AdminReply(unknown))
@@ -320,7 +332,7 @@ class OperationAdmin:
         return tuple(keys.operation_plan(operation_id, number) for number in numbers)
 
 
-def _revision(held: Topic | Mark | None) -> int:
+def _revision(held: Topic | None) -> int:
     return held.revision if held is not None else 0
 
 
@@ -367,8 +379,10 @@ def _beginning(
         moves=len(moves),
         chunks=len(chunks),
         replicas_to_add=planned.summary.replicas_added,
+        marks_before=planned.marks_before,
+        factors_before=planned.factors_before,
     )
-    commit = OperationCommit(operation_id, entry, planned.marked, planned.unmarked, planned.topics)
+    commit = OperationCommit(operation_id, entry, planned.marks, planned.topics)
     return _Beginning(request, operation_id, planned, deadline_ms, chunks, commit)
 
 

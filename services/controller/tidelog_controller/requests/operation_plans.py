@@ -17,6 +17,7 @@ from tidelog_controller.policies.balancing import (
     plan_removal,
     plan_replication_factor,
 )
+from tidelog_controller.requests.taking_back import marked_as, marking
 from tidelog_controller.requests.topic_checks import check_revision, known_topic
 from tidelog_controller.state.admin_answers import BrokerShare, PlanSummary
 from tidelog_controller.state.admin_requests import (
@@ -31,8 +32,13 @@ from tidelog_controller.state.admin_requests import (
 )
 from tidelog_controller.state.context import Context
 from tidelog_controller.state.known import Topic
-from tidelog_runtime.metadata.operations import MAX_MOVES, OperationMove, OperationState
-from tidelog_runtime.metadata.schema import TopicEntry
+from tidelog_controller.state.purposes import BrokerMarking, TopicRewrite
+from tidelog_runtime.metadata.operations import (
+    MAX_MOVES,
+    MarkedAs,
+    OperationMove,
+    OperationState,
+)
 
 # Each takes a guard and a change of the transaction that begins the operation.
 MAX_BROKERS_NAMED = 50
@@ -44,12 +50,14 @@ Assignment = Mapping[TopicPartition, tuple[int, ...]]
 
 
 class Planned(NamedTuple):
-    """`marked`, `unmarked`, `topics`: as those of `OperationCommit`."""
+    """`marks`, `topics`: as those of `OperationCommit`. `marks_before`, `factors_before`: as those
+    of `OperationEntry`."""
 
     summary: PlanSummary
-    marked: tuple[int, ...] = ()
-    unmarked: tuple[tuple[int, int], ...] = ()
-    topics: tuple[tuple[str, int, TopicEntry], ...] = ()
+    marks: tuple[BrokerMarking, ...] = ()
+    topics: tuple[TopicRewrite, ...] = ()
+    marks_before: tuple[tuple[int, str], ...] = ()
+    factors_before: tuple[tuple[str, str, int], ...] = ()
 
 
 def plan_operation(context: Context, wanted: OperationWanted) -> Planned:
@@ -231,8 +239,24 @@ def _warned(context: Context, plan: PlanSummary) -> PlanSummary:
 
 
 def _rebalanced(context: Context, added: Iterable[int]) -> PlanSummary:
-    brokers = context.racked(sorted({*context.placement_brokers(), *added}))
-    return _summarised(context, plan_rebalance(assignment_of(context), brokers))
+    assignment = assignment_of(context)
+    brokers = context.racked(sorted({*_taking_part(context, assignment), *added}))
+    return _summarised(context, plan_rebalance(assignment, brokers))
+
+
+def _taking_part(context: Context, assignment: Assignment) -> list[int]:
+    """The brokers that replicas may be moved to; all, where there are no replicas yet."""
+    able = context.placement_brokers()
+    return [b for b in able if context.takes_part(b)] if assignment else able
+
+
+def _hinted(context: Context, error: TidelogError) -> TidelogError:
+    """Too few brokers take part: it may be that others only have to be added."""
+    waiting = [b for b in context.placement_brokers() if not context.takes_part(b)]
+    if not waiting:
+        return error
+    hint = f"brokers {waiting} are running and have not been added: add them first to use them"
+    return TidelogError(error.code, f"{error.message}; {hint}")
 
 
 def _added(context: Context, broker_ids: Sequence[int]) -> Planned:
@@ -244,9 +268,18 @@ def _added(context: Context, broker_ids: Sequence[int]) -> Planned:
             ErrorCode.UNKNOWN_BROKER,
             f"broker {away[0]} is not running; those that are: {running}. Start it first",
         )
-    marks = context.removed_brokers
-    unmarked = tuple((b, marks[b].revision) for b in sorted(set(broker_ids)) if b in marks)
-    return Planned(_rebalanced(context, broker_ids), unmarked=unmarked)
+    return _marked(context, _rebalanced(context, broker_ids), broker_ids, MarkedAs.ADDED)
+
+
+def _marked(
+    context: Context, plan: PlanSummary, broker_ids: Sequence[int], marked: MarkedAs
+) -> Planned:
+    named = sorted(set(broker_ids))
+    return Planned(
+        plan,
+        tuple(marking(context, broker_id, marked) for broker_id in named),
+        marks_before=tuple((b, marked_as(context, b).value) for b in named),
+    )
 
 
 def _removed(context: Context, broker_ids: Sequence[int]) -> Planned:
@@ -259,10 +292,13 @@ def _removed(context: Context, broker_ids: Sequence[int]) -> Planned:
                 f"broker {broker_id} is not registered and holds no replicas; those that are "
                 f"registered: {known}",
             )
-    brokers = context.racked(context.placement_brokers())
-    plan = plan_removal(assignment_of(context), brokers, broker_ids)
-    marked = tuple(b for b in sorted(set(broker_ids)) if b not in context.removed_brokers)
-    return Planned(_summarised(context, plan), marked=marked)
+    assignment = assignment_of(context)
+    brokers = context.racked(_taking_part(context, assignment))
+    try:
+        plan = plan_removal(assignment, brokers, broker_ids)
+    except TidelogError as error:
+        raise _hinted(context, error) from error
+    return _marked(context, _summarised(context, plan), broker_ids, MarkedAs.REMOVED)
 
 
 def _other_factor(context: Context, topics: Sequence[str], factor: int) -> Planned:
@@ -271,16 +307,22 @@ def _other_factor(context: Context, topics: Sequence[str], factor: int) -> Plann
             ErrorCode.INVALID_REQUEST,
             f"{len(topics)} topics are named; name 1 to {MAX_TOPICS_NAMED} at once",
         )
-    entries: list[tuple[str, int, TopicEntry]] = []
+    entries: list[TopicRewrite] = []
+    before: list[tuple[str, str, int]] = []
     for name in sorted(set(topics)):
         topic = known_topic(context, name)
         _check_min_isr(name, topic, max(factor, 1))
         if topic.entry.replication_factor != factor:
             entry = replace(topic.entry, replication_factor=factor)
-            entries.append((name, topic.revision, entry))
-    brokers = context.racked(context.placement_brokers())
-    plan = plan_replication_factor(assignment_of(context), brokers, topics, factor)
-    return Planned(_summarised(context, plan), topics=tuple(entries))
+            entries.append(TopicRewrite(name, topic.revision, entry))
+            before.append((name, entry.topic_id, topic.entry.replication_factor))
+    assignment = assignment_of(context)
+    brokers = context.racked(_taking_part(context, assignment))
+    try:
+        plan = plan_replication_factor(assignment, brokers, topics, factor)
+    except TidelogError as error:
+        raise _hinted(context, error) from error
+    return Planned(_summarised(context, plan), topics=tuple(entries), factors_before=tuple(before))
 
 
 def _summarised(context: Context, plan: Plan) -> PlanSummary:

@@ -146,7 +146,7 @@ class RestartAnswer(NamedTuple):
 
 
 class BrokerView(NamedTuple):
-    """`registration` None: it is gone."""
+    """`registration` None: it is gone. `not_added`: it has only registered."""
 
     broker_id: int
     registration: BrokerRegistration | None
@@ -160,6 +160,7 @@ class BrokerView(NamedTuple):
     out_of_sync: int
     moves_in: int
     moves_out: int
+    not_added: bool = False
 
 
 class BrokersAnswer(NamedTuple):

@@ -42,6 +42,7 @@ from tidelog_controller.state.known import (
 from tidelog_controller.state.operations import Held as HeldOperation
 from tidelog_controller.state.operations import Operations
 from tidelog_runtime.metadata.keys import (
+    BrokerAdditionKey,
     BrokerKey,
     BrokerRemovalKey,
     DepartureKey,
@@ -103,6 +104,7 @@ class Context:
         self.consents: dict[TopicPartition, Consent] = {}
         self.operations = Operations()
         self.removed_brokers: dict[int, Mark] = {}
+        self.added_brokers: dict[int, Mark] = {}
         self.maintenance: dict[int, Mark] = {}
         # Of this reign alone.
         self.wanted_leaders: Mapping[TopicPartition, WantedLeader] = {}
@@ -147,8 +149,15 @@ class Context:
         return sorted(b for b, broker in self.brokers.items() if broker.running)
 
     def placement_brokers(self) -> list[int]:
-        """Those that take new replicas."""
+        """Those that take the replicas of new partitions."""
         return [b for b in self.running_brokers() if b not in self.removed_brokers]
+
+    def takes_part(self, broker_id: int) -> bool:
+        """Whether replicas that there are may be moved to it by a plan: it was added, or holds
+        some already. One that has only registered takes those of new partitions."""
+        if broker_id in self.removed_brokers:
+            return False
+        return broker_id in self.added_brokers or bool(self._by_broker.get(broker_id))
 
     def advance_operations(self) -> None:
         """Wants of partitions what operations want of them now."""
@@ -275,6 +284,9 @@ class Context:
                 return None
             case BrokerRemovalKey(broker_id):
                 _absorb_mark(self.removed_brokers, broker_id, value)
+                return None
+            case BrokerAdditionKey(broker_id):
+                _absorb_mark(self.added_brokers, broker_id, value)
                 return None
             case MaintenanceKey(broker_id):
                 _absorb_mark(self.maintenance, broker_id, value)

@@ -11,6 +11,7 @@ from tidelog.state_changes.event import Cause
 from tidelog_controller.policies.recovery import Logs
 from tidelog_controller.state.admin_requests import NOBODY, Asker, Assignment
 from tidelog_runtime.metadata.operations import (
+    MarkedAs,
     OperationEntry,
     OperationMove,
 )
@@ -114,26 +115,44 @@ class PlanChunkWrite(NamedTuple):
     moves: tuple[OperationMove, ...]
 
 
+class BrokerMarking(NamedTuple):
+    """What a broker is from now on. `added_revision`, `removed_revision`: of the marks that
+    stand; 0: there is none."""
+
+    broker_id: int
+    marked: MarkedAs
+    added_revision: int
+    removed_revision: int
+
+
+class TopicRewrite(NamedTuple):
+    """Another replication factor. `revision`: of the topic's key before."""
+
+    topic: str
+    revision: int
+    entry: TopicEntry
+
+
 @dataclass(frozen=True, slots=True)
 class OperationCommit:
-    """From here on an operation exists. `marked`, `unmarked`: brokers that take no new replicas
-    from now on, and those that take them again, with the revisions of their marks. `topics`:
-    that get another replication factor, with the revisions of their keys."""
+    """From here on an operation exists, brokers are marked by it, and topics have another
+    replication factor."""
 
     operation_id: str
     entry: OperationEntry
-    marked: tuple[int, ...] = ()
-    unmarked: tuple[tuple[int, int], ...] = ()
-    topics: tuple[tuple[str, int, TopicEntry], ...] = field(default=(), compare=False)
+    marks: tuple[BrokerMarking, ...] = ()
+    topics: tuple[TopicRewrite, ...] = field(default=(), compare=False)
 
 
 class OperationUpdate(NamedTuple):
-    """`revision`: of its key before. `told`: as which it is told."""
+    """`revision`: of its key before. `marks`, `topics`: what a cancellation takes back."""
 
     operation_id: str
     revision: int
     entry: OperationEntry
     asker: Asker = NOBODY
+    marks: tuple[BrokerMarking, ...] = ()
+    topics: tuple[TopicRewrite, ...] = ()
 
 
 class KeysRemoval(NamedTuple):

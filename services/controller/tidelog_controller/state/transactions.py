@@ -15,6 +15,7 @@ from tidelog.model import TopicPartition
 from tidelog_controller.state.commands import ReadKeys, Transact
 from tidelog_controller.state.context import ControllerIdentity
 from tidelog_controller.state.purposes import (
+    BrokerMarking,
     ConsentRemoval,
     DeletionIntent,
     DepartureRecord,
@@ -34,11 +35,13 @@ from tidelog_controller.state.purposes import (
     TopicCreation,
     TopicGuard,
     TopicRemoval,
+    TopicRewrite,
     UnrecordedDepartures,
 )
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.operations import (
     BrokerMark,
+    MarkedAs,
     encode_mark,
     encode_moves,
     encode_operation,
@@ -249,14 +252,30 @@ class Transactions:
         key = keys.operation(commit.operation_id)
         guards: list[Guard] = [CreateRevision(key, 0)]
         changes: list[Change] = [Put(key, encode_operation(entry))]
-        mark = encode_mark(BrokerMark(entry.requested_by, commit.operation_id))
-        changes += [Put(keys.broker_removal(broker_id), mark) for broker_id in commit.marked]
-        for broker_id, revision in commit.unmarked:
-            guards.append(ModRevision(keys.broker_removal(broker_id), revision))
-            changes.append(Delete(keys.broker_removal(broker_id)))
-        for topic, revision, topic_entry in commit.topics:
+        mark = BrokerMark(entry.requested_by, commit.operation_id)
+        also = self._marking_parts(commit.marks, mark, commit.topics)
+        return [*guards, *also[0]], [*changes, *also[1]]
+
+    def _marking_parts(
+        self, marks: Iterable[BrokerMarking], mark: BrokerMark, topics: Iterable[TopicRewrite]
+    ) -> tuple[list[Guard], list[Change]]:
+        keys = self._keys
+        guards: list[Guard] = []
+        changes: list[Change] = []
+        for broker_id, marked, added_revision, removed_revision in marks:
+            stands = {
+                MarkedAs.ADDED: (keys.broker_addition(broker_id), added_revision),
+                MarkedAs.REMOVED: (keys.broker_removal(broker_id), removed_revision),
+            }
+            for kind, (key, revision) in stands.items():
+                guards.append(ModRevision(key, revision))
+                if kind is marked:
+                    changes.append(Put(key, encode_mark(mark)))
+                elif revision:
+                    changes.append(Delete(key))
+        for topic, revision, entry in topics:
             guards.append(ModRevision(keys.topic(topic), revision))
-            changes.append(Put(keys.topic(topic), encode(topic_entry)))
+            changes.append(Put(keys.topic(topic), encode(entry)))
         return guards, changes
 
     def _operation_parts(
@@ -280,9 +299,13 @@ class Transactions:
                 )
             case OperationCommit():
                 return self._commit_parts(purpose)
-            case OperationUpdate(operation_id, revision, updated):
+            case OperationUpdate(operation_id, revision, updated, asker, marks, topics):
                 key = keys.operation(operation_id)
-                return [ModRevision(key, revision)], [Put(key, encode_operation(updated))]
+                also = self._marking_parts(marks, BrokerMark(asker.name), topics)
+                return (
+                    [ModRevision(key, revision), *also[0]],
+                    [Put(key, encode_operation(updated)), *also[1]],
+                )
             case KeysRemoval(guarded, others):
                 return (
                     [ModRevision(key, revision) for key, revision in guarded],

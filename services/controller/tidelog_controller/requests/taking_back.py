@@ -1,0 +1,53 @@
+"""What a cancelled operation has changed besides replicas, and what takes it back. Pure: reads
+the context, changes nothing.
+
+Only what is still as the operation left it: what somebody has changed since is theirs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+
+from tidelog_controller.state.context import Context
+from tidelog_controller.state.known import Mark
+from tidelog_controller.state.purposes import BrokerMarking, TopicRewrite
+from tidelog_runtime.metadata.operations import MarkedAs, OperationEntry
+
+
+def revision_of(mark: Mark | None) -> int:
+    return mark.revision if mark is not None else 0
+
+
+def marking(context: Context, broker_id: int, marked: MarkedAs) -> BrokerMarking:
+    """Instead of what the broker is marked as now."""
+    added, removed = context.added_brokers.get(broker_id), context.removed_brokers.get(broker_id)
+    return BrokerMarking(broker_id, marked, revision_of(added), revision_of(removed))
+
+
+def marked_as(context: Context, broker_id: int) -> MarkedAs:
+    if broker_id in context.removed_brokers:
+        return MarkedAs.REMOVED
+    return MarkedAs.ADDED if broker_id in context.added_brokers else MarkedAs.NOTHING
+
+
+def marks_taken_back(
+    context: Context, operation_id: str, entry: OperationEntry
+) -> Iterator[BrokerMarking]:
+    for broker_id, before in entry.marks_before:
+        marks = (context.added_brokers.get(broker_id), context.removed_brokers.get(broker_id))
+        if any(mark is not None and mark.entry.operation_id == operation_id for mark in marks):
+            yield marking(context, broker_id, MarkedAs(before))
+
+
+def factors_taken_back(context: Context, entry: OperationEntry) -> Iterator[TopicRewrite]:
+    """Not where the topic's own min ISR has come to ask for more replicas than it had."""
+    for name, topic_id, before in entry.factors_before:
+        topic = context.topics.get(name)
+        if topic is None or topic.entry.topic_id != topic_id or name in context.deletions:
+            continue
+        asked = json.loads(entry.request)["replication_factor"]
+        if topic.entry.replication_factor == asked and topic.config.min_isr(before) <= before:
+            former = replace(topic.entry, replication_factor=before)
+            yield TopicRewrite(name, topic.revision, former)

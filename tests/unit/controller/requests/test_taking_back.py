@@ -1,0 +1,146 @@
+"""What a cancellation takes back besides moves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tidelog.errors import ErrorCode
+from tidelog_controller.state.admin_requests import (
+    AddedBrokers,
+    OtherFactor,
+    RemovedBrokers,
+)
+from tidelog_runtime.metadata.operations import OperationState, decode_operation
+from tidelog_runtime.metadata.schema import decode_topic, encode
+from unit.controller.driver import KEYS, Driver
+from unit.controller.operated import catch_up, code_of, state_of, with_topic
+
+
+def factor(driver: Driver) -> int:
+    return decode_topic(driver.store.items[KEYS.topic("t")].value).replication_factor
+
+
+def marks(driver: Driver, broker_id: int) -> list[str]:
+    both = (KEYS.broker_addition(broker_id), KEYS.broker_removal(broker_id))
+    return [key.split("/")[-2] for key in both if key in driver.store.items]
+
+
+def test_a_topic_has_its_former_factor_again() -> None:
+    driver = with_topic()
+    driver.begin_operation(OtherFactor(("t",), 3), "op")
+    assert factor(driver) == 3
+    driver.cancel_operation("op")
+    assert factor(driver) == 2
+    catch_up(driver)
+    assert state_of(driver) is OperationState.CANCELLED
+
+
+def test_partitions_that_are_done_keep_theirs() -> None:
+    driver = with_topic()
+    driver.begin_operation(OtherFactor(("t",), 3), "op")
+    driver.leader_writes_isr(0, *driver.state(0).replicas)
+    driver.watch()
+    driver.cancel_operation("op")
+    catch_up(driver)
+    assert [len(state.replicas) for state in driver.states()] == [3, 2, 2]
+    assert factor(driver) == 2
+
+
+def test_a_factor_that_somebody_has_set_since_stays() -> None:
+    driver = with_topic()
+    driver.begin_operation(OtherFactor(("t",), 3), "op")
+    entry = decode_topic(driver.store.items[KEYS.topic("t")].value)
+    driver.store.put(KEYS.topic("t"), encode(replace(entry, replication_factor=1)))
+    driver.watch()
+    driver.cancel_operation("op")
+    assert factor(driver) == 1
+
+
+def test_a_factor_below_the_topics_own_min_isr_is_not_given_back() -> None:
+    driver = with_topic()
+    driver.begin_operation(OtherFactor(("t",), 3), "op")
+    driver.alter_config({"min_insync_replicas": "3"})
+    driver.cancel_operation("op")
+    assert factor(driver) == 3
+
+
+def test_a_broker_that_was_to_be_removed_takes_replicas_again() -> None:
+    driver = with_topic()
+    driver.begin_operation(RemovedBrokers((1,)), "op")
+    assert marks(driver, 1) == ["brokers_remove"]
+    driver.cancel_operation("op")
+    assert marks(driver, 1) == []
+
+
+def test_a_broker_that_had_been_added_is_added_again() -> None:
+    driver = with_topic(12)
+    driver.begin_operation(AddedBrokers((4,)), "add")
+    catch_up(driver)
+    driver.begin_operation(RemovedBrokers((4,)), "op")
+    driver.cancel_operation("op")
+    assert marks(driver, 4) == ["brokers_add"]
+
+
+def test_a_broker_that_was_to_be_added_is_as_it_was_before() -> None:
+    driver = with_topic(12)
+    driver.begin_operation(AddedBrokers((4,)), "op")
+    driver.cancel_operation("op")
+    assert marks(driver, 4) == []
+    catch_up(driver)
+    driver.begin_operation(RemovedBrokers((3,)), "out")
+    catch_up(driver)
+    driver.begin_operation(AddedBrokers((3,)), "back")
+    driver.cancel_operation("back")
+    assert marks(driver, 3) == ["brokers_remove"]
+
+
+def test_a_mark_that_another_operation_has_set_since_stays() -> None:
+    driver = with_topic(1)
+    idle = next(b for b in (1, 2, 3) if b not in driver.state().replicas)
+    first = driver.state().replicas[0]
+    driver.begin_operation(RemovedBrokers((first, idle)), "op")
+    driver.begin_operation(AddedBrokers((idle,)), "other")
+    driver.cancel_operation("op")
+    assert (marks(driver, first), marks(driver, idle)) == ([], ["brokers_add"])
+
+
+def test_it_is_one_write_with_the_cancellation() -> None:
+    driver = with_topic()
+    driver.begin_operation(RemovedBrokers((1,)), "op")
+    driver.unanswered_transactions, driver.apply_unanswered = 1, True
+    request = driver.cancel_operation("op")
+    assert code_of(driver, request) is None
+    written = [
+        {change.key for change in transaction.changes}
+        for transaction in driver.transactions
+        if KEYS.broker_removal(1) in {change.key for change in transaction.changes}
+    ]
+    assert written[-1] == {KEYS.operation("op"), KEYS.broker_removal(1)}
+
+
+def test_a_takeover_knows_what_to_take_back() -> None:
+    driver = with_topic()
+    driver.begin_operation(OtherFactor(("t",), 3), "op")
+    driver.take_over()
+    driver.cancel_operation("op")
+    assert factor(driver) == 2
+
+
+@pytest.mark.parametrize("wanted", [OtherFactor(("t",), 3), RemovedBrokers((1,))])
+def test_what_was_marked_before_comes_through_the_store(wanted: object) -> None:
+    driver = with_topic()
+    driver.begin_operation(wanted, "op")  # type: ignore[arg-type]
+    entry = decode_operation(driver.store.items[KEYS.operation("op")].value)
+    topic_id = decode_topic(driver.store.items[KEYS.topic("t")].value).topic_id
+    factors = ((("t", topic_id, 2),), ()) if isinstance(wanted, OtherFactor) else ((), ((1, ""),))
+    assert (entry.factors_before, entry.marks_before) == factors
+
+
+def test_an_operation_that_has_ended_is_taken_back_by_nobody() -> None:
+    driver = with_topic()
+    driver.begin_operation(RemovedBrokers((1,)), "op")
+    catch_up(driver)
+    assert code_of(driver, driver.cancel_operation("op")) is ErrorCode.OPERATION_ENDED
+    assert marks(driver, 1) == ["brokers_remove"]
