@@ -19,6 +19,7 @@ import uvloop
 from fastapi import FastAPI
 
 from tidelog.client.admin import Admin
+from tidelog.client.service_states import ServiceStates
 from tidelog_admin_api.app import create_app
 from tidelog_admin_api.config import AdminApiConfig
 from tidelog_admin_api.dependencies import Dependencies
@@ -58,8 +59,9 @@ async def _serve(config: AdminApiConfig) -> int:
     address = f"{host}:{listening.getsockname()[1]}"
     clock, rng = SystemClock(), random.SystemRandom()
     async with Admin(config.bootstrap, clock=clock, rng=rng) as admin:
-        explains = ClusterExplainer([*config.bootstrap, *config.controllers], clock)
-        app = create_app(Dependencies(admin, explains, clock, rng), config)
+        services = [*config.bootstrap, *config.controllers]
+        explains, states = ClusterExplainer(services, clock), ServiceStates(services, clock)
+        app = create_app(Dependencies(admin, explains, states, clock, rng), config)
         metrics_server = None
         try:
             if config.metrics_address is not None:

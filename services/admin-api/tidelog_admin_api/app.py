@@ -16,10 +16,16 @@ from tidelog_admin_api.metrics import GatewayMetrics, Metered
 from tidelog_admin_api.overviews import Overviews
 from tidelog_admin_api.refusals import Guarded
 from tidelog_admin_api.requester import Asking
-from tidelog_admin_api.resources import cluster
+from tidelog_admin_api.resources import brokers, cluster, throttle
 from tidelog_runtime.version import installed_version
 
-ROUTERS = (health.router, metrics.router, cluster.router)
+ROUTERS = (
+    health.router,
+    metrics.router,
+    cluster.router,
+    brokers.router,
+    throttle.router,
+)
 
 
 def create_app(dependencies: Dependencies, config: AdminApiConfig) -> FastAPI:

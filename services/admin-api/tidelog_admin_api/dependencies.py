@@ -10,8 +10,16 @@ from typing import Annotated, Protocol
 from fastapi import Depends, Request
 
 from tidelog.client.descriptions import ClusterDescription, TopicDescription
-from tidelog.client.operations import BrokerDetails, Operation, Throttle
-from tidelog.inspection.model import Explanation, Scope
+from tidelog.client.operations import (
+    BegunOperation,
+    BrokerDetails,
+    LeaderChange,
+    Operation,
+    RestartCheck,
+    Throttle,
+)
+from tidelog.client.service_states import ToldStates
+from tidelog.inspection.model import Explanation, Scope, StateRequest
 from tidelog_admin_api.config import AdminApiConfig
 from tidelog_admin_api.limits import Usage
 from tidelog_admin_api.overviews import Overviews
@@ -34,8 +42,45 @@ class ClusterAdmin(Protocol):
     async def describe_throttle(self) -> Throttle: ...
 
 
-class Admin(ClusterAdmin, Protocol):
+class ThrottleAdmin(Protocol):
+    async def describe_throttle(self) -> Throttle: ...
+
+    async def set_throttle(
+        self, bytes_per_second: int | None, *, expected_revision: int = 0, dry_run: bool = False
+    ) -> Throttle: ...
+
+
+class BrokerAdmin(Protocol):
+    async def describe_brokers(self, broker_ids: Sequence[int] = ()) -> list[BrokerDetails]: ...
+
+    async def check_restart(self, broker_id: int) -> RestartCheck: ...
+
+    async def set_maintenance(
+        self,
+        broker_ids: Sequence[int],
+        timeout_ms: int = ...,
+        *,
+        maintenance: bool = True,
+        dry_run: bool = False,
+    ) -> tuple[list[LeaderChange], int]: ...
+
+    async def add_brokers(
+        self, broker_ids: Sequence[int], *, operation_id: str = "", dry_run: bool = False
+    ) -> BegunOperation: ...
+
+    async def remove_brokers(
+        self, broker_ids: Sequence[int], *, operation_id: str = "", dry_run: bool = False
+    ) -> BegunOperation: ...
+
+
+class Admin(ClusterAdmin, ThrottleAdmin, BrokerAdmin, Protocol):
     """`tidelog.client.Admin`, as far as the gateway asks it."""
+
+
+class States(Protocol):
+    """How services stand, as they tell themselves."""
+
+    async def ask(self, request: StateRequest, timeout_ms: int = ...) -> ToldStates: ...
 
 
 class Explains(Protocol):
@@ -49,6 +94,7 @@ class Dependencies:
 
     admin: Admin
     explains: Explains
+    states: States
     clock: Clock
     rng: random.Random
 
@@ -76,10 +122,17 @@ def _explains(request: Request) -> Explains:
     return gateway_of(request).dependencies.explains
 
 
+def _states(request: Request) -> States:
+    return gateway_of(request).dependencies.states
+
+
 def _overviews(request: Request) -> Overviews:
     return gateway_of(request).overviews
 
 
 AskCluster = Annotated[ClusterAdmin, Depends(_admin)]
+AskThrottle = Annotated[ThrottleAdmin, Depends(_admin)]
+AskBrokers = Annotated[BrokerAdmin, Depends(_admin)]
+AskStates = Annotated[States, Depends(_states)]
 AskExplains = Annotated[Explains, Depends(_explains)]
 AskOverviews = Annotated[Overviews, Depends(_overviews)]

@@ -18,8 +18,19 @@ from tidelog.client.descriptions import (
     PartitionDescription,
     TopicDescription,
 )
-from tidelog.client.operations import BrokerDetails, Operation, Throttle
-from tidelog.inspection.model import Explanation, Scope
+from tidelog.client.operations import (
+    BegunOperation,
+    BrokerDetails,
+    LeaderChange,
+    Move,
+    Operation,
+    Plan,
+    Progress,
+    RestartCheck,
+    Throttle,
+)
+from tidelog.client.service_states import ToldStates
+from tidelog.inspection.model import Explanation, Scope, StateRequest
 from tidelog.rpc.trace_context import Metadata, carried
 from tidelog_admin_api.app import create_app
 from tidelog_admin_api.config import AdminApiConfig
@@ -70,6 +81,27 @@ def broker(broker_id: int = 1, **fields: Any) -> BrokerDetails:
     return BrokerDetails(broker_id, **(told | fields))
 
 
+PLAN = Plan((Move("sea", 0, (4, 2), (1, 2), "id-of-sea"),), 1, 1, 1, 1, ())
+
+
+def operation(**fields: Any) -> Operation:
+    told: dict[str, Any] = {
+        "operation_id": "op-1",
+        "kind": "rebalance",
+        "state": "running",
+        "reason": "",
+        "request": "{}",
+        "requested_by": "ada",
+        "requested_from": "10.1.2.3",
+        "requested_at_ms": 1,
+        "ended_at_ms": 0,
+        "trace_id": "",
+        "progress": Progress(3, 1, 1, 0, 3, 1, 0),
+        "revision": 55,
+    }
+    return Operation(**(told | fields))
+
+
 class FakeClock:
     def __init__(self) -> None:
         self.now_ms = 1_000
@@ -95,6 +127,9 @@ class FakeAdmin:
         self.brokers = [broker()]
         self.operations: list[Operation] = []
         self.throttle = Throttle(None, 0)
+        self.operation = operation()
+        self.restart_check = RestartCheck(True, 0, 0, 0, 0, ())
+        self.leader_changes: list[LeaderChange] = []
         self.before_answer: Awaitable[object] | None = None
 
     def asked(self, name: str, *arguments: object, **named: object) -> None:
@@ -132,6 +167,61 @@ class FakeAdmin:
         self.asked("describe_throttle")
         return self.throttle
 
+    async def set_throttle(
+        self, bytes_per_second: int | None, *, expected_revision: int = 0, dry_run: bool = False
+    ) -> Throttle:
+        self.asked(
+            "set_throttle",
+            bytes_per_second,
+            expected_revision=expected_revision,
+            dry_run=dry_run,
+        )
+        return Throttle(bytes_per_second, self.throttle.revision + (not dry_run))
+
+    async def check_restart(self, broker_id: int) -> RestartCheck:
+        self.asked("check_restart", broker_id)
+        return self.restart_check
+
+    async def set_maintenance(
+        self,
+        broker_ids: Sequence[int],
+        timeout_ms: int = 30_000,
+        *,
+        maintenance: bool = True,
+        dry_run: bool = False,
+    ) -> tuple[list[LeaderChange], int]:
+        self.asked(
+            "set_maintenance", broker_ids, timeout_ms, maintenance=maintenance, dry_run=dry_run
+        )
+        return self.leader_changes, 1
+
+    async def add_brokers(
+        self, broker_ids: Sequence[int], *, operation_id: str = "", dry_run: bool = False
+    ) -> BegunOperation:
+        self.asked("add_brokers", broker_ids, operation_id=operation_id, dry_run=dry_run)
+        return self.begun(dry_run)
+
+    async def remove_brokers(
+        self, broker_ids: Sequence[int], *, operation_id: str = "", dry_run: bool = False
+    ) -> BegunOperation:
+        self.asked("remove_brokers", broker_ids, operation_id=operation_id, dry_run=dry_run)
+        return self.begun(dry_run)
+
+    def begun(self, dry_run: bool) -> BegunOperation:
+        return BegunOperation(None if dry_run else self.operation, PLAN)
+
+
+class FakeStates:
+    """`told`: what services tell of themselves."""
+
+    def __init__(self) -> None:
+        self.told = ToldStates((), ())
+        self.requests: list[StateRequest] = []
+
+    async def ask(self, request: StateRequest, timeout_ms: int = 0) -> ToldStates:  # noqa: ARG002
+        self.requests.append(request)
+        return self.told
+
 
 class FakeExplains:
     def __init__(self) -> None:
@@ -147,10 +237,13 @@ class FakeCluster:
     def __init__(self) -> None:
         self.admin = FakeAdmin()
         self.explains = FakeExplains()
+        self.states = FakeStates()
         self.clock = FakeClock()
 
     def app(self, **settings: Any) -> FastAPI:
-        dependencies = Dependencies(self.admin, self.explains, self.clock, random.Random(1))
+        dependencies = Dependencies(
+            self.admin, self.explains, self.states, self.clock, random.Random(1)
+        )
         return create_app(dependencies, AdminApiConfig(**settings))
 
 

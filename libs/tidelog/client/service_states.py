@@ -1,0 +1,51 @@
+"""Asks all services of a cluster how they stand, and tells it as they do: for who draws his own
+conclusions, where `explaining` draws them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from tidelog.client.clock import Clock
+from tidelog.client.connections import GrpcConnections
+from tidelog.client.service_round import Dial, ExplainConnections, ServiceRound
+from tidelog.client.tcp_dial import dial as tcp_dial
+from tidelog.inspection.explain import SilentService
+from tidelog.inspection.model import NOT_KNOWN, ServiceState, StateRequest
+
+DEFAULT_TIMEOUT_MS = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class ToldStates:
+    """Ordered by role and id. `silent`: who gave no answer in time."""
+
+    states: Sequence[ServiceState]
+    silent: Sequence[SilentService]
+
+
+class ServiceStates:
+    """`addresses`: of some services, which name the others. `connect`: new connections for each
+    question, so that none is kept to a service that is gone."""
+
+    def __init__(
+        self,
+        addresses: Iterable[str],
+        clock: Clock,
+        connect: Callable[[], ExplainConnections] = GrpcConnections,
+        dial: Dial = tcp_dial,
+    ) -> None:
+        self._addresses = tuple(addresses)
+        self._clock = clock
+        self._connect = connect
+        self._dial = dial
+
+    async def ask(self, request: StateRequest, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> ToldStates:
+        connections = self._connect()
+        found = ServiceRound(self._clock, connections, self._dial, request, timeout_ms, None)
+        try:
+            await found.ask(dict.fromkeys(self._addresses, ("", NOT_KNOWN)))
+        finally:
+            await connections.close()
+        states = sorted(found.states.values(), key=lambda state: (state.role, state.id))
+        return ToldStates(tuple(states), tuple(found.silent_services()))

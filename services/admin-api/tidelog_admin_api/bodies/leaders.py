@@ -1,0 +1,95 @@
+"""Who leads partitions, and who is to."""
+
+from __future__ import annotations
+
+from pydantic import ConfigDict, Field
+from pydantic.config import JsonDict
+
+from tidelog.client.operations import LeaderChange
+from tidelog_admin_api.bodies.base import (
+    AnswerBody,
+    BrokerId,
+    PartitionNumber,
+    RequestBody,
+    TopicName,
+)
+from tidelog_admin_api.bodies.failures import Failure, failure_of
+
+MAX_TOPICS = 10_000
+MAX_PARTITIONS = 100_000
+MAX_LEADER_MOVES = 1_000
+
+_CHANGES: JsonDict = {
+    "items": [{"topic": "sea", "partition": 0, "leader_before": 2, "leader": 1, "error": None}]
+}
+
+
+class PartitionSelector(RequestBody):
+    """Partitions of a topic; no numbers: all of it."""
+
+    topic: TopicName
+    partitions: list[PartitionNumber] = Field(default_factory=list, max_length=MAX_PARTITIONS)
+
+
+class ElectPreferredRequest(RequestBody):
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"partitions": [{"topic": "sea", "partitions": [0]}]}]}
+    )
+
+    partitions: list[PartitionSelector] = Field(
+        default_factory=list,
+        max_length=MAX_TOPICS,
+        description="each topic once; empty: all partitions of all topics",
+    )
+
+
+class LeaderMove(RequestBody):
+    """`leader` is one of the partition's replicas. It becomes the preferred one, so that
+    automatic balance keeps it."""
+
+    topic: TopicName
+    partition: PartitionNumber
+    leader: BrokerId
+
+
+class MoveLeadersRequest(RequestBody):
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"moves": [{"topic": "sea", "partition": 0, "leader": 1}]}]}
+    )
+
+    moves: list[LeaderMove] = Field(
+        min_length=1, max_length=MAX_LEADER_MOVES, description="each partition once"
+    )
+
+
+class LeaderResult(AnswerBody):
+    topic: str
+    partition: int
+    leader_before: int = Field(description="-1: none")
+    leader: int = Field(description="who is to lead")
+    error: Failure | None = Field(description="null: it leads, or in a dry run would")
+
+
+class LeaderResults(AnswerBody):
+    model_config = ConfigDict(json_schema_extra={"examples": [_CHANGES]})
+
+    items: list[LeaderResult]
+
+    @property
+    def has_failures(self) -> bool:
+        return any(result.error is not None for result in self.items)
+
+
+def leader_results(changes: list[LeaderChange]) -> LeaderResults:
+    return LeaderResults(
+        items=[
+            LeaderResult(
+                topic=change.topic,
+                partition=change.partition,
+                leader_before=change.leader_before,
+                leader=change.leader,
+                error=failure_of(change.error),
+            )
+            for change in changes
+        ]
+    )

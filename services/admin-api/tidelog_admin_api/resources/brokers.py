@@ -1,0 +1,163 @@
+"""/v1/brokers: what brokers carry; to add, drain and remove them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query, Response
+
+from tidelog.client.operations import RestartFinding as Finding
+from tidelog.inspection.model import NOT_KNOWN, ServiceState, StateRequest
+from tidelog_admin_api.begun import BEGUN_RESPONSES, begun_answer
+from tidelog_admin_api.bodies.brokers import (
+    Broker,
+    BrokerPage,
+    BrokerProcess,
+    BrokersRequest,
+    BrokerWithProcess,
+    Maintenance,
+    MaintenanceRequest,
+    RestartCheckPage,
+    RestartFinding,
+)
+from tidelog_admin_api.bodies.leaders import leader_results
+from tidelog_admin_api.bodies.operations import BegunOperation
+from tidelog_admin_api.dependencies import AskBrokers, AskStates
+from tidelog_admin_api.paging import Key, PagingQuery, page_of
+from tidelog_admin_api.parameters import USUAL_TIMEOUT_MS, BrokerId, DryRun, TimeoutMs
+from tidelog_admin_api.problems import CHANGE_PROBLEMS, READ_PROBLEMS
+
+# How long a broker has to tell of itself.
+LOOK_TIMEOUT_MS = 1_000
+_EFFECTS = ("unavailable", "under_min_isr", "last_replica", "leader_moves")
+
+router = APIRouter(prefix="/v1/brokers", tags=["brokers"])
+
+BrokerStatus = Literal["running", "stopping", "gone"]
+
+
+@router.get("", responses=READ_PROBLEMS)
+async def list_brokers(
+    admin: AskBrokers,
+    paging: PagingQuery,
+    status: Annotated[BrokerStatus | None, Query(description="only those")] = None,
+) -> BrokerPage:
+    """Every broker that is registered, holds replicas, is in maintenance or was removed, by
+    id."""
+    brokers = await admin.describe_brokers()
+    wanted = [broker for broker in brokers if status in (None, broker.status)]
+    page, token = page_of("brokers", wanted, lambda broker: (broker.broker_id,), paging)
+    return BrokerPage(
+        items=[Broker.model_validate(broker) for broker in page], next_page_token=token
+    )
+
+
+@router.get("/{broker_id}", responses=READ_PROBLEMS)
+async def describe_broker(
+    broker_id: BrokerId, admin: AskBrokers, states: AskStates
+) -> BrokerWithProcess:
+    """What it carries as the controller knows it, and what it tells of itself."""
+    (details,) = await admin.describe_brokers([broker_id])
+    told = await states.ask(StateRequest(services_only=True), LOOK_TIMEOUT_MS)
+    process = next((s for s in told.states if (s.role, s.id) == ("broker", broker_id)), None)
+    silent = [s for s in told.silent if (s.role, s.id) == ("broker", broker_id)]
+    problem = "; ".join(f"{service} {service.problem}" for service in silent)
+    return BrokerWithProcess(
+        **Broker.model_validate(details).model_dump(),
+        process=_process(process) if process else None,
+        problem="" if process else problem or "nobody knows an address at which it answers",
+    )
+
+
+def _process(told: ServiceState) -> BrokerProcess:
+    broker = told.broker
+    assert broker is not None
+    return BrokerProcess(
+        version=told.version,
+        started_at_ms=told.started_at_ms,
+        state=broker.state,
+        starting=broker.is_starting,
+        start_phase=broker.start_phase,
+        disk_free_bytes=_known(broker.disk_free_bytes),
+        move_bytes_per_second=_known(broker.move_bytes_per_second),
+    )
+
+
+def _known(figure: int) -> int | None:
+    return None if figure == NOT_KNOWN else figure
+
+
+@router.get("/{broker_id}/restart-check", responses=READ_PROBLEMS)
+async def check_restart(
+    broker_id: BrokerId, admin: AskBrokers, paging: PagingQuery
+) -> RestartCheckPage:
+    """Whether stopping it now would make anything unavailable or bring it under min ISR, and
+    what."""
+    check = await admin.check_restart(broker_id)
+    page, token = page_of("restart findings", check.findings, _by_effect, paging)
+    return RestartCheckPage(
+        safe=check.safe,
+        unavailable=check.unavailable,
+        under_min_isr=check.under_min_isr,
+        last_replica=check.last_replica,
+        leader_moves=check.leader_moves,
+        items=[RestartFinding.model_validate(finding) for finding in page],
+        next_page_token=token,
+    )
+
+
+def _by_effect(finding: Finding) -> Key:
+    known = finding.effect in _EFFECTS
+    rank = _EFFECTS.index(finding.effect) if known else len(_EFFECTS)
+    return rank, finding.topic, finding.partition
+
+
+@router.put("/{broker_id}/maintenance", responses=CHANGE_PROBLEMS)
+async def set_maintenance(
+    broker_id: BrokerId,
+    body: MaintenanceRequest,
+    admin: AskBrokers,
+    dry_run: DryRun = False,
+    timeout_ms: TimeoutMs = USUAL_TIMEOUT_MS,
+) -> Maintenance:
+    """Lets it lead only what nobody else can, while it keeps its replicas; or ends that. Answers
+    when its leaders have moved, or the time is up."""
+    changes, kept = await admin.set_maintenance(
+        [broker_id], timeout_ms, maintenance=body.maintenance, dry_run=dry_run
+    )
+    return Maintenance(
+        broker_id=broker_id,
+        maintenance=body.maintenance,
+        leaders=leader_results(changes).items,
+        leaders_kept=kept,
+    )
+
+
+@router.post("/add", responses=BEGUN_RESPONSES)
+async def add_brokers(
+    body: BrokersRequest, admin: AskBrokers, response: Response, dry_run: DryRun = False
+) -> BegunOperation:
+    """Gives brokers that have registered their share of what there is, by the least movement
+    that balances. A dry run shows the plan."""
+    begun = await admin.add_brokers(
+        _distinct(body.broker_ids), operation_id=body.operation_id or "", dry_run=dry_run
+    )
+    return begun_answer(begun, response)
+
+
+@router.post("/remove", responses=BEGUN_RESPONSES)
+async def remove_brokers(
+    body: BrokersRequest, admin: AskBrokers, response: Response, dry_run: DryRun = False
+) -> BegunOperation:
+    """Moves everything off brokers, dead ones too, and keeps new replicas away from them; when
+    the operation is done they may be stopped for good. Refused where the others could not keep
+    a topic's factor."""
+    begun = await admin.remove_brokers(
+        _distinct(body.broker_ids), operation_id=body.operation_id or "", dry_run=dry_run
+    )
+    return begun_answer(begun, response)
+
+
+def _distinct(broker_ids: Sequence[int]) -> list[int]:
+    return list(dict.fromkeys(broker_ids))

@@ -1,0 +1,44 @@
+"""/v1/throttle: the bound on what moves carry."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Response
+
+from tidelog_admin_api.bodies.throttle import Throttle, ThrottleRequest
+from tidelog_admin_api.dependencies import AskThrottle
+from tidelog_admin_api.parameters import DryRun
+from tidelog_admin_api.preconditions import IfMatch, etag, expected_revision
+from tidelog_admin_api.problems import CHANGE_PROBLEMS, READ_PROBLEMS
+
+router = APIRouter(prefix="/v1/throttle", tags=["operations"])
+
+
+@router.get("", responses=READ_PROBLEMS)
+async def describe_throttle(admin: AskThrottle, response: Response) -> Throttle:
+    """The bound that stands."""
+    throttle = await admin.describe_throttle()
+    response.headers["ETag"] = etag(throttle.revision)
+    return Throttle.model_validate(throttle)
+
+
+@router.put("", responses=CHANGE_PROBLEMS)
+async def set_throttle(
+    body: ThrottleRequest,
+    admin: AskThrottle,
+    response: Response,
+    if_match: IfMatch = None,
+    dry_run: DryRun = False,
+) -> Throttle:
+    """Bounds what moves carry from now on, also those under way; replicas in sync are never
+    slowed."""
+
+    async def current() -> int:
+        return (await admin.describe_throttle()).revision
+
+    throttle = await admin.set_throttle(
+        body.bytes_per_second,
+        expected_revision=await expected_revision(if_match, current),
+        dry_run=dry_run,
+    )
+    response.headers["ETag"] = etag(throttle.revision)
+    return Throttle.model_validate(throttle)

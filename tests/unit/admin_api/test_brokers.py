@@ -1,0 +1,169 @@
+"""/v1/brokers and /v1/throttle."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from tidelog.client.operations import LeaderChange, RestartCheck, RestartFinding, Throttle
+from tidelog.client.service_states import ToldStates
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.inspection.explain import Listening, SilentService
+from tidelog.inspection.model import BrokerState, ServiceState, StoreHealth
+from unit.admin_api.fakes import FakeAdmin, FakeCluster, broker, operation
+
+
+async def test_brokers_are_listed_in_pages_by_id(
+    gateway: httpx.AsyncClient, admin: FakeAdmin
+) -> None:
+    admin.brokers = [broker(number) for number in (10, 2, 1)]
+    first = (await gateway.get("/v1/brokers", params={"page_size": 2})).json()
+    rest = await gateway.get("/v1/brokers", params={"page_token": first["next_page_token"]})
+    assert [b["broker_id"] for b in first["items"]] == [1, 2]
+    assert [b["broker_id"] for b in rest.json()["items"]] == [10]
+    assert rest.json()["next_page_token"] == ""
+
+
+async def test_brokers_that_are_gone_can_be_asked_for(
+    gateway: httpx.AsyncClient, admin: FakeAdmin
+) -> None:
+    admin.brokers = [broker(1), broker(2, status="gone")]
+    told = (await gateway.get("/v1/brokers", params={"status": "gone"})).json()
+    assert [b["broker_id"] for b in told["items"]] == [2]
+
+
+async def test_a_broker_tells_of_its_process(
+    gateway: httpx.AsyncClient, fake_cluster: FakeCluster
+) -> None:
+    state = BrokerState(17, "running", True, 3, disk_free_bytes=5_000)
+    told = ServiceState("broker", 1, "a:1", "0.1.0", 7, 8, StoreHealth(), broker=state)
+    fake_cluster.states.told = ToldStates((told,), ())
+    process = (await gateway.get("/v1/brokers/1")).json()["process"]
+    assert process["disk_free_bytes"] == 5_000
+    assert process["move_bytes_per_second"] is None
+
+
+async def test_of_a_broker_that_does_not_answer_it_is_said_why(
+    gateway: httpx.AsyncClient, fake_cluster: FakeCluster
+) -> None:
+    silent = SilentService("a:1", Listening.REFUSES, "gave no answer", "broker", 1)
+    fake_cluster.states.told = ToldStates((), (silent,))
+    told = (await gateway.get("/v1/brokers/1")).json()
+    assert told["process"] is None
+    assert told["problem"] == "broker-1 at a:1 gave no answer"
+
+
+async def test_an_unknown_broker_is_not_found(gateway: httpx.AsyncClient, admin: FakeAdmin) -> None:
+    admin.refusal = TidelogError(ErrorCode.UNKNOWN_BROKER, "broker 9 is not registered")
+    assert (await gateway.get("/v1/brokers/9")).status_code == 404
+
+
+async def test_a_restart_check_tells_the_worst_first(
+    gateway: httpx.AsyncClient, admin: FakeAdmin
+) -> None:
+    admin.restart_check = RestartCheck(
+        False,
+        1,
+        0,
+        0,
+        1,
+        (
+            RestartFinding("air", 0, "leader_moves", "only its leader changes"),
+            RestartFinding("sea", 3, "unavailable", "nobody else is in sync"),
+        ),
+    )
+    told = (await gateway.get("/v1/brokers/1/restart-check")).json()
+    assert told["safe"] is False
+    assert [found["effect"] for found in told["items"]] == ["unavailable", "leader_moves"]
+
+
+async def test_maintenance_tells_which_leaders_went_and_which_stay(
+    gateway: httpx.AsyncClient, admin: FakeAdmin
+) -> None:
+    refused = TidelogError(ErrorCode.NOT_ELIGIBLE_LEADER, "nobody is in sync")
+    admin.leader_changes = [
+        LeaderChange("sea", 0, 1, 2, None),
+        LeaderChange("sea", 1, 1, 3, refused),
+    ]
+    answer = await gateway.put(
+        "/v1/brokers/1/maintenance",
+        params={"dry_run": True, "timeout_ms": 50},
+        json={"maintenance": True},
+    )
+    assert admin.calls == [("set_maintenance", ([1], 50), {"maintenance": True, "dry_run": True})]
+    assert answer.json()["leaders_kept"] == 1
+    assert [c["error"] and c["error"]["code"] for c in answer.json()["leaders"]] == [
+        None,
+        "NOT_ELIGIBLE_LEADER",
+    ]
+
+
+@pytest.mark.parametrize("verb", ["add", "remove"])
+async def test_an_operation_that_runs_has_an_address(
+    gateway: httpx.AsyncClient, admin: FakeAdmin, verb: str
+) -> None:
+    body = {"broker_ids": [4, 5, 4], "operation_id": "op-1"}
+    answer = await gateway.post(f"/v1/brokers/{verb}", json=body)
+    assert (answer.status_code, answer.headers["location"]) == (202, "/v1/operations/op-1")
+    assert answer.headers["etag"] == '"55"'
+    assert answer.json()["plan"]["moves"][0]["target"] == [4, 2]
+    asked = {"operation_id": "op-1", "dry_run": False}
+    assert admin.calls == [(f"{verb}_brokers", ([4, 5],), asked)]
+
+
+async def test_a_dry_run_has_the_plan_and_no_operation(gateway: httpx.AsyncClient) -> None:
+    answer = await gateway.post(
+        "/v1/brokers/add", params={"dry_run": "true"}, json={"broker_ids": [4]}
+    )
+    assert answer.status_code == 200
+    assert answer.json()["operation"] is None
+    assert "location" not in answer.headers
+
+
+async def test_what_is_done_at_once_is_not_waited_for(
+    gateway: httpx.AsyncClient, admin: FakeAdmin
+) -> None:
+    admin.operation = operation(state="done", ended_at_ms=2)
+    answer = await gateway.post("/v1/brokers/add", json={"broker_ids": [4]})
+    assert answer.status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"broker_ids": []}, "broker_ids"),
+        ({"broker_ids": [-1]}, "broker_ids[0]"),
+        ({"broker_ids": ["1"]}, "broker_ids[0]"),
+        ({"broker_ids": [1], "operation_id": "no spaces"}, "operation_id"),
+        ({"broker_ids": [1], "dry_run": True}, "dry_run"),
+    ],
+)
+async def test_a_body_that_is_not_valid_is_refused_by_the_name_of_its_field(
+    gateway: httpx.AsyncClient, admin: FakeAdmin, body: dict[str, object], field: str
+) -> None:
+    answer = await gateway.post("/v1/brokers/add", json=body)
+    assert answer.status_code == 422
+    assert [error["field"] for error in answer.json()["errors"]] == [field]
+    assert admin.calls == []
+
+
+async def test_the_throttle_has_a_tag(gateway: httpx.AsyncClient, admin: FakeAdmin) -> None:
+    admin.throttle = Throttle(5_000, 44)
+    answer = await gateway.get("/v1/throttle")
+    assert answer.headers["etag"] == '"44"'
+    assert answer.json() == {"bytes_per_second": 5_000, "revision": 44}
+
+
+async def test_a_throttle_is_changed_as_long_as_it_is_what_was_read(
+    gateway: httpx.AsyncClient, admin: FakeAdmin
+) -> None:
+    answer = await gateway.put(
+        "/v1/throttle", json={"bytes_per_second": None}, headers={"If-Match": '"44"'}
+    )
+    assert admin.calls == [("set_throttle", (None,), {"expected_revision": 44, "dry_run": False})]
+    assert answer.json()["bytes_per_second"] is None
+
+
+async def test_a_throttle_is_named_or_lifted_and_not_left_out(gateway: httpx.AsyncClient) -> None:
+    answer = await gateway.put("/v1/throttle", json={})
+    assert answer.json()["errors"][0]["message"] == "is needed, and is not there"
