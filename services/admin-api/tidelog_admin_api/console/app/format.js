@@ -1,0 +1,72 @@
+// Numbers, sizes and times as people read them; the same words everywhere.
+const NUMBER = new Intl.NumberFormat("en");
+const CLOCK = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const DAY = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
+const UNITS = ["B", "KiB", "MiB", "GiB", "TiB"];
+const SECOND = 1_000;
+const MINUTE = 60 * SECOND;
+const HOUR = 60 * MINUTE;
+const DAY_MS = 24 * HOUR;
+
+export const NONE = "–";
+
+export function number(value) {
+  return value == null || value < 0 ? NONE : NUMBER.format(value);
+}
+
+export function plural(count, one, many = `${one}s`) {
+  return `${number(count)} ${count === 1 ? one : many}`;
+}
+
+export function bytes(value) {
+  if (value == null || value < 0) return NONE;
+  let unit = 0;
+  let left = value;
+  while (left >= 1024 && unit < UNITS.length - 1) {
+    left /= 1024;
+    unit += 1;
+  }
+  return `${left >= 100 || unit === 0 ? Math.round(left) : left.toFixed(1)} ${UNITS[unit]}`;
+}
+
+/** Milliseconds, as the two largest units say them. */
+export function duration(ms) {
+  if (ms == null || ms < 0) return NONE;
+  if (ms < SECOND) return `${Math.round(ms)} ms`;
+  if (ms < MINUTE) return `${(ms / SECOND).toFixed(ms < 10 * SECOND ? 1 : 0)} s`;
+  if (ms < HOUR) return `${Math.floor(ms / MINUTE)} min ${Math.floor((ms % MINUTE) / SECOND)} s`;
+  if (ms < DAY_MS) return `${Math.floor(ms / HOUR)} h ${Math.floor((ms % HOUR) / MINUTE)} min`;
+  return `${Math.floor(ms / DAY_MS)} d ${Math.floor((ms % DAY_MS) / HOUR)} h`;
+}
+
+export function ago(timeMs, now = Date.now()) {
+  if (!timeMs) return NONE;
+  const past = Math.max(0, now - timeMs);
+  return past < SECOND ? "now" : `${duration(past)} ago`;
+}
+
+/** Time of the day, with the day where it is not today's. */
+export function clock(timeMs, withMs = false) {
+  if (!timeMs || timeMs < 0) return NONE;
+  const time = new Date(timeMs);
+  const told = CLOCK.format(time) + (withMs ? `.${String(time.getMilliseconds()).padStart(3, "0")}` : "");
+  return time.toDateString() === new Date().toDateString() ? told : `${DAY.format(time)} ${told}`;
+}
+
+export function exactTime(timeMs) {
+  return timeMs > 0 ? new Date(timeMs).toISOString() : "";
+}
+
+/** A word for programs as words for people: brokers_add, "brokers add". */
+export function words(name) {
+  return String(name ?? "").replaceAll("_", " ");
+}
+
+export function sentence(name) {
+  const text = words(name);
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
+export function brokers(ids) {
+  return ids?.length ? ids.join(", ") : NONE;
+}

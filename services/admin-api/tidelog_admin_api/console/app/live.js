@@ -1,0 +1,123 @@
+// What is kept fresh: by asking again, or by server-sent events. Both rest while nobody looks.
+import { useCallback, useEffect, useRef, useState } from "./html.js";
+import { urlOf } from "./api.js";
+
+// A gateway that is slow is not asked the more often for it.
+const REST_PER_BUSY_MS = 4;
+const MAX_PAUSE_MS = 15_000;
+
+/**
+ * The answer of `load(signal)`, asked for again every `everyMs` and whenever `key` changes.
+ * `error` may stand beside the last good `data`.
+ */
+export function usePolled(load, key, everyMs) {
+  const [state, setState] = useState({ data: null, error: null, key: null });
+  const latest = useRef(load);
+  latest.current = load;
+  const wake = useRef(() => {});
+
+  useEffect(() => {
+    const poller = poll((signal) => latest.current(signal), everyMs, (told) =>
+      setState((before) => ({
+        key,
+        error: told.error ?? null,
+        data: told.error ? (before.key === key ? before.data : null) : told.data,
+      })),
+    );
+    wake.current = poller.now;
+    return poller.stop;
+  }, [key, everyMs]);
+
+  const refresh = useCallback(() => wake.current(), []);
+  const current = state.key === key;
+  return {
+    data: current ? state.data : null,
+    error: current ? state.error : null,
+    refresh,
+  };
+}
+
+/** Asks until `stop`, one question at a time; `tell({data} | {error})`. */
+export function poll(load, everyMs, tell) {
+  let stopped = false;
+  let timer = 0;
+  let running = null;
+  let again = false;
+
+  async function once() {
+    clearTimeout(timer);
+    if (stopped || document.hidden) return;
+    if (running) {
+      again = true;
+      return;
+    }
+    running = new AbortController();
+    const began = performance.now();
+    try {
+      const data = await load(running.signal);
+      if (!stopped) tell({ data });
+    } catch (error) {
+      if (!stopped) tell({ error });
+    }
+    running = null;
+    if (stopped) return;
+    const took = performance.now() - began;
+    const pause = Math.min(Math.max(everyMs, took * REST_PER_BUSY_MS), MAX_PAUSE_MS);
+    timer = setTimeout(once, again ? 0 : pause);
+    again = false;
+  }
+
+  function seen() {
+    if (!document.hidden) once();
+  }
+
+  document.addEventListener("visibilitychange", seen);
+  once();
+  return {
+    now: once,
+    stop() {
+      stopped = true;
+      clearTimeout(timer);
+      running?.abort();
+      document.removeEventListener("visibilitychange", seen);
+    },
+  };
+}
+
+/**
+ * Follows a stream of server-sent events while `enabled`; `onEvents(list)` gets what has come
+ * since the last frame. Returns connecting, open or lost.
+ */
+export function useEvents(path, query, onEvents, enabled = true) {
+  const [state, setState] = useState("connecting");
+  const latest = useRef(onEvents);
+  latest.current = onEvents;
+  const url = String(urlOf(path, query));
+
+  useEffect(() => {
+    if (!enabled) return undefined;
+    let waiting = [];
+    let frame = 0;
+    const source = new EventSource(url);
+    const hand = () => {
+      frame = 0;
+      const events = waiting;
+      waiting = [];
+      latest.current(events);
+    };
+    const take = (message) => {
+      waiting.push(JSON.parse(message.data));
+      frame ||= setTimeout(hand, 50);
+    };
+    source.onopen = () => setState("open");
+    source.onerror = () => setState("lost");
+    source.onmessage = take;
+    source.addEventListener("state_change", take);
+    return () => {
+      clearTimeout(frame);
+      source.close();
+    };
+  }, [url, enabled]);
+
+  return state;
+}

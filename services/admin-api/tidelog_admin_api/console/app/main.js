@@ -1,0 +1,44 @@
+// Where the console begins: the page that the address names, within its frame.
+import { html, render } from "./html.js";
+import { listenForKeys } from "./keys.js";
+import { followOverview } from "./overview_store.js";
+import { route } from "./router.js";
+import { useStore } from "./store.js";
+import { Empty } from "./parts/basics.js";
+import { Shell } from "./parts/shell.js";
+import { Brokers } from "./pages/brokers.js";
+import { Events } from "./pages/events.js";
+import { Moves } from "./pages/moves.js";
+import { Operation } from "./pages/operation.js";
+import { Overview } from "./pages/overview.js";
+import { Partition } from "./pages/partition.js";
+import { Records } from "./pages/records.js";
+import { Topic } from "./pages/topic.js";
+import { Topics } from "./pages/topics.js";
+import { sampled } from "./verdict.js";
+
+function App() {
+  const { page, parts, query } = useStore(route);
+  const place = [page, ...parts].join("/");
+  return html`<${Shell} page=${page} place=${place}>${shown(page, parts, query)}<//>`;
+}
+
+function shown(page, parts, query) {
+  if (page === "overview") return html`<${Overview} />`;
+  if (page === "topics") {
+    if (parts.length === 0) return html`<${Topics} query=${query} />`;
+    if (parts.length === 1) return html`<${Topic} key=${parts[0]} topic=${parts[0]} query=${query} />`;
+    return html`<${Partition} key=${parts.join("/")} topic=${parts[0]} partition=${Number(parts[1])} />`;
+  }
+  if (page === "brokers") return html`<${Brokers} />`;
+  if (page === "moves") {
+    return parts.length ? html`<${Operation} key=${parts[0]} id=${parts[0]} />` : html`<${Moves} />`;
+  }
+  if (page === "events") return html`<${Events} query=${query} />`;
+  if (page === "records") return html`<${Records} query=${query} />`;
+  return html`<${Empty} title="There is no such page.">The pages are on the left; ? shows their keys.<//>`;
+}
+
+listenForKeys();
+followOverview(sampled);
+render(html`<${App} />`, document.getElementById("app"));

@@ -1,0 +1,93 @@
+// The brokers: how they stand and what they carry; maintenance, restart check, add, drain.
+import { html, useState } from "../html.js";
+import { all } from "../api.js";
+import { NONE, ago, number, plural } from "../format.js";
+import { usePolled } from "../live.js";
+import { BalanceAct, MaintenanceAct, PreferredAct, RestartCheck } from "../parts/broker_acts.js";
+import { Live, PageHead, Panel, State, Waiting } from "../parts/basics.js";
+import { Loads } from "../parts/loads.js";
+import { PartitionMap } from "../parts/partition_map.js";
+import { Table } from "../parts/table.js";
+import { isMissed, statusOf } from "../verdict.js";
+
+const EVERY_MS = 1_000;
+
+export function Brokers() {
+  const [act, setAct] = useState(null);
+  const { data, error, refresh } = usePolled((signal) => all("brokers", {}, signal), "brokers", EVERY_MS);
+  const close = () => {
+    setAct(null);
+    refresh();
+  };
+  const idle = (data ?? []).filter((broker) => broker.status === "running" && (broker.replicas === 0 || broker.removed));
+  return html`<${PageHead} title="Brokers" beside=${html`<${Live} error=${error} />`}>
+      <button class="button" onClick=${() => setAct({ kind: "preferred" })}>Preferred leaders…</button>
+      <button class="button" onClick=${() => setAct({ kind: "rebalance" })}>Rebalance…</button>
+      <button class="button primary" data-first-act disabled=${!data} onClick=${() => setAct({ kind: "add", broker: idle[0] })}>Add brokers…</button>
+    <//>
+    ${data
+      ? html`<div class="stack">
+          <section class="panel" aria-label="Brokers"><${BrokerTable} brokers=${data} onAct=${setAct} /></section>
+          <div class="split">
+            <${Panel} title="Leaders per broker"><${Loads} brokers=${data} /><//>
+            <${Racks} brokers=${data} />
+          </div>
+          <${Panel} title="Partitions by broker"><${PartitionMap} brokers=${data} /><//>
+        </div>`
+      : html`<${Waiting} error=${error} />`}
+    ${act && html`<${Chosen} act=${act} brokers=${data ?? []} onClose=${close} />`}`;
+}
+
+function Chosen({ act: { kind, broker }, brokers, onClose }) {
+  if (kind === "check") return html`<${RestartCheck} broker=${broker} onClose=${onClose} />`;
+  if (kind === "maintenance") return html`<${MaintenanceAct} broker=${broker} onClose=${onClose} />`;
+  if (kind === "preferred") return html`<${PreferredAct} onClose=${onClose} />`;
+  return html`<${BalanceAct} kind=${kind} broker=${broker} brokers=${brokers} onClose=${onClose} />`;
+}
+
+function BrokerTable({ brokers, onAct }) {
+  const columns = [
+    { name: "Broker", width: "76px", value: (b) => b.broker_id },
+    { name: "State", width: "130px", value: (b) => statusOf(b)[1], show: (b) => { const [tone, word] = statusOf(b); return html`<${State} tone=${tone}>${word}<//>`; } },
+    { name: "Address", value: (b) => b.address, show: (b) => html`<span title=${b.address}>${b.address || NONE}</span>${b.gone_at_ms > 0 && html` <span class="faint small">gone ${ago(b.gone_at_ms)}</span>`}` },
+    { name: "Rack", width: "90px", value: (b) => b.rack, show: (b) => b.rack || NONE },
+    { name: "Replicas", width: "90px", num: true, value: (b) => b.replicas, show: (b) => number(b.replicas) },
+    { name: "Leads", width: "80px", num: true, value: (b) => b.leaders, show: (b) => number(b.leaders) },
+    { name: "Preferred", width: "90px", num: true, value: (b) => b.preferred_leaders, show: (b) => number(b.preferred_leaders) },
+    { name: "Out of sync", width: "100px", num: true, value: (b) => b.out_of_sync, show: (b) => number(b.out_of_sync) },
+    { name: "Moves in, out", width: "110px", num: true, value: (b) => b.moves_in + b.moves_out, show: (b) => `${number(b.moves_in)}, ${number(b.moves_out)}` },
+    { name: "Acts", width: "280px", show: (b) => html`<${Acts} broker=${b} onAct=${onAct} />` },
+  ];
+  return html`<${Table} label="Brokers" columns=${columns} rows=${brokers} rowKey=${(b) => b.broker_id} sortedBy="Broker" empty="No broker is known." />`;
+}
+
+function Acts({ broker, onAct }) {
+  const act = (kind) => () => onAct({ kind, broker });
+  const name = `broker ${broker.broker_id}`;
+  const isThere = broker.status !== "gone";
+  return html`<div class="row" style=${{ flexWrap: "nowrap" }}>
+    ${isThere && html`<button class="button compact" aria-label=${`Restart check of ${name}`} onClick=${act("check")}>Restart check</button>
+      <button class="button compact" aria-label=${`${broker.maintenance ? "End maintenance of" : "Maintenance of"} ${name}`} onClick=${act("maintenance")}>
+        ${broker.maintenance ? "End maint." : "Maintenance…"}</button>`}
+    ${(broker.replicas > 0 || !broker.removed) && html`<button class="button compact danger" aria-label=${`Remove ${name}`} onClick=${act("remove")}>Remove…</button>`}
+  </div>`;
+}
+
+function Racks({ brokers }) {
+  const racks = new Map();
+  for (const broker of brokers.filter((one) => one.status !== "gone" || isMissed(one))) {
+    const rack = broker.rack || "no rack";
+    racks.set(rack, [...(racks.get(rack) ?? []), broker]);
+  }
+  const rows = [...racks].map(([rack, members]) => ({ rack, members }));
+  const sum = (members, of) => members.reduce((total, broker) => total + broker[of], 0);
+  const columns = [
+    { name: "Rack", value: (row) => row.rack },
+    { name: "Brokers", show: (row) => row.members.map((broker) => broker.broker_id).join(", ") },
+    { name: "Replicas", width: "90px", num: true, value: (row) => sum(row.members, "replicas"), show: (row) => number(sum(row.members, "replicas")) },
+    { name: "Leads", width: "90px", num: true, value: (row) => sum(row.members, "leaders"), show: (row) => number(sum(row.members, "leaders")) },
+  ];
+  return html`<${Panel} title="Racks" flush beside=${html`<span class="faint small">${plural(rows.length, "rack")}</span>`}>
+    <${Table} label="Racks" columns=${columns} rows=${rows} rowKey=${(row) => row.rack} sortedBy="Rack" />
+  <//>`;
+}

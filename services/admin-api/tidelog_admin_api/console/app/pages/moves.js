@@ -1,0 +1,130 @@
+// Operations: what moves now, what moved before, how fast it may; moves by hand.
+import { html, useState } from "../html.js";
+import { all, change, get, newOperationId } from "../api.js";
+import { bytes, clock, duration, number, sentence } from "../format.js";
+import { usePolled } from "../live.js";
+import { href } from "../router.js";
+import { Act } from "../parts/act.js";
+import { BalanceAct, begun } from "../parts/broker_acts.js";
+import { Field, Live, PageHead, Panel, Progress, State, Waiting, tell } from "../parts/basics.js";
+import { PlanView } from "../parts/plan.js";
+import { Table } from "../parts/table.js";
+
+const EVERY_MS = 1_000;
+const UNITS = [["KiB", 1_024], ["MiB", 1_048_576], ["GiB", 1_073_741_824]];
+
+const TONES = { running: "note", cancelling: "warn", done: "ok", cancelled: "", failed: "bad" };
+
+export function operationTone(state) {
+  return TONES[state] ?? "";
+}
+
+export function Moves() {
+  const [act, setAct] = useState("");
+  const { data, error, refresh } = usePolled((signal) => all("operations", {}, signal), "operations", EVERY_MS);
+  const close = () => {
+    setAct("");
+    refresh();
+  };
+  return html`<${PageHead} title="Moves" beside=${html`<${Live} error=${error} />`}>
+      <button class="button" onClick=${() => setAct("rebalance")}>Rebalance…</button>
+      <button class="button primary" data-first-act onClick=${() => setAct("byhand")}>Move partitions…</button>
+    <//>
+    <div class="stack">
+      <${Throttle} />
+      ${data ? html`<${Listed} operations=${data} />` : html`<${Waiting} error=${error} />`}
+    </div>
+    ${act === "rebalance" && html`<${BalanceAct} kind="rebalance" brokers=${[]} onClose=${close} />`}
+    ${act === "byhand" && html`<${ByHand} onClose=${close} />`}`;
+}
+
+function Listed({ operations }) {
+  const running = operations.filter((one) => one.ended_at_ms === 0);
+  const ended = operations.filter((one) => one.ended_at_ms > 0);
+  return html`<${Panel} title="Running" flush beside=${html`<span class="count">${running.length}</span>`}>
+      <${OperationTable} operations=${running} empty="Nothing moves." />
+    <//>
+    <${Panel} title="Ended" flush beside=${html`<span class="faint small">the last that there were</span>`}>
+      <${OperationTable} operations=${ended} empty="Nothing has moved yet." />
+    <//>`;
+}
+
+function OperationTable({ operations, empty }) {
+  const columns = [
+    { name: "Operation", value: (o) => o.operation_id, show: (o) => html`<a href=${href(["moves", o.operation_id])} title=${o.operation_id}>${o.operation_id}</a>` },
+    { name: "Kind", width: "170px", value: (o) => o.kind, show: (o) => sentence(o.kind) },
+    { name: "State", width: "120px", value: (o) => o.state, show: (o) => html`<${State} tone=${operationTone(o.state)}>${o.state}<//>` },
+    { name: "Moves", width: "26%", value: (o) => o.progress.moves_done, show: (o) => html`<${Moved} operation=${o} />` },
+    { name: "Asked by", width: "120px", value: (o) => o.requested_by, show: (o) => html`<span title=${`from ${o.requested_from}`}>${o.requested_by || o.requested_from}</span>` },
+    { name: "Began", width: "130px", value: (o) => o.requested_at_ms, show: (o) => clock(o.requested_at_ms) },
+    { name: "Took", width: "110px", value: (o) => tookMs(o), show: (o) => duration(tookMs(o)) },
+  ];
+  return html`<${Table} label="Operations" columns=${columns} rows=${operations} rowKey=${(o) => o.operation_id} empty=${empty} />`;
+}
+
+function tookMs(operation) {
+  return (operation.ended_at_ms || Date.now()) - operation.requested_at_ms;
+}
+
+function Moved({ operation: { operation_id: id, progress, ended_at_ms: ended } }) {
+  return html`<div class="moved">
+    <${Progress} label=${`Moves of ${id}`} part=${progress.moves_done} whole=${progress.moves} ended=${ended > 0} />
+    <span class="small dim nowrap">${number(progress.moves_done)} of ${number(progress.moves)}</span>
+  </div>`;
+}
+
+function Throttle() {
+  const { data, error, refresh } = usePolled((signal) => get("throttle", {}, signal), "throttle", 3_000);
+  const [editing, setEditing] = useState(false);
+  const bound = data?.bytes_per_second;
+  return html`<section class="panel" aria-label="Throttle"><div class="toolbar plain">
+      <span><strong>Throttle</strong>: ${data ? (bound == null ? "moves carry as much as they can" : `each broker sends and receives at most ${bytes(bound)} a second for moves`) : error ? error.message : "…"}</span>
+      <span class="grow"></span>
+      <button class="button" disabled=${!data} onClick=${() => setEditing(true)}>Change…</button>
+    </div></section>
+    ${editing && html`<${ThrottleAct} throttle=${data} onClose=${() => { setEditing(false); refresh(); }} />`}`;
+}
+
+function ThrottleAct({ throttle, onClose }) {
+  const [amount, setAmount] = useState(throttle.bytes_per_second == null ? "" : String(throttle.bytes_per_second / 1_048_576));
+  const [unit, setUnit] = useState("MiB");
+  const factor = UNITS.find(([name]) => name === unit)[1];
+  const bound = amount === "" ? null : Math.round(Number(amount) * factor);
+  const [revision] = useState(throttle.revision);
+  const send = (query) => change("PUT", "throttle", { bytes_per_second: bound }, { query, revision });
+  return html`<${Act} title="Throttle of moves" verb="Set it" narrow subject=${String(bound)}
+    form=${html`<${Field} label="Bytes a second, of each broker, sent and received" hint="Empty: without bound. It holds at once, also for moves under way. Replicas in sync are never slowed.">
+      <span class="row"><input name="amount" type="number" min="0" step="any" autofocus value=${amount} onInput=${(event) => setAmount(event.target.value)} />
+      <select name="unit" aria-label="Unit" value=${unit} onChange=${(event) => setUnit(event.target.value)}>${UNITS.map(([name]) => html`<option>${name}</option>`)}</select></span>
+    <//>`}
+    plan=${() => send({ dry_run: true })}
+    show=${() => html`<p>${throttle.bytes_per_second == null ? "Without bound" : `${bytes(throttle.bytes_per_second)} a second`} →
+      ${" "}<strong>${bound == null ? "without bound" : `${bytes(bound)} a second`}</strong></p>`}
+    run=${() => send({})} done=${() => tell("The throttle is set.")} onClose=${onClose} />`;
+}
+
+/** "orders/3 4,1,2" a line. {moves, wrong}. */
+export function parseMoves(text) {
+  const moves = [];
+  for (const line of text.split("\n").map((one) => one.trim()).filter(Boolean)) {
+    const found = /^([a-zA-Z0-9._-]+)\/(\d+)[\s:]+(\d+(?:[\s,]+\d+)*)$/.exec(line);
+    if (!found) return { moves: [], wrong: `“${line}” is no move; write topic/partition and then brokers, as: orders/3 4,1,2` };
+    moves.push({ topic: found[1], partition: Number(found[2]), target: found[3].split(/[\s,]+/).map(Number) });
+  }
+  return { moves, wrong: "" };
+}
+
+function ByHand({ onClose }) {
+  const [text, setText] = useState("");
+  const [operationId] = useState(newOperationId);
+  const { moves, wrong } = parseMoves(text);
+  const send = (query, more) => change("POST", "reassignments", more, { query });
+  return html`<${Act} title="Move partitions" verb="Begin to move" ready=${moves.length > 0} subject=${text}
+    form=${html`<${Field} label="A partition and the brokers it is to lie on, the preferred leader first; one a line" wrong=${wrong}
+        hint="More or fewer brokers than now change its number of replicas.">
+      <textarea name="moves" rows="5" autofocus spellcheck=${false} placeholder="orders/3 4,1,2" value=${text} onInput=${(event) => setText(event.target.value)}></textarea>
+    <//>`}
+    plan=${() => send({ dry_run: true }, { moves })} show=${({ plan }) => html`<${PlanView} plan=${plan} />`}
+    refuse=${({ plan }) => plan.move_count === 0 && "There is nothing to be done."}
+    run=${({ plan }) => send({}, { moves: plan.moves, operation_id: operationId })} done=${begun} onClose=${onClose} />`;
+}

@@ -1,0 +1,92 @@
+// One operation: how far it is, move by move; stopped, or taken back.
+import { html, useState } from "../html.js";
+import { all, at, change, get, newOperationId } from "../api.js";
+import { NONE, ago, brokers, clock, duration, number, plural, sentence } from "../format.js";
+import { usePolled } from "../live.js";
+import { href } from "../router.js";
+import { Act } from "../parts/act.js";
+import { begun } from "../parts/broker_acts.js";
+import { Facts, Live, PageHead, Panel, PartitionLink, Progress, State, Waiting, tell } from "../parts/basics.js";
+import { PlanView } from "../parts/plan.js";
+import { Table } from "../parts/table.js";
+import { operationTone } from "./moves.js";
+
+const EVERY_MS = 1_000;
+const MOVES_EVERY_MS = 2_000;
+const TONES = { waiting: "", active: "note", done: "ok", dropped: "warn" };
+
+export function Operation({ id }) {
+  const path = at("operations", id);
+  const [act, setAct] = useState("");
+  const { data, error, refresh } = usePolled((signal) => get(path, {}, signal), path, EVERY_MS);
+  const close = () => {
+    setAct("");
+    refresh();
+  };
+  const hasEnded = data?.ended_at_ms > 0;
+  return html`<${PageHead} title=${data ? sentence(data.kind) : "Operation"} crumbs=${[["Moves", href(["moves"])], [id, href(["moves", id])]]}
+      beside=${html`${data && html`<${State} tone=${operationTone(data.state)}>${data.state}<//>`}<${Live} error=${error} still=${hasEnded} />`}>
+      ${data && !hasEnded && html`<button class="button danger" data-first-act onClick=${() => setAct("cancel")}>Cancel…</button>`}
+      ${hasEnded && data.progress.moves_done > 0 && html`<button class="button" data-first-act onClick=${() => setAct("reverse")}>Move back…</button>`}
+    <//>
+    ${data ? html`<${Shown} operation=${data} />` : html`<${Waiting} error=${error} />`}
+    ${act === "cancel" && html`<${Cancel} operation=${data} onClose=${close} />`}
+    ${act === "reverse" && html`<${Reverse} operation=${data} onClose=${close} />`}`;
+}
+
+function Shown({ operation }) {
+  const { progress } = operation;
+  const hasEnded = operation.ended_at_ms > 0;
+  const end = hasEnded ? `ended ${ago(operation.ended_at_ms)}` : progress.estimated_end_ms ? `done in about ${duration(progress.estimated_end_ms - Date.now())}` : "nobody can tell yet when it will be done";
+  return html`<div class="stack">
+    <${Panel}><div class="progress" style=${{ paddingTop: "16px" }}>
+      <div class="row"><strong>${number(progress.moves_done)} of ${plural(progress.moves, "move")} done</strong><span class="grow"></span><span class="dim">${end}</span></div>
+      <${Progress} label="Moves done" part=${progress.moves_done} whole=${progress.moves} ended=${hasEnded} />
+      <div class="steps"><span>${number(progress.moves_active)} under way</span>
+        <span>${number(progress.replicas_added)} of ${plural(progress.replicas_to_add, "replica")} copied</span>
+        ${progress.bytes_to_copy > 0 && html`<span>${number(progress.bytes_copied)} of ${number(progress.bytes_to_copy)} bytes</span>`}
+        ${progress.moves_dropped > 0 && html`<span>${number(progress.moves_dropped)} given up</span>`}</div>
+      ${operation.reason && html`<p class="dim">${operation.reason}</p>`}
+    </div><//>
+    <${Panel}><div style=${{ paddingTop: "16px" }}><${Facts} of=${[
+      ["Asked by", operation.requested_by || NONE],
+      ["From", operation.requested_from || NONE],
+      ["Began", clock(operation.requested_at_ms)],
+      ["Ended", hasEnded ? clock(operation.ended_at_ms) : "not yet"],
+      ["Took", duration((operation.ended_at_ms || Date.now()) - operation.requested_at_ms)],
+      ["Trace", operation.trace_id ? html`<code class="small">${operation.trace_id}</code>` : NONE],
+    ]} /></div><//>
+    <${MovesOf} id=${operation.operation_id} hasEnded=${hasEnded} />
+  </div>`;
+}
+
+function MovesOf({ id, hasEnded }) {
+  const path = at("operations", id, "moves");
+  const { data, error } = usePolled((signal) => all(path, {}, signal), `${path}|${hasEnded}`, hasEnded ? 15_000 : MOVES_EVERY_MS);
+  const columns = [
+    { name: "Partition", value: ({ move }) => `${move.topic}/${move.partition}`, show: ({ move }) => html`<${PartitionLink} ...${move} />` },
+    { name: "State", width: "120px", value: (one) => one.state, show: (one) => html`<${State} tone=${TONES[one.state]}>${one.state}<//>` },
+    { name: "From brokers", width: "17%", show: ({ move }) => brokers(move.original) },
+    { name: "To brokers", width: "17%", show: ({ move }) => brokers(move.target) },
+    { name: "Waits for", width: "22%", show: (one) => (one.waits_for.length ? `broker ${brokers(one.waits_for)} to be in sync` : "") },
+  ];
+  return html`<${Panel} title="Move by move" flush>
+    ${data ? html`<${Table} label="Moves" columns=${columns} rows=${data} rowKey=${({ move }) => `${move.topic}/${move.partition}`} empty="It has no moves." />` : html`<${Waiting} error=${error} />`}
+  <//>`;
+}
+
+function Cancel({ operation, onClose }) {
+  const send = (query) => change("POST", at("operations", operation.operation_id, "cancel"), {}, { query });
+  return html`<${Act} title="Cancel this operation" verb="Stop it, and go back" danger plan=${() => send({ dry_run: true })}
+    show=${({ plan }) => html`<p>Moves that have not begun never will; those that are done stay. <strong>${plural(plan?.move_count ?? 0, "move")}</strong> under way would go back:</p>
+      ${plan?.move_count > 0 && html`<${PlanView} plan=${plan} />`}`}
+    run=${() => send({})} done=${() => tell("It is being cancelled.")} onClose=${onClose} />`;
+}
+
+function Reverse({ operation, onClose }) {
+  const [operationId] = useState(newOperationId);
+  const send = (query, more) => change("POST", at("operations", operation.operation_id, "reverse"), more, { query });
+  return html`<${Act} title="Move back what it has moved" verb="Begin to move back" plan=${() => send({ dry_run: true }, {})}
+    show=${({ plan }) => html`<${PlanView} plan=${plan} />`} refuse=${({ plan }) => plan.move_count === 0 && "There is nothing to be moved back."}
+    run=${() => send({}, { operation_id: operationId })} done=${begun} onClose=${onClose} />`;
+}

@@ -1,0 +1,142 @@
+// Health in one look: the verdict, what is wrong and why, and where the load lies.
+import { html, useMemo } from "../html.js";
+import { href } from "../router.js";
+import { NONE, ago, clock, number, plural, sentence } from "../format.js";
+import { get } from "../api.js";
+import { usePolled } from "../live.js";
+import { overview, samples } from "../overview_store.js";
+import { useStore } from "../store.js";
+import { Empty, Figure, Live, PageHead, Panel, PartitionLink, ProblemNote, Progress, State, Waiting } from "../parts/basics.js";
+import { LineChart } from "../parts/charts.js";
+import { Findings } from "../parts/findings.js";
+import { Icon } from "../parts/icons.js";
+import { Loads } from "../parts/loads.js";
+import { PartitionMap } from "../parts/partition_map.js";
+import { Table } from "../parts/table.js";
+import { isMissed, verdict } from "../verdict.js";
+
+const CHART_MIN_SAMPLES = 2;
+const EXPLAIN_EVERY_MS = 3_000;
+// Above this age a part of the overview is told to be old.
+const STALE_MS = 6_000;
+
+export function Overview() {
+  const { data, error } = useStore(overview);
+  return html`<${PageHead} title="Overview" beside=${html`<${Live} error=${error} />`} />
+    <div class="stack">
+      ${error && html`<${ProblemNote} problem=${error} />`}
+      ${data ? html`<${Standing} data=${data} />` : !error && html`<${Waiting} />`}
+    </div>`;
+}
+
+function Standing({ data }) {
+  return html`
+    <${Verdict} data=${data} />
+    <${Stale} parts=${data.parts} />
+    <${Figures} data=${data} />
+    ${data.findings.length > 0 && html`<${Wrong} findings=${data.findings} />`}
+    ${data.operations.length > 0 && html`<${Running} operations=${data.operations} />`}
+    ${data.unwell.length > 0 && html`<${Unwell} data=${data} />`}
+    <div class="split">
+      <${Panel} title="Leaders per broker"><${Loads} brokers=${data.brokers} /><//>
+      <${OverTime} />
+    </div>
+    <${Panel} title="Partitions by broker"><${PartitionMap} brokers=${data.brokers} /><//>`;
+}
+
+function Verdict({ data }) {
+  const { tone, long } = verdict(data);
+  const running = data.brokers.filter((broker) => broker.status === "running").length;
+  return html`<div class="verdict ${tone}" role="status">
+    <${Icon} name=${tone === "ok" ? "check" : "alert"} />
+    <div>
+      <strong>${sentence(long)}</strong>
+      <span class="dim">${plural(running, "broker")} running, ${plural(data.counts.partitions, "partition")} in
+      ${" "}${plural(data.counts.topics, "topic")}</span>
+    </div>
+  </div>`;
+}
+
+/** What is shown and could not be asked lately. */
+function Stale({ parts }) {
+  const old = Object.entries(parts).filter(([, part]) => part.problem && Date.now() - part.as_of_ms > STALE_MS);
+  if (!old.length) return null;
+  return html`<div class="warned" role="status">${old.map(([name, part]) => html`<p key=${name}>
+    <strong>${sentence(name)}</strong>: ${part.as_of_ms ? `as of ${clock(part.as_of_ms)}` : "not known yet"}; ${part.problem}
+  </p>`)}</div>`;
+}
+
+function Figures({ data }) {
+  const { counts } = data;
+  const gone = data.brokers.filter(isMissed).length;
+  const tone = (count, worst) => (count > 0 ? worst : "");
+  const unwell = href(["topics"], { unwell: "1" });
+  return html`<div class="figures">
+    <${Figure} name="Without a leader" value=${number(counts.without_leader)} tone=${tone(counts.without_leader, "bad")}
+      beside="no reads, no writes" target=${unwell} />
+    <${Figure} name="Under min ISR" value=${number(counts.below_min_isr)} tone=${tone(counts.below_min_isr, "bad")}
+      beside="acks=all is refused" target=${unwell} />
+    <${Figure} name="Out of sync" value=${number(counts.under_replicated)} tone=${tone(counts.under_replicated, "warn")}
+      beside="fewer copies than wanted" target=${unwell} />
+    <${Figure} name="Brokers gone" value=${number(gone)} tone=${tone(gone, "bad")}
+      beside=${`of ${number(data.brokers.length)}`} target=${href(["brokers"])} />
+    <${Figure} name="Moving" value=${number(counts.moving)}
+      beside=${data.operations.length ? plural(data.operations.length, "operation") : "no operation runs"} target=${href(["moves"])} />
+  </div>`;
+}
+
+/** The overview has them in short; what speaks for each is asked for beside it. */
+function Wrong({ findings }) {
+  const { data } = usePolled((signal) => get("explain", {}, signal), "explain", EXPLAIN_EVERY_MS);
+  const shown = data?.findings.length ? data.findings : findings;
+  const isFault = shown.some((finding) => finding.severity !== "info");
+  return html`<${Panel} title=${isFault ? "What is wrong, and why" : "Worth knowing"} flush
+    beside=${html`<span class="count">${shown.length}</span>`}>
+    <${Findings} findings=${shown} />
+  <//>`;
+}
+
+function Running({ operations }) {
+  return html`<${Panel} title="Running now">
+    <div class="stack">${operations.map((one) => html`<div class="progress" key=${one.operation_id}>
+      <div class="row"><a href=${href(["moves", one.operation_id])}>${sentence(one.kind)}</a>
+        <span class="faint small">${one.operation_id}</span><span class="grow"></span>
+        <span class="small dim">${number(one.moves_done)} of ${plural(one.moves, "move")}
+          ${one.estimated_end_ms ? `, about until ${clock(one.estimated_end_ms)}` : ""}</span></div>
+      <${Progress} label=${`Moves of ${one.operation_id}`} part=${one.moves_done} whole=${one.moves} />
+    </div>`)}</div>
+  <//>`;
+}
+
+function Unwell({ data }) {
+  const columns = [
+    { name: "Partition", value: (p) => `${p.topic}/${p.partition}`, show: (p) => html`<${PartitionLink} ...${p} />` },
+    { name: "State", width: "180px", value: (p) => p.health, show: (p) => html`<${State} tone=${p.leader < 0 || p.isr.length < p.min_isr ? "bad" : "warn"}>${p.health}<//>` },
+    { name: "Leader", width: "90px", num: true, show: (p) => number(p.leader) },
+    { name: "In sync", width: "150px", show: (p) => p.isr.join(", ") || NONE },
+    { name: "Replicas", width: "150px", show: (p) => p.replicas.join(", ") },
+  ];
+  const total = Math.max(data.unwell.length, data.counts.under_replicated, data.counts.without_leader);
+  return html`<${Panel} title="Partitions that are not well" flush beside=${html`<span class="count warn">${number(total)}</span>`}>
+    <${Table} label="Partitions that are not well" columns=${columns} rows=${data.unwell} rowKey=${(p) => `${p.topic}/${p.partition}`} />
+    ${total > data.unwell.length && html`<p class="toolbar faint small">The first ${data.unwell.length} are shown.</p>`}
+  <//>`;
+}
+
+function OverTime() {
+  const kept = useStore(samples);
+  const times = useMemo(() => kept.map((sample) => sample.atMs / 1000), [kept]);
+  const lines = useMemo(
+    () => [
+      { name: "Out of sync", colour: "warn-fill", values: kept.map((sample) => sample.figures.underReplicated) },
+      { name: "Without a leader", colour: "bad", values: kept.map((sample) => sample.figures.withoutLeader) },
+    ],
+    [kept],
+  );
+  const since = kept.length ? `since ${ago(kept[0].atMs)}` : "";
+  return html`<${Panel} title="Partitions out of sync" beside=${html`<span class="faint small">${since}</span>`}>
+    ${kept.length < CHART_MIN_SAMPLES
+      ? html`<${Empty} title="Looking…" />`
+      : html`<${LineChart} label="Partitions out of sync over time" times=${times} lines=${lines} />`}
+  <//>`;
+}

@@ -1,0 +1,177 @@
+// One partition: its replicas as bars of LEO against HW, its lag over time, what befell it.
+import { html, useEffect, useMemo, useState } from "../html.js";
+import { at, change, get } from "../api.js";
+import { brokers, bytes, duration, number, words } from "../format.js";
+import { usePolled } from "../live.js";
+import { href } from "../router.js";
+import { Act } from "../parts/act.js";
+import { Empty, Facts, Field, Live, PageHead, Panel, State, Waiting, tell } from "../parts/basics.js";
+import { LINE_COLOURS, LineChart } from "../parts/charts.js";
+import { Findings } from "../parts/findings.js";
+import { Lanes } from "../parts/lanes.js";
+import { RecoverAct } from "../parts/recover.js";
+import { Timeline } from "../parts/timeline.js";
+import { healthOf } from "../verdict.js";
+
+const EVERY_MS = 1_000;
+const EVENTS_EVERY_MS = 2_000;
+const EXPLAIN_EVERY_MS = 3_000;
+const MAX_SAMPLES = 300;
+const MAX_EVENTS = 200;
+
+export function Partition({ topic, partition }) {
+  const path = at("topics", topic, "partitions", partition);
+  const name = `${topic}/${partition}`;
+  const [act, setAct] = useState("");
+  const { data, error, refresh } = usePolled((signal) => get(path, {}, signal), path, EVERY_MS);
+  const close = () => {
+    setAct("");
+    refresh();
+  };
+  const [tone, word] = data ? healthOf(data) : ["", ""];
+  return html`<${PageHead} title=${name} crumbs=${[["Topics", href(["topics"])], [topic, href(["topics", topic])]]}
+      beside=${html`${data && html`<${State} tone=${tone}>${word}<//>`}<${Live} error=${error} />`}>
+      <a class="button" href=${href(["records"], { topic, partition })}>Look at records</a>
+      ${data && data.leader >= 0 && html`<button class="button" data-first-act onClick=${() => setAct("leader")}>Let another lead…</button>`}
+      ${data && data.leader < 0 && html`<button class="button danger" data-first-act onClick=${() => setAct("recover")}>Recover…</button>`}
+    <//>
+    ${data ? html`<${Shown} topic=${topic} partition=${data} />` : html`<${Waiting} error=${error} />`}
+    ${act === "leader" && html`<${MoveLeader} topic=${topic} partition=${data} onClose=${close} />`}
+    ${act === "recover" && html`<${RecoverAct} topic=${topic} partition=${partition} onClose=${close} />`}`;
+}
+
+function Shown({ topic, partition }) {
+  const path = at("topics", topic, "partitions", partition.partition, "events");
+  const told = usePolled((signal) => get(path, { limit: MAX_EVENTS }, signal), path, EVENTS_EVERY_MS);
+  const scope = { topic, partition: partition.partition };
+  const why = usePolled((signal) => get("explain", scope, signal), path, EXPLAIN_EVERY_MS);
+  const newest = useMemo(() => newestFirst(told.data?.items ?? []), [told.data]);
+  return html`<div class="stack">
+    ${why.data?.findings.length > 0 && html`<${Panel} title="What is wrong, and why" flush><${Findings} findings=${why.data.findings} /><//>`}
+    <div class="split">
+      <${Panel} title="Replicas" beside=${html`<span class="faint small">the log's end (LEO) against what is committed (HW)</span>`}>
+        <${Replicas} partition=${partition} />
+      <//>
+      <div class="stack">
+        <${Panel}><div style=${{ paddingTop: "16px" }}><${Facts} of=${facts(partition)} /></div><//>
+        <${LagOverTime} partition=${partition} />
+      </div>
+    </div>
+    <${Panel} title="Who led, who was in sync"><${Lanes} events=${newest} partition=${partition} /><//>
+    <${Panel} title="State changes" flush beside=${html`<span class="faint small">the newest first</span>`}>
+      ${told.data
+        ? html`<${Timeline} events=${newest} about=${false} empty="No service remembers a state change of it." />`
+        : html`<${Waiting} error=${told.error} />`}
+    <//>
+  </div>`;
+}
+
+function newestFirst(events) {
+  return events.map((event) => ({ ...event, at: event.time_ms ?? Date.parse(event.time) })).sort((a, b) => b.at - a.at);
+}
+
+function facts(p) {
+  return [
+    ["Leader", p.leader < 0 ? "none" : `Broker ${p.leader}`],
+    ["Leader epoch", number(p.leader_epoch)],
+    ["In sync", brokers(p.isr)],
+    ["Min ISR", number(p.min_isr)],
+    ["High watermark", number(p.high_watermark)],
+    ["Log end offset", number(p.log_end_offset)],
+    ["Also whole", brokers(p.eligible)],
+    ["Moving", p.move ? html`<a href=${href(["moves", p.move.operation_id])}>to ${brokers(p.move.target)}</a>` : "no"],
+  ];
+}
+
+function Replicas({ partition }) {
+  const told = partition.replica_states.filter((replica) => replica.log_end_offset != null && replica.log_end_offset >= 0);
+  const ends = told.map((replica) => replica.log_end_offset);
+  const high = Math.max(1, ...ends);
+  const low = Math.min(...told.map((replica) => replica.log_start_offset ?? 0), high);
+  const start = scaleStart(low, high, Math.min(...ends, partition.high_watermark ?? high));
+  const part = (offset) => `${Math.max(0, Math.min(100, (100 * (offset - start)) / Math.max(1, high - start)))}%`;
+  return html`<div class="replicas">
+    ${partition.replica_states.map((replica) => html`<${Replica} key=${replica.broker_id} replica=${replica} partition=${partition} part=${part} />`)}
+    <div>
+      <div class="scale"><span>${number(start)}</span><span>${number(high)}</span></div>
+      <div class="legend" style=${{ marginTop: "8px" }}>
+        <span><i class="whole"></i>committed</span><span><i></i>not committed yet</span>
+        <span><i class="warn"></i>lags</span><span><i class="tick"></i>high watermark</span>
+        ${start > low && html`<span>the scale begins at ${number(start)}, the log at ${number(low)}</span>`}
+      </div>
+    </div>
+  </div>`;
+}
+
+// A lag of a thousand in a log of a million would not be seen: the scale begins near the ends.
+function scaleStart(low, high, lowestEnd) {
+  const spread = Math.max(high - lowestEnd, (high - low) / 50, 20);
+  return Math.max(low, Math.floor(high - 4 * spread));
+}
+
+function Replica({ replica, partition, part }) {
+  const isAway = replica.log_end_offset == null || replica.log_end_offset < 0;
+  const watermark = partition.high_watermark ?? replica.high_watermark ?? 0;
+  const lag = replica.lag_records ?? -1;
+  const [tone, word] = roleOf(replica, isAway);
+  const told = isAway
+    ? replica.problem || "it tells nothing"
+    : `LEO ${number(replica.log_end_offset)}${lag > 0 ? `, ${number(lag)} behind` : ""}${replica.lag_ms > 0 && lag > 0 ? ` (${duration(replica.lag_ms)})` : ""}`;
+  const label = `Broker ${replica.broker_id}: ${word}, ${told}; high watermark ${number(watermark)}`;
+  return html`<div class="replica ${isAway ? "away" : ""} ${!isAway && !replica.in_sync ? "lagging" : ""}">
+    <div class="who"><strong>Broker ${replica.broker_id}</strong><${State} tone=${tone}>${word}<//>
+      ${replica.moving && html`<span class="tag">${replica.moving}</span>`}
+      ${replica.size_bytes >= 0 && html`<span class="faint small">${bytes(replica.size_bytes)}</span>`}
+      <span class="told">${told}</span></div>
+    <div class="track" role="img" aria-label=${label}>
+      ${!isAway && html`<i class="beyond" style=${{ width: part(replica.log_end_offset) }}></i>
+        <i class="committed" style=${{ width: part(Math.min(replica.log_end_offset, watermark)) }}></i>
+        <b style=${{ left: part(watermark) }}></b>`}
+    </div>
+  </div>`;
+}
+
+function roleOf(replica, isAway) {
+  if (replica.failure) return ["bad", words(replica.failure)];
+  if (replica.role === "damaged") return ["bad", "damaged"];
+  if (isAway) return ["bad", "away"];
+  if (replica.role === "leader") return ["ok", "leader"];
+  if (replica.in_sync) return ["ok", "in sync"];
+  return replica.moving === "adding" ? ["note", "catching up"] : ["warn", "out of sync"];
+}
+
+function LagOverTime({ partition }) {
+  const [kept, setKept] = useState([]);
+  useEffect(() => {
+    const lags = Object.fromEntries(partition.replica_states.map((r) => [r.broker_id, r.role === "leader" || r.lag_records < 0 ? null : r.lag_records]));
+    setKept((before) => [...before.slice(1 - MAX_SAMPLES), { at: Date.now() / 1000, lags }]);
+  }, [partition]);
+  const times = useMemo(() => kept.map((sample) => sample.at), [kept]);
+  const ids = partition.replicas.join(",");
+  const lines = useMemo(
+    () => ids.split(",").map((id, n) => ({ name: `Broker ${id}`, colour: LINE_COLOURS[n % LINE_COLOURS.length], values: kept.map((sample) => sample.lags[id] ?? null) })),
+    [kept, ids],
+  );
+  return html`<${Panel} title="Lag over time" beside=${html`<span class="faint small">records that each follower lacks</span>`}>
+    ${kept.length < 2 ? html`<${Empty} title="Looking…" />` : html`<${LineChart} label="Lag of each follower in records" times=${times} lines=${lines} />`}
+  <//>`;
+}
+
+function MoveLeader({ topic, partition, onClose }) {
+  const others = partition.replicas.filter((broker) => broker !== partition.leader);
+  const [leader, setLeader] = useState(String(others[0] ?? ""));
+  const body = { moves: [{ topic, partition: partition.partition, leader: Number(leader) }] };
+  const send = (query) => change("POST", "leaders/move", body, { query });
+  const wrongOf = (answer) => answer.items.find((item) => item.error)?.error.message;
+  return html`<${Act} title=${`Let another broker lead ${topic}/${partition.partition}`} verb="Let it lead" narrow ready=${leader !== ""} subject=${leader}
+    form=${html`<${Field} label="Who is to lead" hint=${`Broker ${partition.leader} leads now. The chosen one becomes the preferred one, so that it stays.`}>
+      <select name="leader" autofocus value=${leader} onChange=${(event) => setLeader(event.target.value)}>
+        ${others.map((broker) => html`<option value=${broker}>Broker ${broker}${partition.isr.includes(broker) ? "" : " (out of sync)"}</option>`)}
+      </select><//>`}
+    plan=${() => send({ dry_run: true })}
+    show=${(plan) => html`<p>Broker <strong>${leader}</strong> would lead instead of broker ${partition.leader}${plan.items.length ? "" : "; it leads already"}.</p>`}
+    refuse=${wrongOf}
+    run=${() => send({})}
+    done=${(answer) => tell(wrongOf(answer) ?? `Broker ${leader} leads ${topic}/${partition.partition}.`)}
+    onClose=${onClose} />`;
+}

@@ -1,0 +1,129 @@
+// A look at records: the newest, or from an offset or a time on, of one partition or of all.
+import { html, useMemo, useState } from "../html.js";
+import { all, at, get } from "../api.js";
+import { NONE, clock, exactTime, number, plural } from "../format.js";
+import { usePolled } from "../live.js";
+import { href, replaceQuery } from "../router.js";
+import { Empty, Field, Live, PageHead, ProblemNote, Waiting } from "../parts/basics.js";
+import { Table } from "../parts/table.js";
+
+
+const EVERY_MS = 3_000;
+const TOPICS_EVERY_MS = 15_000;
+// Reading all partitions of a topic asks each one.
+const MAX_PARTITIONS = 24;
+const COUNTS = [20, 50, 100, 500];
+const PREVIEW = 160;
+
+export function Records({ query }) {
+  const asked = {
+    topic: query.get("topic") ?? "",
+    partition: query.get("partition") ?? "",
+    from: query.get("from") ?? "newest",
+    offset: query.get("offset") ?? "0",
+    time: query.get("time") ?? "",
+    count: Number(query.get("count") ?? COUNTS[1]),
+    key: query.get("key") ?? "",
+  };
+  const set = (changed) => replaceQuery(["records"], { ...asked, ...changed });
+  const topics = usePolled((signal) => all("topics", { internal: true }, signal), "topics", TOPICS_EVERY_MS);
+  const topic = topics.data?.find((one) => one.topic === asked.topic);
+  return html`<${PageHead} title="Records" crumbs=${asked.topic ? [["Topics", href(["topics"])], [asked.topic, href(["topics", asked.topic])]] : undefined} />
+    <section class="panel" aria-label="Records">
+      <${Choice} asked=${asked} set=${set} topics=${topics.data ?? []} topic=${topic} />
+      ${asked.topic === ""
+        ? html`<${Empty} title="Choose a topic.">Records are read, and nothing is changed by it.<//>`
+        : topic
+          ? html`<${Read} key=${JSON.stringify({ ...asked, key: "" })} asked=${asked} topic=${topic} />`
+          : topics.data
+            ? html`<${Empty} title=${`There is no topic ${asked.topic}.`} />`
+            : html`<${Waiting} error=${topics.error} />`}
+    </section>`;
+}
+
+function Choice({ asked, set, topics, topic }) {
+  const partitions = Array.from({ length: topic?.partition_count ?? 0 }, (_, one) => one);
+  return html`<div class="toolbar ask">
+    <${Field} label="Topic"><select name="topic" value=${asked.topic} onChange=${(event) => set({ topic: event.target.value, partition: "" })}>
+      <option value="">Choose…</option>
+      ${topics.map((one) => html`<option key=${one.topic} value=${one.topic}>${one.topic}</option>`)}
+    </select><//>
+    <${Field} label="Partition"><select name="partition" value=${asked.partition} onChange=${(event) => set({ partition: event.target.value })}>
+      <option value="">all</option>
+      ${partitions.map((one) => html`<option key=${one} value=${one}>${one}</option>`)}
+    </select><//>
+    <${Field} label="From"><select name="from" value=${asked.from} onChange=${(event) => set({ from: event.target.value })}>
+      <option value="newest">the newest</option><option value="offset">an offset on</option><option value="time">a time on</option>
+    </select><//>
+    ${asked.from === "offset" && html`<${Field} label="Offset"><input name="offset" type="number" min="0" value=${asked.offset} onChange=${(event) => set({ offset: event.target.value })} /><//>`}
+    ${asked.from === "time" && html`<${Field} label="Time"><input name="time" type="datetime-local" step="1" value=${asked.time} onChange=${(event) => set({ time: event.target.value })} /><//>`}
+    <${Field} label="At most"><select name="count" value=${asked.count} onChange=${(event) => set({ count: event.target.value })}>
+      ${COUNTS.map((one) => html`<option key=${one} value=${one}>${one}</option>`)}
+    </select><//>
+    <${Field} label="Key or value has"><input type="search" value=${asked.key} onInput=${(event) => set({ key: event.target.value })} /><//>
+  </div>`;
+}
+
+function startOf(asked) {
+  if (asked.from === "offset") return { offset: Number(asked.offset) || 0 };
+  if (asked.from === "time") return { timestamp_ms: new Date(asked.time).getTime() || 0 };
+  return { latest: asked.count };
+}
+
+async function read(asked, topic, signal) {
+  const chosen = asked.partition === "" ? Array.from({ length: Math.min(topic.partition_count, MAX_PARTITIONS) }, (_, p) => p) : [Number(asked.partition)];
+  const query = { ...startOf(asked), max_records: asked.count };
+  const pages = await Promise.allSettled(chosen.map((p) => get(at("topics", asked.topic, "partitions", p, "records"), query, signal)));
+  const good = pages.filter((page) => page.status === "fulfilled").map((page) => page.value);
+  const bad = pages.find((page) => page.status === "rejected");
+  if (!good.length && bad) throw bad.reason;
+  const records = good.flatMap((page) => page.items);
+  const newest = asked.from === "newest";
+  records.sort((a, b) => (newest ? -1 : 1) * (a.timestamp_ms - b.timestamp_ms || a.offset - b.offset));
+  return { records: records.slice(0, asked.count), problem: bad?.reason ?? null, left: topic.partition_count - chosen.length };
+}
+
+function Read({ asked, topic }) {
+  const [open, setOpen] = useState("");
+  const isNewest = asked.from === "newest";
+  const { data, error } = usePolled((signal) => read(asked, topic, signal), JSON.stringify({ ...asked, key: "" }), isNewest ? EVERY_MS : 3_600_000);
+  const shown = useMemo(() => (data?.records ?? []).filter((record) => has(record, asked.key)), [data, asked.key]);
+  if (!data) return html`<${Waiting} error=${error} />`;
+  const keyOf = (record) => `${record.partition}/${record.offset}`;
+  const columns = [
+    { name: "Partition", width: "90px", num: true, value: (r) => r.partition, show: (r) => html`<a href=${href(["topics", asked.topic, String(r.partition)])}>${r.partition}</a>` },
+    { name: "Offset", width: "110px", num: true, value: (r) => r.offset, show: (r) => number(r.offset) },
+    { name: "Time", width: "170px", value: (r) => r.timestamp_ms, show: (r) => html`<time title=${exactTime(r.timestamp_ms)}>${clock(r.timestamp_ms, true)}</time>` },
+    { name: "Key", width: "20%", value: (r) => textOf(r.key), show: (r) => (r.key == null ? html`<span class="faint">none</span>` : html`<code>${textOf(r.key)}</code>`) },
+    { name: "Value", show: (r) => html`<code class="dim">${textOf(r.value).slice(0, PREVIEW)}</code>` },
+    { name: "Whole", width: "84px", show: (r) => html`<button class="button quiet compact" aria-expanded=${open === keyOf(r)} aria-label=${`Whole record ${keyOf(r)}`} onClick=${() => setOpen(open === keyOf(r) ? "" : keyOf(r))}>${open === keyOf(r) ? "Close" : "Open"}</button>` },
+  ];
+  return html`<div class="row small" style=${{ padding: "8px 16px" }}>
+      <span class="faint">${plural(shown.length, "record")}${asked.key && ` of ${data.records.length}`}</span>
+      ${isNewest && html`<${Live} error=${error} />`}
+      ${data.left > 0 && html`<span class="faint">the first ${MAX_PARTITIONS} partitions; choose one for the others</span>`}
+    </div>
+    ${data.problem && html`<div style=${{ padding: "0 16px 12px" }}><${ProblemNote} problem=${data.problem} /></div>`}
+    <${Table} label="Records" columns=${columns} rows=${shown} rowKey=${keyOf} under=${(r) => (open === keyOf(r) ? html`<${Whole} record=${r} />` : null)}
+      empty=${data.records.length ? "None has that." : "There are no records here."} />`;
+}
+
+function textOf(value) {
+  if (value == null) return "";
+  return typeof value === "string" ? value : JSON.stringify(value);
+}
+
+function has(record, sought) {
+  if (!sought) return true;
+  return `${textOf(record.key)} ${textOf(record.value)}`.toLowerCase().includes(sought.toLowerCase());
+}
+
+function Whole({ record }) {
+  const value = typeof record.value === "string" || record.value == null ? textOf(record.value) : JSON.stringify(record.value, null, 2);
+  return html`<div class="stack">
+    <p class="small dim">${clock(record.timestamp_ms, true)} · key ${record.key == null ? NONE : html`<code>${textOf(record.key)}</code>`}
+      · value as ${record.value_encoding}${record.value == null ? ", none" : ""}</p>
+    ${record.headers?.length > 0 && html`<p class="small">${record.headers.map((header) => html`<span class="tag">${header.key}: ${header.value}</span> `)}</p>`}
+    <pre>${value || NONE}</pre>
+  </div>`;
+}

@@ -1,0 +1,156 @@
+// Small things that every page uses.
+import { html, useEffect, useRef } from "../html.js";
+import { href } from "../router.js";
+import { createStore, useStore } from "../store.js";
+import { Icon } from "./icons.js";
+
+/** `tone`: ok, warn, bad, note or nothing. The word is always there: colour alone says nothing. */
+export function State({ tone = "", children }) {
+  return html`<span class="state ${tone}">${children}</span>`;
+}
+
+export function Panel({ title, acts, beside, flush = false, children, id = undefined }) {
+  return html`<section class="panel" aria-label=${title} id=${id}>
+    ${title && html`<header>
+      <h2>${title}</h2>
+      ${beside}
+      ${acts && html`<div class="acts">${acts}</div>`}
+    </header>`}
+    <div class="body ${flush ? "flush" : ""}">${children}</div>
+  </section>`;
+}
+
+export function PageHead({ title, crumbs, beside, children }) {
+  useEffect(() => {
+    document.title = `${title} · Tidelog`;
+  }, [title]);
+  return html`<div class="page-head">
+    ${crumbs && html`<nav class="crumbs" aria-label="Path">${crumbs.map(
+      ([name, target], at) => html`${at > 0 && html`<span aria-hidden="true">/</span>`}
+        <a href=${target}>${name}</a>`,
+    )}</nav>`}
+    <h1>${title}</h1>
+    ${beside}
+    <div class="acts">${children}</div>
+  </div>`;
+}
+
+export function ProblemNote({ problem }) {
+  if (!problem) return null;
+  const told = problem.title === undefined ? { title: String(problem.message ?? problem) } : problem;
+  return html`<div class="problem" role="alert">
+    <strong>${told.title}</strong>
+    ${told.detail && html`<p>${told.detail}</p>`}
+    ${told.errors?.map((one) => html`<p><code>${one.field}</code>: ${one.message}</p>`)}
+    ${told.fix && html`<p class="fix">${told.fix}</p>`}
+  </div>`;
+}
+
+export function Empty({ title, children }) {
+  return html`<div class="empty"><p>${title}</p>${children && html`<p>${children}</p>`}</div>`;
+}
+
+/** What stands in the place of data that is not there yet. */
+export function Waiting({ error }) {
+  return error ? html`<${ProblemNote} problem=${error} />` : html`<${Empty} title="Loading…" />`;
+}
+
+export function Live({ error, still = false, children = "live" }) {
+  if (error) return html`<span class="live lost">not reached, trying again</span>`;
+  return html`<span class="live ${still ? "still" : ""}">${children}</span>`;
+}
+
+export function Figure({ name, value, tone = "", beside, target }) {
+  const told = html`<div class="name">${name}</div>
+    <div class="value ${tone}">${value}</div>
+    ${beside && html`<div class="beside">${beside}</div>`}`;
+  return target
+    ? html`<a class="figure" href=${target}>${told}</a>`
+    : html`<div class="figure">${told}</div>`;
+}
+
+export function Facts({ of }) {
+  return html`<dl class="facts">${of.map(
+    ([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`,
+  )}</dl>`;
+}
+
+/** `part` of `whole` as a bar that says so to who cannot see it. */
+export function Progress({ label, part, whole, ended = false }) {
+  const percent = whole > 0 ? Math.round((100 * part) / whole) : 0;
+  return html`<div class="bar ${ended ? "ended" : ""}" role="progressbar" aria-label=${label}
+    aria-valuemin="0" aria-valuemax="100" aria-valuenow=${percent}>
+    <i style=${{ width: `${percent}%` }}></i>
+  </div>`;
+}
+
+export function TopicLink({ topic }) {
+  return html`<a href=${href(["topics", topic])} title=${topic}>${topic}</a>`;
+}
+
+export function PartitionLink({ topic, partition }) {
+  const name = `${topic}/${partition}`;
+  return html`<a href=${href(["topics", topic, String(partition)])} title=${name}>${name}</a>`;
+}
+
+/** What has been done, told in passing. */
+const notes = createStore([]);
+const NOTE_MS = 8_000;
+let lastNote = 0;
+
+export function tell(text, link = undefined) {
+  const note = { id: (lastNote += 1), text, link };
+  notes.set([...notes.get(), note].slice(-4));
+  setTimeout(() => forget(note.id), NOTE_MS);
+}
+
+function forget(id) {
+  notes.set(notes.get().filter((note) => note.id !== id));
+}
+
+export function Notes() {
+  const shown = useStore(notes);
+  return html`<div class="toasts" role="status">${shown.map(
+    (note) => html`<div class="toast" key=${note.id}>
+      <div>${note.text} ${note.link && html`<a href=${note.link.target}>${note.link.name}</a>`}</div>
+      <button class="button quiet compact" aria-label="Dismiss" onClick=${() => forget(note.id)}>
+        <${Icon} name="close" />
+      </button>
+    </div>`,
+  )}</div>`;
+}
+
+/** A modal dialog: the browser's own keeps the focus inside, closes on Escape and gives the focus
+ * back to where it was. */
+export function Dialog({ title, onClose, narrow = false, footer, children }) {
+  const element = useRef(null);
+  useEffect(() => {
+    const back = document.activeElement;
+    element.current.showModal();
+    return () => back?.focus?.();
+  }, []);
+  return html`<dialog ref=${element} class=${narrow ? "narrow" : ""} aria-label=${title}
+    onClose=${onClose}
+    onCancel=${(event) => {
+      event.preventDefault();
+      onClose();
+    }}>
+    <header>
+      <h2>${title}</h2>
+      <button class="button quiet compact" type="button" aria-label="Close" onClick=${onClose}>
+        <${Icon} name="close" />
+      </button>
+    </header>
+    <div class="content">${children}</div>
+    ${footer && html`<footer>${footer}</footer>`}
+  </dialog>`;
+}
+
+export function Field({ label, hint, wrong, children }) {
+  return html`<label class="field">
+    <span>${label}</span>
+    ${children}
+    ${hint && html`<span class="hint">${hint}</span>`}
+    ${wrong && html`<span class="wrong" role="alert">${wrong}</span>`}
+  </label>`;
+}

@@ -1,0 +1,122 @@
+// What is done with brokers: each shows first what it would do.
+import { html, useState } from "../html.js";
+import { at, change, get, newOperationId } from "../api.js";
+import { number, plural, words } from "../format.js";
+import { usePolled } from "../live.js";
+import { href } from "../router.js";
+import { statusOf } from "../verdict.js";
+import { Act } from "./act.js";
+import { Dialog, Empty, PartitionLink, State, Waiting, tell } from "./basics.js";
+import { PlanView } from "./plan.js";
+import { Table } from "./table.js";
+
+const CHECK_EVERY_MS = 2_000;
+
+/** What begins an operation, once it has begun. */
+export function begun({ operation, plan }) {
+  if (!operation) return;
+  const text = operation.state === "done" ? "Nothing had to move: it is done." : `It has begun: ${plural(plan?.move_count ?? operation.progress.moves, "move")}.`;
+  tell(text, { name: "Follow it", target: href(["moves", operation.operation_id]) });
+}
+
+const BALANCES = {
+  rebalance: { path: "rebalance", title: "Rebalance", verb: "Begin to move", hint: "" },
+  add: { path: "brokers/add", title: "Add brokers", verb: "Add them, and begin to move", hint: "Brokers that are to have their share of what there is:" },
+  remove: { path: "brokers/remove", title: "Remove brokers", verb: "Begin to drain", hint: "Brokers that are to hold nothing; when the operation is done they may be stopped for good:" },
+};
+
+export function BalanceAct({ kind, broker, brokers, onClose }) {
+  const { path, title, verb, hint } = BALANCES[kind];
+  const [ids, setIds] = useState(broker ? [broker.broker_id] : []);
+  const [operationId] = useState(newOperationId);
+  const body = kind === "rebalance" ? {} : { broker_ids: ids };
+  const send = (query, more = {}) => change("POST", path, { ...body, ...more }, { query });
+  const form = kind === "rebalance" ? undefined : html`<fieldset class="choices"><legend class="label">${hint}</legend>
+    <${Choices} brokers=${brokers.filter((one) => kind === "remove" || one.status === "running")} ids=${ids} onChange=${setIds} /></fieldset>`;
+  return html`<${Act} title=${title} verb=${verb} danger=${kind === "remove"} form=${form} ready=${kind === "rebalance" || ids.length > 0}
+    subject=${ids.join(",")} plan=${() => send({ dry_run: true })} show=${({ plan }) => html`<${PlanView} plan=${plan} />`}
+    refuse=${({ plan }) => kind === "rebalance" && plan.move_count === 0 && "There is nothing to be done."}
+    run=${() => send({}, { operation_id: operationId })} done=${begun} onClose=${onClose} />`;
+}
+
+function Choices({ brokers, ids, onChange }) {
+  const turn = (id) => () => onChange(ids.includes(id) ? ids.filter((one) => one !== id) : [...ids, id].sort((a, b) => a - b));
+  return html`<div class="row">${brokers.map((broker) => {
+    const id = broker.broker_id;
+    return html`<label class="choice" key=${id}><input type="checkbox" name="broker" value=${id} checked=${ids.includes(id)} onChange=${turn(id)} />
+      <span>Broker ${id}</span><span class="faint small">${statusOf(broker)[1]}, ${plural(broker.replicas, "replica")}${broker.rack && `, rack ${broker.rack}`}</span></label>`;
+  })}</div>`;
+}
+
+export function MaintenanceAct({ broker, onClose }) {
+  const begins = !broker.maintenance;
+  const name = `broker ${broker.broker_id}`;
+  const send = (query) => change("PUT", at("brokers", broker.broker_id, "maintenance"), { maintenance: begins }, { query });
+  return html`<${Act} title=${begins ? `Maintenance of ${name}` : `End the maintenance of ${name}`} verb=${begins ? "Begin maintenance" : "End maintenance"} narrow
+    plan=${() => send({ dry_run: true })} show=${(plan) => html`<${Maintenance} plan=${plan} begins=${begins} />`}
+    run=${() => send({})} done=${() => tell(begins ? `Broker ${broker.broker_id} is in maintenance.` : `The maintenance of ${name} has ended.`)} onClose=${onClose} />`;
+}
+
+function Maintenance({ plan, begins }) {
+  if (!begins) return html`<p>It may lead again. Leaders come back by automatic balance, or with “Preferred leaders”.</p>`;
+  return html`<p><strong>${plural(plan.leaders.length, "partition")}</strong> that it leads would be led by others. It keeps its
+    replicas, and they stay in sync.</p>
+    ${plan.leaders_kept > 0 && html`<p class="warned">It would go on leading ${plural(plan.leaders_kept, "partition")}, because nobody else can without loss.</p>`}`;
+}
+
+export function PreferredAct({ onClose }) {
+  const send = (query) => change("POST", "leaders/elect-preferred", {}, { query });
+  const columns = [
+    { name: "Partition", value: (p) => `${p.topic}/${p.partition}` },
+    { name: "Led by", width: "90px", num: true, show: (p) => number(p.leader_before) },
+    { name: "Then by", width: "90px", num: true, show: (p) => number(p.leader) },
+    { name: "", width: "30%", show: (p) => html`<span class="dim" title=${p.error?.message}>${p.error?.message ?? ""}</span>` },
+  ];
+  return html`<${Act} title="Let preferred replicas lead" verb="Elect them"
+    plan=${() => send({ dry_run: true })}
+    show=${(plan) => html`<${Table} label="Leaders that would change" columns=${columns} rows=${plan.items} rowKey=${(p) => `${p.topic}/${p.partition}`} empty="Every partition is led by its preferred replica." />`}
+    refuse=${(plan) => plan.items.length === 0 && "There is nothing to be done."}
+    run=${() => send({})}
+    done=${(answer) => tell(`${plural(answer.items.filter((one) => !one.error).length, "partition")} led by preferred replicas again.`)} onClose=${onClose} />`;
+}
+
+const EFFECTS = {
+  unavailable: "bad",
+  under_min_isr: "bad",
+  last_replica: "warn",
+  leader_moves: "note",
+};
+
+export function RestartCheck({ broker, onClose }) {
+  const path = at("brokers", broker.broker_id, "restart-check");
+  const { data, error } = usePolled((signal) => get(path, {}, signal), path, CHECK_EVERY_MS);
+  return html`<${Dialog} title=${`If broker ${broker.broker_id} were stopped now`} onClose=${onClose}>
+    ${data ? html`<${Checked} check=${data} />` : html`<${Waiting} error=${error} />`}
+  <//>`;
+}
+
+function Checked({ check }) {
+  const findings = check.findings ?? check.items ?? [];
+  const columns = [
+    { name: "Partition", value: (f) => `${f.topic}/${f.partition}`, show: (f) => html`<${PartitionLink} ...${f} />` },
+    { name: "Effect", width: "150px", value: (f) => f.effect, show: (f) => html`<${State} tone=${EFFECTS[f.effect]}>${words(f.effect)}<//>` },
+    { name: "Why", width: "45%", show: (f) => html`<span class="dim" title=${f.reason}>${f.reason}</span>` },
+  ];
+  return html`<div class="verdict ${check.safe ? "ok" : "bad"}"><div>
+      <strong>${check.safe ? "It can be stopped" : "It should not be stopped"}</strong>
+      <span class="dim">${counted(check)}</span></div></div>
+    ${findings.length
+      ? html`<${Table} label="What it would touch" columns=${columns} rows=${findings} rowKey=${(f) => `${f.topic}/${f.partition}`} />`
+      : html`<${Empty} title="No partition would notice." />`}`;
+}
+
+function counted(check) {
+  const parts = [
+    [check.unavailable, "unavailable"],
+    [check.under_min_isr, "under min ISR"],
+    [check.last_replica, "with one replica left in sync"],
+    [check.leader_moves, "led by another broker"],
+  ];
+  const told = parts.filter(([count]) => count > 0).map(([count, what]) => `${plural(count, "partition")} ${what}`);
+  return told.join(", ") || "No partition would become unavailable or fall under min ISR.";
+}

@@ -1,0 +1,54 @@
+// A plan of moves as people check it: how much, who gains, and move by move.
+import { html } from "../html.js";
+import { brokers, number, plural } from "../format.js";
+import { Empty } from "./basics.js";
+import { Table } from "./table.js";
+
+export function PlanView({ plan }) {
+  if (plan.move_count === 0) {
+    return html`<${Empty} title="Nothing has to move.">All is as it would be afterwards.<//>`;
+  }
+  return html`<p>
+      <strong>${plural(plan.move_count, "partition")}</strong> would change replicas:
+      ${" "}<strong>${plural(plan.replicas_added, "replica")}</strong> would be copied${least(plan)},
+      ${" "}and ${plural(plan.leaders_changed, "preferred leader")} would change.
+    </p>
+    ${plan.brokers?.length > 0 && html`<${Shares} brokers=${plan.brokers} />`}
+    ${plan.moves?.length > 0 && html`<details>
+      <summary>Move by move</summary>
+      <${MoveTable} moves=${plan.moves} />
+    </details>`}`;
+}
+
+function least(plan) {
+  const minimum = plan.minimum_replicas_added;
+  return minimum == null ? "" : ` (the fewest that balance: ${number(minimum)})`;
+}
+
+function Shares({ brokers: shares }) {
+  const columns = [
+    { name: "Broker", width: "90px", value: (share) => share.broker_id },
+    { name: "Replicas", num: true, show: (s) => html`<${Change} from=${s.replicas_before} to=${s.replicas_after} />` },
+    { name: "Preferred leader of", num: true, show: (s) => html`<${Change} from=${s.leaders_before} to=${s.leaders_after} />` },
+  ];
+  return html`<${Table} label="Brokers before and after" columns=${columns} rows=${shares}
+    rowKey=${(share) => share.broker_id} />`;
+}
+
+function Change({ from, to }) {
+  if (from === to) return html`${number(to)}`;
+  return html`<span class="before-after">
+    <span class="faint">${number(from)}</span><span aria-label="to">→</span><strong>${number(to)}</strong>
+    <span class=${to > from ? "gained" : "lost"}>${to > from ? "+" : "−"}${number(Math.abs(to - from))}</span>
+  </span>`;
+}
+
+export function MoveTable({ moves }) {
+  const columns = [
+    { name: "Partition", value: (move) => `${move.topic}/${move.partition}` },
+    { name: "From brokers", width: "28%", show: (move) => brokers(move.original) },
+    { name: "To brokers", width: "28%", show: (move) => brokers(move.target) },
+  ];
+  return html`<${Table} label="Moves" columns=${columns} rows=${moves}
+    rowKey=${(move) => `${move.topic}/${move.partition}`} />`;
+}

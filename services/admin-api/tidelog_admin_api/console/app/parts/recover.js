@@ -1,0 +1,54 @@
+// A partition without a leader: what each surviving replica holds, what choosing it would lose,
+// and the choice, with its name typed once more.
+import { html, useState } from "../html.js";
+import { change, get } from "../api.js";
+import { brokers, number, plural } from "../format.js";
+import { usePolled } from "../live.js";
+import { Act } from "./act.js";
+import { Dialog, Empty, Field, Waiting, tell } from "./basics.js";
+import { Table } from "./table.js";
+
+const EVERY_MS = 3_000;
+
+export function RecoverAct({ topic, partition, onClose }) {
+  const { data, error } = usePolled((signal) => get("recovery", { topic }, signal), `${topic}/${partition}`, EVERY_MS);
+  const title = `Recover ${topic}/${partition}`;
+  if (!data) return html`<${Dialog} title=${title} onClose=${onClose}><${Waiting} error=${error} /><//>`;
+  const found = data.items.find((item) => item.topic === topic && item.partition === partition);
+  if (!found) return html`<${Dialog} title=${title} onClose=${onClose}><${Empty} title="It has a leader." /><//>`;
+  return html`<${Choose} title=${title} found=${found} onClose=${onClose} />`;
+}
+
+function Choose({ title, found, onClose }) {
+  const able = found.survivors.filter((survivor) => survivor.described);
+  const [chosen, setChosen] = useState("");
+  const body = {
+    topic: found.topic,
+    choices: [{ partition: found.partition, broker_id: Number(chosen), expected_revision: found.revision }],
+  };
+  const send = (query, more = {}) => change("POST", "recovery", { ...body, ...more }, { query });
+  const survivor = able.find((one) => String(one.broker_id) === chosen);
+  const columns = [
+    { name: "Broker", width: "80px", show: (s) => s.broker_id },
+    { name: "Last epoch", width: "100px", num: true, show: (s) => (s.described ? number(s.last_epoch) : "–") },
+    { name: "Log", num: true, show: (s) => (s.described ? `${number(s.log_start_offset)} to ${number(s.log_end_offset)}` : html`<span title=${s.problem}>${s.problem}</span>`) },
+    { name: "Would lose", width: "150px", num: true, show: (s) => (s.lost_records == null ? "nobody can tell" : plural(s.lost_records, "record")) },
+  ];
+  const form = html`<p>${found.waits_for ? `It waits for ${found.waits_for}.` : ""} Last known to hold every committed
+      record: ${brokers(found.last_known)}. Bringing one of them back loses nothing.</p>
+    <${Table} label="Surviving replicas" columns=${columns} rows=${found.survivors} rowKey=${(s) => s.broker_id} />
+    <${Field} label="Who is to lead, whatever is lost by it">
+      <select name="broker" value=${chosen} onChange=${(event) => setChosen(event.target.value)}>
+        <option value="">Choose…</option>
+        ${able.map((one) => html`<option value=${one.broker_id}>Broker ${one.broker_id}</option>`)}
+      </select>
+    <//>`;
+  return html`<${Act} title=${title} verb="Elect it, and lose those records" danger confirm=${found.topic} form=${form}
+    ready=${chosen !== ""} subject=${chosen} plan=${() => send({ dry_run: true })}
+    show=${() => html`<p class="warned">Broker ${chosen} would lead; ${survivor?.lost_records == null
+      ? "nobody can tell how many records would be lost"
+      : html`<strong>${plural(survivor.lost_records, "record")}</strong> that others hold would be cut`}.</p>`}
+    run=${() => send({}, { confirm: found.topic })}
+    done=${(answer) => tell(answer.results.find((result) => result.error)?.error.message ?? `${found.topic}/${found.partition} has a leader.`)}
+    onClose=${onClose} />`;
+}

@@ -1,0 +1,93 @@
+// The frame of every page: where one is, how the cluster stands, and the keys.
+import { html, useEffect, useRef } from "../html.js";
+import { HELP, PAGES, helpOpen } from "../keys.js";
+import { overview } from "../overview_store.js";
+import { href } from "../router.js";
+import { useStore } from "../store.js";
+import { nextTheme, theme } from "../theme.js";
+import { verdict } from "../verdict.js";
+import { Dialog, Notes, State } from "./basics.js";
+import { Icon } from "./icons.js";
+
+const THEME_ICONS = { system: "system", light: "sun", dark: "moon" };
+
+export function Shell({ page, place, children }) {
+  const main = useRef(null);
+  const first = useRef(true);
+  const isHelpOpen = useStore(helpOpen);
+  // After a change of page, reading and tabbing begin with its content.
+  useEffect(() => {
+    if (!first.current) {
+      main.current.focus({ preventScroll: true });
+      window.scrollTo(0, 0);
+    }
+    first.current = false;
+  }, [place]);
+  const skip = (event) => {
+    event.preventDefault();
+    main.current.focus();
+  };
+  return html`<div class="frame">
+    <a class="skip" href="#main" onClick=${skip}>Skip to content</a>
+    <${Side} page=${page} />
+    <main ref=${main} tabindex="-1">${children}</main>
+    <${Notes} />
+    ${isHelpOpen && html`<${Help} />`}
+  </div>`;
+}
+
+function Side({ page }) {
+  const { data, error } = useStore(overview);
+  const chosen = useStore(theme);
+  return html`<header class="side">
+    <a class="brand" href=${href(["overview"])}><img src="icon.svg" alt="" />Tidelog</a>
+    <nav aria-label="Pages">${PAGES.map(
+      (one) => html`<a key=${one.page} href=${href([one.page])}
+        aria-current=${one.page === page ? "page" : undefined}>
+        <${Icon} name=${one.page} />${one.name}<${Count} page=${one.page} data=${data} />
+      </a>`,
+    )}</nav>
+    <div class="side-foot">
+      <${Standing} data=${data} error=${error} />
+      ${data && html`<dl>
+        <dt>Cluster</dt><dd title=${data.cluster_id}>${data.cluster_id || "not known"}</dd>
+        <dt>Controller</dt><dd>${data.controller ? `${data.controller.controller_id} · ${data.controller.address}` : "none is active"}</dd>
+      </dl>`}
+      <div class="side-tools">
+        <button class="button quiet compact" onClick=${nextTheme} title="Theme (d)"
+          aria-label=${`Theme: ${chosen}. Change it`}>
+          <${Icon} name=${THEME_ICONS[chosen]} /> ${chosen}
+        </button>
+        <button class="button quiet compact" onClick=${() => helpOpen.set(true)} title="Keys (?)"
+          aria-label="Keyboard shortcuts"><${Icon} name="help" /> keys</button>
+      </div>
+    </div>
+  </header>`;
+}
+
+function Standing({ data, error }) {
+  if (error) return html`<div role="status"><${State} tone="bad">Gateway not reached<//></div>`;
+  const { tone, short } = verdict(data);
+  return html`<div role="status"><a href=${href(["overview"])}><${State} tone=${tone}>${short}<//></a></div>`;
+}
+
+function Count({ page, data }) {
+  if (!data) return null;
+  const gone = data.brokers.filter((broker) => broker.status === "gone").length;
+  const running = data.operations.length;
+  if (page === "brokers" && gone) {
+    return html`<span class="count bad"><span aria-hidden="true">${gone}</span><span class="hidden-text">${gone} gone</span></span>`;
+  }
+  if (page === "moves" && running) {
+    return html`<span class="count note"><span aria-hidden="true">${running}</span><span class="hidden-text">${running} running</span></span>`;
+  }
+  return null;
+}
+
+function Help() {
+  return html`<${Dialog} title="Keys" narrow onClose=${() => helpOpen.set(false)}>
+    <div class="keys">${HELP.map(({ keys, does }) => html`
+      <div>${keys.map((key, at) => html`${at > 0 && " "}<kbd>${key}</kbd>`)}</div><div>${does}</div>
+    `)}</div>
+  <//>`;
+}

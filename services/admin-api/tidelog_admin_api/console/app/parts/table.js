@@ -1,0 +1,108 @@
+// Tables that stay fluent with thousands of rows: only those in sight are in the document.
+import { html, useEffect, useMemo, useRef, useState } from "../html.js";
+import { Empty } from "./basics.js";
+
+const ROW_PX = 36;
+// Rows above and below those in sight, so that a quick scroll shows no gap.
+const MARGIN_ROWS = 12;
+// Below this many all are drawn, and the page scrolls instead of the table.
+const ALL_ROWS = 60;
+
+/**
+ * `columns`: [{name, width, num, value(row), show(row)}]: `value` is what is sorted by, `show` is
+ * drawn. `rowKey(row)` is unique. `under(row)`: a row that is opened below it, or nothing; with
+ * it, all rows are drawn.
+ */
+export function Table({ label, columns, rows, rowKey, sortedBy = "", empty = "Nothing", under }) {
+  const [sort, setSort] = useState({ name: sortedBy, down: false });
+  const sorted = useMemo(() => inOrder(rows, columns, sort), [rows, sort, columns.length]);
+  const isAll = under !== undefined || sorted.length <= ALL_ROWS;
+  const scroller = useRef(null);
+  const [first, count] = useWindow(scroller, sorted.length, isAll);
+  const shown = sorted.slice(first, first + count);
+
+  if (!rows.length) return html`<${Empty} title=${empty} />`;
+  return html`<div class="scroller ${isAll ? "free" : ""}" ref=${scroller} role="group"
+    aria-label=${label} tabindex=${isAll ? undefined : 0}>
+    <table aria-label=${label} aria-rowcount=${sorted.length + 1}>
+      <colgroup>${columns.map(({ width }) => html`<col style=${{ width: width ?? "auto" }} />`)}</colgroup>
+      <thead><tr>${columns.map(
+        (column) => html`<${Heading} key=${column.name} column=${column} sort=${sort} onSort=${setSort} />`,
+      )}</tr></thead>
+      <tbody>
+        ${first > 0 && html`<${Spacer} key="above" rows=${first} columns=${columns.length} />`}
+        ${shown.map((row, at) => html`<${Row} key=${rowKey(row)} row=${row} columns=${columns}
+          index=${first + at + 2} below=${under?.(row)} />`)}
+        ${first + count < sorted.length &&
+        html`<${Spacer} key="below" rows=${sorted.length - first - count} columns=${columns.length} />`}
+      </tbody>
+    </table>
+  </div>`;
+}
+
+function Heading({ column, sort, onSort }) {
+  const isSorted = sort.name === column.name;
+  const direction = sort.down ? "descending" : "ascending";
+  const turn = () => onSort({ name: column.name, down: isSorted && !sort.down });
+  return html`<th scope="col" class=${column.num ? "num" : ""} aria-sort=${isSorted ? direction : undefined}>
+    ${column.value
+      ? html`<button type="button" onClick=${turn}>${column.name}${isSorted ? (sort.down ? " ↓" : " ↑") : ""}</button>`
+      : column.name}
+  </th>`;
+}
+
+function Row({ row, columns, index, below }) {
+  return html`<tr aria-rowindex=${index} class=${below ? "open" : ""}>
+      ${columns.map((column) => html`<td key=${column.name} class=${column.num ? "num" : ""}>
+        ${(column.show ?? column.value)(row)}
+      </td>`)}
+    </tr>
+    ${below && html`<tr><td class="whole" colspan=${columns.length}>${below}</td></tr>`}`;
+}
+
+function Spacer({ rows, columns }) {
+  return html`<tr class="spacer" aria-hidden="true">
+    <td colspan=${columns} style=${{ height: `${rows * ROW_PX}px` }}></td>
+  </tr>`;
+}
+
+function useWindow(scroller, total, isAll) {
+  const [range, setRange] = useState([0, ALL_ROWS]);
+  useEffect(() => {
+    const element = scroller.current;
+    if (isAll || !element) return undefined;
+    let frame = 0;
+    const measure = () => {
+      frame = 0;
+      const first = Math.max(0, Math.floor(element.scrollTop / ROW_PX) - MARGIN_ROWS);
+      const count = Math.ceil(element.clientHeight / ROW_PX) + 2 * MARGIN_ROWS;
+      setRange((before) => (before[0] === first && before[1] === count ? before : [first, count]));
+    };
+    const later = () => (frame ||= requestAnimationFrame(measure));
+    measure();
+    element.addEventListener("scroll", later, { passive: true });
+    addEventListener("resize", later);
+    return () => {
+      cancelAnimationFrame(frame);
+      element.removeEventListener("scroll", later);
+      removeEventListener("resize", later);
+    };
+  }, [isAll, total]);
+  if (isAll) return [0, total];
+  const first = Math.min(range[0], Math.max(0, total - range[1]));
+  return [first, Math.min(range[1], total - first)];
+}
+
+function inOrder(rows, columns, { name, down }) {
+  const by = columns.find((column) => column.name === name)?.value;
+  if (!by) return rows;
+  const sorted = rows.map((row) => [by(row), row]).sort(([a], [b]) => compare(a, b));
+  return (down ? sorted.reverse() : sorted).map(([, row]) => row);
+}
+
+function compare(a, b) {
+  if (typeof a === "number" && typeof b === "number") return a - b;
+  return COLLATOR.compare(String(a ?? ""), String(b ?? ""));
+}
+
+const COLLATOR = new Intl.Collator("en", { numeric: true });

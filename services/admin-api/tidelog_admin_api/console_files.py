@@ -1,0 +1,114 @@
+"""The web console's files, served from memory.
+
+All that can be asked for is what was found at the start: no path reaches anything else. There
+is no build step and so no name that changes with a file's content: browsers keep files and ask
+with their entity tag whether they still hold."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from fastapi import APIRouter, FastAPI, Request, Response
+from starlette.exceptions import HTTPException
+from starlette.responses import RedirectResponse
+
+DIRECTORY = Path(__file__).with_name("console")
+INDEX = "index.html"
+PREFIX = "/console/"
+
+# Not from the machine's own tables, which differ. Files of other kinds are licences and notes.
+MEDIA_TYPES: Mapping[str, str] = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+_PLAIN = "text/plain; charset=utf-8"
+
+# Only what the gateway serves itself, and no script or style within a page.
+CONTENT_SECURITY_POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data:",
+        "connect-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+_HEADERS: Mapping[str, str] = {
+    "Cache-Control": "no-cache",
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleFile:
+    """`tag`: its strong entity tag, in quotes."""
+
+    content: bytes
+    media_type: str
+    tag: str
+
+
+def read_files(directory: Path = DIRECTORY) -> dict[str, ConsoleFile]:
+    """By path within the directory. Links are left out: they may lead elsewhere. Raises
+    `FileNotFoundError` where there is no console."""
+    found = {
+        path.relative_to(directory).as_posix(): _read(path)
+        for path in sorted(directory.rglob("*"))
+        if path.is_file() and not path.is_symlink()
+    }
+    if INDEX not in found:
+        raise FileNotFoundError(
+            f"the web console has no {INDEX} in {directory}; install tidelog again, or set "
+            "console to false"
+        )
+    return found
+
+
+def _read(path: Path) -> ConsoleFile:
+    content = path.read_bytes()
+    tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+    return ConsoleFile(content, MEDIA_TYPES.get(path.suffix, _PLAIN), tag)
+
+
+def add_console(app: FastAPI, directory: Path = DIRECTORY) -> None:
+    """At /console/, where / leads. It is no part of the OpenAPI document."""
+    app.include_router(_router(read_files(directory)))
+
+
+def _router(files: Mapping[str, ConsoleFile]) -> APIRouter:
+    router = APIRouter(include_in_schema=False)
+
+    @router.api_route("/", methods=["GET", "HEAD"])
+    @router.api_route(PREFIX.rstrip("/"), methods=["GET", "HEAD"])
+    async def lead() -> Response:
+        # Relative, so that it holds behind a proxy that adds a prefix.
+        return RedirectResponse(PREFIX.lstrip("/"))
+
+    @router.api_route(PREFIX + "{path:path}", methods=["GET", "HEAD"])
+    async def serve(path: str, request: Request) -> Response:
+        file = files.get(path or INDEX)
+        if file is None:
+            raise HTTPException(404, f"the console has no file {path!r}")
+        headers = {**_HEADERS, "ETag": file.tag}
+        if _holds(request.headers.get("if-none-match", ""), file.tag):
+            return Response(status_code=304, headers=headers)
+        return Response(file.content, media_type=file.media_type, headers=headers)
+
+    return router
+
+
+def _holds(asked: str, tag: str) -> bool:
+    """Weak comparison, as RFC 9110 has it for If-None-Match."""
+    tags = [one.strip().removeprefix("W/") for one in asked.split(",")]
+    return tag in tags or tags == ["*"]
