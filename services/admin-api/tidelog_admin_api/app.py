@@ -10,6 +10,7 @@ from fastapi import FastAPI
 
 from tidelog_admin_api import health, metrics, openapi, refusals
 from tidelog_admin_api.config import AdminApiConfig
+from tidelog_admin_api.console_files import add_console
 from tidelog_admin_api.dependencies import Dependencies, Gateway
 from tidelog_admin_api.limits import Limits, Usage
 from tidelog_admin_api.metrics import GatewayMetrics, Metered
@@ -61,6 +62,8 @@ def create_app(dependencies: Dependencies, config: AdminApiConfig) -> FastAPI:
     app.state.metrics = measured
     for router in ROUTERS:
         app.include_router(router)
+    if config.console:
+        add_console(app)
     refusals.install(app)
     openapi.install(app)
     # The last one is the outermost.

@@ -22,9 +22,11 @@ from tidelog_admin_api.bodies.cluster import (
     BrokerLoad,
     Controller,
     FindingSummary,
+    MappedTopic,
     Overview,
     OverviewPart,
     PartitionCounts,
+    PartitionMap,
     RunningOperation,
     UnwellPartition,
 )
@@ -40,6 +42,7 @@ class TopicFigures:
 
     counts: PartitionCounts
     unwell: Sequence[UnwellPartition]
+    topics: Sequence[TopicDescription] = ()
 
 
 NO_FIGURES = TopicFigures(
@@ -72,6 +75,19 @@ def figures_of(topics: Sequence[TopicDescription]) -> TopicFigures:
             moving=sum(bool(p.moving_operation) for _, p in partitions),
         ),
         [_unwell(topic, p) for topic, p in nlargest(MAX_UNWELL, unwell, key=_badness)],
+        topics,
+    )
+
+
+def map_of(topics: Sequence[TopicDescription]) -> PartitionMap:
+    return PartitionMap(
+        topics=[
+            MappedTopic(
+                topic=topic.name,
+                partitions=[(p.leader, list(p.replicas), list(p.isr)) for p in topic.partitions],
+            )
+            for topic in topics
+        ]
     )
 
 

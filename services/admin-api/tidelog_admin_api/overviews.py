@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import structlog
 
@@ -15,8 +15,8 @@ from tidelog.client.operations import BrokerDetails, Operation
 from tidelog.errors import TidelogError
 from tidelog.inspection.model import Explanation, Scope
 from tidelog.rpc.status import UnreachableError
-from tidelog_admin_api.bodies.cluster import Overview, OverviewPart
-from tidelog_admin_api.overview import TopicFigures, figures_of, overview_of
+from tidelog_admin_api.bodies.cluster import Overview, OverviewPart, PartitionMap
+from tidelog_admin_api.overview import TopicFigures, figures_of, map_of, overview_of
 from tidelog_runtime.clock import Clock
 
 INTERVAL_MS = 1_000
@@ -131,16 +131,7 @@ class Overviews:
 
     async def read(self) -> Overview:
         """As it was a moment ago; who comes first after a while waits for it."""
-        now_ms = self._clock.monotonic_ms()
-        if not self._wanted.is_set() or now_ms - self._read_ms > WANTED_MS:
-            for part in self._parts():
-                part.tried.clear()
-        self._read_ms = now_ms
-        self._wanted.set()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(FIRST_ANSWER_MS / 1000):
-                for part in self._parts():
-                    await part.tried.wait()
+        await self._first_answers(self._parts())
         return overview_of(
             self._cluster.value,
             self._topics.value,
@@ -149,6 +140,26 @@ class Overviews:
             self._findings.value,
             {part.name: part.told for part in self._parts()},
         )
+
+    async def read_map(self) -> PartitionMap:
+        """Likewise. Raises `UnreachableError` where nobody has told of topics yet."""
+        await self._first_answers((self._topics,))
+        figures = self._topics.value
+        if figures is None:
+            raise UnreachableError("the cluster", self._topics.problem or "no answer in time")
+        return map_of(figures.topics)
+
+    async def _first_answers(self, parts: Sequence[_Part[Any]]) -> None:
+        now_ms = self._clock.monotonic_ms()
+        if not self._wanted.is_set() or now_ms - self._read_ms > WANTED_MS:
+            for part in self._parts():
+                part.tried.clear()
+        self._read_ms = now_ms
+        self._wanted.set()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_ANSWER_MS / 1000):
+                for part in parts:
+                    await part.tried.wait()
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:

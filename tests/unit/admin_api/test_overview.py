@@ -89,3 +89,21 @@ async def test_a_part_that_cannot_be_asked_says_so_and_the_others_are_there(
         told = (await client.get("/v1/cluster/overview")).json()
     assert told["parts"]["operations"] == {"as_of_ms": 0, "problem": "no controller"}
     assert told["counts"]["partitions"] == 1
+
+
+async def test_the_map_says_who_leads_and_holds_each_partition(
+    gateway: httpx.AsyncClient, admin: FakeAdmin
+) -> None:
+    admin.topics = [topic("sea", partition(), partition(1, leader=-1, isr=(2,)))]
+    told = (await gateway.get("/v1/cluster/partition-map")).json()
+    partitions = [[1, [1, 2, 3], [1, 2, 3]], [None, [1, 2, 3], [2]]]
+    assert told == {"topics": [{"topic": "sea", "partitions": partitions}]}
+
+
+async def test_a_map_that_nobody_can_tell_is_a_problem_with_a_cause(
+    gateway: httpx.AsyncClient, admin: FakeAdmin
+) -> None:
+    admin.refusal = TidelogError(ErrorCode.NOT_CONTROLLER, "nobody is active")
+    answer = await gateway.get("/v1/cluster/partition-map")
+    assert answer.status_code == 503
+    assert "nobody is active" in answer.json()["detail"]

@@ -189,3 +189,25 @@ class Overview(AnswerBody):
     parts: dict[str, OverviewPart] = Field(
         description="how fresh cluster, topics, brokers, operations and findings are"
     )
+
+
+# In this order and without names: there may be thousands.
+MappedPartition = tuple[Leader, list[int], list[int]]
+
+
+class MappedTopic(AnswerBody):
+    topic: str
+    partitions: list[MappedPartition] = Field(
+        description="from partition 0 on, of each: its leader (null: none), its replicas, and "
+        "those of them that are in sync"
+    )
+
+
+class PartitionMap(AnswerBody):
+    """Where every partition lies."""
+
+    model_config = example(
+        topics=[{"topic": "sea", "partitions": [[1, [1, 2, 3], [1, 2, 3]], [2, [2, 3, 1], [2, 3]]]}]
+    )
+
+    topics: list[MappedTopic] = Field(description="without those that the cluster keeps for itself")

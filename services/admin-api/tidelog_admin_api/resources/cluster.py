@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from tidelog_admin_api.bodies.cluster import Cluster, Overview
+from tidelog_admin_api.bodies.cluster import Cluster, Overview, PartitionMap
 from tidelog_admin_api.dependencies import AskCluster, AskOverviews
 from tidelog_admin_api.problems import READ_PROBLEMS
 
@@ -23,3 +23,10 @@ async def describe_overview(overviews: AskOverviews) -> Overview:
     run, and what explain finds. Answered from memory, at most a few seconds old; `parts` tells
     how old, and what could not be asked."""
     return await overviews.read()
+
+
+@router.get("/partition-map", responses=READ_PROBLEMS)
+async def map_partitions(overviews: AskOverviews) -> PartitionMap:
+    """Who leads and who holds every partition, as small as it can be said. Answered from memory
+    as the overview is."""
+    return await overviews.read_map()

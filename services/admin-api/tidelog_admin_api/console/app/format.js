@@ -62,9 +62,15 @@ export function words(name) {
   return String(name ?? "").replaceAll("_", " ");
 }
 
+/** With a capital: words of programs as words(name), prose as it is. */
 export function sentence(name) {
-  const text = words(name);
+  const text = String(name).includes(" ") ? String(name) : words(name);
   return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
+/** As sentence(name), for kinds of events: isr_shrink is "ISR shrink". */
+export function kindWords(kind) {
+  return sentence(kind).replace(/^(Isr|Hw)\b/, (short) => short.toUpperCase());
 }
 
 export function brokers(ids) {

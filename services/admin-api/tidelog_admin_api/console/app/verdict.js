@@ -63,11 +63,16 @@ export function statusOf(broker) {
   return STATUS[broker.status] ?? ["", broker.status || NONE];
 }
 
+/** Whether somebody leads it; nobody is null. */
+export function isLed({ leader }) {
+  return leader != null && leader >= 0;
+}
+
 /** [tone, word] of a partition. */
 export function healthOf(partition) {
   const moving = Boolean(partition.move);
   const wanted = (moving ? partition.move.original : partition.replicas).length;
-  if (partition.leader < 0) return ["bad", "no leader"];
+  if (!isLed(partition)) return ["bad", "no leader"];
   if (partition.isr.length < partition.min_isr) return ["bad", "under min ISR"];
   if (partition.isr.length < wanted) return ["warn", "out of sync"];
   return moving ? ["note", "moving"] : ["ok", "in sync"];

@@ -47,16 +47,16 @@ function Chosen({ act: { kind, broker }, brokers, onClose }) {
 
 function BrokerTable({ brokers, onAct }) {
   const columns = [
-    { name: "Broker", width: "76px", value: (b) => b.broker_id },
-    { name: "State", width: "130px", value: (b) => statusOf(b)[1], show: (b) => { const [tone, word] = statusOf(b); return html`<${State} tone=${tone}>${word}<//>`; } },
+    { name: "Broker", width: "82px", value: (b) => b.broker_id },
+    { name: "State", width: "128px", value: (b) => statusOf(b)[1], show: (b) => { const [tone, word] = statusOf(b); return html`<${State} tone=${tone}>${word}<//>`; } },
     { name: "Address", value: (b) => b.address, show: (b) => html`<span title=${b.address}>${b.address || NONE}</span>${b.gone_at_ms > 0 && html` <span class="faint small">gone ${ago(b.gone_at_ms)}</span>`}` },
-    { name: "Rack", width: "90px", value: (b) => b.rack, show: (b) => b.rack || NONE },
-    { name: "Replicas", width: "90px", num: true, value: (b) => b.replicas, show: (b) => number(b.replicas) },
-    { name: "Leads", width: "80px", num: true, value: (b) => b.leaders, show: (b) => number(b.leaders) },
-    { name: "Preferred", width: "90px", num: true, value: (b) => b.preferred_leaders, show: (b) => number(b.preferred_leaders) },
-    { name: "Out of sync", width: "100px", num: true, value: (b) => b.out_of_sync, show: (b) => number(b.out_of_sync) },
-    { name: "Moves in, out", width: "110px", num: true, value: (b) => b.moves_in + b.moves_out, show: (b) => `${number(b.moves_in)}, ${number(b.moves_out)}` },
-    { name: "Acts", width: "280px", show: (b) => html`<${Acts} broker=${b} onAct=${onAct} />` },
+    { name: "Rack", width: "70px", value: (b) => b.rack, show: (b) => b.rack || NONE },
+    { name: "Replicas", width: "84px", num: true, value: (b) => b.replicas, show: (b) => number(b.replicas) },
+    { name: "Leads", width: "70px", num: true, value: (b) => b.leaders, show: (b) => number(b.leaders) },
+    { name: "Preferred", width: "88px", num: true, value: (b) => b.preferred_leaders, show: (b) => number(b.preferred_leaders) },
+    { name: "Out of sync", width: "94px", num: true, value: (b) => b.out_of_sync, show: (b) => number(b.out_of_sync) },
+    { name: "Moves", width: "104px", num: true, value: (b) => b.moves_in + b.moves_out, show: (b) => html`<span title="Moves under way that add replicas here, and that take some away">${number(b.moves_in)} in, ${number(b.moves_out)} out</span>` },
+    { name: "Acts", width: "284px", show: (b) => html`<${Acts} broker=${b} onAct=${onAct} />` },
   ];
   return html`<${Table} label="Brokers" columns=${columns} rows=${brokers} rowKey=${(b) => b.broker_id} sortedBy="Broker" empty="No broker is known." />`;
 }
@@ -66,9 +66,9 @@ function Acts({ broker, onAct }) {
   const name = `broker ${broker.broker_id}`;
   const isThere = broker.status !== "gone";
   return html`<div class="row" style=${{ flexWrap: "nowrap" }}>
-    ${isThere && html`<button class="button compact" aria-label=${`Restart check of ${name}`} onClick=${act("check")}>Restart check</button>
+    ${isThere && html`<button class="button compact" aria-label=${`Restart check of ${name}`} onClick=${act("check")}>Check…</button>
       <button class="button compact" aria-label=${`${broker.maintenance ? "End maintenance of" : "Maintenance of"} ${name}`} onClick=${act("maintenance")}>
-        ${broker.maintenance ? "End maint." : "Maintenance…"}</button>`}
+        ${broker.maintenance ? "End maint.…" : "Maintenance…"}</button>`}
     ${(broker.replicas > 0 || !broker.removed) && html`<button class="button compact danger" aria-label=${`Remove ${name}`} onClick=${act("remove")}>Remove…</button>`}
   </div>`;
 }

@@ -1,5 +1,5 @@
 // Health in one look: the verdict, what is wrong and why, and where the load lies.
-import { html, useMemo } from "../html.js";
+import { html, useMemo, useState } from "../html.js";
 import { href } from "../router.js";
 import { NONE, ago, clock, number, plural, sentence } from "../format.js";
 import { get } from "../api.js";
@@ -13,9 +13,10 @@ import { Icon } from "../parts/icons.js";
 import { Loads } from "../parts/loads.js";
 import { PartitionMap } from "../parts/partition_map.js";
 import { Table } from "../parts/table.js";
-import { isMissed, verdict } from "../verdict.js";
+import { isLed, isMissed, verdict } from "../verdict.js";
 
 const CHART_MIN_SAMPLES = 2;
+const FIRST_UNWELL = 6;
 const EXPLAIN_EVERY_MS = 3_000;
 // Above this age a part of the overview is told to be old.
 const STALE_MS = 6_000;
@@ -36,11 +37,11 @@ function Standing({ data }) {
     <${Figures} data=${data} />
     ${data.findings.length > 0 && html`<${Wrong} findings=${data.findings} />`}
     ${data.operations.length > 0 && html`<${Running} operations=${data.operations} />`}
-    ${data.unwell.length > 0 && html`<${Unwell} data=${data} />`}
     <div class="split">
       <${Panel} title="Leaders per broker"><${Loads} brokers=${data.brokers} /><//>
       <${OverTime} />
     </div>
+    ${data.unwell.length > 0 && html`<${Unwell} data=${data} />`}
     <${Panel} title="Partitions by broker"><${PartitionMap} brokers=${data.brokers} /><//>`;
 }
 
@@ -109,17 +110,20 @@ function Running({ operations }) {
 }
 
 function Unwell({ data }) {
+  const [isWhole, setWhole] = useState(false);
+  const shown = isWhole ? data.unwell : data.unwell.slice(0, FIRST_UNWELL);
   const columns = [
     { name: "Partition", value: (p) => `${p.topic}/${p.partition}`, show: (p) => html`<${PartitionLink} ...${p} />` },
-    { name: "State", width: "180px", value: (p) => p.health, show: (p) => html`<${State} tone=${p.leader < 0 || p.isr.length < p.min_isr ? "bad" : "warn"}>${p.health}<//>` },
+    { name: "State", width: "180px", value: (p) => p.health, show: (p) => html`<${State} tone=${!isLed(p) || p.isr.length < p.min_isr ? "bad" : "warn"}>${p.health}<//>` },
     { name: "Leader", width: "90px", num: true, show: (p) => number(p.leader) },
     { name: "In sync", width: "150px", show: (p) => p.isr.join(", ") || NONE },
     { name: "Replicas", width: "150px", show: (p) => p.replicas.join(", ") },
   ];
   const total = Math.max(data.unwell.length, data.counts.under_replicated, data.counts.without_leader);
   return html`<${Panel} title="Partitions that are not well" flush beside=${html`<span class="count warn">${number(total)}</span>`}>
-    <${Table} label="Partitions that are not well" columns=${columns} rows=${data.unwell} rowKey=${(p) => `${p.topic}/${p.partition}`} />
-    ${total > data.unwell.length && html`<p class="toolbar faint small">The first ${data.unwell.length} are shown.</p>`}
+    <${Table} label="Partitions that are not well" columns=${columns} rows=${shown} rowKey=${(p) => `${p.topic}/${p.partition}`} />
+    ${data.unwell.length > shown.length && html`<p class="toolbar plain"><button class="button" onClick=${() => setWhole(true)}>Show ${data.unwell.length - shown.length} more</button></p>`}
+    ${isWhole && total > shown.length && html`<p class="toolbar plain faint small">The first ${shown.length} are shown.</p>`}
   <//>`;
 }
 

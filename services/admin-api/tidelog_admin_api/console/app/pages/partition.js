@@ -11,7 +11,7 @@ import { Findings } from "../parts/findings.js";
 import { Lanes } from "../parts/lanes.js";
 import { RecoverAct } from "../parts/recover.js";
 import { Timeline } from "../parts/timeline.js";
-import { healthOf } from "../verdict.js";
+import { healthOf, isLed } from "../verdict.js";
 
 const EVERY_MS = 1_000;
 const EVENTS_EVERY_MS = 2_000;
@@ -32,8 +32,8 @@ export function Partition({ topic, partition }) {
   return html`<${PageHead} title=${name} crumbs=${[["Topics", href(["topics"])], [topic, href(["topics", topic])]]}
       beside=${html`${data && html`<${State} tone=${tone}>${word}<//>`}<${Live} error=${error} />`}>
       <a class="button" href=${href(["records"], { topic, partition })}>Look at records</a>
-      ${data && data.leader >= 0 && html`<button class="button" data-first-act onClick=${() => setAct("leader")}>Let another lead…</button>`}
-      ${data && data.leader < 0 && html`<button class="button danger" data-first-act onClick=${() => setAct("recover")}>Recover…</button>`}
+      ${data && isLed(data) && html`<button class="button" data-first-act onClick=${() => setAct("leader")}>Let another lead…</button>`}
+      ${data && !isLed(data) && html`<button class="button danger" data-first-act onClick=${() => setAct("recover")}>Recover…</button>`}
     <//>
     ${data ? html`<${Shown} topic=${topic} partition=${data} />` : html`<${Waiting} error=${error} />`}
     ${act === "leader" && html`<${MoveLeader} topic=${topic} partition=${data} onClose=${close} />`}
@@ -48,14 +48,12 @@ function Shown({ topic, partition }) {
   const newest = useMemo(() => newestFirst(told.data?.items ?? []), [told.data]);
   return html`<div class="stack">
     ${why.data?.findings.length > 0 && html`<${Panel} title="What is wrong, and why" flush><${Findings} findings=${why.data.findings} /><//>`}
+    <${Panel}><div style=${{ paddingTop: "16px" }}><${Facts} of=${facts(partition)} /></div><//>
     <div class="split">
       <${Panel} title="Replicas" beside=${html`<span class="faint small">the log's end (LEO) against what is committed (HW)</span>`}>
         <${Replicas} partition=${partition} />
       <//>
-      <div class="stack">
-        <${Panel}><div style=${{ paddingTop: "16px" }}><${Facts} of=${facts(partition)} /></div><//>
-        <${LagOverTime} partition=${partition} />
-      </div>
+      <${LagOverTime} partition=${partition} />
     </div>
     <${Panel} title="Who led, who was in sync"><${Lanes} events=${newest} partition=${partition} /><//>
     <${Panel} title="State changes" flush beside=${html`<span class="faint small">the newest first</span>`}>
@@ -72,7 +70,7 @@ function newestFirst(events) {
 
 function facts(p) {
   return [
-    ["Leader", p.leader < 0 ? "none" : `Broker ${p.leader}`],
+    ["Leader", !isLed(p) ? "none" : `Broker ${p.leader}`],
     ["Leader epoch", number(p.leader_epoch)],
     ["In sync", brokers(p.isr)],
     ["Min ISR", number(p.min_isr)],
@@ -121,7 +119,7 @@ function Replica({ replica, partition, part }) {
   return html`<div class="replica ${isAway ? "away" : ""} ${!isAway && !replica.in_sync ? "lagging" : ""}">
     <div class="who"><strong>Broker ${replica.broker_id}</strong><${State} tone=${tone}>${word}<//>
       ${replica.moving && html`<span class="tag">${replica.moving}</span>`}
-      ${replica.size_bytes >= 0 && html`<span class="faint small">${bytes(replica.size_bytes)}</span>`}
+      ${replica.size_bytes != null && replica.size_bytes >= 0 && html`<span class="faint small">${bytes(replica.size_bytes)}</span>`}
       <span class="told">${told}</span></div>
     <div class="track" role="img" aria-label=${label}>
       ${!isAway && html`<i class="beyond" style=${{ width: part(replica.log_end_offset) }}></i>

@@ -9,7 +9,7 @@ import { Facts, Live, PageHead, Panel, State, Waiting, tell } from "../parts/bas
 import { FactorAct, PartitionCountAct } from "../parts/topic_acts.js";
 import { ConfigFields, setValues } from "../parts/topic_config.js";
 import { Table } from "../parts/table.js";
-import { healthOf } from "../verdict.js";
+import { healthOf, isLed } from "../verdict.js";
 import { topicState } from "./topics.js";
 
 const EVERY_MS = 2_000;
@@ -65,7 +65,7 @@ function Partitions({ topic, query }) {
   const columns = [
     { name: "Partition", value: (p) => p.partition, show: (p) => html`<a href=${href(["topics", topic, String(p.partition)])}>${p.partition}</a>` },
     { name: "State", width: "150px", value: (p) => healthOf(p)[1], show: (p) => { const [tone, word] = healthOf(p); return html`<${State} tone=${tone}>${word}<//>`; } },
-    { name: "Leader", width: "90px", num: true, value: (p) => p.leader, show: (p) => html`${number(p.leader)}${p.leader >= 0 && p.leader !== p.replicas[0] && html` <span class="faint" title=${`Broker ${p.replicas[0]} is preferred`}>*</span>`}` },
+    { name: "Leader", width: "90px", num: true, value: (p) => p.leader ?? -1, show: (p) => html`${number(p.leader)}${isLed(p) && p.leader !== p.replicas[0] && html` <span class="faint" title=${`Broker ${p.replicas[0]} is preferred`}>*</span>`}` },
     { name: "In sync", width: "120px", value: (p) => p.isr.length, show: (p) => brokers(p.isr) },
     { name: "Replicas", width: "120px", show: (p) => brokers(p.replicas) },
     { name: "HW", width: "130px", num: true, value: (p) => p.high_watermark ?? -1, show: (p) => number(p.high_watermark) },

@@ -58,7 +58,7 @@ function options(lines, unit, width) {
     cursor: { y: false, points: { size: 6 } },
     scales: { y: { range: (_, low, high) => [0, Math.max(5, high * 1.1)] } },
     axes: [
-      { ...axis, space: 90, values: "{HH}:{mm}:{ss}" },
+      { ...axis, space: 90, size: 26, values: "{HH}:{mm}:{ss}" },
       { ...axis, size: 58, space: 36, values: (_, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? unit(tick) : "")) },
     ],
     series: [

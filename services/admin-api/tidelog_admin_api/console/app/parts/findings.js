@@ -1,7 +1,7 @@
 // What is wrong, why, and what to do: as explain tells it.
 import { Fragment, html, useState } from "../html.js";
 import { href } from "../router.js";
-import { plural, words } from "../format.js";
+import { plural, sentence, words } from "../format.js";
 import { inOrderOfSeverity, toneOf } from "../verdict.js";
 import { PartitionLink, State } from "./basics.js";
 
@@ -25,7 +25,7 @@ function keyOf(finding) {
 function Finding({ finding }) {
   const tone = toneOf(finding.severity);
   return html`<article class="finding">
-    <div class="head"><${State} tone=${tone}>${finding.severity}<//><p class="grow">${finding.summary}</p>
+    <div class="head"><${State} tone=${tone}>${finding.severity}<//><p class="grow">${sentence(finding.summary)}</p>
       <span class="faint small nowrap" title="The cause, as programs call it">${words(finding.cause)}</span></div>
     ${finding.evidence?.length > 0 && html`<ul class="why">
       ${finding.evidence.slice(0, MAX_EVIDENCE).map((line) => html`<li>${line}</li>`)}

@@ -20,13 +20,13 @@ export function Loads({ brokers }) {
 
 function Load({ broker, most, even }) {
   const percent = (part) => ({ width: `${(100 * part) / most}%` });
-  return html`<div class="load" role="listitem">
-    <span>Broker ${broker.broker_id}${isMissed(broker) && html` <span class="hidden-text">gone</span>`}</span>
+  return html`<div class="load ${isMissed(broker) ? "gone" : ""}" role="listitem">
+    <span>Broker ${broker.broker_id}</span>
     <div class="bar" aria-hidden="true">
       <i class="light" style=${percent(broker.replicas)}></i>
       <i style=${percent(broker.leaders)}></i>
       <b style=${{ left: `${(100 * even) / most}%` }}></b>
     </div>
-    <span class="told">leads ${number(broker.leaders)} of ${number(broker.replicas)}</span>
+    <span class="told">${isMissed(broker) ? `gone, holds ${number(broker.replicas)}` : `leads ${number(broker.leaders)} of ${number(broker.replicas)}`}</span>
   </div>`;
 }

@@ -52,7 +52,7 @@ function replicasByBroker(topics, brokerIds) {
 }
 
 function kindOf(broker, leader, isr) {
-  if (leader < 0) return "lost";
+  if (leader == null) return "lost";
   if (leader === broker) return "leader";
   return isr.includes(broker) ? "follower" : "late";
 }

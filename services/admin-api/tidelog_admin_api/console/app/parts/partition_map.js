@@ -13,7 +13,7 @@ import { LABEL_PX, kindsOf, layOut, cellAt } from "./map_layout.js";
 const EVERY_MS = 2_000;
 const CELLS_A_FRAME = 1_500;
 const PAINTS = {
-  leader: "accent",
+  leader: "fill",
   follower: "replica",
   late: "warn-fill",
   lost: "bad",
@@ -84,7 +84,7 @@ function Tip({ cell, layout }) {
 function wordsOf(cell, named = true) {
   const name = named ? `${cell.topic}/${cell.partition}: ` : "";
   const does = { leader: "leads", follower: "follows in sync", late: "is out of sync", lost: "has no leader" }[cell.kind];
-  const leader = cell.kind === "leader" || cell.leader < 0 ? "" : `; broker ${cell.leader} leads`;
+  const leader = cell.kind === "leader" || cell.leader == null ? "" : `; broker ${cell.leader} leads`;
   return `${name}broker ${number(cell.broker)} ${does}${leader}`;
 }
 

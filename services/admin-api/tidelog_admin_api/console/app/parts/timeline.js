@@ -1,6 +1,6 @@
 // State changes in the order of time, each in a line that says what, why, where and how long.
 import { html } from "../html.js";
-import { clock, duration, exactTime, sentence, words } from "../format.js";
+import { clock, duration, exactTime, kindWords, words } from "../format.js";
 import { Empty, PartitionLink, TopicLink } from "./basics.js";
 
 const BAD = new Set(["leader_lost", "unclean_election", "replica_damaged", "broker_fenced", "broker_left", "store_lost", "registration_lost", "disk_refused"]);
@@ -29,7 +29,7 @@ export function Entry({ event, about }) {
   return html`<li class=${toneOfEvent(event)}>
     <time datetime=${exactTime(event.at)} title=${exactTime(event.at)}>${clock(event.at, true)}</time>
     <div>
-      <div class="row"><span class="what">${sentence(event.kind)}</span><span class="tag">${event.stage}</span>
+      <div class="row"><span class="what">${kindWords(event.kind)}</span><span class="tag">${event.stage}</span>
         ${about && event.topic && html`<span>${event.partition >= 0 ? html`<${PartitionLink} ...${event} />` : html`<${TopicLink} topic=${event.topic} />`}</span>`}
         ${event.broker >= 0 && html`<span class="dim">broker ${event.broker}</span>`}
         ${event.duration_ms >= 0 && html`<span class="faint small">after ${duration(event.duration_ms)}</span>`}
