@@ -1,0 +1,103 @@
+"""State changes, as all services tell them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import ConfigDict, Field
+from pydantic.config import JsonDict
+
+from tidelog.client.event_streams import Silent
+from tidelog.state_changes.event import StateChange
+from tidelog.state_changes.json_form import to_object
+from tidelog_admin_api.bodies.base import AnswerBody
+from tidelog_admin_api.event_ids import event_id
+
+_EVENT: JsonDict = {
+    "id": "1767225600123-9f1c2d3e4a5b",
+    "time": "2026-01-01T00:00:00.123Z",
+    "time_ms": 1_767_225_600_123,
+    "service": "controller-1",
+    "kind": "election",
+    "stage": "completed",
+    "cause": "broker_crashed",
+    "change_id": "c1-17",
+    "topic": "sea",
+    "topic_id": "0TQ1sZ0QTeSyBWq3kKMI3Q",
+    "partition": 0,
+    "leader_epoch": 5,
+    "revision": 4711,
+    "duration_ms": 12,
+    "details": {"leader": 1, "leader_before": 2},
+}
+
+
+class Event(AnswerBody):
+    """One stage of one change. What does not apply is left out."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [_EVENT]})
+
+    id: str = Field(description="the same for the same event, whoever is asked and when")
+    time: str = Field(description="UTC, with milliseconds")
+    time_ms: int = Field(description="milliseconds since 1970, by the clock of who tells it")
+    service: str = Field(description="who tells it, as controller-1")
+    kind: str
+    stage: str = Field(
+        description="requested, received, completed, failed, ignored or acknowledged"
+    )
+    cause: str | None = None
+    change_id: str | None = Field(default=None, description="the same for all stages of a change")
+    topic: str | None = None
+    topic_id: str | None = None
+    partition: int | None = None
+    broker: int | None = Field(default=None, description="whom it is about")
+    broker_epoch: int | None = None
+    controller_epoch: int | None = None
+    leader_epoch: int | None = None
+    revision: int | None = Field(default=None, description="of the metadata store")
+    duration_ms: int | None = Field(default=None, description="since it was requested")
+    trace_id: str | None = None
+    details: dict[str, Any] | None = None
+
+
+class SilentService(AnswerBody):
+    address: str
+    problem: str
+
+
+class EventList(AnswerBody):
+    """Ordered by time, the oldest first."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"items": [_EVENT], "more": False, "silent": []}]}
+    )
+
+    items: list[Event]
+    more: bool = Field(
+        description="there are older ones: ask with before_ms, the time of the first of these"
+    )
+    silent: list[SilentService] = Field(
+        description="services that gave no answer, so that what they know is missing"
+    )
+
+
+def event_object(change: StateChange) -> Mapping[str, Any]:
+    """As JSON, here and in a stream."""
+    fields = to_object(change)
+    return {
+        "id": event_id(change),
+        "time": fields.pop("time"),
+        "time_ms": change.time_ms,
+        **fields,
+    }
+
+
+def event_list(
+    changes: Sequence[StateChange], *, more: bool, silent: Sequence[Silent]
+) -> EventList:
+    return EventList(
+        items=[Event.model_validate(event_object(change)) for change in changes],
+        more=more,
+        silent=[SilentService(address=one.address, problem=one.problem) for one in silent],
+    )

@@ -1,0 +1,257 @@
+"""Records, as scripts without gRPC write and read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, NamedTuple
+
+from pydantic import ConfigDict, Field
+from pydantic.config import JsonDict
+
+from tidelog.client.delivery import Delivery
+from tidelog.errors import TidelogError
+from tidelog.model import NO_OFFSET, Acks, Record
+from tidelog_admin_api.bodies.base import AnswerBody, PartitionNumber, RequestBody
+from tidelog_admin_api.bodies.failures import Failure, failure_of
+from tidelog_admin_api.record_encoding import Encoding, WrongEncodingError, from_bytes, to_bytes
+
+MAX_RECORDS = 1_000
+MAX_HEADERS = 100
+# The last that a batch can hold.
+MAX_TIMESTAMP_MS = 2**62 - 1
+
+AcksWord = Literal["all", "leader", "none"]
+EncodingWord = Literal["json", "text", "base64"]
+
+ACKS = {"all": Acks.ALL, "leader": Acks.LEADER, "none": Acks.NONE}
+_ENCODING_HELP = "json: any JSON value; text: a string; base64: bytes"
+_RECORD: JsonDict = {
+    "topic": "sea",
+    "partition": 0,
+    "offset": 17,
+    "timestamp_ms": 1_767_225_600_000,
+    "key": "north",
+    "key_encoding": "text",
+    "value": {"tide": "ebb"},
+    "value_encoding": "json",
+    "headers": [{"key": "source", "value": "buoy 7", "value_encoding": "text"}],
+}
+
+
+class HeaderToProduce(RequestBody):
+    key: str = Field(max_length=1_000)
+    value: str
+    value_encoding: Literal["text", "base64"] = "text"
+
+
+class RecordToProduce(RequestBody):
+    """What a read gives may be produced again as it is, without its topic and offset."""
+
+    key: Any = Field(default=None, description="null: none, and the partition is chosen freely")
+    key_encoding: EncodingWord = Field(default="text", description=_ENCODING_HELP)
+    value: Any = Field(default=None, description="null: none; it deletes its key where compacted")
+    value_encoding: EncodingWord | None = Field(
+        default=None, description=f"default: the request's `encoding`. {_ENCODING_HELP}"
+    )
+    headers: list[HeaderToProduce] = Field(default_factory=list, max_length=MAX_HEADERS)
+    partition: PartitionNumber | None = Field(
+        default=None, description="default: by the key, else any"
+    )
+    timestamp_ms: int | None = Field(
+        default=None,
+        ge=0,
+        le=MAX_TIMESTAMP_MS,
+        description="milliseconds since 1970; default: now",
+        examples=[1_767_225_600_000],
+    )
+
+
+class ProduceRequest(RequestBody):
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "records": [
+                        {"key": "north", "value": {"tide": "ebb"}},
+                        {"value": "calm", "value_encoding": "text", "partition": 0},
+                    ],
+                    "acks": "all",
+                }
+            ]
+        }
+    )
+
+    records: list[RecordToProduce] = Field(min_length=1, max_length=MAX_RECORDS)
+    acks: AcksWord = Field(
+        default="all",
+        description="when a record counts as written: all in-sync replicas have it, the leader "
+        "has it, or nobody is asked (then its offset is not known)",
+    )
+    encoding: EncodingWord = Field(
+        default="json", description=f"of values that do not name their own. {_ENCODING_HELP}"
+    )
+
+
+class RecordResult(AnswerBody):
+    partition: int | None = Field(description="null: it is not known to be anywhere")
+    offset: int | None = Field(description="null: it is not known")
+    timestamp_ms: int | None = Field(description="the record's own, milliseconds since 1970")
+    error: Failure | None = Field(description="null: it is written")
+
+
+class ProduceResults(AnswerBody):
+    """One for each record, in the request's order."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "topic": "sea",
+                    "results": [
+                        {
+                            "partition": 0,
+                            "offset": 17,
+                            "timestamp_ms": 1_767_225_600_000,
+                            "error": None,
+                        }
+                    ],
+                }
+            ]
+        }
+    )
+
+    topic: str
+    results: list[RecordResult]
+
+    @property
+    def failed(self) -> int:
+        return sum(result.error is not None for result in self.results)
+
+
+class Header(AnswerBody):
+    key: str
+    value: str
+    value_encoding: str = Field(description="text, or base64 for what is no UTF-8")
+
+
+class ReadRecord(AnswerBody):
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int = Field(description="milliseconds since 1970")
+    key: Any = Field(description="null: none")
+    key_encoding: str = Field(description="text, or base64 for what is no UTF-8")
+    value: Any = Field(description="null: none")
+    value_encoding: str = Field(
+        description="json, text or base64: the one asked for, or the next that can hold it"
+    )
+    headers: list[Header]
+
+
+class RecordPage(AnswerBody):
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "items": [_RECORD],
+                    "next_offset": 18,
+                    "log_start_offset": 0,
+                    "end_offset": 18,
+                }
+            ]
+        }
+    )
+
+    items: list[ReadRecord]
+    next_offset: int = Field(description="where to read on")
+    log_start_offset: int = Field(description="of the oldest record that there is")
+    end_offset: int = Field(description="one past the last committed record, when asked")
+
+
+class RecordToSend(NamedTuple):
+    value: bytes | None
+    key: bytes | None
+    partition: int | None
+    headers: tuple[tuple[str, bytes], ...]
+    timestamp_ms: int | None
+
+
+class WrongRecord(NamedTuple):
+    """`field`: as records.3.value."""
+
+    field: str
+    message: str
+
+
+def records_to_send(request: ProduceRequest) -> tuple[list[RecordToSend], list[WrongRecord]]:
+    """All of them, or else what is wrong with which."""
+    sound: list[RecordToSend] = []
+    wrong: list[WrongRecord] = []
+    for index, record in enumerate(request.records):
+        at = f"records.{index}"
+        parts: dict[str, bytes | None] = {}
+        value_encoding = record.value_encoding or request.encoding
+        named = [("key", record.key, record.key_encoding), ("value", record.value, value_encoding)]
+        named += [
+            (f"headers.{number}.value", header.value, header.value_encoding)
+            for number, header in enumerate(record.headers)
+        ]
+        for name, value, encoding in named:
+            try:
+                parts[name] = to_bytes(value, Encoding(encoding))
+            except WrongEncodingError as error:
+                wrong.append(WrongRecord(f"{at}.{name}", str(error)))
+        if not wrong:
+            headers = tuple(
+                (header.key, parts[f"headers.{number}.value"] or b"")
+                for number, header in enumerate(record.headers)
+            )
+            sound.append(
+                RecordToSend(
+                    parts["value"], parts["key"], record.partition, headers, record.timestamp_ms
+                )
+            )
+    return ([] if wrong else sound), wrong
+
+
+def produce_results(topic: str, outcomes: Sequence[Delivery | TidelogError]) -> ProduceResults:
+    return ProduceResults(topic=topic, results=[_result(outcome) for outcome in outcomes])
+
+
+def _result(outcome: Delivery | TidelogError) -> RecordResult:
+    if isinstance(outcome, TidelogError):
+        return RecordResult(
+            partition=None, offset=None, timestamp_ms=None, error=failure_of(outcome)
+        )
+    return RecordResult(
+        partition=outcome.partition,
+        offset=None if outcome.offset == NO_OFFSET else outcome.offset,
+        timestamp_ms=outcome.timestamp_ms,
+        error=None,
+    )
+
+
+def read_records(records: Iterable[Record], encoding: Encoding) -> list[ReadRecord]:
+    return [_read_record(record, encoding) for record in records]
+
+
+def _read_record(record: Record, encoding: Encoding) -> ReadRecord:
+    # Keys are names: those that look like numbers are no JSON to whoever reads them.
+    key_encoding = Encoding.BASE64 if encoding is Encoding.BASE64 else Encoding.TEXT
+    key = from_bytes(record.key, key_encoding)
+    value = from_bytes(record.value, encoding)
+    headers = [(name, from_bytes(header, Encoding.TEXT)) for name, header in record.headers]
+    return ReadRecord(
+        topic=record.topic,
+        partition=record.partition,
+        offset=record.offset,
+        timestamp_ms=record.timestamp_ms,
+        key=key.value,
+        key_encoding=key.encoding,
+        value=value.value,
+        value_encoding=value.encoding,
+        headers=[
+            Header(key=name, value=header.value, value_encoding=header.encoding)
+            for name, header in headers
+        ],
+    )

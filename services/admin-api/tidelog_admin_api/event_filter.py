@@ -1,0 +1,54 @@
+"""Which events somebody asks for. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from tidelog.state_changes.event import Kind, StateChange
+from tidelog.state_changes.life import TraceScope
+
+
+class EventFilter(NamedTuple):
+    """Filters join by and; `kinds` empty: all. Of a partition are also events of its whole
+    topic; of a broker those that are about it, and those that it tells itself."""
+
+    topic: str = ""
+    partition: int | None = None
+    broker: int | None = None
+    kinds: tuple[Kind, ...] = ()
+    since_ms: int = 0
+    before_ms: int | None = None
+
+    @property
+    def scope(self) -> TraceScope:
+        return TraceScope(self.topic, self.partition, self.since_ms)
+
+    def takes(self, change: StateChange) -> bool:
+        if change.time_ms < self.since_ms:
+            return False
+        if self.before_ms is not None and change.time_ms >= self.before_ms:
+            return False
+        if self.topic and not self.scope.includes(change):
+            return False
+        if self.kinds and change.kind not in self.kinds:
+            return False
+        return self.broker is None or self._is_of_broker(change)
+
+    def _is_of_broker(self, change: StateChange) -> bool:
+        return change.broker == self.broker or change.service == f"broker-{self.broker}"
+
+
+class Newest(NamedTuple):
+    """`more`: there are older ones."""
+
+    changes: Sequence[StateChange]
+    more: bool
+
+
+def newest(changes: Iterable[StateChange], wanted: EventFilter, limit: int) -> Newest:
+    """By time, the oldest first; what two services tell of the same millisecond by their names.
+    An event that was told twice is one."""
+    known = {change.identity: change for change in changes if wanted.takes(change)}
+    ordered = sorted(known.values(), key=lambda change: (change.time_ms, change.service))
+    return Newest(ordered[-limit:], len(ordered) > limit)

@@ -1,0 +1,73 @@
+"""The newest events, so that each stream takes them at its own pace. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tidelog.client.event_streams import Silent
+from tidelog.state_changes.event import StateChange
+from tidelog_admin_api.event_ids import event_id
+
+MAX_KEPT_EVENTS = 20_000
+
+
+class Told(NamedTuple):
+    """`id` empty: of a service that fell silent, which is no event."""
+
+    id: str
+    what: StateChange | Silent
+
+
+class Taken(NamedTuple):
+    """`position`: where to go on. `missed`: how many came and went since the last time."""
+
+    told: Sequence[Told]
+    position: int
+    missed: int
+
+
+class EventRing:
+    """Positions count all that was ever told, from 0."""
+
+    def __init__(self, max_kept: int = MAX_KEPT_EVENTS) -> None:
+        self._max_kept = max_kept
+        self._first = 0
+        self._told: list[Told] = []
+        self._positions: dict[str, int] = {}
+
+    @property
+    def end(self) -> int:
+        """The position of what comes next."""
+        return self._first + len(self._told)
+
+    def add(self, what: Sequence[StateChange | Silent]) -> None:
+        for one in what:
+            told = Told(event_id(one) if isinstance(one, StateChange) else "", one)
+            if told.id:
+                self._positions[told.id] = self.end
+            self._told.append(told)
+        # In one piece now and then: a list gives way at its front slowly.
+        if len(self._told) > 2 * self._max_kept:
+            self._forget(len(self._told) - self._max_kept)
+
+    def take(self, position: int, limit: int) -> Taken:
+        oldest = max(self._first, self.end - self._max_kept)
+        begin = max(position, oldest)
+        told = self._told[begin - self._first : begin - self._first + limit]
+        return Taken(told, begin + len(told), begin - position)
+
+    def after(self, told_id: str) -> int | None:
+        """The position behind an event; None: it is not known any more, or never was."""
+        position = self._positions.get(told_id)
+        if position is None or position < self.end - self._max_kept:
+            return None
+        return position + 1
+
+    def _forget(self, count: int) -> None:
+        for told in self._told[:count]:
+            # An event that was told again is kept under its later position.
+            if self._positions.get(told.id, self._first + count) < self._first + count:
+                del self._positions[told.id]
+        del self._told[:count]
+        self._first += count

@@ -1,0 +1,110 @@
+"""Keys, values and headers of records as JSON carries them. Pure."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import enum
+import json
+from typing import Any, NamedTuple
+
+
+class Encoding(enum.StrEnum):
+    """json: any JSON value, kept as UTF-8 without spaces; text: a string, kept as UTF-8; base64:
+    bytes. null is no key or value in each of them."""
+
+    JSON = "json"
+    TEXT = "text"
+    BASE64 = "base64"
+
+
+class Encoded(NamedTuple):
+    """`value` is as `encoding` has it."""
+
+    value: Any
+    encoding: Encoding
+
+
+class WrongEncodingError(ValueError):
+    """The value is not as its encoding has it; the message says what would be right."""
+
+
+def to_bytes(value: Any, encoding: Encoding) -> bytes | None:
+    """Raises `WrongEncodingError`.
+
+    >>> to_bytes({"tide": "ebb"}, Encoding.JSON)
+    b'{"tide":"ebb"}'
+    >>> to_bytes("ebb", Encoding.TEXT), to_bytes("ZWJi", Encoding.BASE64)
+    (b'ebb', b'ebb')
+    """
+    if value is None:
+        return None
+    if encoding is Encoding.JSON:
+        return _json_bytes(value)
+    if not isinstance(value, str):
+        raise WrongEncodingError(
+            f"with encoding {encoding} it must be a string or null; encoding json takes any value"
+        )
+    if encoding is Encoding.TEXT:
+        return _utf8(value)
+    try:
+        return base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise WrongEncodingError(
+            f"it is no base64 ({error}): A-Z, a-z, 0-9, + and /, padded with ="
+        ) from error
+
+
+def from_bytes(data: bytes | None, wanted: Encoding) -> Encoded:
+    """As wanted where it can be; what is no JSON as text, and what is no text as base64.
+
+    >>> from_bytes(b'{"tide":"ebb"}', Encoding.JSON)
+    Encoded(value={'tide': 'ebb'}, encoding=<Encoding.JSON: 'json'>)
+    >>> from_bytes(b"ebb", Encoding.JSON).encoding, from_bytes(bytes([255]), Encoding.TEXT).value
+    (<Encoding.TEXT: 'text'>, '/w==')
+    """
+    if data is None:
+        return Encoded(None, wanted)
+    if wanted is not Encoding.BASE64:
+        try:
+            text = data.decode()
+        except UnicodeDecodeError:
+            text = None
+        if text is not None:
+            return _parsed(text) if wanted is Encoding.JSON else Encoded(text, Encoding.TEXT)
+    return Encoded(base64.b64encode(data).decode(), Encoding.BASE64)
+
+
+def _json_bytes(value: Any) -> bytes:
+    try:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except (ValueError, RecursionError) as error:
+        raise WrongEncodingError(
+            "it is no JSON value: NaN and infinities are none, and values are nested less deeply"
+        ) from error
+    return _utf8(text)
+
+
+def _parsed(text: str) -> Encoded:
+    """A null would be read as no value, and a number may be larger than others can read."""
+    try:
+        value = json.loads(text, parse_constant=_refuse)
+        # What was written with half a character escaped could not be sent on.
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    except (ValueError, RecursionError):
+        return Encoded(text, Encoding.TEXT)
+    return Encoded(text, Encoding.TEXT) if value is None else Encoded(value, Encoding.JSON)
+
+
+def _refuse(word: str) -> None:
+    raise ValueError(f"{word} is no JSON value")
+
+
+def _utf8(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise WrongEncodingError(
+            f"its character {error.start} is half of a surrogate pair, which UTF-8 cannot hold; "
+            "base64 carries any bytes"
+        ) from error
