@@ -40,10 +40,10 @@ class EventFilter(NamedTuple):
 
 
 class Newest(NamedTuple):
-    """`more`: there are older ones."""
+    """`left_out`: how many there are that are older."""
 
     changes: Sequence[StateChange]
-    more: bool
+    left_out: int
 
 
 def newest(changes: Iterable[StateChange], wanted: EventFilter, limit: int) -> Newest:
@@ -51,4 +51,4 @@ def newest(changes: Iterable[StateChange], wanted: EventFilter, limit: int) -> N
     An event that was told twice is one."""
     known = {change.identity: change for change in changes if wanted.takes(change)}
     ordered = sorted(known.values(), key=lambda change: (change.time_ms, change.service))
-    return Newest(ordered[-limit:], len(ordered) > limit)
+    return Newest(ordered[-limit:], max(0, len(ordered) - limit))

@@ -11,12 +11,14 @@ import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import NamedTuple, Protocol
 
+import structlog
+
 from tidelog.client.event_streams import Gathered, Silent
 from tidelog.state_changes.event import StateChange
 from tidelog.state_changes.life import TraceScope
 from tidelog_admin_api.bodies.events import event_object
-from tidelog_admin_api.event_filter import EventFilter
-from tidelog_admin_api.event_ids import event_id
+from tidelog_admin_api.event_filter import EventFilter, newest
+from tidelog_admin_api.event_ids import event_id, time_ms_of
 from tidelog_admin_api.event_ring import EventRing, Told
 from tidelog_admin_api.server_sent_events import HEARTBEAT, OPENING, message
 from tidelog_runtime.clock import Clock
@@ -26,7 +28,13 @@ HEARTBEAT_MS = 15_000
 MAX_EVENTS_AT_ONCE = 500
 # Following begins anew after so long, where it ended with an error.
 RESTART_PAUSE_MS = 1_000
+# Before the event at which a stream was interrupted, what arrived late may lie so far back.
+RESUME_OVERLAP_MS = 2_000
+# That a stream begins with, the newest of those asked for.
+MAX_EVENTS_BEFORE = 1_000
 STATE_CHANGE, SERVICE_SILENT, MISSED, END = "state_change", "service_silent", "missed", "end"
+
+_log = structlog.get_logger()
 
 
 class TellsEvents(Protocol):
@@ -40,10 +48,12 @@ class TellsEvents(Protocol):
 
 
 class Beginning(NamedTuple):
-    """Where a stream begins: with `before`, then with what was heard from `position` on."""
+    """Where a stream begins: with `before`, of which older ones are `missed`, then with what was
+    heard from `position` on."""
 
     position: int
     before: Sequence[StateChange] = ()
+    missed: int = 0
 
 
 class Bound(NamedTuple):
@@ -54,9 +64,16 @@ class Bound(NamedTuple):
 
 
 class EventHub:
-    def __init__(self, source: TellsEvents, clock: Clock, ring: EventRing | None = None) -> None:
+    def __init__(
+        self,
+        source: TellsEvents,
+        clock: Clock,
+        ring: EventRing | None = None,
+        heartbeat_ms: int = HEARTBEAT_MS,
+    ) -> None:
         self._source = source
         self._clock = clock
+        self._heartbeat_ms = heartbeat_ms
         self._ring = ring or EventRing()
         self._news = asyncio.Event()
         self._ending = False
@@ -67,14 +84,24 @@ class EventHub:
             since_ms = self._clock.wall_ms()
             self._task = asyncio.create_task(self._follow(TraceScope(since_ms=since_ms)))
 
-    @property
-    def end(self) -> int:
-        """The position of what comes next."""
-        return self._ring.end
-
-    def after(self, told_id: str) -> int | None:
-        """The position behind an event; None: it is not known."""
-        return self._ring.after(told_id)
+    async def begin(self, wanted: EventFilter, last_id: str = "") -> Beginning:
+        """After the event of `last_id`, where there is one, else with what there is since
+        `wanted.since_ms`, else with what comes. Where the event is not known any more, those
+        shortly before it come again, under the same ids. Raises `UnreachableError`."""
+        self.start()
+        position, since_ms = self._ring.end, wanted.since_ms
+        if last_id:
+            after = self._ring.after(last_id)
+            if after is not None:
+                return Beginning(after)
+            since_ms = max(since_ms, (time_ms_of(last_id) or 0) - RESUME_OVERLAP_MS)
+        if not since_ms:
+            return Beginning(position)
+        wanted = wanted._replace(since_ms=since_ms)
+        told = (await self._source.recent(wanted.scope)).events
+        unseen = [change for change in told if event_id(change) != last_id]
+        found = newest(unseen, wanted, MAX_EVENTS_BEFORE)
+        return Beginning(position, found.changes, found.left_out)
 
     def end_streams(self) -> None:
         """Each says so and ends; there are none from now on."""
@@ -90,23 +117,26 @@ class EventHub:
     async def stream(
         self, wanted: EventFilter, beginning: Beginning, bound: Bound
     ) -> AsyncIterator[bytes]:
-        """Server-sent events, with a comment where there was nothing for HEARTBEAT_MS."""
+        """Server-sent events, with a comment where there was nothing for a heartbeat."""
         yield OPENING
-        left = _Left(bound, self._clock)
+        left = _Left(bound, self._clock, self._heartbeat_ms)
         known = {event_id(change): None for change in beginning.before}
-        said = _events([Told(event_id(c), c) for c in beginning.before], wanted, left)
+        said = _missed(beginning.missed)
+        said += _events([Told(event_id(c), c) for c in beginning.before], wanted, left)
         if said:
             yield b"".join(said)
         position = beginning.position
-        while not left.is_over():
+        while True:
             taken = self._ring.take(position, MAX_EVENTS_AT_ONCE)
             position = taken.position
-            said = [message(MISSED, {"events": taken.missed})] if taken.missed else []
+            said = _missed(taken.missed)
             said += _events([one for one in taken.told if one.id not in known], wanted, left)
             if said:
                 yield b"".join(said)
             if self._ending:
                 yield message(END, {"reason": "the gateway stops; connect again"})
+                return
+            if left.is_over():
                 return
             if not taken.told and not await self._more(left.wait_ms()):
                 yield HEARTBEAT
@@ -122,12 +152,14 @@ class EventHub:
 
     async def _follow(self, scope: TraceScope) -> None:
         while True:
-            # What services tell is heard by `follow` again and again; this is for its own faults.
-            with contextlib.suppress(Exception):
+            # Services that are lost `follow` finds again by itself.
+            try:
                 async with contextlib.aclosing(self._source.follow(scope)) as told:
                     async for batch in told:
                         self._ring.add(batch)
                         self._tell()
+            except Exception:
+                _log.exception("following_failed")
             await asyncio.sleep(RESTART_PAUSE_MS / 1000)
             scope = TraceScope(since_ms=self._clock.wall_ms() - RESTART_PAUSE_MS)
 
@@ -139,8 +171,9 @@ class EventHub:
 class _Left:
     """How much of its bound a stream has left."""
 
-    def __init__(self, bound: Bound, clock: Clock) -> None:
+    def __init__(self, bound: Bound, clock: Clock, heartbeat_ms: int) -> None:
         self.events = bound.events
+        self._heartbeat_ms = heartbeat_ms
         self._clock = clock
         self._end_ms = None
         if bound.duration_ms is not None:
@@ -153,8 +186,8 @@ class _Left:
 
     def wait_ms(self) -> int:
         if self._end_ms is None:
-            return HEARTBEAT_MS
-        return max(0, min(HEARTBEAT_MS, self._end_ms - self._clock.monotonic_ms()))
+            return self._heartbeat_ms
+        return max(0, min(self._heartbeat_ms, self._end_ms - self._clock.monotonic_ms()))
 
     def one_more(self) -> bool:
         if self.events is None:
@@ -163,6 +196,10 @@ class _Left:
             return False
         self.events -= 1
         return True
+
+
+def _missed(events: int) -> list[bytes]:
+    return [message(MISSED, {"events": events})] if events else []
 
 
 def _events(told: Sequence[Told], wanted: EventFilter, left: _Left) -> list[bytes]:

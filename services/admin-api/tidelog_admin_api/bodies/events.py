@@ -12,6 +12,7 @@ from tidelog.client.event_streams import Silent
 from tidelog.state_changes.event import StateChange
 from tidelog.state_changes.json_form import to_object
 from tidelog_admin_api.bodies.base import AnswerBody
+from tidelog_admin_api.event_filter import Newest
 from tidelog_admin_api.event_ids import event_id
 
 _EVENT: JsonDict = {
@@ -93,11 +94,9 @@ def event_object(change: StateChange) -> Mapping[str, Any]:
     }
 
 
-def event_list(
-    changes: Sequence[StateChange], *, more: bool, silent: Sequence[Silent]
-) -> EventList:
+def event_list(found: Newest, silent: Sequence[Silent]) -> EventList:
     return EventList(
-        items=[Event.model_validate(event_object(change)) for change in changes],
-        more=more,
+        items=[Event.model_validate(event_object(change)) for change in found.changes],
+        more=found.left_out > 0,
         silent=[SilentService(address=one.address, problem=one.problem) for one in silent],
     )

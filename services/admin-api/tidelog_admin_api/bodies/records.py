@@ -177,7 +177,7 @@ class RecordToSend(NamedTuple):
 
 
 class WrongRecord(NamedTuple):
-    """`field`: as records.3.value."""
+    """`field`: as records[3].value."""
 
     field: str
     message: str
@@ -188,12 +188,12 @@ def records_to_send(request: ProduceRequest) -> tuple[list[RecordToSend], list[W
     sound: list[RecordToSend] = []
     wrong: list[WrongRecord] = []
     for index, record in enumerate(request.records):
-        at = f"records.{index}"
+        at = f"records[{index}]"
         parts: dict[str, bytes | None] = {}
         value_encoding = record.value_encoding or request.encoding
         named = [("key", record.key, record.key_encoding), ("value", record.value, value_encoding)]
         named += [
-            (f"headers.{number}.value", header.value, header.value_encoding)
+            (f"headers[{number}].value", header.value, header.value_encoding)
             for number, header in enumerate(record.headers)
         ]
         for name, value, encoding in named:
@@ -203,7 +203,7 @@ def records_to_send(request: ProduceRequest) -> tuple[list[RecordToSend], list[W
                 wrong.append(WrongRecord(f"{at}.{name}", str(error)))
         if not wrong:
             headers = tuple(
-                (header.key, parts[f"headers.{number}.value"] or b"")
+                (header.key, parts[f"headers[{number}].value"] or b"")
                 for number, header in enumerate(record.headers)
             )
             sound.append(

@@ -36,6 +36,7 @@ _RECOVERY: JsonDict = {
             "last_epoch": 4,
             "log_start_offset": 0,
             "log_end_offset": 1200,
+            "high_watermark": 1198,
             "whole": True,
             "lost_records": 0,
         }
@@ -54,6 +55,9 @@ class Survivor(AnswerBody):
     last_epoch: int = Field(description="of its last batch; -1: its log is empty")
     log_start_offset: int
     log_end_offset: int = Field(description="one past its last offset")
+    high_watermark: int | None = Field(
+        description="as far as it knew what was committed; null: it did not tell"
+    )
     whole: bool = Field(description="in its present life it is known to have lost nothing")
     lost_records: int | None = Field(
         description="how many records that other described replicas hold would be cut if it were "

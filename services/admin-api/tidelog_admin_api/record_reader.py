@@ -1,0 +1,168 @@
+"""Reads a few committed records of a partition, for people and scripts that look."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import Record, TopicPartition
+from tidelog_runtime.clock import Clock
+
+# Taken from the consumer at once.
+POLL_RECORDS = 200
+# Offsets that no record has are passed in silence: so often it is looked where the consumer is.
+POLL_TIMEOUT_MS = 250
+_Partitions = Iterable[TopicPartition | tuple[str, int]]
+
+
+class ReadsRecords(Protocol):
+    """`tidelog.client.Consumer`, as far as the gateway asks it."""
+
+    async def beginning_offsets(self, partitions: _Partitions) -> dict[TopicPartition, int]: ...
+
+    async def end_offsets(self, partitions: _Partitions) -> dict[TopicPartition, int]: ...
+
+    async def offsets_at_time(
+        self, timestamp_ms: int, partitions: _Partitions
+    ) -> dict[TopicPartition, int]: ...
+
+    def assign(self, partitions: _Partitions) -> None: ...
+
+    async def seek(self, partition: TopicPartition | tuple[str, int], offset: int) -> None: ...
+
+    async def poll(self, timeout_ms: int = ..., max_records: int = ...) -> list[Record]: ...
+
+    def position(self, partition: TopicPartition | tuple[str, int]) -> int | None: ...
+
+    async def close(self) -> None: ...
+
+
+class AtOffset(NamedTuple):
+    offset: int
+
+
+class AtTime(NamedTuple):
+    """The first record at or after it, milliseconds since 1970."""
+
+    timestamp_ms: int
+
+
+class Latest(NamedTuple):
+    """The newest ones; fewer where offsets have gaps."""
+
+    records: int
+
+
+Start = AtOffset | AtTime | Latest
+
+
+class ReadBound(NamedTuple):
+    """`max_bytes`: of keys and values; one record is read however large it is. `key`: records
+    with this key alone, while those with others count for max_scanned. `wait_ms`: for a first
+    record, where there is none yet. `timeout_ms`: for all of it."""
+
+    max_records: int
+    max_bytes: int
+    max_scanned: int
+    wait_ms: int
+    timeout_ms: int
+    key: bytes | None = None
+
+
+class Read(NamedTuple):
+    """`end_offset`: one past the last committed record, when asked."""
+
+    records: list[Record]
+    next_offset: int
+    log_start_offset: int
+    end_offset: int
+
+
+async def read_records(
+    consumer: ReadsRecords,
+    partition: TopicPartition,
+    start: Start,
+    bound: ReadBound,
+    clock: Clock,
+) -> Read:
+    """Raises `TidelogError`: UNKNOWN_TOPIC_OR_PARTITION, OFFSET_OUT_OF_RANGE, REQUEST_TIMED_OUT
+    where not one record came although there are some."""
+    give_up_ms = clock.monotonic_ms() + bound.timeout_ms
+    log_start = (await consumer.beginning_offsets([partition]))[partition]
+    end = (await consumer.end_offsets([partition]))[partition]
+    begin = await _begin(consumer, partition, start, log_start, end)
+    consumer.assign([partition])
+    await consumer.seek(partition, begin)
+    collecting = _Collecting(bound, begin)
+    if begin >= end:
+        # What is not there yet may come.
+        collecting.take(await consumer.poll(bound.wait_ms, POLL_RECORDS) if bound.wait_ms else [])
+        return Read(collecting.records, collecting.next_offset, log_start, end)
+    while not collecting.is_full and collecting.next_offset < end:
+        left_ms = give_up_ms - clock.monotonic_ms()
+        if left_ms <= 0:
+            break
+        collecting.take(await consumer.poll(min(left_ms, POLL_TIMEOUT_MS), POLL_RECORDS))
+        collecting.passed(consumer.position(partition))
+    if collecting.next_offset == begin:
+        raise TidelogError(
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"no record of {partition} came within {bound.timeout_ms} ms, though it has those from "
+            f"{begin} to {end - 1}; its leader is busy or cannot be reached",
+        )
+    return Read(collecting.records, collecting.next_offset, log_start, end)
+
+
+async def _begin(
+    consumer: ReadsRecords, partition: TopicPartition, start: Start, log_start: int, end: int
+) -> int:
+    match start:
+        case AtTime(timestamp_ms):
+            return (await consumer.offsets_at_time(timestamp_ms, [partition]))[partition]
+        case Latest(records):
+            return max(log_start, end - records)
+        case AtOffset(offset) if log_start <= offset <= end:
+            return offset
+        case AtOffset(offset):
+            raise TidelogError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{partition} has no offset {offset}; it begins at {log_start} and ends before "
+                f"{end}; latest=10 reads the newest",
+            )
+
+
+class _Collecting:
+    """Which of the records that come are the answer's."""
+
+    def __init__(self, bound: ReadBound, begin: int) -> None:
+        self.records: list[Record] = []
+        self.next_offset = begin
+        self.is_full = False
+        self._bound = bound
+        self._bytes = 0
+        self._scanned = 0
+
+    def take(self, came: Iterable[Record]) -> None:
+        for record in came:
+            if self.is_full:
+                return
+            wanted = self._bound.key is None or record.key == self._bound.key
+            if wanted:
+                size = len(record.key or b"") + len(record.value or b"")
+                if self.records and self._bytes + size > self._bound.max_bytes:
+                    self.is_full = True
+                    return
+                self._bytes += size
+                self.records.append(record)
+            self._scanned += 1
+            self.next_offset = record.offset + 1
+            self.is_full = (
+                len(self.records) >= self._bound.max_records
+                or self._scanned >= self._bound.max_scanned
+            )
+
+    def passed(self, position: int | None) -> None:
+        """All that came is taken, and the consumer has got as far as this."""
+        if not self.is_full and position is not None:
+            self.next_offset = max(self.next_offset, position)

@@ -1,0 +1,141 @@
+"""Sends the records of requests through producers that are kept: one for each kind of
+acknowledgement, made when it is first asked for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from tidelog.client.delivery import Delivery, mark_seen
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import Acks
+from tidelog.record_batch import Headers
+from tidelog_admin_api.bodies.records import RecordToSend
+
+# A producer remembers every name that it was given; another takes its place after so many.
+MAX_TOPIC_NAMES = 10_000
+
+
+class SendsRecords(Protocol):
+    """`tidelog.client.Producer`, as far as the gateway asks it."""
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        *,
+        partition: int | None = None,
+        headers: Headers = (),
+        timestamp_ms: int | None = None,
+    ) -> asyncio.Future[Delivery]: ...
+
+    async def close(self) -> None: ...
+
+
+Outcome = Delivery | TidelogError
+
+
+class _Kept(NamedTuple):
+    producer: SendsRecords
+    topics: dict[str, None]
+
+
+class RecordSender:
+    def __init__(self, make: Callable[[Acks], SendsRecords]) -> None:
+        self._make = make
+        self._kept: dict[Acks, _Kept] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+
+    async def send(
+        self, topic: str, records: Sequence[RecordToSend], acks: Acks, timeout_ms: int
+    ) -> list[Outcome]:
+        """What became of each, in their order, in which those of a partition are in its log. One
+        that cannot be sent holds up no other. What has no outcome within `timeout_ms` is
+        REQUEST_TIMED_OUT, and may be written yet, once."""
+        producer = self._producer(topic, acks)
+        sent: list[asyncio.Future[Delivery] | TidelogError] = []
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await _send_all(producer, topic, records, sent)
+                waiting = [one for one in sent if isinstance(one, asyncio.Future)]
+                if waiting:
+                    await asyncio.wait(waiting)
+        except TimeoutError:
+            pass
+        outcomes = [_outcome(one, timeout_ms) for one in sent]
+        return outcomes + [_unsent(timeout_ms)] * (len(records) - len(sent))
+
+    async def close(self) -> None:
+        """Delivers what was taken before, or gives it up when its time is over."""
+        kept, self._kept = self._kept, {}
+        await asyncio.gather(*(one.producer.close() for one in kept.values()), *self._closing)
+
+    def _producer(self, topic: str, acks: Acks) -> SendsRecords:
+        kept = self._kept.get(acks)
+        if kept is not None and topic not in kept.topics and len(kept.topics) >= MAX_TOPIC_NAMES:
+            closing = asyncio.create_task(kept.producer.close())
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+            kept = None
+        if kept is None:
+            kept = self._kept[acks] = _Kept(self._make(acks), {})
+        kept.topics[topic] = None
+        return kept.producer
+
+
+async def _send_all(
+    producer: SendsRecords,
+    topic: str,
+    records: Sequence[RecordToSend],
+    sent: list[asyncio.Future[Delivery] | TidelogError],
+) -> None:
+    """Adds to `sent` as it goes on: it may be interrupted."""
+    # Each look for a topic or partition that is not there takes a while: one is enough.
+    unknown: dict[int | None, TidelogError] = {}
+    for value, key, partition, headers, timestamp_ms in records:
+        known = unknown.get(None) or unknown.get(partition)
+        if known is not None:
+            sent.append(known)
+            continue
+        try:
+            delivery = await producer.send(
+                topic,
+                value,
+                key,
+                partition=partition,
+                headers=headers,
+                timestamp_ms=timestamp_ms,
+            )
+        except TidelogError as error:
+            if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                unknown[partition] = error
+            sent.append(error)
+        else:
+            # Whoever asked may have gone before it fails.
+            delivery.add_done_callback(mark_seen)
+            sent.append(delivery)
+
+
+def _outcome(sent: asyncio.Future[Delivery] | TidelogError, timeout_ms: int) -> Outcome:
+    if isinstance(sent, TidelogError):
+        return sent
+    if not sent.done():
+        return TidelogError(
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"nobody acknowledged the record within {timeout_ms} ms; it may be written, or may "
+            "yet be, once; read the end of the partition to find out",
+        )
+    error = sent.exception()
+    if isinstance(error, TidelogError):
+        return error
+    return sent.result()
+
+
+def _unsent(timeout_ms: int) -> TidelogError:
+    return TidelogError(
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        f"the record was not sent within {timeout_ms} ms, and is not written; the brokers are "
+        "busy or cannot be reached",
+    )

@@ -1,0 +1,239 @@
+"""Streams of events: where they begin, how they go on, and how they end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
+from typing import Any, cast
+
+import pytest
+
+from tidelog.client.event_streams import Gathered, Silent
+from tidelog.rpc.status import UnreachableError
+from tidelog.state_changes.event import StateChange
+from tidelog.state_changes.life import TraceScope
+from tidelog_admin_api.event_filter import EventFilter
+from tidelog_admin_api.event_hub import (
+    MAX_EVENTS_BEFORE,
+    RESUME_OVERLAP_MS,
+    Beginning,
+    Bound,
+    EventHub,
+)
+from tidelog_admin_api.event_ids import event_id
+from tidelog_admin_api.event_ring import EventRing
+from tidelog_admin_api.server_sent_events import HEARTBEAT, OPENING
+from unit.admin_api.test_events_asked_for import change
+
+NOW_MS = 1_000_000
+ALL = EventFilter()
+FROM_THE_FIRST = Beginning(0)
+
+
+class StandingClock:
+    def monotonic_ms(self) -> int:
+        return 0
+
+    def wall_ms(self) -> int:
+        return NOW_MS
+
+
+class ToldEvents:
+    """`told`: what is followed, as it comes; `remembered`: what services tell when asked."""
+
+    def __init__(self) -> None:
+        self.told: asyncio.Queue[list[StateChange | Silent] | Exception] = asyncio.Queue()
+        self.remembered: list[StateChange] = []
+        self.silent = False
+        self.followed: list[TraceScope] = []
+
+    async def recent(self, scope: TraceScope) -> Gathered:
+        if self.silent:
+            raise UnreachableError("any service", "it is gone")
+        told = [c for c in self.remembered if c.time_ms >= scope.since_ms]
+        return Gathered(told, (), (), {})
+
+    async def require_known(self, scope: TraceScope, told: Sequence[StateChange]) -> None: ...
+
+    async def follow(self, scope: TraceScope) -> AsyncGenerator[list[StateChange | Silent]]:
+        self.followed.append(scope)
+        while True:
+            batch = await self.told.get()
+            if isinstance(batch, Exception):
+                raise batch
+            yield batch
+
+
+async def told_by(
+    hub: EventHub,
+    wanted: EventFilter = ALL,
+    beginning: Beginning = FROM_THE_FIRST,
+    events: int | None = None,
+    duration_ms: int | None = 0,
+) -> list[bytes]:
+    """All of a stream that ends by itself, without its opening."""
+    stream = hub.stream(wanted, beginning, Bound(events, duration_ms))
+    opening, *told = [piece async for piece in stream]
+    assert opening == OPENING
+    return told
+
+
+def messages(pieces: Sequence[bytes]) -> list[dict[str, Any]]:
+    """Of each: its event, its id, its data."""
+    found = []
+    for text in b"".join(pieces).decode().split("\n\n"):
+        fields = dict(line.split(": ", 1) for line in text.split("\n") if line[:1] not in ("", ":"))
+        if "data" in fields:
+            fields["data"] = json.loads(fields["data"])
+            found.append(fields)
+    return found
+
+
+def times(pieces: Sequence[bytes]) -> list[int]:
+    return [m["data"]["time_ms"] for m in messages(pieces) if m["event"] == "state_change"]
+
+
+def hub_of(told: Sequence[StateChange | Silent], max_kept: int = 1_000) -> EventHub:
+    """It has heard this, and nobody tells more."""
+    ring = EventRing(max_kept)
+    ring.add(told)
+    return EventHub(ToldEvents(), StandingClock(), ring)
+
+
+async def test_an_event_is_sent_with_its_id_and_all_that_it_says() -> None:
+    event = change(7, topic="sea", partition=3)
+    (sent,) = messages(await told_by(hub_of([event]), events=1))
+    assert (sent["event"], sent["id"]) == ("state_change", event_id(event))
+    assert sent["data"]["topic"] == "sea"
+    assert sent["data"]["id"] == sent["id"]
+
+
+async def test_a_stream_has_only_what_was_asked_for() -> None:
+    hub = hub_of([change(1, topic="sea"), change(2, topic="bay"), change(3, topic="sea")])
+    assert times(await told_by(hub, EventFilter(topic="sea"), events=2)) == [1, 3]
+
+
+async def test_a_stream_ends_after_so_many_events() -> None:
+    hub = hub_of([change(1), change(2), change(3)])
+    assert times(await told_by(hub, events=2, duration_ms=None)) == [1, 2]
+
+
+async def test_a_service_that_falls_silent_is_told() -> None:
+    hub = hub_of([Silent("127.0.0.1:7501", "it refuses"), change(1)])
+    first, _ = messages(await told_by(hub, events=1))
+    assert first["event"] == "service_silent"
+    assert first["data"] == {"address": "127.0.0.1:7501", "problem": "it refuses"}
+
+
+async def test_whoever_is_too_slow_is_told_how_much_is_missing() -> None:
+    hub = hub_of([change(time_ms) for time_ms in range(100)], max_kept=10)
+    missed, *rest = messages(await told_by(hub, events=10))
+    assert (missed["event"], missed["data"]) == ("missed", {"events": 90})
+    assert len(rest) == 10
+
+
+async def test_where_nothing_happens_the_stream_shows_that_it_lives() -> None:
+    hub = EventHub(ToldEvents(), StandingClock(), heartbeat_ms=0)
+    async with aclosing(endless(hub)) as stream:
+        assert [await anext(stream) for _ in range(3)] == [OPENING, HEARTBEAT, HEARTBEAT]
+
+
+def endless(hub: EventHub, position: int = 0) -> AsyncGenerator[bytes]:
+    stream: AsyncIterator[bytes] = hub.stream(EventFilter(), Beginning(position), Bound())
+    return cast("AsyncGenerator[bytes]", stream)
+
+
+async def test_what_happens_reaches_every_stream_at_once() -> None:
+    source = ToldEvents()
+    hub = EventHub(source, StandingClock())
+    beginning = await hub.begin(EventFilter())
+    streams = [endless(hub, beginning.position) for _ in range(3)]
+    for stream in streams:
+        assert await anext(stream) == OPENING
+    coming = [asyncio.ensure_future(anext(stream)) for stream in streams]
+    await source.told.put([change(5)])
+    assert [times([await piece]) for piece in coming] == [[5], [5], [5]]
+    assert len(source.followed) == 1
+    await hub.close()
+
+
+async def test_when_the_gateway_stops_every_stream_says_so_and_ends() -> None:
+    hub = EventHub(ToldEvents(), StandingClock())
+    stream = endless(hub)
+    assert await anext(stream) == OPENING
+    last = asyncio.ensure_future(anext(stream))
+    await asyncio.sleep(0)
+    hub.end_streams()
+    assert [message["event"] for message in messages([await last])] == ["end"]
+    with pytest.raises(StopAsyncIteration):
+        await anext(stream)
+    assert messages(await told_by(hub, duration_ms=None))[0]["event"] == "end"
+
+
+async def test_following_goes_on_after_a_fault_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tidelog_admin_api.event_hub.RESTART_PAUSE_MS", 0)
+    source = ToldEvents()
+    hub = EventHub(source, StandingClock())
+    beginning = await hub.begin(EventFilter())
+    await source.told.put(RuntimeError("planted"))
+    await source.told.put([change(5)])
+    told = await told_by(hub, beginning=beginning, events=1, duration_ms=None)
+    assert times(told) == [5]
+    await hub.close()
+
+
+async def test_a_stream_begins_with_what_comes() -> None:
+    hub = hub_of([change(1), change(2)])
+    assert await hub.begin(EventFilter()) == Beginning(2)
+    await hub.close()
+
+
+async def test_with_a_time_it_begins_with_what_services_remember() -> None:
+    source = ToldEvents()
+    source.remembered = [change(30, topic="sea"), change(10), change(20)]
+    hub = EventHub(source, StandingClock())
+    beginning = await hub.begin(EventFilter(since_ms=15))
+    await source.told.put([change(20), change(40)])
+    told = await told_by(hub, beginning=beginning, events=3, duration_ms=None)
+    # What was remembered and is heard again comes once.
+    assert times(told) == [20, 30, 40]
+    await hub.close()
+
+
+async def test_an_interrupted_stream_goes_on_after_its_last_event() -> None:
+    hub = hub_of([change(1), change(2), change(3)])
+    assert await hub.begin(EventFilter(), event_id(change(2))) == Beginning(2)
+    await hub.close()
+
+
+async def test_where_its_last_event_is_not_kept_those_shortly_before_come_again() -> None:
+    source = ToldEvents()
+    last = change(100_000)
+    late = change(last.time_ms - RESUME_OVERLAP_MS)
+    source.remembered = [change(last.time_ms - RESUME_OVERLAP_MS - 1), late, last, change(100_001)]
+    hub = EventHub(source, StandingClock())
+    beginning = await hub.begin(EventFilter(), event_id(last))
+    assert beginning.before == [late, change(100_001)]
+    await hub.close()
+
+
+async def test_a_stream_that_would_begin_with_too_much_is_told_how_much_is_missing() -> None:
+    source = ToldEvents()
+    source.remembered = [change(time_ms) for time_ms in range(1, MAX_EVENTS_BEFORE + 8)]
+    hub = EventHub(source, StandingClock())
+    told = await told_by(hub, beginning=await hub.begin(EventFilter(since_ms=1)), events=1)
+    assert messages(told)[0]["data"] == {"events": 7}
+    await hub.close()
+
+
+async def test_where_nobody_can_tell_what_was_no_stream_begins() -> None:
+    source = ToldEvents()
+    source.silent = True
+    hub = EventHub(source, StandingClock())
+    with pytest.raises(UnreachableError):
+        await hub.begin(EventFilter(since_ms=1))
+    await hub.close()

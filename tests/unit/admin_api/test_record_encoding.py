@@ -1,0 +1,113 @@
+"""Keys and values as JSON carries them, there and back."""
+
+from __future__ import annotations
+
+import doctest
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidelog.model import Record
+from tidelog_admin_api import record_encoding, server_sent_events
+from tidelog_admin_api.bodies.records import ProduceRequest, read_records, records_to_send
+from tidelog_admin_api.record_encoding import Encoding, WrongEncodingError, from_bytes, to_bytes
+
+JSON_VALUES = st.recursive(
+    st.booleans() | st.integers() | st.text() | st.floats(allow_nan=False, allow_infinity=False),
+    lambda inner: st.lists(inner | st.none()) | st.dictionaries(st.text(), inner | st.none()),
+    max_leaves=10,
+)
+
+
+@pytest.mark.parametrize("module", [record_encoding, server_sent_events])
+def test_its_examples_are_right(module: Any) -> None:
+    assert doctest.testmod(module).failed == 0
+
+
+@given(JSON_VALUES)
+def test_a_json_value_comes_back_as_it_was(value: Any) -> None:
+    assert from_bytes(to_bytes(value, Encoding.JSON), Encoding.JSON) == (value, Encoding.JSON)
+
+
+@given(st.binary(), st.sampled_from(list(Encoding)))
+def test_any_bytes_come_back_by_the_encoding_that_is_told(data: bytes, wanted: Encoding) -> None:
+    value, encoding = from_bytes(data, wanted)
+    again = to_bytes(value, encoding)
+    # JSON may have been written with other spaces.
+    assert again == data or (
+        encoding is Encoding.JSON and from_bytes(again, Encoding.JSON).value == value
+    )
+
+
+@pytest.mark.parametrize("encoding", list(Encoding))
+def test_null_is_no_value(encoding: Encoding) -> None:
+    assert to_bytes(None, encoding) is None
+    assert from_bytes(None, encoding).value is None
+
+
+@pytest.mark.parametrize(
+    "data", [b"null", b"NaN", b"-Infinity", b'"\\ud800"', b"[" * 100_000, b"1e999", b"ebb"]
+)
+def test_what_json_cannot_carry_is_told_as_text(data: bytes) -> None:
+    assert from_bytes(data, Encoding.JSON) == (data.decode(), Encoding.TEXT)
+
+
+@pytest.mark.parametrize(
+    ("value", "encoding"),
+    [
+        (float("nan"), Encoding.JSON),
+        ({"tide": "\ud800"}, Encoding.JSON),
+        (7, Encoding.TEXT),
+        ("\ud800", Encoding.TEXT),
+        ("no base64!", Encoding.BASE64),
+        ("YWI", Encoding.BASE64),
+        ("ünï", Encoding.BASE64),
+        ([1], Encoding.BASE64),
+    ],
+)
+def test_a_value_that_its_encoding_does_not_have_is_refused(
+    value: object, encoding: Encoding
+) -> None:
+    with pytest.raises(WrongEncodingError):
+        to_bytes(value, encoding)
+
+
+def test_every_wrong_value_is_named_with_its_place() -> None:
+    request = ProduceRequest.model_validate(
+        {
+            "records": [
+                {"value": "calm", "key": 7},
+                {"value": "calm"},
+                {"value": 1, "value_encoding": "text", "headers": [{"key": "h", "value": "v"}]},
+                {"headers": [{"key": "h", "value": "!", "value_encoding": "base64"}]},
+            ]
+        }
+    )
+    sound, wrong = records_to_send(request)
+    assert sound == []
+    assert [one.field for one in wrong] == [
+        "records[0].key",
+        "records[2].value",
+        "records[3].headers[0].value",
+    ]
+
+
+def test_a_record_has_the_encoding_of_its_request_unless_it_names_its_own() -> None:
+    request = ProduceRequest.model_validate(
+        {"encoding": "text", "records": [{"value": "7"}, {"value": 7, "value_encoding": "json"}]}
+    )
+    sound, _ = records_to_send(request)
+    assert [record.value for record in sound] == [b"7", b"7"]
+
+
+def test_what_is_read_can_be_produced_again() -> None:
+    record = Record(
+        "sea", 0, 17, 1_000, b"\xff", b'{"tide":"ebb"}', (("a", b"b"), ("a", b"\xff")), 3
+    )
+    (read,) = read_records([record], Encoding.JSON)
+    again = read.model_dump(exclude={"topic", "offset"})
+    sound, wrong = records_to_send(ProduceRequest.model_validate({"records": [again]}))
+    assert wrong == []
+    assert sound[0] == (record.value, record.key, 0, record.headers, 1_000)

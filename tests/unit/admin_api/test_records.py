@@ -1,0 +1,256 @@
+"""How records of requests are sent and read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from tidelog.client.delivery import Delivery
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import Acks, Record, TopicPartition
+from tidelog_admin_api.bodies.records import RecordToSend
+from tidelog_admin_api.record_reader import (
+    AtOffset,
+    AtTime,
+    Latest,
+    ReadBound,
+    read_records,
+)
+from tidelog_admin_api.record_sender import MAX_TOPIC_NAMES, RecordSender
+from unit.admin_api.test_event_hub import StandingClock
+
+SEA = TopicPartition("sea", 0)
+ALL = ReadBound(max_records=100, max_bytes=1_000, max_scanned=1_000, wait_ms=0, timeout_ms=1_000)
+LONG_MS = 60_000
+
+
+def record(value: bytes | None = b"calm", partition: int | None = None) -> RecordToSend:
+    return RecordToSend(value, None, partition, (), None)
+
+
+class FakeProducer:
+    """Delivers at once, but for values that say otherwise. Topic `sea` has one partition."""
+
+    def __init__(self) -> None:
+        self.sent: list[bytes | None] = []
+        self.asked = 0
+        self.is_closed = False
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,  # noqa: ARG002 - the protocol's name
+        **options: Any,
+    ) -> asyncio.Future[Delivery]:
+        self.asked += 1
+        if not topic.startswith("sea") or (options["partition"] or 0) > 0:
+            raise TidelogError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is none")
+        if value == b"large":
+            raise TidelogError(ErrorCode.BATCH_TOO_LARGE, "it is too large")
+        if value == b"no room":
+            await asyncio.Event().wait()
+        self.sent.append(value)
+        outcome: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
+        if value == b"refused":
+            outcome.set_exception(TidelogError(ErrorCode.NOT_ENOUGH_REPLICAS, "too few"))
+        elif value != b"lost":
+            outcome.set_result(Delivery(topic, 0, len(self.sent) - 1, 1_000, 3))
+        return outcome
+
+    async def close(self) -> None:
+        self.is_closed = True
+
+
+class Sending:
+    def __init__(self) -> None:
+        self.made: list[tuple[Acks, FakeProducer]] = []
+        self.sender = RecordSender(self._make)
+
+    def _make(self, acks: Acks) -> FakeProducer:
+        producer = FakeProducer()
+        self.made.append((acks, producer))
+        return producer
+
+    async def codes(
+        self, *values: bytes, topic: str = "sea", timeout_ms: int = LONG_MS
+    ) -> list[ErrorCode | int]:
+        """Of each record its offset, or what is wrong."""
+        outcomes = await self.sender.send(topic, [*map(record, values)], Acks.ALL, timeout_ms)
+        return [o.code if isinstance(o, TidelogError) else o.offset for o in outcomes]
+
+
+async def test_each_record_has_an_outcome_of_its_own() -> None:
+    assert await Sending().codes(b"a", b"large", b"refused", b"b") == [
+        0,
+        ErrorCode.BATCH_TOO_LARGE,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        2,
+    ]
+
+
+async def test_what_nobody_acknowledges_in_time_may_be_written() -> None:
+    assert await Sending().codes(b"lost", b"a", timeout_ms=1) == [ErrorCode.REQUEST_TIMED_OUT, 1]
+
+
+async def test_what_was_not_sent_in_time_is_not_written() -> None:
+    sending = Sending()
+    assert await sending.codes(b"a", b"no room", b"b", timeout_ms=1) == [
+        0,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+    ]
+    assert sending.made[0][1].sent == [b"a"]
+
+
+async def test_a_topic_that_is_not_there_is_looked_for_once() -> None:
+    sending = Sending()
+    assert set(await sending.codes(*[b"a"] * 100, topic="bay")) == {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    }
+    assert sending.made[0][1].asked == 1
+
+
+async def test_a_partition_that_is_not_there_holds_up_no_other() -> None:
+    sending = Sending()
+    records = [record(partition=7), record(partition=0), record(partition=7)]
+    wrong, right, again = await sending.sender.send("sea", records, Acks.ALL, LONG_MS)
+    assert isinstance(right, Delivery)
+    assert wrong is again
+    assert sending.made[0][1].asked == 2
+
+
+async def test_each_kind_of_acknowledgement_has_one_producer_which_is_kept() -> None:
+    sending = Sending()
+    for acks in (Acks.ALL, Acks.NONE, Acks.ALL):
+        await sending.sender.send("sea", [record()], acks, LONG_MS)
+    assert [acks for acks, _ in sending.made] == [Acks.ALL, Acks.NONE]
+    await sending.sender.close()
+    assert all(producer.is_closed for _, producer in sending.made)
+
+
+async def test_no_producer_is_given_more_names_than_it_may_remember() -> None:
+    sending = Sending()
+    for number in range(MAX_TOPIC_NAMES + 1):
+        await sending.sender.send(f"sea-{number}", [record()], Acks.ALL, LONG_MS)
+    await asyncio.sleep(0)
+    assert [producer.is_closed for _, producer in sending.made] == [True, False]
+
+
+class FakeConsumer:
+    """Of one partition; offsets that no record has are passed in silence."""
+
+    def __init__(self, records: Iterable[Record], start: int = 0, end: int | None = None) -> None:
+        self.records = list(records)
+        self.start = start
+        self.end = len(self.records) + start if end is None else end
+        self.at = -1
+        self.waited_ms: list[int] = []
+
+    async def beginning_offsets(self, _: object) -> dict[TopicPartition, int]:
+        return {SEA: self.start}
+
+    async def end_offsets(self, _: object) -> dict[TopicPartition, int]:
+        return {SEA: self.end}
+
+    async def offsets_at_time(self, timestamp_ms: int, _: object) -> dict[TopicPartition, int]:
+        found = (r.offset for r in self.records if r.timestamp_ms >= timestamp_ms)
+        return {SEA: next(found, self.end)}
+
+    def assign(self, _: object) -> None: ...
+
+    async def seek(self, _: object, offset: int) -> None:
+        self.at = offset
+
+    def position(self, _: object) -> int:
+        return self.at
+
+    async def poll(self, timeout_ms: int = 0, max_records: int = 0) -> list[Record]:
+        self.waited_ms.append(timeout_ms)
+        came = [r for r in self.records if r.offset >= self.at][:max_records]
+        self.at = came[-1].offset + 1 if came else self.end
+        return came
+
+    async def close(self) -> None: ...
+
+
+def stored(offset: int, value: bytes = b"calm", key: bytes | None = None) -> Record:
+    return Record("sea", 0, offset, 1_000 + offset, key, value, (), 3)
+
+
+TEN = [stored(offset) for offset in range(10, 20)]
+
+
+async def read(
+    consumer: FakeConsumer, start: AtOffset | AtTime | Latest, bound: ReadBound = ALL
+) -> tuple[list[int], int]:
+    """The offsets read, and where to go on."""
+    found = await read_records(consumer, SEA, start, bound, StandingClock())
+    assert (found.log_start_offset, found.end_offset) == (consumer.start, consumer.end)
+    return [one.offset for one in found.records], found.next_offset
+
+
+@pytest.mark.parametrize(
+    ("start", "offsets"),
+    [
+        (AtOffset(18), [18, 19]),
+        (AtOffset(20), []),
+        (AtTime(1_017), [17, 18, 19]),
+        (AtTime(9_999), []),
+        (Latest(2), [18, 19]),
+        (Latest(100), list(range(10, 20))),
+    ],
+)
+async def test_reading_begins_where_it_was_asked_to(
+    start: AtOffset | AtTime | Latest, offsets: list[int]
+) -> None:
+    assert await read(FakeConsumer(TEN, start=10), start) == (offsets, 20)
+
+
+@pytest.mark.parametrize("offset", [9, 21])
+async def test_an_offset_that_the_log_does_not_have_is_refused(offset: int) -> None:
+    with pytest.raises(TidelogError, match="begins at 10 and ends before 20") as refused:
+        await read(FakeConsumer(TEN, start=10), AtOffset(offset))
+    assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+async def test_no_more_records_come_than_were_asked_for() -> None:
+    bound = ALL._replace(max_records=3)
+    assert await read(FakeConsumer(TEN, start=10), AtOffset(10), bound) == ([10, 11, 12], 13)
+
+
+async def test_no_more_bytes_come_than_were_asked_for() -> None:
+    bound = ALL._replace(max_bytes=9)
+    assert await read(FakeConsumer(TEN, start=10), AtOffset(10), bound) == ([10, 11], 12)
+
+
+async def test_one_record_comes_however_large_it_is() -> None:
+    bound = ALL._replace(max_bytes=1)
+    assert await read(FakeConsumer(TEN, start=10), AtOffset(10), bound) == ([10], 11)
+
+
+async def test_with_a_key_only_its_records_come() -> None:
+    records = [stored(n, key=b"even" if n % 2 == 0 else b"odd") for n in range(10)]
+    bound = ALL._replace(key=b"odd", max_scanned=6)
+    assert await read(FakeConsumer(records), AtOffset(0), bound) == ([1, 3, 5], 6)
+
+
+async def test_offsets_that_no_record_has_are_passed() -> None:
+    assert await read(FakeConsumer(TEN, start=10, end=23), AtOffset(19)) == ([19], 23)
+    assert await read(FakeConsumer(TEN, start=10, end=23), AtOffset(21)) == ([], 23)
+
+
+async def test_at_the_end_it_waits_only_where_it_was_asked_to() -> None:
+    consumer = FakeConsumer([], end=0)
+    await read(consumer, AtOffset(0))
+    await read(consumer, AtOffset(0), ALL._replace(wait_ms=700))
+    assert consumer.waited_ms == [700]
+
+
+async def test_records_that_do_not_come_in_time_are_a_fault() -> None:
+    with pytest.raises(TidelogError, match="those from 10 to 19") as refused:
+        await read(FakeConsumer(TEN, start=10), AtOffset(10), ALL._replace(timeout_ms=0))
+    assert refused.value.code is ErrorCode.REQUEST_TIMED_OUT
