@@ -129,9 +129,11 @@ class OperationRequests:
         answer = await self._controllers.ask(lambda api, ms: api.cancel_operation(request, ms))
         return operation_from_wire(answer.operation)
 
-    async def plan_cancellation(self, operation_id: str) -> Plan:
+    async def plan_cancellation(self, operation_id: str, *, expected_revision: int = 0) -> Plan:
         """What a cancellation would move back."""
-        request = pb.CancelOperationRequest(operation_id=operation_id, dry_run=True)
+        request = pb.CancelOperationRequest(
+            operation_id=operation_id, expected_revision=expected_revision, dry_run=True
+        )
         answer = await self._controllers.ask(lambda api, ms: api.cancel_operation(request, ms))
         return plan_from_wire(answer.plan)
 
@@ -168,16 +170,22 @@ class OperationRequests:
         found: list[MoveProgress] = []
         token = ""
         for _ in range(MAX_PAGES):
-            answer = await self._described(
-                pb.DescribeOperationRequest(
-                    operation_id=operation_id, page_size=PAGE_SIZE, page_token=token
-                )
-            )
-            found += moves_from_wire(answer.moves)
-            token = answer.next_page_token
+            moves, token = await self.operation_moves_page(operation_id, PAGE_SIZE, token)
+            found += moves
             if not token:
                 break
         return found
+
+    async def operation_moves_page(
+        self, operation_id: str, page_size: int, page_token: str = ""
+    ) -> tuple[list[MoveProgress], str]:
+        """Some of its moves by topic and partition, and the token of the next page; empty: these
+        were the last."""
+        request = pb.DescribeOperationRequest(
+            operation_id=operation_id, page_size=page_size, page_token=page_token
+        )
+        answer = await self._described(request)
+        return moves_from_wire(answer.moves), answer.next_page_token
 
     async def _described(
         self, request: pb.DescribeOperationRequest

@@ -276,6 +276,17 @@ async def test_a_topic_that_goes_on_on_the_next_page_is_one(cluster: FakeCluster
     assert controller.requests[0].internal
 
 
+async def test_one_page_of_moves_is_read_without_the_others(cluster: FakeCluster) -> None:
+    progress = pb.MoveProgress(move=MOVE, state=pb.MOVE_STATE_ACTIVE, waits_for=[3])
+    controller = ScriptedController(
+        pb.DescribeOperationResponse(operation=OPERATION, moves=[progress], next_page_token="2")
+    )
+    async with await admin_of(cluster, controller) as admin:
+        moves, token = await admin.operation_moves_page("op", 50, "1")
+    assert ([move.state for move in moves], token) == (["active"], "2")
+    assert (controller.requests[0].page_size, controller.requests[0].page_token) == (50, "1")
+
+
 async def test_a_throttle_is_set_lifted_and_read(cluster: FakeCluster) -> None:
     controller = ScriptedController(
         pb.SetThrottleResponse(revision=44),
