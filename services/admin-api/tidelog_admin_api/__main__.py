@@ -19,11 +19,13 @@ import uvloop
 from fastapi import FastAPI
 
 from tidelog.client.admin import Admin
+from tidelog.client.event_streams import EventStreams
 from tidelog.client.service_states import ServiceStates
 from tidelog_admin_api.app import create_app
 from tidelog_admin_api.config import AdminApiConfig
-from tidelog_admin_api.dependencies import Dependencies
+from tidelog_admin_api.dependencies import Dependencies, Gateway
 from tidelog_admin_api.explaining import ClusterExplainer
+from tidelog_admin_api.record_clients import RecordClients
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.config import load
 from tidelog_runtime.telemetry.logging import configure_logging
@@ -58,10 +60,26 @@ async def _serve(config: AdminApiConfig) -> int:
     host, _, _ = config.listen.rpartition(":")
     address = f"{host}:{listening.getsockname()[1]}"
     clock, rng = SystemClock(), random.SystemRandom()
-    async with Admin(config.bootstrap, clock=clock, rng=rng) as admin:
-        services = [*config.bootstrap, *config.controllers]
+    services = [*config.bootstrap, *config.controllers]
+    async with (
+        Admin(config.bootstrap, clock=clock, rng=rng) as admin,
+        EventStreams(services, clock=clock) as events,
+        RecordClients(config.bootstrap) as records,
+    ):
         explains, states = ClusterExplainer(services, clock), ServiceStates(services, clock)
-        app = create_app(Dependencies(admin, explains, states, clock, rng), config)
+        app = create_app(
+            Dependencies(
+                admin,
+                explains,
+                states,
+                clock,
+                rng,
+                events,
+                records.producer,
+                records.consumer,
+            ),
+            config,
+        )
         metrics_server = None
         try:
             if config.metrics_address is not None:
@@ -109,7 +127,11 @@ async def _run(app: FastAPI, listening: socket.socket) -> None:
     )
     loop = asyncio.get_running_loop()
 
+    gateway: Gateway = app.state.gateway
+
     def stop() -> None:
+        # A stream lasts as long as its reader likes: the server would wait for it.
+        gateway.hub.end_streams()
         server.should_exit = True
 
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -12,12 +12,25 @@ from tidelog_admin_api import health, metrics, openapi, refusals
 from tidelog_admin_api.config import AdminApiConfig
 from tidelog_admin_api.console_files import add_console
 from tidelog_admin_api.dependencies import Dependencies, Gateway
+from tidelog_admin_api.event_hub import EventHub
 from tidelog_admin_api.limits import Limits, Usage
 from tidelog_admin_api.metrics import GatewayMetrics, Metered
 from tidelog_admin_api.overviews import Overviews
+from tidelog_admin_api.record_sender import RecordSender
 from tidelog_admin_api.refusals import Guarded
 from tidelog_admin_api.requester import Asking
-from tidelog_admin_api.resources import brokers, cluster, throttle
+from tidelog_admin_api.resources import (
+    brokers,
+    cluster,
+    events,
+    explain,
+    leaders,
+    operations,
+    reassignments,
+    records,
+    recovery,
+    throttle,
+)
 from tidelog_runtime.version import installed_version
 
 ROUTERS = (
@@ -26,12 +39,21 @@ ROUTERS = (
     cluster.router,
     brokers.router,
     throttle.router,
+    operations.router,
+    reassignments.router,
+    leaders.router,
+    recovery.router,
+    events.router,
+    explain.router,
+    records.router,
 )
 
 
 def create_app(dependencies: Dependencies, config: AdminApiConfig) -> FastAPI:
     usage = Usage()
     overviews = Overviews(dependencies.admin, dependencies.explains, dependencies.clock)
+    hub = EventHub(dependencies.events, dependencies.clock)
+    sender = RecordSender(dependencies.producers)
     measured = GatewayMetrics(config.cluster, usage, overviews)
 
     @asynccontextmanager
@@ -46,6 +68,8 @@ def create_app(dependencies: Dependencies, config: AdminApiConfig) -> FastAPI:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            await hub.close()
+            await sender.close()
 
     app = FastAPI(
         title=openapi.TITLE,
@@ -58,7 +82,7 @@ def create_app(dependencies: Dependencies, config: AdminApiConfig) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.state.gateway = Gateway(config, dependencies, usage, overviews)
+    app.state.gateway = Gateway(config, dependencies, usage, overviews, hub, sender)
     app.state.metrics = measured
     for router in ROUTERS:
         app.include_router(router)

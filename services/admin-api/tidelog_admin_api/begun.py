@@ -4,12 +4,12 @@ of its own."""
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import Response
+from fastapi import Body, Response
 
 from tidelog.client import operations
-from tidelog_admin_api.bodies.operations import BegunOperation
+from tidelog_admin_api.bodies.operations import BegunOperation, OperationRequest
 from tidelog_admin_api.preconditions import etag
 from tidelog_admin_api.problems import CHANGE_PROBLEMS
 
@@ -31,6 +31,10 @@ BEGUN_RESPONSES: dict[int | str, dict[str, Any]] = {
     },
     **CHANGE_PROBLEMS,
 }
+# Of what asks for nothing but that it is done: no body is as good as an empty one.
+OptionalRequest = Annotated[
+    OperationRequest | None, Body(examples=[{"operation_id": "rebalance-2026-01"}])
+]
 
 
 def operation_path(operation_id: str) -> str:
@@ -39,10 +43,14 @@ def operation_path(operation_id: str) -> str:
 
 def begun_answer(begun: operations.BegunOperation, response: Response) -> BegunOperation:
     """200 for a dry run and for what has ended already, else 202."""
-    operation = begun.operation
-    if operation is not None:
-        response.headers["Location"] = operation_path(operation.operation_id)
-        response.headers["ETag"] = etag(operation.revision)
-        if not operation.has_ended:
-            response.status_code = HTTPStatus.ACCEPTED
+    if begun.operation is not None:
+        tell_operation(begun.operation, response)
     return BegunOperation.model_validate(begun)
+
+
+def tell_operation(operation: operations.Operation, response: Response) -> None:
+    """Where it is, as which revision, and whether it goes on."""
+    response.headers["Location"] = operation_path(operation.operation_id)
+    response.headers["ETag"] = etag(operation.revision)
+    if not operation.has_ended:
+        response.status_code = HTTPStatus.ACCEPTED

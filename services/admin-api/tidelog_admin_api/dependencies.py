@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Protocol
 
@@ -20,9 +20,14 @@ from tidelog.client.operations import (
 )
 from tidelog.client.service_states import ToldStates
 from tidelog.inspection.model import Explanation, Scope, StateRequest
+from tidelog.model import Acks
 from tidelog_admin_api.config import AdminApiConfig
+from tidelog_admin_api.event_hub import EventHub, TellsEvents
 from tidelog_admin_api.limits import Usage
+from tidelog_admin_api.operating import LeadersAdmin, OperationsAdmin, RecoveryAdmin
 from tidelog_admin_api.overviews import Overviews
+from tidelog_admin_api.record_reader import ReadsRecords
+from tidelog_admin_api.record_sender import RecordSender, SendsRecords
 from tidelog_runtime.clock import Clock
 
 
@@ -73,7 +78,15 @@ class BrokerAdmin(Protocol):
     ) -> BegunOperation: ...
 
 
-class Admin(ClusterAdmin, ThrottleAdmin, BrokerAdmin, Protocol):
+class Admin(
+    ClusterAdmin,
+    ThrottleAdmin,
+    BrokerAdmin,
+    OperationsAdmin,
+    LeadersAdmin,
+    RecoveryAdmin,
+    Protocol,
+):
     """`tidelog.client.Admin`, as far as the gateway asks it."""
 
 
@@ -97,6 +110,10 @@ class Dependencies:
     states: States
     clock: Clock
     rng: random.Random
+    events: TellsEvents
+    producers: Callable[[Acks], SendsRecords]
+    # For each read one, which has so long to find where the partition begins and ends.
+    consumers: Callable[[int], ReadsRecords]
 
 
 @dataclass(slots=True)
@@ -107,6 +124,8 @@ class Gateway:
     dependencies: Dependencies
     usage: Usage
     overviews: Overviews
+    hub: EventHub
+    sender: RecordSender
 
 
 def gateway_of(request: Request) -> Gateway:
@@ -130,9 +149,18 @@ def _overviews(request: Request) -> Overviews:
     return gateway_of(request).overviews
 
 
+def _events(request: Request) -> TellsEvents:
+    return gateway_of(request).dependencies.events
+
+
 AskCluster = Annotated[ClusterAdmin, Depends(_admin)]
 AskThrottle = Annotated[ThrottleAdmin, Depends(_admin)]
 AskBrokers = Annotated[BrokerAdmin, Depends(_admin)]
 AskStates = Annotated[States, Depends(_states)]
 AskExplains = Annotated[Explains, Depends(_explains)]
 AskOverviews = Annotated[Overviews, Depends(_overviews)]
+AskOperations = Annotated[OperationsAdmin, Depends(_admin)]
+AskLeaders = Annotated[LeadersAdmin, Depends(_admin)]
+AskRecovery = Annotated[RecoveryAdmin, Depends(_admin)]
+AskEvents = Annotated[TellsEvents, Depends(_events)]
+AskGateway = Annotated[Gateway, Depends(gateway_of)]

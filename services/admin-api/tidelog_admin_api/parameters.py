@@ -9,6 +9,7 @@ from fastapi import Path, Query
 
 from tidelog.client.controller_calls import DEFAULT_TIMEOUT_MS
 from tidelog.model import MAX_INT32
+from tidelog_admin_api.problems import invalid
 
 MAX_NAME_LENGTH = 255
 MAX_TIMEOUT_MS = 300_000
@@ -31,3 +32,20 @@ TimeoutMs = Annotated[
     ),
 ]
 USUAL_TIMEOUT_MS = DEFAULT_TIMEOUT_MS
+
+# Of questions about the whole cluster, or about part of it.
+TopicQuery = Annotated[
+    str, Query(max_length=MAX_NAME_LENGTH, description="of this topic; default: of all")
+]
+PartitionQuery = Annotated[
+    int | None, Query(ge=0, le=MAX_INT32, description="of the topic; default: all of them")
+]
+BrokerQuery = Annotated[
+    int | None, Query(ge=0, le=MAX_INT32, description="of this broker; default: of all")
+]
+
+
+def require_topic(topic: str, partition: object) -> None:
+    """A partition is one of a topic."""
+    if partition is not None and not topic:
+        raise invalid("partition is given without its topic; give both")

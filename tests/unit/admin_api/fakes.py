@@ -35,6 +35,12 @@ from tidelog.rpc.trace_context import Metadata, carried
 from tidelog_admin_api.app import create_app
 from tidelog_admin_api.config import AdminApiConfig
 from tidelog_admin_api.dependencies import Dependencies
+from unit.admin_api.fake_operations import (
+    FakeConsumer,
+    FakeEvents,
+    FakeOperations,
+    FakeProducer,
+)
 
 CLUSTER = ClusterDescription(
     "cluster-id",
@@ -113,11 +119,12 @@ class FakeClock:
         return 1_700_000_000_000 + self.now_ms
 
 
-class FakeAdmin:
+class FakeAdmin(FakeOperations):
     """`refusal`: raised by every call; `refusals`: by those of a name. `calls`: each with its
     name and arguments; `metadata`: what it carried."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.refusal: Exception | None = None
         self.refusals: dict[str, Exception] = {}
         self.calls: list[tuple[str, tuple[object, ...], dict[str, object]]] = []
@@ -239,10 +246,20 @@ class FakeCluster:
         self.explains = FakeExplains()
         self.states = FakeStates()
         self.clock = FakeClock()
+        self.events = FakeEvents()
+        self.producer = FakeProducer()
+        self.consumer = FakeConsumer([])
 
     def app(self, **settings: Any) -> FastAPI:
         dependencies = Dependencies(
-            self.admin, self.explains, self.states, self.clock, random.Random(1)
+            self.admin,
+            self.explains,
+            self.states,
+            self.clock,
+            random.Random(1),
+            self.events,
+            lambda _acks: self.producer,
+            lambda _timeout_ms: self.consumer,
         )
         return create_app(dependencies, AdminApiConfig(**settings))
 

@@ -10,10 +10,9 @@ from typing import Any, cast
 
 import pytest
 
-from tidelog.client.event_streams import Gathered, Silent
+from tidelog.client.event_streams import Silent
 from tidelog.rpc.status import UnreachableError
 from tidelog.state_changes.event import StateChange
-from tidelog.state_changes.life import TraceScope
 from tidelog_admin_api.event_filter import EventFilter
 from tidelog_admin_api.event_hub import (
     MAX_EVENTS_BEFORE,
@@ -25,6 +24,7 @@ from tidelog_admin_api.event_hub import (
 from tidelog_admin_api.event_ids import event_id
 from tidelog_admin_api.event_ring import EventRing
 from tidelog_admin_api.server_sent_events import HEARTBEAT, OPENING
+from unit.admin_api.fake_operations import FakeEvents
 from unit.admin_api.test_events_asked_for import change
 
 NOW_MS = 1_000_000
@@ -38,32 +38,6 @@ class StandingClock:
 
     def wall_ms(self) -> int:
         return NOW_MS
-
-
-class ToldEvents:
-    """`told`: what is followed, as it comes; `remembered`: what services tell when asked."""
-
-    def __init__(self) -> None:
-        self.told: asyncio.Queue[list[StateChange | Silent] | Exception] = asyncio.Queue()
-        self.remembered: list[StateChange] = []
-        self.silent = False
-        self.followed: list[TraceScope] = []
-
-    async def recent(self, scope: TraceScope) -> Gathered:
-        if self.silent:
-            raise UnreachableError("any service", "it is gone")
-        told = [c for c in self.remembered if c.time_ms >= scope.since_ms]
-        return Gathered(told, (), (), {})
-
-    async def require_known(self, scope: TraceScope, told: Sequence[StateChange]) -> None: ...
-
-    async def follow(self, scope: TraceScope) -> AsyncGenerator[list[StateChange | Silent]]:
-        self.followed.append(scope)
-        while True:
-            batch = await self.told.get()
-            if isinstance(batch, Exception):
-                raise batch
-            yield batch
 
 
 async def told_by(
@@ -99,7 +73,7 @@ def hub_of(told: Sequence[StateChange | Silent], max_kept: int = 1_000) -> Event
     """It has heard this, and nobody tells more."""
     ring = EventRing(max_kept)
     ring.add(told)
-    return EventHub(ToldEvents(), StandingClock(), ring)
+    return EventHub(FakeEvents(), StandingClock(), ring)
 
 
 async def test_an_event_is_sent_with_its_id_and_all_that_it_says() -> None:
@@ -135,7 +109,7 @@ async def test_whoever_is_too_slow_is_told_how_much_is_missing() -> None:
 
 
 async def test_where_nothing_happens_the_stream_shows_that_it_lives() -> None:
-    hub = EventHub(ToldEvents(), StandingClock(), heartbeat_ms=0)
+    hub = EventHub(FakeEvents(), StandingClock(), heartbeat_ms=0)
     async with aclosing(endless(hub)) as stream:
         assert [await anext(stream) for _ in range(3)] == [OPENING, HEARTBEAT, HEARTBEAT]
 
@@ -146,7 +120,7 @@ def endless(hub: EventHub, position: int = 0) -> AsyncGenerator[bytes]:
 
 
 async def test_what_happens_reaches_every_stream_at_once() -> None:
-    source = ToldEvents()
+    source = FakeEvents()
     hub = EventHub(source, StandingClock())
     beginning = await hub.begin(EventFilter())
     streams = [endless(hub, beginning.position) for _ in range(3)]
@@ -160,7 +134,7 @@ async def test_what_happens_reaches_every_stream_at_once() -> None:
 
 
 async def test_when_the_gateway_stops_every_stream_says_so_and_ends() -> None:
-    hub = EventHub(ToldEvents(), StandingClock())
+    hub = EventHub(FakeEvents(), StandingClock())
     stream = endless(hub)
     assert await anext(stream) == OPENING
     last = asyncio.ensure_future(anext(stream))
@@ -176,7 +150,7 @@ async def test_following_goes_on_after_a_fault_of_its_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("tidelog_admin_api.event_hub.RESTART_PAUSE_MS", 0)
-    source = ToldEvents()
+    source = FakeEvents()
     hub = EventHub(source, StandingClock())
     beginning = await hub.begin(EventFilter())
     await source.told.put(RuntimeError("planted"))
@@ -193,7 +167,7 @@ async def test_a_stream_begins_with_what_comes() -> None:
 
 
 async def test_with_a_time_it_begins_with_what_services_remember() -> None:
-    source = ToldEvents()
+    source = FakeEvents()
     source.remembered = [change(30, topic="sea"), change(10), change(20)]
     hub = EventHub(source, StandingClock())
     beginning = await hub.begin(EventFilter(since_ms=15))
@@ -211,7 +185,7 @@ async def test_an_interrupted_stream_goes_on_after_its_last_event() -> None:
 
 
 async def test_where_its_last_event_is_not_kept_those_shortly_before_come_again() -> None:
-    source = ToldEvents()
+    source = FakeEvents()
     last = change(100_000)
     late = change(last.time_ms - RESUME_OVERLAP_MS)
     source.remembered = [change(last.time_ms - RESUME_OVERLAP_MS - 1), late, last, change(100_001)]
@@ -222,7 +196,7 @@ async def test_where_its_last_event_is_not_kept_those_shortly_before_come_again(
 
 
 async def test_a_stream_that_would_begin_with_too_much_is_told_how_much_is_missing() -> None:
-    source = ToldEvents()
+    source = FakeEvents()
     source.remembered = [change(time_ms) for time_ms in range(1, MAX_EVENTS_BEFORE + 8)]
     hub = EventHub(source, StandingClock())
     told = await told_by(hub, beginning=await hub.begin(EventFilter(since_ms=1)), events=1)
@@ -231,8 +205,8 @@ async def test_a_stream_that_would_begin_with_too_much_is_told_how_much_is_missi
 
 
 async def test_where_nobody_can_tell_what_was_no_stream_begins() -> None:
-    source = ToldEvents()
-    source.silent = True
+    source = FakeEvents()
+    source.is_silent = True
     hub = EventHub(source, StandingClock())
     with pytest.raises(UnreachableError):
         await hub.begin(EventFilter(since_ms=1))

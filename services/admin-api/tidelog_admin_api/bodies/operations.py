@@ -58,6 +58,7 @@ _PLAN: JsonDict = {
             "leaders_after": 1,
         }
     ],
+    "warnings": [],
 }
 _OPERATION: JsonDict = {
     "operation_id": "grow-2026-01",
@@ -77,7 +78,11 @@ _OPERATION: JsonDict = {
         "moves_dropped": 0,
         "replicas_to_add": 1,
         "replicas_added": 0,
-        "estimated_end_ms": 0,
+        "estimated_end_ms": 1_767_225_720_000,
+        "bytes_to_copy": 1_200_000_000,
+        "bytes_copied": 400_000_000,
+        "bytes_per_second": 20_000_000,
+        "moves_unmeasured": 0,
     },
     "revision": 4711,
 }
@@ -173,6 +178,7 @@ class Plan(AnswerBody):
         "null for moves by hand"
     )
     brokers: list[BrokerShare]
+    warnings: list[str] = Field(description="what is allowed, and perhaps not meant")
 
 
 class Progress(AnswerBody):
@@ -185,6 +191,12 @@ class Progress(AnswerBody):
     estimated_end_ms: int = Field(
         description="milliseconds since 1970, when the last move will be done if the rest goes as "
         "fast; 0: nobody can tell yet"
+    )
+    bytes_to_copy: int
+    bytes_copied: int
+    bytes_per_second: int = Field(description="lately; 0: nothing comes, or nobody can tell")
+    moves_unmeasured: int = Field(
+        description="moves that the sums of bytes leave out, because no leader has told of them"
     )
 
 
@@ -240,6 +252,8 @@ class MoveProgress(AnswerBody):
     waits_for: list[int] = Field(
         description="of an active move: replicas that are to be in sync and are not"
     )
+    bytes_to_copy: int | None = Field(description="null: nothing is copied, or nobody has told")
+    bytes_copied: int | None
 
 
 class OperationPage(AnswerBody):
@@ -256,7 +270,15 @@ class MoveProgressPage(AnswerBody):
         json_schema_extra={
             "examples": [
                 {
-                    "items": [{"move": _MOVE, "state": "active", "waits_for": [4]}],
+                    "items": [
+                        {
+                            "move": _MOVE,
+                            "state": "active",
+                            "waits_for": [4],
+                            "bytes_to_copy": 1_200_000_000,
+                            "bytes_copied": 400_000_000,
+                        }
+                    ],
                     "next_page_token": "",
                 }
             ]

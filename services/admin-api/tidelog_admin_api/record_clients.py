@@ -1,0 +1,56 @@
+"""Producers and consumers for requests. Connections are kept, since a request is over soon."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Self
+
+from tidelog.client import Consumer, Producer
+from tidelog.client.admin_api import AdminApi
+from tidelog.client.connections import BrokerApi, Connections, GrpcConnections
+from tidelog.model import Acks
+
+# What a request does not wait for is given up soon after the longest of them.
+DELIVERY_TIMEOUT_MS = 300_000
+# Read ahead, of which most requests take a little.
+MAX_FETCH_BYTES = 1 << 20
+
+
+class _Kept:
+    """Of all consumers: none of them closes it."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+
+    def broker(self, address: str) -> BrokerApi:
+        return self._connections.broker(address)
+
+    def controller(self, address: str) -> AdminApi:
+        return self._connections.controller(address)
+
+    async def close(self) -> None: ...
+
+
+class RecordClients:
+    def __init__(self, bootstrap: Sequence[str]) -> None:
+        self._bootstrap = list(bootstrap)
+        self._connections = GrpcConnections()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._connections.close()
+
+    def producer(self, acks: Acks) -> Producer:
+        return Producer(self._bootstrap, acks=acks, delivery_timeout_ms=DELIVERY_TIMEOUT_MS)
+
+    def consumer(self, timeout_ms: int) -> Consumer:
+        """`timeout_ms`: for leaders to tell where their logs begin and end."""
+        return Consumer(
+            self._bootstrap,
+            max_bytes=MAX_FETCH_BYTES,
+            prefetch_bytes=MAX_FETCH_BYTES,
+            offsets_timeout_ms=timeout_ms,
+            connections=_Kept(self._connections),
+        )

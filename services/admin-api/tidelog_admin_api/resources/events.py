@@ -1,0 +1,142 @@
+"""/v1/events: what has happened, and what happens."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Send
+from starlette.types import Scope as AsgiScope
+
+from tidelog.state_changes.event import Kind
+from tidelog_admin_api.bodies.base import MAX_INT64
+from tidelog_admin_api.bodies.events import EventList, event_list
+from tidelog_admin_api.dependencies import AskEvents, AskGateway
+from tidelog_admin_api.event_filter import EventFilter, newest
+from tidelog_admin_api.event_hub import Bound
+from tidelog_admin_api.event_ids import time_ms_of
+from tidelog_admin_api.limits import Bounds, Usage, stream
+from tidelog_admin_api.parameters import BrokerQuery, PartitionQuery, TopicQuery, require_topic
+from tidelog_admin_api.problems import READ_PROBLEMS, malformed
+from tidelog_admin_api.server_sent_events import MEDIA_TYPE
+
+DEFAULT_LIMIT = 100
+MAX_LIMIT = 1_000
+MAX_STREAMED_EVENTS = 1_000_000
+MAX_DURATION_MS = 24 * 3_600_000
+MAX_ID_LENGTH = 100
+
+router = APIRouter(prefix="/v1/events", tags=["events"])
+
+Kinds = Annotated[list[Kind] | None, Query(description="of these kinds; default: of all")]
+SinceMs = Annotated[
+    int, Query(ge=0, le=MAX_INT64, description="milliseconds since 1970; 0: all that is known")
+]
+
+_EXAMPLE = """\
+retry: 2000
+: following
+
+id: 1767225600123-9f1c2d3e4a5b
+event: state_change
+data: {"id":"1767225600123-9f1c2d3e4a5b","time":"2026-01-01T00:00:00.123Z",\
+"time_ms":1767225600123,"service":"controller-1","kind":"election","stage":"completed",\
+"topic":"sea","partition":0}
+
+"""
+
+
+@router.get("", responses=READ_PROBLEMS, response_model_exclude_unset=True)
+async def list_events(
+    events: AskEvents,
+    topic: TopicQuery = "",
+    partition: PartitionQuery = None,
+    broker: BrokerQuery = None,
+    kind: Kinds = None,
+    since_ms: SinceMs = 0,
+    before_ms: Annotated[
+        int | None,
+        Query(ge=0, le=MAX_INT64, description="milliseconds since 1970; none at or after it"),
+    ] = None,
+    limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="the newest ones")] = DEFAULT_LIMIT,
+) -> EventList:
+    """The newest state changes that services remember, the oldest of them first. All services
+    are asked, and those that do not answer are named."""
+    require_topic(topic, partition)
+    wanted = EventFilter(topic, partition, broker, tuple(kind or ()), since_ms, before_ms)
+    gathered = await events.recent(wanted.scope)
+    await events.require_known(wanted.scope, gathered.events)
+    return event_list(newest(gathered.events, wanted, limit), gathered.silent)
+
+
+class EventStream(StreamingResponse):
+    """One of the streams that may be open at once, from its first byte to its last."""
+
+    media_type = MEDIA_TYPE
+
+    def __init__(self, content: AsyncIterator[bytes], usage: Usage, bounds: Bounds) -> None:
+        super().__init__(content, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+        self._usage = usage
+        self._bounds = bounds
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        with stream(self._usage, self._bounds):
+            await super().__call__(scope, receive, send)
+
+
+@router.get(
+    "/stream",
+    response_class=StreamingResponse,
+    responses={
+        200: {
+            "description": "Server-sent events.",
+            "content": {MEDIA_TYPE: {"schema": {"type": "string"}, "example": _EXAMPLE}},
+        },
+        **READ_PROBLEMS,
+    },
+)
+async def stream_events(
+    gateway: AskGateway,
+    topic: TopicQuery = "",
+    partition: PartitionQuery = None,
+    broker: BrokerQuery = None,
+    kind: Kinds = None,
+    since_ms: Annotated[
+        int,
+        Query(
+            ge=0,
+            le=MAX_INT64,
+            description="milliseconds since 1970: begin with what services remember since then; "
+            "0: with what comes",
+        ),
+    ] = 0,
+    limit: Annotated[
+        int | None,
+        Query(ge=1, le=MAX_STREAMED_EVENTS, description="end after so many; default: never"),
+    ] = None,
+    duration_ms: Annotated[
+        int | None,
+        Query(ge=0, le=MAX_DURATION_MS, description="end after so long; default: never"),
+    ] = None,
+    last_event_id: Annotated[
+        str, Header(max_length=MAX_ID_LENGTH, description="go on after this event")
+    ] = "",
+) -> Response:
+    """State changes as they happen, as server-sent events: `state_change` with an id,
+    `service_silent` where one cannot be heard, `missed` where there were more than could be
+    sent, `end` when the gateway stops. A comment comes every 15 s where nothing else does. With
+    Last-Event-ID, which browsers send by themselves, a stream goes on where it ended."""
+    require_topic(topic, partition)
+    if last_event_id and time_ms_of(last_event_id) is None:
+        raise malformed(
+            f"Last-Event-ID: {last_event_id!r} is no id of an event; pass one as it was sent, as "
+            "1767225600123-9f1c2d3e4a5b, or none"
+        )
+    wanted = EventFilter(topic, partition, broker, tuple(kind or ()), since_ms)
+    if topic:
+        await gateway.dependencies.events.require_known(wanted.scope, ())
+    beginning = await gateway.hub.begin(wanted, last_event_id)
+    sent = gateway.hub.stream(wanted, beginning, Bound(limit, duration_ms))
+    return EventStream(sent, gateway.usage, gateway.config)

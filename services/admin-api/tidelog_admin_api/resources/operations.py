@@ -1,0 +1,130 @@
+"""/v1/operations: what takes its time, how far it has come, and how it is taken back."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Response
+
+from tidelog_admin_api.begun import (
+    BEGUN_RESPONSES,
+    OptionalRequest,
+    begun_answer,
+    tell_operation,
+)
+from tidelog_admin_api.bodies.operations import (
+    BegunOperation,
+    CancelledOperation,
+    MoveProgress,
+    MoveProgressPage,
+    Operation,
+    OperationKind,
+    OperationPage,
+    OperationRequest,
+    OperationState,
+    Plan,
+)
+from tidelog_admin_api.dependencies import AskOperations
+from tidelog_admin_api.paging import PagingQuery, page_of
+from tidelog_admin_api.parameters import MAX_NAME_LENGTH, DryRun
+from tidelog_admin_api.preconditions import IfMatch, etag, expected_revision
+from tidelog_admin_api.problems import CHANGE_PROBLEMS, READ_PROBLEMS
+
+router = APIRouter(prefix="/v1/operations", tags=["operations"])
+
+Id = Annotated[
+    str,
+    Path(min_length=1, max_length=MAX_NAME_LENGTH, description="its id", examples=["grow-2026-01"]),
+]
+
+
+@router.get("", responses=READ_PROBLEMS)
+async def list_operations(
+    admin: AskOperations,
+    paging: PagingQuery,
+    state: Annotated[
+        list[OperationState] | None, Query(description="of these states; default: of all")
+    ] = None,
+    kind: Annotated[
+        list[OperationKind] | None, Query(description="of these kinds; default: of all")
+    ] = None,
+) -> OperationPage:
+    """Those that run, and the last 100 that have ended; the newest first."""
+    found = await admin.list_operations(state or (), kind or ())
+    items, token = page_of(
+        "operations", found, lambda o: (-o.requested_at_ms, o.operation_id), paging
+    )
+    return OperationPage(
+        items=[Operation.model_validate(operation) for operation in items], next_page_token=token
+    )
+
+
+@router.get("/{operation_id}", responses=READ_PROBLEMS)
+async def describe_operation(admin: AskOperations, operation_id: Id, answer: Response) -> Operation:
+    """One operation with its progress. Its moves are a resource of their own."""
+    operation = await admin.describe_operation(operation_id)
+    answer.headers["ETag"] = etag(operation.revision)
+    return Operation.model_validate(operation)
+
+
+@router.get("/{operation_id}/moves", responses=READ_PROBLEMS)
+async def list_moves(
+    admin: AskOperations, operation_id: Id, paging: PagingQuery
+) -> MoveProgressPage:
+    """Each of its moves by topic and partition, and for whom it waits."""
+    moves, token = await admin.operation_moves_page(
+        operation_id, paging.page_size, paging.page_token
+    )
+    return MoveProgressPage(
+        items=[MoveProgress.model_validate(move) for move in moves], next_page_token=token
+    )
+
+
+@router.post(
+    "/{operation_id}/cancel",
+    responses={
+        **CHANGE_PROBLEMS,
+        HTTPStatus.ACCEPTED.value: {
+            "model": CancelledOperation,
+            "description": "Moves under way go back; Location is the operation.",
+        },
+    },
+)
+async def cancel_operation(
+    admin: AskOperations,
+    operation_id: Id,
+    answer: Response,
+    dry_run: DryRun = False,
+    if_match: IfMatch = None,
+) -> CancelledOperation:
+    """Stops an operation: moves that have not begun never do, those under way go back to the
+    replicas they began with, those that are done stay. Asking again is no fault."""
+
+    async def current() -> int:
+        return (await admin.describe_operation(operation_id)).revision
+
+    expected = await expected_revision(if_match, current)
+    if dry_run:
+        plan = await admin.plan_cancellation(operation_id, expected_revision=expected)
+        return CancelledOperation(operation=None, plan=Plan.model_validate(plan))
+    operation = await admin.cancel_operation(operation_id, expected_revision=expected)
+    tell_operation(operation, answer)
+    return CancelledOperation(operation=Operation.model_validate(operation), plan=None)
+
+
+@router.post("/{operation_id}/reverse", responses=BEGUN_RESPONSES)
+async def reverse_operation(
+    admin: AskOperations,
+    operation_id: Id,
+    answer: Response,
+    body: OptionalRequest = None,
+    dry_run: DryRun = False,
+) -> BegunOperation:
+    """Moves back what an operation has moved, as an operation of its own. Partitions that have
+    moved on since, or are gone, are left alone."""
+    asked = body or OperationRequest()
+    begun = await admin.reverse_operation(
+        operation_id, operation_id=asked.operation_id or "", dry_run=dry_run
+    )
+    return begun_answer(begun, answer)

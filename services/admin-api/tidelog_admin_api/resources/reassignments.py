@@ -1,0 +1,40 @@
+"""/v1/reassignments and /v1/rebalance: other replicas for partitions."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Response
+
+from tidelog.client.operations import Move
+from tidelog_admin_api.begun import BEGUN_RESPONSES, OptionalRequest, begun_answer
+from tidelog_admin_api.bodies.operations import BegunOperation, OperationRequest, ReassignRequest
+from tidelog_admin_api.dependencies import AskOperations
+from tidelog_admin_api.parameters import DryRun
+
+router = APIRouter(prefix="/v1", tags=["operations"])
+
+
+@router.post("/reassignments", responses=BEGUN_RESPONSES)
+async def reassign(
+    admin: AskOperations, body: ReassignRequest, answer: Response, dry_run: DryRun = False
+) -> BegunOperation:
+    """Moves partitions to the brokers that are named, and changes their factor where there are
+    more or fewer of them than before."""
+    moves = [
+        Move(move.topic, move.partition, tuple(move.target), tuple(move.original), move.topic_id)
+        for move in body.moves
+    ]
+    begun = await admin.reassign(moves, operation_id=body.operation_id or "", dry_run=dry_run)
+    return begun_answer(begun, answer)
+
+
+@router.post("/rebalance", responses=BEGUN_RESPONSES)
+async def rebalance(
+    admin: AskOperations,
+    answer: Response,
+    body: OptionalRequest = None,
+    dry_run: DryRun = False,
+) -> BegunOperation:
+    """Moves the least that balances replicas and preferred leaders over the present brokers."""
+    asked = body or OperationRequest()
+    begun = await admin.rebalance(operation_id=asked.operation_id or "", dry_run=dry_run)
+    return begun_answer(begun, answer)

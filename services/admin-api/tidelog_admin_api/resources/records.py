@@ -1,0 +1,176 @@
+"""Records of a topic, for scripts without gRPC: written in small numbers, and looked at."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+
+from tidelog.errors import TidelogError
+from tidelog.model import TopicPartition
+from tidelog_admin_api.bodies.base import MAX_INT64
+from tidelog_admin_api.bodies.problem import FieldError
+from tidelog_admin_api.bodies.records import (
+    ACKS,
+    MAX_RECORDS,
+    MAX_TIMESTAMP_MS,
+    EncodingWord,
+    ProduceRequest,
+    ProduceResults,
+    RecordPage,
+    produce_results,
+    read_records,
+    records_to_send,
+)
+from tidelog_admin_api.dependencies import AskGateway
+from tidelog_admin_api.parameters import (
+    USUAL_TIMEOUT_MS,
+    PartitionNumber,
+    TimeoutMs,
+    TopicName,
+)
+from tidelog_admin_api.problems import CHANGE_PROBLEMS, READ_PROBLEMS, invalid
+from tidelog_admin_api.record_encoding import Encoding, WrongEncodingError, to_bytes
+from tidelog_admin_api.record_reader import AtOffset, AtTime, Latest, ReadBound, Start
+from tidelog_admin_api.record_reader import read_records as read_from
+
+DEFAULT_READ_RECORDS = 100
+DEFAULT_READ_BYTES = 1 << 20
+MAX_READ_BYTES = 8 << 20
+MAX_SCANNED_RECORDS = 10_000
+MAX_WAIT_MS = 30_000
+MAX_KEY_LENGTH = 10_000
+DEFAULT_LATEST = 10
+
+router = APIRouter(prefix="/v1/topics", tags=["records"])
+
+_NOT_ALL: dict[int | str, dict[str, Any]] = {
+    HTTPStatus.MULTI_STATUS.value: {
+        "model": ProduceResults,
+        "description": "Some records are not known to be written; each says why.",
+    }
+}
+
+
+@router.post("/{topic}/records", responses=CHANGE_PROBLEMS | _NOT_ALL)
+async def produce_records(
+    gateway: AskGateway,
+    topic: TopicName,
+    body: ProduceRequest,
+    answer: Response,
+    timeout_ms: TimeoutMs = USUAL_TIMEOUT_MS,
+) -> ProduceResults:
+    """Writes records, each with its own result in the order of the request. Where all of them
+    fail for the same reason, that is the answer."""
+    records, wrong = records_to_send(body)
+    if wrong:
+        raise invalid(
+            "; ".join(f"{one.field}: {one.message}" for one in wrong[:3]),
+            [FieldError(field=one.field, message=one.message) for one in wrong],
+        )
+    outcomes = await gateway.sender.send(topic, records, ACKS[body.acks], timeout_ms)
+    failures = [outcome for outcome in outcomes if isinstance(outcome, TidelogError)]
+    if len(failures) == len(outcomes) and len({failure.code for failure in failures}) == 1:
+        raise failures[0]
+    if failures:
+        answer.status_code = HTTPStatus.MULTI_STATUS
+    return produce_results(topic, outcomes)
+
+
+@router.get("/{topic}/partitions/{partition}/records", responses=READ_PROBLEMS)
+async def read_partition_records(
+    gateway: AskGateway,
+    topic: TopicName,
+    partition: PartitionNumber,
+    offset: Annotated[
+        int | None, Query(ge=0, le=MAX_INT64, description="from this offset on")
+    ] = None,
+    timestamp_ms: Annotated[
+        int | None,
+        Query(
+            ge=0,
+            le=MAX_TIMESTAMP_MS,
+            description="from the first record at or after it, milliseconds since 1970",
+        ),
+    ] = None,
+    latest: Annotated[
+        int | None,
+        Query(
+            ge=1,
+            le=MAX_RECORDS,
+            description="the newest ones; fewer where offsets have gaps; default: 10, where "
+            "neither offset nor timestamp_ms is given",
+        ),
+    ] = None,
+    key: Annotated[
+        str | None,
+        Query(
+            max_length=MAX_KEY_LENGTH,
+            description=f"records with this key alone, among the next {MAX_SCANNED_RECORDS}",
+        ),
+    ] = None,
+    max_records: Annotated[int, Query(ge=1, le=MAX_RECORDS)] = DEFAULT_READ_RECORDS,
+    max_bytes: Annotated[
+        int,
+        Query(
+            ge=1,
+            le=MAX_READ_BYTES,
+            description="of keys and values; one record comes however large it is",
+        ),
+    ] = DEFAULT_READ_BYTES,
+    encoding: Annotated[
+        EncodingWord, Query(description="of values, where they can be so")
+    ] = "json",
+    wait_ms: Annotated[
+        int,
+        Query(ge=0, le=MAX_WAIT_MS, description="for a first record, where there is none yet"),
+    ] = 0,
+    timeout_ms: TimeoutMs = USUAL_TIMEOUT_MS,
+) -> RecordPage:
+    """Reads a few committed records: from an offset, from a time, or the newest."""
+    start = _start(offset, timestamp_ms, latest)
+    name = TopicPartition(topic, partition)
+    bound = ReadBound(
+        latest or max_records,
+        max_bytes,
+        MAX_SCANNED_RECORDS,
+        wait_ms,
+        timeout_ms,
+        _key(key),
+    )
+    consumer = gateway.dependencies.consumers(timeout_ms)
+    try:
+        read = await read_from(consumer, name, start, bound, gateway.dependencies.clock)
+    finally:
+        await consumer.close()
+    return RecordPage(
+        items=read_records(read.records, Encoding(encoding)),
+        next_offset=read.next_offset,
+        log_start_offset=read.log_start_offset,
+        end_offset=read.end_offset,
+    )
+
+
+def _start(offset: int | None, timestamp_ms: int | None, latest: int | None) -> Start:
+    given = [name for name, value in _named(offset, timestamp_ms, latest) if value is not None]
+    if len(given) > 1:
+        raise invalid(f"{' and '.join(given)} name different places to begin; give one of them")
+    if offset is not None:
+        return AtOffset(offset)
+    if timestamp_ms is not None:
+        return AtTime(timestamp_ms)
+    return Latest(latest or DEFAULT_LATEST)
+
+
+def _named(
+    offset: int | None, timestamp_ms: int | None, latest: int | None
+) -> list[tuple[str, int | None]]:
+    return [("offset", offset), ("timestamp_ms", timestamp_ms), ("latest", latest)]
+
+
+def _key(key: str | None) -> bytes | None:
+    try:
+        return to_bytes(key, Encoding.TEXT)
+    except WrongEncodingError as error:
+        raise invalid(f"key: {error}") from error

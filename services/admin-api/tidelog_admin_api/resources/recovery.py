@@ -1,0 +1,104 @@
+"""/v1/recovery: partitions without a leader, at the price of records."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+
+from tidelog.client.admin_topics import RecoveryChoice
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog_admin_api.bodies.base import PartitionNumber
+from tidelog_admin_api.bodies.recovery import (
+    RecoverRequest,
+    Recovery,
+    RecoveryPage,
+    RecoveryResults,
+    recovery_results,
+)
+from tidelog_admin_api.dependencies import AskRecovery
+from tidelog_admin_api.paging import PagingQuery, page_of
+from tidelog_admin_api.parameters import (
+    USUAL_TIMEOUT_MS,
+    DryRun,
+    TimeoutMs,
+    TopicQuery,
+    require_topic,
+)
+from tidelog_admin_api.problems import CHANGE_PROBLEMS, READ_PROBLEMS
+
+MAX_PARTITIONS_IN_QUERY = 1_000
+
+router = APIRouter(prefix="/v1/recovery", tags=["recovery"])
+
+
+@router.get("", responses=READ_PROBLEMS)
+async def describe_recovery(
+    admin: AskRecovery,
+    paging: PagingQuery,
+    topic: TopicQuery = "",
+    partition: Annotated[
+        list[PartitionNumber] | None,
+        Query(
+            max_length=MAX_PARTITIONS_IN_QUERY,
+            description="of the topic; default: every one that has no leader",
+        ),
+    ] = None,
+    timeout_ms: TimeoutMs = USUAL_TIMEOUT_MS,
+) -> RecoveryPage:
+    """Of partitions without a leader: what their surviving replicas hold, and what each choice
+    of a leader would lose. Those that have a leader are left out."""
+    require_topic(topic, partition)
+    found = await admin.describe_recovery(topic, partition or (), timeout_ms)
+    items, token = page_of("recovery", found, lambda r: (r.topic, r.partition), paging)
+    return RecoveryPage(
+        items=[Recovery.model_validate(details) for details in items], next_page_token=token
+    )
+
+
+@router.post(
+    "",
+    responses={
+        **CHANGE_PROBLEMS,
+        HTTPStatus.MULTI_STATUS.value: {
+            "model": RecoveryResults,
+            "description": "Some have no leader yet; each says why.",
+        },
+    },
+)
+async def recover_partitions(
+    admin: AskRecovery,
+    body: RecoverRequest,
+    answer: Response,
+    dry_run: DryRun = False,
+    timeout_ms: TimeoutMs = USUAL_TIMEOUT_MS,
+) -> RecoveryResults:
+    """Consents to the loss of records: elects the chosen replicas, or the best of what is left,
+    where no replica with every committed record will come back. It needs the topic's name once
+    more, as `confirm`."""
+    if dry_run:
+        numbers = body.partitions or [choice.partition for choice in body.choices]
+        found = await admin.describe_recovery(body.topic, numbers, timeout_ms)
+        described = [Recovery.model_validate(details) for details in found]
+        return RecoveryResults(topic=body.topic, results=[], described=described)
+    if body.confirm != body.topic:
+        raise TidelogError(
+            ErrorCode.NOT_CONFIRMED,
+            f"records of {body.topic!r} may be lost for good; look at what each choice loses by "
+            f"dry_run=true, then confirm it with the topic's name: confirm is {body.confirm!r}",
+        )
+    recovered = await admin.recover_partitions(
+        body.topic,
+        body.partitions,
+        timeout_ms,
+        from_live_replicas=body.from_live_replicas,
+        choices=[
+            RecoveryChoice(choice.partition, choice.broker_id, choice.expected_revision)
+            for choice in body.choices
+        ],
+    )
+    results = recovery_results(body.topic, recovered)
+    if results.has_failures:
+        answer.status_code = HTTPStatus.MULTI_STATUS
+    return results

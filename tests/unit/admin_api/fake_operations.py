@@ -1,0 +1,268 @@
+"""What a faked controller does of operations, leaders and recovery."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tidelog.client.admin_topics import RecoveredPartition, Recovery, RecoveryChoice, Survivor
+from tidelog.client.delivery import Delivery
+from tidelog.client.event_streams import Gathered, Silent
+from tidelog.client.operations import (
+    BegunOperation,
+    BrokerShare,
+    LeaderChange,
+    Move,
+    MoveProgress,
+    Operation,
+    Plan,
+    Progress,
+)
+from tidelog.errors import ErrorCode, TidelogError, unknown_topic
+from tidelog.model import Record, TopicPartition
+from tidelog.rpc.status import UnreachableError
+from tidelog.state_changes.event import StateChange
+from tidelog.state_changes.life import TraceScope
+
+MOVE = Move("sea", 0, (4, 2, 3), (1, 2, 3), "id-of-sea")
+PLAN = Plan((MOVE,), 1, 1, 1, None, (BrokerShare(4, 0, 1, 0, 1),))
+PROGRESS = Progress(4, 1, 1, 0, 4, 1, 0)
+
+
+def operation(operation_id: str = "op", **fields: Any) -> Operation:
+    told: dict[str, Any] = {
+        "kind": "reassignment",
+        "state": "running",
+        "reason": "",
+        "request": "{}",
+        "requested_by": "ann",
+        "requested_from": "127.0.0.1:5",
+        "requested_at_ms": 1_000,
+        "ended_at_ms": 0,
+        "trace_id": "",
+        "progress": PROGRESS,
+        "revision": 412,
+    }
+    return Operation(operation_id, **(told | fields))
+
+
+def recovery(partition: int = 0, topic: str = "sea") -> Recovery:
+    survivor = Survivor(3, True, "", 4, 0, 1_200, True, 0, 1_198)
+    return Recovery(topic, f"id-of-{topic}", partition, 412, (1, 2), "broker 1 or 2", (survivor,))
+
+
+class FakeOperations:
+    """`ends`: operations are over at once. `changes`, `recovered`: what such requests bring
+    about."""
+
+    operations: list[Operation]
+
+    def __init__(self) -> None:
+        self.ends = False
+        self.moves = [MoveProgress(MOVE, "active", (4,))]
+        self.changes: list[LeaderChange] = []
+        self.recoveries = [recovery()]
+        self.recovered = [RecoveredPartition(0, None)]
+
+    def asked(self, name: str, *arguments: object, **named: object) -> None:
+        raise NotImplementedError
+
+    def _begin(self, operation_id: str, *, dry_run: bool) -> BegunOperation:
+        state = "done" if self.ends else "running"
+        began = operation(operation_id or "given-one", state=state)
+        return BegunOperation(None if dry_run else began, PLAN)
+
+    async def reassign(
+        self, moves: Sequence[Move], *, operation_id: str = "", dry_run: bool = False
+    ) -> BegunOperation:
+        self.asked("reassign", moves, operation_id=operation_id, dry_run=dry_run)
+        return self._begin(operation_id, dry_run=dry_run)
+
+    async def rebalance(self, *, operation_id: str = "", dry_run: bool = False) -> BegunOperation:
+        self.asked("rebalance", operation_id=operation_id, dry_run=dry_run)
+        return self._begin(operation_id, dry_run=dry_run)
+
+    async def reverse_operation(
+        self, reversed_operation_id: str, *, operation_id: str = "", dry_run: bool = False
+    ) -> BegunOperation:
+        self.asked(
+            "reverse_operation", reversed_operation_id, operation_id=operation_id, dry_run=dry_run
+        )
+        return self._begin(operation_id, dry_run=dry_run)
+
+    async def cancel_operation(self, operation_id: str, *, expected_revision: int = 0) -> Operation:
+        self.asked("cancel_operation", operation_id, expected_revision=expected_revision)
+        state = "cancelled" if self.ends else "cancelling"
+        return replace(await self.describe_operation(operation_id), state=state)
+
+    async def plan_cancellation(self, operation_id: str, *, expected_revision: int = 0) -> Plan:
+        self.asked("plan_cancellation", operation_id, expected_revision=expected_revision)
+        return PLAN
+
+    async def describe_operation(self, operation_id: str) -> Operation:
+        self.asked("describe_operation", operation_id)
+        for known in self.operations:
+            if known.operation_id == operation_id:
+                return known
+        raise TidelogError(ErrorCode.UNKNOWN_OPERATION, f"no operation {operation_id!r} is known")
+
+    async def operation_moves_page(
+        self, operation_id: str, page_size: int, page_token: str = ""
+    ) -> tuple[list[MoveProgress], str]:
+        self.asked("operation_moves_page", operation_id, page_size, page_token)
+        return self.moves, "next"
+
+    async def elect_preferred_leaders(
+        self,
+        partitions: Mapping[str, Sequence[int]] | None = None,
+        timeout_ms: int = 0,
+        *,
+        dry_run: bool = False,
+    ) -> list[LeaderChange]:
+        self.asked("elect_preferred_leaders", partitions, timeout_ms, dry_run=dry_run)
+        return self.changes
+
+    async def move_leaders(
+        self,
+        leaders: Mapping[TopicPartition, int],
+        timeout_ms: int = 0,
+        *,
+        dry_run: bool = False,
+    ) -> list[LeaderChange]:
+        self.asked("move_leaders", leaders, timeout_ms, dry_run=dry_run)
+        return self.changes
+
+    async def describe_recovery(
+        self, topic: str = "", partitions: Sequence[int] = (), timeout_ms: int = 0
+    ) -> list[Recovery]:
+        self.asked("describe_recovery", topic, partitions, timeout_ms)
+        return self.recoveries
+
+    async def recover_partitions(
+        self,
+        topic: str,
+        partitions: Sequence[int] = (),
+        timeout_ms: int = 0,
+        *,
+        from_live_replicas: bool = False,
+        choices: Sequence[RecoveryChoice] = (),
+    ) -> list[RecoveredPartition]:
+        self.asked(
+            "recover_partitions",
+            topic,
+            partitions,
+            timeout_ms,
+            from_live_replicas=from_live_replicas,
+            choices=choices,
+        )
+        return self.recovered
+
+
+class FakeEvents:
+    """`told`: what is followed, as it comes; `remembered`: what services tell when asked."""
+
+    def __init__(self) -> None:
+        self.told: asyncio.Queue[list[StateChange | Silent] | Exception] = asyncio.Queue()
+        self.remembered: list[StateChange] = []
+        self.silent: tuple[Silent, ...] = ()
+        self.is_silent = False
+        self.followed: list[TraceScope] = []
+        self.topics = ["sea"]
+
+    async def recent(self, scope: TraceScope) -> Gathered:
+        if self.is_silent:
+            raise UnreachableError("any service", "it is gone")
+        told = [change for change in self.remembered if change.time_ms >= scope.since_ms]
+        return Gathered(told, (), self.silent, {})
+
+    async def require_known(
+        self,
+        scope: TraceScope,
+        told: Sequence[StateChange],  # noqa: ARG002 - the protocol's name
+    ) -> None:
+        if scope.topic and scope.topic not in self.topics:
+            raise unknown_topic(scope.topic)
+
+    async def follow(self, scope: TraceScope) -> AsyncGenerator[list[StateChange | Silent]]:
+        self.followed.append(scope)
+        while True:
+            batch = await self.told.get()
+            if isinstance(batch, Exception):
+                raise batch
+            yield batch
+
+
+class FakeProducer:
+    """Delivers at once, but for values that say otherwise. Topics that begin with `sea` have one
+    partition, and there are no others."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[bytes | None, bytes | None, dict[str, Any]]] = []
+        self.asked = 0
+        self.is_closed = False
+
+    async def send(
+        self, topic: str, value: bytes | None, key: bytes | None = None, **options: Any
+    ) -> asyncio.Future[Delivery]:
+        self.asked += 1
+        if not topic.startswith("sea") or (options["partition"] or 0) > 0:
+            raise TidelogError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is none")
+        if value == b"large":
+            raise TidelogError(ErrorCode.BATCH_TOO_LARGE, "it is too large")
+        if value == b"no room":
+            await asyncio.Event().wait()
+        self.sent.append((value, key, options))
+        outcome: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
+        if value == b"refused":
+            outcome.set_exception(TidelogError(ErrorCode.NOT_ENOUGH_REPLICAS, "too few"))
+        elif value != b"lost":
+            outcome.set_result(Delivery(topic, 0, len(self.sent) - 1, 1_000, 3))
+        return outcome
+
+    async def close(self) -> None:
+        self.is_closed = True
+
+
+class FakeConsumer:
+    """Of one partition; offsets that no record has are passed in silence."""
+
+    def __init__(self, records: Sequence[Record], start: int = 0, end: int | None = None) -> None:
+        self.records = list(records)
+        self.start = start
+        self.end = len(self.records) + start if end is None else end
+        self.at = -1
+        self.waited_ms: list[int] = []
+        self.is_closed = False
+        self.of = TopicPartition("", -1)
+
+    async def beginning_offsets(self, partitions: Any) -> dict[TopicPartition, int]:
+        (self.of,) = partitions
+        if not self.of.topic.startswith("sea"):
+            raise unknown_topic(self.of.topic)
+        return {self.of: self.start}
+
+    async def end_offsets(self, _: Any) -> dict[TopicPartition, int]:
+        return {self.of: self.end}
+
+    async def offsets_at_time(self, timestamp_ms: int, _: Any) -> dict[TopicPartition, int]:
+        found = (r.offset for r in self.records if r.timestamp_ms >= timestamp_ms)
+        return {self.of: next(found, self.end)}
+
+    def assign(self, _: Any) -> None: ...
+
+    async def seek(self, _: Any, offset: int) -> None:
+        self.at = offset
+
+    def position(self, _: Any) -> int:
+        return self.at
+
+    async def poll(self, timeout_ms: int = 0, max_records: int = 0) -> list[Record]:
+        self.waited_ms.append(timeout_ms)
+        came = [r for r in self.records if r.offset >= self.at][:max_records]
+        self.at = came[-1].offset + 1 if came else self.end
+        return came
+
+    async def close(self) -> None:
+        self.is_closed = True
