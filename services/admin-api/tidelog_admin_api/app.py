@@ -26,10 +26,13 @@ from tidelog_admin_api.resources import (
     explain,
     leaders,
     operations,
+    partitions,
     reassignments,
     records,
     recovery,
     throttle,
+    topic_changes,
+    topics,
 )
 from tidelog_runtime.version import installed_version
 
@@ -38,6 +41,9 @@ ROUTERS = (
     metrics.router,
     cluster.router,
     brokers.router,
+    topics.router,
+    topic_changes.router,
+    partitions.router,
     throttle.router,
     operations.router,
     reassignments.router,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Protocol
 
 from fastapi import Depends, Request
 
+from tidelog.client.admin_topics import AlteredConfig, Assignment, CreatedTopic, ResizedTopic
 from tidelog.client.descriptions import ClusterDescription, TopicDescription
 from tidelog.client.operations import (
     BegunOperation,
@@ -19,6 +20,7 @@ from tidelog.client.operations import (
     Throttle,
 )
 from tidelog.client.service_states import ToldStates
+from tidelog.client.topic_details import TopicDetails
 from tidelog.inspection.model import Explanation, Scope, StateRequest
 from tidelog.model import Acks
 from tidelog_admin_api.config import AdminApiConfig
@@ -78,10 +80,93 @@ class BrokerAdmin(Protocol):
     ) -> BegunOperation: ...
 
 
+class TopicAdmin(Protocol):
+    """`tidelog.client.admin_topics` documents each."""
+
+    async def describe_cluster(self) -> ClusterDescription: ...
+
+    async def list_topics(self, *, internal: bool = False) -> list[TopicDescription]: ...
+
+    async def describe_topic(self, topic: str) -> TopicDescription: ...
+
+    async def topic_details(
+        self,
+        topics: Sequence[str] = (),
+        *,
+        internal: bool = False,
+        with_partitions: bool = True,
+    ) -> list[TopicDetails]: ...
+
+    async def create_topic(
+        self,
+        topic: str,
+        partitions: int = 1,
+        replication_factor: int = 1,
+        config: Mapping[str, str] | None = None,
+        timeout_ms: int = ...,
+        *,
+        assignment: Assignment = (),
+        operation_id: str = "",
+        dry_run: bool = False,
+    ) -> CreatedTopic: ...
+
+    async def plan_deletion(self, topic: str) -> ResizedTopic: ...
+
+    async def delete_topic(
+        self, topic: str, timeout_ms: int = ..., *, topic_id: str = ""
+    ) -> tuple[int, ...]: ...
+
+    async def alter_topic_config(
+        self,
+        topic: str,
+        changed: Mapping[str, str] | None = None,
+        unset: Sequence[str] = (),
+        timeout_ms: int = ...,
+        *,
+        topic_id: str = "",
+        expected_revision: int = 0,
+        dry_run: bool = False,
+    ) -> AlteredConfig: ...
+
+    async def add_partitions(
+        self,
+        topic: str,
+        partitions: int,
+        timeout_ms: int = ...,
+        *,
+        assignment: Assignment = (),
+        topic_id: str = "",
+        expected_revision: int = 0,
+        dry_run: bool = False,
+    ) -> ResizedTopic: ...
+
+    async def remove_partitions(
+        self,
+        topic: str,
+        partitions: int,
+        timeout_ms: int = ...,
+        *,
+        confirm_topic: str = "",
+        topic_id: str = "",
+        expected_revision: int = 0,
+        dry_run: bool = False,
+    ) -> ResizedTopic: ...
+
+    async def set_replication_factor(
+        self,
+        topics: Sequence[str],
+        replication_factor: int,
+        *,
+        operation_id: str = "",
+        dry_run: bool = False,
+    ) -> BegunOperation: ...
+
+
 class Admin(
     ClusterAdmin,
     ThrottleAdmin,
     BrokerAdmin,
+    TopicAdmin,
     OperationsAdmin,
     LeadersAdmin,
     RecoveryAdmin,
@@ -156,6 +241,7 @@ def _events(request: Request) -> TellsEvents:
 AskCluster = Annotated[ClusterAdmin, Depends(_admin)]
 AskThrottle = Annotated[ThrottleAdmin, Depends(_admin)]
 AskBrokers = Annotated[BrokerAdmin, Depends(_admin)]
+AskTopics = Annotated[TopicAdmin, Depends(_admin)]
 AskStates = Annotated[States, Depends(_states)]
 AskExplains = Annotated[Explains, Depends(_explains)]
 AskOverviews = Annotated[Overviews, Depends(_overviews)]

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
 from fastapi import FastAPI
 
+from tidelog.client.admin_topics import (
+    AlteredConfig,
+    ConfigChange,
+    CreatedTopic,
+    ResizedTopic,
+)
 from tidelog.client.descriptions import (
     BrokerDescription,
     ClusterDescription,
@@ -30,6 +36,8 @@ from tidelog.client.operations import (
     Throttle,
 )
 from tidelog.client.service_states import ToldStates
+from tidelog.client.topic_details import ConfigEntry, TopicDetails
+from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.model import Explanation, Scope, StateRequest
 from tidelog.rpc.trace_context import Metadata, carried
 from tidelog_admin_api.app import create_app
@@ -108,6 +116,22 @@ def operation(**fields: Any) -> Operation:
     return Operation(**(told | fields))
 
 
+def details(**fields: Any) -> TopicDetails:
+    told: dict[str, Any] = {
+        "topic": "sea",
+        "topic_id": "id-of-sea",
+        "partition_count": 6,
+        "replication_factor": 3,
+        "config": (ConfigEntry("retention_ms", "5", True, "9", "Older segments go."),),
+        "revision": 55,
+        "deleting": False,
+        "partitions_being_removed": 0,
+        "internal": False,
+        "partitions": (),
+    }
+    return TopicDetails(**(told | fields))
+
+
 class FakeClock:
     def __init__(self) -> None:
         self.now_ms = 1_000
@@ -135,6 +159,7 @@ class FakeAdmin(FakeOperations):
         self.operations: list[Operation] = []
         self.throttle = Throttle(None, 0)
         self.operation = operation()
+        self.details = details()
         self.restart_check = RestartCheck(True, 0, 0, 0, 0, ())
         self.leader_changes: list[LeaderChange] = []
         self.before_answer: Awaitable[object] | None = None
@@ -212,6 +237,88 @@ class FakeAdmin(FakeOperations):
         self, broker_ids: Sequence[int], *, operation_id: str = "", dry_run: bool = False
     ) -> BegunOperation:
         self.asked("remove_brokers", broker_ids, operation_id=operation_id, dry_run=dry_run)
+        return self.begun(dry_run)
+
+    async def describe_topic(self, topic: str) -> TopicDescription:
+        self.asked("describe_topic", topic)
+        for known in self.topics:
+            if known.name == topic:
+                return known
+        raise TidelogError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no topic {topic}")
+
+    async def topic_details(
+        self,
+        topics: Sequence[str] = (),
+        *,
+        internal: bool = False,
+        with_partitions: bool = True,
+    ) -> list[TopicDetails]:
+        self.asked("topic_details", topics, internal=internal, with_partitions=with_partitions)
+        return [self.details]
+
+    async def create_topic(
+        self,
+        topic: str,
+        partitions: int = 1,
+        replication_factor: int = 1,
+        config: Mapping[str, str] | None = None,
+        timeout_ms: int = 30_000,
+        **named: Any,
+    ) -> CreatedTopic:
+        self.asked(
+            "create_topic", topic, partitions, replication_factor, config, timeout_ms, **named
+        )
+        placed = ((1, 2),) if named["dry_run"] else ()
+        return CreatedTopic("" if named["dry_run"] else "new-id", (3,), "trace", placed)
+
+    async def plan_deletion(self, topic: str) -> ResizedTopic:
+        self.asked("plan_deletion", topic)
+        return ResizedTopic(6, 0, (), brokers=(1, 2))
+
+    async def delete_topic(
+        self, topic: str, timeout_ms: int = 30_000, *, topic_id: str = ""
+    ) -> tuple[int, ...]:
+        self.asked("delete_topic", topic, timeout_ms, topic_id=topic_id)
+        return (3,)
+
+    async def alter_topic_config(
+        self,
+        topic: str,
+        changed: Mapping[str, str] | None = None,
+        unset: Sequence[str] = (),
+        timeout_ms: int = 30_000,
+        **named: Any,
+    ) -> AlteredConfig:
+        self.asked("alter_topic_config", topic, changed, unset, timeout_ms, **named)
+        return AlteredConfig((ConfigChange("retention_ms", "1", "2"),), 56, ())
+
+    async def add_partitions(
+        self, topic: str, partitions: int, timeout_ms: int = 30_000, **named: Any
+    ) -> ResizedTopic:
+        self.asked("add_partitions", topic, partitions, timeout_ms, **named)
+        return ResizedTopic(partitions - self.details.partition_count, 56, (3,), ((1, 2),))
+
+    async def remove_partitions(
+        self, topic: str, partitions: int, timeout_ms: int = 30_000, **named: Any
+    ) -> ResizedTopic:
+        self.asked("remove_partitions", topic, partitions, timeout_ms, **named)
+        return ResizedTopic(self.details.partition_count - partitions, 57, (), brokers=(1,))
+
+    async def set_replication_factor(
+        self,
+        topics: Sequence[str],
+        replication_factor: int,
+        *,
+        operation_id: str = "",
+        dry_run: bool = False,
+    ) -> BegunOperation:
+        self.asked(
+            "set_replication_factor",
+            topics,
+            replication_factor,
+            operation_id=operation_id,
+            dry_run=dry_run,
+        )
         return self.begun(dry_run)
 
     def begun(self, dry_run: bool) -> BegunOperation:

@@ -1,0 +1,86 @@
+"""/v1/topics/{topic}/partitions: partitions, and what their replicas hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from tidelog.cli.health import SOUND, partition_health
+from tidelog.client.descriptions import PartitionDescription
+from tidelog.errors import unknown_partition
+from tidelog.inspection.model import StateRequest
+from tidelog.model import MAX_INT32
+from tidelog_admin_api.bodies.partitions import PartitionPage, PartitionWithReplicas
+from tidelog_admin_api.dependencies import AskStates, AskTopics
+from tidelog_admin_api.paging import PagingQuery, page_of
+from tidelog_admin_api.parameters import PartitionNumber, TopicName
+from tidelog_admin_api.problems import READ_PROBLEMS
+from tidelog_admin_api.replica_views import (
+    Replicas,
+    partition_of,
+    partition_with_replicas,
+    replicas_by_partition,
+)
+
+# How long brokers have to tell of their replicas.
+LOOK_TIMEOUT_MS = 1_000
+
+router = APIRouter(prefix="/v1/topics/{topic}/partitions", tags=["partitions"])
+
+_Broker = Annotated[int | None, Query(ge=0, le=MAX_INT32, description="a broker's id")]
+
+
+@router.get("", responses=READ_PROBLEMS)
+async def list_partitions(
+    topic: TopicName,
+    admin: AskTopics,
+    states: AskStates,
+    paging: PagingQuery,
+    unwell: Annotated[bool, Query(description="only those that are unwell")] = False,
+    leader: Annotated[_Broker, Query(description="only those that this broker leads")] = None,
+    broker: Annotated[_Broker, Query(description="only those with a replica there")] = None,
+    moving: Annotated[bool, Query(description="only those that are being moved")] = False,
+    logs: Annotated[
+        bool, Query(description="also how far their logs reach, as the leaders tell")
+    ] = False,
+) -> PartitionPage:
+    """Partitions by number: who leads, who is in sync, and what is wrong."""
+
+    def wanted(partition: PartitionDescription) -> bool:
+        return (
+            (not unwell or partition_health(partition) != SOUND)
+            and leader in (None, partition.leader)
+            and (broker is None or broker in partition.replicas)
+            and (not moving or bool(partition.moving_operation))
+        )
+
+    described = await admin.describe_topic(topic)
+    partitions = [partition for partition in described.partitions if wanted(partition)]
+    page, token = page_of(f"partitions of {topic}", partitions, lambda p: (p.partition,), paging)
+    told: Mapping[int, Replicas] = {}
+    if logs and page:
+        answers = await states.ask(StateRequest(topic), LOOK_TIMEOUT_MS)
+        told = replicas_by_partition(answers.states, topic)
+    return PartitionPage(
+        items=[partition_of(topic, p, told.get(p.partition)) for p in page],
+        next_page_token=token,
+    )
+
+
+@router.get("/{partition}", responses=READ_PROBLEMS)
+async def describe_partition(
+    topic: TopicName,
+    partition: PartitionNumber,
+    admin: AskTopics,
+    states: AskStates,
+) -> PartitionWithReplicas:
+    """One partition with every replica: how far its log reaches, its lag, and why it does not
+    follow where it does not."""
+    described = await admin.describe_topic(topic)
+    found = next((p for p in described.partitions if p.partition == partition), None)
+    if found is None:
+        raise unknown_partition(topic, partition, len(described.partitions))
+    told = await states.ask(StateRequest(topic, partition), LOOK_TIMEOUT_MS)
+    return partition_with_replicas(topic, found, told)

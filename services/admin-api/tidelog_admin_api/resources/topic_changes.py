@@ -1,0 +1,120 @@
+"""/v1/topics/{topic}/…: what changes while a topic lives."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Response
+
+from tidelog_admin_api.begun import BEGUN_RESPONSES, begun_answer
+from tidelog_admin_api.bodies.operations import BegunOperation
+from tidelog_admin_api.bodies.topics import (
+    AlteredConfig,
+    ConfigRequest,
+    PartitionCountRequest,
+    ReplicationFactorRequest,
+    ResizedTopic,
+    config_text,
+)
+from tidelog_admin_api.dependencies import AskTopics
+from tidelog_admin_api.parameters import USUAL_TIMEOUT_MS, DryRun, TimeoutMs, TopicName
+from tidelog_admin_api.preconditions import IfMatch, etag, expected_revision
+from tidelog_admin_api.problems import CHANGE_PROBLEMS
+
+router = APIRouter(prefix="/v1/topics/{topic}", tags=["topics"])
+
+
+@router.patch("/config", responses=CHANGE_PROBLEMS)
+async def alter_topic_config(
+    topic: TopicName,
+    body: ConfigRequest,
+    admin: AskTopics,
+    response: Response,
+    if_match: IfMatch = None,
+    dry_run: DryRun = False,
+    timeout_ms: TimeoutMs = USUAL_TIMEOUT_MS,
+) -> AlteredConfig:
+    """Sets keys, and gives others their default again; takes effect without a restart. What is
+    as asked for already is no fault."""
+
+    async def current() -> int:
+        return (await admin.topic_details([topic], with_partitions=False))[0].revision
+
+    altered = await admin.alter_topic_config(
+        topic,
+        {key: config_text(value) for key, value in body.set.items()},
+        body.unset,
+        timeout_ms,
+        expected_revision=await expected_revision(if_match, current),
+        dry_run=dry_run,
+    )
+    response.headers["ETag"] = etag(altered.revision)
+    return AlteredConfig.model_validate(altered)
+
+
+@router.put("/partition-count", responses=CHANGE_PROBLEMS)
+async def set_partition_count(
+    topic: TopicName,
+    body: PartitionCountRequest,
+    admin: AskTopics,
+    response: Response,
+    if_match: IfMatch = None,
+    dry_run: DryRun = False,
+    timeout_ms: TimeoutMs = USUAL_TIMEOUT_MS,
+) -> ResizedTopic:
+    """Adds partitions after the last, or deletes the last ones with their data, which has to be
+    confirmed by the topic's name."""
+    (now,) = await admin.topic_details([topic], with_partitions=False)
+
+    async def current() -> int:
+        return now.revision
+
+    expected = await expected_revision(if_match, current)
+    grows = body.partitions >= now.partition_count
+    if grows:
+        resized = await admin.add_partitions(
+            topic,
+            body.partitions,
+            timeout_ms,
+            assignment=body.assignment,
+            topic_id=now.topic_id,
+            expected_revision=expected,
+            dry_run=dry_run,
+        )
+    else:
+        resized = await admin.remove_partitions(
+            topic,
+            body.partitions,
+            timeout_ms,
+            confirm_topic=body.confirm,
+            topic_id=now.topic_id,
+            expected_revision=expected,
+            dry_run=dry_run,
+        )
+    response.headers["ETag"] = etag(resized.revision)
+    return ResizedTopic(
+        topic=topic,
+        partitions=body.partitions,
+        added=resized.partitions if grows else 0,
+        removed=0 if grows else resized.partitions,
+        revision=resized.revision,
+        pending_brokers=list(resized.pending_brokers),
+        assignment=[list(replicas) for replicas in resized.assignment],
+        brokers=list(resized.brokers),
+    )
+
+
+@router.put("/replication-factor", responses=BEGUN_RESPONSES)
+async def set_replication_factor(
+    topic: TopicName,
+    body: ReplicationFactorRequest,
+    admin: AskTopics,
+    response: Response,
+    dry_run: DryRun = False,
+) -> BegunOperation:
+    """Gives all its partitions another number of replicas; a dry run shows the plan."""
+    begun = await admin.set_replication_factor(
+        [topic],
+        body.replication_factor,
+        operation_id=body.operation_id or "",
+        dry_run=dry_run,
+    )
+    return begun_answer(begun, response)

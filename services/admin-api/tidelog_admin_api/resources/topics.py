@@ -1,0 +1,234 @@
+"""/v1/topics: create, list, describe and delete topics."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Annotated, Any
+from urllib.parse import quote
+
+from fastapi import APIRouter, Query, Response
+
+from tidelog.cli.health import SOUND, HealthCounts
+from tidelog.client.descriptions import TopicDescription
+from tidelog.client.topic_details import TopicDetails
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import NO_LEADER
+from tidelog.state_changes.topic import is_internal
+from tidelog_admin_api.bodies.topics import (
+    ConfigEntry,
+    CreatedTopic,
+    CreateTopicRequest,
+    DeletedTopic,
+    Topic,
+    TopicPage,
+    TopicSummary,
+    config_text,
+)
+from tidelog_admin_api.dependencies import AskTopics, TopicAdmin
+from tidelog_admin_api.paging import PagingQuery, page_of
+from tidelog_admin_api.parameters import (
+    MAX_NAME_LENGTH,
+    USUAL_TIMEOUT_MS,
+    DryRun,
+    TimeoutMs,
+    TopicName,
+)
+from tidelog_admin_api.preconditions import ANY_REVISION, IfMatch, etag, expected_revision
+from tidelog_admin_api.problems import CHANGE_PROBLEMS, READ_PROBLEMS, failed_precondition
+
+# Without a replication factor a topic has this many replicas, or one on every broker where
+# there are fewer, as the CLI creates them.
+USUAL_REPLICATION_FACTOR = 3
+
+router = APIRouter(prefix="/v1/topics", tags=["topics"])
+
+_CREATED: dict[int | str, dict[str, Any]] = {
+    HTTPStatus.OK.value: {"model": CreatedTopic, "description": "What a dry run would create."},
+    HTTPStatus.CREATED.value: {
+        "description": "It is there; Location names it.",
+        "headers": {
+            "Location": {"schema": {"type": "string"}, "example": "/v1/topics/sea"},
+        },
+    },
+    **CHANGE_PROBLEMS,
+}
+
+
+@router.get("", responses=READ_PROBLEMS)
+async def list_topics(
+    admin: AskTopics,
+    paging: PagingQuery,
+    name_contains: Annotated[
+        str, Query(max_length=MAX_NAME_LENGTH, description="only those; case matters")
+    ] = "",
+    internal: Annotated[bool, Query(description="also those that the cluster has itself")] = False,
+    unwell: Annotated[
+        bool, Query(description="only those with a partition that is unwell")
+    ] = False,
+) -> TopicPage:
+    """Topics by name, and how their partitions are."""
+    topics = [
+        (topic, counts)
+        for topic in await admin.list_topics(internal=internal)
+        if name_contains in topic.name
+        and (str(counts := HealthCounts.of([topic])) != SOUND or not unwell)
+    ]
+    page, token = page_of("topics", topics, lambda told: (told[0].name,), paging)
+    return TopicPage(items=[_summary(*told) for told in page], next_page_token=token)
+
+
+def _summary(topic: TopicDescription, counts: HealthCounts) -> TopicSummary:
+    return TopicSummary(
+        topic=topic.name,
+        topic_id=topic.topic_id,
+        replication_factor=topic.replication_factor,
+        internal=is_internal(topic.name),
+        config=dict(topic.config),
+        health=str(counts),
+        partitions=counts.partitions,
+        without_leader=counts.without_leader,
+        below_min_isr=counts.below_min_isr,
+        under_replicated=counts.under_replicated,
+    )
+
+
+@router.post("", status_code=HTTPStatus.CREATED, responses=_CREATED)
+async def create_topic(
+    body: CreateTopicRequest,
+    admin: AskTopics,
+    response: Response,
+    dry_run: DryRun = False,
+    timeout_ms: TimeoutMs = USUAL_TIMEOUT_MS,
+) -> CreatedTopic:
+    """Creates a topic, and answers when its replicas have started or the time is up. A dry run
+    tells where the replicas would be."""
+    partitions, factor = body.partitions, body.replication_factor
+    if body.assignment:
+        partitions, factor = len(body.assignment), len(body.assignment[0])
+    elif factor is None:
+        brokers = len((await admin.describe_cluster()).brokers)
+        factor = max(1, min(USUAL_REPLICATION_FACTOR, brokers))
+    config = {key: config_text(value) for key, value in body.config.items()}
+    created = await admin.create_topic(
+        body.topic,
+        partitions,
+        factor,
+        config,
+        timeout_ms,
+        assignment=body.assignment,
+        operation_id=body.operation_id or "",
+        dry_run=dry_run,
+    )
+    if dry_run:
+        response.status_code = HTTPStatus.OK
+    else:
+        response.headers["Location"] = f"{router.prefix}/{quote(body.topic, safe='')}"
+    return CreatedTopic(
+        topic=body.topic,
+        topic_id=created.topic_id,
+        partitions=partitions,
+        replication_factor=factor,
+        config=config,
+        pending_brokers=list(created.pending_brokers),
+        assignment=[list(replicas) for replicas in created.assignment],
+        trace_id=created.trace_id,
+    )
+
+
+@router.get("/{topic}", responses=READ_PROBLEMS)
+async def describe_topic(topic: TopicName, admin: AskTopics, response: Response) -> Topic:
+    """Its whole configuration, and how its partitions are."""
+    (details,) = await admin.topic_details([topic])
+    response.headers["ETag"] = etag(details.revision)
+    return _topic(details)
+
+
+def _topic(details: TopicDetails) -> Topic:
+    partitions = details.partitions
+    counts = HealthCounts(
+        details.partition_count,
+        sum(p.leader == NO_LEADER for p in partitions),
+        sum(len(p.isr) < p.min_isr for p in partitions),
+        sum(p.is_under_replicated for p in partitions),
+    )
+    return Topic(
+        topic=details.topic,
+        topic_id=details.topic_id,
+        replication_factor=details.replication_factor,
+        config=[ConfigEntry.model_validate(entry) for entry in details.config],
+        revision=details.revision,
+        deleting=details.deleting,
+        partitions_being_removed=details.partitions_being_removed,
+        internal=details.internal,
+        moving=sum(p.move is not None for p in partitions),
+        health=str(counts),
+        partitions=counts.partitions,
+        without_leader=counts.without_leader,
+        below_min_isr=counts.below_min_isr,
+        under_replicated=counts.under_replicated,
+    )
+
+
+@router.delete("/{topic}", responses=CHANGE_PROBLEMS)
+async def delete_topic(
+    topic: TopicName,
+    admin: AskTopics,
+    confirm: Annotated[
+        str,
+        Query(
+            max_length=MAX_NAME_LENGTH,
+            description="the topic's name once more; not asked for in a dry run",
+            examples=["sea"],
+        ),
+    ] = "",
+    if_match: IfMatch = None,
+    dry_run: DryRun = False,
+    timeout_ms: TimeoutMs = USUAL_TIMEOUT_MS,
+) -> DeletedTopic:
+    """Deletes a topic with all its records, and answers when its replicas are gone or the time
+    is up. A dry run tells what would be deleted."""
+    if not dry_run and confirm != topic:
+        raise _not_confirmed(topic, confirm)
+    topic_id = await _read_before(topic, admin, if_match)
+    if dry_run:
+        plan = await admin.plan_deletion(topic)
+        return DeletedTopic(
+            topic=topic,
+            deleted=False,
+            partitions=plan.partitions,
+            brokers=list(plan.brokers),
+            pending_brokers=[],
+        )
+    pending = await admin.delete_topic(topic, timeout_ms, topic_id=topic_id)
+    return DeletedTopic(
+        topic=topic, deleted=True, partitions=None, brokers=[], pending_brokers=list(pending)
+    )
+
+
+async def _read_before(topic: str, admin: TopicAdmin, if_match: str | None) -> str:
+    """The id that the topic has at the revision which was read; empty: any will do. Of the same
+    id it may be changed between this and the deletion, which asks for no revision."""
+    details: list[TopicDetails] = []
+
+    async def current() -> int:
+        details[:] = await admin.topic_details([topic], with_partitions=False)
+        return details[0].revision
+
+    expected = await expected_revision(if_match, current)
+    if expected == ANY_REVISION:
+        return ""
+    if not details and await current() != expected:
+        raise failed_precondition(
+            f"topic {topic} is at revision {details[0].revision} and no longer at {expected}: "
+            "somebody has changed it; read it again, and ask anew if it is still wanted"
+        )
+    return details[0].topic_id
+
+
+def _not_confirmed(topic: str, confirm: str) -> TidelogError:
+    said = f"it says {confirm!r}" if confirm else "it is empty"
+    return TidelogError(
+        ErrorCode.NOT_CONFIRMED,
+        f"topic {topic!r} and its records would be deleted for good: name it once more in confirm "
+        f"({said}), or ask for a dry run first",
+    )

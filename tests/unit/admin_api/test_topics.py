@@ -1,0 +1,193 @@
+"""/v1/topics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+from tidelog.client.topic_details import PartitionDetails, PartitionMove
+from tidelog.errors import ErrorCode, TidelogError
+from unit.admin_api.fakes import FakeAdmin, details, partition, topic
+
+
+def names(answer: httpx.Response) -> list[str]:
+    return [item["topic"] for item in answer.json()["items"]]
+
+
+async def test_topics_are_listed_by_name_with_their_health(
+    gateway: httpx.AsyncClient, admin: FakeAdmin
+) -> None:
+    admin.topics = [topic("sky"), topic("sea", partition(isr=(1, 2)), partition(1))]
+    told = (await gateway.get("/v1/topics")).json()["items"]
+    assert [(t["topic"], t["health"]) for t in told] == [
+        ("sea", "1 under-replicated"),
+        ("sky", "ok"),
+    ]
+    assert told[0]["partitions"] == 2
+
+
+@pytest.mark.parametrize(
+    ("filters", "found"),
+    [
+        ({"name_contains": "ea"}, ["sea"]),
+        ({"unwell": "true"}, ["sky"]),
+        ({"page_size": "1"}, ["sea"]),
+    ],
+)
+async def test_topics_are_filtered(
+    gateway: httpx.AsyncClient, admin: FakeAdmin, filters: dict[str, str], found: list[str]
+) -> None:
+    admin.topics = [topic("sky", partition(isr=(1,))), topic("sea")]
+    assert names(await gateway.get("/v1/topics", params=filters)) == found
+
+
+async def test_a_topic_is_created_and_has_an_address(
+    gateway: httpx.AsyncClient, admin: FakeAdmin
+) -> None:
+    body = {
+        "topic": "sea",
+        "partitions": 6,
+        "replication_factor": 2,
+        "config": {"retention_ms": 5, "unclean_leader_election": True},
+        "operation_id": "op-1",
+    }
+    answer = await gateway.post("/v1/topics", params={"timeout_ms": 70}, json=body)
+    assert (answer.status_code, answer.headers["location"]) == (201, "/v1/topics/sea")
+    assert answer.json()["topic_id"] == "new-id"
+    assert answer.json()["pending_brokers"] == [3]
+    config = {"retention_ms": "5", "unclean_leader_election": "true"}
+    named = {"assignment": [], "operation_id": "op-1", "dry_run": False}
+    assert admin.calls == [("create_topic", ("sea", 6, 2, config, 70), named)]
+
+
+async def test_a_topic_without_a_factor_has_one_replica_on_each_broker_up_to_three(
+    gateway: httpx.AsyncClient, admin: FakeAdmin
+) -> None:
+    await gateway.post("/v1/topics", json={"topic": "sea"})
+    assert admin.calls[-1][1][:3] == ("sea", 1, 1)
+
+
+async def test_an_assignment_tells_both_counts(gateway: httpx.AsyncClient) -> None:
+    body = {"topic": "sea", "assignment": [[1, 2], [2, 1], [3, 1]]}
+    told = (await gateway.post("/v1/topics", json=body)).json()
+    assert (told["partitions"], told["replication_factor"]) == (3, 2)
+
+
+async def test_a_dry_run_creates_nothing_and_shows_the_replicas(
+    gateway: httpx.AsyncClient,
+) -> None:
+    answer = await gateway.post("/v1/topics", params={"dry_run": 1}, json={"topic": "sea"})
+    assert answer.status_code == 200
+    assert answer.json()["assignment"] == [[1, 2]]
+    assert "location" not in answer.headers
+
+
+async def test_a_topic_tells_its_configuration_and_its_revision_as_a_tag(
+    gateway: httpx.AsyncClient, admin: FakeAdmin
+) -> None:
+    move = PartitionMove("op", (1, 2), (2, 3))
+    admin.details = details(
+        partition_count=2,
+        partitions=(
+            PartitionDetails(0, 1, 4, (1, 2, 3), (1, 2), (), 2, 9, move, -1),
+            PartitionDetails(1, -1, 4, (1, 2), (), (), 2, 9, None, -1),
+        ),
+    )
+    answer = await gateway.get("/v1/topics/sea")
+    told = answer.json()
+    assert answer.headers["etag"] == '"55"'
+    assert told["config"][0]["default_value"] == "9"
+    assert (told["moving"], told["without_leader"], told["under_replicated"]) == (1, 1, 1)
+
+
+async def test_a_topic_is_deleted_once_it_is_named_twice(
+    gateway: httpx.AsyncClient, admin: FakeAdmin
+) -> None:
+    refused = await gateway.delete("/v1/topics/sea", params={"confirm": "see"})
+    assert (refused.status_code, refused.json()["code"]) == (422, "NOT_CONFIRMED")
+    assert admin.calls == []
+    answer = await gateway.delete("/v1/topics/sea", params={"confirm": "sea"})
+    assert answer.json()["deleted"] is True
+    assert answer.json()["pending_brokers"] == [3]
+
+
+async def test_a_dry_run_of_a_deletion_needs_no_confirmation(
+    gateway: httpx.AsyncClient, admin: FakeAdmin
+) -> None:
+    told = (await gateway.delete("/v1/topics/sea", params={"dry_run": True})).json()
+    assert (told["deleted"], told["partitions"], told["brokers"]) == (False, 6, [1, 2])
+    assert [call[0] for call in admin.calls] == ["plan_deletion"]
+
+
+async def test_a_topic_that_was_changed_since_is_not_deleted(
+    gateway: httpx.AsyncClient, admin: FakeAdmin
+) -> None:
+    answer = await gateway.delete(
+        "/v1/topics/sea", params={"confirm": "sea"}, headers={"If-Match": '"54"'}
+    )
+    assert answer.status_code == 412
+    assert [call[0] for call in admin.calls] == ["topic_details"]
+
+
+async def test_a_topic_that_is_as_it_was_read_is_deleted_by_its_id(
+    gateway: httpx.AsyncClient, admin: FakeAdmin
+) -> None:
+    await gateway.delete("/v1/topics/sea", params={"confirm": "sea"}, headers={"If-Match": '"55"'})
+    assert admin.calls[-1] == ("delete_topic", ("sea", 30_000), {"topic_id": "id-of-sea"})
+
+
+async def test_configuration_is_changed_at_the_revision_that_was_read(
+    gateway: httpx.AsyncClient, admin: FakeAdmin
+) -> None:
+    answer = await gateway.patch(
+        "/v1/topics/sea/config",
+        json={"set": {"retention_ms": 2}, "unset": ["segment_ms"]},
+        headers={"If-Match": '"55"'},
+    )
+    assert answer.headers["etag"] == '"56"'
+    assert answer.json()["changes"] == [{"key": "retention_ms", "before": "1", "after": "2"}]
+    (_, arguments, named) = admin.calls[0]
+    assert arguments == ("sea", {"retention_ms": "2"}, ["segment_ms"], 30_000)
+    assert named == {"expected_revision": 55, "dry_run": False}
+
+
+async def test_a_revision_conflict_is_a_failed_precondition(
+    gateway: httpx.AsyncClient, admin: FakeAdmin
+) -> None:
+    admin.refusal = TidelogError(ErrorCode.REVISION_CONFLICT, "it is at revision 57")
+    answer = await gateway.patch("/v1/topics/sea/config", json={})
+    assert (answer.status_code, answer.json()["detail"]) == (412, "it is at revision 57")
+
+
+@pytest.mark.parametrize(
+    ("partitions", "call", "added", "removed"),
+    [(9, "add_partitions", 3, 0), (6, "add_partitions", 0, 0), (4, "remove_partitions", 0, 2)],
+)
+async def test_a_number_of_partitions_is_reached_from_either_side(
+    gateway: httpx.AsyncClient,
+    admin: FakeAdmin,
+    partitions: int,
+    call: str,
+    added: int,
+    removed: int,
+) -> None:
+    body: dict[str, Any] = {"partitions": partitions, "confirm": "sea"}
+    told = (await gateway.put("/v1/topics/sea/partition-count", json=body)).json()
+    assert admin.calls[-1][0] == call
+    assert (told["partitions"], told["added"], told["removed"]) == (partitions, added, removed)
+
+
+async def test_the_confirmation_of_a_removal_is_the_clusters_to_judge(
+    gateway: httpx.AsyncClient, admin: FakeAdmin
+) -> None:
+    body = {"partitions": 1, "confirm": "see"}
+    await gateway.put("/v1/topics/sea/partition-count", json=body)
+    named = admin.calls[-1][2]
+    assert (named["confirm_topic"], named["topic_id"]) == ("see", "id-of-sea")
+
+
+async def test_another_factor_is_an_operation(gateway: httpx.AsyncClient) -> None:
+    answer = await gateway.put("/v1/topics/sea/replication-factor", json={"replication_factor": 2})
+    assert (answer.status_code, answer.headers["location"]) == (202, "/v1/operations/op-1")
