@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Annotated, Any
 
@@ -61,8 +62,9 @@ async def produce_records(
     answer: Response,
     timeout_ms: TimeoutMs = USUAL_TIMEOUT_MS,
 ) -> ProduceResults:
-    """Writes records, each with its own result in the order of the request. Where all of them
-    fail for the same reason, that is the answer."""
+    """Writes records, each with its own result in the order of the request. Where none of them is
+    written, and all for the same reason, that is the answer; what may be written is told record
+    by record."""
     records, wrong = records_to_send(body)
     if wrong:
         raise invalid(
@@ -71,11 +73,15 @@ async def produce_records(
         )
     outcomes = await gateway.sender.send(topic, records, ACKS[body.acks], timeout_ms)
     failures = [outcome for outcome in outcomes if isinstance(outcome, TidelogError)]
-    if len(failures) == len(outcomes) and len({failure.code for failure in failures}) == 1:
+    if len(failures) == len(outcomes) and _is_one_refusal(failures):
         raise failures[0]
     if failures:
         answer.status_code = HTTPStatus.MULTI_STATUS
     return produce_results(topic, outcomes)
+
+
+def _is_one_refusal(failures: Sequence[TidelogError]) -> bool:
+    return len({failure.code for failure in failures}) == 1 and not failures[0].outcome_unknown
 
 
 @router.get("/{topic}/partitions/{partition}/records", responses=READ_PROBLEMS)
@@ -128,7 +134,9 @@ async def read_partition_records(
     ] = 0,
     timeout_ms: TimeoutMs = USUAL_TIMEOUT_MS,
 ) -> RecordPage:
-    """Reads a few committed records: from an offset, from a time, or the newest."""
+    """Reads a few committed records: from an offset, from a time, or the newest. When the time
+    is up the answer is what has come by then; where `next_offset` is below `end_offset` there
+    are more."""
     start = _start(offset, timestamp_ms, latest)
     name = TopicPartition(topic, partition)
     bound = ReadBound(

@@ -1,0 +1,278 @@
+"""Events and records over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from tidelog.client.event_streams import Silent
+from tidelog.model import Record
+from tidelog.state_changes.event import Kind
+from tidelog_admin_api.dependencies import Gateway
+from tidelog_admin_api.event_ids import event_id
+from unit.admin_api.fakes import FakeCluster, client_of
+from unit.admin_api.test_event_hub import messages, times
+from unit.admin_api.test_events_asked_for import change
+from unit.admin_api.test_operation_resources import problem_of
+
+MAX_TURNS = 10_000
+
+
+async def test_the_newest_events_are_listed_oldest_first(
+    gateway: httpx.AsyncClient, fake_cluster: FakeCluster
+) -> None:
+    fake_cluster.events.remembered = [change(time_ms, broker=2) for time_ms in (5, 9, 7, 3)]
+    fake_cluster.events.silent = (Silent("127.0.0.1:7502", "it refuses"),)
+    told = (await gateway.get("/v1/events", params={"limit": 2})).json()
+    assert [event["time_ms"] for event in told["items"]] == [7, 9]
+    assert told["more"] is True
+    assert told["silent"] == [{"address": "127.0.0.1:7502", "problem": "it refuses"}]
+    assert told["items"][0]["id"] == event_id(change(7, broker=2))
+
+
+async def test_what_does_not_apply_to_an_event_is_left_out(
+    gateway: httpx.AsyncClient, fake_cluster: FakeCluster
+) -> None:
+    fake_cluster.events.remembered = [change(5, broker=2)]
+    (event,) = (await gateway.get("/v1/events")).json()["items"]
+    assert event.keys() == {"id", "time", "time_ms", "service", "kind", "stage", "broker"}
+
+
+@pytest.mark.parametrize(
+    ("params", "expected"),
+    [
+        ({"topic": "sea"}, [1]),
+        ({"topic": "sea", "partition": 4}, []),
+        ({"broker": 2}, [2]),
+        ({"kind": ["stop", "create"]}, [3]),
+        ({"since_ms": 2}, [2, 3]),
+        ({"before_ms": 2}, [1]),
+    ],
+)
+async def test_events_are_listed_as_asked_for(
+    gateway: httpx.AsyncClient,
+    fake_cluster: FakeCluster,
+    params: dict[str, Any],
+    expected: list[int],
+) -> None:
+    fake_cluster.events.remembered = [
+        change(1, topic="sea", partition=3),
+        change(2, broker=2),
+        change(3, kind=Kind.STOP),
+    ]
+    told = (await gateway.get("/v1/events", params=params)).json()
+    assert [event["time_ms"] for event in told["items"]] == expected
+
+
+@pytest.mark.parametrize("path", ["/v1/events", "/v1/events/stream?duration_ms=0"])
+async def test_events_of_a_topic_that_is_not_there_are_not_found(
+    gateway: httpx.AsyncClient, path: str
+) -> None:
+    answer = await gateway.get(path, params={"topic": "bay", "duration_ms": 0})
+    assert problem_of(answer, 404)["code"] == "UNKNOWN_TOPIC_OR_PARTITION"
+
+
+async def test_where_nobody_tells_of_events_it_is_said(
+    gateway: httpx.AsyncClient, fake_cluster: FakeCluster
+) -> None:
+    fake_cluster.events.is_silent = True
+    assert problem_of(await gateway.get("/v1/events"), 503)["code"] == "UNREACHABLE"
+    since = {"since_ms": 1, "duration_ms": 0}
+    assert problem_of(await gateway.get("/v1/events/stream", params=since), 503)
+
+
+async def test_a_stream_begins_with_what_is_remembered_and_ends_as_it_was_told_to(
+    gateway: httpx.AsyncClient, fake_cluster: FakeCluster
+) -> None:
+    fake_cluster.events.remembered = [change(time_ms) for time_ms in (1, 2, 3)]
+    params = {"since_ms": 2, "duration_ms": 0}
+    answer = await gateway.get("/v1/events/stream", params=params)
+    assert answer.headers["Content-Type"].startswith("text/event-stream")
+    assert answer.headers["Cache-Control"] == "no-store"
+    assert times([answer.content]) == [2, 3]
+
+
+async def test_a_stream_follows_what_happens(
+    gateway: httpx.AsyncClient, fake_cluster: FakeCluster
+) -> None:
+    await fake_cluster.events.told.put([change(1, topic="bay"), change(2, topic="sea")])
+    answer = await gateway.get("/v1/events/stream", params={"topic": "sea", "limit": 1})
+    assert times([answer.content]) == [2]
+
+
+async def test_a_stream_that_was_interrupted_goes_on_after_its_last_event(
+    gateway: httpx.AsyncClient, fake_cluster: FakeCluster
+) -> None:
+    await fake_cluster.events.told.put([change(1), change(2), change(3)])
+    first = await gateway.get("/v1/events/stream", params={"limit": 1})
+    last_id = messages([first.content])[-1]["id"]
+    second = await gateway.get(
+        "/v1/events/stream", params={"limit": 2}, headers={"Last-Event-ID": last_id}
+    )
+    assert times([first.content, second.content]) == [1, 2, 3]
+
+
+async def test_what_was_never_an_id_of_an_event_is_refused(gateway: httpx.AsyncClient) -> None:
+    answer = await gateway.get("/v1/events/stream", headers={"Last-Event-ID": "7"})
+    assert problem_of(answer, 400)["code"] == "MALFORMED_REQUEST"
+
+
+class Streaming:
+    """A stream that is open until the gateway stops."""
+
+    def __init__(self, client: httpx.AsyncClient, app: FastAPI) -> None:
+        self.gateway: Gateway = app.state.gateway
+        self.task = asyncio.create_task(client.get("/v1/events/stream"))
+
+    async def until_open(self) -> None:
+        for _ in range(MAX_TURNS):
+            if self.gateway.usage.streams:
+                return
+            await asyncio.sleep(0)
+        raise AssertionError("the stream was never opened")
+
+
+async def test_no_more_streams_are_open_at_once_than_may_be() -> None:
+    app = FakeCluster().app(max_concurrent_streams=1)
+    async with client_of(app) as client:
+        streaming = Streaming(client, app)
+        await streaming.until_open()
+        refused = await client.get("/v1/events/stream", params={"duration_ms": 0})
+        assert problem_of(refused, 429)["code"] == "TOO_MANY_REQUESTS"
+        streaming.gateway.hub.end_streams()
+        await streaming.task
+        assert streaming.gateway.usage.streams == 0
+
+
+async def test_streams_end_when_the_gateway_stops() -> None:
+    app = FakeCluster().app()
+    async with client_of(app) as client:
+        streaming = Streaming(client, app)
+        await streaming.until_open()
+        streaming.gateway.hub.end_streams()
+        told = messages([(await streaming.task).content])
+    assert [message["event"] for message in told] == ["end"]
+
+
+async def test_records_are_written_each_with_its_place(
+    gateway: httpx.AsyncClient, fake_cluster: FakeCluster
+) -> None:
+    records = [
+        {"key": "north", "value": {"tide": "ebb"}, "timestamp_ms": 7},
+        {"value": "AP8=", "value_encoding": "base64", "partition": 0},
+    ]
+    answer = await gateway.post("/v1/topics/sea/records", json={"records": records})
+    assert answer.status_code == 200, answer.text
+    assert [(r["partition"], r["offset"]) for r in answer.json()["results"]] == [(0, 0), (0, 1)]
+    (first, second) = fake_cluster.producer.sent
+    assert first[:2] == (b'{"tide":"ebb"}', b"north")
+    assert first[2]["timestamp_ms"] == 7
+    assert (second[0], second[2]["partition"]) == (b"\x00\xff", 0)
+
+
+def texts(*values: str) -> dict[str, Any]:
+    return {"encoding": "text", "records": [{"value": value} for value in values]}
+
+
+async def test_where_some_records_fail_each_says_what_became_of_it(
+    gateway: httpx.AsyncClient,
+) -> None:
+    answer = await gateway.post("/v1/topics/sea/records", json=texts("calm", "large", "refused"))
+    assert answer.status_code == 207
+    calm, large, refused = answer.json()["results"]
+    assert (calm["offset"], calm["error"]) == (0, None)
+    assert (large["offset"], large["error"]["code"]) == (None, "BATCH_TOO_LARGE")
+    assert refused["error"]["retriable"] is True
+
+
+async def test_where_all_records_fail_alike_that_is_the_answer(gateway: httpx.AsyncClient) -> None:
+    answer = await gateway.post("/v1/topics/bay/records", json=texts("calm", "calm"))
+    assert problem_of(answer, 404)["code"] == "UNKNOWN_TOPIC_OR_PARTITION"
+
+
+async def test_what_may_be_written_is_told_of_each_record(gateway: httpx.AsyncClient) -> None:
+    answer = await gateway.post(
+        "/v1/topics/sea/records", json=texts("lost"), params={"timeout_ms": 1}
+    )
+    (lost,) = answer.json()["results"]
+    assert (answer.status_code, lost["error"]["outcome_unknown"]) == (207, True)
+
+
+async def test_nothing_is_written_where_one_record_is_wrong(
+    gateway: httpx.AsyncClient, fake_cluster: FakeCluster
+) -> None:
+    body = {"records": [{"value": 1}, {"value": 1, "value_encoding": "text"}, {"key": 1}]}
+    problem = problem_of(await gateway.post("/v1/topics/sea/records", json=body), 422)
+    assert [e["field"] for e in problem["errors"]] == ["records[1].value", "records[2].key"]
+    assert fake_cluster.producer.sent == []
+
+
+async def test_records_are_read_as_they_were_written(
+    gateway: httpx.AsyncClient, fake_cluster: FakeCluster
+) -> None:
+    fake_cluster.consumer.records = [
+        Record("sea", 0, 0, 1_000, b"north", b'{"tide":"ebb"}', (("a", b"b"),), 3),
+        Record("sea", 0, 1, 2_000, b"\xff", b"calm", (), 3),
+        Record("sea", 0, 2, 3_000, None, None, (), 3),
+    ]
+    fake_cluster.consumer.end = 3
+    page = (await gateway.get("/v1/topics/sea/partitions/0/records")).json()
+    assert (page["next_offset"], page["log_start_offset"], page["end_offset"]) == (3, 0, 3)
+    assert [(r["value"], r["value_encoding"]) for r in page["items"]] == [
+        ({"tide": "ebb"}, "json"),
+        ("calm", "text"),
+        (None, "json"),
+    ]
+    assert [(r["key"], r["key_encoding"]) for r in page["items"]] == [
+        ("north", "text"),
+        ("/w==", "base64"),
+        (None, "text"),
+    ]
+    assert fake_cluster.consumer.is_closed
+
+
+@pytest.mark.parametrize(
+    ("params", "offsets"),
+    [
+        ({"offset": 18}, [18, 19]),
+        ({"timestamp_ms": 1_017}, [17, 18, 19]),
+        ({"latest": 1}, [19]),
+        ({}, list(range(10, 20))),
+        ({"offset": 10, "max_records": 2}, [10, 11]),
+        ({"offset": 10, "key": "odd", "max_records": 2}, [11, 13]),
+    ],
+)
+async def test_records_are_read_from_where_it_was_asked(
+    gateway: httpx.AsyncClient,
+    fake_cluster: FakeCluster,
+    params: dict[str, Any],
+    offsets: list[int],
+) -> None:
+    fake_cluster.consumer.records = [
+        Record("sea", 0, n, 1_000 + n, b"odd" if n % 2 else b"even", b"calm", (), 3)
+        for n in range(5, 20)
+    ]
+    fake_cluster.consumer.start, fake_cluster.consumer.end = 5, 20
+    answer = await gateway.get("/v1/topics/sea/partitions/0/records", params=params)
+    assert [record["offset"] for record in answer.json()["items"]] == offsets
+
+
+@pytest.mark.parametrize(
+    ("params", "status"),
+    [
+        ({"offset": 1, "latest": 2}, 422),
+        ({"offset": 99}, 422),
+        ({"latest": 0}, 422),
+        ({"max_bytes": 2**40}, 422),
+        ({"encoding": "xml"}, 422),
+    ],
+)
+async def test_a_read_that_cannot_be_is_refused(
+    gateway: httpx.AsyncClient, params: dict[str, Any], status: int
+) -> None:
+    answer = await gateway.get("/v1/topics/sea/partitions/0/records", params=params)
+    problem_of(answer, status)

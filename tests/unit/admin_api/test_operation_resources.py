@@ -1,0 +1,317 @@
+"""Operations, leaders, recovery and explanations over HTTP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+from tidelog.client.admin_topics import RecoveredPartition, RecoveryChoice
+from tidelog.client.operations import LeaderChange, Move
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.inspection.model import Explanation, Finding, Scope
+from tidelog.model import TopicPartition
+from unit.admin_api.fake_operations import operation, recovery
+from unit.admin_api.fakes import FakeAdmin, FakeCluster
+
+MOVES = {"moves": [{"topic": "sea", "partition": 0, "target": [4, 2, 3]}]}
+BEGINNINGS = [
+    ("/v1/reassignments", MOVES),
+    ("/v1/rebalance", {}),
+    ("/v1/operations/op/reverse", {}),
+]
+
+
+def problem_of(answer: httpx.Response, status: int) -> dict[str, Any]:
+    assert answer.status_code == status, answer.text
+    assert answer.headers["Content-Type"] == "application/problem+json"
+    document: dict[str, Any] = answer.json()
+    return document
+
+
+@pytest.mark.parametrize(("path", "body"), BEGINNINGS)
+async def test_what_goes_on_is_accepted_and_says_where_it_is(
+    gateway: httpx.AsyncClient, path: str, body: dict[str, Any]
+) -> None:
+    answer = await gateway.post(path, json=body | {"operation_id": "grow"})
+    assert answer.status_code == 202
+    assert answer.headers["Location"] == "/v1/operations/grow"
+    assert answer.headers["ETag"] == '"412"'
+    assert answer.json()["operation"]["operation_id"] == "grow"
+
+
+@pytest.mark.parametrize(("path", "body"), BEGINNINGS)
+async def test_what_is_done_at_once_is_not_waited_for(
+    gateway: httpx.AsyncClient, admin: FakeAdmin, path: str, body: dict[str, Any]
+) -> None:
+    admin.ends = True
+    answer = await gateway.post(path, json=body)
+    assert (answer.status_code, answer.json()["operation"]["state"]) == (200, "done")
+
+
+@pytest.mark.parametrize(("path", "body"), BEGINNINGS)
+async def test_a_dry_run_shows_the_plan_alone(
+    gateway: httpx.AsyncClient, admin: FakeAdmin, path: str, body: dict[str, Any]
+) -> None:
+    answer = await gateway.post(path, params={"dry_run": True}, json=body)
+    assert answer.status_code == 200
+    assert "Location" not in answer.headers
+    assert answer.json()["operation"] is None
+    assert answer.json()["plan"]["moves"][0]["target"] == [4, 2, 3]
+    (call,) = admin.calls
+    assert call[2]["dry_run"] is True
+
+
+@pytest.mark.parametrize("path", ["/v1/rebalance", "/v1/operations/op/reverse"])
+async def test_what_needs_no_body_takes_none(gateway: httpx.AsyncClient, path: str) -> None:
+    assert (await gateway.post(path)).status_code == 202
+
+
+async def test_moves_are_passed_on_as_they_are(
+    gateway: httpx.AsyncClient, admin: FakeAdmin
+) -> None:
+    move = {"original": [1, 2, 3], "topic_id": "id-of-sea", **MOVES["moves"][0]}
+    await gateway.post("/v1/reassignments", json={"moves": [move]})
+    assert admin.calls[0][1] == ([Move("sea", 0, (4, 2, 3), (1, 2, 3), "id-of-sea")],)
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"moves": []}, "moves"),
+        ({"moves": [{"topic": "sea", "partition": 0, "target": []}]}, "moves[0].target"),
+        ({"moves": [{"topic": "sea", "partition": -1, "target": [1]}]}, "moves[0].partition"),
+        ({"moves": [{"topic": "sea", "partition": "0", "target": [1]}]}, "moves[0].partition"),
+        ({"moves": [{"topic": "sea", "partition": 0, "target": [2**31]}]}, "moves[0].target[0]"),
+        ({**MOVES, "operation_id": "a b"}, "operation_id"),
+        ({**MOVES, "operation": "a"}, "operation"),
+    ],
+)
+async def test_a_move_that_the_wire_cannot_carry_is_refused_by_its_field(
+    gateway: httpx.AsyncClient, admin: FakeAdmin, body: dict[str, Any], field: str
+) -> None:
+    problem = problem_of(await gateway.post("/v1/reassignments", json=body), 422)
+    assert [error["field"] for error in problem["errors"]] == [field]
+    assert admin.calls == []
+
+
+async def test_operations_are_listed_newest_first_by_pages(
+    gateway: httpx.AsyncClient, admin: FakeAdmin
+) -> None:
+    admin.operations = [operation(f"op-{n}", requested_at_ms=n) for n in (2, 3, 1)]
+    first = (await gateway.get("/v1/operations", params={"page_size": 2})).json()
+    token: dict[str, Any] = {"page_size": 2, "page_token": first["next_page_token"]}
+    second = (await gateway.get("/v1/operations", params=token)).json()
+    assert [o["operation_id"] for o in first["items"] + second["items"]] == ["op-3", "op-2", "op-1"]
+    assert second["next_page_token"] == ""
+
+
+async def test_operations_are_listed_by_state_and_kind(
+    gateway: httpx.AsyncClient, admin: FakeAdmin
+) -> None:
+    await gateway.get(
+        "/v1/operations", params={"state": ["running", "cancelling"], "kind": "rebalance"}
+    )
+    assert admin.calls[0][1] == (["running", "cancelling"], ["rebalance"])
+    problem = problem_of(await gateway.get("/v1/operations", params={"state": "over"}), 422)
+    assert "running" in problem["errors"][0]["message"]
+
+
+async def test_an_operation_has_its_progress_and_its_revision(
+    gateway: httpx.AsyncClient, admin: FakeAdmin
+) -> None:
+    admin.operations = [operation()]
+    answer = await gateway.get("/v1/operations/op")
+    assert answer.headers["ETag"] == '"412"'
+    assert answer.json()["progress"]["moves_done"] == 1
+
+
+async def test_an_operation_that_nobody_knows_is_not_found(gateway: httpx.AsyncClient) -> None:
+    problem = problem_of(await gateway.get("/v1/operations/never"), 404)
+    assert problem["code"] == "UNKNOWN_OPERATION"
+
+
+async def test_moves_are_asked_for_by_pages(gateway: httpx.AsyncClient, admin: FakeAdmin) -> None:
+    params: dict[str, Any] = {"page_size": 7, "page_token": "former"}
+    page = (await gateway.get("/v1/operations/op/moves", params=params)).json()
+    assert admin.calls[0][1] == ("op", 7, "former")
+    assert (page["items"][0]["waits_for"], page["next_page_token"]) == ([4], "next")
+
+
+async def test_a_cancellation_goes_on_where_moves_go_back(
+    gateway: httpx.AsyncClient, admin: FakeAdmin
+) -> None:
+    admin.operations = [operation()]
+    answer = await gateway.post("/v1/operations/op/cancel", headers={"If-Match": '"412"'})
+    assert (answer.status_code, answer.json()["operation"]["state"]) == (202, "cancelling")
+    assert admin.calls[0] == ("cancel_operation", ("op",), {"expected_revision": 412})
+    admin.ends = True
+    assert (await gateway.post("/v1/operations/op/cancel")).status_code == 200
+
+
+async def test_a_dry_cancellation_shows_what_goes_back(
+    gateway: httpx.AsyncClient, admin: FakeAdmin
+) -> None:
+    admin.operations = [operation()]
+    answer = await gateway.post(
+        "/v1/operations/op/cancel", params={"dry_run": True}, headers={"If-Match": '"9"'}
+    )
+    assert answer.json()["operation"] is None
+    assert answer.json()["plan"]["move_count"] == 1
+    assert admin.calls == [("plan_cancellation", ("op",), {"expected_revision": 9})]
+
+
+async def test_a_cancellation_of_what_has_changed_since_is_refused(
+    gateway: httpx.AsyncClient, admin: FakeAdmin
+) -> None:
+    admin.refusals["cancel_operation"] = TidelogError(ErrorCode.REVISION_CONFLICT, "it is 413 now")
+    answer = await gateway.post("/v1/operations/op/cancel", headers={"If-Match": '"412"'})
+    assert problem_of(answer, 412)["code"] == "REVISION_CONFLICT"
+
+
+async def test_leaders_that_could_not_be_made_say_why(
+    gateway: httpx.AsyncClient, admin: FakeAdmin
+) -> None:
+    why = TidelogError(ErrorCode.NOT_ELIGIBLE_LEADER, "broker 3 is not in sync")
+    admin.changes = [LeaderChange("sea", 0, 2, 1, None), LeaderChange("sea", 1, -1, 3, why)]
+    for path, body in (
+        ("elect-preferred", {}),
+        ("move", {"moves": [{"topic": "sea", "partition": 0, "leader": 1}]}),
+    ):
+        answer = await gateway.post(f"/v1/leaders/{path}", json=body)
+        assert answer.status_code == 207
+        errors = [item["error"] for item in answer.json()["items"]]
+        assert errors[0] is None
+        assert errors[1]["code"] == "NOT_ELIGIBLE_LEADER"
+
+
+async def test_preferred_leaders_are_elected_where_it_is_asked_for(
+    gateway: httpx.AsyncClient, admin: FakeAdmin
+) -> None:
+    body = {"partitions": [{"topic": "sea", "partitions": [0, 2]}, {"topic": "bay"}]}
+    params = {"timeout_ms": 5, "dry_run": True}
+    await gateway.post("/v1/leaders/elect-preferred", json=body, params=params)
+    await gateway.post("/v1/leaders/elect-preferred")
+    assert admin.calls[0][1:] == (({"sea": [0, 2], "bay": []}, 5), {"dry_run": True})
+    assert admin.calls[1][1][0] is None
+
+
+async def test_leaders_are_moved_to_who_was_chosen(
+    gateway: httpx.AsyncClient, admin: FakeAdmin
+) -> None:
+    body = {"moves": [{"topic": "sea", "partition": n, "leader": n + 1} for n in (0, 1)]}
+    assert (await gateway.post("/v1/leaders/move", json=body)).status_code == 200
+    assert admin.calls[0][1][0] == {TopicPartition("sea", 0): 1, TopicPartition("sea", 1): 2}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field"),
+    [
+        (
+            "elect-preferred",
+            {"partitions": [{"topic": "sea"}, {"topic": "bay"}, {"topic": "sea"}]},
+            "partitions[2]",
+        ),
+        (
+            "move",
+            {"moves": [{"topic": "sea", "partition": 0, "leader": n} for n in (1, 2)]},
+            "moves[1]",
+        ),
+    ],
+)
+async def test_what_is_named_twice_is_refused_instead_of_guessed(
+    gateway: httpx.AsyncClient, admin: FakeAdmin, path: str, body: dict[str, Any], field: str
+) -> None:
+    problem = problem_of(await gateway.post(f"/v1/leaders/{path}", json=body), 422)
+    assert problem["errors"][0]["field"] == field
+    assert admin.calls == []
+
+
+async def test_recovery_tells_what_each_choice_would_lose(
+    gateway: httpx.AsyncClient, admin: FakeAdmin
+) -> None:
+    admin.recoveries = [recovery(1), recovery(0)]
+    params: dict[str, Any] = {"topic": "sea", "partition": [0, 1], "timeout_ms": 7}
+    found = (await gateway.get("/v1/recovery", params=params)).json()["items"]
+    assert [r["partition"] for r in found] == [0, 1]
+    survivor = found[0]["survivors"][0]
+    assert (survivor["log_end_offset"], survivor["high_watermark"]) == (1_200, 1_198)
+    assert (survivor["last_epoch"], survivor["lost_records"]) == (4, 0)
+    assert admin.calls[0][1] == ("sea", [0, 1], 7)
+
+
+CHOICE = {
+    "topic": "sea",
+    "choices": [{"partition": 0, "broker_id": 3, "expected_revision": 412}],
+    "confirm": "sea",
+}
+
+
+async def test_a_loss_is_consented_to_with_the_choice_that_was_made(
+    gateway: httpx.AsyncClient, admin: FakeAdmin
+) -> None:
+    answer = await gateway.post("/v1/recovery", json=CHOICE)
+    assert (answer.status_code, answer.json()["results"][0]["error"]) == (200, None)
+    ((name, _, named),) = admin.calls
+    assert name == "recover_partitions"
+    assert named["choices"] == [RecoveryChoice(0, 3, 412)]
+
+
+@pytest.mark.parametrize("confirm", ["", "bay", "Sea"])
+async def test_no_record_is_lost_without_the_name_of_its_topic(
+    gateway: httpx.AsyncClient, admin: FakeAdmin, confirm: str
+) -> None:
+    problem = problem_of(
+        await gateway.post("/v1/recovery", json=CHOICE | {"confirm": confirm}), 422
+    )
+    assert problem["code"] == "NOT_CONFIRMED"
+    assert admin.calls == []
+
+
+async def test_a_dry_recovery_looks_and_elects_nobody(
+    gateway: httpx.AsyncClient, admin: FakeAdmin
+) -> None:
+    body = {key: CHOICE[key] for key in ("topic", "choices")}
+    answer = await gateway.post("/v1/recovery", json=body, params={"dry_run": True})
+    assert answer.json()["results"] == []
+    assert answer.json()["described"][0]["survivors"][0]["broker_id"] == 3
+    assert [(name, arguments[:2]) for name, arguments, _ in admin.calls] == [
+        ("describe_recovery", ("sea", [0]))
+    ]
+
+
+async def test_a_partition_that_has_no_leader_yet_is_told(
+    gateway: httpx.AsyncClient, admin: FakeAdmin
+) -> None:
+    waits = TidelogError(ErrorCode.REQUEST_TIMED_OUT, "it waits for broker 1")
+    admin.recovered = [RecoveredPartition(0, waits)]
+    answer = await gateway.post("/v1/recovery", json=CHOICE)
+    assert answer.status_code == 207
+    assert answer.json()["results"][0]["error"]["retriable"] is True
+
+
+@pytest.mark.parametrize("path", ["explain", "events", "recovery", "events/stream"])
+async def test_a_partition_needs_its_topic(gateway: httpx.AsyncClient, path: str) -> None:
+    answer = await gateway.get(f"/v1/{path}", params={"partition": 0})
+    assert "topic" in problem_of(answer, 422)["detail"]
+
+
+async def test_an_explanation_tells_what_is_wrong_and_what_to_do(
+    gateway: httpx.AsyncClient, fake_cluster: FakeCluster
+) -> None:
+    finding = Finding("replica_dead", "warning", "broker 2 is dead", ("e",), "start it", broker=2)
+    fake_cluster.explains.explanation = Explanation((finding,), ("a", "b"), ("b",), ("refuses",))
+    params: dict[str, Any] = {"topic": "sea", "partition": 3, "broker": 2}
+    told = (await gateway.get("/v1/explain", params=params)).json()
+    assert fake_cluster.explains.scopes == [Scope("sea", 3, 2)]
+    assert (told["well"], told["silent"]) == (False, ["b"])
+    assert told["findings"][0]["next_step"] == "start it"
+
+
+async def test_what_is_told_for_information_is_no_fault(
+    gateway: httpx.AsyncClient, fake_cluster: FakeCluster
+) -> None:
+    finding = Finding("not_preferred_leader", "info", "it leads", (), "")
+    fake_cluster.explains.explanation = Explanation((finding,))
+    assert (await gateway.get("/v1/explain")).json()["well"] is True
