@@ -11,14 +11,17 @@ import sys
 
 import typer
 
-from tidelog.cli import cluster, topics
+from tidelog.cli import brokers, cluster, leaders, operations, recovery, throttle, topics
 from tidelog.cli.check_history import check_history
 from tidelog.cli.consume import consume
 from tidelog.cli.dump_log import dump_log
 from tidelog.cli.exit_status import EPILOG, ExitStatus
 from tidelog.cli.explain import explain
+from tidelog.cli.operating.manual import BEGUN_FIELDS, manual
 from tidelog.cli.output import write_error
 from tidelog.cli.produce import produce
+from tidelog.cli.reassign import reassign
+from tidelog.cli.rebalance import rebalance
 from tidelog.cli.session import BootstrapOption, JsonOption, session_of
 from tidelog.cli.trace import trace
 
@@ -52,6 +55,27 @@ def tidelog(
 
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(topics.app, name="topics")
+app.add_typer(brokers.app, name="brokers")
+app.add_typer(leaders.app, name="leaders")
+app.command(
+    epilog=manual(
+        "tidelog reassign sea/0=4,2 sea/1=2,4 --dry-run",
+        "tidelog reassign --file plan.json --operation-id by-hand --yes --watch",
+        "tidelog rebalance --dry-run --json | tidelog reassign --file - --yes",
+        json=BEGUN_FIELDS,
+    )
+)(reassign)
+app.command(
+    epilog=manual(
+        "tidelog rebalance --dry-run",
+        "tidelog rebalance --operation-id evening --yes --watch",
+        "tidelog rebalance --dry-run --json > plan.json",
+        json=BEGUN_FIELDS,
+    )
+)(rebalance)
+app.add_typer(throttle.app, name="throttle")
+app.add_typer(operations.app, name="operations")
+app.add_typer(recovery.app, name="recovery")
 app.command(epilog=EPILOG)(produce)
 app.command(epilog=EPILOG)(consume)
 app.command(epilog=EPILOG)(trace)

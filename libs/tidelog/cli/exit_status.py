@@ -1,10 +1,10 @@
 """The exit statuses of `tidelog`, for scripts, and what each error becomes.
 
 0    done
-1    refused or failed; or a log that is damaged, a history with anomalies, or a finding of
-     explain
+1    refused or failed; or a log that is damaged, a history with anomalies, a finding of
+     explain, a broker that cannot be stopped without harm, an operation that failed
 2    wrong usage: an option, an argument, a file that cannot be read
-3    no such topic or partition
+3    no such topic, partition, broker or operation
 4    the cluster cannot be reached
 5    timed out, or the outcome is not known
 130  interrupted by Ctrl-C before it was done
@@ -31,16 +31,23 @@ class ExitStatus(enum.IntEnum):
 EPILOG = """\b
 Exit status:
   0    done
-  1    refused or failed; or a log that is damaged, a history with anomalies, or a finding
-       of explain
+  1    refused or failed; or a log that is damaged, a history with anomalies, a finding of
+       explain, a broker that cannot be stopped without harm, an operation that failed
   2    wrong usage: an option, an argument, a file that cannot be read
-  3    no such topic or partition
+  3    no such topic, partition, broker or operation
   4    the cluster cannot be reached
   5    timed out, or the outcome is not known
   130  interrupted by Ctrl-C before it was done
 """
 
-_NOT_FOUND = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+_NOT_FOUND = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_BROKER,
+        ErrorCode.UNKNOWN_OPERATION,
+    }
+)
 
 
 class UsageError(Exception):

@@ -81,6 +81,29 @@ def size_text(size_bytes: float) -> str:
     return f"{size_bytes:.0f} {unit}" if unit == "B" else f"{size_bytes:.1f} {unit}"
 
 
+def duration_text(duration_ms: int) -> str:
+    """
+    >>> duration_text(900), duration_text(200_000), duration_text(7_500_000)
+    ('1 s', '3 min 20 s', '2 h 5 min')
+    """
+    seconds = max(0, -(-duration_ms // 1000))
+    if seconds < 60:
+        return f"{seconds} s"
+    minutes, seconds = divmod(seconds, 60)
+    if minutes < 60:
+        return f"{minutes} min {seconds} s" if seconds else f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours:,} h {minutes} min" if minutes else f"{hours:,} h"
+
+
+def ids_text(ids: Sequence[int]) -> str:
+    """
+    >>> ids_text((1, 2)), ids_text(())
+    ('1,2', '-')
+    """
+    return ",".join(map(str, ids)) or "-"
+
+
 def json_line(document: object) -> str:
     return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
 
@@ -98,6 +121,13 @@ def write_json(document: object) -> None:
 
 
 def write_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    for line in table_lines(columns, rows, on_terminal=sys.stdout.isatty()):
+        write_line(line)
+
+
+def table_lines(
+    columns: Sequence[str], rows: Sequence[Sequence[object]], *, on_terminal: bool
+) -> list[str]:
     """Aligned columns; numbers to the right. Colour and wrapping only on a terminal."""
     import io
 
@@ -105,7 +135,6 @@ def write_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
     from rich.table import Table
     from rich.text import Text
 
-    on_terminal = sys.stdout.isatty()
     console = Console(
         file=io.StringIO(),
         force_terminal=on_terminal,
@@ -119,8 +148,7 @@ def write_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
         table.add_row(*(cell if isinstance(cell, Text) else Text(str(cell)) for cell in row))
     with console.capture() as rendered:
         console.print(table)
-    for line in rendered.get().splitlines():
-        write_line(line.rstrip())
+    return [line.rstrip() for line in rendered.get().splitlines()]
 
 
 def write_note(text: str) -> None:

@@ -83,10 +83,10 @@ class Session:
         """Role and id by address, where a cluster file tells them."""
         return {address: (role, id_) for role, id_, address in self.found_bootstrap().services}
 
-    async def admin(self) -> Admin:
+    async def admin(self, **settings: Any) -> Admin:
         from tidelog.client import Admin
 
-        return Admin(await self.reach(), connections=self.connections)
+        return Admin(await self.reach(), connections=self.connections, **settings)
 
     async def producer(self, **settings: Any) -> Producer:
         from tidelog.client import Producer

@@ -1,0 +1,393 @@
+"""`tidelog brokers`: who takes part, and how one joins, leaves and is restarted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tidelog.cli.completion import BrokerArgument, BrokersArgument
+from tidelog.cli.exit_status import EPILOG, ExitStatus
+from tidelog.cli.operating.beginning import Wish, in_doubt, run_operation
+from tidelog.cli.operating.documents import leader_document
+from tidelog.cli.operating.manner import (
+    USUAL_TIMEOUT_SECONDS,
+    DryRunOption,
+    Manner,
+    OperationIdOption,
+    RequestedByOption,
+    TimeoutOption,
+    WatchOption,
+    YesOption,
+)
+from tidelog.cli.operating.manual import BEGUN_FIELDS, ERROR_FIELDS, manual
+from tidelog.cli.operating.plan_view import leader_lines
+from tidelog.cli.output import (
+    ids_text,
+    timestamp_text,
+    write_json,
+    write_line,
+    write_note,
+    write_table,
+)
+from tidelog.cli.session import BootstrapOption, JsonOption, Session, session_of
+from tidelog.errors import TidelogError
+from tidelog.wording import plural
+
+if TYPE_CHECKING:
+    from tidelog.client import Admin
+    from tidelog.client.descriptions import PartitionDescription, TopicDescription
+    from tidelog.client.operations import BegunOperation, BrokerDetails, RestartCheck
+
+app = typer.Typer(
+    no_args_is_help=True,
+    epilog=EPILOG,
+    help="Who takes part, and how a broker joins, leaves and is restarted.",
+)
+
+_DETAILS = (
+    "broker_id, status (running, stopping, gone), address, rack, broker_epoch (0: it is gone), "
+    "maintenance, removed, replicas, leaders, preferred_leaders, out_of_sync, moves_in, "
+    "moves_out, gone_at_ms (0: it is there, or nobody knows)"
+)
+_LEADERS = f"[topic, partition, leader_before (-1: none), leader, {ERROR_FIELDS}]"
+
+
+@app.command(
+    "list",
+    epilog=manual("tidelog brokers list", json=f"a list; of each: {_DETAILS}."),
+)
+def list_(
+    context: typer.Context,
+    timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
+    bootstrap: BootstrapOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List every broker that is registered, holds replicas, is in maintenance or was removed."""
+    session = session_of(context, bootstrap, as_json)
+    session.run(lambda: _list(session, Manner(timeout_seconds=timeout)))
+
+
+@app.command(
+    epilog=manual(
+        "tidelog brokers describe 3",
+        json=f"{_DETAILS}, partitions [topic, partition, role (leader, follower), in_sync, "
+        "move (null, adding, leaving)].",
+    )
+)
+def describe(
+    context: typer.Context,
+    broker_id: BrokerArgument,
+    timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
+    bootstrap: BootstrapOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show a broker, and each replica that it holds."""
+    session = session_of(context, bootstrap, as_json)
+    session.run(lambda: _describe(session, Manner(timeout_seconds=timeout), broker_id))
+
+
+@app.command(
+    epilog=manual(
+        "tidelog brokers add 4 5 --dry-run",
+        "tidelog brokers add 4 5 --operation-id grow --yes --watch",
+        json=BEGUN_FIELDS,
+    )
+)
+def add(
+    context: typer.Context,
+    broker_ids: BrokersArgument,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    watch: WatchOption = False,
+    operation_id: OperationIdOption = "",
+    requested_by: RequestedByOption = None,
+    timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
+    bootstrap: BootstrapOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Give brokers that run their share: the least moves to them that balances.
+
+    A broker that has been started is known, and gets replicas of what was there before only
+    once it is added. One that was removed takes replicas again from then on. It shows its plan
+    and asks.
+    """
+    session = session_of(context, bootstrap, as_json)
+    manner = Manner(dry_run, yes, operation_id, requested_by, timeout)
+
+    async def start(admin: Admin, *, operation_id: str, dry_run: bool) -> BegunOperation:
+        return await admin.add_brokers(broker_ids, operation_id=operation_id, dry_run=dry_run)
+
+    wish = Wish(start, f"partitions would be moved to {_named(broker_ids)}")
+    session.run(lambda: run_operation(session, manner, wish, follow=watch))
+
+
+@app.command(
+    epilog=manual(
+        "tidelog brokers remove 4 --dry-run",
+        "tidelog brokers remove 4 --operation-id shrink --yes --watch",
+        json=BEGUN_FIELDS,
+    )
+)
+def remove(
+    context: typer.Context,
+    broker_ids: BrokersArgument,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    watch: WatchOption = False,
+    operation_id: OperationIdOption = "",
+    requested_by: RequestedByOption = None,
+    timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
+    bootstrap: BootstrapOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Move everything off brokers, dead ones too, and keep new replicas away from them.
+
+    When the operation is done they may be stopped for good. Of a dead broker its replicas are
+    built anew elsewhere, from those that are left. Refused where the others could not keep a
+    topic's replication factor. It shows its plan and asks.
+    """
+    session = session_of(context, bootstrap, as_json)
+    manner = Manner(dry_run, yes, operation_id, requested_by, timeout)
+
+    async def start(admin: Admin, *, operation_id: str, dry_run: bool) -> BegunOperation:
+        return await admin.remove_brokers(broker_ids, operation_id=operation_id, dry_run=dry_run)
+
+    wish = Wish(start, f"everything would be moved off {_named(broker_ids)}")
+    session.run(lambda: run_operation(session, manner, wish, follow=watch))
+
+
+@app.command(
+    epilog=manual(
+        "tidelog brokers maintenance 3 --dry-run",
+        "tidelog brokers maintenance 3",
+        "tidelog brokers maintenance 3 --off",
+        json=f"dry_run, broker_ids, maintenance, leaders {_LEADERS}, leaders_kept, trace_id "
+        "(null in a dry run).",
+    )
+)
+def maintenance(
+    context: typer.Context,
+    broker_ids: BrokersArgument,
+    on: Annotated[
+        bool, typer.Option("--on/--off", help="Whether they are to be in maintenance.")
+    ] = True,
+    dry_run: DryRunOption = False,
+    requested_by: RequestedByOption = None,
+    timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
+    bootstrap: BootstrapOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Let brokers lead only what nobody else can, while they keep their replicas.
+
+    Clients go to the other leaders by themselves. With --off leaders come back by automatic
+    balance, or by leaders elect-preferred.
+    """
+    session = session_of(context, bootstrap, as_json)
+    manner = Manner(dry_run, requested_by=requested_by, timeout_seconds=timeout)
+    session.run(lambda: _maintain(session, manner, broker_ids, on=on))
+
+
+@app.command(
+    "check-restart",
+    epilog=manual(
+        "tidelog brokers check-restart 3 && systemctl restart tidelog-broker@3",
+        json="broker_id, safe, unavailable, under_min_isr, last_replica, leader_moves, findings "
+        "[topic, partition, effect (unavailable, under_min_isr, last_replica, leader_moves), "
+        "reason].",
+    ),
+)
+def check_restart(
+    context: typer.Context,
+    broker_id: BrokerArgument,
+    timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
+    bootstrap: BootstrapOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what stopping a broker now would do. Exit status 0: it can be stopped.
+
+    It cannot where a partition would become unavailable, or fall under its min ISR, so that
+    writes with acks=all are refused until it is back.
+    """
+    session = session_of(context, bootstrap, as_json)
+    session.run(lambda: _check_restart(session, Manner(timeout_seconds=timeout), broker_id))
+
+
+def _named(broker_ids: list[int]) -> str:
+    return f"{'broker' if len(broker_ids) == 1 else 'brokers'} {ids_text(broker_ids)}"
+
+
+async def _list(session: Session, manner: Manner) -> None:
+    async with await manner.admin(session) as admin:
+        brokers = await admin.describe_brokers()
+    if session.as_json:
+        write_json([asdict(broker) for broker in brokers])
+        return
+    columns = ("broker", "status", "address", "rack", "replicas", "leaders", "preferred")
+    write_table(
+        (*columns, "out of sync", "moves in", "moves out"),
+        [
+            (
+                broker.broker_id,
+                status_text(broker),
+                broker.address or "-",
+                broker.rack or "-",
+                broker.replicas,
+                broker.leaders,
+                broker.preferred_leaders,
+                broker.out_of_sync,
+                broker.moves_in,
+                broker.moves_out,
+            )
+            for broker in brokers
+        ],
+    )
+
+
+def status_text(broker: BrokerDetails) -> str:
+    marks = [
+        mark
+        for mark, is_marked in (("maintenance", broker.maintenance), ("removed", broker.removed))
+        if is_marked
+    ]
+    return ", ".join((broker.status, *marks))
+
+
+async def _describe(session: Session, manner: Manner, broker_id: int) -> None:
+    async with await manner.admin(session) as admin:
+        (broker,) = await admin.describe_brokers([broker_id])
+        topics = await admin.list_topics(internal=True)
+    held = list(_held(topics, broker_id))
+    if session.as_json:
+        write_json(asdict(broker) | {"partitions": held})
+        return
+    gone = f" since {timestamp_text(broker.gone_at_ms)}" if broker.gone_at_ms else ""
+    write_line(f"Broker    {broker_id}, {status_text(broker)}{gone}")
+    write_line(f"Address   {broker.address or '-'}, rack {broker.rack or '-'}")
+    write_line(f"Epoch     {broker.broker_epoch or '-'}")
+    write_line(
+        f"Holds     {plural(broker.replicas, 'replica')}, {broker.out_of_sync:,} out of sync; "
+        f"{broker.moves_in:,} coming, {broker.moves_out:,} leaving"
+    )
+    write_line(
+        f"Leads     {plural(broker.leaders, 'partition')}; preferred by "
+        f"{broker.preferred_leaders:,}"
+    )
+    if held:
+        write_line()
+        rows = [
+            (
+                f"{replica['topic']}/{replica['partition']}",
+                replica["role"],
+                "yes" if replica["in_sync"] else "no",
+                replica["move"] or "-",
+            )
+            for replica in held
+        ]
+        write_table(("partition", "role", "in sync", "move"), rows)
+
+
+def _held(topics: list[TopicDescription], broker_id: int) -> Iterator[dict[str, Any]]:
+    for topic in topics:
+        for partition in topic.partitions:
+            if broker_id in partition.replicas:
+                yield {
+                    "topic": topic.name,
+                    "partition": partition.partition,
+                    "role": "leader" if partition.leader == broker_id else "follower",
+                    "in_sync": broker_id in partition.isr,
+                    "move": _move_of(partition, broker_id),
+                }
+
+
+def _move_of(partition: PartitionDescription, broker_id: int) -> str | None:
+    if broker_id in partition.adding_replicas:
+        return "adding"
+    return "leaving" if broker_id in partition.leaving_replicas else None
+
+
+async def _maintain(
+    session: Session, manner: Manner, broker_ids: list[int], *, on: bool
+) -> ExitStatus:
+    async with await manner.admin(session) as admin:
+        with admin.traced() as trace_id:
+            try:
+                changes, kept = await admin.set_maintenance(
+                    broker_ids, manner.timeout_ms, maintenance=on, dry_run=manner.dry_run
+                )
+            except TidelogError as error:
+                raise in_doubt(error) from error
+    if session.as_json:
+        write_json(
+            {
+                "dry_run": manner.dry_run,
+                "broker_ids": broker_ids,
+                "maintenance": on,
+                "leaders": [leader_document(change) for change in changes],
+                "leaders_kept": kept,
+                "trace_id": None if manner.dry_run else trace_id,
+            }
+        )
+    else:
+        _show_maintenance(manner, broker_ids, len(changes), kept, on=on)
+        if changes:
+            import sys
+
+            for line in leader_lines(changes, on_terminal=sys.stdout.isatty()):
+                write_line(line)
+    late = any(change.error is not None for change in changes)
+    return ExitStatus.TIMED_OUT if late else ExitStatus.DONE
+
+
+def _show_maintenance(
+    manner: Manner, broker_ids: list[int], moved: int, kept: int, *, on: bool
+) -> None:
+    are = "would be" if manner.dry_run else ("is" if len(broker_ids) == 1 else "are")
+    what = _named(broker_ids).capitalize()
+    if on:
+        write_line(
+            f"{what} {are} in maintenance: {plural(moved, 'partition')} led by others, "
+            f"{kept:,} kept because nobody else can lead them."
+        )
+    else:
+        write_line(
+            f"{what} {are} out of maintenance. Leaders come back by automatic balance, or now: "
+            "tidelog leaders elect-preferred"
+        )
+    if manner.dry_run:
+        write_note("This is a dry run: nothing was changed.")
+
+
+async def _check_restart(session: Session, manner: Manner, broker_id: int) -> ExitStatus:
+    async with await manner.admin(session) as admin:
+        check = await admin.check_restart(broker_id)
+    if session.as_json:
+        write_json({"broker_id": broker_id} | asdict(check))
+    else:
+        write_line(_verdict(broker_id, check))
+        if check.findings:
+            write_line()
+            rows = [
+                (f"{found.topic}/{found.partition}", found.effect.replace("_", " "), found.reason)
+                for found in check.findings
+            ]
+            write_table(("partition", "effect", "reason"), rows)
+    return ExitStatus.DONE if check.safe else ExitStatus.FAILED
+
+
+def _verdict(broker_id: int, check: RestartCheck) -> str:
+    counts = [
+        f"{count:,} {what}"
+        for count, what in (
+            (check.unavailable, "would become unavailable"),
+            (check.under_min_isr, "would fall under min ISR"),
+            (check.last_replica, "would be left with one replica in sync"),
+            (check.leader_moves, "would get another leader"),
+        )
+        if count
+    ]
+    can = "can be stopped now" if check.safe else "must not be stopped now"
+    of_partitions = f" Of its partitions, {', '.join(counts)}." if counts else ""
+    return f"Broker {broker_id} {can}.{of_partitions}"

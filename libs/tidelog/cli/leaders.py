@@ -1,0 +1,155 @@
+"""`tidelog leaders`: who leads partitions."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidelog.cli.completion import complete_topic
+from tidelog.cli.exit_status import EPILOG, ExitStatus
+from tidelog.cli.operating.beginning import in_doubt
+from tidelog.cli.operating.documents import leader_document
+from tidelog.cli.operating.manner import (
+    USUAL_TIMEOUT_SECONDS,
+    DryRunOption,
+    Manner,
+    RequestedByOption,
+    TimeoutOption,
+)
+from tidelog.cli.operating.manual import ERROR_FIELDS, manual
+from tidelog.cli.operating.plan_view import leader_lines
+from tidelog.cli.operating.targets import parse_leaders, parse_selection
+from tidelog.cli.output import write_json, write_line, write_note
+from tidelog.cli.session import (
+    BootstrapOption,
+    JsonOption,
+    Session,
+    ending_with_a_status,
+    session_of,
+)
+from tidelog.errors import ErrorCode, TidelogError
+
+if TYPE_CHECKING:
+    from tidelog.client import Admin
+    from tidelog.client.operations import LeaderChange
+
+app = typer.Typer(
+    no_args_is_help=True,
+    epilog=EPILOG,
+    help="Who leads: elect the preferred replicas, or move single leaders.",
+)
+
+_JSON = (
+    f"dry_run, partitions [topic, partition, leader_before (-1: none), leader, {ERROR_FIELDS}], "
+    "trace_id (null in a dry run)."
+)
+
+
+@app.command(
+    "elect-preferred",
+    epilog=manual(
+        "tidelog leaders elect-preferred",
+        "tidelog leaders elect-preferred sea bay/3 --dry-run",
+        json=_JSON,
+    ),
+)
+def elect_preferred(
+    context: typer.Context,
+    targets: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="TOPIC[/PARTITION]",
+            help="Which partitions. Default: all of all topics.",
+            show_default=False,
+            autocompletion=complete_topic,
+        ),
+    ] = None,
+    dry_run: DryRunOption = False,
+    requested_by: RequestedByOption = None,
+    timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
+    bootstrap: BootstrapOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Let the preferred replicas lead, where they are in sync.
+
+    A partition's first replica is its preferred leader. Those that are led by it already are
+    left out. Clients go to the new leaders by themselves, and nothing is lost.
+    """
+    session = session_of(context, bootstrap, as_json)
+    manner = Manner(dry_run, requested_by=requested_by, timeout_seconds=timeout)
+    with ending_with_a_status():
+        selection = parse_selection(targets or [])
+
+    def ask(admin: Admin) -> Awaitable[list[LeaderChange]]:
+        return admin.elect_preferred_leaders(selection, manner.timeout_ms, dry_run=dry_run)
+
+    session.run(lambda: _change(session, manner, ask, "Every partition has its preferred leader."))
+
+
+@app.command(epilog=manual("tidelog leaders move sea/3=2 sea/4=1", json=_JSON))
+def move(
+    context: typer.Context,
+    leaders: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="TOPIC/PARTITION=BROKER",
+            help="Which replica is to lead a partition.",
+            autocompletion=complete_topic,
+        ),
+    ],
+    dry_run: DryRunOption = False,
+    requested_by: RequestedByOption = None,
+    timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
+    bootstrap: BootstrapOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Let chosen replicas lead from now on: each becomes the preferred one, too.
+
+    It has to be in sync. Clients go to the new leaders by themselves, and nothing is lost.
+    """
+    session = session_of(context, bootstrap, as_json)
+    manner = Manner(dry_run, requested_by=requested_by, timeout_seconds=timeout)
+    with ending_with_a_status():
+        chosen = parse_leaders(leaders)
+
+    def ask(admin: Admin) -> Awaitable[list[LeaderChange]]:
+        return admin.move_leaders(chosen, manner.timeout_ms, dry_run=dry_run)
+
+    session.run(lambda: _change(session, manner, ask, "Nothing had to change."))
+
+
+async def _change(
+    session: Session,
+    manner: Manner,
+    ask: Callable[[Admin], Awaitable[list[LeaderChange]]],
+    when_nothing: str,
+) -> ExitStatus:
+    async with await manner.admin(session) as admin:
+        with admin.traced() as trace_id:
+            try:
+                changes = await ask(admin)
+            except TidelogError as error:
+                raise in_doubt(error) from error
+    if session.as_json:
+        partitions = [leader_document(change) for change in changes]
+        told = {"trace_id": None if manner.dry_run else trace_id}
+        write_json({"dry_run": manner.dry_run, "partitions": partitions} | told)
+    elif not changes:
+        write_line(when_nothing)
+    else:
+        for line in leader_lines(changes, on_terminal=sys.stdout.isatty()):
+            write_line(line)
+    if manner.dry_run and not session.as_json:
+        write_note("This is a dry run: nothing was changed.")
+    return status_of_changes(changes)
+
+
+def status_of_changes(changes: list[LeaderChange]) -> ExitStatus:
+    """A refusal says more than a wait."""
+    codes = {change.error.code for change in changes if change.error is not None}
+    if codes - {ErrorCode.REQUEST_TIMED_OUT}:
+        return ExitStatus.FAILED
+    return ExitStatus.TIMED_OUT if codes else ExitStatus.DONE

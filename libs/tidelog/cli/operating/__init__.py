@@ -1,0 +1,1 @@
+"""What the commands that change a running cluster share."""

@@ -1,0 +1,147 @@
+"""Begins operations: each shows its plan, asks, runs, and can be followed to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+from tidelog.cli.exit_status import ExitStatus, TimedOutError
+from tidelog.cli.operating.consent import agrees, check_can_be_asked, notes_on_terminal
+from tidelog.cli.operating.documents import begun_document
+from tidelog.cli.operating.manner import Manner
+from tidelog.cli.operating.operation_view import progress_text, state_text
+from tidelog.cli.operating.plan_view import MAX_MOVES_ASKED, plan_headline, plan_lines
+from tidelog.cli.operating.watching import SilentView, status_of_end, view_for_people, watch
+from tidelog.cli.output import write_json, write_line, write_note
+from tidelog.cli.session import Session
+from tidelog.errors import ErrorCode, TidelogError
+
+if TYPE_CHECKING:
+    from tidelog.client import Admin
+    from tidelog.client.operations import BegunOperation, Operation, Plan
+
+
+class Start(Protocol):
+    def __call__(
+        self, admin: Admin, /, *, operation_id: str, dry_run: bool
+    ) -> Awaitable[BegunOperation]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """`danger`: what would happen, as a sentence without its end."""
+
+    start: Start
+    danger: str
+
+
+async def run_operation(
+    session: Session, manner: Manner, wish: Wish, *, follow: bool = False
+) -> ExitStatus:
+    check_can_be_asked(session, manner, wish.danger)
+    async with await manner.admin(session) as admin:
+        if manner.dry_run:
+            planned = await wish.start(admin, operation_id=manner.operation_id, dry_run=True)
+            _show_plan(session, planned)
+            return ExitStatus.DONE
+        shown: Plan | None = None
+        # A repeated request is to be answered, and neither planned nor asked about once more.
+        if not manner.yes and not await is_known(admin, manner.operation_id):
+            planned = await wish.start(admin, operation_id=manner.operation_id, dry_run=True)
+            shown = planned.plan
+            if shown.moves and not agrees(_asking_lines(shown)):
+                write_note("Nothing was begun.")
+                return ExitStatus.FAILED
+        operation_id = manner.operation_id or admin.new_operation_id()
+        try:
+            begun = await wish.start(admin, operation_id=operation_id, dry_run=False)
+        except TidelogError as error:
+            raise in_doubt(error, operation_id) from error
+        if shown is not None and begun.operation is not None:
+            _note_other_plan(shown, begun)
+        return await _tell_begun(session, admin, begun, follow=follow)
+
+
+async def is_known(admin: Admin, operation_id: str) -> bool:
+    if not operation_id:
+        return False
+    try:
+        await admin.describe_operation(operation_id)
+    except TidelogError as error:
+        if error.code is ErrorCode.UNKNOWN_OPERATION:
+            return False
+        raise
+    return True
+
+
+def in_doubt(error: TidelogError, operation_id: str = "") -> Exception:
+    """A missing answer leaves the outcome open."""
+    if error.code is not ErrorCode.REQUEST_TIMED_OUT:
+        return error
+    again = f". The same again with --operation-id {operation_id} is safe" if operation_id else ""
+    return TimedOutError(f"{error}{again}")
+
+
+async def tell_end(
+    session: Session, admin: Admin, operation_id: str, wanted: str = "done"
+) -> tuple[Operation, ExitStatus]:
+    """Follows it; people see how far it is."""
+    if session.as_json:
+        ended = await watch(admin, operation_id, SilentView())
+    else:
+        with view_for_people() as view:
+            ended = await watch(admin, operation_id, view)
+    return ended, status_of_end(ended, wanted)
+
+
+async def _tell_begun(
+    session: Session, admin: Admin, begun: BegunOperation, *, follow: bool
+) -> ExitStatus:
+    operation, status = begun.operation, ExitStatus.DONE
+    assert operation is not None
+    if not session.as_json:
+        for line in begun_lines(operation, begun.plan):
+            write_line(line)
+    if follow and not operation.has_ended:
+        operation, status = await tell_end(session, admin, operation.operation_id)
+    elif operation.state == "failed":
+        status = ExitStatus.FAILED
+    if session.as_json:
+        write_json(begun_document(replace(begun, operation=operation), dry_run=False))
+    elif not operation.has_ended:
+        write_note(f"To see how far it is: tidelog operations watch {operation.operation_id}")
+    return status
+
+
+def begun_lines(operation: Operation, plan: Plan) -> list[str]:
+    head = f"Operation {operation.operation_id} ({operation.kind}) is {state_text(operation)}"
+    if plan.move_count:
+        return [f"{head}.", plan_headline(plan), *(f"Warning: {w}" for w in plan.warnings)]
+    return [f"{head}; {progress_text(operation.progress)}."]
+
+
+def _show_plan(session: Session, planned: BegunOperation) -> None:
+    import sys
+
+    if session.as_json:
+        write_json(begun_document(planned, dry_run=True))
+        return
+    for line in plan_lines(planned.plan, on_terminal=sys.stdout.isatty()):
+        write_line(line)
+    write_note("This is a dry run: nothing was changed.")
+
+
+def _asking_lines(plan: Plan) -> list[str]:
+    return list(plan_lines(plan, on_terminal=notes_on_terminal(), max_moves=MAX_MOVES_ASKED))
+
+
+def _note_other_plan(shown: Plan, begun: BegunOperation) -> None:
+    """The cluster may have changed while somebody read the plan."""
+    plan = begun.plan
+    before = (shown.move_count, shown.replicas_added, shown.leaders_changed)
+    if (plan.move_count, plan.replicas_added, plan.leaders_changed) != before and begun.operation:
+        write_note(
+            "The cluster has changed since the plan was shown. To see what is moved: tidelog "
+            f"operations moves {begun.operation.operation_id}"
+        )

@@ -1,0 +1,72 @@
+"""What `--json` prints of operations: names as in admin.proto and in the REST gateway, which
+only ever grow. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tidelog.client.operations import (
+        BegunOperation,
+        LeaderChange,
+        Move,
+        MoveProgress,
+        Operation,
+        Plan,
+    )
+    from tidelog.errors import TidelogError
+
+Document = dict[str, Any]
+
+
+def move_document(move: Move) -> Document:
+    return {
+        "topic": move.topic,
+        "topic_id": move.topic_id,
+        "partition": move.partition,
+        "original": move.original,
+        "target": move.target,
+    }
+
+
+def plan_document(plan: Plan) -> Document:
+    return asdict(plan) | {"moves": [move_document(move) for move in plan.moves]}
+
+
+def operation_document(operation: Operation) -> Document:
+    return asdict(operation)
+
+
+def begun_document(begun: BegunOperation, *, dry_run: bool) -> Document:
+    operation = begun.operation
+    return {
+        "dry_run": dry_run,
+        "operation": None if operation is None else operation_document(operation),
+        "plan": plan_document(begun.plan),
+    }
+
+
+def progress_document(progress: MoveProgress) -> Document:
+    return asdict(progress) | {"move": move_document(progress.move)}
+
+
+def leader_document(change: LeaderChange) -> Document:
+    return {
+        "topic": change.topic,
+        "partition": change.partition,
+        "leader_before": change.leader_before,
+        "leader": change.leader,
+        "error": error_document(change.error),
+    }
+
+
+def error_document(error: TidelogError | None) -> Document | None:
+    if error is None:
+        return None
+    return {
+        "code": error.code.name,
+        "message": error.message,
+        "retriable": error.retriable,
+        "outcome_unknown": error.outcome_unknown,
+    }

@@ -1,0 +1,124 @@
+"""How a change is to be made: options that all such commands have, and what they come to."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidelog.cli.exit_status import UsageError
+from tidelog.cli.session import Session
+
+if TYPE_CHECKING:
+    from tidelog.client import Admin
+
+REQUESTED_BY_VARIABLE = "TIDELOG_REQUESTED_BY"
+MAX_NAME_LENGTH = 200
+MAX_REVISION = 2**63 - 1
+
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Show exactly what would be done, and do nothing.")
+]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+OperationIdOption = Annotated[
+    str,
+    typer.Option(
+        "--operation-id",
+        metavar="ID",
+        show_default=False,
+        help="1 to 64 of a-z, A-Z, 0-9, _ and -. The same request by the same id is the same "
+        "operation, so it can be repeated safely. Default: a new one.",
+    ),
+]
+RequestedByOption = Annotated[
+    str | None,
+    typer.Option(
+        "--requested-by",
+        metavar="NAME",
+        show_default=False,
+        help=f"Who asks, kept in events and operations. Default: ${REQUESTED_BY_VARIABLE}, else "
+        "you, at this machine.",
+    ),
+]
+TimeoutOption = Annotated[
+    float,
+    typer.Option(
+        "--timeout",
+        metavar="SECONDS",
+        min=0.1,
+        max=300.0,
+        help="How long to wait for the answer. What has begun goes on after that.",
+    ),
+]
+WatchOption = Annotated[
+    bool,
+    typer.Option(
+        "--watch",
+        "-w",
+        help="Stay until it has ended, and show how far it is; Ctrl-C leaves it running.",
+    ),
+]
+ExpectedRevisionOption = Annotated[
+    int,
+    typer.Option(
+        "--expected-revision",
+        metavar="N",
+        min=0,
+        max=MAX_REVISION,
+        show_default=False,
+        help="Refuse where somebody has changed it since it was described at this revision.",
+    ),
+]
+USUAL_TIMEOUT_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """`operation_id` empty: a new one. `yes`: without asking."""
+
+    dry_run: bool = False
+    yes: bool = False
+    operation_id: str = ""
+    requested_by: str | None = None
+    timeout_seconds: float = USUAL_TIMEOUT_SECONDS
+
+    @property
+    def timeout_ms(self) -> int:
+        return round(self.timeout_seconds * 1000)
+
+    async def admin(self, session: Session) -> Admin:
+        """Raises `UsageError` for a name that nobody can have."""
+        requested_by = requester(self.requested_by, os.environ)
+        return await session.admin(requested_by=requested_by, timeout_ms=self.timeout_ms)
+
+
+def requester(given: str | None, environment: Mapping[str, str]) -> str:
+    """Raises `UsageError`.
+
+    >>> requester("ann", {}), requester(None, {"TIDELOG_REQUESTED_BY": "night shift"})
+    ('ann', 'night shift')
+    """
+    said = given if given is not None else environment.get(REQUESTED_BY_VARIABLE)
+    if said is None:
+        return _login()
+    if len(said) > MAX_NAME_LENGTH or not (said.isascii() and said.isprintable()):
+        source = REQUESTED_BY_VARIABLE if given is None else "--requested-by"
+        raise UsageError(
+            f"{source} {said[:40]!r} cannot be sent; give at most {MAX_NAME_LENGTH} printable "
+            "characters of ASCII"
+        )
+    return said
+
+
+def _login() -> str:
+    import getpass
+
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # A user id without a name.
+        user = str(os.getuid())
+    name = f"{user}@{os.uname().nodename}"
+    return "".join(c for c in name if c.isascii() and c.isprintable())[:MAX_NAME_LENGTH]

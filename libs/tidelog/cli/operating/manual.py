@@ -1,0 +1,46 @@
+"""What help tells after the options: examples, what `--json` prints, exit statuses. Pure."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+from tidelog.cli.exit_status import EPILOG
+
+_WIDTH = 78
+EXAMPLES = "Examples:"
+
+PLAN_FIELDS = (
+    "plan: move_count, replicas_added, leaders_changed, minimum_replicas_added (null: moves by "
+    "hand), warnings, brokers [broker_id, replicas_before, replicas_after, leaders_before, "
+    "leaders_after] and, in a dry run, moves [topic, topic_id, partition, original, target]."
+)
+OPERATION_FIELDS = (
+    "operation_id, kind, state (running, cancelling, done, cancelled, failed), reason, request, "
+    "requested_by, requested_from, requested_at_ms, ended_at_ms (0: it has not ended), trace_id, "
+    "revision and progress: moves, moves_done, moves_active, moves_dropped, replicas_to_add, "
+    "replicas_added, bytes_to_copy, bytes_copied, bytes_per_second, moves_unmeasured, "
+    "estimated_end_ms (0: nobody can tell)."
+)
+BEGUN_FIELDS = (
+    "dry_run, operation (null in a dry run) and plan.",
+    f"Of operation: {OPERATION_FIELDS}",
+    f"Of {PLAN_FIELDS}",
+)
+ERROR_FIELDS = "error (null, or code, message, retriable, outcome_unknown)"
+
+
+def manual(*examples: str, json: str | Sequence[str] = ()) -> str:
+    """For a command's epilog. \\b keeps help from joining the lines that follow."""
+    parts = ["\b\n" + "\n".join((EXAMPLES, *(f"  {example}" for example in examples)))]
+    told = (json,) if isinstance(json, str) else json
+    if told:
+        lines = [line for text in told for line in _wrapped(text)]
+        parts.append("\b\n" + "\n".join(("With --json:", *lines)))
+    return "\n\n".join((*parts, EPILOG))
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(
+        text, _WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
+    )

@@ -1,0 +1,73 @@
+"""An operation for people: how it stands, and when it will have ended. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from tidelog.cli.output import duration_text, size_text, timestamp_text
+from tidelog.wording import plural
+
+if TYPE_CHECKING:
+    from tidelog.client.operations import Operation, Progress
+
+
+def operation_lines(operation: Operation, now_ms: int) -> Iterator[str]:
+    asked = timestamp_text(operation.requested_at_ms)
+    who = f" by {operation.requested_by}" if operation.requested_by else ""
+    yield f"Operation  {operation.operation_id} ({operation.kind})"
+    yield f"State      {state_text(operation)}"
+    yield f"Asked      {operation.request}"
+    yield f"Requested  {asked}{who} from {operation.requested_from or 'an unknown address'}"
+    yield f"Progress   {progress_text(operation.progress)}"
+    if operation.has_ended:
+        took = duration_text(operation.ended_at_ms - operation.requested_at_ms)
+        yield f"Ended      {timestamp_text(operation.ended_at_ms)}, after {took}"
+    else:
+        yield f"Ends       {end_text(operation, now_ms)}"
+    yield f"Trace      {operation.trace_id or '-'}"
+    yield f"Revision   {operation.revision}"
+
+
+def state_text(operation: Operation) -> str:
+    return f"{operation.state}: {operation.reason}" if operation.reason else operation.state
+
+
+def progress_text(progress: Progress) -> str:
+    """
+    >>> from tidelog.client.operations import Progress
+    >>> progress_text(Progress(12, 3, 2, 0, 8, 2, 0))
+    '3 of 12 partitions done, 2 under way; 2 of 8 replicas copied'
+    """
+    told = f"{progress.moves_done:,} of {plural(progress.moves, 'partition')} done"
+    if progress.moves_active:
+        told += f", {progress.moves_active:,} under way"
+    if progress.moves_dropped:
+        told += f", {progress.moves_dropped:,} given up"
+    if progress.replicas_to_add:
+        count = plural(progress.replicas_to_add, "replica")
+        told += f"; {progress.replicas_added:,} of {count} copied"
+    if progress.bytes_to_copy:
+        told += f"; {size_text(progress.bytes_copied)} of {size_text(progress.bytes_to_copy)}"
+    if progress.bytes_per_second:
+        told += f", {size_text(progress.bytes_per_second)}/s"
+    if progress.moves_unmeasured:
+        told += f" (without {plural(progress.moves_unmeasured, 'partition')} of unknown size)"
+    return told
+
+
+def end_text(operation: Operation, now_ms: int) -> str:
+    if operation.has_ended:
+        return operation.state
+    end_ms = operation.progress.estimated_end_ms
+    if not end_ms:
+        return "nobody can tell yet"
+    return f"in about {duration_text(end_ms - now_ms)}, at {timestamp_text(end_ms)[:19]}Z"
+
+
+def progress_line(operation: Operation, now_ms: int) -> str:
+    """One line of a log."""
+    line = f"{timestamp_text(now_ms)} {state_text(operation)}; {progress_text(operation.progress)}"
+    if not operation.has_ended and operation.progress.estimated_end_ms:
+        line += f"; ends {end_text(operation, now_ms)}"
+    return line

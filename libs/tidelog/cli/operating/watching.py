@@ -1,0 +1,130 @@
+"""Follows an operation to its end: bars on a terminal, else a line for each change."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+from tidelog.cli.exit_status import ExitStatus, TimedOutError
+from tidelog.cli.operating.documents import operation_document
+from tidelog.cli.operating.operation_view import progress_line, progress_text, state_text
+from tidelog.cli.output import json_line, write_line, write_note
+
+if TYPE_CHECKING:
+    from tidelog.client import Admin
+    from tidelog.client.operations import MoveProgress, Operation
+
+USUAL_INTERVAL_SECONDS = 1.0
+# Which partitions are under way is shown where that can be asked for in one page.
+MAX_MOVES_LOOKED_AT = 1_000
+
+
+class View(Protocol):
+    @property
+    def wants_moves(self) -> bool: ...
+
+    def show(self, operation: Operation, active: Sequence[MoveProgress], now_ms: int) -> None: ...
+
+
+class PlainView:
+    """A line whenever something has changed."""
+
+    wants_moves = False
+
+    def __init__(self) -> None:
+        self._shown = ""
+
+    def show(self, operation: Operation, active: Sequence[MoveProgress], now_ms: int) -> None:  # noqa: ARG002
+        shown = f"{state_text(operation)} {progress_text(operation.progress)}"
+        if shown != self._shown:
+            write_line(progress_line(operation, now_ms))
+            sys.stdout.flush()
+        self._shown = shown
+
+
+class JsonView:
+    """A document a line whenever something has changed."""
+
+    wants_moves = False
+
+    def __init__(self) -> None:
+        self._shown: Operation | None = None
+
+    def show(self, operation: Operation, active: Sequence[MoveProgress], now_ms: int) -> None:  # noqa: ARG002
+        if operation != self._shown:
+            write_line(json_line(operation_document(operation)))
+            sys.stdout.flush()
+        self._shown = operation
+
+
+class SilentView:
+    wants_moves = False
+
+    def show(self, operation: Operation, active: Sequence[MoveProgress], now_ms: int) -> None:
+        pass
+
+
+@contextmanager
+def view_for_people() -> Iterator[View]:
+    if not sys.stdout.isatty():
+        yield PlainView()
+        return
+    from tidelog.cli.operating.bars import bars
+
+    with bars() as view:
+        yield view
+
+
+async def watch(
+    admin: Admin,
+    operation_id: str,
+    view: View,
+    *,
+    interval_seconds: float = USUAL_INTERVAL_SECONDS,
+    timeout_seconds: float | None = None,
+) -> Operation:
+    """As it ended. Raises `TimedOutError` where it goes on for longer than that."""
+    import asyncio
+
+    last: Operation | None = None
+    try:
+        async with asyncio.timeout(timeout_seconds):
+            while True:
+                last = await admin.describe_operation(operation_id)
+                view.show(last, await _active(admin, last, view), now_ms())
+                if last.has_ended:
+                    return last
+                await asyncio.sleep(interval_seconds)
+    except TimeoutError:
+        stands = "" if last is None else f" ({progress_text(last.progress)})"
+        raise TimedOutError(
+            f"operation {operation_id} had not ended after {timeout_seconds:g} s{stands}; it goes "
+            f"on: tidelog operations watch {operation_id}"
+        ) from None
+    except asyncio.CancelledError:
+        write_note(
+            f"Operation {operation_id} goes on. To see it: tidelog operations watch "
+            f"{operation_id}; to stop it: tidelog operations cancel {operation_id}"
+        )
+        raise
+
+
+async def _active(admin: Admin, operation: Operation, view: View) -> list[MoveProgress]:
+    progress = operation.progress
+    if not view.wants_moves or not 0 < progress.moves_active <= progress.moves:
+        return []
+    if progress.moves > MAX_MOVES_LOOKED_AT:
+        return []
+    moves = await admin.operation_moves(operation.operation_id)
+    return [move for move in moves if move.state == "active"]
+
+
+def status_of_end(operation: Operation, wanted: str = "done") -> ExitStatus:
+    return ExitStatus.DONE if operation.state == wanted else ExitStatus.FAILED
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,429 @@
+"""`tidelog operations`: what was asked for and takes its time."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidelog.cli.completion import OperationArgument, complete_running_operation
+from tidelog.cli.exit_status import EPILOG, ExitStatus
+from tidelog.cli.operating.beginning import Wish, in_doubt, run_operation, tell_end
+from tidelog.cli.operating.consent import agrees, check_can_be_asked, notes_on_terminal
+from tidelog.cli.operating.documents import operation_document, plan_document, progress_document
+from tidelog.cli.operating.manner import (
+    USUAL_TIMEOUT_SECONDS,
+    DryRunOption,
+    ExpectedRevisionOption,
+    Manner,
+    OperationIdOption,
+    RequestedByOption,
+    TimeoutOption,
+    WatchOption,
+    YesOption,
+)
+from tidelog.cli.operating.manual import BEGUN_FIELDS, OPERATION_FIELDS, PLAN_FIELDS, manual
+from tidelog.cli.operating.operation_view import (
+    end_text,
+    operation_lines,
+    progress_text,
+    state_text,
+)
+from tidelog.cli.operating.plan_view import MAX_MOVES_ASKED, move_lines
+from tidelog.cli.operating.watching import (
+    USUAL_INTERVAL_SECONDS,
+    JsonView,
+    now_ms,
+    status_of_end,
+    view_for_people,
+)
+from tidelog.cli.operating.watching import watch as watch_operation
+from tidelog.cli.output import (
+    ids_text,
+    size_text,
+    timestamp_text,
+    write_json,
+    write_line,
+    write_note,
+    write_table,
+)
+from tidelog.cli.session import BootstrapOption, JsonOption, Session, session_of
+from tidelog.errors import TidelogError
+from tidelog.wording import plural
+
+if TYPE_CHECKING:
+    from tidelog.client import Admin
+    from tidelog.client.operations import BegunOperation, MoveProgress, Operation, Plan
+
+
+class OperationState(enum.StrEnum):
+    RUNNING = "running"
+    CANCELLING = "cancelling"
+    DONE = "done"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+
+
+class OperationKind(enum.StrEnum):
+    REASSIGNMENT = "reassignment"
+    REBALANCE = "rebalance"
+    BROKERS_ADD = "brokers_add"
+    BROKERS_REMOVE = "brokers_remove"
+    SET_REPLICATION_FACTOR = "set_replication_factor"
+    REVERSAL = "reversal"
+
+
+class MoveState(enum.StrEnum):
+    WAITING = "waiting"
+    ACTIVE = "active"
+    DONE = "done"
+    DROPPED = "dropped"
+
+
+app = typer.Typer(
+    no_args_is_help=True,
+    epilog=EPILOG,
+    help="What was asked for and takes its time: list, follow, cancel and reverse it.",
+)
+
+
+@app.callback()
+def operations() -> None:
+    """What was asked for and takes its time: list, follow, cancel and reverse it.
+
+    reassign, rebalance, brokers add, brokers remove and topics set-replication-factor begin
+    operations. The cluster keeps each under an id; what one controller began, the next one
+    finishes, and the last 100 that have ended can still be looked at.
+    """
+
+
+@app.command(
+    "list",
+    epilog=manual(
+        "tidelog operations list",
+        "tidelog operations list --state running --json",
+        json=f"a list; of each: {OPERATION_FIELDS}",
+    ),
+)
+def list_(
+    context: typer.Context,
+    state: Annotated[
+        list[OperationState] | None,
+        typer.Option("--state", help="Only of this state; may be repeated.", show_default=False),
+    ] = None,
+    kind: Annotated[
+        list[OperationKind] | None,
+        typer.Option("--kind", help="Only of this kind; may be repeated.", show_default=False),
+    ] = None,
+    timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
+    bootstrap: BootstrapOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the operations that run, and the last that have ended; the newest first."""
+    session = session_of(context, bootstrap, as_json)
+    manner = Manner(timeout_seconds=timeout)
+    session.run(lambda: _list(session, manner, state or [], kind or []))
+
+
+@app.command(
+    epilog=manual(
+        "tidelog operations describe grow",
+        "tidelog operations describe grow --json",
+        json=OPERATION_FIELDS,
+    )
+)
+def describe(
+    context: typer.Context,
+    operation_id: OperationArgument,
+    timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
+    bootstrap: BootstrapOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show an operation: who asked for what, how it stands, and when it will have ended."""
+    session = session_of(context, bootstrap, as_json)
+    session.run(lambda: _describe(session, Manner(timeout_seconds=timeout), operation_id))
+
+
+@app.command(
+    epilog=manual(
+        "tidelog operations moves grow",
+        "tidelog operations moves grow --state active",
+        json="a list; of each: move [topic, topic_id, partition, original, target], state "
+        "(waiting, active, done, dropped), waits_for (ids of replicas that are to be in sync), "
+        "bytes_to_copy, bytes_copied (null: nothing is copied, or nobody has told).",
+    )
+)
+def moves(
+    context: typer.Context,
+    operation_id: OperationArgument,
+    state: Annotated[
+        list[MoveState] | None,
+        typer.Option("--state", help="Only of this state; may be repeated.", show_default=False),
+    ] = None,
+    timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
+    bootstrap: BootstrapOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show each move of an operation: which are done, and whom the others wait for."""
+    session = session_of(context, bootstrap, as_json)
+    manner = Manner(timeout_seconds=timeout)
+    session.run(lambda: _moves(session, manner, operation_id, state or []))
+
+
+@app.command(
+    epilog=manual(
+        "tidelog operations watch grow",
+        "tidelog operations watch grow --timeout 600 --json",
+        json=f"a document a line, whenever something has changed: {OPERATION_FIELDS}",
+    )
+)
+def watch(
+    context: typer.Context,
+    operation_id: OperationArgument,
+    interval: Annotated[
+        float,
+        typer.Option("--interval", metavar="SECONDS", min=0.1, max=3600, help="Between looks."),
+    ] = USUAL_INTERVAL_SECONDS,
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            "--timeout",
+            metavar="SECONDS",
+            min=0.1,
+            show_default=False,
+            help="Give up after this long, with exit status 5. Default: when it has ended.",
+        ),
+    ] = None,
+    bootstrap: BootstrapOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Follow an operation to its end: bars on a terminal, else a line for each change.
+
+    Exit status 0: it is done; 1: it was cancelled, or has failed. Ctrl-C leaves it running.
+    """
+    session = session_of(context, bootstrap, as_json)
+    session.run(lambda: _watch(session, operation_id, interval, timeout))
+
+
+@app.command(
+    epilog=manual(
+        "tidelog operations cancel grow --dry-run",
+        "tidelog operations cancel grow --yes --watch",
+        json=(
+            "dry_run, operation (null in a dry run), plan (null unless a dry run: what goes back).",
+            f"Of operation: {OPERATION_FIELDS}",
+            f"Of {PLAN_FIELDS}",
+        ),
+    )
+)
+def cancel(
+    context: typer.Context,
+    operation_id: Annotated[
+        str,
+        typer.Argument(
+            metavar="OPERATION",
+            help="Id of the operation.",
+            autocompletion=complete_running_operation,
+        ),
+    ],
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    follow: WatchOption = False,
+    requested_by: RequestedByOption = None,
+    expected_revision: ExpectedRevisionOption = 0,
+    timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
+    bootstrap: BootstrapOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Stop an operation: what has not begun never does, what is under way goes back.
+
+    What is done stays; operations reverse takes that back, too. Nothing that was committed is
+    lost: where a move can only go back once a replica has caught up, the cancellation waits.
+    """
+    session = session_of(context, bootstrap, as_json)
+    manner = Manner(dry_run, yes, requested_by=requested_by, timeout_seconds=timeout)
+    session.run(lambda: _cancel(session, manner, operation_id, expected_revision, follow=follow))
+
+
+@app.command(
+    epilog=manual(
+        "tidelog operations reverse grow --dry-run",
+        "tidelog operations reverse grow --operation-id shrink-again --yes --watch",
+        json=BEGUN_FIELDS,
+    )
+)
+def reverse(
+    context: typer.Context,
+    reversed_operation_id: OperationArgument,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    follow: WatchOption = False,
+    operation_id: OperationIdOption = "",
+    requested_by: RequestedByOption = None,
+    timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
+    bootstrap: BootstrapOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Move back what an operation has moved, as an operation of its own.
+
+    Partitions that have moved on since, or are gone, are left alone. It shows its plan and
+    asks.
+    """
+    session = session_of(context, bootstrap, as_json)
+    manner = Manner(dry_run, yes, operation_id, requested_by, timeout)
+
+    async def start(admin: Admin, *, operation_id: str, dry_run: bool) -> BegunOperation:
+        return await admin.reverse_operation(
+            reversed_operation_id, operation_id=operation_id, dry_run=dry_run
+        )
+
+    wish = Wish(start, f"what operation {reversed_operation_id} has moved would be moved back")
+    session.run(lambda: run_operation(session, manner, wish, follow=follow))
+
+
+async def _list(
+    session: Session, manner: Manner, states: Sequence[str], kinds: Sequence[str]
+) -> None:
+    async with await manner.admin(session) as admin:
+        found = await admin.list_operations(states, kinds)
+    if session.as_json:
+        write_json([operation_document(operation) for operation in found])
+    elif not found:
+        write_note("There are no such operations.")
+    else:
+        columns = ("operation", "kind", "state", "partitions", "requested", "by", "ends")
+        write_table(columns, [_row(operation) for operation in found])
+
+
+def _row(operation: Operation) -> tuple[object, ...]:
+    progress = operation.progress
+    ended = timestamp_text(operation.ended_at_ms)[:19] + "Z" if operation.ended_at_ms else ""
+    return (
+        operation.operation_id,
+        operation.kind,
+        operation.state,
+        f"{progress.moves_done:,} of {progress.moves:,}",
+        f"{timestamp_text(operation.requested_at_ms)[:19]}Z",
+        operation.requested_by or operation.requested_from or "-",
+        ended or end_text(operation, now_ms()),
+    )
+
+
+async def _describe(session: Session, manner: Manner, operation_id: str) -> None:
+    async with await manner.admin(session) as admin:
+        operation = await admin.describe_operation(operation_id)
+    if session.as_json:
+        write_json(operation_document(operation))
+        return
+    for line in operation_lines(operation, now_ms()):
+        write_line(line)
+
+
+async def _moves(
+    session: Session, manner: Manner, operation_id: str, states: Sequence[str]
+) -> None:
+    async with await manner.admin(session) as admin:
+        found = await admin.operation_moves(operation_id)
+    wanted = [move for move in found if not states or move.state in states]
+    if session.as_json:
+        write_json([progress_document(move) for move in wanted])
+    elif not wanted:
+        write_note("There are no such moves.")
+    else:
+        columns = ("partition", "replicas", "then", "state", "waits for", "copied")
+        write_table(columns, [_move_row(move) for move in wanted])
+
+
+def _move_row(progress: MoveProgress) -> tuple[object, ...]:
+    move, copied = progress.move, "-"
+    if progress.bytes_to_copy is not None and progress.bytes_copied is not None:
+        copied = f"{size_text(progress.bytes_copied)} of {size_text(progress.bytes_to_copy)}"
+    return (
+        f"{move.topic}/{move.partition}",
+        ids_text(move.original),
+        ids_text(move.target),
+        progress.state,
+        ids_text(progress.waits_for),
+        copied,
+    )
+
+
+async def _watch(
+    session: Session, operation_id: str, interval: float, timeout: float | None
+) -> ExitStatus:
+    async with await session.admin() as admin:
+        if session.as_json:
+            ended = await watch_operation(
+                admin, operation_id, JsonView(), interval_seconds=interval, timeout_seconds=timeout
+            )
+        else:
+            with view_for_people() as view:
+                ended = await watch_operation(
+                    admin, operation_id, view, interval_seconds=interval, timeout_seconds=timeout
+                )
+    return status_of_end(ended)
+
+
+async def _cancel(
+    session: Session, manner: Manner, operation_id: str, expected_revision: int, *, follow: bool
+) -> ExitStatus:
+    check_can_be_asked(session, manner, f"operation {operation_id} would be cancelled")
+    async with await manner.admin(session) as admin:
+        stands = await admin.describe_operation(operation_id)
+        if manner.dry_run or not (manner.yes or stands.state in ("cancelling", "cancelled")):
+            plan = await admin.plan_cancellation(operation_id)
+            if manner.dry_run:
+                _show_cancellation(session, stands, plan)
+                return ExitStatus.DONE
+            if not agrees(_going_back(stands, plan, on_terminal=notes_on_terminal())):
+                write_note("Nothing was cancelled.")
+                return ExitStatus.FAILED
+        try:
+            operation = await admin.cancel_operation(
+                operation_id, expected_revision=expected_revision
+            )
+        except TidelogError as error:
+            raise in_doubt(error) from error
+        status = ExitStatus.DONE
+        if follow and not operation.has_ended:
+            operation, status = await tell_end(session, admin, operation_id, "cancelled")
+    if session.as_json:
+        document = operation_document(operation)
+        write_json({"dry_run": False, "operation": document, "plan": None})
+    else:
+        told = progress_text(operation.progress)
+        write_line(f"Operation {operation_id} is {state_text(operation)}; {told}.")
+    return status
+
+
+def _show_cancellation(session: Session, operation: Operation, plan: Plan) -> None:
+    import sys
+
+    if session.as_json:
+        write_json({"dry_run": True, "operation": None, "plan": plan_document(plan)})
+        return
+    for line in _going_back(operation, plan, on_terminal=sys.stdout.isatty(), max_moves=None):
+        write_line(line)
+    write_note("This is a dry run: nothing was changed.")
+
+
+def _going_back(
+    operation: Operation,
+    plan: Plan,
+    *,
+    on_terminal: bool,
+    max_moves: int | None = MAX_MOVES_ASKED,
+) -> list[str]:
+    progress = operation.progress
+    waiting = progress.moves - progress.moves_done - progress.moves_active - progress.moves_dropped
+    lines = [
+        f"Of operation {operation.operation_id} ({operation.kind}), "
+        f"{plural(progress.moves_done, 'move')} done would stay, "
+        f"{plural(len(plan.moves), 'move')} under way would go back, and "
+        f"{plural(max(0, waiting), 'move')} would never begin."
+    ]
+    if plan.moves:
+        lines += ["", *move_lines(plan.moves[:max_moves], on_terminal=on_terminal)]
+    return lines

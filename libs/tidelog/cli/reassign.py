@@ -1,0 +1,126 @@
+"""`tidelog reassign`: partitions to the brokers that are named."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidelog.cli.completion import complete_topic
+from tidelog.cli.exit_status import UsageError
+from tidelog.cli.operating.beginning import Wish, run_operation
+from tidelog.cli.operating.manner import (
+    USUAL_TIMEOUT_SECONDS,
+    DryRunOption,
+    Manner,
+    OperationIdOption,
+    RequestedByOption,
+    TimeoutOption,
+    WatchOption,
+    YesOption,
+)
+from tidelog.cli.session import (
+    BootstrapOption,
+    JsonOption,
+    ending_with_a_status,
+    session_of,
+)
+from tidelog.wording import plural
+
+if TYPE_CHECKING:
+    from tidelog.client import Admin
+    from tidelog.client.operations import BegunOperation, Move
+
+STDIN = "-"
+MAX_MOVES = 100_000
+# More text than as many moves take.
+MAX_FILE_BYTES = 64 << 20
+
+
+def reassign(
+    context: typer.Context,
+    moves: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="TOPIC/PARTITION=BROKER,…",
+            help="The replicas that a partition is to have, the preferred leader first.",
+            show_default=False,
+            autocompletion=complete_topic,
+        ),
+    ] = None,
+    file: Annotated[
+        str | None,
+        typer.Option(
+            "--file",
+            "-f",
+            metavar="FILE",
+            show_default=False,
+            help="Moves as --dry-run --json prints them, or a line TOPIC/PARTITION=BROKER,… for "
+            "each; - is stdin.",
+        ),
+    ] = None,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    watch: WatchOption = False,
+    operation_id: OperationIdOption = "",
+    requested_by: RequestedByOption = None,
+    timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
+    bootstrap: BootstrapOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Move partitions to the brokers that are named.
+
+    With more or fewer brokers than before, it changes how many replicas the partition has.
+    With the same in another order, another replica is preferred as its leader. It shows its
+    plan and asks; partitions serve on while they move.
+
+    A file may be what another command printed with --dry-run --json: then the moves are made
+    exactly as they were shown, or refused where a partition has changed since.
+    """
+    session = session_of(context, bootstrap, as_json)
+    with ending_with_a_status():
+        wanted = read_moves(moves or [], file)
+    manner = Manner(dry_run, yes, operation_id, requested_by, timeout)
+
+    async def start(admin: Admin, *, operation_id: str, dry_run: bool) -> BegunOperation:
+        return await admin.reassign(wanted, operation_id=operation_id, dry_run=dry_run)
+
+    wish = Wish(start, f"{plural(len(wanted), 'partition')} would be moved")
+    session.run(lambda: run_operation(session, manner, wish, follow=watch))
+
+
+def read_moves(words: list[str], file: str | None) -> list[Move]:
+    """Raises `UsageError`, and `OSError` for a file that cannot be read."""
+    from tidelog.cli.operating.move_files import parse_moves
+    from tidelog.cli.operating.targets import parse_move
+
+    wanted = [parse_move(word) for word in words]
+    if file is not None:
+        source = "stdin" if file == STDIN else file
+        wanted += parse_moves(_text_of(file, source), source)
+    if not wanted:
+        raise UsageError("no moves are named; name them as sea/0=4,2, or in a file with --file")
+    if len(wanted) > MAX_MOVES:
+        raise UsageError(
+            f"{len(wanted):,} moves are named; an operation has at most {MAX_MOVES:,}: make "
+            "several of them"
+        )
+    return wanted
+
+
+def _text_of(file: str, source: str) -> str:
+    if file == STDIN:
+        content = sys.stdin.buffer.read(MAX_FILE_BYTES + 1)
+    else:
+        with Path(file).open("rb") as opened:
+            content = opened.read(MAX_FILE_BYTES + 1)
+    if len(content) > MAX_FILE_BYTES:
+        raise UsageError(f"{source} is larger than {MAX_FILE_BYTES:,} bytes; make it several files")
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"{source} is no text in UTF-8 ({error}); {source} cannot be read"
+        ) from None

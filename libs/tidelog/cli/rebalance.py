@@ -1,0 +1,55 @@
+"""`tidelog rebalance`: replicas and leaders spread evenly, by the least that has to move."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from tidelog.cli.operating.beginning import Wish, run_operation
+from tidelog.cli.operating.manner import (
+    USUAL_TIMEOUT_SECONDS,
+    DryRunOption,
+    Manner,
+    OperationIdOption,
+    RequestedByOption,
+    TimeoutOption,
+    WatchOption,
+    YesOption,
+)
+from tidelog.cli.session import BootstrapOption, JsonOption, session_of
+
+if TYPE_CHECKING:
+    from tidelog.client import Admin
+    from tidelog.client.operations import BegunOperation
+
+
+def rebalance(
+    context: typer.Context,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    watch: WatchOption = False,
+    operation_id: OperationIdOption = "",
+    requested_by: RequestedByOption = None,
+    timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
+    bootstrap: BootstrapOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Move the least that balances all partitions over the present brokers.
+
+    Replicas and preferred leaders are spread within one of each other, and replicas of a
+    partition lie in different racks while there are enough. It shows its plan and asks;
+    partitions serve on while they move. What is moved may be bounded by the throttle, stopped
+    by operations cancel, and taken back by operations reverse.
+
+    A plan may be kept, and run later exactly as it was shown: reassign --file takes what
+    --dry-run --json prints.
+    """
+    session = session_of(context, bootstrap, as_json)
+    manner = Manner(dry_run, yes, operation_id, requested_by, timeout)
+    wish = Wish(_start, "partitions of all topics would be moved")
+    session.run(lambda: run_operation(session, manner, wish, follow=watch))
+
+
+async def _start(admin: Admin, *, operation_id: str, dry_run: bool) -> BegunOperation:
+    return await admin.rebalance(operation_id=operation_id, dry_run=dry_run)

@@ -1,0 +1,320 @@
+"""`tidelog recovery`: partitions without a leader, and who is to lead them at which price."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidelog.cli.completion import complete_topic
+from tidelog.cli.exit_status import EPILOG, ExitStatus, UsageError
+from tidelog.cli.operating.beginning import in_doubt
+from tidelog.cli.operating.consent import check_can_be_asked, notes_on_terminal, types_its_name
+from tidelog.cli.operating.documents import Document, error_document
+from tidelog.cli.operating.manner import (
+    USUAL_TIMEOUT_SECONDS,
+    DryRunOption,
+    Manner,
+    RequestedByOption,
+    TimeoutOption,
+    YesOption,
+)
+from tidelog.cli.operating.manual import ERROR_FIELDS, manual
+from tidelog.cli.operating.targets import parse_leaders, parse_selection
+from tidelog.cli.output import (
+    ids_text,
+    table_lines,
+    write_error,
+    write_json,
+    write_line,
+    write_note,
+)
+from tidelog.cli.session import (
+    BootstrapOption,
+    JsonOption,
+    Session,
+    ending_with_a_status,
+    session_of,
+)
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.wording import plural
+
+if TYPE_CHECKING:
+    from tidelog.client import Admin
+    from tidelog.client.admin_topics import RecoveredPartition, Recovery, Survivor
+
+app = typer.Typer(
+    no_args_is_help=True,
+    epilog=EPILOG,
+    help="Partitions without a leader: what each choice of one would lose, and the choice.",
+)
+
+# As long as brokers get to tell how far their logs reach, where the command gets longer.
+MAX_LOOK_MS = 10_000
+
+_RECOVERY = (
+    "topic, topic_id, partition, revision, last_known (ids of brokers), waits_for, survivors "
+    "[broker_id, described, problem, last_epoch (-1: an empty log), log_start_offset, "
+    "log_end_offset, high_watermark (null: it did not tell), whole, lost_records (null: nobody "
+    "can tell)]"
+)
+
+
+@app.command(
+    epilog=manual(
+        "tidelog recovery describe",
+        "tidelog recovery describe sea/3 --json",
+        json=f"a list; of each: {_RECOVERY}.",
+    )
+)
+def describe(
+    context: typer.Context,
+    targets: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="TOPIC[/PARTITION]",
+            help="Which partitions. Default: all that have no leader.",
+            show_default=False,
+            autocompletion=complete_topic,
+        ),
+    ] = None,
+    timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
+    bootstrap: BootstrapOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Of partitions without a leader, show what their replicas hold, and what each would lose.
+
+    A partition has no leader while all that are known to hold every committed record are away,
+    or have lost data. It is led again as soon as one of them is back: nothing has to be chosen
+    unless they are lost for good.
+    """
+    session = session_of(context, bootstrap, as_json)
+    with ending_with_a_status():
+        selection = parse_selection(targets or [])
+    session.run(lambda: _describe(session, Manner(timeout_seconds=timeout), selection))
+
+
+@app.command(
+    epilog=manual(
+        "tidelog recovery choose sea/3=2 --dry-run",
+        "tidelog recovery choose sea/3=2",
+        json=f"dry_run, topic, results [partition, {ERROR_FIELDS}] (empty in a dry run), "
+        f"described [{_RECOVERY}], trace_id (null in a dry run).",
+    )
+)
+def choose(
+    context: typer.Context,
+    leaders: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="TOPIC/PARTITION=BROKER",
+            help="Which replica is to lead; partitions of one topic.",
+            autocompletion=complete_topic,
+        ),
+    ],
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    requested_by: RequestedByOption = None,
+    timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
+    bootstrap: BootstrapOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Let chosen replicas lead partitions that have no leader, whatever is lost by it.
+
+    What the chosen replica does not hold is gone for good, also where it was acknowledged:
+    the others cut it when they follow. It shows what that is, and asks for the topic's name.
+    Refused where a partition has changed since it was shown. To take the best of what is left
+    instead: topics recover.
+    """
+    session = session_of(context, bootstrap, as_json)
+    manner = Manner(dry_run, yes, requested_by=requested_by, timeout_seconds=timeout)
+    with ending_with_a_status():
+        topic, chosen = _of_one_topic(leaders)
+    session.run(lambda: _choose(session, manner, topic, chosen))
+
+
+def _of_one_topic(words: Sequence[str]) -> tuple[str, dict[int, int]]:
+    """Raises `UsageError`."""
+    leaders = parse_leaders(words)
+    topics = sorted({name.topic for name in leaders})
+    if len(topics) > 1:
+        raise UsageError(
+            f"partitions of {len(topics)} topics are named ({', '.join(topics)}); choose for one "
+            "topic at a time, since its name is asked for"
+        )
+    return topics[0], {name.partition: leader for name, leader in leaders.items()}
+
+
+async def _describe(
+    session: Session, manner: Manner, selection: Mapping[str, Sequence[int]]
+) -> None:
+    async with await manner.admin(session) as admin:
+        found: list[Recovery] = []
+        for topic, numbers in (selection or {"": ()}).items():
+            found += await _looked(admin, manner, topic, numbers)
+    if session.as_json:
+        write_json([asdict(recovery) for recovery in found])
+    elif not found:
+        write_line("Every partition that is meant has a leader.")
+    else:
+        for recovery in found:
+            for line in recovery_lines(recovery, on_terminal=sys.stdout.isatty()):
+                write_line(line)
+            write_line()
+        first = found[0]
+        write_note(
+            "To let a replica lead, whatever is lost by it: tidelog recovery choose "
+            f"{first.topic}/{first.partition}=BROKER"
+        )
+
+
+async def _looked(
+    admin: Admin, manner: Manner, topic: str, numbers: Sequence[int]
+) -> list[Recovery]:
+    return await admin.describe_recovery(topic, numbers, min(manner.timeout_ms, MAX_LOOK_MS))
+
+
+async def _choose(
+    session: Session, manner: Manner, topic: str, chosen: Mapping[int, int]
+) -> ExitStatus:
+    from tidelog.client.admin_topics import RecoveryChoice
+
+    danger = f"records of topic {topic!r} may be lost for good"
+    check_can_be_asked(session, manner, danger)
+    async with await manner.admin(session) as admin:
+        described = {r.partition: r for r in await _looked(admin, manner, topic, sorted(chosen))}
+        if manner.dry_run:
+            _show_choice(session, topic, chosen, described)
+            return ExitStatus.DONE
+        lines = list(_choice_lines(chosen, described, on_terminal=notes_on_terminal()))
+        # Those that have got a leader meanwhile are refused by the cluster itself.
+        if described and not manner.yes and not types_its_name(lines, topic):
+            write_note("Nothing was elected.")
+            return ExitStatus.FAILED
+        choices = [
+            RecoveryChoice(
+                number, broker_id, described[number].revision if number in described else 0
+            )
+            for number, broker_id in sorted(chosen.items())
+        ]
+        with admin.traced() as trace_id:
+            try:
+                results = await admin.recover_partitions(
+                    topic, timeout_ms=manner.timeout_ms, choices=choices
+                )
+            except TidelogError as error:
+                raise in_doubt(error) from error
+    document = _choice_document(topic, described) | {
+        "results": [{"partition": r.partition, "error": error_document(r.error)} for r in results],
+        "trace_id": trace_id,
+    }
+    return _tell_results(session, topic, chosen, results, document)
+
+
+def _tell_results(
+    session: Session,
+    topic: str,
+    chosen: Mapping[int, int],
+    results: Sequence[RecoveredPartition],
+    document: Document,
+) -> ExitStatus:
+    if session.as_json:
+        write_json(document)
+    for result in results:
+        if result.error is not None:
+            write_error(str(result.error))
+        elif not session.as_json:
+            write_line(f"Broker {chosen[result.partition]} leads {topic}/{result.partition}.")
+    codes = {result.error.code for result in results if result.error is not None}
+    if codes - {ErrorCode.REQUEST_TIMED_OUT}:
+        return ExitStatus.FAILED
+    return ExitStatus.TIMED_OUT if codes else ExitStatus.DONE
+
+
+def _choice_document(topic: str, described: Mapping[int, Recovery]) -> Document:
+    return {
+        "dry_run": False,
+        "topic": topic,
+        "results": [],
+        "described": [asdict(recovery) for _, recovery in sorted(described.items())],
+        "trace_id": None,
+    }
+
+
+def _show_choice(
+    session: Session, topic: str, chosen: Mapping[int, int], described: Mapping[int, Recovery]
+) -> None:
+    if session.as_json:
+        write_json(_choice_document(topic, described) | {"dry_run": True})
+        return
+    for line in _choice_lines(chosen, described, on_terminal=sys.stdout.isatty()):
+        write_line(line)
+    for number in sorted(chosen.keys() - described.keys()):
+        write_line(f"{topic}/{number} has a leader: there is nothing to recover.")
+    write_note("This is a dry run: nothing was elected.")
+
+
+def _choice_lines(
+    chosen: Mapping[int, int], described: Mapping[int, Recovery], *, on_terminal: bool
+) -> Iterator[str]:
+    for number, recovery in sorted(described.items()):
+        yield from recovery_lines(recovery, on_terminal=on_terminal)
+        yield price_text(recovery, chosen[number])
+        yield ""
+
+
+def recovery_lines(recovery: Recovery, *, on_terminal: bool) -> Iterator[str]:
+    yield f"{recovery.topic}/{recovery.partition} has no leader; it waits for {recovery.waits_for}."
+    yield f"Last known to hold every committed record: {ids_text(recovery.last_known)}"
+    columns = ("broker", "log", "high watermark", "last epoch", "whole", "would lose", "problem")
+    rows = [_survivor_row(survivor) for survivor in recovery.survivors]
+    yield from table_lines(columns, rows, on_terminal=on_terminal)
+
+
+def _survivor_row(survivor: Survivor) -> tuple[object, ...]:
+    if not survivor.described:
+        return (survivor.broker_id, "-", "-", "-", "-", "not known", survivor.problem)
+    watermark = survivor.high_watermark
+    return (
+        survivor.broker_id,
+        f"{survivor.log_start_offset:,} to {survivor.log_end_offset:,}",
+        "-" if watermark is None else f"{watermark:,}",
+        "-" if survivor.last_epoch < 0 else str(survivor.last_epoch),
+        "yes" if survivor.whole else "no",
+        loss_text(survivor),
+        survivor.problem or "-",
+    )
+
+
+def loss_text(survivor: Survivor) -> str:
+    lost = survivor.lost_records
+    if lost is None:
+        return "not known"
+    return plural(lost, "record") if lost else "nothing that others hold"
+
+
+def price_text(recovery: Recovery, broker_id: int) -> str:
+    """What a choice would cost, in a sentence."""
+    name = f"{recovery.topic}/{recovery.partition}"
+    survivor = next((s for s in recovery.survivors if s.broker_id == broker_id), None)
+    if survivor is None:
+        return f"Broker {broker_id} holds no replica of {name}: the choice will be refused."
+    away = [b for b in recovery.last_known if b != broker_id]
+    if not survivor.described:
+        price = f"what it would lose is not known: {survivor.problem}"
+    elif survivor.lost_records is None:
+        price = "what it would lose is not known"
+    elif survivor.lost_records:
+        price = f"{plural(survivor.lost_records, 'record')} that others hold would be cut"
+    else:
+        price = "nothing that others hold would be cut"
+    hidden = (
+        f" What only {ids_text(away)} hold{'s' if len(away) == 1 else ''} is lost, too, also "
+        "where it was acknowledged."
+        if any(not s.described and s.broker_id in away for s in recovery.survivors)
+        else ""
+    )
+    return f"If broker {broker_id} leads {name}, {price}.{hidden}"

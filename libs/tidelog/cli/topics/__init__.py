@@ -1,0 +1,82 @@
+"""`tidelog topics`: create, look at, change, delete and recover topics."""
+
+from __future__ import annotations
+
+import typer
+
+from tidelog.cli.exit_status import EPILOG
+from tidelog.cli.operating.manual import BEGUN_FIELDS, manual
+from tidelog.cli.topics.changes import (
+    ADD_JSON,
+    ALTER_JSON,
+    REMOVE_JSON,
+    add_partitions,
+    alter_config,
+    remove_partitions,
+    set_replication_factor,
+)
+from tidelog.cli.topics.creation import CREATE_JSON, create
+from tidelog.cli.topics.deletion import DELETE_JSON, delete
+from tidelog.cli.topics.recover import RECOVER_JSON, recover
+from tidelog.cli.topics.views import CONFIG_JSON, DESCRIBE_JSON, LIST_JSON, config, describe, list_
+
+app = typer.Typer(
+    no_args_is_help=True,
+    epilog=EPILOG,
+    help="Create, list, describe, change, delete and recover topics.",
+)
+
+app.command(
+    epilog=manual(
+        "tidelog topics create sea --partitions 6 -c min_insync_replicas=2",
+        "tidelog topics create sea --partitions 6 --dry-run",
+        "tidelog topics create sea --assignment 1,2:2,3:3,1",
+        json=CREATE_JSON,
+    )
+)(create)
+app.command(
+    "list", epilog=manual("tidelog topics list", "tidelog topics list --unwell", json=LIST_JSON)
+)(list_)
+app.command(epilog=manual("tidelog topics describe sea", json=DESCRIBE_JSON))(describe)
+app.command(
+    epilog=manual(
+        "tidelog topics config sea", "tidelog topics config sea --set-only", json=CONFIG_JSON
+    )
+)(config)
+app.command(
+    epilog=manual(
+        "tidelog topics alter-config sea --set retention_ms=86400000 --dry-run",
+        "tidelog topics alter-config sea --set min_insync_replicas=2 --unset segment_ms",
+        json=ALTER_JSON,
+    )
+)(alter_config)
+app.command(
+    epilog=manual(
+        "tidelog topics add-partitions sea --partitions 12 --dry-run",
+        "tidelog topics add-partitions sea --partitions 12 --yes",
+        json=ADD_JSON,
+    )
+)(add_partitions)
+app.command(
+    epilog=manual(
+        "tidelog topics remove-partitions sea --partitions 4 --dry-run",
+        "tidelog topics remove-partitions sea --partitions 4",
+        json=REMOVE_JSON,
+    )
+)(remove_partitions)
+app.command(
+    epilog=manual(
+        "tidelog topics set-replication-factor sea bay --replication-factor 3 --dry-run",
+        "tidelog topics set-replication-factor sea -r 2 --yes --watch",
+        json=BEGUN_FIELDS,
+    )
+)(set_replication_factor)
+app.command(
+    epilog=manual(
+        "tidelog topics delete sea --dry-run",
+        "tidelog topics delete sea",
+        "tidelog topics delete sea --yes",
+        json=DELETE_JSON,
+    )
+)(delete)
+app.command(epilog=manual("tidelog topics recover sea --partition 3", json=RECOVER_JSON))(recover)

@@ -1,0 +1,398 @@
+"""`tidelog topics alter-config, add-partitions, remove-partitions, set-replication-factor`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidelog.cli.completion import TopicArgument, complete_topic
+from tidelog.cli.exit_status import ExitStatus, UsageError
+from tidelog.cli.operating.beginning import Wish, in_doubt, run_operation
+from tidelog.cli.operating.consent import agrees, check_can_be_asked, types_its_name
+from tidelog.cli.operating.manner import (
+    USUAL_TIMEOUT_SECONDS,
+    DryRunOption,
+    ExpectedRevisionOption,
+    Manner,
+    OperationIdOption,
+    RequestedByOption,
+    TimeoutOption,
+    WatchOption,
+    YesOption,
+)
+from tidelog.cli.operating.targets import parse_assignment
+from tidelog.cli.output import ids_text, write_json, write_line, write_note, write_table
+from tidelog.cli.session import (
+    BootstrapOption,
+    JsonOption,
+    Session,
+    ending_with_a_status,
+    session_of,
+)
+from tidelog.cli.topics.settings import dangers, parse_settings
+from tidelog.errors import TidelogError
+from tidelog.model import MAX_INT32
+from tidelog.wording import plural
+
+if TYPE_CHECKING:
+    from tidelog.client import Admin
+    from tidelog.client.admin_topics import AlteredConfig, ResizedTopic
+    from tidelog.client.operations import BegunOperation
+
+_PENDING = "pending_brokers (have not acknowledged yet)"
+_TRACE = "trace_id (null in a dry run)"
+ALTER_JSON = f"dry_run, topic, changes [key, before, after], revision, {_PENDING}, {_TRACE}."
+ADD_JSON = (
+    "dry_run, topic, partitions (in all), added, assignment (in a dry run: the replicas of each "
+    f"new partition), revision, {_PENDING}, {_TRACE}."
+)
+REMOVE_JSON = (
+    "dry_run, topic, partitions (that are kept), removed, brokers (in a dry run: those that hold "
+    f"what would go), revision, {_PENDING}, {_TRACE}."
+)
+
+
+def alter_config(
+    context: typer.Context,
+    name: TopicArgument,
+    changed: Annotated[
+        list[str] | None,
+        typer.Option("--set", "-s", metavar="KEY=VALUE", help="Set a key; may be repeated."),
+    ] = None,
+    unset: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--unset", "-u", metavar="KEY", help="Give a key its default again; may be repeated."
+        ),
+    ] = None,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    requested_by: RequestedByOption = None,
+    expected_revision: ExpectedRevisionOption = 0,
+    timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
+    bootstrap: BootstrapOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Change a topic's configuration, which takes effect without a restart.
+
+    Keys that are not named stay as they are. Where records may be lost by it, as by a shorter
+    retention, it says so and asks. All keys and what they do: topics config.
+    """
+    session = session_of(context, bootstrap, as_json)
+    settings = parse_settings(changed or (), "--set")
+    manner = Manner(dry_run, yes, requested_by=requested_by, timeout_seconds=timeout)
+    with ending_with_a_status():
+        if not settings and not unset:
+            raise UsageError("nothing is to be changed; say --set KEY=VALUE or --unset KEY")
+    session.run(lambda: _alter(session, manner, name, settings, unset or [], expected_revision))
+
+
+def add_partitions(
+    context: typer.Context,
+    name: TopicArgument,
+    partitions: Annotated[
+        int,
+        typer.Option("--partitions", "-p", max=MAX_INT32, help="How many there are to be in all."),
+    ],
+    assignment: Annotated[
+        str | None,
+        typer.Option(
+            "--assignment",
+            metavar="IDS:IDS:…",
+            show_default=False,
+            help="The brokers of each new partition by hand, as 1,2:2,3. Default: spread.",
+        ),
+    ] = None,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    requested_by: RequestedByOption = None,
+    expected_revision: ExpectedRevisionOption = 0,
+    timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
+    bootstrap: BootstrapOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Add partitions after the last, up to so many in all.
+
+    Records with a key go to other partitions from then on than before: whoever reads them in
+    order by key has to know. It asks, since partitions go again only with their records.
+    """
+    session = session_of(context, bootstrap, as_json)
+    with ending_with_a_status():
+        placed = parse_assignment(assignment) if assignment is not None else []
+    manner = Manner(dry_run, yes, requested_by=requested_by, timeout_seconds=timeout)
+    session.run(lambda: _add(session, manner, name, partitions, placed, expected_revision))
+
+
+def remove_partitions(
+    context: typer.Context,
+    name: TopicArgument,
+    partitions: Annotated[
+        int,
+        typer.Option("--partitions", "-p", max=MAX_INT32, help="How many to keep: the first ones."),
+    ],
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    requested_by: RequestedByOption = None,
+    expected_revision: ExpectedRevisionOption = 0,
+    timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
+    bootstrap: BootstrapOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete the last partitions with all their records. Asks for the topic's name first.
+
+    Records with a key go to other partitions from then on than before.
+    """
+    session = session_of(context, bootstrap, as_json)
+    manner = Manner(dry_run, yes, requested_by=requested_by, timeout_seconds=timeout)
+    session.run(lambda: _remove(session, manner, name, partitions, expected_revision))
+
+
+def set_replication_factor(
+    context: typer.Context,
+    topics: Annotated[
+        list[str],
+        typer.Argument(metavar="TOPIC", help="Names of the topics.", autocompletion=complete_topic),
+    ],
+    replication_factor: Annotated[
+        int,
+        typer.Option(
+            "--replication-factor", "-r", max=MAX_INT32, help="Replicas of each partition."
+        ),
+    ],
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    watch: WatchOption = False,
+    operation_id: OperationIdOption = "",
+    requested_by: RequestedByOption = None,
+    timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
+    bootstrap: BootstrapOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Give all partitions of topics another number of replicas.
+
+    New replicas are copied while the partitions serve on; with fewer, those go first that take
+    no part. It shows its plan and asks.
+    """
+    session = session_of(context, bootstrap, as_json)
+    manner = Manner(dry_run, yes, operation_id, requested_by, timeout)
+
+    async def start(admin: Admin, *, operation_id: str, dry_run: bool) -> BegunOperation:
+        return await admin.set_replication_factor(
+            topics, replication_factor, operation_id=operation_id, dry_run=dry_run
+        )
+
+    count = plural(replication_factor, "replica")
+    wish = Wish(start, f"partitions of {', '.join(topics)} would be given {count}")
+    session.run(lambda: run_operation(session, manner, wish, follow=watch))
+
+
+async def _alter(
+    session: Session,
+    manner: Manner,
+    name: str,
+    changed: dict[str, str],
+    unset: Sequence[str],
+    expected_revision: int,
+) -> ExitStatus:
+    async with await manner.admin(session) as admin:
+        altered = await admin.alter_topic_config(
+            name,
+            changed,
+            unset,
+            manner.timeout_ms,
+            expected_revision=expected_revision,
+            dry_run=True,
+        )
+        trace = None
+        if altered.changes and not manner.dry_run:
+            risks = list(dangers(altered.changes))
+            if risks:
+                check_can_be_asked(session, manner, f"of topic {name!r}: {' '.join(risks)}"[:-1])
+            if risks and not manner.yes and not agrees([*_change_lines(altered), *risks]):
+                write_note("Nothing was changed.")
+                return ExitStatus.FAILED
+            with admin.traced() as trace:
+                try:
+                    altered = await admin.alter_topic_config(
+                        name,
+                        changed,
+                        unset,
+                        manner.timeout_ms,
+                        expected_revision=altered.revision,
+                    )
+                except TidelogError as error:
+                    raise in_doubt(error) from error
+    if session.as_json:
+        told = asdict(altered) | {"trace_id": trace}
+        write_json({"dry_run": manner.dry_run, "topic": name} | told)
+    else:
+        _show_altered(name, altered, dry_run=manner.dry_run)
+    _note_pending(altered.pending_brokers)
+    return ExitStatus.DONE
+
+
+def _show_altered(name: str, altered: AlteredConfig, *, dry_run: bool) -> None:
+    if not altered.changes:
+        write_line(f"Topic {name} is configured so already.")
+        return
+    write_line(f"Topic {name} {'would be' if dry_run else 'is'} changed:")
+    rows = [(c.key, c.before or "-", c.after or "-") for c in altered.changes]
+    write_table(("key", "before", "after"), rows)
+    if dry_run:
+        for risk in dangers(altered.changes):
+            write_note(risk)
+        write_note("This is a dry run: nothing was changed.")
+
+
+def _change_lines(altered: AlteredConfig) -> list[str]:
+    return [f"{c.key}: {c.before or 'none'} -> {c.after or 'none'}" for c in altered.changes]
+
+
+async def _add(
+    session: Session,
+    manner: Manner,
+    name: str,
+    partitions: int,
+    assignment: Sequence[tuple[int, ...]],
+    expected_revision: int,
+) -> ExitStatus:
+    danger = f"topic {name!r} would get partitions that go again only with their records"
+    check_can_be_asked(session, manner, danger)
+    async with await manner.admin(session) as admin:
+        resized = await admin.add_partitions(
+            name,
+            partitions,
+            manner.timeout_ms,
+            assignment=assignment,
+            expected_revision=expected_revision,
+            dry_run=True,
+        )
+        trace = None
+        if resized.partitions and not manner.dry_run:
+            shown = (
+                f"Topic {name} would get {plural(resized.partitions, 'more partition')}, "
+                f"{partitions:,} in all. Records with a key go to other partitions from then on, "
+                "and partitions go again only with their records."
+            )
+            if not manner.yes and not agrees([shown]):
+                write_note("Nothing was added.")
+                return ExitStatus.FAILED
+            with admin.traced() as trace:
+                try:
+                    resized = await admin.add_partitions(
+                        name,
+                        partitions,
+                        manner.timeout_ms,
+                        assignment=assignment,
+                        expected_revision=resized.revision,
+                    )
+                except TidelogError as error:
+                    raise in_doubt(error) from error
+    if session.as_json:
+        _write_resized(manner, name, partitions, resized, trace, added=True)
+    elif not resized.partitions:
+        write_line(f"Topic {name} has {plural(partitions, 'partition')} already.")
+    else:
+        _show_added(name, partitions, resized, dry_run=manner.dry_run)
+    _note_pending(resized.pending_brokers)
+    return ExitStatus.DONE
+
+
+def _show_added(name: str, partitions: int, resized: ResizedTopic, *, dry_run: bool) -> None:
+    count = plural(resized.partitions, "partition")
+    if not dry_run:
+        write_line(f"Added {count} to topic {name}: {partitions:,} in all.")
+        return
+    write_line(f"Topic {name} would get {count}, {partitions:,} in all:")
+    first = partitions - resized.partitions
+    rows = [(n, ids_text(replicas)) for n, replicas in enumerate(resized.assignment, first)]
+    write_table(("partition", "replicas"), rows)
+    write_note("This is a dry run: nothing was changed.")
+
+
+async def _remove(
+    session: Session, manner: Manner, name: str, partitions: int, expected_revision: int
+) -> ExitStatus:
+    danger = f"partitions of topic {name!r} and their records would be deleted for good"
+    check_can_be_asked(session, manner, danger)
+    async with await manner.admin(session) as admin:
+        resized = await admin.remove_partitions(
+            name,
+            partitions,
+            manner.timeout_ms,
+            expected_revision=expected_revision,
+            dry_run=True,
+        )
+        trace = None
+        if resized.partitions and not manner.dry_run:
+            shown = _removal_text(name, partitions, resized, "will")
+            if not manner.yes and not types_its_name([shown], name):
+                write_note("Nothing was removed.")
+                return ExitStatus.FAILED
+            with admin.traced() as trace:
+                try:
+                    resized = await admin.remove_partitions(
+                        name,
+                        partitions,
+                        manner.timeout_ms,
+                        confirm_topic=name,
+                        expected_revision=resized.revision,
+                    )
+                except TidelogError as error:
+                    raise in_doubt(error) from error
+    if session.as_json:
+        _write_resized(manner, name, partitions, resized, trace, added=False)
+    elif not resized.partitions:
+        write_line(f"Topic {name} has {plural(partitions, 'partition')} already.")
+    elif manner.dry_run:
+        write_line(_removal_text(name, partitions, resized, "would"))
+        write_note("This is a dry run: nothing was changed.")
+    else:
+        count = plural(resized.partitions, "partition")
+        write_line(f"Removed {count} of topic {name}: {partitions:,} are left.")
+    _note_pending(resized.pending_brokers)
+    return ExitStatus.DONE
+
+
+def _removal_text(name: str, partitions: int, resized: ResizedTopic, will: str) -> str:
+    last = partitions + resized.partitions - 1
+    those = f"{partitions}" if last == partitions else f"{partitions} to {last}"
+    return (
+        f"Of topic {name}, {plural(resized.partitions, 'partition')} ({those}, on brokers "
+        f"{ids_text(resized.brokers)}) and all their records {will} be deleted for good."
+    )
+
+
+def _write_resized(
+    manner: Manner,
+    name: str,
+    partitions: int,
+    resized: ResizedTopic,
+    trace_id: str | None,
+    *,
+    added: bool,
+) -> None:
+    counts: dict[str, object] = (
+        {"added": resized.partitions, "assignment": resized.assignment}
+        if added
+        else {"removed": resized.partitions, "brokers": resized.brokers}
+    )
+    write_json(
+        {"dry_run": manner.dry_run, "topic": name, "partitions": partitions}
+        | counts
+        | {
+            "revision": resized.revision,
+            "pending_brokers": resized.pending_brokers,
+            "trace_id": trace_id,
+        }
+    )
+
+
+def _note_pending(pending: Sequence[int]) -> None:
+    if pending:
+        write_note(
+            f"Brokers {ids_text(pending)} have not acknowledged it yet; they go on by themselves."
+        )

@@ -1,0 +1,220 @@
+"""`tidelog topics create`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidelog.cli.exit_status import UsageError
+from tidelog.cli.operating.beginning import in_doubt
+from tidelog.cli.operating.manner import (
+    USUAL_TIMEOUT_SECONDS,
+    DryRunOption,
+    Manner,
+    OperationIdOption,
+    RequestedByOption,
+    TimeoutOption,
+)
+from tidelog.cli.operating.targets import assignment_text, parse_assignment
+from tidelog.cli.output import ids_text, write_json, write_line, write_note, write_table
+from tidelog.cli.session import (
+    BootstrapOption,
+    JsonOption,
+    Session,
+    ending_with_a_status,
+    session_of,
+)
+from tidelog.cli.topics.settings import parse_settings
+from tidelog.errors import TidelogError
+from tidelog.model import MAX_INT32
+from tidelog.wording import plural
+
+if TYPE_CHECKING:
+    from tidelog.client.admin_topics import CreatedTopic
+
+# Without --replication-factor a topic has this many replicas, or one on every broker
+# where there are fewer.
+USUAL_REPLICATION_FACTOR = 3
+# Longer command lines than this nobody copies.
+MAX_PARTITIONS_TO_COPY = 30
+
+CREATE_JSON = (
+    "dry_run, topic, topic_id (empty in a dry run), operation_id, partitions, replication_factor, "
+    "config, assignment (in a dry run: the replicas of each partition), pending_brokers (have "
+    "not started their replicas yet), trace_id."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """`replication_factor` None: the usual one. `assignment` empty: the controller places."""
+
+    name: str
+    partitions: int
+    replication_factor: int | None
+    config: dict[str, str]
+    assignment: Sequence[tuple[int, ...]] = ()
+
+
+def create(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the new topic.")],
+    partitions: Annotated[
+        int | None,
+        typer.Option(
+            "--partitions",
+            "-p",
+            max=MAX_INT32,
+            show_default=False,
+            help="Number of partitions. Default: 1.",
+        ),
+    ] = None,
+    replication_factor: Annotated[
+        int | None,
+        typer.Option(
+            "--replication-factor",
+            "-r",
+            max=MAX_INT32,
+            show_default=False,
+            help="Replicas of each partition. Default: 3, or the number of brokers if lower.",
+        ),
+    ] = None,
+    config: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--config",
+            "-c",
+            metavar="KEY=VALUE",
+            help="A setting of the topic, as retention_ms=86400000; may be repeated.",
+        ),
+    ] = None,
+    assignment: Annotated[
+        str | None,
+        typer.Option(
+            "--assignment",
+            metavar="IDS:IDS:…",
+            show_default=False,
+            help="The brokers of each partition by hand, the preferred leader first, as "
+            "1,2:2,3:3,1. Default: spread over brokers and racks.",
+        ),
+    ] = None,
+    dry_run: DryRunOption = False,
+    operation_id: OperationIdOption = "",
+    requested_by: RequestedByOption = None,
+    timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
+    bootstrap: BootstrapOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Create a topic, and wait until its replicas have started.
+
+    Brokers that have not started theirs in time are named; they go on by themselves. With
+    --dry-run it shows where its replicas would be placed.
+    """
+    session = session_of(context, bootstrap, as_json)
+    settings = parse_settings(config or ())
+    with ending_with_a_status():
+        wanted = _new_topic(name, partitions, replication_factor, settings, assignment)
+    manner = Manner(
+        dry_run,
+        operation_id=operation_id,
+        requested_by=requested_by,
+        timeout_seconds=timeout,
+    )
+    session.run(lambda: _create(session, manner, wanted))
+
+
+def _new_topic(
+    name: str,
+    partitions: int | None,
+    replication_factor: int | None,
+    config: dict[str, str],
+    assignment: str | None,
+) -> NewTopic:
+    """Raises `UsageError` where counts and assignment contradict each other."""
+    if assignment is None:
+        return NewTopic(name, 1 if partitions is None else partitions, replication_factor, config)
+    placed = parse_assignment(assignment)
+    if partitions not in (None, len(placed)):
+        raise UsageError(
+            f"--assignment names the replicas of {plural(len(placed), 'partition')} and "
+            f"--partitions {partitions}; leave --partitions out, or name the replicas of each"
+        )
+    if replication_factor not in (None, len(placed[0])):
+        raise UsageError(
+            f"--assignment gives partition 0 {plural(len(placed[0]), 'replica')} and "
+            f"--replication-factor {replication_factor}; leave --replication-factor out, or name "
+            "as many brokers"
+        )
+    return NewTopic(name, len(placed), len(placed[0]), config, placed)
+
+
+async def _create(session: Session, manner: Manner, wanted: NewTopic) -> None:
+    async with await manner.admin(session) as admin:
+        # Asked first: whatever times out from here on is not for want of a cluster.
+        brokers = len((await admin.describe_cluster()).brokers)
+        factor = wanted.replication_factor
+        if factor is None:
+            factor = max(1, min(USUAL_REPLICATION_FACTOR, brokers))
+        wanted = replace(wanted, replication_factor=factor)
+        operation_id = manner.operation_id or admin.new_operation_id()
+        try:
+            created = await admin.create_topic(
+                wanted.name,
+                wanted.partitions,
+                factor,
+                wanted.config,
+                manner.timeout_ms,
+                assignment=wanted.assignment,
+                operation_id=operation_id,
+                dry_run=manner.dry_run,
+            )
+        except TidelogError as error:
+            raise in_doubt(error, "" if manner.dry_run else operation_id) from error
+    if session.as_json:
+        write_json(_document(wanted, created, operation_id, dry_run=manner.dry_run))
+    elif manner.dry_run:
+        _show_placement(wanted, created)
+    else:
+        count = plural(wanted.partitions, "partition")
+        write_line(f"Created topic {wanted.name}: {count}, replication factor {factor}.")
+    if created.pending_brokers:
+        write_note(
+            f"Brokers {ids_text(created.pending_brokers)} have not started their replicas yet; "
+            "they go on by themselves."
+        )
+
+
+def _document(
+    wanted: NewTopic, created: CreatedTopic, operation_id: str, *, dry_run: bool
+) -> dict[str, object]:
+    return {
+        "dry_run": dry_run,
+        "topic": wanted.name,
+        "topic_id": created.topic_id,
+        "operation_id": operation_id,
+        "partitions": wanted.partitions,
+        "replication_factor": wanted.replication_factor,
+        "config": wanted.config,
+        "assignment": created.assignment,
+        "pending_brokers": created.pending_brokers,
+        "trace_id": created.trace_id,
+    }
+
+
+def _show_placement(wanted: NewTopic, created: CreatedTopic) -> None:
+    count = plural(wanted.partitions, "partition")
+    write_line(
+        f"Topic {wanted.name} would have {count} and replication factor "
+        f"{wanted.replication_factor}:"
+    )
+    rows = [(number, ids_text(replicas)) for number, replicas in enumerate(created.assignment)]
+    write_table(("partition", "replicas"), rows)
+    if len(created.assignment) <= MAX_PARTITIONS_TO_COPY:
+        write_note(
+            f"To have exactly these: tidelog topics create {wanted.name} --assignment "
+            f"{assignment_text(created.assignment)}"
+        )
+    write_note("This is a dry run: nothing was created.")

@@ -1,0 +1,102 @@
+"""`tidelog topics delete`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from tidelog.cli.completion import TopicArgument
+from tidelog.cli.exit_status import ExitStatus
+from tidelog.cli.operating.beginning import in_doubt
+from tidelog.cli.operating.consent import check_can_be_asked, types_its_name
+from tidelog.cli.operating.manner import (
+    USUAL_TIMEOUT_SECONDS,
+    DryRunOption,
+    Manner,
+    RequestedByOption,
+    TimeoutOption,
+    YesOption,
+)
+from tidelog.cli.output import ids_text, write_json, write_line, write_note
+from tidelog.cli.session import BootstrapOption, JsonOption, Session, session_of
+from tidelog.errors import TidelogError
+from tidelog.wording import plural
+
+if TYPE_CHECKING:
+    from tidelog.client.admin_topics import ResizedTopic
+    from tidelog.client.descriptions import TopicDescription
+
+DELETE_JSON = (
+    "dry_run, topic, topic_id, partitions (how many), brokers (in a dry run: those that hold "
+    "replicas), pending_brokers (have not deleted theirs yet), trace_id (null in a dry run)."
+)
+
+
+def delete(
+    context: typer.Context,
+    name: TopicArgument,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    requested_by: RequestedByOption = None,
+    timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
+    bootstrap: BootstrapOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete a topic with all its records. Asks for its name first, on a terminal."""
+    session = session_of(context, bootstrap, as_json)
+    manner = Manner(dry_run, yes, requested_by=requested_by, timeout_seconds=timeout)
+    session.run(lambda: _delete(session, manner, name))
+
+
+async def _delete(session: Session, manner: Manner, name: str) -> ExitStatus:
+    danger = f"topic {name!r} and its records would be deleted for good"
+    check_can_be_asked(session, manner, danger)
+    async with await manner.admin(session) as admin:
+        topic = await admin.describe_topic(name)
+        if manner.dry_run:
+            _show_plan(session, topic, await admin.plan_deletion(name))
+            return ExitStatus.DONE
+        count = plural(len(topic.partitions), "partition")
+        shown = f"Topic {name} ({count}) and all its records will be deleted for good."
+        if not manner.yes and not types_its_name([shown], name):
+            write_note("Nothing was deleted.")
+            return ExitStatus.FAILED
+        with admin.traced() as trace_id:
+            try:
+                # That very one, and not one that somebody made under its name while we asked.
+                pending = await admin.delete_topic(name, manner.timeout_ms, topic_id=topic.topic_id)
+            except TidelogError as error:
+                raise in_doubt(error) from error
+    if session.as_json:
+        done = {"pending_brokers": pending, "trace_id": trace_id}
+        write_json(_head(topic, dry_run=False) | {"brokers": []} | done)
+    else:
+        write_line(f"Deleted topic {name}.")
+    if pending:
+        write_note(
+            f"Brokers {ids_text(pending)} have not deleted their replicas yet; they go on by "
+            "themselves."
+        )
+    return ExitStatus.DONE
+
+
+def _head(topic: TopicDescription, *, dry_run: bool) -> dict[str, object]:
+    return {
+        "dry_run": dry_run,
+        "topic": topic.name,
+        "topic_id": topic.topic_id,
+        "partitions": len(topic.partitions),
+    }
+
+
+def _show_plan(session: Session, topic: TopicDescription, plan: ResizedTopic) -> None:
+    if session.as_json:
+        rest = {"brokers": plan.brokers, "pending_brokers": [], "trace_id": None}
+        write_json(_head(topic, dry_run=True) | {"partitions": plan.partitions} | rest)
+        return
+    write_line(
+        f"Topic {topic.name} ({plural(plan.partitions, 'partition')}, on brokers "
+        f"{ids_text(plan.brokers)}) and all its records would be deleted for good."
+    )
+    write_note("This is a dry run: nothing was deleted.")

@@ -1,0 +1,127 @@
+"""`tidelog topics recover`: the best of what is left leads partitions that have no leader."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidelog.cli.completion import TopicArgument
+from tidelog.cli.exit_status import ExitStatus
+from tidelog.cli.operating.beginning import in_doubt
+from tidelog.cli.operating.consent import agrees, check_can_be_asked
+from tidelog.cli.operating.manner import (
+    USUAL_TIMEOUT_SECONDS,
+    Manner,
+    RequestedByOption,
+    TimeoutOption,
+    YesOption,
+)
+from tidelog.cli.output import ids_text, write_error, write_json, write_line, write_note
+from tidelog.cli.session import BootstrapOption, JsonOption, Session, session_of
+from tidelog.errors import TidelogError
+from tidelog.model import NO_LEADER
+from tidelog.wording import plural
+
+if TYPE_CHECKING:
+    from tidelog.client.descriptions import PartitionDescription, TopicDescription
+
+RECOVER_JSON = "topic, topic_id, partitions [partition, error (null: it has a leader)], trace_id."
+
+
+def recover(
+    context: typer.Context,
+    name: TopicArgument,
+    partitions: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--partition",
+            "-p",
+            metavar="N",
+            min=0,
+            show_default=False,
+            help="Only this one; may be repeated. Default: all without a leader.",
+        ),
+    ] = None,
+    from_live_replicas: Annotated[
+        bool,
+        typer.Option(
+            "--from-live-replicas",
+            help="Do not wait for the replicas last known to be in sync; they are lost for good.",
+        ),
+    ] = False,
+    yes: YesOption = False,
+    requested_by: RequestedByOption = None,
+    timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
+    bootstrap: BootstrapOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Let partitions without a leader be led again, at the price of records.
+
+    The best log that is left leads: what only lost replicas held is gone, also where it
+    was acknowledged. Asks first, on a terminal. What each replica holds: recovery describe; to
+    choose one by hand: recovery choose.
+    """
+    session = session_of(context, bootstrap, as_json)
+    manner = Manner(yes=yes, requested_by=requested_by, timeout_seconds=timeout)
+    wanted = sorted(set(partitions or ()))
+    session.run(lambda: _recover(session, manner, name, wanted, live=from_live_replicas))
+
+
+async def _recover(
+    session: Session, manner: Manner, name: str, wanted: Sequence[int], *, live: bool
+) -> ExitStatus:
+    check_can_be_asked(session, manner, f"records of topic {name!r} may be lost for good")
+    async with await manner.admin(session) as admin:
+        topic = await admin.describe_topic(name)
+        leaderless = [
+            p
+            for p in topic.partitions
+            if p.leader == NO_LEADER and (not wanted or p.partition in wanted)
+        ]
+        if leaderless and not manner.yes and not _consented(topic, leaderless, live=live):
+            write_note("Nothing was recovered.")
+            return ExitStatus.FAILED
+        try:
+            with admin.traced() as trace_id:
+                recovered = await admin.recover_partitions(
+                    name, wanted, manner.timeout_ms, from_live_replicas=live
+                )
+        except TidelogError as error:
+            raise in_doubt(error) from error
+    if session.as_json:
+        results = [{"partition": r.partition, "error": _problem(r.error)} for r in recovered]
+        done = {"partitions": results, "trace_id": trace_id}
+        write_json({"topic": name, "topic_id": topic.topic_id, **done})
+    elif not recovered:
+        write_line(f"Every partition of topic {name} has a leader.")
+    for result in recovered:
+        if result.error is not None:
+            write_error(str(result.error))
+        elif not session.as_json:
+            write_line(f"Partition {result.partition} of topic {name} has a leader.")
+    waiting = any(result.error is not None for result in recovered)
+    return ExitStatus.TIMED_OUT if waiting else ExitStatus.DONE
+
+
+def _problem(error: TidelogError | None) -> str | None:
+    return None if error is None else str(error)
+
+
+def _consented(
+    topic: TopicDescription, leaderless: Sequence[PartitionDescription], *, live: bool
+) -> bool:
+    warning = (
+        f"Of topic {topic.name}, {plural(len(leaderless), 'partition')} "
+        f"({ids_text([p.partition for p in leaderless])}) without a leader will be led by the best "
+        "log that is left.\nRecords that only lost replicas held are gone for good, also where "
+        "they were acknowledged."
+    )
+    if live:
+        members = {b for p in leaderless for b in (*p.isr, *p.eligible_leader_replicas)}
+        warning += (
+            f"\nThe brokers last known to be in sync ({ids_text(sorted(members))}) are not waited "
+            "for: what they hold and the others do not is cut when they come back."
+        )
+    return agrees([warning])

@@ -1,0 +1,218 @@
+"""Topics as they are: all, one, and its configuration."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tidelog.cli.completion import TopicArgument
+from tidelog.cli.health import SOUND, HealthCounts, partition_health
+from tidelog.cli.operating.manner import USUAL_TIMEOUT_SECONDS, Manner, TimeoutOption
+from tidelog.cli.output import ids_text, write_json, write_line, write_note, write_table
+from tidelog.cli.session import BootstrapOption, JsonOption, Session, session_of
+from tidelog.model import NO_EPOCH, NO_LEADER
+from tidelog.wording import plural
+
+if TYPE_CHECKING:
+    from tidelog.client.descriptions import PartitionDescription, TopicDescription
+
+LIST_JSON = (
+    "a list; of each: topic, topic_id, replication_factor, config (what was set), partitions "
+    "(how many), without_leader, below_min_isr, under_replicated."
+)
+DESCRIBE_JSON = (
+    "topic, topic_id, replication_factor, config (what was set), partitions [partition, leader "
+    "(null: none), leader_epoch, replicas, isr, eligible_leader_replicas, offline_replicas, "
+    "unclean_leader_epoch (null: there was none), min_isr, moving_operation, original_replicas, "
+    "target_replicas (empty: it does not move), health]."
+)
+CONFIG_JSON = (
+    "topic, topic_id, revision, config [key, value (in force; empty: none), is_set, "
+    "default_value, description]."
+)
+
+
+def list_(
+    context: typer.Context,
+    internal: Annotated[
+        bool, typer.Option("--internal", help="Also the cluster's own topics, as __state_changes.")
+    ] = False,
+    contains: Annotated[
+        str,
+        typer.Option(
+            "--contains", metavar="TEXT", show_default=False, help="Only names with this in them."
+        ),
+    ] = "",
+    unwell: Annotated[
+        bool, typer.Option("--unwell", help="Only those with a partition that is unwell.")
+    ] = False,
+    bootstrap: BootstrapOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List all topics, and which are unwell."""
+    session = session_of(context, bootstrap, as_json)
+    session.run(lambda: _list(session, contains, internal=internal, unwell=unwell))
+
+
+def describe(
+    context: typer.Context,
+    name: TopicArgument,
+    bootstrap: BootstrapOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show a topic: its settings, and leader, replicas and ISR of each partition."""
+    session = session_of(context, bootstrap, as_json)
+    session.run(lambda: _describe(session, name))
+
+
+def config(
+    context: typer.Context,
+    name: TopicArgument,
+    set_only: Annotated[
+        bool, typer.Option("--set-only", help="Only what was set for the topic.")
+    ] = False,
+    timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
+    bootstrap: BootstrapOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show every key of a topic's configuration: what is in force, and what the key does."""
+    session = session_of(context, bootstrap, as_json)
+    session.run(lambda: _config(session, Manner(timeout_seconds=timeout), name, only_set=set_only))
+
+
+async def _list(session: Session, contains: str, *, internal: bool, unwell: bool) -> None:
+    async with await session.admin() as admin:
+        every = await admin.list_topics(internal=internal)
+    topics = [
+        topic
+        for topic in every
+        if contains in topic.name and not (unwell and str(HealthCounts.of([topic])) == SOUND)
+    ]
+    if session.as_json:
+        write_json([_summary(topic) for topic in topics])
+    elif every and not topics:
+        write_note("There are no such topics.")
+    elif not topics:
+        write_note("There are no topics yet; make one with: tidelog topics create NAME")
+    else:
+        write_table(
+            ("topic", "partitions", "replication", "health"),
+            [
+                (
+                    topic.name,
+                    len(topic.partitions),
+                    topic.replication_factor,
+                    str(HealthCounts.of([topic])),
+                )
+                for topic in topics
+            ],
+        )
+
+
+def _summary(topic: TopicDescription) -> dict[str, object]:
+    return {
+        "topic": topic.name,
+        "topic_id": topic.topic_id,
+        "replication_factor": topic.replication_factor,
+        "config": dict(topic.config),
+        **asdict(HealthCounts.of([topic])),
+    }
+
+
+async def _describe(session: Session, name: str) -> None:
+    async with await session.admin() as admin:
+        topic = await admin.describe_topic(name)
+    if session.as_json:
+        write_json(_document(topic))
+    else:
+        _show(topic)
+
+
+def _document(topic: TopicDescription) -> dict[str, Any]:
+    """No leader and no unclean election are null."""
+    return {
+        "topic": topic.name,
+        "topic_id": topic.topic_id,
+        "replication_factor": topic.replication_factor,
+        "config": dict(topic.config),
+        "partitions": [
+            asdict(partition)
+            | {
+                "leader": None if partition.leader == NO_LEADER else partition.leader,
+                "unclean_leader_epoch": None
+                if partition.unclean_leader_epoch == NO_EPOCH
+                else partition.unclean_leader_epoch,
+                "health": partition_health(partition),
+            }
+            for partition in topic.partitions
+        ],
+    }
+
+
+def _show(topic: TopicDescription) -> None:
+    write_line(f"Topic        {topic.name}")
+    write_line(f"Id           {topic.topic_id}")
+    write_line(
+        f"Replication  factor {topic.replication_factor}, "
+        f"{plural(len(topic.partitions), 'partition')}"
+    )
+    settings = ", ".join(f"{key}={value}" for key, value in sorted(topic.config.items()))
+    write_line(f"Config       {settings or 'all defaults'}")
+    write_line()
+    columns = ("partition", "leader", "epoch", "replicas", "ISR", "min ISR", "eligible", "health")
+    if any(partition.moving_operation for partition in topic.partitions):
+        moves = ("adding", "leaving", "operation")
+        rows = [(*_row(p), *_move_row(p)) for p in topic.partitions]
+        write_table((*columns, *moves), rows)
+    else:
+        write_table(columns, [_row(partition) for partition in topic.partitions])
+
+
+def _row(partition: PartitionDescription) -> tuple[object, ...]:
+    return (
+        partition.partition,
+        "none" if partition.leader == NO_LEADER else str(partition.leader),
+        partition.leader_epoch,
+        ids_text(partition.replicas),
+        ids_text(partition.isr),
+        partition.min_isr,
+        ids_text(partition.eligible_leader_replicas),
+        partition_health(partition),
+    )
+
+
+def _move_row(partition: PartitionDescription) -> tuple[object, ...]:
+    return (
+        ids_text(partition.adding_replicas),
+        ids_text(partition.leaving_replicas),
+        partition.moving_operation or "-",
+    )
+
+
+async def _config(session: Session, manner: Manner, name: str, *, only_set: bool) -> None:
+    async with await manner.admin(session) as admin:
+        (topic,) = await admin.topic_details([name], with_partitions=False)
+    entries = [entry for entry in topic.config if entry.is_set or not only_set]
+    if session.as_json:
+        head = {"topic": name, "topic_id": topic.topic_id, "revision": topic.revision}
+        write_json(head | {"config": [asdict(entry) for entry in entries]})
+        return
+    write_line(f"Topic     {name}")
+    write_line(f"Revision  {topic.revision}")
+    if not entries:
+        write_line("Config    all defaults")
+        return
+    write_line()
+    rows = [
+        (
+            entry.key,
+            entry.value or "-",
+            "set" if entry.is_set else "default",
+            entry.default_value or "-",
+            entry.description,
+        )
+        for entry in entries
+    ]
+    write_table(("key", "value", "which is", "default", "meaning"), rows)
