@@ -15,8 +15,8 @@ from typer.testing import CliRunner, Result
 from tidelog.cli.__main__ import app
 from tidelog.cli.session import Session
 from tidelog.model import Record, TopicPartition
+from unit.cli.scripted_controller import ScriptedController
 from unit.client.fake_broker import FakeCluster
-from unit.client.fake_controller import FakeController
 
 _Result = TypeVar("_Result")
 WAIT_SECONDS = 20
@@ -37,6 +37,12 @@ class Commands:
             app, list(arguments), input=input_, obj=session, catch_exceptions=False
         )
 
+    @property
+    def controller(self) -> ScriptedController:
+        controller = self.cluster.controller
+        assert isinstance(controller, ScriptedController)
+        return controller
+
     def in_loop(self, work: Coroutine[Any, Any, _Result]) -> _Result:
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(WAIT_SECONDS)
 
@@ -52,6 +58,7 @@ class Commands:
 def commands(monkeypatch: pytest.MonkeyPatch) -> Iterator[Commands]:
     """Two brokers and a controller; topic "sea" has two partitions."""
     monkeypatch.delenv("TIDELOG_BOOTSTRAP", raising=False)
+    monkeypatch.delenv("TIDELOG_REQUESTED_BY", raising=False)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="fake-cluster", daemon=True)
     thread.start()
@@ -59,7 +66,7 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> Iterator[Commands]:
 
     async def start() -> None:
         await commands.cluster.start(2)
-        commands.cluster.controller = await FakeController(commands.cluster, 7).start()  # type: ignore[abstract]
+        commands.cluster.controller = await ScriptedController(commands.cluster, 7).start()  # type: ignore[abstract]
         commands.cluster.create("sea", [0, 1])
 
     commands.in_loop(start())

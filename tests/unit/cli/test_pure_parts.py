@@ -14,7 +14,6 @@ from tidelog.cli import (
     lines,
     output,
     positions,
-    topics,
     trace_targets,
     trace_view,
 )
@@ -27,9 +26,11 @@ from tidelog.cli.exit_status import (
 )
 from tidelog.cli.health import HealthCounts, partition_health
 from tidelog.cli.lines import KeyedValue, Line, LineError, LineSplitter, to_keyed_value
+from tidelog.cli.operating import manner, operation_view, rates, targets
 from tidelog.cli.positions import AtOffset, AtTime, Beginning, End, Position, parse_position
 from tidelog.cli.produce_tally import MAX_NAMED_FAILURES, ProduceTally, UnsentLines
 from tidelog.cli.record_format import RecordFormat, format_records
+from tidelog.cli.topics import settings
 from tidelog.client.descriptions import PartitionDescription, TopicDescription
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.rpc.status import UnreachableError
@@ -39,7 +40,20 @@ HOUR_MS = 3_600_000
 
 
 @pytest.mark.parametrize(
-    "module", [exit_status, lines, output, positions, topics, trace_targets, trace_view]
+    "module",
+    [
+        exit_status,
+        lines,
+        manner,
+        operation_view,
+        output,
+        positions,
+        rates,
+        settings,
+        targets,
+        trace_targets,
+        trace_view,
+    ],
 )
 def test_examples_in_docstrings_hold(module: ModuleType) -> None:
     tried = doctest.testmod(module)

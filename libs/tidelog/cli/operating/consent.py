@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Iterable
-
-import typer
 
 from tidelog.cli.exit_status import UsageError
 from tidelog.cli.operating.manner import Manner
@@ -25,21 +24,27 @@ def check_can_be_asked(session: Session, manner: Manner, danger: str) -> None:
 
 def agrees(shown: Iterable[str]) -> bool:
     """After what was shown, on stderr."""
-    _show(shown)
-    return typer.confirm("Go on?", default=False, err=True)
+    return _answered(shown, "Go on? [y/N]").lower() in ("y", "yes")
 
 
 def types_its_name(shown: Iterable[str], name: str) -> bool:
     """For what cannot be taken back."""
-    _show(shown)
-    typed = typer.prompt("Type its name to go on", default="", show_default=False, err=True)
-    return str(typed).strip() == name
+    return _answered(shown, "Type its name to go on:") == name
 
 
 def notes_on_terminal() -> bool:
     return sys.stderr.isatty()
 
 
-def _show(lines: Iterable[str]) -> None:
-    for line in lines:
+def _answered(shown: Iterable[str], question: str) -> str:
+    """Nothing of it goes to stdout, which may be a file. An end of input is no consent."""
+    for line in shown:
         write_note(line)
+    sys.stderr.write(f"{question} ")
+    sys.stderr.flush()
+    # An event loop runs, whose handler would let the reading go on.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return sys.stdin.readline().strip()
+    finally:
+        signal.signal(signal.SIGINT, before)

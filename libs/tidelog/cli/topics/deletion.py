@@ -92,8 +92,9 @@ def _head(topic: TopicDescription, *, dry_run: bool) -> dict[str, object]:
 
 def _show_plan(session: Session, topic: TopicDescription, plan: ResizedTopic) -> None:
     if session.as_json:
-        rest = {"brokers": plan.brokers, "pending_brokers": [], "trace_id": None}
-        write_json(_head(topic, dry_run=True) | {"partitions": plan.partitions} | rest)
+        planned: dict[str, object] = {"partitions": plan.partitions, "brokers": plan.brokers}
+        nothing_done: dict[str, object] = {"pending_brokers": [], "trace_id": None}
+        write_json(_head(topic, dry_run=True) | planned | nothing_done)
         return
     write_line(
         f"Topic {topic.name} ({plural(plan.partitions, 'partition')}, on brokers "

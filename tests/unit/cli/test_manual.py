@@ -1,0 +1,116 @@
+"""Help tells what commands do: every example can be run, every field of --json is named."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator
+
+import pytest
+import typer.main
+from typer.core import TyperCommand, TyperGroup
+
+from tidelog.cli.__main__ import app
+from tidelog.cli.operating.manual import BEGUN_FIELDS, OPERATION_FIELDS
+from tidelog.client.admin_topics import Recovery, Survivor
+from tidelog.client.operations import (
+    BegunOperation,
+    BrokerDetails,
+    BrokerShare,
+    LeaderChange,
+    Move,
+    MoveProgress,
+    Operation,
+    Plan,
+    Progress,
+    RestartCheck,
+    RestartFinding,
+)
+from tidelog.client.topic_details import ConfigEntry
+from unit.cli.test_quoted_commands import parse
+
+EXAMPLE = re.compile(r"^ *(?:Example: (.+)|(tidelog .+))$", re.MULTILINE)
+CHANGING = {
+    "topics create",
+    "topics alter-config",
+    "topics add-partitions",
+    "topics remove-partitions",
+    "topics set-replication-factor",
+    "topics delete",
+    "brokers add",
+    "brokers remove",
+    "brokers maintenance",
+    "leaders elect-preferred",
+    "leaders move",
+    "reassign",
+    "rebalance",
+    "throttle set",
+    "operations cancel",
+    "operations reverse",
+    "recovery choose",
+}
+
+
+def walk(group: TyperGroup, path: tuple[str, ...] = ()) -> Iterator[tuple[str, TyperCommand]]:
+    for name, command in group.commands.items():
+        if isinstance(command, TyperGroup):
+            yield from walk(command, (*path, name))
+        elif isinstance(command, TyperCommand):
+            yield " ".join((*path, name)), command
+
+
+def commands() -> dict[str, TyperCommand]:
+    found = typer.main.get_command(app)
+    assert isinstance(found, TyperGroup)
+    return dict(walk(found))
+
+
+COMMANDS = commands()
+
+
+def manual_of(command: TyperCommand) -> str:
+    return f"{command.help}\n{command.epilog}"
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_help_has_examples_and_each_is_a_command(name: str) -> None:
+    examples = ["".join(found) for found in EXAMPLE.findall(manual_of(COMMANDS[name]))]
+    assert any(f"tidelog {name}" in example for example in examples)
+    for example in examples:
+        for part in re.split(r" \| | && ", example):
+            if part.startswith("tidelog "):
+                parse(part.partition(" > ")[0].replace("run.history", __file__))
+
+
+@pytest.mark.parametrize("name", sorted(CHANGING))
+def test_every_change_can_be_tried_and_says_who_asks(name: str) -> None:
+    options = {option for param in COMMANDS[name].params for option in param.opts}
+    assert {"--dry-run", "--requested-by", "--timeout", "--json", "--bootstrap"} <= options
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_help_tells_exit_statuses(name: str) -> None:
+    assert "Exit status:" in manual_of(COMMANDS[name])
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes"),
+    [
+        ("rebalance", [BegunOperation, Plan, BrokerShare, Move, Operation, Progress]),
+        ("operations list", [Operation, Progress]),
+        ("operations moves", [MoveProgress, Move]),
+        ("brokers list", [BrokerDetails]),
+        ("brokers check-restart", [RestartCheck, RestartFinding]),
+        ("leaders move", [LeaderChange]),
+        ("recovery describe", [Recovery, Survivor]),
+        ("topics config", [ConfigEntry]),
+    ],
+)
+def test_help_names_every_field_of_its_json(name: str, shapes: list[type]) -> None:
+    words = set(re.findall(r"\w+", manual_of(COMMANDS[name])))
+    for shape in shapes:
+        assert {field.name for field in dataclasses.fields(shape)} <= words
+
+
+def test_fields_of_operations_are_told_alike() -> None:
+    assert OPERATION_FIELDS in BEGUN_FIELDS[1]

@@ -1,0 +1,374 @@
+"""Commands that begin, follow and stop operations."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tidelog.cli.exit_status import ExitStatus
+from tidelog.cli.operations import OperationKind, OperationState
+from tidelog.client.operations import kind_to_wire, state_to_wire
+from tidelog.errors import ErrorCode
+from tidelog.v1 import admin_pb2 as pb
+from unit.cli.conftest import Commands
+
+MOVE = pb.Move(topic="sea", topic_id="id", partition=4, original=[1, 2], target=[3, 2])
+PLAN = pb.Plan(
+    moves=[MOVE],
+    move_count=1,
+    replicas_added=1,
+    leaders_changed=1,
+    minimum_replicas_added=1,
+    brokers=[pb.BrokerShare(broker_id=3, replicas_after=1, leaders_after=1)],
+)
+BEGUN_PLAN = pb.Plan(move_count=1, replicas_added=1, leaders_changed=1, minimum_replicas_added=1)
+
+
+def operation(state: int = pb.OPERATION_STATE_RUNNING, done: int = 0) -> pb.Operation:
+    return pb.Operation(
+        operation_id="grow",
+        kind=pb.OPERATION_KIND_REBALANCE,
+        state=pb.OperationState.ValueType(state),
+        request="{}",
+        requested_by="ann",
+        requested_from="ipv4:127.0.0.1:1",
+        requested_at_ms=1_700_000_000_000,
+        ended_at_ms=0 if state == pb.OPERATION_STATE_RUNNING else 1_700_000_060_000,
+        progress=pb.OperationProgress(
+            moves=2, moves_done=done, moves_active=1, replicas_to_add=2, replicas_added=done
+        ),
+        revision=55,
+    )
+
+
+DONE = operation(pb.OPERATION_STATE_DONE, 2)
+CANCELLED = operation(pb.OPERATION_STATE_CANCELLED)
+
+
+def test_a_dry_run_shows_the_exact_plan_and_begins_nothing(commands: Commands) -> None:
+    commands.controller.answer("Rebalance", pb.RebalanceResponse(plan=PLAN))
+    result = commands.run("rebalance", "--dry-run")
+    assert result.exit_code == ExitStatus.DONE
+    assert [line.split() for line in result.stdout.splitlines()[-2:]] == [
+        ["partition", "replicas", "then", "copied", "to", "deleted", "from"],
+        ["sea/4", "1,2", "3,2", "3", "1"],
+    ]
+    assert "1 replica is copied (the least that balances as well: 1)" in result.stdout
+    assert "nothing was changed" in result.stderr
+    assert [request.dry_run for request in commands.controller.asked["Rebalance"]] == [True]
+
+
+def test_a_plan_as_json_is_one_that_reassign_takes(commands: Commands, tmp_path: Path) -> None:
+    commands.controller.answer("Rebalance", pb.RebalanceResponse(plan=PLAN))
+    commands.controller.answer("Reassign", pb.ReassignResponse(operation=DONE, plan=BEGUN_PLAN))
+    printed = commands.run("rebalance", "--dry-run", "--json").stdout
+    (tmp_path / "plan.json").write_text(printed)
+    assert json.loads(printed)["operation"] is None
+    commands.run("reassign", "--file", str(tmp_path / "plan.json"), "--yes")
+    (asked,) = commands.controller.asked["Reassign"]
+    assert list(asked.moves) == [MOVE]
+
+
+def test_moves_may_come_from_stdin(commands: Commands) -> None:
+    commands.controller.answer("Reassign", pb.ReassignResponse(operation=DONE))
+    commands.run("reassign", "--file", "-", "--yes", input_="sea/4=3,2  # back\n\nbay/0=1\n")
+    (asked,) = commands.controller.asked["Reassign"]
+    assert [(m.topic, m.partition, list(m.target)) for m in asked.moves] == [
+        ("sea", 4, [3, 2]),
+        ("bay", 0, [1]),
+    ]
+
+
+@pytest.mark.parametrize(
+    "arguments", [["sea/4"], ["sea=3"], ["sea/4=three"], ["sea/4="], [], ["sea/x=3"]]
+)
+def test_moves_that_are_none_are_wrong_usage(commands: Commands, arguments: list[str]) -> None:
+    result = commands.run("reassign", *arguments, "--yes")
+    assert result.exit_code == ExitStatus.USAGE
+    assert "sea/0=4,2" in result.stderr
+    assert commands.controller.called() == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["rebalance"],
+        ["reassign", "sea/4=3"],
+        ["brokers", "add", "3"],
+        ["brokers", "remove", "3"],
+        ["topics", "set-replication-factor", "sea", "-r", "3"],
+        ["operations", "reverse", "grow"],
+        ["operations", "cancel", "grow"],
+        ["topics", "delete", "sea"],
+        ["topics", "add-partitions", "sea", "-p", "9"],
+        ["topics", "remove-partitions", "sea", "-p", "1"],
+        ["recovery", "choose", "sea/0=1"],
+    ],
+)
+def test_where_nobody_can_be_asked_a_danger_needs_yes(
+    commands: Commands, arguments: list[str]
+) -> None:
+    result = commands.run(*arguments)
+    assert result.exit_code == ExitStatus.USAGE
+    assert "say --yes to do it where nobody can be asked, or --dry-run" in result.stderr
+    assert commands.controller.called() == []
+
+
+def test_the_plan_is_shown_before_somebody_agrees_to_it(commands: Commands) -> None:
+    commands.controller.answer(
+        "AddBrokers",
+        pb.AddBrokersResponse(plan=PLAN),
+        pb.AddBrokersResponse(operation=operation(), plan=BEGUN_PLAN),
+    )
+    result = commands.run("brokers", "add", "3", input_="y\n", interactive=True)
+    assert result.exit_code == ExitStatus.DONE
+    assert "sea/4      1,2       3,2" in result.stderr
+    assert "Operation grow (rebalance) is running." in result.stdout
+    assert "tidelog operations watch grow" in result.stderr
+    planned, begun = commands.controller.asked["AddBrokers"]
+    assert (planned.dry_run, begun.dry_run) == (True, False)
+    assert (list(begun.broker_ids), begun.operation_id[:3]) == ([3], "op-")
+
+
+def test_nothing_begins_where_somebody_says_no(commands: Commands) -> None:
+    commands.controller.answer("RemoveBrokers", pb.RemoveBrokersResponse(plan=PLAN))
+    result = commands.run("brokers", "remove", "3", input_="\n", interactive=True)
+    assert result.exit_code == ExitStatus.FAILED
+    assert "Nothing was begun" in result.stderr
+    assert len(commands.controller.asked["RemoveBrokers"]) == 1
+
+
+def test_a_plan_that_moves_nothing_is_not_asked_about(commands: Commands) -> None:
+    done = pb.Operation(operation_id="grow", state=pb.OPERATION_STATE_DONE)
+    commands.controller.answer(
+        "Rebalance", pb.RebalanceResponse(plan=pb.Plan()), pb.RebalanceResponse(operation=done)
+    )
+    result = commands.run("rebalance", interactive=True)
+    assert result.exit_code == ExitStatus.DONE
+    assert "Go on?" not in result.stderr
+
+
+def test_a_long_plan_is_cut_before_a_question_and_whole_in_a_dry_run(commands: Commands) -> None:
+    moves = [pb.Move(topic="sea", partition=n, original=[1], target=[2]) for n in range(30)]
+    plan = pb.Plan(moves=moves, move_count=30)
+    commands.controller.answer("Rebalance", pb.RebalanceResponse(plan=plan))
+    asked = commands.run("rebalance", input_="n\n", interactive=True)
+    assert asked.stderr.count("sea/") == 20
+    assert "… and 10 more partitions; --dry-run shows all" in asked.stderr
+    assert commands.run("rebalance", "--dry-run").stdout.count("sea/") == 30
+
+
+def test_what_has_changed_since_the_plan_was_shown_is_told(commands: Commands) -> None:
+    other = pb.Plan(move_count=5, replicas_added=5)
+    commands.controller.answer(
+        "Rebalance",
+        pb.RebalanceResponse(plan=PLAN),
+        pb.RebalanceResponse(operation=operation(), plan=other),
+    )
+    result = commands.run("rebalance", input_="y\n", interactive=True)
+    assert "has changed since the plan was shown" in result.stderr
+
+
+def test_a_request_is_sent_with_its_id_and_who_asks(commands: Commands) -> None:
+    commands.controller.answer("Rebalance", pb.RebalanceResponse(operation=DONE))
+    commands.run("rebalance", "--yes", "--operation-id", "grow", "--requested-by", "ann")
+    (asked,) = commands.controller.asked["Rebalance"]
+    assert asked.operation_id == "grow"
+    assert commands.controller.requested_by == ["ann"]
+
+
+def test_a_request_that_is_known_is_neither_planned_nor_asked_about_again(
+    commands: Commands,
+) -> None:
+    commands.controller.answer("DescribeOperation", pb.DescribeOperationResponse(operation=DONE))
+    commands.controller.answer("Rebalance", pb.RebalanceResponse(operation=DONE))
+    result = commands.run("rebalance", "--operation-id", "grow", interactive=True)
+    assert result.exit_code == ExitStatus.DONE
+    assert [request.dry_run for request in commands.controller.asked["Rebalance"]] == [False]
+
+
+def test_a_name_that_cannot_be_sent_is_wrong_usage(commands: Commands) -> None:
+    result = commands.run("rebalance", "--yes", "--requested-by", "Jürgen")
+    assert result.exit_code == ExitStatus.USAGE
+    assert "printable characters of ASCII" in result.stderr
+
+
+def test_without_a_name_the_login_is_said(
+    commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOGNAME", "ann")
+    commands.controller.answer("Rebalance", pb.RebalanceResponse(operation=DONE))
+    commands.run("rebalance", "--yes")
+    assert commands.controller.requested_by[0].startswith("ann@")
+
+
+def test_a_missing_answer_says_how_to_ask_for_the_same_again(commands: Commands) -> None:
+    commands.controller.refuse("Rebalance", ErrorCode.METADATA_STORE_UNAVAILABLE, "etcd is away")
+    result = commands.run("rebalance", "--yes", "--operation-id", "grow", "--timeout", "0.2")
+    assert result.exit_code == ExitStatus.TIMED_OUT
+    assert "etcd is away" in result.stderr
+    assert "The same again with --operation-id grow is safe" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [
+        (ErrorCode.UNKNOWN_BROKER, ExitStatus.NOT_FOUND),
+        (ErrorCode.NOT_ENOUGH_BROKERS, ExitStatus.FAILED),
+        (ErrorCode.PARTITION_BUSY, ExitStatus.FAILED),
+    ],
+)
+def test_a_refusal_is_told_in_the_controllers_words(
+    commands: Commands, code: ErrorCode, status: ExitStatus
+) -> None:
+    commands.controller.refuse("RemoveBrokers", code, "topic sea would keep 2 of 3 replicas")
+    result = commands.run("brokers", "remove", "3", "--dry-run")
+    assert result.exit_code == status
+    assert result.stderr == "error: topic sea would keep 2 of 3 replicas\n"
+
+
+def test_what_was_begun_can_be_followed_to_its_end(commands: Commands) -> None:
+    commands.controller.answer(
+        "Rebalance", pb.RebalanceResponse(operation=operation(), plan=BEGUN_PLAN)
+    )
+    commands.controller.answer("DescribeOperation", pb.DescribeOperationResponse(operation=DONE))
+    result = commands.run("rebalance", "--yes", "--watch")
+    assert result.exit_code == ExitStatus.DONE
+    assert "done; 2 of 2 partitions done" in result.stdout.splitlines()[-1]
+
+
+def test_what_was_followed_is_told_as_json_as_it_ended(commands: Commands) -> None:
+    commands.controller.answer(
+        "Rebalance", pb.RebalanceResponse(operation=operation(), plan=BEGUN_PLAN)
+    )
+    failed = operation(pb.OPERATION_STATE_FAILED)
+    commands.controller.answer("DescribeOperation", pb.DescribeOperationResponse(operation=failed))
+    result = commands.run("rebalance", "--yes", "--watch", "--json")
+    assert result.exit_code == ExitStatus.FAILED
+    document = json.loads(result.stdout)
+    assert document["operation"]["state"] == "failed"
+    assert document["plan"]["replicas_added"] == 1
+    assert document["dry_run"] is False
+
+
+def test_a_replication_factor_is_asked_for_with_all_topics(commands: Commands) -> None:
+    commands.controller.answer(
+        "SetReplicationFactor", pb.SetReplicationFactorResponse(operation=DONE)
+    )
+    commands.run("topics", "set-replication-factor", "sea", "bay", "-r", "3", "--yes")
+    (asked,) = commands.controller.asked["SetReplicationFactor"]
+    assert (list(asked.topics), asked.replication_factor) == (["sea", "bay"], 3)
+
+
+def test_operations_are_listed_by_state_and_kind(commands: Commands) -> None:
+    commands.controller.answer(
+        "ListOperations", pb.ListOperationsResponse(operations=[operation(done=1)])
+    )
+    result = commands.run("operations", "list", "--state", "running", "--kind", "rebalance")
+    (asked,) = commands.controller.asked["ListOperations"]
+    assert list(asked.states) == [pb.OPERATION_STATE_RUNNING]
+    assert list(asked.kinds) == [pb.OPERATION_KIND_REBALANCE]
+    row = result.stdout.splitlines()[1].split()
+    assert row[:7] == ["grow", "rebalance", "running", "1", "of", "2", "2023-11-14T22:13:20Z"]
+    listed = json.loads(commands.run("operations", "list", "--json").stdout)
+    assert [(o["operation_id"], o["progress"]["moves_done"]) for o in listed] == [("grow", 1)]
+
+
+def test_every_state_and_kind_can_be_asked_for() -> None:
+    assert [state_to_wire(state) for state in OperationState] == pb.OperationState.values()[1:]
+    assert [kind_to_wire(kind) for kind in OperationKind] == pb.OperationKind.values()[1:]
+
+
+def test_an_operation_is_described(commands: Commands) -> None:
+    commands.controller.answer("DescribeOperation", pb.DescribeOperationResponse(operation=DONE))
+    shown = commands.run("operations", "describe", "grow").stdout
+    assert "Requested  2023-11-14T22:13:20.000Z by ann from ipv4:127.0.0.1:1" in shown
+    assert "Ended      2023-11-14T22:14:20.000Z, after 1 min" in shown
+    document = json.loads(commands.run("operations", "describe", "grow", "--json").stdout)
+    assert (document["kind"], document["state"], document["revision"]) == ("rebalance", "done", 55)
+
+
+def test_an_unknown_operation_is_not_found(commands: Commands) -> None:
+    commands.controller.refuse("DescribeOperation", ErrorCode.UNKNOWN_OPERATION)
+    assert commands.run("operations", "describe", "no").exit_code == ExitStatus.NOT_FOUND
+
+
+def test_moves_are_shown_with_whom_they_wait_for(commands: Commands) -> None:
+    active = pb.MoveProgress(move=MOVE, state=pb.MOVE_STATE_ACTIVE, waits_for=[3])
+    waiting = pb.MoveProgress(move=MOVE, state=pb.MOVE_STATE_WAITING)
+    commands.controller.answer(
+        "DescribeOperation",
+        pb.DescribeOperationResponse(operation=operation(), moves=[active, waiting]),
+    )
+    rows = commands.run("operations", "moves", "grow", "--state", "active").stdout.splitlines()
+    assert [row.split() for row in rows[1:]] == [["sea/4", "1,2", "3,2", "active", "3", "-"]]
+    listed = json.loads(commands.run("operations", "moves", "grow", "--json").stdout)
+    assert [move["state"] for move in listed] == ["active", "waiting"]
+    assert listed[0]["move"]["target"] == [3, 2]
+
+
+def test_a_watch_tells_each_change_once_on_a_line(commands: Commands) -> None:
+    answers = [operation(), operation(), operation(done=1), DONE]
+    commands.controller.answer(
+        "DescribeOperation", *(pb.DescribeOperationResponse(operation=o) for o in answers)
+    )
+    result = commands.run("operations", "watch", "grow", "--interval", "0.1")
+    assert result.exit_code == ExitStatus.DONE
+    states = [line.split(" ", 1)[1].split(" of ")[0] for line in result.stdout.splitlines()]
+    assert states == ["running; 0", "running; 1", "done; 2"]
+
+
+def test_a_watch_as_json_is_a_document_a_line(commands: Commands) -> None:
+    answers = [operation(), CANCELLED]
+    commands.controller.answer(
+        "DescribeOperation", *(pb.DescribeOperationResponse(operation=o) for o in answers)
+    )
+    result = commands.run("operations", "watch", "grow", "--interval", "0.1", "--json")
+    assert result.exit_code == ExitStatus.FAILED
+    states = [json.loads(line)["state"] for line in result.stdout.splitlines()]
+    assert states == ["running", "cancelled"]
+
+
+def test_a_watch_gives_up_after_its_time(commands: Commands) -> None:
+    commands.controller.answer(
+        "DescribeOperation", pb.DescribeOperationResponse(operation=operation())
+    )
+    result = commands.run("operations", "watch", "grow", "--timeout", "0.2")
+    assert result.exit_code == ExitStatus.TIMED_OUT
+    assert "had not ended after 0.2 s (0 of 2 partitions done" in result.stderr
+
+
+def test_a_cancellation_shows_what_goes_back_and_asks(commands: Commands) -> None:
+    commands.controller.answer(
+        "DescribeOperation", pb.DescribeOperationResponse(operation=operation())
+    )
+    back = pb.Plan(moves=[pb.Move(topic="sea", partition=4, original=[3, 2], target=[1, 2])])
+    commands.controller.answer(
+        "CancelOperation",
+        pb.CancelOperationResponse(plan=back),
+        pb.CancelOperationResponse(operation=CANCELLED),
+    )
+    result = commands.run("operations", "cancel", "grow", input_="y\n", interactive=True)
+    assert result.exit_code == ExitStatus.DONE
+    assert "1 move under way would go back, and 1 move would never begin" in result.stderr
+    assert "sea/4      3,2       1,2" in result.stderr
+    assert [r.dry_run for r in commands.controller.asked["CancelOperation"]] == [True, False]
+
+
+def test_a_cancellation_as_a_dry_run_is_a_plan(commands: Commands) -> None:
+    commands.controller.answer(
+        "DescribeOperation", pb.DescribeOperationResponse(operation=operation())
+    )
+    commands.controller.answer("CancelOperation", pb.CancelOperationResponse(plan=PLAN))
+    result = commands.run("operations", "cancel", "grow", "--dry-run", "--json")
+    document = json.loads(result.stdout)
+    assert (document["operation"], document["plan"]["move_count"]) == (None, 1)
+
+
+def test_a_reversal_names_what_it_takes_back(commands: Commands) -> None:
+    commands.controller.answer("ReverseOperation", pb.ReverseOperationResponse(operation=DONE))
+    commands.run("operations", "reverse", "grow", "--yes", "--operation-id", "back")
+    (asked,) = commands.controller.asked["ReverseOperation"]
+    assert (asked.reversed_operation_id, asked.operation_id) == ("grow", "back")

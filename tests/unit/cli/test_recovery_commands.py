@@ -1,0 +1,127 @@
+"""`tidelog recovery`: nothing is lost that nobody has consented to."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tidelog.cli.exit_status import ExitStatus
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.rpc.wire import error_to_wire
+from tidelog.v1 import admin_pb2 as pb
+from unit.cli.conftest import Commands
+
+SURVIVOR = pb.ReplicaSurvivor(
+    broker_id=1,
+    described=True,
+    last_epoch=4,
+    log_end_offset=90,
+    high_watermark=80,
+    whole=True,
+    lost_records=10,
+)
+BEST = pb.ReplicaSurvivor(
+    broker_id=2, described=True, last_epoch=5, log_end_offset=100, lost_records=0
+)
+AWAY = pb.ReplicaSurvivor(broker_id=3, problem="it is not running", last_epoch=-1)
+DETAILS = pb.RecoveryDetails(
+    topic="sea",
+    topic_id="id",
+    partition=1,
+    revision=33,
+    last_known=[3],
+    waits_for="broker 3",
+    replicas=[SURVIVOR, BEST, AWAY],
+)
+CHOSEN = pb.RecoverPartitionsResponse(partitions=[pb.RecoverPartitionResult(partition=1)])
+
+
+@pytest.fixture
+def leaderless(commands: Commands) -> Commands:
+    commands.controller.answer(
+        "DescribeRecovery", pb.DescribeRecoveryResponse(partitions=[DETAILS])
+    )
+    commands.controller.answer("RecoverPartitions", CHOSEN)
+    return commands
+
+
+def test_what_survives_is_shown_with_what_each_choice_would_lose(leaderless: Commands) -> None:
+    shown = leaderless.run("recovery", "describe").stdout
+    assert "sea/1 has no leader; it waits for broker 3." in shown
+    assert "Last known to hold every committed record: 3" in shown
+    first, second, third = (line.split() for line in shown.splitlines()[3:6])
+    assert first == ["1", "0", "to", "90", "80", "4", "yes", "10", "records", "-"]
+    assert second[-6:] == ["no", "nothing", "that", "others", "hold", "-"]
+    assert third[5:] == ["not", "known", "it", "is", "not", "running"]
+
+
+def test_survivors_are_described_as_json(leaderless: Commands) -> None:
+    (told,) = json.loads(leaderless.run("recovery", "describe", "sea/1", "--json").stdout)
+    assert (told["topic"], told["partition"], told["revision"]) == ("sea", 1, 33)
+    lost = [survivor["lost_records"] for survivor in told["survivors"]]
+    assert lost == [10, 0, None]
+    (asked,) = leaderless.controller.asked["DescribeRecovery"]
+    assert (asked.topic, list(asked.partitions)) == ("sea", [1])
+
+
+def test_where_all_is_led_there_is_nothing_to_recover(commands: Commands) -> None:
+    commands.controller.answer("DescribeRecovery", pb.DescribeRecoveryResponse())
+    result = commands.run("recovery", "describe")
+    assert result.stdout == "Every partition that is meant has a leader.\n"
+
+
+def test_a_choice_shows_its_price_and_asks_for_the_topics_name(leaderless: Commands) -> None:
+    refused = leaderless.run("recovery", "choose", "sea/1=1", input_="yes\n", interactive=True)
+    assert refused.exit_code == ExitStatus.FAILED
+    assert "Nothing was elected" in refused.stderr
+    assert "RecoverPartitions" not in leaderless.controller.called()
+    done = leaderless.run("recovery", "choose", "sea/1=1", input_="sea\n", interactive=True)
+    assert done.exit_code == ExitStatus.DONE
+    assert "If broker 1 leads sea/1, 10 records that others hold would be cut." in done.stderr
+    assert "What only 3 holds is lost, too" in done.stderr
+    assert done.stdout == "Broker 1 leads sea/1.\n"
+
+
+def test_a_choice_holds_for_what_was_shown(leaderless: Commands) -> None:
+    leaderless.run("recovery", "choose", "sea/1=2", "--yes")
+    (asked,) = leaderless.controller.asked["RecoverPartitions"]
+    choice = pb.RecoveryChoice(partition=1, broker_id=2, expected_revision=33)
+    assert list(asked.choices) == [choice]
+
+
+def test_a_dry_run_elects_nobody(leaderless: Commands) -> None:
+    result = leaderless.run("recovery", "choose", "sea/1=2", "--dry-run")
+    assert "If broker 2 leads sea/1, nothing that others hold would be cut." in result.stdout
+    document = json.loads(
+        leaderless.run("recovery", "choose", "sea/1=9", "--dry-run", "--json").stdout
+    )
+    assert (document["dry_run"], document["results"]) == (True, [])
+    assert [d["partition"] for d in document["described"]] == [1]
+    assert "RecoverPartitions" not in leaderless.controller.called()
+
+
+def test_a_broker_without_a_replica_is_told_apart(leaderless: Commands) -> None:
+    result = leaderless.run("recovery", "choose", "sea/1=9", "--dry-run")
+    assert "Broker 9 holds no replica of sea/1: the choice will be refused." in result.stdout
+
+
+def test_what_an_election_still_waits_for_is_told(commands: Commands) -> None:
+    commands.controller.answer(
+        "DescribeRecovery", pb.DescribeRecoveryResponse(partitions=[DETAILS])
+    )
+    late = error_to_wire(TidelogError(ErrorCode.REQUEST_TIMED_OUT, "it waits for broker 1"))
+    result = pb.RecoverPartitionResult(partition=1, error=late)
+    commands.controller.answer(
+        "RecoverPartitions", pb.RecoverPartitionsResponse(partitions=[result])
+    )
+    told = commands.run("recovery", "choose", "sea/1=1", "--yes", "--json")
+    assert told.exit_code == ExitStatus.TIMED_OUT
+    assert told.stderr == "error: it waits for broker 1\n"
+    assert json.loads(told.stdout)["results"][0]["error"]["code"] == "REQUEST_TIMED_OUT"
+
+
+def test_partitions_of_two_topics_are_wrong_usage(commands: Commands) -> None:
+    result = commands.run("recovery", "choose", "sea/1=1", "bay/0=1", "--yes")
+    assert result.exit_code == ExitStatus.USAGE
+    assert "one topic at a time" in result.stderr
