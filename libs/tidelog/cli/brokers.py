@@ -49,7 +49,7 @@ app = typer.Typer(
 
 _DETAILS = (
     "broker_id, status (running, stopping, gone), address, rack, broker_epoch (0: it is gone), "
-    "maintenance, removed, replicas, leaders, preferred_leaders, out_of_sync, moves_in, "
+    "maintenance, removed, not_added, replicas, leaders, preferred_leaders, out_of_sync, moves_in, "
     "moves_out, gone_at_ms (0: it is there, or nobody knows)"
 )
 _LEADERS = f"[topic, partition, leader_before (-1: none), leader, {ERROR_FIELDS}]"
@@ -247,12 +247,12 @@ async def _list(session: Session, manner: Manner) -> None:
 
 
 def status_text(broker: BrokerDetails) -> str:
-    marks = [
-        mark
-        for mark, is_marked in (("maintenance", broker.maintenance), ("removed", broker.removed))
-        if is_marked
-    ]
-    return ", ".join((broker.status, *marks))
+    marks = (
+        ("maintenance", broker.maintenance),
+        ("removed", broker.removed),
+        ("not added", broker.not_added),
+    )
+    return ", ".join((broker.status, *(mark for mark, is_marked in marks if is_marked)))
 
 
 async def _describe(session: Session, manner: Manner, broker_id: int) -> None:

@@ -19,6 +19,7 @@ BROKER = pb.BrokerDetails(
     rack="north",
     broker_epoch=9,
     maintenance=True,
+    not_added=True,
     replicas=1,
     leaders=1,
 )
@@ -38,7 +39,7 @@ def test_brokers_are_listed_with_their_marks(commands: Commands) -> None:
         "DescribeBrokers", pb.DescribeBrokersResponse(brokers=[BROKER, GONE])
     )
     lines = commands.run("brokers", "list").stdout.splitlines()
-    assert "running, maintenance" in lines[1]
+    assert "running, maintenance, not added" in lines[1]
     assert lines[2].split()[:4] == ["2", "gone", "-", "-"]
     listed = json.loads(commands.run("brokers", "list", "--json").stdout)
     assert [(b["broker_id"], b["status"]) for b in listed] == [(1, "running"), (2, "gone")]
@@ -47,7 +48,7 @@ def test_brokers_are_listed_with_their_marks(commands: Commands) -> None:
 def test_a_broker_is_described_with_its_replicas(commands: Commands) -> None:
     commands.controller.answer("DescribeBrokers", pb.DescribeBrokersResponse(brokers=[BROKER]))
     shown = commands.run("brokers", "describe", "1").stdout
-    assert "Broker    1, running, maintenance" in shown
+    assert "Broker    1, running, maintenance, not added" in shown
     assert shown.splitlines()[-1].split() == ["sea/1", "leader", "yes", "-"]
     document = json.loads(commands.run("brokers", "describe", "1", "--json").stdout)
     assert document["rack"] == "north"
