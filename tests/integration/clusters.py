@@ -39,6 +39,7 @@ def new_cluster(
     broker_config: Mapping[str, Setting] | None = None,
     controller_config: Mapping[str, Setting] | None = None,
     etcd: str | None = None,
+    gateway: bool = False,
 ) -> LocalCluster:
     return LocalCluster(
         directory,
@@ -49,6 +50,7 @@ def new_cluster(
         controller_config={**QUICK_CONTROLLERS, **(controller_config or {})},
         etcd=etcd,
         usual_ports=False,
+        gateway=gateway,
         rng=random.Random(),
     )
 
@@ -63,6 +65,7 @@ async def running_cluster(
     broker_config: Mapping[str, Setting] | None = None,
     controller_config: Mapping[str, Setting] | None = None,
     etcd: str | None = None,
+    gateway: bool = False,
 ) -> AsyncIterator[LocalCluster]:
     """Ready when it is entered, stopped when it is left."""
     started = new_cluster(
@@ -73,6 +76,7 @@ async def running_cluster(
         broker_config=broker_config,
         controller_config=controller_config,
         etcd=etcd,
+        gateway=gateway,
     )
     RUNNING.append(started)
     try:

@@ -22,7 +22,10 @@ _DEATH_CHECK_SECONDS = 0.5
 def main(argv: Sequence[str]) -> int:
     arguments = _parse(argv)
     cluster = LocalCluster(
-        Path(arguments.directory), brokers=arguments.brokers, controllers=arguments.controllers
+        Path(arguments.directory),
+        brokers=arguments.brokers,
+        controllers=arguments.controllers,
+        gateway=arguments.gateway,
     )
     console = Console(stderr=False)
     try:
@@ -43,6 +46,12 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--brokers", type=_count, default=3, help="how many (default: 3)")
     parser.add_argument("--controllers", type=_count, default=2, help="how many (default: 2)")
+    parser.add_argument(
+        "--gateway",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="whether the REST gateway and its console run, too (default: they do)",
+    )
     return parser.parse_args(argv)
 
 
@@ -111,7 +120,19 @@ def _show(cluster: LocalCluster, console: Console) -> None:
             str(broker.pid),
             broker.data_dir,
         )
+    if parts.gateway is not None:
+        table.add_row(
+            "gateway",
+            parts.gateway.address,
+            f"{parts.gateway.address}/metrics",
+            str(parts.gateway.pid),
+            "",
+        )
     console.print(table)
+    if parts.gateway is not None:
+        console.print(
+            f"Console and REST: [bold]http://{parts.gateway.address}/[/]", highlight=False
+        )
     console.print(f"Clients: [bold]{parts.bootstrap}[/]", highlight=False)
     console.print(
         f"All addresses: {cluster.directory / CLUSTER_FILE}; logs: {cluster.directory / 'logs'}",

@@ -22,15 +22,18 @@ from tidelog_runtime.local.cluster_file import (
     BrokerPart,
     ClusterFile,
     ControllerPart,
+    GatewayPart,
     read_cluster_file,
 )
 from tidelog_runtime.local.cluster_view import ClusterView, open_view
 from tidelog_runtime.local.directory_lock import DirectoryLock
 from tidelog_runtime.local.errors import ClusterError
 from tidelog_runtime.local.etcd import LocalEtcd
+from tidelog_runtime.local.http_health import answers_http
 from tidelog_runtime.local.ports import (
     BROKER_BASE_PORT,
     CONTROLLER_BASE_PORT,
+    GATEWAY_PORT,
     HOST,
     choose_port,
 )
@@ -43,6 +46,7 @@ STATE_CHANGES_REPLICATION_FACTOR = 3
 READY_TIMEOUT_SECONDS = 30.0
 ETCD_VARIABLE = "TIDELOG_ETCD"
 
+GATEWAY = "admin-api"
 _POLL_SECONDS = 0.05
 
 
@@ -52,6 +56,7 @@ class Programs:
 
     controller: Sequence[str] = (sys.executable, "-m", "tidelog_controller")
     broker: Sequence[str] = (sys.executable, "-m", "tidelog_broker")
+    gateway: Sequence[str] = (sys.executable, "-m", "tidelog_admin_api")
 
 
 @dataclass(slots=True)
@@ -69,9 +74,13 @@ class _Member:
 class _Members:
     controllers: dict[int, _Member] = field(default_factory=dict)
     brokers: dict[int, _Member] = field(default_factory=dict)
+    gateway: _Member | None = None
+
+    def services(self) -> list[_Member]:
+        return [*self.controllers.values(), *self.brokers.values()]
 
     def all(self) -> list[_Member]:
-        return [*self.controllers.values(), *self.brokers.values()]
+        return self.services() if self.gateway is None else [*self.services(), self.gateway]
 
 
 class LocalCluster:
@@ -80,7 +89,8 @@ class LocalCluster:
     TIDELOG_ETCD, else an embedded one is started.
 
     `broker_config` and `controller_config` are settings for all brokers or controllers,
-    by field name. `usual_ports=False` leaves the well-known ports to others."""
+    by field name. `usual_ports=False` leaves the well-known ports to others. `gateway`:
+    whether the REST gateway runs beside them."""
 
     def __init__(
         self,
@@ -93,6 +103,7 @@ class LocalCluster:
         broker_config: Mapping[str, Setting] | None = None,
         controller_config: Mapping[str, Setting] | None = None,
         usual_ports: bool = True,
+        gateway: bool = False,
         programs: Programs | None = None,
         view: Callable[[str, str], ClusterView] = open_view,
         rng: random.Random | None = None,
@@ -112,6 +123,7 @@ class LocalCluster:
             **(controller_config or {}),
         }
         self._usual_ports = usual_ports
+        self._has_gateway = gateway
         self._programs = programs if programs is not None else Programs()
         self._open_view = view
         self._rng = rng if rng is not None else random.Random()
@@ -140,6 +152,14 @@ class LocalCluster:
     def controller_metrics(self, controller_id: int) -> str:
         return self._controller(controller_id).metrics
 
+    @property
+    def gateway_address(self) -> str:
+        return self._gateway().address
+
+    @property
+    def gateway_process(self) -> LocalProcess:
+        return self._gateway().process
+
     def broker_data_dir(self, broker_id: int) -> Path:
         return self.directory / "brokers" / str(broker_id)
 
@@ -151,6 +171,7 @@ class LocalCluster:
 
     def describe(self) -> ClusterFile:
         """What `cluster.json` says."""
+        gateway = self._members.gateway
         return ClusterFile(
             cluster=self.cluster,
             etcd=self.etcd_address,
@@ -168,6 +189,7 @@ class LocalCluster:
                 )
                 for member in self._members.brokers.values()
             ],
+            gateway=None if gateway is None else GatewayPart(gateway.address, gateway.process.pid),
         )
 
     async def start(self) -> None:
@@ -214,6 +236,8 @@ class LocalCluster:
     async def stop(self) -> None:
         """Stops all in an order that keeps every ISR full: without controllers nothing
         fails over while the brokers stop. Whoever does not end in time is killed."""
+        if self._members.gateway is not None:
+            await _stop_all([self._members.gateway])
         await _stop_all(self._members.controllers.values())
         await _stop_all(self._members.brokers.values())
         if self.etcd is not None:
@@ -332,6 +356,18 @@ class LocalCluster:
             self._members.brokers[i] = new_member(
                 "broker", i, BROKER_BASE_PORT + i, self._programs.broker, own
             )
+        if self._has_gateway:
+            if previous is not None and previous.gateway is not None:
+                known[GATEWAY] = previous.gateway.address
+            self._members.gateway = self._new_gateway(choose_address(GATEWAY, GATEWAY_PORT))
+
+    def _new_gateway(self, address: str) -> _Member:
+        settings: dict[str, Setting] = {
+            "bootstrap": [broker.address for broker in self._members.brokers.values()],
+            "controllers": [c.address for c in self._members.controllers.values()],
+        }
+        process = self._process(GATEWAY, self._programs.gateway, address, settings)
+        return _Member(0, address, "", process)
 
     def _process(
         self, name: str, program: Sequence[str], address: str, settings: Mapping[str, Setting]
@@ -353,7 +389,7 @@ class LocalCluster:
 
     async def _missing(self, view: ClusterView) -> list[str]:
         """What keeps the cluster from being ready; empty: nothing."""
-        running = [m for m in self._members.all() if m.process.running]
+        running = [m for m in self._members.services() if m.process.running]
         try:
             registered = await view.brokers()
             active = await view.active_controller()
@@ -373,6 +409,9 @@ class LocalCluster:
             for member, serves in zip(running, serving, strict=True)
             if not serves
         )
+        gateway = self._members.gateway
+        if gateway and gateway.process.running and not await answers_http(gateway.address):
+            missing.append(f"{gateway.process.name} at {gateway.address} does not answer")
         return missing
 
     def _broker(self, broker_id: int) -> _Member:
@@ -380,6 +419,11 @@ class LocalCluster:
 
     def _controller(self, controller_id: int) -> _Member:
         return _member(self._members.controllers, "controller", controller_id)
+
+    def _gateway(self) -> _Member:
+        if self._members.gateway is None:
+            raise ClusterError("there is no gateway; start the cluster with gateway=True")
+        return self._members.gateway
 
     def _log_path(self, name: str) -> Path:
         return self.directory / "logs" / f"{name}.log"

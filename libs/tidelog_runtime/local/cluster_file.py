@@ -10,11 +10,13 @@
         {"id": 1, "address": "127.0.0.1:7501", "pid": 4713, "data_dir": "/…",
          "metrics": "127.0.0.1:8501"}, …
       ],
+      "gateway": {"address": "127.0.0.1:7600", "pid": 4716},
       "bootstrap": "127.0.0.1:7501,127.0.0.1:7502,127.0.0.1:7503"
     }
 
-`pid` is null for a part that is not running. `bootstrap` is what clients take,
-`metrics` what Prometheus scrapes; it is empty where nothing is measured.
+`pid` is null for a part that is not running, `gateway` where the cluster has none.
+`bootstrap` is what clients take, `metrics` what Prometheus scrapes; it is empty where nothing
+is measured. The gateway is scraped at its own address.
 """
 
 from __future__ import annotations
@@ -48,11 +50,18 @@ class BrokerPart:
 
 
 @dataclass(frozen=True, slots=True)
+class GatewayPart:
+    address: str
+    pid: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterFile:
     cluster: str
     etcd: str
     controllers: Sequence[ControllerPart]
     brokers: Sequence[BrokerPart]
+    gateway: GatewayPart | None = None
 
     @property
     def bootstrap(self) -> str:
@@ -82,6 +91,7 @@ def read_cluster_file(directory: Path) -> ClusterFile | None:
             etcd=raw["etcd"],
             controllers=[ControllerPart(**part) for part in raw["controllers"]],
             brokers=[BrokerPart(**part) for part in raw["brokers"]],
+            gateway=GatewayPart(**raw["gateway"]) if raw.get("gateway") else None,
         )
     except (ValueError, KeyError, TypeError) as error:
         raise ClusterFileError(

@@ -10,6 +10,7 @@ from tidelog_runtime.local.errors import ClusterError
 HOST = "127.0.0.1"
 CONTROLLER_BASE_PORT = 7400
 BROKER_BASE_PORT = 7500
+GATEWAY_PORT = 7600
 
 # Below the kernel's ephemeral ports: an outgoing connection never takes one of these
 # while its owner is down, and a client that dials a dead broker never meets itself.

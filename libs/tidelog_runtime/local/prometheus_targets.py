@@ -26,6 +26,7 @@ def targets(cluster: ClusterFile) -> list[dict[str, object]]:
     parts = [
         *((f"controller-{part.id}", part.metrics) for part in cluster.controllers),
         *((f"broker-{part.id}", part.metrics) for part in cluster.brokers),
+        ("admin-api", cluster.gateway.address if cluster.gateway else ""),
     ]
     return [
         {"targets": [address], "labels": {"cluster": cluster.cluster, "service": service}}

@@ -1,9 +1,11 @@
-"""In place of a broker or controller: listens where its configuration says, and notes
-in a file of the cluster's directory when it is asked to end."""
+"""In place of a broker, controller or gateway: listens where its configuration says, and notes
+in a file of the cluster's directory when it is asked to end. The gateway's answers health
+checks."""
 
 import signal
 import socket
 import sys
+import threading
 import tomllib
 from pathlib import Path
 
@@ -13,7 +15,19 @@ if settings.get("rack") == "on fire":
     raise SystemExit("the rack is on fire")
 host, port = settings["listen"].split(":")
 listener = socket.create_server((host, int(port)))
+
+
+def answer() -> None:
+    while True:
+        connection, _ = listener.accept()
+        connection.recv(1000)
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        connection.close()
+
+
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+if "bootstrap" in settings:
+    threading.Thread(target=answer, daemon=True).start()
 sys.stdout.write(f"serving {settings}\n")
 sys.stdout.flush()
 signal.sigwait({signal.SIGTERM})

@@ -58,7 +58,7 @@ def new_cluster(directory: Path, **options: Any) -> LocalCluster:
         controllers=2,
         etcd="127.0.0.1:1",
         usual_ports=False,
-        programs=Programs(STAND_IN, STAND_IN),
+        programs=Programs(STAND_IN, STAND_IN, STAND_IN),
         view=lambda _etcd, _cluster: ListeningView(directory),
         rng=random.Random(),
         **options,
@@ -186,3 +186,39 @@ async def test_a_part_that_does_not_exist_is_named_with_those_that_do(
 ) -> None:
     with pytest.raises(ClusterError, match="there is no broker 7; there are: 1, 2"):
         await cluster.kill(7)
+
+
+async def test_a_gateway_knows_the_services_and_ends_before_them(tmp_path: Path) -> None:
+    cluster = new_cluster(tmp_path, gateway=True)
+    await cluster.start()
+    await cluster.ready()
+    part = cluster_json(cluster)["gateway"]
+    log = cluster.gateway_process.log_tail()
+    await cluster.stop()
+
+    assert part == {"address": cluster.gateway_address, "pid": part["pid"]}
+    addresses = [cluster.broker_address(i) for i in (1, 2)]
+    assert f"'bootstrap': {addresses}" in log
+    assert (tmp_path / "ended").read_text().split()[0] == "admin-api"
+
+
+async def test_it_is_not_ready_while_its_gateway_does_not_answer(tmp_path: Path) -> None:
+    cluster = new_cluster(tmp_path, gateway=True)
+    await cluster.start()
+    try:
+        await cluster.ready()
+        cluster.gateway_process.pause()
+        with pytest.raises(ClusterError, match=r"admin-api at .* does not answer"):
+            await cluster.ready(timeout_seconds=1.5)
+    finally:
+        await cluster.stop()
+
+
+async def test_a_gateway_is_found_where_it_was(tmp_path: Path) -> None:
+    addresses = []
+    for _ in range(2):
+        cluster = new_cluster(tmp_path, gateway=True)
+        await cluster.start()
+        addresses.append(cluster.gateway_address)
+        await cluster.stop()
+    assert addresses[0] == addresses[1]

@@ -4,6 +4,7 @@ import json
 import random
 import socket
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from tidelog_runtime.local.cluster_file import (
     ClusterFile,
     ClusterFileError,
     ControllerPart,
+    GatewayPart,
     read_cluster_file,
 )
 from tidelog_runtime.local.directory_lock import DirectoryInUseError, DirectoryLock
@@ -27,6 +29,7 @@ FILE = ClusterFile(
         BrokerPart(1, "127.0.0.1:7501", 11, "/data/1", "127.0.0.1:8501"),
         BrokerPart(2, "127.0.0.1:7502", None, "/data/2"),
     ],
+    gateway=GatewayPart("127.0.0.1:7600", 13),
 )
 
 
@@ -44,6 +47,16 @@ def test_the_cluster_file_is_read_as_it_was_written(tmp_path: Path) -> None:
     FILE.write(tmp_path)
 
     assert read_cluster_file(tmp_path) == FILE
+
+
+def test_a_cluster_file_of_a_cluster_without_a_gateway_is_read(tmp_path: Path) -> None:
+    replace(FILE, gateway=None).write(tmp_path)
+    path = tmp_path / "cluster.json"
+    content = json.loads(path.read_text())
+    del content["gateway"]
+    path.write_text(json.dumps(content))
+
+    assert read_cluster_file(tmp_path) == replace(FILE, gateway=None)
 
 
 def test_the_cluster_file_has_the_keys_that_its_readers_take(tmp_path: Path) -> None:
@@ -71,6 +84,7 @@ def test_the_cluster_file_has_the_keys_that_its_readers_take(tmp_path: Path) -> 
                 "metrics": "",
             },
         ],
+        "gateway": {"address": "127.0.0.1:7600", "pid": 13},
         "bootstrap": "127.0.0.1:7501,127.0.0.1:7502",
     }
 

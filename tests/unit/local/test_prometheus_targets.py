@@ -1,7 +1,12 @@
 import json
 from pathlib import Path
 
-from tidelog_runtime.local.cluster_file import BrokerPart, ClusterFile, ControllerPart
+from tidelog_runtime.local.cluster_file import (
+    BrokerPart,
+    ClusterFile,
+    ControllerPart,
+    GatewayPart,
+)
 from tidelog_runtime.local.prometheus_targets import TARGETS_FILE, write_targets
 
 
@@ -16,6 +21,7 @@ def test_every_part_that_measures_is_a_target_that_names_its_cluster_and_itself(
             BrokerPart(1, "127.0.0.1:7501", 17, "/data/1", "127.0.0.1:8501"),
             BrokerPart(2, "127.0.0.1:7502", 18, "/data/2", ""),
         ],
+        gateway=GatewayPart("127.0.0.1:7600", 19),
     )
 
     write_targets(cluster, tmp_path)
@@ -26,4 +32,5 @@ def test_every_part_that_measures_is_a_target_that_names_its_cluster_and_itself(
             "labels": {"cluster": "sea", "service": "controller-1"},
         },
         {"targets": ["127.0.0.1:8501"], "labels": {"cluster": "sea", "service": "broker-1"}},
+        {"targets": ["127.0.0.1:7600"], "labels": {"cluster": "sea", "service": "admin-api"}},
     ]
