@@ -136,7 +136,12 @@ async def _run(app: FastAPI, listening: socket.socket) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
-    await server.serve(sockets=[listening])
+    # The first reader finds the overview there already.
+    warming = asyncio.create_task(gateway.overviews.read())
+    try:
+        await server.serve(sockets=[listening])
+    finally:
+        warming.cancel()
 
 
 if __name__ == "__main__":

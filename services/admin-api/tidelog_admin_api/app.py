@@ -18,6 +18,7 @@ from tidelog_admin_api.metrics import GatewayMetrics, Metered
 from tidelog_admin_api.overviews import Overviews
 from tidelog_admin_api.record_sender import RecordSender
 from tidelog_admin_api.refusals import Guarded
+from tidelog_admin_api.request_log import Logged
 from tidelog_admin_api.requester import Asking
 from tidelog_admin_api.resources import (
     brokers,
@@ -99,6 +100,7 @@ def create_app(dependencies: Dependencies, config: AdminApiConfig) -> FastAPI:
     # The last one is the outermost.
     app.add_middleware(Limits, bounds=config, usage=usage)
     app.add_middleware(Guarded)
+    app.add_middleware(Logged, seconds=measured.seconds)
     app.add_middleware(Asking, rng=dependencies.rng)
     app.add_middleware(Metered, metrics=measured)
     return app

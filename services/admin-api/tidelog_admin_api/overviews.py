@@ -25,10 +25,12 @@ EXPLAIN_INTERVAL_MS = 2_000
 # Without an answer within this, a part is told to be stale, and asked for again.
 PART_TIMEOUT_MS = 5_000
 EXPLAIN_TIMEOUT_MS = 1_000
-# For so long after the last reader the parts are kept fresh.
+# For so long after the last reader the parts are kept fresh; then they are asked for seldom.
 WANTED_MS = 60_000
-# A reader who comes first waits so long for them, at most.
+IDLE_INTERVAL_MS = 10_000
+# So long a reader waits, at most: for what was never there, and for what nobody read lately.
 FIRST_ANSWER_MS = 3_000
+STALE_ANSWER_MS = 200
 UNDER_WAY = ("running", "cancelling")
 
 _Value = TypeVar("_Value")
@@ -66,6 +68,9 @@ class _Part(Generic[_Value]):
         self._clock = clock
         self._as_of_ms = 0
         self._answered_ms: int | None = None
+        self._tried_ms: int | None = None
+        self._due = asyncio.Event()
+        self._refreshing = False
 
     @property
     def told(self) -> OverviewPart:
@@ -78,7 +83,29 @@ class _Part(Generic[_Value]):
             return None
         return self._clock.monotonic_ms() - self._answered_ms
 
+    @property
+    def is_new(self) -> bool:
+        return self._tried_ms is None
+
+    @property
+    def is_stale(self) -> bool:
+        """Nobody has asked for it lately, nor does now."""
+        if self._tried_ms is None or self._refreshing:
+            return False
+        return self._clock.monotonic_ms() - self._tried_ms > 2 * self.interval_ms
+
+    def ask_soon(self) -> None:
+        self.tried.clear()
+        self._due.set()
+
+    async def pause(self, interval_ms: int) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(interval_ms / 1000):
+                await self._due.wait()
+        self._due.clear()
+
     async def refresh(self) -> None:
+        self._refreshing = True
         try:
             async with asyncio.timeout(PART_TIMEOUT_MS / 1000):
                 self.value = await self._ask()
@@ -94,11 +121,13 @@ class _Part(Generic[_Value]):
             self.problem = ""
             self._as_of_ms = self._clock.wall_ms()
             self._answered_ms = self._clock.monotonic_ms()
+        self._refreshing = False
+        self._tried_ms = self._clock.monotonic_ms()
         self.tried.set()
 
 
 class Overviews:
-    """`run` keeps them fresh while `read` is called."""
+    """`run` asks for them from the first `read` on, often while somebody reads them."""
 
     def __init__(self, admin: Admin, explains: Explains, clock: Clock) -> None:
         self._clock = clock
@@ -130,8 +159,8 @@ class Overviews:
         return max(known) if len(known) == len(ages) else None
 
     async def read(self) -> Overview:
-        """As it was a moment ago; who comes first after a while waits for it."""
-        await self._first_answers(self._parts())
+        """As it was a moment ago; who comes first after a while waits for it a little."""
+        await self._refreshed(self._parts())
         return overview_of(
             self._cluster.value,
             self._topics.value,
@@ -143,22 +172,25 @@ class Overviews:
 
     async def read_map(self) -> PartitionMap:
         """Likewise. Raises `UnreachableError` where nobody has told of topics yet."""
-        await self._first_answers((self._topics,))
+        await self._refreshed((self._topics,))
         figures = self._topics.value
         if figures is None:
             raise UnreachableError("the cluster", self._topics.problem or "no answer in time")
         return map_of(figures.topics)
 
-    async def _first_answers(self, parts: Sequence[_Part[Any]]) -> None:
-        now_ms = self._clock.monotonic_ms()
-        if not self._wanted.is_set() or now_ms - self._read_ms > WANTED_MS:
-            for part in self._parts():
-                part.tried.clear()
-        self._read_ms = now_ms
+    async def _refreshed(self, parts: Sequence[_Part[Any]]) -> None:
+        """Has what is old asked for at once, and waits for it a little; for what was never
+        there longer."""
+        self._read_ms = self._clock.monotonic_ms()
         self._wanted.set()
+        waited_for = [part for part in parts if part.is_new or part.is_stale]
+        patience_ms = FIRST_ANSWER_MS if any(part.is_new for part in parts) else STALE_ANSWER_MS
+        for part in self._parts():
+            if part.is_stale:
+                part.ask_soon()
         with suppress(TimeoutError):
-            async with asyncio.timeout(FIRST_ANSWER_MS / 1000):
-                for part in parts:
+            async with asyncio.timeout(patience_ms / 1000):
+                for part in waited_for:
                     await part.tried.wait()
 
     async def run(self) -> None:
@@ -176,11 +208,8 @@ class Overviews:
         )
 
     async def _keep(self, part: _Part[object]) -> None:
+        await self._wanted.wait()
         while True:
-            await self._wanted.wait()
-            began_ms = self._clock.monotonic_ms()
             await part.refresh()
-            left_ms = part.interval_ms - (self._clock.monotonic_ms() - began_ms)
-            await asyncio.sleep(max(0, left_ms) / 1000)
-            if self._clock.monotonic_ms() - self._read_ms > WANTED_MS:
-                self._wanted.clear()
+            is_read = self._clock.monotonic_ms() - self._read_ms <= WANTED_MS
+            await part.pause(part.interval_ms if is_read else IDLE_INTERVAL_MS)

@@ -58,7 +58,8 @@ class Asking:
         client = scope.get("client")
         trace = trace_of(headers, self._rng)
         name = requested_by(headers, client[0] if client else None)
-        scope.setdefault("state", {})["trace_id"] = trace_id_of(trace)
+        state = scope.setdefault("state", {})
+        state.update(trace_id=trace_id_of(trace), requested_by=name)
 
         async def named(message: Message) -> None:
             if message["type"] == "http.response.start":

@@ -42,6 +42,19 @@ async def test_what_does_not_apply_to_an_event_is_left_out(
     assert event.keys() == {"id", "time", "time_ms", "service", "kind", "stage", "broker"}
 
 
+async def test_the_timeline_of_a_partition_has_what_is_about_it_and_its_topic(
+    gateway: httpx.AsyncClient, fake_cluster: FakeCluster
+) -> None:
+    fake_cluster.events.remembered = [
+        change(1, topic="sea", partition=0),
+        change(2, topic="sea", partition=1),
+        change(3, topic="sea"),
+        change(4, topic="sea", partition=0),
+    ]
+    answer = await gateway.get("/v1/topics/sea/partitions/0/events")
+    assert [event["time_ms"] for event in answer.json()["items"]] == [1, 3, 4]
+
+
 @pytest.mark.parametrize(
     ("params", "expected"),
     [

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import httpx
 
 from tidelog.client.descriptions import TopicDescription
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.model import Explanation, Finding
 from tidelog_admin_api.overview import MAX_UNWELL, figures_of, overview_of
+from tidelog_admin_api.overviews import FIRST_ANSWER_MS
 from unit.admin_api.fakes import (
     CLUSTER,
     FakeAdmin,
@@ -77,6 +80,29 @@ async def test_a_cluster_that_nobody_looks_at_is_not_asked(
 ) -> None:
     await gateway.get("/health")
     assert admin.calls == []
+
+
+async def test_what_is_old_is_asked_for_anew_before_it_is_told(
+    fake_cluster: FakeCluster,
+) -> None:
+    async with client_of(fake_cluster.app()) as client:
+        await client.get("/v1/cluster/overview")
+        fake_cluster.admin.brokers = [broker(), broker(2)]
+        fake_cluster.clock.now_ms += 600_000
+        told = (await client.get("/v1/cluster/overview")).json()
+    assert len(told["brokers"]) == 2
+
+
+async def test_a_part_that_does_not_answer_any_more_holds_up_nobody(
+    fake_cluster: FakeCluster,
+) -> None:
+    async with client_of(fake_cluster.app()) as client:
+        await client.get("/v1/cluster/overview")
+        fake_cluster.admin.before_answer = asyncio.Event().wait()
+        fake_cluster.clock.now_ms += 600_000
+        answer = await client.get("/v1/cluster/overview")
+    assert answer.json()["cluster_id"] == "cluster-id"
+    assert answer.elapsed.total_seconds() < FIRST_ANSWER_MS / 1_000
 
 
 async def test_a_part_that_cannot_be_asked_says_so_and_the_others_are_there(

@@ -12,8 +12,11 @@ from tidelog.client.descriptions import PartitionDescription
 from tidelog.errors import unknown_partition
 from tidelog.inspection.model import StateRequest
 from tidelog.model import MAX_INT32
+from tidelog_admin_api.bodies.base import MAX_INT64
+from tidelog_admin_api.bodies.events import EventList, event_list
 from tidelog_admin_api.bodies.partitions import PartitionPage, PartitionWithReplicas
-from tidelog_admin_api.dependencies import AskStates, AskTopics
+from tidelog_admin_api.dependencies import AskEvents, AskStates, AskTopics
+from tidelog_admin_api.event_filter import EventFilter, newest
 from tidelog_admin_api.paging import PagingQuery, page_of
 from tidelog_admin_api.parameters import PartitionNumber, TopicName
 from tidelog_admin_api.problems import READ_PROBLEMS
@@ -26,6 +29,8 @@ from tidelog_admin_api.replica_views import (
 
 # How long brokers have to tell of their replicas.
 LOOK_TIMEOUT_MS = 1_000
+DEFAULT_EVENTS = 100
+MAX_EVENTS = 1_000
 
 router = APIRouter(prefix="/v1/topics/{topic}/partitions", tags=["partitions"])
 
@@ -84,3 +89,24 @@ async def describe_partition(
         raise unknown_partition(topic, partition, len(described.partitions))
     told = await states.ask(StateRequest(topic, partition), LOOK_TIMEOUT_MS)
     return partition_with_replicas(topic, found, told)
+
+
+@router.get("/{partition}/events", responses=READ_PROBLEMS, response_model_exclude_unset=True)
+async def list_partition_events(
+    topic: TopicName,
+    partition: PartitionNumber,
+    events: AskEvents,
+    since_ms: Annotated[
+        int,
+        Query(ge=0, le=MAX_INT64, description="milliseconds since 1970; 0: all that is known"),
+    ] = 0,
+    limit: Annotated[
+        int, Query(ge=1, le=MAX_EVENTS, description="the newest ones")
+    ] = DEFAULT_EVENTS,
+) -> EventList:
+    """Its timeline: the newest state changes of the partition and of its whole topic that
+    services remember, the oldest of them first."""
+    wanted = EventFilter(topic, partition, since_ms=since_ms)
+    gathered = await events.recent(wanted.scope)
+    await events.require_known(wanted.scope, gathered.events)
+    return event_list(newest(gathered.events, wanted, limit), gathered.silent)
