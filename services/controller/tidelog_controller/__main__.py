@@ -10,7 +10,7 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import structlog
@@ -112,6 +112,7 @@ async def _serve(config: ControllerConfig) -> int:
             ),
             stopwatch=metrics.decisions if metrics else NoStopwatch(),
             internal_topics=internal_topics(config),
+            run_blocking=run_in_thread,
         ),
         ControllerEntry(config.controller_id, address),
         lease_ttl_seconds=config.lease_ttl_seconds,
@@ -152,6 +153,10 @@ def internal_topics(config: ControllerConfig) -> list[InternalTopic]:
     if not config.state_changes_topic:
         return []
     return [state_changes_topic(config.state_changes_replication_factor)]
+
+
+async def run_in_thread(work: Callable[[], None]) -> None:
+    await asyncio.to_thread(work)
 
 
 async def _run_until(

@@ -31,6 +31,7 @@ from tidelog_controller.state.commands import (
     CloseChannel,
     Command,
     Log,
+    MakePlan,
     OpenChannel,
     ReadKeys,
     Reply,
@@ -56,6 +57,7 @@ from tidelog_controller.state.events import (
     LeadersUnreachable,
     Loaded,
     OutcomeUnknown,
+    PlanMade,
     RecoverPartitions,
     ReplicasDescribed,
     StoreChanged,
@@ -158,6 +160,8 @@ class Driver:
         self.before_transaction: Callable[[Transaction], None] | None = None
         self.hold_transactions = False
         self.held: list[Transact] = []
+        self.hold_plans = False
+        self.plans: list[MakePlan] = []
         self._last_request = 0
         self.controller = self._reign()
 
@@ -500,12 +504,14 @@ class Driver:
                 return self._deliver(command)
             case SendDescribeReplicas():
                 return self._ask(command)
+            case MakePlan():
+                self.plans.append(command)
+                return [] if self.hold_plans else self._handle(self._planned(command))
             case Reply(request_id, reply):
                 self.replies[request_id] = reply
-            case OpenChannel(broker_id, epoch, _):
-                self.transcript.append(f"open {broker_id}@{epoch}")
-            case CloseChannel(broker_id, epoch):
-                self.transcript.append(f"close {broker_id}@{epoch}")
+            case OpenChannel(broker_id, epoch) | CloseChannel(broker_id, epoch):
+                what = "open" if isinstance(command, OpenChannel) else "close"
+                self.transcript.append(f"{what} {broker_id}@{epoch}")
             case Tell() | TellEach():
                 self.told += command.told if isinstance(command, TellEach) else [command]
             case Log(event, fields, _):
@@ -513,6 +519,17 @@ class Driver:
             case StepDown(reason):
                 self.stepped_down = reason
         return []
+
+    def _planned(self, command: MakePlan) -> PlanMade:
+        try:
+            return PlanMade(command.id, command.make(), None)
+        except TidelogError as error:
+            return PlanMade(command.id, None, error)
+
+    def make_plan(self) -> None:
+        """The last that was held back, from now on none."""
+        self.hold_plans = False
+        self.feed(self._planned(self.plans[-1]))
 
     def _transact(self, command: Transact) -> Event:
         self.transactions.append(command.transaction)

@@ -59,6 +59,7 @@ from tidelog_controller.state.events import (
     LeadersUnreachable,
     Loaded,
     OutcomeUnknown,
+    PlanMade,
     ReplicasDescribed,
     StoreChanged,
     Tick,
@@ -225,6 +226,8 @@ class Controller:
                 self._connection_ended(event)
             case LeadersUnreachable(report):
                 self._leaders_unreachable(report)
+            case PlanMade():
+                self._begin(self._desk.planned(event, self._now_ms, self._wall_ms))
             case Tick():
                 pass
             case request:

@@ -51,6 +51,7 @@ from tidelog_controller.state.events import (
     AdminRequest,
     CreateTopic,
     DeleteTopic,
+    PlanMade,
     RecoverPartitions,
 )
 from tidelog_controller.state.transactions import Transactions
@@ -118,7 +119,7 @@ class AdminDesk:
             case BeginOperation():
                 return self._operations.begin(request, Now(now_ms, wall_ms))
             case CancelOperation():
-                return self._operations.cancel(request, now_ms)
+                return self._operations.cancel(request, Now(now_ms, wall_ms))
             case SetThrottle():
                 return self._throttle.set(request, now_ms)
             case DescribeThrottle():
@@ -135,6 +136,9 @@ class AdminDesk:
                 return self._leaders.maintain(request, now_ms)
             case question:
                 return [Reply(question.request_id, self._described(question, Now(now_ms, wall_ms)))]
+
+    def planned(self, event: PlanMade, now_ms: int, wall_ms: int) -> list[Command]:
+        return self._operations.planned(event, Now(now_ms, wall_ms))
 
     def _described(self, question: _Question, now: Now) -> AdminReply:
         try:

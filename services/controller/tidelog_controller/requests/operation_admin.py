@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog_controller.policies.operation_ids import check_operation_id
 from tidelog_controller.requests.operation_plans import (
-    Planned,
     assignment_of,
     check_operation_revision,
     ended,
@@ -25,9 +24,9 @@ from tidelog_controller.requests.operation_plans import (
     unknown_operation,
 )
 from tidelog_controller.requests.operation_views import Now, view_of
+from tidelog_controller.requests.planning import Planning, is_guarded, stands
 from tidelog_controller.requests.taking_back import (
     factors_taken_back,
-    marking,
     marks_taken_back,
 )
 from tidelog_controller.requests.topic_checks import DEFAULT_TIMEOUT_MS, outcome_unknown
@@ -45,7 +44,8 @@ from tidelog_controller.state.admin_requests import (
 )
 from tidelog_controller.state.commands import AdminReply, Command, Reply
 from tidelog_controller.state.context import Context
-from tidelog_controller.state.known import Topic
+from tidelog_controller.state.events import PlanMade
+from tidelog_controller.state.plans import Planned
 from tidelog_controller.state.purposes import (
     KeysRemoval,
     OperationCommit,
@@ -77,12 +77,22 @@ _KINDS: dict[type, OperationKind] = {
 
 
 @dataclass(slots=True)
+class _Draft:
+    """A plan is being made for it. `wall_ms`: of the request."""
+
+    request: BeginOperation | CancelOperation
+    deadline_ms: int
+    wall_ms: int
+
+
+@dataclass(slots=True)
 class _Beginning:
     """`chunks`: those of its plan that the store may lack. `commit`: once all are written."""
 
     request: BeginOperation
     operation_id: str
     planned: Planned
+    layout: int  # of the context, when the plan was last found to stand
     deadline_ms: int
     chunks: dict[int, PlanChunkWrite]
     commit: OperationCommit
@@ -100,47 +110,84 @@ class OperationAdmin:
         self._context = context
         self._transactions = transactions
         self._rng = rng
+        self._planning = Planning(context)
+        self._drafts: dict[int, _Draft] = {}
         self._beginnings: dict[int, _Beginning] = {}
         self._cancellings: dict[int, _Cancelling] = {}
 
     def begin(self, request: BeginOperation, now: Now) -> list[Command]:
-        """Refuses what cannot be, or begins; `advance` does the rest."""
+        """Refuses what cannot be, or has a plan made; `planned` goes on with it, and `advance`
+        does the rest."""
+        operation_id = request.operation_id
         try:
-            operation_id = request.operation_id
             if operation_id:
                 check_operation_id(operation_id)
                 known = self._known(request)
                 if known is not None and not request.dry_run:
                     return self._reply_known(request, now)
-            planned = plan_operation(self._context, request.wanted)
-            self._check_not_being_planned(planned, operation_id)
+            wanted = request.wanted
+            self._planning.want(
+                request.request_id,
+                lambda context: plan_operation(context, wanted),
+                confirmed=not request.dry_run,
+            )
         except TidelogError as error:
             return [Reply(request.request_id, AdminReply(error))]
-        if request.dry_run:
-            answer = OperationAnswer(None, planned.summary)
-            return [Reply(request.request_id, AdminReply(None, answer=answer))]
-        operation_id = operation_id or new_id(self._rng)
-        self._beginnings[request.request_id] = _beginning(
-            request, operation_id, planned, now.monotonic_ms + DEFAULT_TIMEOUT_MS, now.wall_ms
-        )
+        if not (operation_id or request.dry_run):
+            operation_id = new_id(self._rng)
+        self._drafted(request._replace(operation_id=operation_id), now)
         return []
 
-    def cancel(self, request: CancelOperation, now_ms: int) -> list[Command]:
+    def cancel(self, request: CancelOperation, now: Now) -> list[Command]:
+        operation_id = request.operation_id
         try:
-            check_operation_revision(self._context, request.operation_id, request.expected_revision)
-            self._check_cancellable(request.operation_id)
+            check_operation_revision(self._context, operation_id, request.expected_revision)
+            self._check_cancellable(operation_id)
+            if request.dry_run:
+                self._planning.want(
+                    request.request_id,
+                    lambda context: Planned(_going_back(context, operation_id)),
+                    confirmed=False,
+                )
         except TidelogError as error:
             return [Reply(request.request_id, AdminReply(error))]
         if request.dry_run:
-            answer = OperationAnswer(None, self._going_back(request.operation_id))
+            self._drafted(request, now)
+        else:
+            deadline_ms = now.monotonic_ms + DEFAULT_TIMEOUT_MS
+            self._cancellings[request.request_id] = _Cancelling(request, deadline_ms)
+        return []
+
+    def planned(self, event: PlanMade, now: Now) -> list[Command]:
+        finished = self._planning.made(event)
+        if finished is None:
+            return []
+        draft = self._drafts.pop(finished.request_id)
+        request, planned, error = draft.request, finished.planned, finished.error
+        if planned is None:
+            return [Reply(request.request_id, AdminReply(error))]
+        if request.dry_run or isinstance(request, CancelOperation):
+            answer = OperationAnswer(None, planned.summary)
             return [Reply(request.request_id, AdminReply(None, answer=answer))]
-        deadline_ms = now_ms + DEFAULT_TIMEOUT_MS
-        self._cancellings[request.request_id] = _Cancelling(request, deadline_ms)
+        try:
+            if self._known(request) is not None:
+                return self._reply_known(request, now)
+            self._check_not_being_written(planned)
+        except TidelogError as refusal:
+            return [Reply(request.request_id, AdminReply(refusal))]
+        layout = self._context.layout_version
+        self._beginnings[request.request_id] = _beginning(draft, request, planned, layout)
         return []
 
     def advance(self, now: Now) -> list[Command]:
         """What the waiting requests and the standing operations now need."""
         commands: list[Command] = []
+        for draft in [d for d in self._drafts.values() if now.monotonic_ms >= d.deadline_ms]:
+            self._planning.forget(draft.request.request_id)
+            del self._drafts[draft.request.request_id]
+            commands.append(Reply(draft.request.request_id, AdminReply(_not_planned())))
+        plan = self._planning.due()
+        commands += [plan] if plan is not None else []
         for beginning in list(self._beginnings.values()):
             commands += self._advance_beginning(beginning, now)
         for cancelling in list(self._cancellings.values()):
@@ -150,21 +197,35 @@ class OperationAdmin:
         return commands
 
     def wake_at_ms(self) -> int | None:
-        deadlines = [beginning.deadline_ms for beginning in self._beginnings.values()]
+        deadlines = [draft.deadline_ms for draft in self._drafts.values()]
+        deadlines += [beginning.deadline_ms for beginning in self._beginnings.values()]
         deadlines += [cancelling.deadline_ms for cancelling in self._cancellings.values()]
         return min(deadlines, default=None)
 
     # Beginning.
 
+    def _drafted(self, request: BeginOperation | CancelOperation, now: Now) -> None:
+        deadline_ms = now.monotonic_ms + DEFAULT_TIMEOUT_MS
+        self._drafts[request.request_id] = _Draft(request, deadline_ms, now.wall_ms)
+
     def _known(self, request: BeginOperation) -> OperationEntry | None:
-        """The operation of the request's id, if it is the same. Raises OPERATION_ID_IN_USE."""
-        held = self._context.operations.held.get(request.operation_id)
+        """The operation of the request's id that is there, or being written, if it is the same.
+        Raises OPERATION_ID_IN_USE, also where another has yet to be planned."""
+        operation_id = request.operation_id
+        held = self._context.operations.held.get(operation_id)
         entries = [held.entry] if held is not None else []
         entries += [
-            b.commit.entry
-            for b in self._beginnings.values()
-            if b.operation_id == request.operation_id
+            b.commit.entry for b in self._beginnings.values() if b.operation_id == operation_id
         ]
+        drafts = [d.request for d in self._drafts.values()]
+        if any(
+            isinstance(other, BeginOperation)
+            and not other.dry_run
+            and other.operation_id == operation_id
+            and text_of(other.wanted) != text_of(request.wanted)
+            for other in drafts
+        ):
+            raise _in_use(operation_id)
         for entry in entries:
             if (entry.kind, entry.request) != (kind_of(request.wanted), text_of(request.wanted)):
                 raise TidelogError(
@@ -186,12 +247,12 @@ class OperationAdmin:
         self._beginnings[request.request_id] = replace(beginning, request=request)
         return []
 
-    def _check_not_being_planned(self, planned: Planned, operation_id: str) -> None:
-        """By one that is not written yet."""
+    def _check_not_being_written(self, planned: Planned) -> None:
+        """By another operation."""
         names = {move.name for move in planned.summary.moves}
         for other in self._beginnings.values():
             shared = names.intersection(move.name for move in other.planned.summary.moves)
-            if shared and other.operation_id != operation_id:
+            if shared:
                 raise TidelogError(
                     ErrorCode.PARTITION_BUSY,
                     f"{min(shared)} is being moved by operation {other.operation_id}, which has "
@@ -222,17 +283,21 @@ class OperationAdmin:
             return [self._transactions.begin(chunk) for chunk in waiting[: max(room, 0)]]
         if self._transactions.is_in_flight(beginning.commit):
             return []
-        if beginning.commit_begun and self._is_overtaken(beginning.commit):
+        if not self._may_commit(beginning):
             return self._refuse(beginning, _changed_meanwhile())
         beginning.commit_begun = True
         return [self._transactions.begin(beginning.commit)]
 
-    def _is_overtaken(self, commit: OperationCommit) -> bool:
-        """Whether what its transaction compares is no more."""
-        topics = self._context.topics
-        changed = [t for t, revision, _ in commit.topics if _revision(topics.get(t)) != revision]
-        others = [m for m in commit.marks if marking(self._context, m.broker_id, m.marked) != m]
-        return bool(changed or others)
+    def _may_commit(self, beginning: _Beginning) -> bool:
+        """Whether what its plan rests on is as it was, and once the commit is on its way, whether
+        what the transaction compares is."""
+        layout = self._context.layout_version
+        if layout == beginning.layout:
+            return True
+        beginning.layout = layout
+        if beginning.commit_begun:
+            return is_guarded(self._context, beginning.planned)
+        return stands(self._context, beginning.planned)
 
     def _refuse(self, beginning: _Beginning, error: TidelogError) -> list[Command]:
         return self._reply(beginning, AdminReply(error))
@@ -282,17 +347,6 @@ class OperationAdmin:
         del self._cancellings[request.request_id]
         return [Reply(request.request_id, reply)]
 
-    def _going_back(self, operation_id: str) -> PlanSummary:
-        """The moves that are under way, the other way round."""
-        context = self._context
-        back: list[OperationMove] = []
-        for move in context.operations.moves_of(operation_id):
-            state = context.state_to_stay(move.name)
-            if state is not None and state.moving and state.moving.operation == operation_id:
-                moving = state.moving
-                back.append(move._replace(original=moving.target, target=moving.original))
-        return summary_of(sorted(back), assignment_of(context))
-
     # What stands.
 
     def _end_operations(self, wall_ms: int) -> list[Command]:
@@ -332,10 +386,6 @@ class OperationAdmin:
         return tuple(keys.operation_plan(operation_id, number) for number in numbers)
 
 
-def _revision(held: Topic | None) -> int:
-    return held.revision if held is not None else 0
-
-
 def kind_of(wanted: OperationWanted) -> OperationKind:
     return _KINDS[type(wanted)]
 
@@ -357,10 +407,8 @@ def text_of(wanted: OperationWanted) -> str:
             return json.dumps({"reversed_operation_id": operation_id})
 
 
-def _beginning(
-    request: BeginOperation, operation_id: str, planned: Planned, deadline_ms: int, wall_ms: int
-) -> _Beginning:
-    moves = planned.summary.moves
+def _beginning(draft: _Draft, request: BeginOperation, planned: Planned, layout: int) -> _Beginning:
+    operation_id, moves = request.operation_id, planned.summary.moves
     starts = range(0, len(moves), MOVES_PER_CHUNK)
     chunks = {
         number: PlanChunkWrite(operation_id, number, moves[start : start + MOVES_PER_CHUNK])
@@ -371,7 +419,7 @@ def _beginning(
         request=text_of(request.wanted),
         requested_by=request.asker.name,
         requested_from=request.asker.address,
-        requested_at_ms=wall_ms,
+        requested_at_ms=draft.wall_ms,
         trace_id=request.trace_id,
         state=OperationState.RUNNING,
         reason="",
@@ -383,7 +431,7 @@ def _beginning(
         factors_before=planned.factors_before,
     )
     commit = OperationCommit(operation_id, entry, planned.marks, planned.topics)
-    return _Beginning(request, operation_id, planned, deadline_ms, chunks, commit)
+    return _Beginning(request, operation_id, planned, layout, draft.deadline_ms, chunks, commit)
 
 
 def _in_use(operation_id: str) -> TidelogError:
@@ -397,6 +445,25 @@ def _in_use(operation_id: str) -> TidelogError:
 def _changed_meanwhile() -> TidelogError:
     return TidelogError(
         ErrorCode.REVISION_CONFLICT,
-        "somebody changed a topic or the mark of a broker while the operation was being written, "
-        "and nothing was begun; ask again",
+        "a partition that it moves, a topic or the mark of a broker was changed while the "
+        "operation was being written, and nothing was begun; ask again",
     )
+
+
+def _not_planned() -> TidelogError:
+    return TidelogError(
+        ErrorCode.REQUEST_TIMED_OUT,
+        f"its plan was not made within {DEFAULT_TIMEOUT_MS // 1_000} s, because others were being "
+        "made, and nothing was begun; ask again",
+    )
+
+
+def _going_back(context: Context, operation_id: str) -> PlanSummary:
+    """The moves that are under way, the other way round."""
+    back: list[OperationMove] = []
+    for move in context.operations.moves_of(operation_id):
+        state = context.state_to_stay(move.name)
+        if state is not None and state.moving and state.moving.operation == operation_id:
+            moving = state.moving
+            back.append(move._replace(original=moving.target, target=moving.original))
+    return summary_of(sorted(back), assignment_of(context))

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import TopicPartition
@@ -32,7 +31,8 @@ from tidelog_controller.state.admin_requests import (
 )
 from tidelog_controller.state.context import Context
 from tidelog_controller.state.known import Topic
-from tidelog_controller.state.purposes import BrokerMarking, TopicRewrite
+from tidelog_controller.state.plans import Planned
+from tidelog_controller.state.purposes import TopicRewrite
 from tidelog_runtime.metadata.operations import (
     MAX_MOVES,
     MarkedAs,
@@ -47,17 +47,6 @@ MAX_TOPICS_NAMED = 50
 PARTITIONS_NAMED = 10
 
 Assignment = Mapping[TopicPartition, tuple[int, ...]]
-
-
-class Planned(NamedTuple):
-    """`marks`, `topics`: as those of `OperationCommit`. `marks_before`, `factors_before`: as those
-    of `OperationEntry`."""
-
-    summary: PlanSummary
-    marks: tuple[BrokerMarking, ...] = ()
-    topics: tuple[TopicRewrite, ...] = ()
-    marks_before: tuple[tuple[int, str], ...] = ()
-    factors_before: tuple[tuple[str, str, int], ...] = ()
 
 
 def plan_operation(context: Context, wanted: OperationWanted) -> Planned:
@@ -87,15 +76,16 @@ def plan_operation(context: Context, wanted: OperationWanted) -> Planned:
 
 def assignment_of(context: Context) -> dict[TopicPartition, tuple[int, ...]]:
     """The replicas of every partition that is to stay: those that it is on its way to."""
-    assignment: dict[TopicPartition, tuple[int, ...]] = {}
-    for topic in sorted(context.topics):
-        for partition in context.partitions_of(topic):
-            state = context.state_to_stay(partition)
-            if state is None or state.topic_id != context.topics[topic].entry.topic_id:
-                continue
-            target = context.operations.target_of(partition)
-            assignment[partition] = target or state.settled_replicas
-    return assignment
+    names = (name for topic in sorted(context.topics) for name in context.partitions_of(topic))
+    return {name: replicas for name in names if (replicas := planned_replicas(context, name))}
+
+
+def planned_replicas(context: Context, name: TopicPartition) -> tuple[int, ...]:
+    """Those that a partition is on its way to; empty: it is not to stay."""
+    state, topic = context.state_to_stay(name), context.topics.get(name.topic)
+    if state is None or topic is None or state.topic_id != topic.entry.topic_id:
+        return ()
+    return context.operations.target_of(name) or state.settled_replicas
 
 
 def summary_of(
@@ -240,14 +230,14 @@ def _warned(context: Context, plan: PlanSummary) -> PlanSummary:
 
 def _rebalanced(context: Context, added: Iterable[int]) -> PlanSummary:
     assignment = assignment_of(context)
-    brokers = context.racked(sorted({*_taking_part(context, assignment), *added}))
+    brokers = context.racked(sorted({*taking_part(context), *added}))
     return _summarised(context, plan_rebalance(assignment, brokers))
 
 
-def _taking_part(context: Context, assignment: Assignment) -> list[int]:
+def taking_part(context: Context) -> list[int]:
     """The brokers that replicas may be moved to; all, where there are no replicas yet."""
     able = context.placement_brokers()
-    return [b for b in able if context.takes_part(b)] if assignment else able
+    return [b for b in able if context.takes_part(b)] if context.partition_count else able
 
 
 def _hinted(context: Context, error: TidelogError) -> TidelogError:
@@ -293,7 +283,7 @@ def _removed(context: Context, broker_ids: Sequence[int]) -> Planned:
                 f"registered: {known}",
             )
     assignment = assignment_of(context)
-    brokers = context.racked(_taking_part(context, assignment))
+    brokers = context.racked(taking_part(context))
     try:
         plan = plan_removal(assignment, brokers, broker_ids)
     except TidelogError as error:
@@ -317,7 +307,7 @@ def _other_factor(context: Context, topics: Sequence[str], factor: int) -> Plann
             entries.append(TopicRewrite(name, topic.revision, entry))
             before.append((name, entry.topic_id, topic.entry.replication_factor))
     assignment = assignment_of(context)
-    brokers = context.racked(_taking_part(context, assignment))
+    brokers = context.racked(taking_part(context))
     try:
         plan = plan_replication_factor(assignment, brokers, topics, factor)
     except TidelogError as error:

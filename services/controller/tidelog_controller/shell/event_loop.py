@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 from structlog.typing import FilteringBoundLogger
@@ -26,6 +26,7 @@ from tidelog_controller.state.commands import (
     CloseChannel,
     Command,
     Log,
+    MakePlan,
     OpenChannel,
     ReadKeys,
     Reply,
@@ -45,11 +46,13 @@ from tidelog_controller.state.events import (
     LeadersUnreachable,
     Loaded,
     OutcomeUnknown,
+    PlanMade,
     StoreChanged,
     Tick,
     Transacted,
 )
 from tidelog_controller.state.operations import DEFAULT_MAX_MOVES_PER_BROKER
+from tidelog_controller.state.plans import Planned
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.leader_reports import UnreachableLeadersReport
 from tidelog_runtime.metadata.keys import Keys
@@ -68,6 +71,14 @@ MAX_QUEUED_EVENTS = 10_000
 
 # No key was ever written at this revision: a guard on it always fails.
 _NEVER = -1
+
+
+# Runs a blocking function off the loop; the simulator runs it in place.
+RunBlocking = Callable[[Callable[[], None]], Awaitable[None]]
+
+
+async def run_in_place(work: Callable[[], None]) -> None:
+    work()
 
 
 class Stopwatch(Protocol):
@@ -102,6 +113,7 @@ class Environment:
     internal_topics: Sequence[InternalTopic] = ()
     max_moves_per_broker: int = DEFAULT_MAX_MOVES_PER_BROKER
     leader_balancing: LeaderBalancing | None = None
+    run_blocking: RunBlocking = run_in_place
 
 
 class _ReignOverError(Exception):
@@ -226,10 +238,8 @@ class EventLoop:
 
     def _carry_out(self, command: Command, tasks: asyncio.TaskGroup) -> None:
         match command:
-            case Transact():
-                tasks.create_task(self._transact(command))
-            case ReadKeys():
-                tasks.create_task(self._read(command))
+            case Transact() | ReadKeys() | MakePlan():
+                tasks.create_task(self._answer(command))
             case SendLeaderAndIsr() | SendStopReplica() | SendDescribeReplicas():
                 tasks.create_task(self._channels[command.broker_id].send(command))
             case OpenChannel():
@@ -291,6 +301,15 @@ class EventLoop:
         self._channels[command.broker_id] = channel
         channel.start(tasks)
 
+    async def _answer(self, command: Transact | ReadKeys | MakePlan) -> None:
+        match command:
+            case Transact():
+                await self._transact(command)
+            case ReadKeys():
+                await self._read(command)
+            case MakePlan():
+                await self._make_plan(command)
+
     async def _transact(self, command: Transact) -> None:
         try:
             result = await self._environment.store.transact(command.transaction)
@@ -309,6 +328,22 @@ class EventLoop:
             await self._queue.put(OutcomeUnknown(command.id))
             return
         await self._queue.put(KeysRead(command.id, result.revision, result.current))
+
+    async def _make_plan(self, command: MakePlan) -> None:
+        made: list[Planned | TidelogError] = []
+
+        def make() -> None:
+            try:
+                made.append(command.make())
+            except TidelogError as error:
+                made.append(error)
+
+        await self._environment.run_blocking(make)
+        (outcome,) = made
+        if isinstance(outcome, TidelogError):
+            await self._queue.put(PlanMade(command.id, None, outcome))
+        else:
+            await self._queue.put(PlanMade(command.id, outcome, None))
 
     async def _watch_store(self) -> None:
         store = self._environment.store

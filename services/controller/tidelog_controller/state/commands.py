@@ -4,7 +4,7 @@ tells the outcome in an event."""
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from tidelog.errors import TidelogError
@@ -20,6 +20,7 @@ from tidelog.state_changes.event import (
     Stage,
 )
 from tidelog_controller.state.admin_answers import Answer
+from tidelog_controller.state.plans import Planned
 from tidelog_runtime.metadata.store import Transaction
 from tidelog_runtime.replica_control import (
     DescribeReplicasCommand,
@@ -79,6 +80,14 @@ class SendDescribeReplicas(NamedTuple):
     broker_id: int
     id: int
     command: DescribeReplicasCommand
+
+
+class MakePlan(NamedTuple):
+    """Ends in `PlanMade`. `make` takes its time, reads nothing that changes, and raises
+    `TidelogError`."""
+
+    id: int
+    make: Callable[[], Planned]
 
 
 class AdminReply(NamedTuple):
@@ -167,6 +176,7 @@ Command = (
     | SendLeaderAndIsr
     | SendStopReplica
     | SendDescribeReplicas
+    | MakePlan
     | Reply
     | Log
     | Tell

@@ -103,6 +103,8 @@ class Context:
         self.removals: dict[str, Removal] = {}
         self.consents: dict[TopicPartition, Consent] = {}
         self.operations = Operations()
+        # Moves on with whatever a plan of moves rests on, but for brokers that come and go.
+        self.layout_version = 0
         self.removed_brokers: dict[int, Mark] = {}
         self.added_brokers: dict[int, Mark] = {}
         self.maintenance: dict[int, Mark] = {}
@@ -158,6 +160,20 @@ class Context:
         if broker_id in self.removed_brokers:
             return False
         return broker_id in self.added_brokers or bool(self._by_broker.get(broker_id))
+
+    def snapshot(self) -> Context:
+        """What plans are made of, as it is now, whatever comes; to be read alone, also by
+        another thread. What it holds is never changed in place, so it is not copied."""
+        copy = Context(self.keys)
+        copy.brokers, copy.live = dict(self.brokers), dict(self.live)
+        copy.topics, copy.malformed = dict(self.topics), set(self.malformed)
+        copy.deletions, copy.removals = dict(self.deletions), dict(self.removals)
+        copy.added_brokers = dict(self.added_brokers)
+        copy.removed_brokers = dict(self.removed_brokers)
+        copy.operations = self.operations.snapshot()
+        copy._partitions = {topic: dict(held) for topic, held in self._partitions.items()}
+        copy._by_broker = {broker_id: dict(held) for broker_id, held in self._by_broker.items()}
+        return copy
 
     def advance_operations(self) -> None:
         """Wants of partitions what operations want of them now."""
@@ -243,6 +259,9 @@ class Context:
         self.malformed.discard(key)
         return absorbed
 
+    def _moved_on(self) -> None:
+        self.layout_version += 1
+
     def _absorb(self, key: str, value: KeyValue | None) -> Absorbed | None:
         match self.keys.parse(key):
             case BrokerKey(broker_id):
@@ -276,6 +295,7 @@ class Context:
                     entry = decode_operation(value.value)
                     held = HeldOperation(entry, value.mod_revision, value.create_revision)
                 self.operations.absorb(operation_id, held)
+                self._moved_on()
                 old = former.entry if former else None
                 return OperationChanged(operation_id, old, held.entry if held else None)
             case OperationPlanKey(operation_id, chunk):
@@ -284,9 +304,11 @@ class Context:
                 return None
             case BrokerRemovalKey(broker_id):
                 _absorb_mark(self.removed_brokers, broker_id, value)
+                self._moved_on()
                 return None
             case BrokerAdditionKey(broker_id):
                 _absorb_mark(self.added_brokers, broker_id, value)
+                self._moved_on()
                 return None
             case MaintenanceKey(broker_id):
                 _absorb_mark(self.maintenance, broker_id, value)
@@ -327,6 +349,7 @@ class Context:
             new = new._replace(create_revision=old.create_revision)
         if new is not None:
             self.topics[topic] = new
+        self._moved_on()
         return TopicChanged(topic, old, new)
 
     def _absorb_partition(
@@ -347,10 +370,13 @@ class Context:
                 self._by_broker.setdefault(broker_id, {})[partition] = None
         if not siblings:
             del self._partitions[partition.topic]
+        if _layout_of(old) != _layout_of(new):
+            self._moved_on()
         return PartitionChanged(partition, old, new)
 
     def _absorb_deletion(self, topic: str, value: KeyValue | None) -> DeletionChanged:
         self.deletions.pop(topic, None)
+        self._moved_on()
         if value is None:
             return DeletionChanged(topic, None)
         intent = decode_topic_deletion(value.value)
@@ -372,6 +398,7 @@ class Context:
         if value is not None:
             new = Removal(decode_partitions_removal(value.value), value.mod_revision)
         old = self.removals.pop(topic, None)
+        self._moved_on()
         if new is not None:
             self.removals[topic] = new
         return PartitionsIntentChanged(topic, old, new)
@@ -383,6 +410,10 @@ class Context:
         new = Consent(decode_recovery_consent(value.value), value.mod_revision)
         self.consents[partition] = new
         return ConsentChanged(partition, new)
+
+
+def _layout_of(held: Partition | None) -> object:
+    return None if held is None else (held.state.topic_id, held.state.replicas, held.state.moving)
 
 
 def _absorb_mark(marks: dict[int, Mark], broker_id: int, value: KeyValue | None) -> None:

@@ -6,6 +6,7 @@ import enum
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from tidelog.errors import TidelogError
 from tidelog_controller.state.admin_requests import (
     NOBODY,
     AddPartitions,
@@ -28,6 +29,7 @@ from tidelog_controller.state.admin_requests import (
     SetMaintenance,
     SetThrottle,
 )
+from tidelog_controller.state.plans import Planned
 from tidelog_runtime.leader_reports import UnreachableLeadersReport
 from tidelog_runtime.metadata.store import Changed, KeyValue, Snapshot, TransactionResult
 from tidelog_runtime.replica_control import CommandResult, DescribeReplicasResult
@@ -155,6 +157,14 @@ class RecoverPartitions(NamedTuple):
     choices: tuple[RecoveryChoice, ...] = ()
 
 
+class PlanMade(NamedTuple):
+    """Answer to `MakePlan`: a plan, or why there is none."""
+
+    id: int
+    planned: Planned | None
+    error: TidelogError | None
+
+
 class Tick(NamedTuple):
     """Time has reached what `Controller.wake_at_ms` said."""
 
@@ -191,6 +201,7 @@ Event = (
     | ReplicasDescribed
     | ConnectionEnded
     | LeadersUnreachable
+    | PlanMade
     | AdminRequest
     | Tick
 )

@@ -201,6 +201,16 @@ class Operations:
         """Operations that have chunks of a plan, and no key."""
         return sorted(self.chunks.keys() - self.held.keys())
 
+    def snapshot(self) -> Operations:
+        """As they are now, whatever comes; to be read alone. How far they have come is left
+        out."""
+        copy = Operations(self.max_moves_per_broker)
+        copy.held = dict(self.held)
+        copy.chunks = {operation_id: dict(chunks) for operation_id, chunks in self.chunks.items()}
+        copy._work = {i: _Work(dict(work.moves), work.bytes) for i, work in self._work.items()}
+        copy._operation_of = dict(self._operation_of)
+        return copy
+
     # How it is judged.
 
     def _judge_whole(self, operation_id: str, state_of: StateOf) -> None:

@@ -1,0 +1,160 @@
+"""Plans in the making. A plan over some ten thousand partitions takes the better part of a
+second, so it is made off the event loop, over a snapshot of what was known when its turn came;
+before anything is begun by it, all that it rests on is compared with what is known then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import TopicPartition
+from tidelog_controller.requests.operation_plans import planned_replicas, taking_part
+from tidelog_controller.requests.taking_back import marking
+from tidelog_controller.state.commands import MakePlan
+from tidelog_controller.state.context import Context
+from tidelog_controller.state.events import PlanMade
+from tidelog_controller.state.plans import Planned
+from tidelog_runtime.metadata.operations import MarkedAs
+
+MAX_PLANS_WAITING = 100
+# A plan that was overtaken is made anew, so many times in all.
+MAX_PLANNINGS = 3
+
+Make = Callable[[Context], Planned]
+
+
+class Basis(NamedTuple):
+    """What a plan rests on: `layout`, all but the running brokers, and those, with their racks."""
+
+    layout: int
+    brokers: tuple[tuple[int, str], ...]
+
+
+class Finished(NamedTuple):
+    """A plan that still stands, or why there is none."""
+
+    request_id: int
+    planned: Planned | None
+    error: TidelogError | None
+
+
+@dataclass(slots=True)
+class _Draft:
+    """`confirmed`: something is to be begun by it, so it has to stand when it is made."""
+
+    make: Make
+    confirmed: bool
+    plannings: int = 0
+
+
+class Planning:
+    """One plan is made at a time, in the order in which they are asked for."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._drafts: dict[int, _Draft] = {}  # by request
+        self._in_flight: tuple[int, int, Basis] | None = None  # plan, request
+        self._last_id = 0
+
+    def want(self, request_id: int, make: Make, *, confirmed: bool) -> None:
+        if len(self._drafts) >= MAX_PLANS_WAITING:
+            raise TidelogError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"{len(self._drafts)} plans wait to be made; nothing was begun, try again later",
+            )
+        self._drafts[request_id] = _Draft(make, confirmed)
+
+    def forget(self, request_id: int) -> None:
+        self._drafts.pop(request_id, None)
+
+    def due(self) -> MakePlan | None:
+        """The plan that is to be made now."""
+        if self._in_flight is not None or not self._drafts:
+            return None
+        request_id, draft = next(iter(self._drafts.items()))
+        draft.plannings += 1
+        self._last_id += 1
+        self._in_flight = (self._last_id, request_id, self.basis())
+        return MakePlan(self._last_id, partial(draft.make, self._context.snapshot()))
+
+    def made(self, event: PlanMade) -> Finished | None:
+        """None: nobody waits for it any more, or it is made anew."""
+        if self._in_flight is None or self._in_flight[0] != event.id:
+            return None
+        _, request_id, basis = self._in_flight
+        self._in_flight = None
+        draft = self._drafts.get(request_id)
+        if draft is None:
+            return None
+        planned, error = event.planned, event.error
+        if draft.confirmed and planned is not None and not self._still_stands(planned, basis):
+            if draft.plannings < MAX_PLANNINGS:
+                return None
+            planned, error = None, _overtaken()
+        del self._drafts[request_id]
+        return Finished(request_id, planned, error)
+
+    def basis(self) -> Basis:
+        brokers = self._context.racked(taking_part(self._context))
+        return Basis(self._context.layout_version, tuple((b, rack) for b, rack in brokers))
+
+    def _still_stands(self, planned: Planned, basis: Basis) -> bool:
+        now = self.basis()
+        if now.brokers != basis.brokers:
+            return False
+        return now.layout == basis.layout or stands(self._context, planned)
+
+
+def stands(context: Context, planned: Planned) -> bool:
+    """Whether what a plan moves, marks and rewrites is as it was when the plan was made, and
+    nothing has come that it would have to move as well."""
+    if not is_guarded(context, planned):
+        return False
+    for move in planned.summary.moves:
+        state = context.state_to_stay(move.name)
+        if state is None or (state.topic_id, state.replicas) != (move.topic_id, move.original):
+            return False
+        if state.moving is not None or context.operations.busy_with(move.name):
+            return False
+    named = {move.name for move in planned.summary.moves}
+    return not (_left_behind(context, planned, named) or _left_as_it_is(context, planned, named))
+
+
+def is_guarded(context: Context, planned: Planned) -> bool:
+    """Whether what the transaction that begins it compares is so."""
+    if any(marking(context, m.broker_id, m.marked) != m for m in planned.marks):
+        return False
+    topics = ((context.topics.get(name), revision) for name, revision, _ in planned.topics)
+    return all(topic is not None and topic.revision == revision for topic, revision in topics)
+
+
+def _left_behind(context: Context, planned: Planned, named: Collection[TopicPartition]) -> bool:
+    """Whether a broker that is to be emptied has got a replica since."""
+    emptied = [m.broker_id for m in planned.marks if m.marked is MarkedAs.REMOVED]
+    return any(
+        name not in named and broker_id in planned_replicas(context, name)
+        for broker_id in emptied
+        for name, _ in context.replicas_on(broker_id)
+    )
+
+
+def _left_as_it_is(context: Context, planned: Planned, named: Collection[TopicPartition]) -> bool:
+    """Whether a topic that gets another factor has got a partition of the former one since."""
+    return any(
+        name not in named and len(replicas) != entry.replication_factor
+        for topic, _, entry in planned.topics
+        for name in context.partitions_of(topic)
+        if (replicas := planned_replicas(context, name))
+    )
+
+
+def _overtaken() -> TidelogError:
+    return TidelogError(
+        ErrorCode.REVISION_CONFLICT,
+        f"the cluster changed while the plan was being made, {MAX_PLANNINGS} times in a row, and "
+        "nothing was begun; ask again when brokers and topics have come to rest",
+    )

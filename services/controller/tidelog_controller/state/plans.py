@@ -1,0 +1,19 @@
+"""What an operation is going to do, once it is begun."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tidelog_controller.state.admin_answers import PlanSummary
+from tidelog_controller.state.purposes import BrokerMarking, TopicRewrite
+
+
+class Planned(NamedTuple):
+    """`marks`, `topics`: as those of `OperationCommit`. `marks_before`, `factors_before`: as those
+    of `OperationEntry`."""
+
+    summary: PlanSummary
+    marks: tuple[BrokerMarking, ...] = ()
+    topics: tuple[TopicRewrite, ...] = ()
+    marks_before: tuple[tuple[int, str], ...] = ()
+    factors_before: tuple[tuple[str, str, int], ...] = ()
