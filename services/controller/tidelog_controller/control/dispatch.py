@@ -108,6 +108,13 @@ class Dispatch:
         """By all live brokers."""
         return not any(control.awaits_full_state for control in self.controls.values())
 
+    def receivers(self) -> tuple[int, ...]:
+        """Running brokers that have taken their full state: before that a broker has yet to tell
+        replicas from strays, and a move to it is held back."""
+        brokers = self._context.brokers
+        ready = (b for b, c in self.controls.items() if not c.awaits_full_state)
+        return tuple(sorted(b for b in ready if b in brokers and brokers[b].running))
+
     # Commands.
 
     def due(self, now_ms: int, wall_ms: int) -> list[SendCommand]:

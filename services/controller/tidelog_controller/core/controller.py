@@ -163,7 +163,7 @@ class Controller:
         self._dirty.touch(self._unreachable.advance(now_ms))
         self._take(event)
         if not self._deposed:
-            self.context.advance_operations()
+            self.context.advance_operations(self._dispatch.receivers())
             self._begin(self._desk.advance(now_ms, wall_ms))
             self._dirty.touch(self.context.take_wanted_anew())
             self._judge()

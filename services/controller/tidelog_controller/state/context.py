@@ -7,7 +7,7 @@ controller wrote is known before the watch delivers it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tidelog.errors import TidelogError
@@ -175,9 +175,10 @@ class Context:
         copy._by_broker = {broker_id: dict(held) for broker_id, held in self._by_broker.items()}
         return copy
 
-    def advance_operations(self) -> None:
-        """Wants of partitions what operations want of them now."""
-        wanted = self.operations.advance(self.state_to_stay)
+    def advance_operations(self, receivers: Collection[int] | None = None) -> None:
+        """Wants of partitions what operations want of them now. `receivers`: brokers that moves
+        to them may begin for; None: all."""
+        wanted = self.operations.advance(self.state_to_stay, receivers)
         if wanted is not None:
             self.want_moves(wanted)
 

@@ -9,7 +9,7 @@ more: a plan may have 100,000 moves.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -35,6 +35,14 @@ class MoveState(enum.Enum):
     ACTIVE = "active"
     DONE = "done"
     DROPPED = "dropped"
+
+
+class Hindrance(enum.Enum):
+    """Why a broker is to receive no further move yet: it is away or has yet to take its full
+    state, or receives as many as it may."""
+
+    NOT_READY = "not_ready"
+    BUSY = "busy"
 
 
 class Held(NamedTuple):
@@ -79,6 +87,7 @@ class Operations:
         self._touched: dict[TopicPartition, None] = {}
         self._receiving: dict[int, int] = {}  # active moves that add a replica to a broker
         self._without_copy = 0
+        self._receivers: Collection[int] | None = None
 
     # What the store says.
 
@@ -147,10 +156,14 @@ class Operations:
         for work in self._work.values():
             work.bytes.measured(partition, size, lacks, now_ms)
 
-    def advance(self, state_of: StateOf) -> Mapping[TopicPartition, WantedMove] | None:
-        """What is wanted of partitions now; None: nothing has changed."""
-        if not (self._changed or self._touched):
+    def advance(
+        self, state_of: StateOf, receivers: Collection[int] | None = None
+    ) -> Mapping[TopicPartition, WantedMove] | None:
+        """What is wanted of partitions now; None: nothing has changed. `receivers`: brokers that
+        moves to them may begin for, since they run and have taken their full state; None: all."""
+        if not (self._changed or self._touched or self._receivers != receivers):
             return None
+        self._receivers = receivers
         changed, self._changed = self._changed, {}
         for operation_id in changed:
             self._judge_whole(operation_id, state_of)
@@ -303,7 +316,15 @@ class Operations:
     def _has_room(self, adding: Sequence[int]) -> bool:
         if not adding:
             return self._without_copy < MAX_MOVES_WITHOUT_COPY
-        return all(self._receiving.get(b, 0) < self.max_moves_per_broker for b in adding)
+        return not any(self.hindrance(broker_id) for broker_id in adding)
+
+    def hindrance(self, broker_id: int) -> Hindrance | None:
+        """Why no move to it may begin; None: one may."""
+        if self._receivers is not None and broker_id not in self._receivers:
+            return Hindrance.NOT_READY
+        if self._receiving.get(broker_id, 0) >= self.max_moves_per_broker:
+            return Hindrance.BUSY
+        return None
 
     def _wanted(self) -> dict[TopicPartition, WantedMove]:
         wanted: dict[TopicPartition, WantedMove] = {}

@@ -227,3 +227,28 @@ def test_a_throttle_below_the_least_or_of_an_older_revision_is_refused() -> None
     assert throttle(driver, 1_023) is ErrorCode.INVALID_REQUEST
     throttle(driver, 5_000)
     assert throttle(driver, 6_000, 1) is ErrorCode.REVISION_CONFLICT
+
+
+def test_moves_to_a_broker_that_has_yet_to_take_its_full_state_are_held_back() -> None:
+    driver = with_topic()
+    driver.start_broker(5).mute = True
+    driver.watch()
+    driver.begin_operation(by_hand((0, (5, 1)), (1, (4, 2))), "op")
+    assert [state.moving is not None for state in driver.states()] == [False, True, False]
+    driver.brokers[5].mute = False
+    driver.answer(driver.unanswered.pop())
+    assert driver.state(0).moving is not None
+
+
+def test_moves_to_a_broker_that_is_away_wait_for_its_return() -> None:
+    driver = with_topic()
+    driver.hold_transactions = True
+    driver.begin_operation(by_hand((0, (4, 1))), "op")
+    driver.kill_broker(4)
+    driver.watch()
+    driver.release()
+    assert state_of(driver) is OperationState.RUNNING
+    assert driver.state(0).moving is None
+    driver.start_broker(4)
+    driver.watch()
+    assert driver.state(0).moving is not None

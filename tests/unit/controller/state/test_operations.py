@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tidelog.model import NO_LEADER, TopicPartition
-from tidelog_controller.state.operations import MAX_ENDED_KEPT, Held, Operations
+from tidelog_controller.state.operations import MAX_ENDED_KEPT, Held, Hindrance, Operations
 from tidelog_runtime.metadata.operations import (
     OperationEntry,
     OperationKind,
@@ -218,3 +218,33 @@ def test_what_no_event_touched_is_not_judged_again() -> None:
     assert table.operations.advance(table.states.get) is None
     table.operations.touch(name(7))
     assert table.operations.advance(table.states.get) is None
+
+
+def test_no_move_begins_to_a_broker_that_may_not_receive_yet() -> None:
+    table = Table(move(0, 1, 3), move(1, 1, 4), move(2, 3, 4), move(3, 2, 1))
+    wanted = table.operations.advance(table.states.get, (1, 2, 4))
+    assert wanted is not None
+    assert sorted(p.partition for p in wanted) == [1, 3]
+
+
+def test_what_was_held_back_begins_once_its_broker_may_receive() -> None:
+    table = Table(move(0, 1, 3))
+    assert table.operations.advance(table.states.get, (1, 2)) == {}
+    assert table.operations.advance(table.states.get, (1, 2)) is None
+    wanted = table.operations.advance(table.states.get, (1, 2, 3))
+    assert wanted is not None
+    assert len(wanted) == 1
+
+
+def test_a_broker_that_is_held_back_takes_no_room_from_others() -> None:
+    table = Table(move(0, 3, 4), move(1, 1, 4), most=1)
+    wanted = table.operations.advance(table.states.get, (1, 2, 4))
+    assert wanted is not None
+    assert [p.partition for p in wanted] == [1]
+
+
+def test_a_hindrance_is_told_apart() -> None:
+    table = Table(move(0, 1, 4), most=1)
+    table.operations.advance(table.states.get, (1, 2, 4))
+    hindrances = [table.operations.hindrance(broker_id) for broker_id in (2, 3, 4)]
+    assert hindrances == [None, Hindrance.NOT_READY, Hindrance.BUSY]
