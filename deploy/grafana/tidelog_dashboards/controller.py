@@ -7,6 +7,8 @@ from grafana_foundation_sdk.builders import dashboard
 from tidelog_dashboards.frame import CLUSTER, new_dashboard
 from tidelog_dashboards.panels import (
     BAD,
+    BYTES,
+    BYTES_PER_SECOND,
     GOOD,
     PLAIN,
     SECONDS,
@@ -34,6 +36,7 @@ def controller() -> dashboard.Dashboard:
             ("Is it well?", _health()),
             ("Do brokers do what they are told?", _backlog()),
             ("What was changed?", _changes()),
+            ("What is being moved?", _moves()),
             ("What does the controller wait for?", _waits()),
         ],
     )
@@ -201,6 +204,52 @@ def _changes() -> list[Panel]:
             "without being stopped.",
             Query(f"tidelog_controller_active{{{CLUSTER}}}", "{{service}}"),
             [("stands by", PLAIN), ("active", GOOD), ("?", BAD)],
+        ),
+    ]
+
+
+def _moves() -> list[Panel]:
+    return [
+        graph(
+            "How many operations run, and how many partitions are under way?",
+            "To other replicas, or back. Where an operation does not end run `tidelog explain`: it "
+            "says what it waits for.",
+            [
+                Query(f"max(tidelog_cluster_operations{{{CLUSTER}}})", "operations"),
+                Query(
+                    f"max(tidelog_cluster_moving_partitions{{{CLUSTER}}})", "partitions under way"
+                ),
+            ],
+        ),
+        graph(
+            "How far are moves?",
+            "Of operations that have not ended. Where some wait and none is active run "
+            "`tidelog explain`: it says what holds them back.",
+            [Query(f"max by (state) (tidelog_cluster_moves{{{CLUSTER}}})", "{{state}}")],
+        ),
+        graph(
+            "How much is left to copy?",
+            "Bytes that new replicas lack of partitions under way, by the broker that gets them. "
+            "Where it stands look at that broker: `tidelog explain broker N`.",
+            [
+                Query(
+                    f"sum by (follower) (tidelog_follower_adding_lag_bytes{{{CLUSTER}}})",
+                    "to broker {{follower}}",
+                )
+            ],
+            BYTES,
+        ),
+        graph(
+            "How fast is it copied?",
+            "Sent to new replicas, by the broker that gets them. Compare with the bound on moves, "
+            "which can be changed while they run.",
+            [
+                Query(
+                    per_second("tidelog_move_sent_bytes_total", CLUSTER, "follower"),
+                    "to broker {{follower}}",
+                )
+            ],
+            BYTES_PER_SECOND,
         ),
     ]
 

@@ -262,7 +262,8 @@ def _tells_of(active: ServiceState | None, scope: Scope) -> bool:
     controller = None if active is None else active.controller
     if controller is None:
         return False
-    if not scope.topic or any(d.topic == scope.topic for d in controller.deletions):
+    whole = (d.topic for d in controller.deletions if not d.first_partition)
+    if not scope.topic or scope.topic in whole:
         return True
     return any(key.topic == scope.topic for key in controller.partitions)
 

@@ -193,6 +193,20 @@ class WaitingDeletion:
     topic_id: str
     waiting_ms: int
     brokers: Sequence[int] = ()
+    first_partition: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StandingOperation:
+    operation: str
+    kind: str
+    cancelling: bool = False
+    moves_waiting: int = 0
+    moves_active: int = 0
+    moves_done: int = 0
+    not_ready: Sequence[int] = ()
+    busy: Sequence[int] = ()
+    without_leader: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +261,7 @@ class ControllerState:
     revision: int = 0
     registered: Sequence[RegisteredBroker] = ()
     controllers: Sequence[RegisteredController] = ()
+    operations: Sequence[StandingOperation] = ()
 
 
 @dataclass(frozen=True, slots=True)

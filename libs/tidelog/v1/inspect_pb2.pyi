@@ -821,6 +821,7 @@ class ControllerState(_message.Message):
     REVISION_FIELD_NUMBER: _builtins.int
     REGISTERED_FIELD_NUMBER: _builtins.int
     CONTROLLERS_FIELD_NUMBER: _builtins.int
+    OPERATIONS_FIELD_NUMBER: _builtins.int
     active: _builtins.bool
     controller_epoch: _builtins.int
     active_address: _builtins.str
@@ -851,6 +852,8 @@ class ControllerState(_message.Message):
         stands by.
         """
 
+    @_builtins.property
+    def operations(self) -> _containers.RepeatedCompositeFieldContainer[Global___StandingOperation]: ...
     def __init__(
         self,
         *,
@@ -865,10 +868,11 @@ class ControllerState(_message.Message):
         revision: _builtins.int = ...,
         registered: _abc.Iterable[Global___RegisteredBroker] | None = ...,
         controllers: _abc.Iterable[Global___RegisteredController] | None = ...,
+        operations: _abc.Iterable[Global___StandingOperation] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["active", b"active", "active_address", b"active_address", "backlogs", b"backlogs", "controller_epoch", b"controller_epoch", "controllers", b"controllers", "deletions", b"deletions", "departures", b"departures", "partition_count", b"partition_count", "partitions", b"partitions", "registered", b"registered", "revision", b"revision"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["active", b"active", "active_address", b"active_address", "backlogs", b"backlogs", "controller_epoch", b"controller_epoch", "controllers", b"controllers", "deletions", b"deletions", "departures", b"departures", "operations", b"operations", "partition_count", b"partition_count", "partitions", b"partitions", "registered", b"registered", "revision", b"revision"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1028,7 +1032,7 @@ Global___Departure: _TypeAlias = Departure  # noqa: Y015
 
 @_typing.final
 class WaitingDeletion(_message.Message):
-    """A topic whose deletion is not done."""
+    """A topic whose deletion, or the removal of whose last partitions, is not done."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1036,10 +1040,13 @@ class WaitingDeletion(_message.Message):
     TOPIC_ID_FIELD_NUMBER: _builtins.int
     WAITING_MS_FIELD_NUMBER: _builtins.int
     BROKERS_FIELD_NUMBER: _builtins.int
+    FIRST_PARTITION_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     topic_id: _builtins.str
     waiting_ms: _builtins.int
     """Milliseconds since it began, as far as this controller knows."""
+    first_partition: _builtins.int
+    """The partitions from this one on are removed; 0: the topic is."""
     @_builtins.property
     def brokers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Live brokers that have not deleted their replicas."""
@@ -1051,14 +1058,69 @@ class WaitingDeletion(_message.Message):
         topic_id: _builtins.str = ...,
         waiting_ms: _builtins.int = ...,
         brokers: _abc.Iterable[_builtins.int] | None = ...,
+        first_partition: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["brokers", b"brokers", "topic", b"topic", "topic_id", b"topic_id", "waiting_ms", b"waiting_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["brokers", b"brokers", "first_partition", b"first_partition", "topic", b"topic", "topic_id", b"topic_id", "waiting_ms", b"waiting_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WaitingDeletion: _TypeAlias = WaitingDeletion  # noqa: Y015
+
+@_typing.final
+class StandingOperation(_message.Message):
+    """An operation that has not ended, and what its moves wait for."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OPERATION_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    CANCELLING_FIELD_NUMBER: _builtins.int
+    MOVES_WAITING_FIELD_NUMBER: _builtins.int
+    MOVES_ACTIVE_FIELD_NUMBER: _builtins.int
+    MOVES_DONE_FIELD_NUMBER: _builtins.int
+    NOT_READY_FIELD_NUMBER: _builtins.int
+    BUSY_FIELD_NUMBER: _builtins.int
+    WITHOUT_LEADER_FIELD_NUMBER: _builtins.int
+    operation: _builtins.str
+    kind: _builtins.str
+    """As "rebalance"."""
+    cancelling: _builtins.bool
+    moves_waiting: _builtins.int
+    """Have not begun."""
+    moves_active: _builtins.int
+    moves_done: _builtins.int
+    without_leader: _builtins.int
+    """Of the active ones, whose partition has no leader that serves: they cannot be moved."""
+    @_builtins.property
+    def not_ready(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Brokers that moves which have not begun add replicas to: those that are away or have yet
+        to take their full state, and those that receive as many as they may.
+        """
+
+    @_builtins.property
+    def busy(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def __init__(
+        self,
+        *,
+        operation: _builtins.str = ...,
+        kind: _builtins.str = ...,
+        cancelling: _builtins.bool = ...,
+        moves_waiting: _builtins.int = ...,
+        moves_active: _builtins.int = ...,
+        moves_done: _builtins.int = ...,
+        not_ready: _abc.Iterable[_builtins.int] | None = ...,
+        busy: _abc.Iterable[_builtins.int] | None = ...,
+        without_leader: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["busy", b"busy", "cancelling", b"cancelling", "kind", b"kind", "moves_active", b"moves_active", "moves_done", b"moves_done", "moves_waiting", b"moves_waiting", "not_ready", b"not_ready", "operation", b"operation", "without_leader", b"without_leader"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StandingOperation: _TypeAlias = StandingOperation  # noqa: Y015
 
 @_typing.final
 class PartitionKeyState(_message.Message):

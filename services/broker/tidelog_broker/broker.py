@@ -253,6 +253,7 @@ class Broker:
             ),
             self.inspection.disk_use,
             lambda: self._maintenance.crowded_out,
+            self._move_throttle.sent_bytes,
         )
         return BrokerCollector(self.manager, vitals, clock)
 

@@ -25,6 +25,7 @@ PAIRS = [
     (model.BrokerBacklog, pb.BrokerBacklog),
     (model.Departure, pb.Departure),
     (model.WaitingDeletion, pb.WaitingDeletion),
+    (model.StandingOperation, pb.StandingOperation),
     (model.InSyncMember, pb.InSyncMember),
     (model.PartitionKeyState, pb.PartitionKeyState),
     (model.ControllerState, pb.ControllerState),

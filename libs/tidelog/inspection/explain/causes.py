@@ -48,6 +48,7 @@ REPLICA_CORRUPT = "replica_corrupt"
 COMMAND_OVERDUE = "command_overdue"
 COMMAND_BACKLOG = "command_backlog"
 DELETION_WAITS = "deletion_waits"
+OPERATION_WAITS = "operation_waits"
 NO_CONTROLLER = "no_controller"
 CONTROLLER_UNREACHABLE = "controller_unreachable"
 STORE_UNREACHABLE = "store_unreachable"
@@ -82,6 +83,7 @@ ORDER = (
     COMMAND_OVERDUE,
     COMMAND_BACKLOG,
     DELETION_WAITS,
+    OPERATION_WAITS,
     CANCELLATION_WAITS,
     MOVE_WAITS,
     STORE_SLOW,

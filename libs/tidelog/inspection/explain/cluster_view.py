@@ -293,7 +293,11 @@ class ClusterView:
         return {b.broker_id: b for b in (self.reign.backlogs if self.reign else ())}
 
     def _deleting(self) -> set[str]:
-        return {d.topic_id for d in (self.reign.deletions if self.reign else ())}
+        return {
+            d.topic_id
+            for d in (self.reign.deletions if self.reign else ())
+            if not d.first_partition
+        }
 
     def _keys(self) -> dict[TopicPartition, PartitionKeyState]:
         """By name, the controller's before what brokers have read, and that before what a

@@ -241,8 +241,7 @@ def _deletion(view: ClusterView, deletion: WaitingDeletion) -> Finding:
     return Finding(
         causes.DELETION_WAITS,
         causes.INFO if at_work else causes.WARNING,
-        f"the deletion of topic {deletion.topic!r} has waited {span(deletion.waiting_ms)} for "
-        f"{brokers(deletion.brokers)}",
+        f"{_what(deletion)} has waited {span(deletion.waiting_ms)} for {brokers(deletion.brokers)}",
         (
             f"{name_of(view.active)} says: topic id {deletion.topic_id} has been waiting for "
             f"{span(deletion.waiting_ms)}",
@@ -252,6 +251,15 @@ def _deletion(view: ClusterView, deletion: WaitingDeletion) -> Finding:
         deletion.topic,
         broker=deletion.brokers[0] if len(deletion.brokers) == 1 else -1,
         because=tuple(dict.fromkeys(str(wait.root) for wait in waits if wait.root is not None)),
+    )
+
+
+def _what(deletion: WaitingDeletion) -> str:
+    if not deletion.first_partition:
+        return f"the deletion of topic {deletion.topic!r}"
+    return (
+        f"the removal of the partitions of topic {deletion.topic!r} from "
+        f"{deletion.first_partition} on"
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
 
-from tidelog.inspection.explain import causes, control, roots, store
+from tidelog.inspection.explain import causes, control, operations, roots, store
 from tidelog.inspection.explain.causes import Root, Symptom
 from tidelog.inspection.explain.cluster_view import ClusterView, Life
 from tidelog.inspection.explain.observed import Observed
@@ -31,7 +31,9 @@ def explain(observed: Observed) -> tuple[Finding, ...]:
     found = [*_roots(view, following, scope), *_groups(seen)]
     # What findings follow from is told beside them, in every scope.
     named = {*map(str, following), *(because for finding in found for because in finding.because)}
-    found += [f for f in control.deletions(view) if _in_scope(f, scope)]
+    found += [
+        f for f in (*control.deletions(view), *operations.waiting(view)) if _in_scope(f, scope)
+    ]
     named |= {because for finding in found for because in finding.because}
     found += [
         f

@@ -27,6 +27,8 @@ MAX_LAG_SERIES = 100
 MAX_TOPIC_SERIES = 50
 # Brokers beyond these have no series of their own; their partitions count in the totals.
 MAX_PEER_SERIES = 50
+# Brokers that moves add replicas to at once.
+MAX_RECEIVER_SERIES = 40
 
 PRODUCE, FETCH = "produce", "fetch"
 REPLICA_OUT, REPLICA_IN = "replica_out", "replica_in"
@@ -205,6 +207,28 @@ FOLLOWER_FETCH_AGE = gauge(
     labels=("follower",),
     bound=MAX_PEER_SERIES,
 )
+FOLLOWER_ADDING = gauge(
+    "tidelog_follower_adding_partitions",
+    "Partitions led here to which a move adds a follower that is not in sync yet.",
+    "Where it stands look whether tidelog_move_sent_bytes_total grows; `tidelog explain` says why "
+    "not.",
+    labels=("follower",),
+    bound=MAX_RECEIVER_SERIES,
+)
+FOLLOWER_ADDING_BYTES = gauge(
+    "tidelog_follower_adding_lag_bytes",
+    "Bytes that such a follower has yet to copy, about, over all of these partitions.",
+    "Divide by the rate of tidelog_move_sent_bytes_total to see when it will have them.",
+    labels=("follower",),
+    bound=MAX_RECEIVER_SERIES,
+)
+MOVE_SENT_BYTES = counter(
+    "tidelog_move_sent_bytes_total",
+    "Bytes of records that this leader sent to followers that moves add.",
+    "Compare with the bound on moves: `tidelog` sets it while they run.",
+    labels=("follower",),
+    bound=MAX_RECEIVER_SERIES,
+)
 ISR_SHRINKS = counter(
     "tidelog_isr_shrinks_total",
     "Times that this leader took replicas out of an ISR.",
@@ -341,6 +365,9 @@ BROKER_METRICS = (
     FOLLOWER_LAGGING_PARTITIONS,
     FOLLOWER_OUT_OF_ISR,
     FOLLOWER_FETCH_AGE,
+    FOLLOWER_ADDING,
+    FOLLOWER_ADDING_BYTES,
+    MOVE_SENT_BYTES,
     ISR_SHRINKS,
     ISR_EXPANDS,
     DATA_BYTES,

@@ -80,6 +80,7 @@ ADMIN_REQUESTS = (
 )
 # By request and code; those that are expected are there from the start.
 MAX_ADMIN_REFUSALS = 160
+MOVE_STATES = ("waiting", "active", "done", "dropped")
 PROBLEMS = ("offline", "under_min_isr", "at_min_isr", "under_replicated", "unclean")
 CONTROLLER_QUEUES = ("events", "transactions", "admin_requests")
 CONTROLLER_TIMED_CHANGES = (
@@ -192,6 +193,23 @@ DELETIONS = gauge(
     "Topics whose deletion is not finished.",
     "Run `tidelog explain TOPIC`: it names the brokers that it waits for.",
 )
+OPERATIONS = gauge(
+    "tidelog_cluster_operations",
+    "Operations that have not ended: reassignments, brokers that are added or removed, and so on.",
+    "Compare with tidelog_cluster_moves for how far they are.",
+)
+MOVES = gauge(
+    "tidelog_cluster_moves",
+    "Moves of partitions of these operations, by state; waiting ones have not begun.",
+    "Where some wait and none is active look with `tidelog explain` what holds them back.",
+    labels=("state",),
+    bound=len(MOVE_STATES),
+)
+MOVING = gauge(
+    "tidelog_cluster_moving_partitions",
+    "Partitions that are under way to other replicas, or back from there.",
+    "Look at tidelog_follower_adding_lag_bytes for how much is left to copy.",
+)
 BACKLOG = gauge(
     "tidelog_state_change_backlog_partitions",
     "Partitions whose newest state a broker has not acknowledged.",
@@ -262,6 +280,9 @@ CLUSTER_METRICS = (
     UNCLEAN_PARTITIONS,
     UNWELL_PARTITION,
     DELETIONS,
+    OPERATIONS,
+    MOVES,
+    MOVING,
     BACKLOG,
     BACKLOG_AGE,
     OVERDUE,

@@ -88,6 +88,7 @@ class FollowerFigures:
     __slots__ = (
         *("behind", "fetched_at_ms", "granted_at_ms", "lag_bytes", "lag_records"),
         *("lagging", "max_lag_ms", "out_of_isr"),
+        *("adding", "adding_bytes"),
     )
 
     def __init__(self) -> None:
@@ -95,6 +96,8 @@ class FollowerFigures:
         self.lag_bytes = 0
         self.lagging = 0
         self.out_of_isr = 0
+        self.adding = 0
+        self.adding_bytes = 0
         self.max_lag_ms = 0
         self.fetched_at_ms = NOT_KNOWN
         self.granted_at_ms = NOT_KNOWN
@@ -179,14 +182,27 @@ class ReplicaFigures:
             self.hw_stalled += self._judges.is_stalled(partition)
             self.waited_for += self._judges.is_waited_for(partition)
         self._add_followers(partition, leading, isr, end)
+        if state.moving is not None:
+            self._add_adding(partition)
+
+    def _add_adding(self, partition: Partition) -> None:
+        for follower, lacking in partition.bytes_lacking():
+            if partition.is_added_out_of_sync(follower):
+                figures = self._figures(follower)
+                figures.adding += 1
+                figures.adding_bytes += lacking
+
+    def _figures(self, follower: int) -> FollowerFigures:
+        figures = self.followers.get(follower)
+        if figures is None:
+            figures = self.followers[follower] = FollowerFigures()
+        return figures
 
     def _add_followers(
         self, partition: Partition, leading: Leading, isr: list[int], end: int
     ) -> None:
         for follower, progress in leading.followers.items():
-            figures = self.followers.get(follower)
-            if figures is None:
-                figures = self.followers[follower] = FollowerFigures()
+            figures = self._figures(follower)
             in_isr = follower in isr
             if not in_isr:
                 figures.out_of_isr += 1
@@ -270,6 +286,9 @@ class ReplicaFigures:
             sheet.tell(catalogue.FOLLOWER_LAG_BYTES, figures.lag_bytes, label)
             sheet.tell(catalogue.FOLLOWER_LAGGING_PARTITIONS, figures.lagging, label)
             sheet.tell(catalogue.FOLLOWER_OUT_OF_ISR, figures.out_of_isr, label)
+            if figures.adding:
+                sheet.tell(catalogue.FOLLOWER_ADDING, figures.adding, label)
+                sheet.tell(catalogue.FOLLOWER_ADDING_BYTES, figures.adding_bytes, label)
             sheet.tell(catalogue.FOLLOWER_FETCH_AGE, self._fetch_age_ms(figures) / 1000, label)
             for _, pair in figures.behind.descending():
                 figures.max_lag_ms = max(figures.max_lag_ms, self._lag_of(pair).ms)

@@ -18,7 +18,7 @@ from tidelog_runtime.clock import Clock
 
 
 class BrokerVitals(NamedTuple):
-    """`queues`: by the names in QUEUES."""
+    """`queues`: by the names in QUEUES. `move_sent_bytes`: by follower, and growing."""
 
     registered: Callable[[], bool]
     has_full_state: Callable[[], bool]
@@ -26,6 +26,7 @@ class BrokerVitals(NamedTuple):
     judges: Judges
     disk_use: Callable[[], Awaitable[DiskUse]]
     crowded_out: Callable[[], CrowdedOut]
+    move_sent_bytes: Mapping[int, int]
 
 
 def broker_vitals(
@@ -37,6 +38,7 @@ def broker_vitals(
     judges: Judges,
     disk_use: Callable[[], Awaitable[DiskUse]],
     crowded_out: Callable[[], CrowdedOut],
+    move_sent_bytes: Mapping[int, int],
 ) -> BrokerVitals:
     return BrokerVitals(
         registered=lambda: manager.broker_id in cache.brokers,
@@ -50,6 +52,7 @@ def broker_vitals(
         judges=judges,
         disk_use=disk_use,
         crowded_out=crowded_out,
+        move_sent_bytes=move_sent_bytes,
     )
 
 

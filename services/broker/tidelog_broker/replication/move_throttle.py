@@ -51,6 +51,8 @@ class MoveThrottle:
         self._rate = rate
         self._sent = TokenBucket()
         self._received = TokenBucket()
+        # Bytes of records sent to replicas that moves add, by broker, since this one began.
+        self.sent_bytes: dict[int, int] = {}
 
     # -- receiving -------------------------------------------------------------------------
 
@@ -91,6 +93,7 @@ class MoveThrottle:
     def sent(self, partition: Partition, follower: int, size: int) -> None:
         if partition.is_added_out_of_sync(follower):
             self._sent.take(size, self._rate(), self._clock.monotonic_ms())
+            self.sent_bytes[follower] = self.sent_bytes.get(follower, 0) + size
 
     def sending_pause_ms(self) -> int:
         return self._sent.pause_ms(self._rate(), self._clock.monotonic_ms())

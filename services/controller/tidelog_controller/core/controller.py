@@ -74,6 +74,7 @@ from tidelog_controller.state.known import (
     Malformed,
     PartitionChanged,
     PartitionsIntentChanged,
+    Removal,
     TopicChanged,
 )
 from tidelog_controller.state.operations import DEFAULT_MAX_MOVES_PER_BROKER
@@ -144,7 +145,7 @@ class Controller:
             self._dispatch.full_states_taken,
         )
         self._broken = BrokenConnections()
-        self._deletions_since_ms: dict[str, int] = {}  # as far as this reign knows
+        self._going_since_ms: dict[str, int] = {}  # intents by key, as far as this reign knows
         self._loaded = False
         self._early: list[AdminRequest] = []  # came before everything was read
         self._deposed = False
@@ -188,7 +189,7 @@ class Controller:
             self._identity,
             self._dispatch,
             self._departures.last,
-            self._deletions_since_ms,
+            self._going_since_ms,
             self._wall_ms,
         )
         return describe(reign, request, now_ms)
@@ -299,15 +300,19 @@ class Controller:
             case ConsentChanged(partition, _):
                 self._dirty.touch([partition])
             case DeletionChanged(topic, new):
-                if new is None:
-                    self._deletions_since_ms.pop(topic, None)
-                else:
-                    self._deletions_since_ms.setdefault(topic, self._now_ms)
+                self._goes(self._keys.topic_deletion(topic), stands=new is not None)
                 self._dirty.touch(self.context.partitions_of(topic))
             case PartitionsIntentChanged(topic, before, after):
+                self._goes(self._keys.partition_removal(topic), stands=isinstance(after, Removal))
                 self._dirty.touch(self.context.partitions_of(topic))
                 if before is not None and after is None:
                     self._telling.intent_done(topic, before.entry, revision)
+
+    def _goes(self, intent: str, *, stands: bool) -> None:
+        if stands:
+            self._going_since_ms.setdefault(intent, self._now_ms)
+        else:
+            self._going_since_ms.pop(intent, None)
 
     def _check_reign(self, held: KeyValue | None) -> None:
         if held is None or held.create_revision > self._identity.key_revision:

@@ -12,6 +12,7 @@ from tidelog.inspection.model import (
     PartitionKeyState,
     PartitionMoveState,
     RegisteredBroker,
+    StandingOperation,
     StateRequest,
     WaitingDeletion,
 )
@@ -19,6 +20,7 @@ from tidelog.inspection.model import Departure as Departed
 from tidelog.model import TopicPartition
 from tidelog.state_changes.event import NO_REVISION
 from tidelog_controller.control.dispatch import Dispatch
+from tidelog_controller.policies.leader_election import leader_serves
 from tidelog_controller.policies.reassignment import (
     is_cancelled,
     missing_for_cancellation,
@@ -30,19 +32,21 @@ from tidelog_controller.state.known import (
     Partition,
     Topic,
 )
+from tidelog_controller.state.operations import Hindrance
+from tidelog_runtime.metadata.operations import OperationState
 from tidelog_runtime.metadata.schema import Departure, unassigned
 from tidelog_runtime.missed_brokers import missed_brokers
 
 
 class Reign(NamedTuple):
-    """What a controller knows. `deletions_since_ms`: when those that are not done were seen
-    first. `wall_ms`: of its last event."""
+    """What a controller knows. `going_since_ms`: when deletions and removals that are not
+    done were seen first, by their keys. `wall_ms`: of its last event."""
 
     context: Context
     identity: ControllerIdentity
     dispatch: Dispatch
     departed: Mapping[int, Departure]
-    deletions_since_ms: Mapping[str, int]
+    going_since_ms: Mapping[str, int]
     wall_ms: int
 
 
@@ -61,6 +65,7 @@ def describe(reign: Reign, request: StateRequest, now_ms: int) -> ControllerStat
         partition_count=context.partition_count,
         revision=context.revision,
         registered=tuple(_registered(context.brokers[b]) for b in sorted(context.brokers)),
+        operations=tuple(_operations(context)),
     )
 
 
@@ -89,6 +94,18 @@ def _departures(reign: Reign) -> Iterator[Departed]:
 
 
 def _deletions(reign: Reign, now_ms: int) -> Iterator[WaitingDeletion]:
+    context, controls = reign.context, reign.dispatch.controls
+    for topic, removal in sorted(context.removals.items()):
+        going = [p for p in context.partitions_of(topic) if context.is_going(p)]
+        since_ms = reign.going_since_ms.get(context.keys.partition_removal(topic), now_ms)
+        if topic not in context.deletions:
+            yield WaitingDeletion(
+                topic,
+                removal.entry.topic_id,
+                now_ms - since_ms,
+                tuple(b for b in sorted(controls) if any(map(controls[b].waits_for, going))),
+                removal.entry.first,
+            )
     for topic in sorted(reign.context.deletions):
         waiting = [
             broker_id
@@ -98,8 +115,29 @@ def _deletions(reign: Reign, now_ms: int) -> Iterator[WaitingDeletion]:
         yield WaitingDeletion(
             topic,
             reign.context.deletions[topic].topic_id,
-            now_ms - reign.deletions_since_ms.get(topic, now_ms),
+            now_ms - reign.going_since_ms.get(context.keys.topic_deletion(topic), now_ms),
             tuple(waiting),
+        )
+
+
+def _operations(context: Context) -> Iterator[StandingOperation]:
+    operations = context.operations
+    for operation_id in sorted(operations.held):
+        entry, work = operations.held[operation_id].entry, operations.work_of(operation_id)
+        if work is None:
+            continue
+        hindered = operations.hindered(operation_id)
+        states = (context.state_to_stay(partition) for partition in work.active)
+        yield StandingOperation(
+            operation_id,
+            entry.kind.value,
+            entry.state is OperationState.CANCELLING,
+            len(work.moves) - len(work.active),
+            len(work.active),
+            work.done,
+            hindered[Hindrance.NOT_READY],
+            hindered[Hindrance.BUSY],
+            sum(s is not None and not leader_serves(s, context.live) for s in states),
         )
 
 

@@ -9,6 +9,7 @@ from tidelog.inspection.model import BrokerBacklog
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog_controller.state.context import Context
 from tidelog_controller.state.known import Partition
+from tidelog_controller.state.operations import Operations
 from tidelog_runtime.metadata.schema import (
     RUNNING,
     STOPPING,
@@ -43,6 +44,7 @@ class ClusterFigures:
     def __init__(self) -> None:
         self.partitions = 0
         self.not_preferred = 0
+        self.moving = 0
         self.problems = dict.fromkeys(PROBLEMS, 0)
         self._unwell: list[tuple[int, TopicPartition, tuple[str, ...]]] = []
 
@@ -51,6 +53,7 @@ class ClusterFigures:
         self.partitions += 1
         if state.leader not in (NO_LEADER, state.replicas[0]):
             self.not_preferred += 1
+        self.moving += state.moving is not None
         found = problems_of(state)
         for problem in found:
             self.problems[problem] += 1
@@ -61,6 +64,7 @@ class ClusterFigures:
     def tell(self, sheet: Sheet) -> None:
         sheet.tell(catalogue.PARTITIONS, self.partitions)
         sheet.tell(catalogue.NOT_PREFERRED, self.not_preferred)
+        sheet.tell(catalogue.MOVING, self.moving)
         for problem, metric in (
             ("offline", catalogue.OFFLINE),
             ("under_min_isr", catalogue.CLUSTER_UNDER_MIN_ISR),
@@ -82,8 +86,25 @@ def tell_cluster(sheet: Sheet, context: Context, backlogs: Iterable[BrokerBacklo
         sheet.tell(catalogue.BROKERS, count, state)
     sheet.tell(catalogue.TOPICS, len(context.topics))
     sheet.tell(catalogue.DELETIONS, len(context.deletions))
+    tell_operations(sheet, context.operations)
     for backlog in backlogs:
         broker = str(backlog.broker_id)
         sheet.tell(catalogue.BACKLOG, backlog.pending, broker)
         sheet.tell(catalogue.BACKLOG_AGE, backlog.oldest_ms / 1000, broker)
         sheet.tell(catalogue.OVERDUE, backlog.overdue, broker)
+
+
+def tell_operations(sheet: Sheet, operations: Operations) -> None:
+    """Those that have not ended, and their moves."""
+    standing = [i for i, held in operations.held.items() if not held.entry.state.has_ended]
+    sheet.tell(catalogue.OPERATIONS, len(standing))
+    moves = dict.fromkeys(catalogue.MOVE_STATES, 0)
+    for operation_id in standing:
+        work = operations.work_of(operation_id)
+        if work is not None:
+            moves["waiting"] += len(work.moves) - len(work.active)
+            moves["active"] += len(work.active)
+            moves["done"] += work.done
+            moves["dropped"] += work.dropped
+    for state, count in moves.items():
+        sheet.tell(catalogue.MOVES, count, state)

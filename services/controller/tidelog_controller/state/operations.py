@@ -318,6 +318,12 @@ class Operations:
             return self._without_copy < MAX_MOVES_WITHOUT_COPY
         return not any(self.hindrance(broker_id) for broker_id in adding)
 
+    def hindered(self, operation_id: str) -> Mapping[Hindrance, tuple[int, ...]]:
+        """Brokers that moves of it which have not begun wait for, ordered."""
+        receivers = sorted({b for adding in self._work[operation_id].waiting for b in adding})
+        found = [(b, self.hindrance(b)) for b in receivers]
+        return {kind: tuple(b for b, why in found if why is kind) for kind in Hindrance}
+
     def hindrance(self, broker_id: int) -> Hindrance | None:
         """Why no move to it may begin; None: one may."""
         if self._receivers is not None and broker_id not in self._receivers:

@@ -44,7 +44,13 @@ class MeasuredBroker:
         queues = {queue: lambda: 7 for queue in QUEUES}
         judges = Judges(lambda _: True, lambda _: True)
         vitals = BrokerVitals(
-            lambda: True, lambda: False, queues, judges, self._disk, lambda: CrowdedOut(3, 4)
+            lambda: True,
+            lambda: False,
+            queues,
+            judges,
+            self._disk,
+            lambda: CrowdedOut(3, 4),
+            {4: 900},
         )
         self.figures = BrokerCollector(self, vitals, clock)
 
@@ -136,3 +142,8 @@ async def test_a_store_that_does_not_answer_is_an_error_and_unreachable_from_the
     assert sheet.values["tidelog_store_errors_total"]["get",] == 1
     assert sheet.values["tidelog_store_unreachable_seconds"] == {(): 4}
     assert not sum(sheet.distributions["tidelog_store_request_duration_seconds"]["get",].counts)
+
+
+async def test_what_moves_carry_to_each_follower_is_told() -> None:
+    sheet = await MeasuredBroker().scrape()
+    assert sheet.values["tidelog_move_sent_bytes_total"] == {("4",): 900}

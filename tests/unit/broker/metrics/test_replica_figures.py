@@ -11,7 +11,7 @@ from tidelog_broker.metrics.replica_figures import Judges, ReplicaFigures
 from tidelog_broker.partition.exchange import FetchPosition
 from tidelog_broker.partition.isr import SessionTime
 from tidelog_broker.partition.partition import Partition
-from tidelog_runtime.metadata.schema import LeaderAndIsr, Moving
+from tidelog_runtime.metadata.schema import LeaderAndIsr, Member, Moving
 from tidelog_runtime.telemetry.metrics.broker_catalogue import (
     BROKER_METRICS,
     MAX_LAG_SERIES,
@@ -258,3 +258,18 @@ def test_with_every_partition_unwell_the_series_stay_within_their_bounds() -> No
     assert value(sheet, "follower_lag_records", "2") == 2 * MANY
     assert value(sheet, "follower_max_lag_seconds", "3") == 8
     assert sheet.left_out == 0
+
+
+def test_whom_a_move_adds_counts_by_what_it_has_yet_to_copy_until_it_is_in_sync() -> None:
+    moving = Moving("op", (1, 2, 3), (1, 2, 4))
+    adding = replace(state(), replicas=(1, 2, 3, 4), moving=moving)
+    partitions = [replica(of=adding), replica(1, of=adding), replica(2)]
+    for partition in partitions:
+        append(partition, 3)
+    fetch(partitions[0], 4, 1, 2_000)
+    sheet = told(figures_of(*partitions))
+    assert value(sheet, "follower_adding_partitions", "4") == 2
+    assert value(sheet, "follower_adding_lag_bytes", "4") == 200 + 300
+    joined = adding.with_isr([*adding.isr, Member(4, epoch_of(4))])
+    sheet = told(figures_of(replica(of=joined)))
+    assert "tidelog_follower_adding_partitions" not in sheet.values

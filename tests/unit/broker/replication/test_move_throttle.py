@@ -137,6 +137,15 @@ async def test_a_replica_in_the_isr_is_not_bound() -> None:
     assert leader.now_ms == 0
 
 
+async def test_what_is_sent_to_replicas_that_moves_add_is_counted_and_nothing_else() -> None:
+    leader = Leader()
+    moved, other = await leader.leads()
+    for size in (100, 20):
+        leader.throttle.sent(moved, ME, size)
+    leader.throttle.sent(other, ME, 7)
+    assert leader.throttle.sent_bytes == {ME: 120}
+
+
 async def test_a_replica_that_no_move_adds_is_not_bound() -> None:
     leader = Leader()
     moved, _ = await leader.leads()

@@ -9,6 +9,7 @@ from tidelog.state_changes.event import Cause
 from tidelog_controller.control.broker_control import MAX_PENDING_NAMED
 from tidelog_controller.core.description import not_found
 from tidelog_runtime.missed_brokers import UNMISSED_TOLD_MS
+from unit.controller import operated
 from unit.controller.driver import COMMAND_TIMEOUT_MS, WALL_MS, Driver, cluster
 from unit.controller.lost_data import down, reboot
 
@@ -280,3 +281,47 @@ def test_a_partition_that_waits_for_brokers_to_have_replicas_is_named() -> None:
     (partition,) = described(driver).partitions
     assert (partition.topic, partition.replicas, partition.leader) == ("t", (), NO_LEADER)
     assert partition.replication_factor == 3
+
+
+def test_a_removal_of_partitions_names_the_brokers_that_it_waits_for() -> None:
+    driver = with_topic()
+    driver.brokers[3].mute = True
+    driver.remove_partitions(1)
+    driver.pass_time(4_000)
+    (removal,) = described(driver).deletions
+    assert (removal.topic, removal.first_partition, removal.waiting_ms) == ("t", 1, 4_000)
+    assert removal.brokers == (3,)
+    driver.brokers[3].mute = False
+    driver.answer(driver.unanswered.pop())
+    assert described(driver).deletions == ()
+
+
+def test_operations_that_have_not_ended_tell_what_their_moves_wait_for() -> None:
+    driver = operated.with_topic(12)
+    driver.start_broker(5)
+    driver.watch()
+    driver.hold_transactions = True
+    to_4 = [(n, (4, driver.state(n).replicas[0])) for n in range(6)]
+    to_5 = [(n, (5, driver.state(n).replicas[0])) for n in range(6, 12)]
+    driver.begin_operation(operated.by_hand(*to_4, *to_5), "op")
+    driver.kill_broker(5)
+    driver.watch()
+    driver.release()
+    (operation,) = described(driver).operations
+    assert (operation.operation, operation.kind) == ("op", "reassignment")
+    assert (operation.moves_waiting, operation.moves_active, operation.moves_done) == (7, 5, 0)
+    assert (operation.not_ready, operation.busy) == ((5,), (4,))
+    operated.catch_up(driver)
+    driver.start_broker(5)
+    driver.watch()
+    operated.catch_up(driver)
+    assert described(driver).operations == ()
+
+
+def test_moves_of_partitions_without_a_leader_are_counted() -> None:
+    driver = operated.with_topic(1, factor=1)
+    driver.kill_broker(driver.state().leader)
+    driver.watch()
+    driver.begin_operation(operated.by_hand((0, (4,))), "op")
+    (operation,) = described(driver).operations
+    assert (operation.moves_active, operation.without_leader) == (1, 1)

@@ -26,6 +26,8 @@ from tidelog_runtime.telemetry.metrics.controller_catalogue import (
     MAX_UNWELL_SERIES,
 )
 from tidelog_runtime.telemetry.metrics.sheet import Sheet
+from unit.controller.driver import Driver
+from unit.controller.operated import by_hand, catch_up, with_topic
 
 KEYS = Keys("test")
 TO_4 = Moving("op", (1, 2, 3), (1, 2, 4))
@@ -134,3 +136,27 @@ def test_a_cluster_of_very_many_brokers_keeps_within_the_bound() -> None:
     tell_cluster(sheet, Context(KEYS), backlogs)
 
     assert len(sheet.values["tidelog_state_change_backlog_partitions"]) == MAX_PEER_SERIES
+
+
+def test_operations_and_their_moves_are_counted_by_state_until_they_end() -> None:
+    driver = with_topic()
+    targets = [(n, (4, driver.state(n).replicas[0])) for n in range(3)]
+    driver.controller.context.operations.max_moves_per_broker = 2
+    driver.begin_operation(by_hand(*targets), "op")
+    driver.leader_writes_isr(0, *driver.state(0).replicas)
+    driver.watch()
+    moves = {"waiting": 0, "active": 2, "done": 1, "dropped": 0}
+    assert counted(driver) == (1, {(state,): count for state, count in moves.items()})
+    catch_up(driver)
+    assert counted(driver) == (0, dict.fromkeys([(state,) for state in moves], 0))
+
+
+def counted(driver: Driver) -> tuple[float, dict[tuple[str, ...], float]]:
+    sheet = Sheet(CONTROLLER_METRICS)
+    tell_cluster(sheet, driver.controller.context, ())
+    return value(sheet, "cluster_operations"), sheet.values["tidelog_cluster_moves"]
+
+
+def test_partitions_under_way_are_counted() -> None:
+    sheet = told(key(), replace(key(), replicas=TO_4.replicas, moving=TO_4))
+    assert value(sheet, "cluster_moving_partitions") == 1

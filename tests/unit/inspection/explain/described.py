@@ -24,6 +24,7 @@ from tidelog.inspection.model import (
     ReplicaState,
     Scope,
     ServiceState,
+    StandingOperation,
     StoreHealth,
     WaitingDeletion,
 )
@@ -45,6 +46,7 @@ class DescribedCluster:
     departures: list[Departure] = field(default_factory=list)
     backlogs: list[BrokerBacklog] = field(default_factory=list)
     deletions: list[WaitingDeletion] = field(default_factory=list)
+    operations: list[StandingOperation] = field(default_factory=list)
     keys: dict[TopicPartition, PartitionKeyState] = field(default_factory=dict)
     replicas: dict[tuple[TopicPartition, int], ReplicaState] = field(default_factory=dict)
     brokers_know_departures: bool = False
@@ -242,6 +244,7 @@ class DescribedCluster:
                 self.deletions,
                 tuple(self.keys.values()),
                 registered=tuple(self.registered.values()),
+                operations=self.operations,
             )
         return ServiceState(
             "controller",
