@@ -161,9 +161,10 @@ class Operations:
     ) -> Mapping[TopicPartition, WantedMove] | None:
         """What is wanted of partitions now; None: nothing has changed. `receivers`: brokers that
         moves to them may begin for, since they run and have taken their full state; None: all."""
-        if not (self._changed or self._touched or self._receivers != receivers):
-            return None
+        others = bool(self._work) and self._receivers != receivers
         self._receivers = receivers
+        if not (self._changed or self._touched or others):
+            return None
         changed, self._changed = self._changed, {}
         for operation_id in changed:
             self._judge_whole(operation_id, state_of)
