@@ -121,7 +121,12 @@ async def stream_events(
         Query(ge=0, le=MAX_DURATION_MS, description="end after so long; default: never"),
     ] = None,
     last_event_id: Annotated[
-        str, Header(max_length=MAX_ID_LENGTH, description="go on after this event")
+        str,
+        Header(
+            alias="Last-Event-ID",
+            max_length=MAX_ID_LENGTH,
+            description="go on after this event",
+        ),
     ] = "",
 ) -> Response:
     """State changes as they happen, as server-sent events: `state_change` with an id,

@@ -1,0 +1,167 @@
+"""Cases that Schemathesis makes of the OpenAPI document, sent to a gateway of a real cluster.
+
+Of each operation a half is about what there is (`grounding`), a quarter is as the document allows
+and a quarter as it does not. Each answer is held against the document.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import hypothesis
+import requests
+import schemathesis
+from hypothesis import HealthCheck, Phase
+from hypothesis import strategies as st
+from hypothesis.errors import Unsatisfiable
+from schemathesis import APIOperation, Case, GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.core import NOT_SET
+from schemathesis.core.failures import FailureGroup
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from api_fuzz.grounding import NO_BODY, Facts, bounded, ground
+from api_fuzz.tallies import Tallies
+from api_fuzz.upkeep import Upkeep
+
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+]
+# An answer that takes longer is none.
+ANSWER_SECONDS = 90
+# After so many cases the cluster is looked after.
+CASES_BETWEEN_UPKEEP = 10
+# So often Hypothesis is asked for more, where it has too little to vary.
+MAX_ROUNDS = 20
+MAX_SHOWN = 600
+
+
+class Fuzzer:
+    def __init__(self, url: str, upkeep: Upkeep, seed: int) -> None:
+        self.tallies = Tallies()
+        self._url = url
+        self._upkeep = upkeep
+        self._seed = seed
+        self._rng = random.Random(seed)
+        self._session = requests.Session()
+        self._schema = schemathesis.openapi.from_url(f"{url}/openapi.json")
+        self._until_upkeep = 0
+        self._facts: Facts | None = None
+
+    @property
+    def operations(self) -> list[APIOperation[Any, Any, Any, Any]]:
+        return [result.ok() for result in self._schema.get_all_operations()]
+
+    @property
+    def names(self) -> list[str]:
+        return [_name(operation) for operation in self.operations]
+
+    def run(self, cases: int) -> None:
+        """At least so many in all, as many of each operation."""
+        operations = self.operations
+        of_each = -(-cases // len(operations))
+        for operation in operations:
+            half = of_each - of_each // 2
+            quarter = of_each // 4
+            self._cases(operation, GenerationMode.POSITIVE, half, self._grounded)
+            self._cases(operation, GenerationMode.NEGATIVE, quarter, self._send)
+            self._cases(operation, GenerationMode.POSITIVE, of_each - half - quarter, self._send)
+
+    def _cases(
+        self,
+        operation: APIOperation[Any, Any, Any, Any],
+        mode: GenerationMode,
+        count: int,
+        visit: Callable[[Case], None],
+    ) -> None:
+        left = count
+
+        def take(case: Case) -> None:
+            nonlocal left
+            if left > 0:
+                left -= 1
+                visit(case)
+
+        for number in range(MAX_ROUNDS):
+            if left <= 0:
+                return
+            try:
+                _generate(operation, mode, left, self._seed + number, take)
+            except Unsatisfiable:
+                # Nothing of it can be wrong.
+                mode = GenerationMode.POSITIVE
+        assert left <= 0, f"{_name(operation)}: {left} of {count} cases could not be made"
+
+    def _grounded(self, case: Case) -> None:
+        self._look_after()
+        assert self._facts is not None
+        grounds = ground(_name(case.operation), self._facts, self._rng)
+        case.path_parameters = {**(case.path_parameters or {}), **grounds.path}
+        query = {k: v for k, v in (case.query or {}).items() if k not in grounds.absent}
+        case.query = {**query, **grounds.query}
+        for name in grounds.absent:
+            if case.headers and name in case.headers:
+                del case.headers[name]
+        if grounds.body is not NO_BODY:
+            case.body = grounds.body
+            case.media_type = "application/json"
+        self._send(case)
+
+    def _send(self, case: Case) -> None:
+        self._look_after()
+        name = _name(case.operation)
+        body = None if case.body is NOT_SET else case.body
+        query, bounded_body = bounded(name, case.query or {}, body)
+        case.query = query
+        if case.body is not NOT_SET:
+            case.body = bounded_body
+        answer = case.call(base_url=self._url, session=self._session, timeout=ANSWER_SECONDS)
+        self.tallies.add(name, answer.status_code)
+        self._until_upkeep -= 1
+        try:
+            case.validate_response(answer, checks=CHECKS)
+        except FailureGroup as group:
+            for failure in group.exceptions:
+                said = f"{name}: {failure.title}: {failure.message}"
+                self.tallies.add_wrong(f"{said[:MAX_SHOWN]} [{answer.text[:MAX_SHOWN]}]")
+
+    def _look_after(self) -> None:
+        if self._until_upkeep <= 0 or self._facts is None:
+            self._facts = self._upkeep.restore()
+            self._until_upkeep = CASES_BETWEEN_UPKEEP
+
+
+def _name(operation: APIOperation[Any, Any, Any, Any]) -> str:
+    return str(operation.definition.raw["operationId"])
+
+
+def _generate(
+    operation: APIOperation[Any, Any, Any, Any],
+    mode: GenerationMode,
+    count: int,
+    seed: int,
+    take: Callable[[Case], None],
+) -> None:
+    @hypothesis.seed(seed)
+    @hypothesis.settings(
+        max_examples=count,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    # The number keeps operations with little to vary from having one case alone.
+    @hypothesis.given(case=operation.as_strategy(generation_mode=mode), _number=st.integers())
+    def each(case: Case, _number: int) -> None:
+        take(case)
+
+    each()

@@ -1,0 +1,83 @@
+"""What became of the cases: counted by operation. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+# Of what is wrong, so many are kept with their words.
+MAX_KEPT = 20
+
+
+@dataclass(slots=True)
+class Tally:
+    """Of one operation."""
+
+    cases: int = 0
+    successes: int = 0
+    server_errors: int = 0
+    by_status: Counter[int] = field(default_factory=Counter)
+
+    def add(self, status: int) -> None:
+        self.cases += 1
+        self.successes += 200 <= status < 300
+        self.server_errors += status >= 500
+        self.by_status[status] += 1
+
+
+@dataclass(slots=True)
+class Tallies:
+    """`wrong`: what an answer had that the document does not allow, server errors among it."""
+
+    of: dict[str, Tally] = field(default_factory=dict)
+    wrong: list[str] = field(default_factory=list)
+    wrong_count: int = 0
+
+    def add(self, operation: str, status: int) -> None:
+        self.of.setdefault(operation, Tally()).add(status)
+
+    def add_wrong(self, what: str) -> None:
+        self.wrong_count += 1
+        if len(self.wrong) < MAX_KEPT:
+            self.wrong.append(what)
+
+    @property
+    def cases(self) -> int:
+        return sum(tally.cases for tally in self.of.values())
+
+    @property
+    def server_errors(self) -> int:
+        return sum(tally.server_errors for tally in self.of.values())
+
+    def verdict(self, operations: list[str], cases: int, least_successes: int) -> list[str]:
+        """What is missing, a line each; nothing: all is well."""
+        missing = [f"{name} was never asked" for name in operations if name not in self.of]
+        missing += [
+            f"{name} had {tally.successes} successful answers, and needs {least_successes}"
+            for name, tally in sorted(self.of.items())
+            if tally.successes < least_successes
+        ]
+        if self.cases < cases:
+            missing.append(f"there were {self.cases} cases, and there have to be {cases}")
+        if self.server_errors:
+            missing.append(f"there were {self.server_errors} server errors")
+        if self.wrong_count:
+            missing.append(f"{self.wrong_count} answers are not as the document has them")
+        return missing + self.wrong
+
+    def document(self) -> dict[str, object]:
+        return {
+            "cases": self.cases,
+            "server_errors": self.server_errors,
+            "not_as_documented": self.wrong_count,
+            "wrong": self.wrong,
+            "operations": {
+                name: {
+                    "cases": tally.cases,
+                    "successes": tally.successes,
+                    "server_errors": tally.server_errors,
+                    "by_status": {str(s): n for s, n in sorted(tally.by_status.items())},
+                }
+                for name, tally in sorted(self.of.items())
+            },
+        }
