@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PROTOS := $(wildcard proto/tidelog/v1/*.proto)
 
-.PHONY: help demo up test sim model mutants lint bench proto dashboards lock system-deps clean
+.PHONY: help demo up test sim model mutants api-fuzz lint bench proto dashboards lock system-deps clean
 
 help:
 	@echo "make demo         show the main job: produce, kill a leader and a controller, lose nothing"
@@ -16,6 +16,7 @@ help:
 	@echo "make sim SEEDS=n  run n seeds of the simulator; SEED=s one of them, with its trace"
 	@echo "make model        explore every interleaving of a small cluster; at most 15 minutes"
 	@echo "make mutants      plant bugs in the rules; each must be found, by name; about 20 minutes"
+	@echo "make api-fuzz     5,000 cases over the OpenAPI document of the gateway; about 10 minutes"
 	@echo "make lint         style, types, dependencies between modules, generated code"
 	@echo "make bench        measure throughput and latency against gRPC's own"
 	@echo "make proto        generate the code of proto/ anew"
@@ -42,6 +43,10 @@ model: $(STAMP)
 
 mutants: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python -m mutants $(if $(ONLY),--only $(ONLY))
+
+CASES ?= 5000
+api-fuzz: $(STAMP)
+	PYTHONPATH=tests $(BIN)/python -m api_fuzz --cases $(CASES) --output out/api-fuzz.json
 
 lint: $(STAMP)
 	$(BIN)/ruff check

@@ -53,6 +53,7 @@ SUITES = (
     Suite("contract", budget_seconds=120),
     Suite("simulation", budget_seconds=600),
     Suite("integration", budget_seconds=1_080),
+    Suite("api_fuzz", budget_seconds=300),
     Suite("monitoring", budget_seconds=480, needs=("prometheus", "promtool")),
 )
 

@@ -29,12 +29,12 @@ def main() -> int:
     document = {"seed": options.seed, **fuzzer.tallies.document(), "verdict": verdict or ["ok"]}
     options.output.write_text(json.dumps(document, indent=2) + "\n")
     for line in verdict:
-        sys.stdout.write(line + "\n")
+        say(line)
     tallies = fuzzer.tallies
     least = min(tally.successes for tally in tallies.of.values())
-    sys.stdout.write(
+    say(
         f"{tallies.cases} cases of {len(tallies.of)} operations, {tallies.server_errors} server "
-        f"errors, at least {least} successful answers of each; {options.output} has them\n"
+        f"errors, at least {least} successful answers of each; {options.output} has them"
     )
     return 1 if verdict else 0
 
@@ -55,11 +55,16 @@ async def _fuzz(directory: Path, cases: int, seed: int) -> Fuzzer:
 def fuzz(fuzzed: Fuzzed, cases: int, seed: int) -> Fuzzer:
     upkeep = Upkeep(fuzzed.bootstrap, fuzzed.brokers)
     try:
-        fuzzer = Fuzzer(fuzzed.url, upkeep, seed)
+        fuzzer = Fuzzer(fuzzed.url, upkeep, seed, say)
         fuzzer.run(cases)
     finally:
         upkeep.close()
     return fuzzer
+
+
+def say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -16,10 +16,12 @@ import schemathesis
 from hypothesis import HealthCheck, Phase
 from hypothesis import strategies as st
 from hypothesis.errors import Unsatisfiable
-from schemathesis import APIOperation, Case, GenerationMode
+from schemathesis import APIOperation, GenerationMode
+from schemathesis import Case as AnyCase
 from schemathesis.checks import not_a_server_error
 from schemathesis.core import NOT_SET
 from schemathesis.core.failures import FailureGroup
+from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
     response_schema_conformance,
@@ -44,10 +46,18 @@ CASES_BETWEEN_UPKEEP = 10
 MAX_ROUNDS = 20
 MAX_SHOWN = 600
 
+Operation = APIOperation[Any, Any, Any, Any]
+Case = AnyCase[Any]
+
 
 class Fuzzer:
-    def __init__(self, url: str, upkeep: Upkeep, seed: int) -> None:
+    """`told`: is given a line for each operation that is done."""
+
+    def __init__(
+        self, url: str, upkeep: Upkeep, seed: int, told: Callable[[str], object] = str
+    ) -> None:
         self.tallies = Tallies()
+        self._told = told
         self._url = url
         self._upkeep = upkeep
         self._seed = seed
@@ -58,8 +68,12 @@ class Fuzzer:
         self._facts: Facts | None = None
 
     @property
-    def operations(self) -> list[APIOperation[Any, Any, Any, Any]]:
-        return [result.ok() for result in self._schema.get_all_operations()]
+    def operations(self) -> list[Operation]:
+        found = []
+        for result in self._schema.get_all_operations():
+            assert isinstance(result, Ok), f"{result} cannot be asked"
+            found.append(result.ok())
+        return found
 
     @property
     def names(self) -> list[str]:
@@ -75,10 +89,15 @@ class Fuzzer:
             self._cases(operation, GenerationMode.POSITIVE, half, self._grounded)
             self._cases(operation, GenerationMode.NEGATIVE, quarter, self._send)
             self._cases(operation, GenerationMode.POSITIVE, of_each - half - quarter, self._send)
+            tally = self.tallies.of[_name(operation)]
+            self._told(
+                f"{_name(operation)}: {tally.cases} cases, {tally.successes} successes, "
+                f"{tally.server_errors} server errors"
+            )
 
     def _cases(
         self,
-        operation: APIOperation[Any, Any, Any, Any],
+        operation: Operation,
         mode: GenerationMode,
         count: int,
         visit: Callable[[Case], None],
@@ -140,12 +159,12 @@ class Fuzzer:
             self._until_upkeep = CASES_BETWEEN_UPKEEP
 
 
-def _name(operation: APIOperation[Any, Any, Any, Any]) -> str:
+def _name(operation: Operation) -> str:
     return str(operation.definition.raw["operationId"])
 
 
 def _generate(
-    operation: APIOperation[Any, Any, Any, Any],
+    operation: Operation,
     mode: GenerationMode,
     count: int,
     seed: int,

@@ -61,7 +61,8 @@ def _for(*operations: str) -> Callable[[Ground], Ground]:
 
 
 def ground(operation: str, facts: Facts, rng: random.Random) -> Grounds:
-    return GROUNDS.get(operation, lambda *_: Grounds())(facts, rng)
+    found = GROUNDS.get(operation)
+    return found(facts, rng) if found is not None else Grounds()
 
 
 def bounded(operation: str, query: Mapping[str, Any], body: Any) -> tuple[dict[str, Any], Any]:
@@ -171,7 +172,7 @@ def _config(facts: Facts, rng: random.Random) -> Grounds:
     return Grounds(
         path={"topic": _topic(facts, rng).name},
         absent=("If-Match",),
-        body=rng.choice([{"set": changed}, {"unset": ["retention_ms"]}, {}]),
+        body=rng.choice([{"set": changed}, {"unset": ["retention_ms"]}]),
     )
 
 
