@@ -13,6 +13,8 @@ from tidelog.model import Acks
 from tidelog.record_batch import Headers
 from tidelog_admin_api.bodies.records import RecordToSend
 
+# What was taken is tried for so long when the gateway stops.
+FLUSH_TIMEOUT_MS = 2_000
 # A producer remembers every name that it was given; another takes its place after so many.
 MAX_TOPIC_NAMES = 10_000
 
@@ -31,7 +33,7 @@ class SendsRecords(Protocol):
         timestamp_ms: int | None = None,
     ) -> asyncio.Future[Delivery]: ...
 
-    async def close(self) -> None: ...
+    async def close(self, *, flush: bool = True) -> None: ...
 
 
 Outcome = Delivery | TidelogError
@@ -68,9 +70,15 @@ class RecordSender:
         return outcomes + [_unsent(timeout_ms)] * (len(records) - len(sent))
 
     async def close(self) -> None:
-        """Delivers what was taken before, or gives it up when its time is over."""
+        """Delivers what was taken before, or gives it up soon."""
         kept, self._kept = self._kept, {}
-        await asyncio.gather(*(one.producer.close() for one in kept.values()), *self._closing)
+        try:
+            async with asyncio.timeout(FLUSH_TIMEOUT_MS / 1000):
+                await asyncio.gather(*(one.producer.close() for one in kept.values()))
+        except TimeoutError:
+            await asyncio.gather(*(one.producer.close(flush=False) for one in kept.values()))
+        for closing in self._closing:
+            closing.cancel()
 
     def _producer(self, topic: str, acks: Acks) -> SendsRecords:
         kept = self._kept.get(acks)

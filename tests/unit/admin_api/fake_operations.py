@@ -202,6 +202,8 @@ class FakeProducer:
         self.sent: list[tuple[bytes | None, bytes | None, dict[str, Any]]] = []
         self.asked = 0
         self.is_closed = False
+        # What is lost is waited for until it is given up.
+        self.cannot_flush = False
 
     async def send(
         self, topic: str, value: bytes | None, key: bytes | None = None, **options: Any
@@ -221,7 +223,9 @@ class FakeProducer:
             outcome.set_result(Delivery(topic, 0, len(self.sent) - 1, 1_000, 3))
         return outcome
 
-    async def close(self) -> None:
+    async def close(self, *, flush: bool = True) -> None:
+        if flush and self.cannot_flush:
+            await asyncio.Event().wait()
         self.is_closed = True
 
 

@@ -97,6 +97,17 @@ async def test_each_kind_of_acknowledgement_has_one_producer_which_is_kept() -> 
     assert all(producer.is_closed for _, producer in sending.made)
 
 
+async def test_a_gateway_that_stops_does_not_wait_for_what_nobody_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tidelog_admin_api.record_sender.FLUSH_TIMEOUT_MS", 0)
+    sending = Sending()
+    await sending.codes(b"lost", timeout_ms=1)
+    sending.made[0][1].cannot_flush = True
+    await sending.sender.close()
+    assert sending.made[0][1].is_closed
+
+
 async def test_no_producer_is_given_more_names_than_it_may_remember() -> None:
     sending = Sending()
     for number in range(MAX_TOPIC_NAMES + 1):
