@@ -12,12 +12,13 @@ import random
 import signal
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tidelog_runtime.config import ENVIRONMENT_PREFIX, METRICS_OFF, METRICS_PORT_OFFSET
 from tidelog_runtime.local import service_file
+from tidelog_runtime.local.addresses import GATEWAY, Addresses
 from tidelog_runtime.local.cluster_file import (
     BrokerPart,
     ClusterFile,
@@ -34,8 +35,6 @@ from tidelog_runtime.local.ports import (
     BROKER_BASE_PORT,
     CONTROLLER_BASE_PORT,
     GATEWAY_PORT,
-    HOST,
-    choose_port,
 )
 from tidelog_runtime.local.process import LocalProcess
 from tidelog_runtime.local.prometheus_targets import write_targets
@@ -46,7 +45,6 @@ STATE_CHANGES_REPLICATION_FACTOR = 3
 READY_TIMEOUT_SECONDS = 30.0
 ETCD_VARIABLE = "TIDELOG_ETCD"
 
-GATEWAY = "admin-api"
 _POLL_SECONDS = 0.05
 
 
@@ -113,7 +111,7 @@ class LocalCluster:
         self.etcd: LocalEtcd | None = None
         self.etcd_address = ""
         self._other_etcd = etcd or os.environ.get(ETCD_VARIABLE, "")
-        self._broker_ids = range(1, brokers + 1)
+        self._broker_ids = list(range(1, brokers + 1))
         self._controller_ids = range(1, controllers + 1)
         self._broker_config = dict(broker_config or {})
         # A cluster of one broker has its state changes in a topic, too.
@@ -129,6 +127,7 @@ class LocalCluster:
         self._rng = rng if rng is not None else random.Random()
         self._members = _Members()
         self._lock: DirectoryLock | None = None
+        self._addresses: Addresses | None = None
 
     @property
     def bootstrap(self) -> str:
@@ -259,6 +258,23 @@ class LocalCluster:
         await self._broker(broker_id).process.stop()
         self._write_cluster_file()
 
+    def add_broker(self) -> int:
+        """Starts one broker more, with the next id, which is given; `ready` waits for it, too.
+        It gets replicas of old topics only once `Admin.add_brokers` has named it.
+
+        Raises `ClusterError` before `start`. A cluster that is made anew in this directory is to
+        be told of it (`brokers`)."""
+        if self._lock is None:
+            raise ClusterError("a broker is added to a cluster that runs; start it first")
+        broker_id = max(self._broker_ids, default=0) + 1
+        member = self._new_broker(broker_id)
+        member.process.start()
+        self._members.brokers[broker_id] = member
+        self._broker_ids.append(broker_id)
+        self._write_cluster_file()
+        write_targets(self.describe(), self.directory)
+        return broker_id
+
     def start_broker(self, broker_id: int) -> None:
         self._broker(broker_id).process.start()
         self._write_cluster_file()
@@ -315,36 +331,9 @@ class LocalCluster:
 
     def _plan(self, previous: ClusterFile | None) -> None:
         """Gives every part its address, its configuration file and its process."""
-        known: dict[str, str] = {}
-        for name, part in _parts_of(previous):
-            known |= {name: part.address, f"{name} metrics": part.metrics}
-        taken: set[int] = set()
-
-        def choose_address(name: str, usual_port: int) -> str:
-            preferred = usual_port if self._usual_ports else None
-            if known.get(name):
-                preferred = int(known[name].rpartition(":")[2])
-            return f"{HOST}:{choose_port(preferred, taken=taken, rng=self._rng)}"
-
-        def new_member(
-            kind: str,
-            member_id: int,
-            usual_port: int,
-            program: Sequence[str],
-            own: Mapping[str, Setting],
-        ) -> _Member:
-            name = f"{kind}-{member_id}"
-            address = choose_address(name, usual_port)
-            metrics = str(own.get("metrics_listen", ""))
-            if not metrics:
-                metrics = choose_address(f"{name} metrics", usual_port + METRICS_PORT_OFFSET)
-            settings = {f"{kind}_id": member_id, **own, "metrics_listen": metrics}
-            process = self._process(name, program, address, settings)
-            measured = "" if metrics == METRICS_OFF else metrics
-            return _Member(member_id, address, measured, process)
-
+        self._addresses = Addresses(previous, usual_ports=self._usual_ports, rng=self._rng)
         for i in self._controller_ids:
-            self._members.controllers[i] = new_member(
+            self._members.controllers[i] = self._new_member(
                 "controller",
                 i,
                 CONTROLLER_BASE_PORT + i,
@@ -352,14 +341,34 @@ class LocalCluster:
                 self._controller_config,
             )
         for i in self._broker_ids:
-            own = {"data_dir": str(self.broker_data_dir(i)), **self._broker_config}
-            self._members.brokers[i] = new_member(
-                "broker", i, BROKER_BASE_PORT + i, self._programs.broker, own
-            )
+            self._members.brokers[i] = self._new_broker(i)
         if self._has_gateway:
-            if previous is not None and previous.gateway is not None:
-                known[GATEWAY] = previous.gateway.address
-            self._members.gateway = self._new_gateway(choose_address(GATEWAY, GATEWAY_PORT))
+            address = self._addresses.choose(GATEWAY, GATEWAY_PORT)
+            self._members.gateway = self._new_gateway(address)
+
+    def _new_broker(self, broker_id: int) -> _Member:
+        own = {"data_dir": str(self.broker_data_dir(broker_id)), **self._broker_config}
+        port = BROKER_BASE_PORT + broker_id
+        return self._new_member("broker", broker_id, port, self._programs.broker, own)
+
+    def _new_member(
+        self,
+        kind: str,
+        member_id: int,
+        usual_port: int,
+        program: Sequence[str],
+        own: Mapping[str, Setting],
+    ) -> _Member:
+        assert self._addresses is not None, "parts are made from start() on"
+        name = f"{kind}-{member_id}"
+        address = self._addresses.choose(name, usual_port)
+        metrics = str(own.get("metrics_listen", ""))
+        if not metrics:
+            metrics = self._addresses.choose_metrics(name, usual_port + METRICS_PORT_OFFSET)
+        settings = {f"{kind}_id": member_id, **own, "metrics_listen": metrics}
+        process = self._process(name, program, address, settings)
+        measured = "" if metrics == METRICS_OFF else metrics
+        return _Member(member_id, address, measured, process)
 
     def _new_gateway(self, address: str) -> _Member:
         settings: dict[str, Setting] = {
@@ -441,14 +450,6 @@ def describe_death(process: LocalProcess) -> str:
         f"{process.name} has ended by itself ({how}). The last lines of {process.log_path}:\n"
         + textwrap.indent(process.log_tail() or "(none)", "  ")
     )
-
-
-def _parts_of(
-    previous: ClusterFile | None,
-) -> Iterator[tuple[str, ControllerPart | BrokerPart]]:
-    if previous is not None:
-        yield from ((f"controller-{part.id}", part) for part in previous.controllers)
-        yield from ((f"broker-{part.id}", part) for part in previous.brokers)
 
 
 async def _stop_all(members: Iterable[_Member]) -> None:

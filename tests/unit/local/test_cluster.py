@@ -222,3 +222,39 @@ async def test_a_gateway_is_found_where_it_was(tmp_path: Path) -> None:
         addresses.append(cluster.gateway_address)
         await cluster.stop()
     assert addresses[0] == addresses[1]
+
+
+async def test_a_broker_that_is_added_while_it_runs_is_one_of_its_parts(
+    cluster: LocalCluster,
+) -> None:
+    assert cluster.add_broker() == 3
+    await cluster.ready()
+
+    part = cluster_json(cluster)["brokers"][2]
+    targets = json.loads((cluster.directory / "prometheus-targets.json").read_text())
+    assert part["id"] == 3
+    assert part["pid"] == cluster.broker_process(3).pid
+    assert cluster.bootstrap.endswith(part["address"])
+    assert targets[-1]["labels"]["service"] == "broker-3"
+    assert len({p["address"] for p in cluster_json(cluster)["brokers"]}) == 3
+
+
+async def test_an_added_broker_is_stopped_and_started_again_with_the_others(
+    cluster: LocalCluster,
+) -> None:
+    cluster.add_broker()
+    await cluster.ready()
+    address = cluster.broker_address(3)
+    await cluster.stop()
+    assert cluster_json(cluster)["brokers"][2]["pid"] is None
+
+    await cluster.start()
+    await cluster.ready()
+
+    assert cluster.broker_ids == [1, 2, 3]
+    assert cluster.broker_address(3) == address
+
+
+async def test_no_broker_is_added_to_a_cluster_that_does_not_run(tmp_path: Path) -> None:
+    with pytest.raises(ClusterError, match="start it first"):
+        new_cluster(tmp_path).add_broker()

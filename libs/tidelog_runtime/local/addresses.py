@@ -1,0 +1,51 @@
+"""Which address each part of a local cluster listens on."""
+
+from __future__ import annotations
+
+import random
+
+from tidelog_runtime.local.cluster_file import ClusterFile
+from tidelog_runtime.local.ports import HOST, choose_port
+
+GATEWAY = "admin-api"
+
+
+class Addresses:
+    """A part keeps the one that `previous` names, as long as it is free. `usual_ports`: others
+    get the well-known ports, where these are free."""
+
+    def __init__(
+        self, previous: ClusterFile | None, *, usual_ports: bool, rng: random.Random
+    ) -> None:
+        self._known = _addresses_of(previous)
+        self._usual_ports = usual_ports
+        self._rng = rng
+        # Of parts that listen, and of those that will: none is given out twice.
+        self._taken: set[int] = set()
+
+    def choose(self, part: str, usual_port: int) -> str:
+        preferred = usual_port if self._usual_ports else None
+        if self._known.get(part):
+            preferred = int(self._known[part].rpartition(":")[2])
+        return f"{HOST}:{choose_port(preferred, taken=self._taken, rng=self._rng)}"
+
+    def choose_metrics(self, part: str, usual_port: int) -> str:
+        """Where the part is scraped."""
+        return self.choose(_metrics_of(part), usual_port)
+
+
+def _addresses_of(previous: ClusterFile | None) -> dict[str, str]:
+    known: dict[str, str] = {}
+    if previous is None:
+        return known
+    parts = [(f"controller-{c.id}", c.address, c.metrics) for c in previous.controllers]
+    parts += [(f"broker-{b.id}", b.address, b.metrics) for b in previous.brokers]
+    for name, address, metrics in parts:
+        known |= {name: address, _metrics_of(name): metrics}
+    if previous.gateway is not None:
+        known[GATEWAY] = previous.gateway.address
+    return known
+
+
+def _metrics_of(part: str) -> str:
+    return f"{part} metrics"
