@@ -7,7 +7,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PROTOS := $(wildcard proto/tidelog/v1/*.proto)
 
-.PHONY: help demo up test sim model mutants api-fuzz lint bench proto dashboards lock system-deps clean
+.PHONY: help demo up test sim model mutants api-fuzz lint bench bench-grow proto dashboards lock \
+	system-deps clean
 
 help:
 	@echo "make demo         show the main job: produce, kill a leader and a controller, lose nothing"
@@ -19,6 +20,7 @@ help:
 	@echo "make api-fuzz     5,000 cases over the OpenAPI document of the gateway; about 10 minutes"
 	@echo "make lint         style, types, dependencies between modules, generated code"
 	@echo "make bench        measure throughput and latency against gRPC's own"
+	@echo "make bench-grow   measure growing and shrinking under load; QUICK=1 with little data"
 	@echo "make proto        generate the code of proto/ anew"
 	@echo "make dashboards   generate the Grafana dashboards anew"
 	@echo "make lock         resolve the dependencies anew into requirements.lock"
@@ -57,6 +59,9 @@ lint: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python -m bench
+
+bench-grow: $(STAMP)
+	$(BIN)/python -m bench.grow $(if $(QUICK),--quick)
 
 # Usage: $(call generate,directory)
 define generate

@@ -58,16 +58,19 @@ def write(results: Sequence[Measured], path: Path, *, keep_others: bool = False)
     path.write_text(json.dumps(content, indent=2) + "\n")
 
 
-def show(results: Sequence[Measured], console: Console) -> None:
-    table = Table(title="Tidelog bench (medians)")
+def show(
+    results: Sequence[Measured], console: Console, *, title: str = "Tidelog bench (medians)"
+) -> None:
+    table = Table(title=title)
     table.add_column("what")
-    for column in ("value", "unit", "of the ceiling", "wanted"):
+    has_ceiling = any(result.ratio_to_ceiling is not None for result in results)
+    for column in ("value", "unit", *(["of the ceiling"] if has_ceiling else []), "wanted"):
         table.add_column(column, justify="right")
     for result in results:
         ratio = "" if result.ratio_to_ceiling is None else f"{result.ratio_to_ceiling:.2f}"
         style = {True: "green", False: "red", None: ""}[result.met]
-        table.add_row(
-            result.name, f"{result.value:,.2f}", result.unit, ratio, result.wanted, style=style
-        )
+        row = [result.name, f"{result.value:,.2f}", result.unit]
+        row += [ratio] if has_ceiling else []
+        table.add_row(*row, result.wanted, style=style)
     console.print(table)
     console.print(", ".join(f"{key}: {value}" for key, value in machine().items()))

@@ -1,0 +1,89 @@
+"""`make bench-grow` (`python -m bench.grow`): what clients see of a cluster of real processes
+that grows from three brokers to five and shrinks to four, and what that moves. With `--quick`
+(`make bench-grow QUICK=1`) once and with little data, to see that it works: its latencies are
+those of a short time, and tell nothing on a busy machine.
+
+Exit status 1: a bound is not met; the last line says which. `bench/grow/results.py` documents
+the file that is written."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+
+import uvloop
+from rich.console import Console
+
+from bench import report
+from bench.grow import figures, results
+from bench.grow.figures import RunFigures
+from bench.grow.run import FULL, QUICK, REPLICATION_FACTOR, Settings, run_once
+
+# Of what a run has on disk: what brokers have given away is deleted a while later.
+ROOM = 2.5
+
+
+async def run_all(settings: Settings, directory: Path, console: Console) -> list[RunFigures]:
+    found = []
+    for number in range(1, settings.runs + 1):
+        console.print(f"Run {number} of {settings.runs}", highlight=False)
+        of_run = directory / f"run-{number}"
+        try:
+            found.append(await run_once(of_run, settings, console))
+        finally:
+            shutil.rmtree(of_run, ignore_errors=True)
+    return found
+
+
+def parse(argv: Sequence[str]) -> tuple[str, Settings]:
+    parser = argparse.ArgumentParser(prog="python -m bench.grow", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="once, with little data")
+    for field in fields(Settings):
+        name = f"--{field.name.replace('_', '-')}"
+        full, quick = getattr(FULL, field.name), getattr(QUICK, field.name)
+        parser.add_argument(name, type=type(full), help=f"default: {full:g}, quick: {quick:g}")
+    arguments = vars(parser.parse_args(argv))
+    form = "quick" if arguments.pop("quick") else "full"
+    chosen = {name: value for name, value in arguments.items() if value is not None}
+    for name, value in chosen.items():
+        if value <= 0:
+            parser.error(f"--{name.replace('_', '-')} is {value}; it is above 0")
+    return form, replace(QUICK if form == "quick" else FULL, **chosen)
+
+
+def main(argv: Sequence[str]) -> int:
+    form, settings = parse(argv)
+    console = Console()
+    directory = Path(tempfile.mkdtemp(prefix="tidelog-bench-grow-"))
+    try:
+        needed = int(ROOM * REPLICATION_FACTOR * settings.data_mb * 1e6)
+        free = shutil.disk_usage(directory).free
+        if free < needed:
+            console.print(
+                f"[red]{directory.parent} has {free / 1e9:.1f} GB free, and {needed / 1e9:.1f} GB "
+                "are needed; set TMPDIR to where there is room, or lower --data-mb[/]",
+                highlight=False,
+            )
+            return 1
+        runs = uvloop.run(run_all(settings, directory, console))
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    content = results.content(form, asdict(settings), runs)
+    path = results.write(Path("out"), content)
+    found = figures.verdicts(runs)
+    title = f"Growing and shrinking under load ({form}, {settings.runs} runs)"
+    report.show(found, console, title=title)
+    missed = figures.not_met(found)
+    console.print(f"Written: {path}", highlight=False)
+    if missed:
+        console.print(f"[red]Not met:[/] {'; '.join(missed)}", highlight=False)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,71 @@
+"""Who holds and who leads what, and the fewest replicas that have to be copied. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from tidelog.client.descriptions import TopicDescription
+from tidelog.model import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """Of all partitions of all topics. `moving`: how many are on their way; `out_of_sync`:
+    replicas that are not in their ISR."""
+
+    replicas: Mapping[TopicPartition, tuple[int, ...]]
+    leaders: Mapping[TopicPartition, int]
+    moving: int = 0
+    out_of_sync: int = 0
+
+    @property
+    def replica_count(self) -> int:
+        return sum(map(len, self.replicas.values()))
+
+    def replicas_by_broker(self, brokers: Iterable[int]) -> dict[int, int]:
+        held = Counter(broker for replicas in self.replicas.values() for broker in replicas)
+        return {broker: held[broker] for broker in brokers}
+
+    def leaders_by_broker(self, brokers: Iterable[int]) -> dict[int, int]:
+        led = Counter(self.leaders.values())
+        return {broker: led[broker] for broker in brokers}
+
+
+def holdings_of(topics: Iterable[TopicDescription]) -> Holdings:
+    replicas: dict[TopicPartition, tuple[int, ...]] = {}
+    leaders: dict[TopicPartition, int] = {}
+    moving = out_of_sync = 0
+    for topic in topics:
+        for partition in topic.partitions:
+            name = TopicPartition(topic.name, partition.partition)
+            replicas[name] = partition.replicas
+            leaders[name] = partition.leader
+            moving += bool(partition.moving_operation)
+            out_of_sync += len(set(partition.replicas) - set(partition.isr))
+    return Holdings(replicas, leaders, moving, out_of_sync)
+
+
+def spread(counts: Mapping[int, int]) -> int:
+    """Between the one with the most and the one with the fewest."""
+    return max(counts.values()) - min(counts.values())
+
+
+def copied(before: Holdings, after: Holdings) -> int:
+    """Replicas on brokers that had none of their partition before."""
+    return sum(
+        len(set(replicas) - set(before.replicas.get(partition, ())))
+        for partition, replicas in after.replicas.items()
+    )
+
+
+def fewest_to_grow(before: Holdings, brokers: Collection[int]) -> int:
+    """What brokers lack to an equal share, rounded down; `brokers`: all that are to have one."""
+    floor = before.replica_count // len(brokers)
+    return sum(max(0, floor - held) for held in before.replicas_by_broker(brokers).values())
+
+
+def fewest_to_remove(before: Holdings, removed: Collection[int]) -> int:
+    """What they hold."""
+    return sum(before.replicas_by_broker(removed).values())

@@ -1,0 +1,64 @@
+"""A load at a fixed rate, and what its requests wait. Pure.
+
+An open loop: requests are due at fixed times, whatever became of those before. Each is measured
+from the time when it was due and not from when it was sent, so that a request that had to wait
+for an earlier one, or for a slow sender, is charged with that wait (Tene's "coordinated
+omission"). Times are seconds of one monotonic clock.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+
+
+class Schedule:
+    """Requests are due `1 / rate` seconds apart; the first at `begin_s`."""
+
+    def __init__(self, rate: float, begin_s: float) -> None:
+        if rate <= 0:
+            raise ValueError(f"a rate of {rate:g} requests a second; it is above 0")
+        self._rate = rate
+        self._begin_s = begin_s
+        self._taken = 0
+
+    @property
+    def next_s(self) -> float:
+        """When the next one is due."""
+        # Not a running sum, whose errors would add up.
+        return self._begin_s + self._taken / self._rate
+
+    def due(self, now_s: float) -> Iterator[float]:
+        """When each was due that is due by now and was not given yet."""
+        while (due_s := self.next_s) <= now_s:
+            self._taken += 1
+            yield due_s
+
+
+class Latencies:
+    """Requests by the time when they were due, with how long each took; failures apart."""
+
+    def __init__(self) -> None:
+        self._due_s = array("d")
+        self._took_ms = array("d")
+        self._failed_s = array("d")
+
+    def note(self, due_s: float, ended_s: float) -> None:
+        self._due_s.append(due_s)
+        self._took_ms.append((ended_s - due_s) * 1000)
+
+    def note_failure(self, due_s: float) -> None:
+        self._failed_s.append(due_s)
+
+    @property
+    def failed(self) -> int:
+        return len(self._failed_s)
+
+    @property
+    def settled(self) -> int:
+        return len(self._due_s) + len(self._failed_s)
+
+    def within(self, begin_s: float, end_s: float) -> Sequence[float]:
+        """Milliseconds, sorted, of what was due then (the end excluded)."""
+        pairs = zip(self._due_s, self._took_ms, strict=True)
+        return sorted(took for due, took in pairs if begin_s <= due < end_s)

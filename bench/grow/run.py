@@ -1,0 +1,354 @@
+"""One cluster: filled, grown by two brokers and shrunk by one of them, under load."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from bench.grow.figures import MoveFigures, RunFigures
+from bench.grow.holdings import (
+    Holdings,
+    copied,
+    fewest_to_grow,
+    fewest_to_remove,
+    holdings_of,
+    spread,
+)
+from bench.grow.ledger import Ledger
+from bench.grow.load import Load, fill
+from bench.grow.read_back import read_all
+from bench.grow.traffic import Sample, Traffic, copied_bytes, peaks, scrape
+from bench.produce import percentile
+from tidelog.client import Admin
+from tidelog.client.operations import BegunOperation, Operation, Plan
+from tidelog.errors import TidelogError
+from tidelog_runtime.local.cluster import LocalCluster
+
+TOPIC = "tide"
+# Of the cluster's own topic, too.
+REPLICATION_FACTOR = 3
+BROKERS = 3
+ADDED_BROKERS = 2
+WARM_UP_S = 5.0
+POLL_S = 0.25
+SAMPLE_S = 5.0
+SETTLE_TIMEOUT_S = 120.0
+# Beyond what the throttle asks for.
+OPERATION_TIMEOUT_S = 300.0
+CREATION_TIMEOUT_MS = 120_000
+READY_TIMEOUT_S = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """`data_mb`: 10^6 bytes of records, before they are replicated; `rate`: produces a second;
+    `throttle_mb`: 10^6 bytes a second for each broker; `quiet_s`: before anything is added."""
+
+    runs: int
+    partitions: int
+    data_mb: int
+    rate: float
+    throttle_mb: float
+    quiet_s: float
+
+    @property
+    def throttle(self) -> int:
+        return int(self.throttle_mb * 1e6)
+
+
+FULL = Settings(runs=5, partitions=300, data_mb=3000, rate=200, throttle_mb=20, quiet_s=60)
+QUICK = Settings(runs=1, partitions=60, data_mb=120, rate=50, throttle_mb=4, quiet_s=15)
+
+# An operation, or with `dry_run` its plan.
+Ask = Callable[[Admin, bool], Awaitable[BegunOperation]]
+
+
+async def run_once(directory: Path, settings: Settings, console: Console) -> RunFigures:
+    cluster = LocalCluster(directory, brokers=BROKERS, usual_ports=False)
+    await cluster.start()
+    try:
+        await cluster.ready(READY_TIMEOUT_S)
+        async with Admin(cluster.bootstrap, requested_by="bench") as admin:
+            return await _Run(cluster, admin, settings, console).figures()
+    finally:
+        await cluster.stop()
+
+
+@dataclass(frozen=True, slots=True)
+class _Moved:
+    """`shown`: the plan, before it was begun; `unelected`: when the operation was done, before
+    preferred leaders were elected."""
+
+    begin_s: float
+    end_s: float
+    staying: Sequence[int]
+    removed: Sequence[int]
+    shown: Plan
+    over: Operation
+    samples: Sequence[Sample]
+    before: Holdings
+    unelected: Holdings
+    after: Holdings
+
+
+class _Run:
+    def __init__(
+        self, cluster: LocalCluster, admin: Admin, settings: Settings, console: Console
+    ) -> None:
+        self._cluster = cluster
+        self._admin = admin
+        self._settings = settings
+        self._console = console
+        self._ledger = Ledger(settings.partitions)
+        self._load = Load(
+            cluster.bootstrap, TOPIC, settings.partitions, settings.rate, self._ledger
+        )
+        self._quiet_s = (0.0, 0.0)
+
+    async def figures(self) -> RunFigures:
+        fill_s = await self._fill()
+        loading = asyncio.create_task(self._load.run())
+        try:
+            grow, shrink = await self._change(loading)
+        finally:
+            self._load.stop()
+            await loading
+        self._console.print(
+            f"  {self._load.sent:,} records sent; reading all back", highlight=False
+        )
+        await read_all(self._cluster.bootstrap, TOPIC, self._ledger)
+        for error in sorted(set(self._load.errors))[:5]:
+            self._console.print(f"  [red]failed:[/] {error}", highlight=False)
+        quiet = self._load.latencies.within(*self._quiet_s)
+        quiet_p99_ms = percentile(quiet, 0.99)
+        late = self._load.late.within(self._quiet_s[0], float("inf"))
+        return RunFigures(
+            quiet_samples=len(quiet),
+            quiet_p50_ms=percentile(quiet, 0.5),
+            quiet_p99_ms=quiet_p99_ms,
+            late_p99_ms=percentile(late, 0.99),
+            sent=self._load.sent,
+            failed=self._load.latencies.failed,
+            bytes_filled=self._settings.data_mb * 1_000_000,
+            fill_s=fill_s,
+            grow=self._figures_of(grow, quiet_p99_ms),
+            shrink=self._figures_of(shrink, quiet_p99_ms),
+            read_back=self._ledger.read_back(),
+        )
+
+    async def _fill(self) -> float:
+        settings = self._settings
+        await self._admin.create_topic(
+            TOPIC, settings.partitions, REPLICATION_FACTOR, timeout_ms=CREATION_TIMEOUT_MS
+        )
+        await self._settled()
+        fill_s = await fill(
+            self._cluster.bootstrap,
+            TOPIC,
+            settings.partitions,
+            settings.data_mb * 1_000_000,
+            self._ledger,
+        )
+        self._console.print(f"  {settings.data_mb:,} MB written in {fill_s:.0f} s", highlight=False)
+        await self._admin.set_throttle(settings.throttle)
+        return fill_s
+
+    async def _change(self, loading: asyncio.Task[None]) -> tuple[_Moved, _Moved]:
+        await self._pause(WARM_UP_S, loading)
+        begin_s = time.perf_counter()
+        await self._pause(self._settings.quiet_s, loading)
+        self._quiet_s = (begin_s, time.perf_counter())
+        added = [self._cluster.add_broker() for _ in range(ADDED_BROKERS)]
+        await self._cluster.ready(READY_TIMEOUT_S)
+        await self._pause(WARM_UP_S, loading)
+        grow = await self._move(
+            f"adding brokers {', '.join(map(str, added))}",
+            lambda admin, dry_run: admin.add_brokers(
+                added, operation_id="" if dry_run else "grow", dry_run=dry_run
+            ),
+            removed=[],
+        )
+        await self._pause(WARM_UP_S, loading)
+        removed = added[-1:]
+        shrink = await self._move(
+            f"removing broker {removed[0]}",
+            lambda admin, dry_run: admin.remove_brokers(
+                removed, operation_id="" if dry_run else "shrink", dry_run=dry_run
+            ),
+            removed=removed,
+        )
+        return grow, shrink
+
+    async def _pause(self, seconds: float, loading: asyncio.Task[None]) -> None:
+        """Ends early where the load has died, which raises what it died of."""
+        await asyncio.wait([loading], timeout=seconds)
+        if loading.done():
+            loading.result()
+
+    async def _move(self, what: str, ask: Ask, *, removed: Sequence[int]) -> _Moved:
+        everyone = self._cluster.broker_ids
+        staying = [broker for broker in everyone if broker not in removed]
+        before = await self._settled()
+        shown = (await ask(self._admin, True)).plan
+        _show_plan(what, shown, self._console)
+        samples = [await self._sample()]
+        begin_s = time.perf_counter()
+        begun = (await ask(self._admin, False)).operation
+        assert begun is not None, "it was no dry run"
+        most_bytes = _bytes_to_receive(shown, samples[0].brokers, before)
+        over = await self._until_over(begun.operation_id, most_bytes, samples)
+        unelected = await self._settled()
+        after = await self._with_balanced_leaders(unelected, staying)
+        end_s = time.perf_counter()
+        if len(samples) > 1 and end_s < samples[-1].at_s + SAMPLE_S / 2:
+            del samples[-1]  # too little time from it to the last one to tell a rate
+        samples.append(await self._sample())
+        self._console.print(f"  {what}: {end_s - begin_s:.0f} s", highlight=False)
+        return _Moved(
+            begin_s, end_s, staying, removed, shown, over, samples, before, unelected, after
+        )
+
+    def _figures_of(self, moved: _Moved, quiet_p99_ms: float) -> MoveFigures:
+        """Once the load is over: what has waited until then counts, too."""
+        before, after, staying = moved.before, moved.after, moved.staying
+        at_begin, at_end = moved.samples[0].brokers, moved.samples[-1].brokers
+        if moved.removed:
+            fewest = fewest_to_remove(before, moved.removed)
+            least_bytes = sum(at_begin[broker].log_size for broker in moved.removed)
+        else:
+            fewest = fewest_to_grow(before, staying)
+            least_bytes = fewest * _mean_size(at_begin, before)
+        duration_s = moved.end_s - moved.begin_s
+        bytes_moved = copied_bytes(at_begin, at_end, REPLICATION_FACTOR)
+        latencies = self._load.latencies.within(moved.begin_s, moved.end_s)
+        p99_ms = percentile(latencies, 0.99)
+        peak, rate_ratio = peaks(moved.samples, self._settings.throttle)
+        replicas = after.replicas_by_broker(staying)
+        leaders = after.leaders_by_broker(staying)
+        return MoveFigures(
+            operation=moved.over.operation_id,
+            duration_s=duration_s,
+            samples=len(latencies),
+            p50_ms=percentile(latencies, 0.5),
+            p99_ms=p99_ms,
+            longest_ms=latencies[-1],
+            p99_ratio=p99_ms / quiet_p99_ms,
+            replicas_planned=moved.shown.replicas_added,
+            replicas_moved=copied(before, after),
+            replicas_minimum=fewest,
+            bytes_moved=bytes_moved,
+            bytes_minimum=least_bytes,
+            bytes_told=moved.over.progress.bytes_copied,
+            replicas_by_broker=replicas,
+            leaders_by_broker=leaders,
+            replica_spread=spread(replicas),
+            leader_spread=spread(leaders),
+            leader_spread_before_election=spread(moved.unelected.leaders_by_broker(staying)),
+            throttle_bytes_per_second=self._settings.throttle,
+            bytes_per_second=bytes_moved / duration_s,
+            peak_bytes_per_second=peak,
+            rate_ratio=rate_ratio,
+        )
+
+    async def _until_over(
+        self, operation_id: str, most_bytes: float, samples: list[Sample]
+    ) -> Operation:
+        """`most_bytes`: that one broker may have to receive. Adds samples. Raises `RuntimeError`
+        where it has not ended as it was to, in time."""
+        limit_s = OPERATION_TIMEOUT_S + 2 * most_bytes / self._settings.throttle
+        give_up_s = time.perf_counter() + limit_s
+        while True:
+            operation = await self._admin.describe_operation(operation_id)
+            if operation.state == "done":
+                return operation
+            if operation.has_ended or time.perf_counter() > give_up_s:
+                progress = operation.progress
+                raise RuntimeError(
+                    f"operation {operation_id} is {operation.state} after {limit_s:.0f} s: "
+                    f"{progress.moves_done} of {progress.moves} moves are done; "
+                    f"{operation.reason or 'it says no reason'}"
+                )
+            self._cluster.check_alive()
+            if time.perf_counter() >= samples[-1].at_s + SAMPLE_S:
+                samples.append(await self._sample())
+            await asyncio.sleep(POLL_S)
+
+    async def _with_balanced_leaders(self, holdings: Holdings, brokers: Sequence[int]) -> Holdings:
+        """As an operator would do: preferred leaders are elected where they do not lead yet."""
+        if spread(holdings.leaders_by_broker(brokers)) > 1:
+            await self._admin.elect_preferred_leaders()
+            await self._settled()
+        give_up_s = time.perf_counter() + SETTLE_TIMEOUT_S
+        while True:
+            holdings = await self._settled()
+            is_balanced = spread(holdings.leaders_by_broker(brokers)) <= 1
+            if is_balanced or time.perf_counter() > give_up_s:
+                return holdings
+            await asyncio.sleep(POLL_S)
+
+    async def _settled(self) -> Holdings:
+        """Once nothing moves, all is in sync, and somebody leads everywhere."""
+        give_up_s = time.perf_counter() + SETTLE_TIMEOUT_S
+        while True:
+            found = await self._holdings()
+            if found is not None and not found.moving and not found.out_of_sync:
+                return found
+            if time.perf_counter() > give_up_s:
+                raise RuntimeError(
+                    f"the cluster has not settled after {SETTLE_TIMEOUT_S:g} s: "
+                    + (
+                        "its topics are not described"
+                        if found is None
+                        else f"{found.moving} partitions move, {found.out_of_sync} replicas are "
+                        "not in sync"
+                    )
+                )
+            await asyncio.sleep(POLL_S)
+
+    async def _holdings(self) -> Holdings | None:
+        try:
+            found = holdings_of(await self._admin.list_topics(internal=True))
+        except TidelogError:
+            return None
+        is_whole = sum(name.topic == TOPIC for name in found.replicas) == self._settings.partitions
+        return found if is_whole and min(found.leaders.values()) >= 0 else None
+
+    async def _sample(self) -> Sample:
+        cluster = self._cluster
+        return await scrape(
+            {broker: cluster.broker_metrics(broker) for broker in cluster.broker_ids}
+        )
+
+
+def _mean_size(traffic: Mapping[int, Traffic], holdings: Holdings) -> float:
+    return sum(broker.log_size for broker in traffic.values()) / holdings.replica_count
+
+
+def _bytes_to_receive(plan: Plan, traffic: Mapping[int, Traffic], holdings: Holdings) -> float:
+    most = max(share.replicas_after - share.replicas_before for share in plan.brokers)
+    return most * _mean_size(traffic, holdings)
+
+
+def _show_plan(what: str, plan: Plan, console: Console) -> None:
+    copies = f"{plan.replicas_added} replicas copied (at least {plan.minimum_replicas_added})"
+    leaders = f"{plan.leaders_changed} partitions prefer another leader"
+    table = Table(title=f"The plan of {what}: {copies}, {leaders}", title_justify="left")
+    for column in ("broker", "replicas", "after", "preferred leader of", "after"):
+        table.add_column(column, justify="right")
+    for share in plan.brokers:
+        table.add_row(
+            str(share.broker_id),
+            str(share.replicas_before),
+            str(share.replicas_after),
+            str(share.leaders_before),
+            str(share.leaders_after),
+        )
+    console.print(table)
+    for warning in plan.warnings:
+        console.print(f"  [yellow]{warning}[/]", highlight=False)

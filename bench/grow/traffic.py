@@ -1,0 +1,85 @@
+"""What brokers have carried, from what Prometheus would scrape. Parsing is pure."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+import urllib.request
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+_BYTES = re.compile(r'^tidelog_data_bytes_total\{(?:[^}]*,)?flow="(\w+)"[^}]*\} (\S+)', re.M)
+_LOG_SIZE = re.compile(r"^tidelog_log_size_bytes(?:\{[^}]*\})? (\S+)", re.M)
+_TIMEOUT_S = 30.0
+# What a throttle lets pass at once after a pause, in seconds of its rate.
+THROTTLE_BURST_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Of one broker, in bytes: got from producers, got from leaders and sent to followers since
+    its start, and what its logs hold now."""
+
+    produced: float
+    replica_in: float
+    replica_out: float
+    log_size: float
+
+
+class Sample(NamedTuple):
+    """All brokers at a time, in seconds of one monotonic clock."""
+
+    at_s: float
+    brokers: Mapping[int, Traffic]
+
+
+def parse_traffic(text: str) -> Traffic:
+    """Raises `ValueError` for what is not a broker's."""
+    flows = {flow: float(value) for flow, value in _BYTES.findall(text)}
+    log_size = _LOG_SIZE.search(text)
+    missing = {"produce", "replica_in", "replica_out"} - flows.keys()
+    if missing or log_size is None:
+        raise ValueError(f"no bytes of {sorted(missing)}, or no log size, among the metrics")
+    return Traffic(flows["produce"], flows["replica_in"], flows["replica_out"], float(log_size[1]))
+
+
+async def scrape(addresses: Mapping[int, str]) -> Sample:
+    at_s = time.perf_counter()
+    texts = await asyncio.gather(
+        *(asyncio.to_thread(_read, address) for address in addresses.values())
+    )
+    traffic = {broker: parse_traffic(text) for broker, text in zip(addresses, texts, strict=True)}
+    return Sample(at_s, traffic)
+
+
+def copied_bytes(
+    before: Mapping[int, Traffic], after: Mapping[int, Traffic], replication_factor: int
+) -> float:
+    """What followers got beyond what producers sent meanwhile, to each of its followers. All
+    topics have this factor. Whatever was copied twice counts twice."""
+    produced = sum(after[b].produced - before[b].produced for b in before)
+    received = sum(after[b].replica_in - before[b].replica_in for b in before)
+    return received - (replication_factor - 1) * produced
+
+
+def peaks(samples: Sequence[Sample], throttle: int) -> tuple[float, float]:
+    """Of all stretches between two samples: bytes per second of the broker that received most,
+    and how much that was of what throttle and load let it receive: at most all of the load."""
+    fastest = most = 0.0
+    for earlier, later in pairwise(samples):
+        seconds = later.at_s - earlier.at_s
+        before, after = earlier.brokers, later.brokers
+        produced = sum(after[b].produced - before[b].produced for b in before)
+        received = max(after[b].replica_in - before[b].replica_in for b in before)
+        fastest = max(fastest, received / seconds)
+        most = max(most, received / (throttle * (seconds + THROTTLE_BURST_S) + produced))
+    return fastest, most
+
+
+def _read(address: str) -> str:
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=_TIMEOUT_S) as response:
+        text: str = response.read().decode()
+    return text
