@@ -1,0 +1,125 @@
+"""Bounds of growing and shrinking: each that is not met is named."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bench.grow import results
+from bench.grow.__main__ import parse
+from bench.grow.figures import MoveFigures, RunFigures, not_met, ratio, verdicts
+from bench.grow.ledger import ReadBack
+from bench.grow.run import FULL, QUICK
+
+MOVE = MoveFigures(
+    operation="grow",
+    duration_s=90.0,
+    samples=18_000,
+    p50_ms=5.0,
+    p99_ms=20.0,
+    longest_ms=80.0,
+    p99_ratio=2.0,
+    replicas_planned=360,
+    replicas_moved=360,
+    replicas_minimum=360,
+    bytes_moved=3.65e9,
+    bytes_minimum=3.6e9,
+    bytes_told=3_600_000_000,
+    replicas_by_broker={1: 180, 2: 180},
+    leaders_by_broker={1: 60, 2: 60},
+    replica_spread=0,
+    leader_spread=1,
+    leader_spread_before_election=40,
+    throttle_bytes_per_second=20_000_000,
+    bytes_per_second=4e7,
+    peak_bytes_per_second=2.1e7,
+    rate_ratio=0.99,
+)
+RUN = RunFigures(
+    quiet_samples=12_000,
+    quiet_p50_ms=4.0,
+    quiet_p99_ms=10.0,
+    late_p99_ms=1.0,
+    sent=50_000,
+    failed=0,
+    bytes_filled=3_000_000_000,
+    fill_s=60.0,
+    grow=MOVE,
+    shrink=replace(MOVE, operation="shrink"),
+    read_back=ReadBack(1000, 1000, 0, 0, 0),
+)
+
+
+def test_within_all_bounds_nothing_is_named() -> None:
+    assert not_met(verdicts([RUN])) == []
+
+
+@pytest.mark.parametrize(
+    ("run", "named"),
+    [
+        (replace(RUN, failed=1), "failed produces, all runs"),
+        (
+            replace(RUN, read_back=ReadBack(1000, 999, 1, 0, 0)),
+            "acknowledged records not read back, all runs",
+        ),
+        (replace(RUN, read_back=ReadBack(9, 10, 0, 1, 0)), "records read twice, all runs"),
+        (replace(RUN, grow=replace(MOVE, p99_ratio=3.1)), "grow: p99 against the quiet one"),
+        (
+            replace(RUN, grow=replace(MOVE, replicas_moved=397)),
+            "grow: replicas against the fewest",
+        ),
+        (replace(RUN, shrink=replace(MOVE, bytes_moved=4e9)), "shrink: bytes against the least"),
+        (
+            replace(RUN, shrink=replace(MOVE, replica_spread=2)),
+            "shrink: replicas, most against fewest of a broker",
+        ),
+        (
+            replace(RUN, grow=replace(MOVE, leader_spread=2)),
+            "grow: leaders, most against fewest of a broker",
+        ),
+        (
+            replace(RUN, grow=replace(MOVE, rate_ratio=1.2)),
+            "grow: that against what throttle and load allow",
+        ),
+    ],
+)
+def test_a_bound_that_is_not_met_is_named_and_no_other(run: RunFigures, named: str) -> None:
+    assert not_met(verdicts([run])) == [named]
+
+
+def test_latency_is_judged_by_the_median_and_balance_by_the_worst() -> None:
+    slow = replace(RUN, grow=replace(MOVE, p99_ratio=9.0))
+    uneven = replace(RUN, grow=replace(MOVE, leader_spread=5))
+
+    assert not_met(verdicts([RUN, slow, RUN])) == []
+    assert not_met(verdicts([RUN, uneven, RUN])) == [
+        "grow: leaders, most against fewest of a broker"
+    ]
+
+
+def test_moving_nothing_where_nothing_is_needed_is_the_minimum() -> None:
+    assert ratio(0, 0) == 1.0
+    assert ratio(1, 0) > 1e9
+
+
+def test_the_file_of_each_form_documents_every_key_of_a_run(tmp_path: Path) -> None:
+    content = results.content("quick", {"runs": 1}, [RUN])
+    path = results.write(tmp_path, content)
+
+    assert path.name == "bench-grow.partial.json"
+    written = json.loads(path.read_text())
+    (run,) = written["runs"]
+    for key in (*written, *run, *run["grow"], *run["read_back"]):
+        assert f"`{key}`" in (results.__doc__ or ""), key
+
+
+def test_options_change_single_settings_of_a_form() -> None:
+    assert parse([]) == ("full", FULL)
+    assert parse(["--quick", "--rate", "10"]) == ("quick", replace(QUICK, rate=10))
+
+
+def test_an_option_of_nothing_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse(["--runs", "0"])
+    assert "--runs is 0; it is above 0" in capsys.readouterr().err

@@ -1,0 +1,78 @@
+"""Acknowledged records, and those that are read back."""
+
+from bench.grow.ledger import Ledger, ReadBack, serial_of, value_of
+
+
+def values(*serials: int) -> list[bytes | None]:
+    return [value_of(serial) for serial in serials]
+
+
+def ledger_of_five() -> Ledger:
+    """Serial numbers 0 to 2 in partition 0 and 3 to 4 in partition 1, from offset 0 on."""
+    ledger = Ledger(2)
+    ledger.acknowledge(0, 0, ledger.take(3), 3)
+    ledger.acknowledge(1, 0, ledger.take(2), 2)
+    return ledger
+
+
+def test_all_that_was_acknowledged_is_found() -> None:
+    ledger = ledger_of_five()
+    ledger.note_read(0, 0, values(0, 1))
+    ledger.note_read(0, 2, values(2))
+    ledger.note_read(1, 0, values(3, 4))
+
+    assert ledger.read_back() == ReadBack(5, 5, lost=0, duplicates=0, unexpected=0)
+
+
+def test_what_is_not_read_is_lost() -> None:
+    ledger = ledger_of_five()
+    ledger.note_read(0, 0, values(0, 1, 2))
+
+    assert ledger.read_back().lost == 2
+
+
+def test_a_record_elsewhere_than_acknowledged_is_lost() -> None:
+    ledger = ledger_of_five()
+    ledger.note_read(0, 0, values(0, 2, 1))
+    ledger.note_read(1, 0, values(3, 4))
+
+    assert ledger.read_back() == ReadBack(5, 5, lost=2, duplicates=0, unexpected=0)
+
+
+def test_another_value_is_a_lost_record() -> None:
+    ledger = ledger_of_five()
+    ledger.note_read(1, 0, [None, value_of(4)[:-1] + b"\xff"])
+
+    assert ledger.read_back().lost == 5
+
+
+def test_an_offset_that_was_acknowledged_twice_has_lost_one_of_them() -> None:
+    ledger = Ledger(1)
+    ledger.acknowledge(0, 0, ledger.take(1), 1)
+    ledger.acknowledge(0, 0, ledger.take(1), 1)
+    ledger.note_read(0, 0, values(1))
+
+    assert ledger.read_back().lost == 1
+
+
+def test_a_record_that_is_there_twice_is_a_duplicate() -> None:
+    ledger = ledger_of_five()
+    ledger.note_read(0, 0, values(0, 1, 2))
+    ledger.note_read(0, 3, values(1))
+    ledger.note_read(1, 0, values(3, 4))
+
+    assert ledger.read_back() == ReadBack(5, 6, lost=0, duplicates=1, unexpected=0)
+
+
+def test_what_was_sent_and_never_acknowledged_may_be_there() -> None:
+    ledger = ledger_of_five()
+    unknown = ledger.take(1)
+    ledger.note_read(0, 0, values(0, 1, 2, unknown))
+    ledger.note_read(1, 0, values(3, 4))
+
+    assert ledger.read_back() == ReadBack(5, 6, lost=0, duplicates=0, unexpected=1)
+
+
+def test_a_value_tells_its_serial_number_and_nobody_elses_does() -> None:
+    assert serial_of(value_of(1 << 40)) == 1 << 40
+    assert serial_of(b"sea") is None
