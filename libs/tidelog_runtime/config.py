@@ -53,14 +53,15 @@ def _check_metrics_address(value: str) -> str:
         ) from None
 
 
-def _split_list(value: Any) -> Any:
+def split_list(value: Any) -> Any:
+    """For lists that are one string in a variable or a flag."""
     return [item.strip() for item in value.split(",")] if isinstance(value, str) else value
 
 
 Address = Annotated[str, AfterValidator(_check_address)]
 MetricsAddress = Annotated[str, AfterValidator(_check_metrics_address)]
 # One string with commas, in a variable or a flag; a list in the file.
-AddressList = Annotated[list[Address], NoDecode, BeforeValidator(_split_list)]
+AddressList = Annotated[list[Address], NoDecode, BeforeValidator(split_list)]
 
 
 class ServiceConfig(BaseSettings):

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Annotated
 
-from tidelog_runtime.config import METRICS_OFF, Address, AddressList, MetricsAddress, ServiceConfig
+from pydantic import BeforeValidator, Field
+from pydantic_settings import NoDecode
+
+from tidelog_runtime.config import (
+    METRICS_OFF,
+    Address,
+    AddressList,
+    MetricsAddress,
+    ServiceConfig,
+    split_list,
+)
+
+NameList = Annotated[list[str], NoDecode, BeforeValidator(split_list)]
 
 
 class AdminApiConfig(ServiceConfig):
@@ -24,6 +36,12 @@ class AdminApiConfig(ServiceConfig):
     metrics_listen: MetricsAddress | None = Field(
         default=METRICS_OFF,
         description="host:port to serve metrics on besides GET /metrics at listen, or off",
+    )
+    allowed_hosts: NameList = Field(
+        default=[],
+        description="names by which browsers reach the gateway, separated by commas, besides "
+        "addresses, localhost and the host of advertised_address; a page under another name may "
+        "change nothing",
     )
     console: bool = Field(default=True, description="whether the web console is served at /")
     max_body_bytes: int = Field(
@@ -57,6 +75,12 @@ class AdminApiConfig(ServiceConfig):
         le=10_000,
         description="further streams of events are refused while so many are open",
     )
+
+    @property
+    def browser_hosts(self) -> frozenset[str]:
+        """Names of hosts, without ports, that pages may change things under."""
+        own = (address.rpartition(":")[0] for address in (self.listen, self.address))
+        return frozenset({"localhost", *own, *self.allowed_hosts})
 
     @property
     def service(self) -> str:

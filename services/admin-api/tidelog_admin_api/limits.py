@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from http import HTTPStatus
+from ipaddress import ip_address
 from typing import Protocol
 from urllib.parse import urlsplit
 
@@ -40,6 +41,8 @@ class Bounds(Protocol):
     def max_concurrent_requests(self) -> int: ...
     @property
     def max_concurrent_streams(self) -> int: ...
+    @property
+    def browser_hosts(self) -> Set[str]: ...
 
 
 class Usage:
@@ -89,7 +92,7 @@ class Limits:
 
         try:
             with self._slot():
-                _check_origin(scope)
+                _check_origin(scope, self._bounds.browser_hosts)
                 self._check_length(scope)
                 deadline = asyncio.timeout(self._bounds.request_timeout_ms / 1000)
                 async with deadline:
@@ -171,25 +174,38 @@ class Limits:
         )
 
 
-def _check_origin(scope: Scope) -> None:
-    """A page of another origin that a browser shows beside the console may not change anything
-    with the reach of whoever looks at it."""
+def _check_origin(scope: Scope, hosts: Set[str]) -> None:
+    """A page of another origin that a browser shows may not change anything with the reach of
+    whoever looks at it; nor one under a name that somebody else has given this address."""
     headers = Headers(scope=scope)
     origin = headers.get("origin")
     if scope["method"] in _READS or origin is None:
         return
     try:
-        same = urlsplit(origin).netloc == headers.get("host", "")
+        parts = urlsplit(origin)
+        if parts.netloc == headers.get("host", "") and _is_own(parts.hostname or "", hosts):
+            return
     except ValueError:
-        same = False
-    if not same:
-        raise ProblemError(
-            "FOREIGN_ORIGIN",
-            Meaning(
-                HTTPStatus.FORBIDDEN,
-                "PERMISSION_DENIED",
-                "Use the console that the gateway serves, or a program that is no browser.",
-            ),
-            f"the request comes from a page of {origin[:200]}, and this is "
-            f"{headers.get('host', 'another')}: pages of other origins may not change anything",
-        )
+        pass
+    raise ProblemError(
+        "FOREIGN_ORIGIN",
+        Meaning(
+            HTTPStatus.FORBIDDEN,
+            "PERMISSION_DENIED",
+            "Open the console by an address of the gateway, or name its host in allowed_hosts of "
+            "the gateway.",
+        ),
+        f"the request comes from a page of {origin[:200]}, which is not known to be the "
+        "gateway's own: other pages may not change anything",
+    )
+
+
+def _is_own(host: str, hosts: Set[str]) -> bool:
+    if host in hosts:
+        return True
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    # Nobody else can give this address another number.
+    return True

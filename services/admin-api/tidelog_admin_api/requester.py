@@ -30,7 +30,8 @@ def requested_by(headers: Mapping[str, str], remote_host: str | None) -> str:
 def trace_of(headers: Mapping[str, str], rng: random.Random) -> Metadata:
     """The caller's, where it names one that is valid; else a new one."""
     given = [(name, headers[name]) for name in ("traceparent", "tracestate") if name in headers]
-    passed = passed_on((name, value) for name, value in given if value.isascii())
+    # gRPC carries nothing else.
+    passed = passed_on((n, value) for n, value in given if value.isascii() and value.isprintable())
     if passed:
         return passed
     new = of_trace(f"{rng.getrandbits(_TRACE_ID_BITS) or 1:032x}", rng)

@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.types import Message, Receive, Scope, Send
 
+from tidelog_admin_api.config import AdminApiConfig
 from tidelog_admin_api.limits import Limits, Usage, stream
 from tidelog_admin_api.problems import ProblemError
 
@@ -20,6 +21,7 @@ BOUNDS = SimpleNamespace(
     request_timeout_ms=1_000,
     max_concurrent_requests=1,
     max_concurrent_streams=1,
+    browser_hosts=frozenset({"gateway"}),
 )
 
 
@@ -90,6 +92,33 @@ async def test_a_page_of_another_origin_changes_nothing() -> None:
 async def test_the_console_itself_may_change_things() -> None:
     limits = Limits(echo, BOUNDS, Usage())
     assert await answer_of(limits, b"", origin="http://gateway:7600", host="gateway:7600") == 200
+
+
+async def test_an_address_is_the_gateways_own_name() -> None:
+    limits = Limits(echo, BOUNDS, Usage())
+    assert await answer_of(limits, b"", origin="http://10.0.0.1:7600", host="10.0.0.1:7600") == 200
+    assert await answer_of(limits, b"", origin="http://[::1]:7600", host="[::1]:7600") == 200
+
+
+async def test_a_name_that_somebody_else_gave_the_gateway_is_foreign() -> None:
+    limits = Limits(echo, BOUNDS, Usage())
+    assert await answer_of(limits, b"", origin="http://evil.example", host="evil.example") == 403
+
+
+async def test_an_origin_that_is_none_is_foreign() -> None:
+    limits = Limits(echo, BOUNDS, Usage())
+    assert await answer_of(limits, b"", origin="null", host="gateway:7600") == 403
+    assert await answer_of(limits, b"", origin="http://[", host="gateway:7600") == 403
+
+
+def test_browsers_reach_the_gateway_by_the_names_it_was_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TIDELOG_ALLOWED_HOSTS", "tides.example, tides")
+    config = AdminApiConfig(advertised_address="console.example:80")
+    assert config.browser_hosts == {
+        *("localhost", "127.0.0.1", "console.example", "tides.example", "tides"),
+    }
 
 
 async def test_a_stream_may_last_longer_than_a_request() -> None:

@@ -42,3 +42,8 @@ def test_a_trace_that_is_none_is_replaced_by_a_new_one() -> None:
     made = dict(trace_of({"traceparent": "00-zz"}, random.Random(1)))["traceparent"]
     assert made.startswith("00-")
     assert len(made) == len(TRACEPARENT)
+
+
+def test_of_a_trace_nothing_is_passed_on_that_grpc_does_not_carry() -> None:
+    headers = {"traceparent": TRACEPARENT, "tracestate": "vendor=a\tb"}
+    assert trace_of(headers, random.Random(1)) == (("traceparent", TRACEPARENT),)
