@@ -147,6 +147,17 @@ async def test_a_body_that_is_not_valid_is_refused_by_the_name_of_its_field(
     assert admin.calls == []
 
 
+async def test_a_whole_number_may_be_written_with_a_point(
+    gateway: httpx.AsyncClient, admin: FakeAdmin
+) -> None:
+    body = b'{"broker_ids": [4.0], "operation_id": "op-1"}'
+    json = {"Content-Type": "application/json"}
+    answer = await gateway.post("/v1/brokers/add", content=body, headers=json)
+    assert answer.status_code == 202
+    assert admin.calls[0][1] == ([4],)
+    assert (await gateway.post("/v1/brokers/add", json={"broker_ids": [4.5]})).status_code == 422
+
+
 async def test_the_throttle_has_a_tag(gateway: httpx.AsyncClient, admin: FakeAdmin) -> None:
     admin.throttle = Throttle(5_000, 44)
     answer = await gateway.get("/v1/throttle")

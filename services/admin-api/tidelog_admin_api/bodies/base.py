@@ -12,6 +12,15 @@ from tidelog.model import MAX_INT32, NO_EPOCH, NO_LEADER
 MAX_INT64 = 2**63 - 1
 MAX_TOPIC_NAME_LENGTH = 200
 
+
+def _whole(value: Any) -> Any:
+    """JSON has one kind of number, and 3.0 is an integer of it."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+# Of a request; strict models take nothing but an integer otherwise.
+Integer = Annotated[int, BeforeValidator(_whole)]
+
 # What the wire cannot carry is refused here, by name.
 TopicName = Annotated[
     str,
@@ -23,9 +32,9 @@ TopicName = Annotated[
     ),
 ]
 PartitionNumber = Annotated[
-    int, Field(ge=0, le=MAX_INT32, description="number of a partition, from 0", examples=[0])
+    Integer, Field(ge=0, le=MAX_INT32, description="number of a partition, from 0", examples=[0])
 ]
-BrokerId = Annotated[int, Field(ge=0, le=MAX_INT32, description="id of a broker", examples=[1])]
+BrokerId = Annotated[Integer, Field(ge=0, le=MAX_INT32, description="id of a broker", examples=[1])]
 OperationId = Annotated[
     str,
     Field(

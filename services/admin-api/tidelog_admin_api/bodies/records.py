@@ -11,7 +11,7 @@ from pydantic.config import JsonDict
 from tidelog.client.delivery import Delivery
 from tidelog.errors import TidelogError
 from tidelog.model import NO_OFFSET, Acks, Record
-from tidelog_admin_api.bodies.base import AnswerBody, PartitionNumber, RequestBody
+from tidelog_admin_api.bodies.base import AnswerBody, Integer, PartitionNumber, RequestBody
 from tidelog_admin_api.bodies.failures import Failure, failure_of
 from tidelog_admin_api.record_encoding import Encoding, WrongEncodingError, from_bytes, to_bytes
 
@@ -57,7 +57,7 @@ class RecordToProduce(RequestBody):
     partition: PartitionNumber | None = Field(
         default=None, description="default: by the key, else any"
     )
-    timestamp_ms: int | None = Field(
+    timestamp_ms: Integer | None = Field(
         default=None,
         ge=0,
         le=MAX_TIMESTAMP_MS,

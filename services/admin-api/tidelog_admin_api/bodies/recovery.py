@@ -13,6 +13,7 @@ from tidelog_admin_api.bodies.base import (
     MAX_TOPIC_NAME_LENGTH,
     AnswerBody,
     BrokerId,
+    Integer,
     PartitionNumber,
     RequestBody,
     TopicName,
@@ -91,7 +92,7 @@ class RecoveryChoice(RequestBody):
 
     partition: PartitionNumber
     broker_id: BrokerId
-    expected_revision: int = Field(
+    expected_revision: Integer = Field(
         default=0,
         ge=0,
         le=MAX_INT64,

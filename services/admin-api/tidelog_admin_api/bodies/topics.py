@@ -8,7 +8,14 @@ from pydantic import ConfigDict, Field, StrictBool, StrictInt, StrictStr
 from pydantic.config import JsonDict
 
 from tidelog.model import MAX_INT32
-from tidelog_admin_api.bodies.base import AnswerBody, BrokerId, OperationId, RequestBody, example
+from tidelog_admin_api.bodies.base import (
+    AnswerBody,
+    BrokerId,
+    Integer,
+    OperationId,
+    RequestBody,
+    example,
+)
 from tidelog_admin_api.bodies.operations import OperationRequest
 
 MAX_ASSIGNED_PARTITIONS = 1_000
@@ -19,7 +26,7 @@ MAX_TEXT = 1_000
 # Numbers and booleans are written as the configuration has them.
 ConfigValue = Annotated[StrictStr, Field(max_length=MAX_TEXT)] | StrictBool | StrictInt
 ConfigKey = Annotated[str, Field(max_length=MAX_TEXT)]
-Count = Annotated[int, Field(ge=0, le=MAX_INT32)]
+Count = Annotated[Integer, Field(ge=0, le=MAX_INT32)]
 Assignment = Annotated[
     list[Annotated[list[BrokerId], Field(max_length=MAX_REPLICAS)]],
     Field(

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Response
 
 from tidelog.client.operations import RestartFinding as Finding
+from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.model import NOT_KNOWN, ServiceState, StateRequest
 from tidelog_admin_api.begun import BEGUN_RESPONSES, begun_answer
 from tidelog_admin_api.bodies.brokers import (
@@ -58,13 +59,15 @@ async def describe_broker(
     broker_id: BrokerId, admin: AskBrokers, states: AskStates
 ) -> BrokerWithProcess:
     """What it carries as the controller knows it, and what it tells of itself."""
-    (details,) = await admin.describe_brokers([broker_id])
+    found = await admin.describe_brokers([broker_id])
+    if not found:
+        raise TidelogError(ErrorCode.UNKNOWN_BROKER, f"nobody knows a broker {broker_id}")
     told = await states.ask(StateRequest(services_only=True), LOOK_TIMEOUT_MS)
     process = next((s for s in told.states if (s.role, s.id) == ("broker", broker_id)), None)
     silent = [s for s in told.silent if (s.role, s.id) == ("broker", broker_id)]
     problem = "; ".join(f"{service} {service.problem}" for service in silent)
     return BrokerWithProcess(
-        **Broker.model_validate(details).model_dump(),
+        **Broker.model_validate(found[0]).model_dump(),
         process=_process(process) if process else None,
         problem="" if process else problem or "nobody knows an address at which it answers",
     )

@@ -18,6 +18,7 @@ from tidelog_admin_api.dependencies import AskTopics
 from tidelog_admin_api.parameters import USUAL_TIMEOUT_MS, DryRun, TimeoutMs, TopicName
 from tidelog_admin_api.preconditions import IfMatch, etag, expected_revision
 from tidelog_admin_api.problems import CHANGE_PROBLEMS
+from tidelog_admin_api.resources.topics import details_of
 
 router = APIRouter(prefix="/v1/topics/{topic}", tags=["topics"])
 
@@ -36,7 +37,7 @@ async def alter_topic_config(
     as asked for already is no fault."""
 
     async def current() -> int:
-        return (await admin.topic_details([topic], with_partitions=False))[0].revision
+        return (await details_of(topic, admin, with_partitions=False)).revision
 
     altered = await admin.alter_topic_config(
         topic,
@@ -62,7 +63,7 @@ async def set_partition_count(
 ) -> ResizedTopic:
     """Adds partitions after the last, or deletes the last ones with their data, which has to be
     confirmed by the topic's name."""
-    (now,) = await admin.topic_details([topic], with_partitions=False)
+    now = await details_of(topic, admin, with_partitions=False)
 
     async def current() -> int:
         return now.revision

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query, Response
 from tidelog.cli.health import SOUND, HealthCounts
 from tidelog.client.descriptions import TopicDescription
 from tidelog.client.topic_details import TopicDetails
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog.errors import ErrorCode, TidelogError, unknown_topic
 from tidelog.model import NO_LEADER
 from tidelog.state_changes.topic import is_internal
 from tidelog_admin_api.bodies.topics import (
@@ -138,9 +138,18 @@ async def create_topic(
 @router.get("/{topic}", responses=READ_PROBLEMS)
 async def describe_topic(topic: TopicName, admin: AskTopics, response: Response) -> Topic:
     """Its whole configuration, and how its partitions are."""
-    (details,) = await admin.topic_details([topic])
+    details = await details_of(topic, admin)
     response.headers["ETag"] = etag(details.revision)
     return _topic(details)
+
+
+async def details_of(
+    topic: str, admin: TopicAdmin, *, with_partitions: bool = True
+) -> TopicDetails:
+    for details in await admin.topic_details([topic], with_partitions=with_partitions):
+        return details
+    # It went between two pages.
+    raise unknown_topic(topic)
 
 
 def _topic(details: TopicDetails) -> Topic:
@@ -211,7 +220,7 @@ async def _read_before(topic: str, admin: TopicAdmin, if_match: str | None) -> s
     details: list[TopicDetails] = []
 
     async def current() -> int:
-        details[:] = await admin.topic_details([topic], with_partitions=False)
+        details[:] = [await details_of(topic, admin, with_partitions=False)]
         return details[0].revision
 
     expected = await expected_revision(if_match, current)
