@@ -51,4 +51,9 @@ def newest(changes: Iterable[StateChange], wanted: EventFilter, limit: int) -> N
     An event that was told twice is one."""
     known = {change.identity: change for change in changes if wanted.takes(change)}
     ordered = sorted(known.values(), key=lambda change: (change.time_ms, change.service))
-    return Newest(ordered[-limit:], max(0, len(ordered) - limit))
+    kept = ordered[-limit:]
+    left_out = len(ordered) - len(kept)
+    if left_out and ordered[left_out - 1].time_ms == kept[0].time_ms != kept[-1].time_ms:
+        # Whoever goes on before the first of these would miss the others of its millisecond.
+        kept = [change for change in kept if change.time_ms > kept[0].time_ms]
+    return Newest(kept, len(ordered) - len(kept))

@@ -16,10 +16,9 @@ import structlog
 from tidelog.client.event_streams import Gathered, Silent
 from tidelog.state_changes.event import StateChange
 from tidelog.state_changes.life import TraceScope
-from tidelog_admin_api.bodies.events import event_object
-from tidelog_admin_api.event_filter import EventFilter, newest
+from tidelog_admin_api.event_filter import EventFilter, Newest, newest
 from tidelog_admin_api.event_ids import event_id, time_ms_of
-from tidelog_admin_api.event_ring import EventRing, Told
+from tidelog_admin_api.event_ring import EventRing, Told, told_of
 from tidelog_admin_api.server_sent_events import HEARTBEAT, OPENING, message
 from tidelog_runtime.clock import Clock
 
@@ -32,7 +31,9 @@ RESTART_PAUSE_MS = 1_000
 RESUME_OVERLAP_MS = 2_000
 # That a stream begins with, the newest of those asked for.
 MAX_EVENTS_BEFORE = 1_000
-STATE_CHANGE, SERVICE_SILENT, MISSED, END = "state_change", "service_silent", "missed", "end"
+# That are heard in one turn of the loop.
+MAX_EVENTS_IN_A_TURN = 200
+MISSED, END = "missed", "end"
 
 _log = structlog.get_logger()
 
@@ -99,8 +100,7 @@ class EventHub:
             return Beginning(position)
         wanted = wanted._replace(since_ms=since_ms)
         told = (await self._source.recent(wanted.scope)).events
-        unseen = [change for change in told if event_id(change) != last_id]
-        found = newest(unseen, wanted, MAX_EVENTS_BEFORE)
+        found = await asyncio.to_thread(_newest_before, told, wanted, last_id)
         return Beginning(position, found.changes, found.left_out)
 
     def end_streams(self) -> None:
@@ -120,9 +120,9 @@ class EventHub:
         """Server-sent events, with a comment where there was nothing for a heartbeat."""
         yield OPENING
         left = _Left(bound, self._clock, self._heartbeat_ms)
-        known = {event_id(change): None for change in beginning.before}
-        said = _missed(beginning.missed)
-        said += _events([Told(event_id(c), c) for c in beginning.before], wanted, left)
+        before = [told_of(change) for change in beginning.before]
+        known = {told.id: None for told in before}
+        said = _missed(beginning.missed) + _events(before, wanted, left)
         if said:
             yield b"".join(said)
         position = beginning.position
@@ -156,16 +156,26 @@ class EventHub:
             try:
                 async with contextlib.aclosing(self._source.follow(scope)) as told:
                     async for batch in told:
-                        self._ring.add(batch)
-                        self._tell()
+                        await self._hear(batch)
             except Exception:
                 _log.exception("following_failed")
             await asyncio.sleep(RESTART_PAUSE_MS / 1000)
             scope = TraceScope(since_ms=self._clock.wall_ms() - RESTART_PAUSE_MS)
 
+    async def _hear(self, batch: Sequence[StateChange | Silent]) -> None:
+        for begin in range(0, len(batch), MAX_EVENTS_IN_A_TURN):
+            self._ring.add(batch[begin : begin + MAX_EVENTS_IN_A_TURN])
+            self._tell()
+            await asyncio.sleep(0)
+
     def _tell(self) -> None:
         news, self._news = self._news, asyncio.Event()
         news.set()
+
+
+def _newest_before(told: Sequence[StateChange], wanted: EventFilter, last_id: str) -> Newest:
+    unseen = told if not last_id else [c for c in told if event_id(c) != last_id]
+    return newest(unseen, wanted, MAX_EVENTS_BEFORE)
 
 
 class _Left:
@@ -203,12 +213,8 @@ def _missed(events: int) -> list[bytes]:
 
 
 def _events(told: Sequence[Told], wanted: EventFilter, left: _Left) -> list[bytes]:
-    said: list[bytes] = []
-    for one in told:
-        if isinstance(one.what, Silent):
-            said.append(
-                message(SERVICE_SILENT, {"address": one.what.address, "problem": one.what.problem})
-            )
-        elif wanted.takes(one.what) and left.one_more():
-            said.append(message(STATE_CHANGE, event_object(one.what), one.id))
-    return said
+    return [
+        one.sent
+        for one in told
+        if isinstance(one.what, Silent) or (wanted.takes(one.what) and left.one_more())
+    ]

@@ -3,20 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from tidelog.client.event_streams import Silent
 from tidelog.state_changes.event import StateChange
+from tidelog_admin_api.bodies.events import event_object
 from tidelog_admin_api.event_ids import event_id
+from tidelog_admin_api.server_sent_events import message
 
 MAX_KEPT_EVENTS = 20_000
 
 
-class Told(NamedTuple):
+STATE_CHANGE, SERVICE_SILENT = "state_change", "service_silent"
+
+
+@dataclass(slots=True)
+class Told:
     """`id` empty: of a service that fell silent, which is no event."""
 
     id: str
     what: StateChange | Silent
+    _sent: bytes = b""
+
+    @property
+    def sent(self) -> bytes:
+        """As a stream has it; made once, however many there are."""
+        if not self._sent:
+            self._sent = self._message()
+        return self._sent
+
+    def _message(self) -> bytes:
+        if isinstance(self.what, Silent):
+            told = {"address": self.what.address, "problem": self.what.problem}
+            return message(SERVICE_SILENT, told)
+        return message(STATE_CHANGE, event_object(self.what, self.id), self.id)
+
+
+def told_of(change: StateChange) -> Told:
+    return Told(event_id(change), change)
 
 
 class Taken(NamedTuple):
@@ -43,7 +68,7 @@ class EventRing:
 
     def add(self, what: Sequence[StateChange | Silent]) -> None:
         for one in what:
-            told = Told(event_id(one) if isinstance(one, StateChange) else "", one)
+            told = told_of(one) if isinstance(one, StateChange) else Told("", one)
             if told.id:
                 self._positions[told.id] = self.end
             self._told.append(told)

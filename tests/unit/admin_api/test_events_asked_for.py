@@ -60,6 +60,15 @@ def test_the_newest_are_told_oldest_first_and_each_once() -> None:
     assert found.left_out == 1
 
 
+def test_a_page_does_not_end_amid_a_millisecond() -> None:
+    """Those before its first event are asked for next."""
+    events = [change(5), *(change(7, broker=broker) for broker in (1, 2, 3)), change(9)]
+    found = newest(events, EventFilter(), 3)
+    assert ([one.time_ms for one in found.changes], found.left_out) == ([9], 4)
+    rest = newest(events, EventFilter(before_ms=9), 3)
+    assert [one.time_ms for one in rest.changes] == [7, 7, 7]
+
+
 def test_an_id_tells_the_time_and_differs_by_anything_else() -> None:
     names = {event_id(change(details={"leader": leader})) for leader in range(50)}
     assert len(names) == 50

@@ -83,11 +83,11 @@ class EventList(AnswerBody):
     )
 
 
-def event_object(change: StateChange) -> Mapping[str, Any]:
+def event_object(change: StateChange, id_: str) -> Mapping[str, Any]:
     """As JSON, here and in a stream."""
     fields = to_object(change)
     return {
-        "id": event_id(change),
+        "id": id_,
         "time": fields.pop("time"),
         "time_ms": change.time_ms,
         **fields,
@@ -96,7 +96,9 @@ def event_object(change: StateChange) -> Mapping[str, Any]:
 
 def event_list(found: Newest, silent: Sequence[Silent]) -> EventList:
     return EventList(
-        items=[Event.model_validate(event_object(change)) for change in found.changes],
+        items=[
+            Event.model_validate(event_object(change, event_id(change))) for change in found.changes
+        ],
         more=found.left_out > 0,
         silent=[SilentService(address=one.address, problem=one.problem) for one in silent],
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Annotated
 
@@ -68,7 +69,8 @@ async def list_events(
     wanted = EventFilter(topic, partition, broker, tuple(kind or ()), since_ms, before_ms)
     gathered = await events.recent(wanted.scope)
     await events.require_known(wanted.scope, gathered.events)
-    return event_list(newest(gathered.events, wanted, limit), gathered.silent)
+    found = await asyncio.to_thread(newest, gathered.events, wanted, limit)
+    return event_list(found, gathered.silent)
 
 
 class EventStream(StreamingResponse):
