@@ -80,11 +80,15 @@ def _move_waits(
         f"{name} is moved from {listed(move.original)} to {listed(move.target)} and waits for "
         f"{waited} to be in sync: {words}",
         f"are moved and wait for {waited} to be in sync: {words}",
-        f"Help {waited}; see what it follows from. Or cancel operation {move.operation}: until "
-        "then the original replicas serve."
+        f"Help {waited}; see what it follows from. Until then the original replicas serve. Or give "
+        f"it up: tidelog operations cancel {move.operation}"
         if hinders
         else "Nothing; it goes on by itself"
-        + (", and faster with a higher bound on moves." if _is_bound(reasons) else "."),
+        + (
+            ", and faster with a higher bound: tidelog throttle set RATE"
+            if _is_bound(reasons)
+            else "."
+        ),
         (_evidence(key, move), *_lines_of_bound(reasons)),
         reasons,
         move.waits_for[0] if len(move.waits_for) == 1 else -1,

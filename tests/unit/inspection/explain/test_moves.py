@@ -72,7 +72,7 @@ def test_a_move_that_waits_for_a_dead_broker_says_so(cluster: DescribedCluster) 
     waits = found(findings, "move_waits")
     assert (waits.severity, waits.broker) == ("warning", 4)
     assert "broker 4 is dead" in said(waits)
-    assert "cancel operation grow-1" in waits.next_step
+    assert "tidelog operations cancel grow-1" in waits.next_step
     assert waits.because == ("replica_dead of broker 4",)
     assert "1 move of partitions waiting for it" in said(found(findings, "replica_dead"))
 
@@ -97,7 +97,7 @@ def test_a_move_that_is_bound_says_by_what_and_blames_nobody(cluster: DescribedC
     assert waits.severity == "info"
     assert "copies what it lacks, at no more than 4,096 bytes a second" in waits.summary
     assert "lacks 60 records" in said(waits)
-    assert "higher bound on moves" in waits.next_step
+    assert "tidelog throttle set RATE" in waits.next_step
 
 
 def test_a_bound_on_moves_is_no_reason_for_who_is_to_stay(cluster: DescribedCluster) -> None:

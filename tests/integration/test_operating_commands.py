@@ -1,0 +1,200 @@
+"""`tidelog` as an operator types it, against running brokers: a cluster grows, is looked after
+and shrinks, and a partition is recovered at a price that was shown."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator
+from typing import Any, NamedTuple
+
+import pytest
+import pytest_asyncio
+
+from integration.clusters import running_cluster
+from integration.topics import describe, new_name, read_values, until_in_sync, write
+from integration.waiting import until
+from tidelog.cli.exit_status import ExitStatus
+from tidelog.model import NO_LEADER
+from tidelog_runtime.local.cluster import LocalCluster
+
+VALUES = [f"value-{number}".encode() for number in range(200)]
+
+
+class Ended(NamedTuple):
+    status: int
+    out: str
+    err: str
+
+    def document(self) -> Any:
+        assert self.status == ExitStatus.DONE, self.err
+        return json.loads(self.out)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalCluster]:
+    async with running_cluster(tmp_path_factory.mktemp("operated-by-hand"), brokers=4) as running:
+        yield running
+
+
+async def tidelog(cluster: LocalCluster, *arguments: str, input_: str = "") -> Ended:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tidelog.cli", *arguments, "--bootstrap", cluster.bootstrap,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    out, err = await process.communicate(input_.encode())
+    assert process.returncode is not None
+    return Ended(process.returncode, out.decode(), err.decode())
+
+
+async def shares(cluster: LocalCluster) -> dict[int, int]:
+    """Replicas by broker."""
+    listed = (await tidelog(cluster, "brokers", "list", "--json")).document()
+    return {broker["broker_id"]: broker["replicas"] for broker in listed}
+
+
+async def test_a_cluster_grows_is_looked_after_and_shrinks_by_commands_alone(
+    cluster: LocalCluster,
+) -> None:
+    topic = new_name("sea")
+    # Placed on three of the four brokers.
+    created = await tidelog(
+        cluster, "topics", "create", topic, "--assignment", "1,2:2,3:3,1:1,2:2,3:3,1", "--json"
+    )  # fmt: skip
+    assert created.document()["partitions"] == 6
+    await until_in_sync(cluster, topic)
+    await write(cluster, topic, VALUES)
+
+    # Nothing moves before somebody has said yes.
+    refused = await tidelog(cluster, "brokers", "add", "4")
+    assert (refused.status, "--dry-run" in refused.err) == (ExitStatus.USAGE, True)
+    planned = (await tidelog(cluster, "brokers", "add", "4", "--dry-run", "--json")).document()
+    assert (await shares(cluster)).get(4, 0) == 0
+    assert planned["plan"]["replicas_added"] == planned["plan"]["minimum_replicas_added"] == 3
+
+    bound = (await tidelog(cluster, "throttle", "set", "50MB", "--json")).document()
+    assert bound["bytes_per_second"] == 50_000_000
+    grow = ("brokers", "add", "4", "--operation-id", "grow", "--yes", "--requested-by", "ann")
+    grown = await tidelog(cluster, *grow, "--watch")
+    assert grown.status == ExitStatus.DONE, grown.err
+    assert "done" in grown.out.splitlines()[-1]
+    assert (await shares(cluster))[4] == 3
+    again = (await tidelog(cluster, *grow, "--json")).document()
+    assert (again["operation"]["state"], again["operation"]["requested_by"]) == ("done", "ann")
+    moves = (await tidelog(cluster, "operations", "moves", "grow", "--json")).document()
+    assert [move["move"]["target"] for move in moves] == [
+        move["target"] for move in planned["plan"]["moves"]
+    ]
+
+    # Maintenance empties it of leaders; but two of two replicas are needed for acks=all.
+    kept = (await tidelog(cluster, "brokers", "maintenance", "4", "--json")).document()
+    assert kept["leaders_kept"] == 0
+    check = await tidelog(cluster, "brokers", "check-restart", "4", "--json")
+    assert check.status == ExitStatus.FAILED
+    found = json.loads(check.out)
+    assert (found["unavailable"], found["under_min_isr"], found["leader_moves"]) == (0, 3, 0)
+    await tidelog(cluster, "brokers", "maintenance", "4", "--off")
+    elected = (await tidelog(cluster, "leaders", "elect-preferred", topic, "--json")).document()
+    assert all(one["error"] is None for one in elected["partitions"])
+
+    # A plan that was kept is run as it was shown, and taken back.
+    kept_plan = await tidelog(cluster, "operations", "reverse", "grow", "--dry-run", "--json")
+    assert kept_plan.document()["plan"]["moves"]
+    shrunk = await tidelog(
+        cluster,
+        *("brokers", "remove", "4", "--operation-id", "shrink", "--yes", "--watch", "--json"),
+    )
+    assert shrunk.document()["operation"]["state"] == "done"
+    assert (await shares(cluster))[4] == 0
+    too_few = await tidelog(cluster, "brokers", "remove", "2", "3", "--dry-run")
+    assert too_few.status == ExitStatus.FAILED
+
+    await until_in_sync(cluster, topic)
+    assert Counter(await read_values(cluster, topic)) == Counter(VALUES)
+    unknown = await tidelog(cluster, "operations", "describe", "nosuch")
+    assert unknown.status == ExitStatus.NOT_FOUND
+
+
+async def test_a_topic_is_changed_by_commands_alone(cluster: LocalCluster) -> None:
+    topic = new_name("bay")
+    planned = (await tidelog(cluster, "topics", "create", topic, "-p", "2", "-r", "2",
+                             "--dry-run", "--json")).document()  # fmt: skip
+    by_hand = ":".join(",".join(map(str, replicas)) for replicas in planned["assignment"])
+    await tidelog(cluster, "topics", "create", topic, "--assignment", by_hand)
+    await until_in_sync(cluster, topic)
+
+    await tidelog(cluster, "topics", "alter-config", topic, "--set", "segment_ms=60000")
+    config = (await tidelog(cluster, "topics", "config", topic, "--set-only", "--json")).document()
+    assert [(entry["key"], entry["value"]) for entry in config["config"]] == [
+        ("segment_ms", "60000")
+    ]
+    wrong = await tidelog(cluster, "topics", "alter-config", topic, "--set", "segmentms=1")
+    assert (wrong.status, "did you mean segment_ms?" in wrong.err) == (ExitStatus.FAILED, True)
+    stale = await tidelog(
+        cluster, "topics", "add-partitions", topic, "-p", "4", "--yes", "--expected-revision", "1"
+    )  # fmt: skip
+    assert (stale.status, "no longer at 1" in stale.err) == (ExitStatus.FAILED, True)
+    added = (await tidelog(cluster, "topics", "add-partitions", topic, "-p", "4", "--yes",
+                           "--json")).document()  # fmt: skip
+    assert added["added"] == 2
+    wider = await tidelog(
+        cluster, "topics", "set-replication-factor", topic, "-r", "3", "--yes", "--watch", "--json"
+    )  # fmt: skip
+    assert wider.document()["operation"]["state"] == "done"
+    described = await until_in_sync(cluster, topic)
+    assert {len(p.replicas) for p in described.partitions} == {3}
+
+    follower = described.partitions[0].replicas[1]
+    moved = (await tidelog(cluster, "leaders", "move", f"{topic}/0={follower}",
+                           "--json")).document()  # fmt: skip
+    assert moved["partitions"][0]["error"] is None
+    removed = (await tidelog(cluster, "topics", "remove-partitions", topic, "-p", "1", "--yes",
+                             "--json")).document()  # fmt: skip
+    assert removed["removed"] == 3
+    gone = await tidelog(cluster, "topics", "delete", topic, "--yes")
+    assert gone.status == ExitStatus.DONE
+
+
+async def test_a_partition_is_recovered_at_the_price_that_was_shown(cluster: LocalCluster) -> None:
+    topic = new_name("reef")
+    await tidelog(
+        cluster,
+        *("topics", "create", topic, "--assignment", "1,2", "-c", "min_insync_replicas=1"),
+    )
+    await until_in_sync(cluster, topic)
+    await write(cluster, topic, VALUES[:100])
+    await cluster.kill(2)
+
+    async def alone() -> bool:
+        return (await describe(cluster, topic)).partitions[0].isr == (1,)
+
+    await until(alone, "broker 1 is alone in the ISR")
+    await write(cluster, topic, VALUES[100:])
+    await cluster.kill(1)
+    cluster.start_broker(2)
+
+    async def survivor() -> dict[str, Any] | None:
+        told = await tidelog(cluster, "recovery", "describe", f"{topic}/0", "--json")
+        if told.status != ExitStatus.DONE or not json.loads(told.out):
+            return None
+        (found,) = json.loads(told.out)
+        by_broker = {one["broker_id"]: one for one in found["survivors"]}
+        return by_broker[2] if by_broker[2]["described"] else None
+
+    found = await until(survivor, "broker 2 has told how far its log reaches")
+    assert found is not None
+    assert (found["log_end_offset"], found["high_watermark"]) == (100, 100)
+    refused = await tidelog(cluster, "recovery", "choose", f"{topic}/0=2")
+    assert refused.status == ExitStatus.USAGE
+    shown = await tidelog(cluster, "recovery", "choose", f"{topic}/0=2", "--dry-run")
+    assert "What only 1 holds is lost, too" in shown.out
+    assert (await describe(cluster, topic)).partitions[0].leader == NO_LEADER
+    chosen = await tidelog(cluster, "recovery", "choose", f"{topic}/0=2", "--yes")
+    assert (chosen.status, chosen.out) == (ExitStatus.DONE, f"Broker 2 leads {topic}/0.\n")
+    cluster.start_broker(1)
+    await until_in_sync(cluster, topic)
+    assert await read_values(cluster, topic) == VALUES[:100]
