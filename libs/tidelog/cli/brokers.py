@@ -41,11 +41,7 @@ if TYPE_CHECKING:
     from tidelog.client.descriptions import PartitionDescription, TopicDescription
     from tidelog.client.operations import BegunOperation, BrokerDetails, RestartCheck
 
-app = typer.Typer(
-    no_args_is_help=True,
-    epilog=EPILOG,
-    help="Who takes part, and how a broker joins, leaves and is restarted.",
-)
+app = typer.Typer(no_args_is_help=True, epilog=EPILOG)
 
 _DETAILS = (
     "broker_id, status (running, stopping, gone), address, rack, broker_epoch (0: it is gone), "
@@ -53,6 +49,16 @@ _DETAILS = (
     "moves_out, gone_at_ms (0: it is there, or nobody knows)"
 )
 _LEADERS = f"[topic, partition, leader_before (-1: none), leader, {ERROR_FIELDS}]"
+
+
+@app.callback()
+def brokers() -> None:
+    """Add, remove, drain and check brokers.
+
+    To grow: start a broker, and give it its share with add. To shrink: move everything off one
+    with remove, and stop it when that is done. To restart one: see by check-restart that it can
+    be spared; maintenance moves its leaders away beforehand.
+    """
 
 
 @app.command(
@@ -65,7 +71,10 @@ def list_(
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List every broker that is registered, holds replicas, is in maintenance or was removed."""
+    """List all brokers.
+
+    Those that are registered, hold replicas, are in maintenance or were removed.
+    """
     session = session_of(context, bootstrap, as_json)
     session.run(lambda: _list(session, Manner(timeout_seconds=timeout)))
 
@@ -108,11 +117,11 @@ def add(
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Give brokers that run their share: the least moves to them that balances.
+    """Give brokers their share of the replicas.
 
-    A broker that has been started is known, and gets replicas of what was there before only
-    once it is added. One that was removed takes replicas again from then on. It shows its plan
-    and asks.
+    The least moves to them that balances replicas and leaders. A broker that has been started
+    is known, and gets replicas of what was there before only once it is added. One that was
+    removed takes replicas again from then on. It shows its plan and asks.
     """
     session = session_of(context, bootstrap, as_json)
     manner = Manner(dry_run, yes, operation_id, requested_by, timeout)
@@ -143,11 +152,12 @@ def remove(
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Move everything off brokers, dead ones too, and keep new replicas away from them.
+    """Move everything off brokers, dead ones too.
 
-    When the operation is done they may be stopped for good. Of a dead broker its replicas are
-    built anew elsewhere, from those that are left. Refused where the others could not keep a
-    topic's replication factor. It shows its plan and asks.
+    New replicas are kept away from them, until they are added again. When the operation is done
+    they may be stopped for good. Of a dead broker its replicas are built anew elsewhere, from
+    those that are left. Refused where the others could not keep a topic's replication factor.
+    It shows its plan and asks.
     """
     session = session_of(context, bootstrap, as_json)
     manner = Manner(dry_run, yes, operation_id, requested_by, timeout)
@@ -180,10 +190,11 @@ def maintenance(
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Let brokers lead only what nobody else can, while they keep their replicas.
+    """Move the leaders off brokers, or end that.
 
-    Clients go to the other leaders by themselves. With --off leaders come back by automatic
-    balance, or by leaders elect-preferred.
+    In maintenance they keep their replicas, and lead only what nobody else can. Clients go to
+    the other leaders by themselves. With --off leaders come back by automatic balance, or by
+    leaders elect-preferred.
     """
     session = session_of(context, bootstrap, as_json)
     manner = Manner(dry_run, requested_by=requested_by, timeout_seconds=timeout)

@@ -37,9 +37,7 @@ if TYPE_CHECKING:
     from tidelog.client.operations import LeaderChange
 
 app = typer.Typer(
-    no_args_is_help=True,
-    epilog=EPILOG,
-    help="Who leads: elect the preferred replicas, or move single leaders.",
+    no_args_is_help=True, epilog=EPILOG, help="Let preferred or chosen replicas lead."
 )
 
 _JSON = (
@@ -73,10 +71,11 @@ def elect_preferred(
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Let the preferred replicas lead, where they are in sync.
+    """Let the preferred replicas lead.
 
-    A partition's first replica is its preferred leader. Those that are led by it already are
-    left out. Clients go to the new leaders by themselves, and nothing is lost.
+    Each does where it is in sync. A partition's first replica is its preferred leader. Those
+    that are led by it already are left out. Clients go to the new leaders by themselves, and
+    nothing is lost.
     """
     session = session_of(context, bootstrap, as_json)
     manner = Manner(dry_run, requested_by=requested_by, timeout_seconds=timeout)
@@ -106,9 +105,10 @@ def move(
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Let chosen replicas lead from now on: each becomes the preferred one, too.
+    """Let chosen replicas lead from now on.
 
-    It has to be in sync. Clients go to the new leaders by themselves, and nothing is lost.
+    Each becomes its partition's preferred one, too. It has to be in sync. Clients go to the new
+    leaders by themselves, and nothing is lost.
     """
     session = session_of(context, bootstrap, as_json)
     manner = Manner(dry_run, requested_by=requested_by, timeout_seconds=timeout)

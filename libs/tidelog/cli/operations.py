@@ -82,16 +82,12 @@ class MoveState(enum.StrEnum):
     DROPPED = "dropped"
 
 
-app = typer.Typer(
-    no_args_is_help=True,
-    epilog=EPILOG,
-    help="What was asked for and takes its time: list, follow, cancel and reverse it.",
-)
+app = typer.Typer(no_args_is_help=True, epilog=EPILOG)
 
 
 @app.callback()
 def operations() -> None:
-    """What was asked for and takes its time: list, follow, cancel and reverse it.
+    """List, follow, cancel and reverse what takes its time.
 
     reassign, rebalance, brokers add, brokers remove and topics set-replication-factor begin
     operations. The cluster keeps each under an id; what one controller began, the next one
@@ -121,7 +117,7 @@ def list_(
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the operations that run, and the last that have ended; the newest first."""
+    """List those that run or have ended, the newest first."""
     session = session_of(context, bootstrap, as_json)
     manner = Manner(timeout_seconds=timeout)
     session.run(lambda: _list(session, manner, state or [], kind or []))
@@ -141,7 +137,7 @@ def describe(
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show an operation: who asked for what, how it stands, and when it will have ended."""
+    """Show who asked for what, and how it stands."""
     session = session_of(context, bootstrap, as_json)
     session.run(lambda: _describe(session, Manner(timeout_seconds=timeout), operation_id))
 
@@ -166,7 +162,7 @@ def moves(
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show each move of an operation: which are done, and whom the others wait for."""
+    """Show each move, and whom it waits for."""
     session = session_of(context, bootstrap, as_json)
     manner = Manner(timeout_seconds=timeout)
     session.run(lambda: _moves(session, manner, operation_id, state or []))
@@ -199,9 +195,10 @@ def watch(
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Follow an operation to its end: bars on a terminal, else a line for each change.
+    """Follow an operation to its end.
 
-    Exit status 0: it is done; 1: it was cancelled, or has failed. Ctrl-C leaves it running.
+    On a terminal by progress bars, else by a line for each change. Exit status 0: it is done;
+    1: it was cancelled, or has failed. Ctrl-C leaves it running.
     """
     session = session_of(context, bootstrap, as_json)
     session.run(lambda: _watch(session, operation_id, interval, timeout))
@@ -237,10 +234,11 @@ def cancel(
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Stop an operation: what has not begun never does, what is under way goes back.
+    """Stop an operation.
 
-    What is done stays; operations reverse takes that back, too. Nothing that was committed is
-    lost: where a move can only go back once a replica has caught up, the cancellation waits.
+    What has not begun never does, what is under way goes back. What is done stays; operations
+    reverse takes that back, too. Nothing that was committed is lost: where a move can only go
+    back once a replica has caught up, the cancellation waits.
     """
     session = session_of(context, bootstrap, as_json)
     manner = Manner(dry_run, yes, requested_by=requested_by, timeout_seconds=timeout)
@@ -266,10 +264,10 @@ def reverse(
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Move back what an operation has moved, as an operation of its own.
+    """Move back what an operation has moved.
 
-    Partitions that have moved on since, or are gone, are left alone. It shows its plan and
-    asks.
+    That is an operation of its own. Partitions that have moved on since, or are gone, are left
+    alone. It shows its plan and asks.
     """
     session = session_of(context, bootstrap, as_json)
     manner = Manner(dry_run, yes, operation_id, requested_by, timeout)

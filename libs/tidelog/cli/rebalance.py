@@ -35,12 +35,12 @@ def rebalance(
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Move the least that balances all partitions over the present brokers.
+    """Spread all partitions evenly, by the least movement.
 
-    Replicas and preferred leaders are spread within one of each other, and replicas of a
-    partition lie in different racks while there are enough. It shows its plan and asks;
-    partitions serve on while they move. What is moved may be bounded by the throttle, stopped
-    by operations cancel, and taken back by operations reverse.
+    Replicas and preferred leaders of the present brokers get within one of each other, and
+    replicas of a partition lie in different racks while there are enough. It shows its plan and
+    asks; partitions serve on while they move. What is moved may be bounded by the throttle,
+    stopped by operations cancel, and taken back by operations reverse.
 
     A plan may be kept, and run later exactly as it was shown: reassign --file takes what
     --dry-run --json prints.

@@ -47,9 +47,7 @@ if TYPE_CHECKING:
     from tidelog.client.admin_topics import RecoveredPartition, Recovery, Survivor
 
 app = typer.Typer(
-    no_args_is_help=True,
-    epilog=EPILOG,
-    help="Partitions without a leader: what each choice of one would lose, and the choice.",
+    no_args_is_help=True, epilog=EPILOG, help="Choose leaders where the good ones are lost."
 )
 
 # As long as brokers get to tell how far their logs reach, where the command gets longer.
@@ -85,11 +83,12 @@ def describe(
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Of partitions without a leader, show what their replicas hold, and what each would lose.
+    """Show what each choice of a leader would lose.
 
-    A partition has no leader while all that are known to hold every committed record are away,
-    or have lost data. It is led again as soon as one of them is back: nothing has to be chosen
-    unless they are lost for good.
+    It tells what the replicas of partitions without a leader hold. A partition has no leader
+    while all that are known to hold every committed record are away, or have lost data. It is
+    led again as soon as one of them is back: nothing has to be chosen unless they are lost for
+    good.
     """
     session = session_of(context, bootstrap, as_json)
     with ending_with_a_status():
@@ -122,12 +121,12 @@ def choose(
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Let chosen replicas lead partitions that have no leader, whatever is lost by it.
+    """Let chosen replicas lead, whatever is lost.
 
-    What the chosen replica does not hold is gone for good, also where it was acknowledged:
-    the others cut it when they follow. It shows what that is, and asks for the topic's name.
-    Refused where a partition has changed since it was shown. To take the best of what is left
-    instead: topics recover.
+    For partitions that have no leader. What the chosen replica does not hold is gone for good,
+    also where it was acknowledged: the others cut it when they follow. It shows what that is,
+    and asks for the topic's name. Refused where a partition has changed since it was shown. To
+    take the best of what is left instead: topics recover.
     """
     session = session_of(context, bootstrap, as_json)
     manner = Manner(dry_run, yes, requested_by=requested_by, timeout_seconds=timeout)

@@ -32,9 +32,7 @@ if TYPE_CHECKING:
     from tidelog.client.operations import Throttle
 
 app = typer.Typer(
-    no_args_is_help=True,
-    epilog=EPILOG,
-    help="The bound on what moves carry: show it, set it, lift it, also while they run.",
+    no_args_is_help=True, epilog=EPILOG, help="Bound what moves carry, also while they run."
 )
 
 
@@ -49,8 +47,9 @@ def show(
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what each broker may send to replicas that are being added, and receive as such.
+    """Show the bound on what moves carry.
 
+    It is what each broker may send to replicas that are being added, and receive as such.
     Replicas that are in sync are never slowed.
     """
     session = session_of(context, bootstrap, as_json)
@@ -82,10 +81,11 @@ def set_(
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Bound what moves carry, from now on, also those that run.
+    """Bound what moves carry, from now on.
 
-    Each broker sends at most so much to replicas that are being added, and receives at most
-    so much as such. Replicas that are in sync are never slowed.
+    It holds for those that run, too. Each broker sends at most so much to replicas that are
+    being added, and receives at most so much as such. Replicas that are in sync are never
+    slowed.
     """
     session = session_of(context, bootstrap, as_json)
     with ending_with_a_status():

@@ -23,7 +23,7 @@ from tidelog.cli.topics.views import CONFIG_JSON, DESCRIBE_JSON, LIST_JSON, conf
 app = typer.Typer(
     no_args_is_help=True,
     epilog=EPILOG,
-    help="Create, list, describe, change, delete and recover topics.",
+    help="Create, show, change, delete and recover topics.",
 )
 
 app.command(

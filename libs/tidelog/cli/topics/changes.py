@@ -76,10 +76,11 @@ def alter_config(
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Change a topic's configuration, which takes effect without a restart.
+    """Change a topic's configuration.
 
-    Keys that are not named stay as they are. Where records may be lost by it, as by a shorter
-    retention, it says so and asks. All keys and what they do: topics config.
+    It takes effect without a restart. Keys that are not named stay as they are. Where records
+    may be lost by it, as by a shorter retention, it says so and asks. All keys and what they
+    do: topics config.
     """
     session = session_of(context, bootstrap, as_json)
     settings = parse_settings(changed or (), "--set")
@@ -114,7 +115,7 @@ def add_partitions(
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Add partitions after the last, up to so many in all.
+    """Add partitions after the last.
 
     Records with a key go to other partitions from then on than before: whoever reads them in
     order by key has to know. It asks, since partitions go again only with their records.
@@ -171,7 +172,7 @@ def set_replication_factor(
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Give all partitions of topics another number of replicas.
+    """Give topics another number of replicas.
 
     New replicas are copied while the partitions serve on; with fewer, those go first that take
     no part. It shows its plan and asks.

@@ -108,10 +108,10 @@ def create(
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Create a topic, and wait until its replicas have started.
+    """Create a topic.
 
-    Brokers that have not started theirs in time are named; they go on by themselves. With
-    --dry-run it shows where its replicas would be placed.
+    It waits until its replicas have started. Brokers that have not started theirs in time are
+    named; they go on by themselves. With --dry-run it shows where its replicas would be placed.
     """
     session = session_of(context, bootstrap, as_json)
     settings = parse_settings(config or ())

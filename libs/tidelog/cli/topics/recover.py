@@ -57,11 +57,12 @@ def recover(
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Let partitions without a leader be led again, at the price of records.
+    """Let the best of what is left lead.
 
-    The best log that is left leads: what only lost replicas held is gone, also where it
-    was acknowledged. Asks first, on a terminal. What each replica holds: recovery describe; to
-    choose one by hand: recovery choose.
+    For partitions without a leader, at the price of records. The best log that is left leads:
+    what only lost replicas held is gone, also where it was acknowledged. Asks first, on a
+    terminal. What each replica holds: recovery describe; to choose one by hand: recovery
+    choose.
     """
     session = session_of(context, bootstrap, as_json)
     manner = Manner(yes=yes, requested_by=requested_by, timeout_seconds=timeout)

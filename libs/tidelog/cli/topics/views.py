@@ -62,7 +62,10 @@ def describe(
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a topic: its settings, and leader, replicas and ISR of each partition."""
+    """Show a topic and its partitions.
+
+    Its settings, and the leader, replicas and ISR of each partition.
+    """
     session = session_of(context, bootstrap, as_json)
     session.run(lambda: _describe(session, name))
 
@@ -77,7 +80,10 @@ def config(
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show every key of a topic's configuration: what is in force, and what the key does."""
+    """Show every key of a topic's configuration.
+
+    What is in force, and what the key does.
+    """
     session = session_of(context, bootstrap, as_json)
     session.run(lambda: _config(session, Manner(timeout_seconds=timeout), name, only_set=set_only))
 
