@@ -17,9 +17,12 @@ from integration.clusters import running_cluster
 from integration.topics import describe, new_name, read_values, until_in_sync, write
 from integration.waiting import until
 from tidelog.cli.exit_status import ExitStatus
+from tidelog.client import Admin
 from tidelog.model import NO_LEADER
 from tidelog_runtime.local.cluster import LocalCluster
 
+# A broker starts anew, and each command is a process.
+PATIENCE_SECONDS = 90.0
 VALUES = [f"value-{number}".encode() for number in range(200)]
 
 
@@ -51,6 +54,13 @@ async def tidelog(cluster: LocalCluster, *arguments: str, input_: str = "") -> E
     return Ended(process.returncode, out.decode(), err.decode())
 
 
+async def done(cluster: LocalCluster, *arguments: str) -> str:
+    """What it printed."""
+    ended = await tidelog(cluster, *arguments)
+    assert ended.status == ExitStatus.DONE, ended.err
+    return ended.out
+
+
 async def shares(cluster: LocalCluster) -> dict[int, int]:
     """Replicas by broker."""
     listed = (await tidelog(cluster, "brokers", "list", "--json")).document()
@@ -66,7 +76,7 @@ async def test_a_cluster_grows_is_looked_after_and_shrinks_by_commands_alone(
         cluster, "topics", "create", topic, "--assignment", "1,2:2,3:3,1:1,2:2,3:3,1", "--json"
     )  # fmt: skip
     assert created.document()["partitions"] == 6
-    await until_in_sync(cluster, topic)
+    await until_in_sync(cluster, topic, PATIENCE_SECONDS)
     await write(cluster, topic, VALUES)
 
     # Nothing moves before somebody has said yes.
@@ -97,7 +107,7 @@ async def test_a_cluster_grows_is_looked_after_and_shrinks_by_commands_alone(
     assert check.status == ExitStatus.FAILED
     found = json.loads(check.out)
     assert (found["unavailable"], found["under_min_isr"], found["leader_moves"]) == (0, 3, 0)
-    await tidelog(cluster, "brokers", "maintenance", "4", "--off")
+    await done(cluster, "brokers", "maintenance", "4", "--off")
     elected = (await tidelog(cluster, "leaders", "elect-preferred", topic, "--json")).document()
     assert all(one["error"] is None for one in elected["partitions"])
 
@@ -113,7 +123,7 @@ async def test_a_cluster_grows_is_looked_after_and_shrinks_by_commands_alone(
     too_few = await tidelog(cluster, "brokers", "remove", "2", "3", "--dry-run")
     assert too_few.status == ExitStatus.FAILED
 
-    await until_in_sync(cluster, topic)
+    await until_in_sync(cluster, topic, PATIENCE_SECONDS)
     assert Counter(await read_values(cluster, topic)) == Counter(VALUES)
     unknown = await tidelog(cluster, "operations", "describe", "nosuch")
     assert unknown.status == ExitStatus.NOT_FOUND
@@ -124,10 +134,10 @@ async def test_a_topic_is_changed_by_commands_alone(cluster: LocalCluster) -> No
     planned = (await tidelog(cluster, "topics", "create", topic, "-p", "2", "-r", "2",
                              "--dry-run", "--json")).document()  # fmt: skip
     by_hand = ":".join(",".join(map(str, replicas)) for replicas in planned["assignment"])
-    await tidelog(cluster, "topics", "create", topic, "--assignment", by_hand)
-    await until_in_sync(cluster, topic)
+    await done(cluster, "topics", "create", topic, "--assignment", by_hand)
+    await until_in_sync(cluster, topic, PATIENCE_SECONDS)
 
-    await tidelog(cluster, "topics", "alter-config", topic, "--set", "segment_ms=60000")
+    await done(cluster, "topics", "alter-config", topic, "--set", "segment_ms=60000")
     config = (await tidelog(cluster, "topics", "config", topic, "--set-only", "--json")).document()
     assert [(entry["key"], entry["value"]) for entry in config["config"]] == [
         ("segment_ms", "60000")
@@ -145,7 +155,7 @@ async def test_a_topic_is_changed_by_commands_alone(cluster: LocalCluster) -> No
         cluster, "topics", "set-replication-factor", topic, "-r", "3", "--yes", "--watch", "--json"
     )  # fmt: skip
     assert wider.document()["operation"]["state"] == "done"
-    described = await until_in_sync(cluster, topic)
+    described = await until_in_sync(cluster, topic, PATIENCE_SECONDS)
     assert {len(p.replicas) for p in described.partitions} == {3}
 
     follower = described.partitions[0].replicas[1]
@@ -155,17 +165,16 @@ async def test_a_topic_is_changed_by_commands_alone(cluster: LocalCluster) -> No
     removed = (await tidelog(cluster, "topics", "remove-partitions", topic, "-p", "1", "--yes",
                              "--json")).document()  # fmt: skip
     assert removed["removed"] == 3
-    gone = await tidelog(cluster, "topics", "delete", topic, "--yes")
-    assert gone.status == ExitStatus.DONE
+    await done(cluster, "topics", "delete", topic, "--yes")
 
 
 async def test_a_partition_is_recovered_at_the_price_that_was_shown(cluster: LocalCluster) -> None:
     topic = new_name("reef")
-    await tidelog(
+    await done(
         cluster,
         *("topics", "create", topic, "--assignment", "1,2", "-c", "min_insync_replicas=1"),
     )
-    await until_in_sync(cluster, topic)
+    await until_in_sync(cluster, topic, PATIENCE_SECONDS)
     await write(cluster, topic, VALUES[:100])
     await cluster.kill(2)
 
@@ -177,24 +186,22 @@ async def test_a_partition_is_recovered_at_the_price_that_was_shown(cluster: Loc
     await cluster.kill(1)
     cluster.start_broker(2)
 
-    async def survivor() -> dict[str, Any] | None:
-        told = await tidelog(cluster, "recovery", "describe", f"{topic}/0", "--json")
-        if told.status != ExitStatus.DONE or not json.loads(told.out):
-            return None
-        (found,) = json.loads(told.out)
-        by_broker = {one["broker_id"]: one for one in found["survivors"]}
-        return by_broker[2] if by_broker[2]["described"] else None
+    async def told() -> bool:
+        async with Admin(cluster.bootstrap) as admin:
+            described = await admin.describe_recovery(topic, timeout_ms=1_000)
+        return any(s.described for found in described for s in found.survivors)
 
-    found = await until(survivor, "broker 2 has told how far its log reaches")
-    assert found is not None
-    assert (found["log_end_offset"], found["high_watermark"]) == (100, 100)
+    await until(told, "broker 2 has told how far its log reaches", PATIENCE_SECONDS)
+    printed = await done(cluster, "recovery", "describe", f"{topic}/0", "--json")
+    ((_, survivor),) = [found["survivors"] for found in json.loads(printed)]
+    assert (survivor["broker_id"], survivor["log_end_offset"]) == (2, 100)
     refused = await tidelog(cluster, "recovery", "choose", f"{topic}/0=2")
     assert refused.status == ExitStatus.USAGE
-    shown = await tidelog(cluster, "recovery", "choose", f"{topic}/0=2", "--dry-run")
-    assert "What only 1 holds is lost, too" in shown.out
+    shown = await done(cluster, "recovery", "choose", f"{topic}/0=2", "--dry-run")
+    assert "What only 1 holds is lost, too" in shown
     assert (await describe(cluster, topic)).partitions[0].leader == NO_LEADER
-    chosen = await tidelog(cluster, "recovery", "choose", f"{topic}/0=2", "--yes")
-    assert (chosen.status, chosen.out) == (ExitStatus.DONE, f"Broker 2 leads {topic}/0.\n")
+    chosen = await done(cluster, "recovery", "choose", f"{topic}/0=2", "--yes")
+    assert chosen == f"Broker 2 leads {topic}/0.\n"
     cluster.start_broker(1)
-    await until_in_sync(cluster, topic)
+    await until_in_sync(cluster, topic, PATIENCE_SECONDS)
     assert await read_values(cluster, topic) == VALUES[:100]

@@ -23,10 +23,9 @@ from tidelog.cli.operating.manner import (
     YesOption,
 )
 from tidelog.cli.operating.manual import ERROR_FIELDS, manual
+from tidelog.cli.operating.recovery_view import MAX_LOOK_MS, price_text, recovery_lines
 from tidelog.cli.operating.targets import parse_leaders, parse_selection
 from tidelog.cli.output import (
-    ids_text,
-    table_lines,
     write_error,
     write_json,
     write_line,
@@ -40,18 +39,14 @@ from tidelog.cli.session import (
     session_of,
 )
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.wording import plural
 
 if TYPE_CHECKING:
     from tidelog.client import Admin
-    from tidelog.client.admin_topics import RecoveredPartition, Recovery, Survivor
+    from tidelog.client.admin_topics import RecoveredPartition, Recovery
 
 app = typer.Typer(
     no_args_is_help=True, epilog=EPILOG, help="Choose leaders where the good ones are lost."
 )
-
-# As long as brokers get to tell how far their logs reach, where the command gets longer.
-MAX_LOOK_MS = 10_000
 
 _RECOVERY = (
     "topic, topic_id, partition, revision, last_known (ids of brokers), waits_for, survivors "
@@ -263,57 +258,3 @@ def _choice_lines(
         yield from recovery_lines(recovery, on_terminal=on_terminal)
         yield price_text(recovery, chosen[number])
         yield ""
-
-
-def recovery_lines(recovery: Recovery, *, on_terminal: bool) -> Iterator[str]:
-    yield f"{recovery.topic}/{recovery.partition} has no leader; it waits for {recovery.waits_for}."
-    yield f"Last known to hold every committed record: {ids_text(recovery.last_known)}"
-    columns = ("broker", "log", "high watermark", "last epoch", "whole", "would lose", "problem")
-    rows = [_survivor_row(survivor) for survivor in recovery.survivors]
-    yield from table_lines(columns, rows, on_terminal=on_terminal)
-
-
-def _survivor_row(survivor: Survivor) -> tuple[object, ...]:
-    if not survivor.described:
-        return (survivor.broker_id, "-", "-", "-", "-", "not known", survivor.problem)
-    watermark = survivor.high_watermark
-    return (
-        survivor.broker_id,
-        f"{survivor.log_start_offset:,} to {survivor.log_end_offset:,}",
-        "-" if watermark is None else f"{watermark:,}",
-        "-" if survivor.last_epoch < 0 else str(survivor.last_epoch),
-        "yes" if survivor.whole else "no",
-        loss_text(survivor),
-        survivor.problem or "-",
-    )
-
-
-def loss_text(survivor: Survivor) -> str:
-    lost = survivor.lost_records
-    if lost is None:
-        return "not known"
-    return plural(lost, "record") if lost else "nothing that others hold"
-
-
-def price_text(recovery: Recovery, broker_id: int) -> str:
-    """What a choice would cost, in a sentence."""
-    name = f"{recovery.topic}/{recovery.partition}"
-    survivor = next((s for s in recovery.survivors if s.broker_id == broker_id), None)
-    if survivor is None:
-        return f"Broker {broker_id} holds no replica of {name}: the choice will be refused."
-    away = [b for b in recovery.last_known if b != broker_id]
-    if not survivor.described:
-        price = f"what it would lose is not known: {survivor.problem}"
-    elif survivor.lost_records is None:
-        price = "what it would lose is not known"
-    elif survivor.lost_records:
-        price = f"{plural(survivor.lost_records, 'record')} that others hold would be cut"
-    else:
-        price = "nothing that others hold would be cut"
-    hidden = (
-        f" What only {ids_text(away)} hold{'s' if len(away) == 1 else ''} is lost, too, also "
-        "where it was acknowledged."
-        if any(not s.described and s.broker_id in away for s in recovery.survivors)
-        else ""
-    )
-    return f"If broker {broker_id} leads {name}, {price}.{hidden}"

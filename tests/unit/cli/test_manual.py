@@ -37,6 +37,7 @@ CHANGING = {
     "topics remove-partitions",
     "topics set-replication-factor",
     "topics delete",
+    "topics recover",
     "brokers add",
     "brokers remove",
     "brokers maintenance",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import replace
 
@@ -9,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from tidelog.cli.exit_status import UsageError
-from tidelog.cli.operating.bars import BarsView
+from tidelog.cli.operating.bars import BarsView, bars
 from tidelog.cli.operating.move_files import parse_moves
 from tidelog.cli.operating.operation_view import end_text, progress_line, progress_text
 from tidelog.cli.operating.plan_view import plan_headline, plan_lines
@@ -109,6 +110,14 @@ def test_bars_show_what_is_done_and_whom_the_rest_waits_for() -> None:
     assert "Ends in about 3 min 20 s" in shown
     assert "sea/4 → 3,2  500.0 kB of 2.0 MB  waits for 3" in shown
     assert "… and 2 more" in shown
+
+
+def test_bars_stay_on_the_screen_as_they_were_last() -> None:
+    screen = io.StringIO()
+    with bars(Console(file=screen, width=100, force_terminal=True)) as view:
+        view.show(OPERATION, [], NOW_MS)
+        view.show(replace(OPERATION, state="done"), [], NOW_MS)
+    assert "Operation grow (rebalance) done" in screen.getvalue().splitlines()[-4]
 
 
 def test_bars_of_an_operation_without_moves_are_full() -> None:

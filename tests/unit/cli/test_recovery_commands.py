@@ -125,3 +125,14 @@ def test_partitions_of_two_topics_are_wrong_usage(commands: Commands) -> None:
     result = commands.run("recovery", "choose", "sea/1=1", "bay/0=1", "--yes")
     assert result.exit_code == ExitStatus.USAGE
     assert "one topic at a time" in result.stderr
+
+
+def test_recovering_by_the_best_log_is_tried_first(leaderless: Commands) -> None:
+    waits = leaderless.run("topics", "recover", "sea", "--dry-run").stdout
+    assert "It would wait for 3; where they are lost for good, say --from-live-replicas" in waits
+    live = leaderless.run("topics", "recover", "sea", "--from-live-replicas", "--dry-run").stdout
+    assert "The longest log in the newest epoch" in live
+    document = json.loads(leaderless.run("topics", "recover", "sea", "--dry-run", "--json").stdout)
+    assert (document["dry_run"], document["partitions"]) == (True, [])
+    assert [one["partition"] for one in document["described"]] == [1]
+    assert "RecoverPartitions" not in leaderless.controller.called()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,11 +15,13 @@ from tidelog.cli.operating.beginning import in_doubt
 from tidelog.cli.operating.consent import agrees, check_can_be_asked
 from tidelog.cli.operating.manner import (
     USUAL_TIMEOUT_SECONDS,
+    DryRunOption,
     Manner,
     RequestedByOption,
     TimeoutOption,
     YesOption,
 )
+from tidelog.cli.operating.recovery_view import MAX_LOOK_MS, recovery_lines
 from tidelog.cli.output import ids_text, write_error, write_json, write_line, write_note
 from tidelog.cli.session import BootstrapOption, JsonOption, Session, session_of
 from tidelog.errors import TidelogError
@@ -25,9 +29,13 @@ from tidelog.model import NO_LEADER
 from tidelog.wording import plural
 
 if TYPE_CHECKING:
+    from tidelog.client.admin_topics import Recovery
     from tidelog.client.descriptions import PartitionDescription, TopicDescription
 
-RECOVER_JSON = "topic, topic_id, partitions [partition, error (null: it has a leader)], trace_id."
+RECOVER_JSON = (
+    "dry_run, topic, topic_id, partitions [partition, error (null: it has a leader)] (empty in a "
+    "dry run), described (in a dry run: as recovery describe), trace_id (null in a dry run)."
+)
 
 
 def recover(
@@ -51,6 +59,7 @@ def recover(
             help="Do not wait for the replicas last known to be in sync; they are lost for good.",
         ),
     ] = False,
+    dry_run: DryRunOption = False,
     yes: YesOption = False,
     requested_by: RequestedByOption = None,
     timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
@@ -65,7 +74,7 @@ def recover(
     choose.
     """
     session = session_of(context, bootstrap, as_json)
-    manner = Manner(yes=yes, requested_by=requested_by, timeout_seconds=timeout)
+    manner = Manner(dry_run, yes, requested_by=requested_by, timeout_seconds=timeout)
     wanted = sorted(set(partitions or ()))
     session.run(lambda: _recover(session, manner, name, wanted, live=from_live_replicas))
 
@@ -81,6 +90,12 @@ async def _recover(
             for p in topic.partitions
             if p.leader == NO_LEADER and (not wanted or p.partition in wanted)
         ]
+        if manner.dry_run:
+            described = await admin.describe_recovery(
+                name, wanted, min(manner.timeout_ms, MAX_LOOK_MS)
+            )
+            _show_plan(session, topic, described, live=live)
+            return ExitStatus.DONE
         if leaderless and not manner.yes and not _consented(topic, leaderless, live=live):
             write_note("Nothing was recovered.")
             return ExitStatus.FAILED
@@ -93,8 +108,8 @@ async def _recover(
             raise in_doubt(error) from error
     if session.as_json:
         results = [{"partition": r.partition, "error": _problem(r.error)} for r in recovered]
-        done = {"partitions": results, "trace_id": trace_id}
-        write_json({"topic": name, "topic_id": topic.topic_id, **done})
+        told = {"partitions": results, "described": [], "trace_id": trace_id}
+        write_json({"dry_run": False, "topic": name, "topic_id": topic.topic_id} | told)
     elif not recovered:
         write_line(f"Every partition of topic {name} has a leader.")
     for result in recovered:
@@ -104,6 +119,30 @@ async def _recover(
             write_line(f"Partition {result.partition} of topic {name} has a leader.")
     waiting = any(result.error is not None for result in recovered)
     return ExitStatus.TIMED_OUT if waiting else ExitStatus.DONE
+
+
+def _show_plan(
+    session: Session, topic: TopicDescription, described: Sequence[Recovery], *, live: bool
+) -> None:
+    if session.as_json:
+        told = [asdict(recovery) for recovery in described]
+        head = {"dry_run": True, "topic": topic.name, "topic_id": topic.topic_id}
+        write_json(head | {"partitions": [], "described": told, "trace_id": None})
+        return
+    if not described:
+        write_line(f"Every partition that is meant of topic {topic.name} has a leader.")
+    for recovery in described:
+        for line in recovery_lines(recovery, on_terminal=sys.stdout.isatty()):
+            write_line(line)
+        away = [s.broker_id for s in recovery.survivors if not s.described]
+        awaited = [] if live else [b for b in recovery.last_known if b in away]
+        write_line(
+            f"It would wait for {ids_text(awaited)}; where they are lost for good, say "
+            "--from-live-replicas."
+            if awaited
+            else "The longest log in the newest epoch of those that tell of theirs would lead."
+        )
+    write_note("This is a dry run: nothing was elected.")
 
 
 def _problem(error: TidelogError | None) -> str | None:

@@ -1,0 +1,69 @@
+"""Partitions without a leader, for people: what their replicas hold, and what a choice costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from tidelog.cli.output import ids_text, table_lines
+from tidelog.wording import plural
+
+if TYPE_CHECKING:
+    from tidelog.client.admin_topics import Recovery, Survivor
+
+# As long as brokers get to tell how far their logs reach, where the command gets longer.
+MAX_LOOK_MS = 10_000
+
+
+def recovery_lines(recovery: Recovery, *, on_terminal: bool) -> Iterator[str]:
+    yield f"{recovery.topic}/{recovery.partition} has no leader; it waits for {recovery.waits_for}."
+    yield f"Last known to hold every committed record: {ids_text(recovery.last_known)}"
+    columns = ("broker", "log", "high watermark", "last epoch", "whole", "would lose", "problem")
+    rows = [_survivor_row(survivor) for survivor in recovery.survivors]
+    yield from table_lines(columns, rows, on_terminal=on_terminal)
+
+
+def _survivor_row(survivor: Survivor) -> tuple[object, ...]:
+    if not survivor.described:
+        return (survivor.broker_id, "-", "-", "-", "-", "not known", survivor.problem)
+    watermark = survivor.high_watermark
+    return (
+        survivor.broker_id,
+        f"{survivor.log_start_offset:,} to {survivor.log_end_offset:,}",
+        "-" if watermark is None else f"{watermark:,}",
+        "-" if survivor.last_epoch < 0 else str(survivor.last_epoch),
+        "yes" if survivor.whole else "no",
+        loss_text(survivor),
+        survivor.problem or "-",
+    )
+
+
+def loss_text(survivor: Survivor) -> str:
+    lost = survivor.lost_records
+    if lost is None:
+        return "not known"
+    return plural(lost, "record") if lost else "nothing that others hold"
+
+
+def price_text(recovery: Recovery, broker_id: int) -> str:
+    """What a choice would cost, in a sentence."""
+    name = f"{recovery.topic}/{recovery.partition}"
+    survivor = next((s for s in recovery.survivors if s.broker_id == broker_id), None)
+    if survivor is None:
+        return f"Broker {broker_id} holds no replica of {name}: the choice will be refused."
+    away = [b for b in recovery.last_known if b != broker_id]
+    if not survivor.described:
+        price = f"what it would lose is not known: {survivor.problem}"
+    elif survivor.lost_records is None:
+        price = "what it would lose is not known"
+    elif survivor.lost_records:
+        price = f"{plural(survivor.lost_records, 'record')} that others hold would be cut"
+    else:
+        price = "nothing that others hold would be cut"
+    hidden = (
+        f" What only {ids_text(away)} hold{'s' if len(away) == 1 else ''} is lost, too, also "
+        "where it was acknowledged."
+        if any(not s.described and s.broker_id in away for s in recovery.survivors)
+        else ""
+    )
+    return f"If broker {broker_id} leads {name}, {price}.{hidden}"
