@@ -100,6 +100,26 @@ async def test_moved_partitions_keep_every_record_while_writes_go_on(
     await until(gone, "broker 2 has deleted what was moved off it")
 
 
+async def test_progress_is_told_in_bytes_while_a_bound_holds_moves_back(
+    cluster: LocalCluster,
+) -> None:
+    topic = await on_three(cluster, "lagoon")
+    await write(cluster, topic, [b"x" * 8_192] * 48)
+    moves = [Move(topic, number, (4, 1 + number % 3)) for number in range(PARTITIONS)]
+    async with Admin(cluster.bootstrap) as admin:
+        await admin.set_throttle(1_024)
+        await admin.reassign(moves, operation_id="slowly")
+        progress = (await admin.describe_operation("slowly")).progress
+        each = await admin.operation_moves("slowly")
+        await admin.set_throttle(None)
+    assert progress.moves_unmeasured == 0
+    assert 48 * 8_192 <= progress.bytes_to_copy < 2 * 48 * 8_192
+    assert progress.bytes_copied < progress.bytes_to_copy
+    assert sum(move.bytes_to_copy or 0 for move in each) == progress.bytes_to_copy
+    over = await until_over(cluster, "slowly")
+    assert (over.state, over.progress.bytes_copied) == ("done", progress.bytes_to_copy)
+
+
 async def test_an_added_broker_gets_its_share_and_a_removed_one_loses_all(
     cluster: LocalCluster,
 ) -> None:

@@ -24,7 +24,12 @@ from tidelog_controller.requests.operation_plans import (
     unknown_operation,
 )
 from tidelog_controller.requests.operation_views import Now, view_of
-from tidelog_controller.requests.planning import Planning, is_guarded, stands
+from tidelog_controller.requests.planning import (
+    Planning,
+    is_guarded,
+    left_on_removed,
+    stands,
+)
 from tidelog_controller.requests.taking_back import (
     factors_taken_back,
     marks_taken_back,
@@ -356,10 +361,22 @@ class OperationAdmin:
             if self._updates(operation_id):
                 continue
             revision = operations.held[operation_id].revision
-            over = replace(entry, ended_at_ms=wall_ms)
+            over = replace(self._judged(operation_id, entry), ended_at_ms=wall_ms)
             update = OperationUpdate(operation_id, revision, over)
             commands.append(self._transactions.begin(update))
         return commands
+
+    def _judged(self, operation_id: str, entry: OperationEntry) -> OperationEntry:
+        """A removal is not done while its brokers hold replicas that came to them as it began:
+        whoever reads that it is stops them for good."""
+        left = left_on_removed(self._context, operation_id, entry)
+        if entry.state is not OperationState.DONE or not left:
+            return entry
+        reason = (
+            f"{len(left)} partitions were placed on its brokers while it began, as {left[0]}; "
+            "remove these brokers again, and do not stop them before"
+        )
+        return replace(entry, state=OperationState.FAILED, reason=reason)
 
     def _updates(self, operation_id: str) -> bool:
         return any(

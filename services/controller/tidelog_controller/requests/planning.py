@@ -18,7 +18,7 @@ from tidelog_controller.state.commands import MakePlan
 from tidelog_controller.state.context import Context
 from tidelog_controller.state.events import PlanMade
 from tidelog_controller.state.plans import Planned
-from tidelog_runtime.metadata.operations import MarkedAs
+from tidelog_runtime.metadata.operations import MarkedAs, OperationEntry, OperationKind
 
 MAX_PLANS_WAITING = 100
 # A plan that was overtaken is made anew, so many times in all.
@@ -140,6 +140,24 @@ def _left_behind(context: Context, planned: Planned, named: Collection[TopicPart
         for broker_id in emptied
         for name, _ in context.replicas_on(broker_id)
     )
+
+
+def left_on_removed(
+    context: Context, operation_id: str, entry: OperationEntry
+) -> list[TopicPartition]:
+    """Of a removal: partitions that are to keep replicas on its brokers, unless these were added
+    again; ordered."""
+    if entry.kind is not OperationKind.BROKERS_REMOVE:
+        return []
+    left = {
+        name: None
+        for broker_id, _ in entry.marks_before
+        if (mark := context.removed_brokers.get(broker_id)) is not None
+        and mark.entry.operation_id == operation_id
+        for name, _ in context.replicas_on(broker_id)
+        if broker_id in planned_replicas(context, name)
+    }
+    return sorted(left)
 
 
 def _left_as_it_is(context: Context, planned: Planned, named: Collection[TopicPartition]) -> bool:

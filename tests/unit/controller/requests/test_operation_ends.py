@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tidelog.errors import ErrorCode
+from tidelog.model import TopicPartition
 from tidelog.state_changes.event import Kind, Stage
 from tidelog_controller.state.admin_answers import (
     OperationsAnswer,
     ThrottleAnswer,
 )
 from tidelog_controller.state.admin_requests import (
+    AddedBrokers,
     DescribeThrottle,
     ListOperations,
+    RemovedBrokers,
     Reversal,
     SetThrottle,
 )
 from tidelog_controller.state.operations import MoveState
-from tidelog_runtime.metadata.operations import OperationState
+from tidelog_runtime.metadata.operations import OperationState, decode_operation
+from tidelog_runtime.metadata.schema import encode_leader_and_isr
+from tidelog_runtime.metadata.store import Transaction
 from unit.controller.driver import ASKER, KEYS, WALL_MS, Driver, cluster
 from unit.controller.operated import (
     by_hand,
@@ -252,3 +259,36 @@ def test_moves_to_a_broker_that_is_away_wait_for_its_return() -> None:
     driver.start_broker(4)
     driver.watch()
     assert driver.state(0).moving is not None
+
+
+def test_a_removal_whose_broker_got_a_replica_as_it_began_has_failed_and_says_so() -> None:
+    driver = with_topic()
+    elsewhere = next(n for n, state in enumerate(driver.states()) if 1 not in state.replicas)
+
+    def place(transaction: Transaction) -> None:
+        if KEYS.operation("op") in {change.key for change in transaction.changes}:
+            driver.before_transaction = None
+            state = driver.state(elsewhere)
+            leader = [member for member in state.isr if member.broker_id == state.leader]
+            placed = replace(state, replicas=(state.leader, 1)).with_isr(leader)
+            key = KEYS.leader_and_isr(TopicPartition("t", elsewhere))
+            driver.store.put(key, encode_leader_and_isr(placed))
+
+    driver.before_transaction = place
+    driver.begin_operation(RemovedBrokers((1,)), "op")
+    catch_up(driver)
+    entry = decode_operation(driver.store.items[KEYS.operation("op")].value)
+    assert entry.state is OperationState.FAILED
+    assert f"as t/{elsewhere}; remove these brokers again" in entry.reason
+    driver.begin_operation(RemovedBrokers((1,)), "again")
+    catch_up(driver)
+    assert state_of(driver, "again") is OperationState.DONE
+
+
+def test_what_comes_to_a_broker_that_was_added_again_is_no_matter_of_its_removal() -> None:
+    driver = with_topic()
+    driver.begin_operation(RemovedBrokers((1,)), "op")
+    driver.begin_operation(AddedBrokers((1,)), "back")
+    driver.create_topic("new", partitions=1, replication_factor=1, assignment=((1,),))
+    catch_up(driver)
+    assert state_of(driver) is OperationState.DONE
