@@ -171,6 +171,7 @@ def _registered(broker: BrokerDescription) -> BrokerLoad:
         rack=broker.rack,
         maintenance=False,
         removed=False,
+        not_added=False,
         replicas=0,
         leaders=0,
         preferred_leaders=0,
@@ -196,4 +197,7 @@ def _running(operation: Operation) -> RunningOperation:
         replicas_to_add=progress.replicas_to_add,
         replicas_added=progress.replicas_added,
         estimated_end_ms=progress.estimated_end_ms,
+        bytes_to_copy=progress.bytes_to_copy,
+        bytes_copied=progress.bytes_copied,
+        bytes_per_second=progress.bytes_per_second,
     )

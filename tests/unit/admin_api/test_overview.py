@@ -7,6 +7,7 @@ import asyncio
 import httpx
 
 from tidelog.client.descriptions import TopicDescription
+from tidelog.client.operations import Progress
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.model import Explanation, Finding
 from tidelog_admin_api.overview import MAX_UNWELL, figures_of, overview_of
@@ -17,6 +18,7 @@ from unit.admin_api.fakes import (
     FakeCluster,
     broker,
     client_of,
+    operation,
     partition,
     topic,
 )
@@ -64,6 +66,15 @@ async def test_the_overview_has_all_parts(gateway: httpx.AsyncClient, admin: Fak
     assert [(b["broker_id"], b["status"]) for b in told["brokers"]] == [(1, "running"), (2, "gone")]
     assert sorted(told["parts"]) == ["brokers", "cluster", "findings", "operations", "topics"]
     assert all(part["problem"] == "" for part in told["parts"].values())
+
+
+async def test_operations_that_run_are_told_with_their_bytes(
+    gateway: httpx.AsyncClient, admin: FakeAdmin
+) -> None:
+    progress = Progress(3, 1, 1, 0, 3, 1, 0, bytes_to_copy=900, bytes_copied=300)
+    admin.operations = [operation(progress=progress), operation(state="done")]
+    (told,) = (await gateway.get("/v1/cluster/overview")).json()["operations"]
+    assert (told["moves_done"], told["bytes_copied"], told["bytes_to_copy"]) == (1, 300, 900)
 
 
 async def test_the_overview_is_answered_from_memory(

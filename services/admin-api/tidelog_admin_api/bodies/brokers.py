@@ -19,6 +19,7 @@ _BROKER: JsonDict = {
     "broker_epoch": 17,
     "maintenance": False,
     "removed": False,
+    "not_added": False,
     "replicas": 200,
     "leaders": 67,
     "preferred_leaders": 67,
@@ -39,6 +40,9 @@ class Broker(AnswerBody):
     broker_epoch: int = Field(description="of its registration; 0: it is gone")
     maintenance: bool
     removed: bool = Field(description="takes no new replicas")
+    not_added: bool = Field(
+        description="it has only registered: plans move nothing there before it is added"
+    )
     replicas: int
     leaders: int
     preferred_leaders: int = Field(description="partitions that prefer it as their leader")

@@ -89,6 +89,7 @@ class BrokerLoad(AnswerBody):
     rack: str
     maintenance: bool
     removed: bool
+    not_added: bool = Field(description="it has only registered, and gets no moves until added")
     replicas: int
     leaders: int
     preferred_leaders: int
@@ -111,6 +112,9 @@ class RunningOperation(AnswerBody):
     replicas_to_add: int
     replicas_added: int
     estimated_end_ms: int = Field(description="wall clock; 0: nobody can tell")
+    bytes_to_copy: int
+    bytes_copied: int
+    bytes_per_second: int = Field(description="lately; 0: nothing comes, or nobody can tell")
 
 
 class FindingSummary(AnswerBody):
@@ -162,6 +166,7 @@ class Overview(AnswerBody):
                 "rack": "c",
                 "maintenance": False,
                 "removed": False,
+                "not_added": False,
                 "replicas": 2,
                 "leaders": 0,
                 "preferred_leaders": 1,
