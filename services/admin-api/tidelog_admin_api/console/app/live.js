@@ -5,6 +5,8 @@ import { urlOf } from "./api.js";
 // A gateway that is slow is not asked the more often for it.
 const REST_PER_BUSY_MS = 4;
 const MAX_PAUSE_MS = 15_000;
+// What a stream tells besides state changes.
+const NOTES = ["service_silent", "missed"];
 
 /**
  * The answer of `load(signal)`, asked for again every `everyMs` and whenever `key` changes.
@@ -86,12 +88,14 @@ export function poll(load, everyMs, tell) {
 
 /**
  * Follows a stream of server-sent events while `enabled`; `onEvents(list)` gets what has come
- * since the last frame. Returns connecting, open or lost.
+ * since the last frame, `onNote(name, data)` what else it tells. Returns connecting, open or lost.
  */
-export function useEvents(path, query, onEvents, enabled = true) {
+export function useEvents(path, query, onEvents, onNote, enabled = true) {
   const [state, setState] = useState("connecting");
   const latest = useRef(onEvents);
   latest.current = onEvents;
+  const noted = useRef(onNote);
+  noted.current = onNote;
   const url = String(urlOf(path, query));
 
   useEffect(() => {
@@ -111,8 +115,8 @@ export function useEvents(path, query, onEvents, enabled = true) {
     };
     source.onopen = () => setState("open");
     source.onerror = () => setState("lost");
-    source.onmessage = take;
     source.addEventListener("state_change", take);
+    for (const name of NOTES) source.addEventListener(name, (message) => noted.current?.(name, JSON.parse(message.data)));
     return () => {
       clearTimeout(frame);
       source.close();

@@ -70,8 +70,8 @@ export function isLed({ leader }) {
 
 /** [tone, word] of a partition. */
 export function healthOf(partition) {
-  const moving = Boolean(partition.move);
-  const wanted = (moving ? partition.move.original : partition.replicas).length;
+  const moving = partition.moving_operation !== "";
+  const wanted = partition.replicas.length - partition.adding_replicas.length;
   if (!isLed(partition)) return ["bad", "no leader"];
   if (partition.isr.length < partition.min_isr) return ["bad", "under min ISR"];
   if (partition.isr.length < wanted) return ["warn", "out of sync"];

@@ -1,7 +1,7 @@
 // The brokers: how they stand and what they carry; maintenance, restart check, add, drain.
 import { html, useState } from "../html.js";
-import { all } from "../api.js";
-import { NONE, ago, number, plural } from "../format.js";
+import { all, at, get } from "../api.js";
+import { NONE, ago, bytes, number, plural } from "../format.js";
 import { usePolled } from "../live.js";
 import { BalanceAct, MaintenanceAct, PreferredAct, RestartCheck } from "../parts/broker_acts.js";
 import { Live, PageHead, Panel, State, Waiting } from "../parts/basics.js";
@@ -11,10 +11,15 @@ import { Table } from "../parts/table.js";
 import { isMissed, statusOf } from "../verdict.js";
 
 const EVERY_MS = 1_000;
+// What brokers tell of themselves changes slowly, and each is asked.
+const PROCESSES_EVERY_MS = 10_000;
+const MAX_ASKED = 50;
 
 export function Brokers() {
   const [act, setAct] = useState(null);
   const { data, error, refresh } = usePolled((signal) => all("brokers", {}, signal), "brokers", EVERY_MS);
+  const ids = (data ?? []).map((broker) => broker.broker_id).slice(0, MAX_ASKED).join(",");
+  const processes = usePolled((signal) => readProcesses(ids, signal), ids, PROCESSES_EVERY_MS);
   const close = () => {
     setAct(null);
     refresh();
@@ -27,7 +32,7 @@ export function Brokers() {
     <//>
     ${data
       ? html`<div class="stack">
-          <section class="panel" aria-label="Brokers"><${BrokerTable} brokers=${data} onAct=${setAct} /></section>
+          <section class="panel" aria-label="Brokers"><${BrokerTable} brokers=${data} processes=${processes.data ?? {}} onAct=${setAct} /></section>
           <div class="split">
             <${Panel} title="Leaders per broker"><${Loads} brokers=${data} /><//>
             <${Racks} brokers=${data} />
@@ -45,7 +50,14 @@ function Chosen({ act: { kind, broker }, brokers, onClose }) {
   return html`<${BalanceAct} kind=${kind} broker=${broker} brokers=${brokers} onClose=${onClose} />`;
 }
 
-function BrokerTable({ brokers, onAct }) {
+/** By broker id; without those that do not answer. */
+async function readProcesses(ids, signal) {
+  const asked = ids ? ids.split(",") : [];
+  const answers = await Promise.allSettled(asked.map((id) => get(at("brokers", id), {}, signal)));
+  return Object.fromEntries(asked.map((id, n) => [id, answers[n].value?.process ?? null]));
+}
+
+function BrokerTable({ brokers, processes, onAct }) {
   const columns = [
     { name: "Broker", width: "82px", value: (b) => b.broker_id },
     { name: "State", width: "128px", value: (b) => statusOf(b)[1], show: (b) => { const [tone, word] = statusOf(b); return html`<${State} tone=${tone}>${word}<//>`; } },
@@ -53,10 +65,11 @@ function BrokerTable({ brokers, onAct }) {
     { name: "Rack", width: "70px", value: (b) => b.rack, show: (b) => b.rack || NONE },
     { name: "Replicas", width: "84px", num: true, value: (b) => b.replicas, show: (b) => number(b.replicas) },
     { name: "Leads", width: "70px", num: true, value: (b) => b.leaders, show: (b) => number(b.leaders) },
-    { name: "Preferred", width: "88px", num: true, value: (b) => b.preferred_leaders, show: (b) => number(b.preferred_leaders) },
-    { name: "Out of sync", width: "94px", num: true, value: (b) => b.out_of_sync, show: (b) => number(b.out_of_sync) },
-    { name: "Moves", width: "104px", num: true, value: (b) => b.moves_in + b.moves_out, show: (b) => html`<span title="Moves under way that add replicas here, and that take some away">${number(b.moves_in)} in, ${number(b.moves_out)} out</span>` },
-    { name: "Acts", width: "284px", show: (b) => html`<${Acts} broker=${b} onAct=${onAct} />` },
+    { name: "Preferred", width: "84px", num: true, value: (b) => b.preferred_leaders, show: (b) => number(b.preferred_leaders) },
+    { name: "Behind", width: "76px", num: true, value: (b) => b.out_of_sync, show: (b) => number(b.out_of_sync) },
+    { name: "Disk free", width: "92px", num: true, value: (b) => processes[b.broker_id]?.disk_free_bytes ?? -1, show: (b) => bytes(processes[b.broker_id]?.disk_free_bytes) },
+    { name: "Moves", width: "98px", num: true, value: (b) => b.moves_in + b.moves_out, show: (b) => html`<span title="Moves under way that add replicas here, and that take some away">${number(b.moves_in)} in, ${number(b.moves_out)} out</span>` },
+    { name: "Acts", width: "276px", show: (b) => html`<${Acts} broker=${b} onAct=${onAct} />` },
   ];
   return html`<${Table} label="Brokers" columns=${columns} rows=${brokers} rowKey=${(b) => b.broker_id} sortedBy="Broker" empty="No broker is known." />`;
 }

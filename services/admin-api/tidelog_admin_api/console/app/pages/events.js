@@ -1,61 +1,104 @@
 // State changes of all services, live.
-import { html, useMemo, useRef, useState } from "../html.js";
+import { html, useEffect, useMemo, useRef, useState } from "../html.js";
+import { get } from "../api.js";
 import { number, words } from "../format.js";
 import { useEvents } from "../live.js";
 import { replaceQuery } from "../router.js";
-import { Empty, PageHead } from "../parts/basics.js";
+import { Empty, PageHead, ProblemNote } from "../parts/basics.js";
 import { Entry, toneOfEvent } from "../parts/timeline.js";
 
 const MAX_KEPT = 2_000;
 const SHOWN_AT_ONCE = 150;
-const FIRST_LIMIT = 200;
+const MAX_FIRST = 200;
+const FILTERS = ["topic", "partition", "broker", "kind"];
+const NOT_WELL = ["bad", "warn"];
 
 export function Events({ query }) {
-  const asked = Object.fromEntries(["topic", "partition", "broker", "kind"].map((name) => [name, query.get(name) ?? ""]));
-  return html`<${Followed} key=${JSON.stringify(asked)} asked=${asked} />`;
+  const asked = Object.fromEntries(FILTERS.map((name) => [name, query.get(name) ?? ""]));
+  return html`<${Asked} key=${JSON.stringify(asked)} asked=${asked} />`;
 }
 
-function Followed({ asked }) {
+/** What services remember, and from its end on what they tell. */
+function Asked({ asked }) {
+  const [first, setFirst] = useState(null);
+  const [problem, setProblem] = useState(null);
+  const wrong = wrongOf(asked);
+  useEffect(() => {
+    if (wrong) return undefined;
+    const stop = new AbortController();
+    get("events", { ...asked, limit: MAX_FIRST }, stop.signal).then(setFirst, (error) => {
+      if (!stop.signal.aborted) setProblem(error);
+    });
+    return () => stop.abort();
+  }, []);
+  return html`<${Followed} asked=${asked} first=${first} problem=${problem} wrong=${wrong} />`;
+}
+
+function wrongOf({ partition, broker, topic }) {
+  const isNumber = (value) => value === "" || /^\d+$/.test(value);
+  if (!isNumber(partition) || !isNumber(broker)) return "Partition and broker are numbers.";
+  return partition !== "" && topic === "" ? "A partition is one of a topic: name it, too." : "";
+}
+
+function Followed({ asked, first, problem, wrong }) {
   const [events, setEvents] = useState([]);
+  const [note, setNote] = useState("");
   const [isPaused, setPaused] = useState(false);
+  const known = useRef(new Set());
+  const take = (told) => {
+    const come = told.filter((event) => !known.current.has(event.id));
+    if (!come.length) return;
+    for (const event of come) known.current.add(event.id);
+    setEvents((before) => {
+      const kept = [...come.map((event) => ({ ...event, at: event.time_ms })), ...before].sort((a, b) => b.at - a.at).slice(0, MAX_KEPT);
+      known.current = new Set(kept.map((event) => event.id));
+      return kept;
+    });
+  };
+  useEffect(() => {
+    if (first) take(first.items);
+  }, [first]);
+  const since = useMemo(() => (first ? (first.items.at(-1)?.time_ms ?? Date.now()) : 0), [first]);
+  const tell = (name, data) => setNote(name === "missed" ? "Some came too fast to be shown." : `${data.address} is not heard: ${data.problem}`);
+  const state = useEvents("events/stream", { ...asked, since_ms: since }, take, tell, first !== null && !isPaused && !wrong);
+  return html`<${PageHead} title="Events" beside=${html`<${Following} state=${state} isPaused=${isPaused} />`}>
+      <button class="button" data-first-act aria-pressed=${isPaused} onClick=${() => setPaused(!isPaused)}>${isPaused ? "Go on" : "Pause"}</button>
+    <//>
+    ${problem && html`<div style=${{ marginBottom: "16px" }}><${ProblemNote} problem=${problem} /></div>`}
+    <${Listed} events=${events} asked=${asked} wrong=${wrong} note=${note} isWaiting=${first === null && !problem && !wrong} />`;
+}
+
+function Following({ state, isPaused }) {
+  if (isPaused) return html`<span class="live still">paused</span>`;
+  if (state === "lost") return html`<span class="live lost">connection lost, trying again</span>`;
+  return html`<span class="live ${state === "open" ? "" : "still"}">${state === "open" ? "live" : "connecting"}</span>`;
+}
+
+function Listed({ events, asked, wrong, note, isWaiting }) {
   const [isBadOnly, setBadOnly] = useState(false);
   const [search, setSearch] = useState("");
-  const [shownCount, setShownCount] = useState(SHOWN_AT_ONCE);
-  const count = useRef(0);
-  const wrong = isPart(asked.partition) && isPart(asked.broker) ? "" : "Partition and broker are numbers.";
-  const state = useEvents("events/stream", { ...asked, limit: FIRST_LIMIT }, (told) => {
-    const come = told.map((event) => ({ ...event, at: event.time_ms ?? Date.parse(event.time), n: (count.current += 1) }));
-    setEvents((before) => [...come.reverse(), ...before].sort((a, b) => b.at - a.at).slice(0, MAX_KEPT));
-  }, !isPaused && !wrong);
-  const shown = useMemo(
-    () => events.filter((event) => (!isBadOnly || ["bad", "warn"].includes(toneOfEvent(event))) && matches(event, search)),
+  const [count, setCount] = useState(SHOWN_AT_ONCE);
+  const found = useMemo(
+    () => events.filter((event) => (!isBadOnly || NOT_WELL.includes(toneOfEvent(event))) && matches(event, search)),
     [events, isBadOnly, search],
   );
   const filter = (name) => (event) => replaceQuery(["events"], { ...asked, [name]: event.target.value.trim() });
-  const live = isPaused ? "still" : state === "open" ? "" : "lost";
-
-  return html`<${PageHead} title="Events" beside=${html`<span class="live ${live}">${isPaused ? "paused" : state === "open" ? "live" : state === "lost" ? "connection lost, trying again" : "connecting"}</span>`}>
-      <button class="button" data-first-act aria-pressed=${isPaused} onClick=${() => setPaused(!isPaused)}>${isPaused ? "Go on" : "Pause"}</button>
-    <//>
-    <section class="panel" aria-label="Events">
-      <div class="toolbar">
-        <input type="search" placeholder="Find in what is here ( / )" aria-label="Find in what is here" value=${search} onInput=${(event) => setSearch(event.target.value)} />
-        <input class="short" placeholder="topic" aria-label="Topic" value=${asked.topic} onChange=${filter("topic")} />
-        <input class="shorter" placeholder="partition" aria-label="Partition" inputmode="numeric" value=${asked.partition} onChange=${filter("partition")} />
-        <input class="shorter" placeholder="broker" aria-label="Broker" inputmode="numeric" value=${asked.broker} onChange=${filter("broker")} />
-        <label class="check"><input type="checkbox" checked=${isBadOnly} onChange=${() => setBadOnly(!isBadOnly)} />Only what is not well</label>
-        <span class="faint small">${number(shown.length)} of ${number(events.length)}</span>
-        ${wrong && html`<span class="wrong small" role="alert">${wrong}</span>`}
-      </div>
-      ${shown.length
-        ? html`<ol class="timeline" style=${{ paddingTop: "8px" }}>${shown.slice(0, shownCount).map((event) => html`<${Entry} key=${event.n} event=${event} about=${true} />`)}</ol>
-            ${shown.length > shownCount && html`<p class="toolbar plain"><button class="button" onClick=${() => setShownCount(shownCount + SHOWN_AT_ONCE)}>Show older ones</button></p>`}`
-        : html`<${Empty} title=${events.length ? "None is like that." : "Nothing has happened yet."}>What happens from now on shows here by itself.<//>`}
-    </section>`;
-}
-
-function isPart(value) {
-  return value === "" || /^\d+$/.test(value);
+  return html`<section class="panel" aria-label="Events">
+    <div class="toolbar">
+      <input type="search" placeholder="Find in what is here ( / )" aria-label="Find in what is here" value=${search} onInput=${(event) => setSearch(event.target.value)} />
+      <input class="short" placeholder="topic" aria-label="Topic" value=${asked.topic} onChange=${filter("topic")} />
+      <input class="shorter" placeholder="partition" aria-label="Partition" inputmode="numeric" value=${asked.partition} onChange=${filter("partition")} />
+      <input class="shorter" placeholder="broker" aria-label="Broker" inputmode="numeric" value=${asked.broker} onChange=${filter("broker")} />
+      <label class="check"><input type="checkbox" checked=${isBadOnly} onChange=${() => setBadOnly(!isBadOnly)} />Only what is not well</label>
+      <span class="faint small">${number(found.length)} of ${number(events.length)}</span>
+      ${wrong && html`<span class="wrong small" role="alert">${wrong}</span>`}
+      ${note && html`<span class="faint small">${note}</span>`}
+    </div>
+    ${found.length
+      ? html`<ol class="timeline" style=${{ paddingTop: "8px" }}>${found.slice(0, count).map((event) => html`<${Entry} key=${event.id} event=${event} about=${true} />`)}</ol>
+          ${found.length > count && html`<p class="toolbar plain"><button class="button" onClick=${() => setCount(count + SHOWN_AT_ONCE)}>Show older ones</button></p>`}`
+      : html`<${Empty} title=${isWaiting ? "Loading…" : events.length ? "None is like that." : "Nothing has happened yet."}>What happens from now on shows here by itself.<//>`}
+  </section>`;
 }
 
 function matches(event, search) {

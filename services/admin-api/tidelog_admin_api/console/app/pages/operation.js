@@ -1,7 +1,7 @@
 // One operation: how far it is, move by move; stopped, or taken back.
 import { html, useState } from "../html.js";
 import { all, at, change, get, newOperationId } from "../api.js";
-import { NONE, ago, brokers, clock, duration, number, plural, sentence } from "../format.js";
+import { NONE, ago, brokers, bytes, clock, duration, number, plural, sentence } from "../format.js";
 import { usePolled } from "../live.js";
 import { href } from "../router.js";
 import { Act } from "../parts/act.js";
@@ -44,7 +44,8 @@ function Shown({ operation }) {
       <${Progress} label="Moves done" part=${progress.moves_done} whole=${progress.moves} ended=${hasEnded} />
       <div class="steps"><span>${number(progress.moves_active)} under way</span>
         <span>${number(progress.replicas_added)} of ${plural(progress.replicas_to_add, "replica")} copied</span>
-        ${progress.bytes_to_copy > 0 && html`<span>${number(progress.bytes_copied)} of ${number(progress.bytes_to_copy)} bytes</span>`}
+        ${progress.bytes_to_copy > 0 && html`<span>${bytes(progress.bytes_copied)} of ${bytes(progress.bytes_to_copy)}</span>`}
+        ${progress.bytes_per_second > 0 && html`<span>${bytes(progress.bytes_per_second)} a second</span>`}
         ${progress.moves_dropped > 0 && html`<span>${number(progress.moves_dropped)} given up</span>`}</div>
       ${operation.reason && html`<p class="dim">${operation.reason}</p>`}
     </div><//>
@@ -68,7 +69,8 @@ function MovesOf({ id, hasEnded }) {
     { name: "State", width: "120px", value: (one) => one.state, show: (one) => html`<${State} tone=${TONES[one.state]}>${one.state}<//>` },
     { name: "From brokers", width: "17%", show: ({ move }) => brokers(move.original) },
     { name: "To brokers", width: "17%", show: ({ move }) => brokers(move.target) },
-    { name: "Waits for", width: "22%", show: (one) => (one.waits_for.length ? `broker ${brokers(one.waits_for)} to be in sync` : "") },
+    { name: "Copied", width: "15%", num: true, value: (one) => one.bytes_copied ?? -1, show: (one) => (one.bytes_to_copy ? `${bytes(one.bytes_copied)} of ${bytes(one.bytes_to_copy)}` : "") },
+    { name: "Waits for", width: "20%", show: (one) => (one.waits_for.length ? `broker ${brokers(one.waits_for)} to be in sync` : "") },
   ];
   return html`<${Panel} title="Move by move" flush>
     ${data ? html`<${Table} label="Moves" columns=${columns} rows=${data} rowKey=${({ move }) => `${move.topic}/${move.partition}`} empty="It has no moves." />` : html`<${Waiting} error=${error} />`}

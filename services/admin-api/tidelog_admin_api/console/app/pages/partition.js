@@ -1,7 +1,7 @@
 // One partition: its replicas as bars of LEO against HW, its lag over time, what befell it.
 import { html, useEffect, useMemo, useState } from "../html.js";
 import { at, change, get } from "../api.js";
-import { brokers, bytes, duration, number, words } from "../format.js";
+import { brokers, bytes, duration, number } from "../format.js";
 import { usePolled } from "../live.js";
 import { href } from "../router.js";
 import { Act } from "../parts/act.js";
@@ -41,10 +41,10 @@ export function Partition({ topic, partition }) {
 }
 
 function Shown({ topic, partition }) {
-  const path = at("topics", topic, "partitions", partition.partition, "events");
-  const told = usePolled((signal) => get(path, { limit: MAX_EVENTS }, signal), path, EVENTS_EVERY_MS);
   const scope = { topic, partition: partition.partition };
-  const why = usePolled((signal) => get("explain", scope, signal), path, EXPLAIN_EVERY_MS);
+  const name = `${topic}/${partition.partition}`;
+  const told = usePolled((signal) => get("events", { ...scope, limit: MAX_EVENTS }, signal), name, EVENTS_EVERY_MS);
+  const why = usePolled((signal) => get("explain", scope, signal), name, EXPLAIN_EVERY_MS);
   const newest = useMemo(() => newestFirst(told.data?.items ?? []), [told.data]);
   return html`<div class="stack">
     ${why.data?.findings.length > 0 && html`<${Panel} title="What is wrong, and why" flush><${Findings} findings=${why.data.findings} /><//>`}
@@ -65,7 +65,7 @@ function Shown({ topic, partition }) {
 }
 
 function newestFirst(events) {
-  return events.map((event) => ({ ...event, at: event.time_ms ?? Date.parse(event.time) })).sort((a, b) => b.at - a.at);
+  return events.map((event) => ({ ...event, at: event.time_ms })).reverse();
 }
 
 function facts(p) {
@@ -74,22 +74,34 @@ function facts(p) {
     ["Leader epoch", number(p.leader_epoch)],
     ["In sync", brokers(p.isr)],
     ["Min ISR", number(p.min_isr)],
-    ["High watermark", number(p.high_watermark)],
-    ["Log end offset", number(p.log_end_offset)],
-    ["Also whole", brokers(p.eligible)],
-    ["Moving", p.move ? html`<a href=${href(["moves", p.move.operation_id])}>to ${brokers(p.move.target)}</a>` : "no"],
+    ["High watermark", number(p.log?.high_watermark)],
+    ["Log end offset", number(p.log?.log_end_offset)],
+    ["Also whole", brokers(p.eligible_leader_replicas)],
+    ["Moving", p.moving_operation ? html`<a href=${href(["moves", p.moving_operation])}>${movingWords(p)}</a>` : "no"],
   ];
 }
 
+function movingWords(partition) {
+  const added = partition.adding_replicas.length ? `to ${brokers(partition.adding_replicas)}` : "";
+  const left = partition.leaving_replicas.length ? `off ${brokers(partition.leaving_replicas)}` : "";
+  return [added, left].filter(Boolean).join(", ") || "another order";
+}
+
+/** What is committed, as the leader tells; without one, as far as any replica knew. */
+function watermarkOf(partition) {
+  const known = partition.details.map((replica) => replica.high_watermark ?? 0);
+  return partition.log?.high_watermark ?? Math.max(0, ...known);
+}
+
 function Replicas({ partition }) {
-  const told = partition.replica_states.filter((replica) => replica.log_end_offset != null && replica.log_end_offset >= 0);
+  const told = partition.details.filter(isTold);
   const ends = told.map((replica) => replica.log_end_offset);
   const high = Math.max(1, ...ends);
   const low = Math.min(...told.map((replica) => replica.log_start_offset ?? 0), high);
-  const start = scaleStart(low, high, Math.min(...ends, partition.high_watermark ?? high));
+  const start = scaleStart(low, high, Math.min(...ends, watermarkOf(partition)));
   const part = (offset) => `${Math.max(0, Math.min(100, (100 * (offset - start)) / Math.max(1, high - start)))}%`;
   return html`<div class="replicas">
-    ${partition.replica_states.map((replica) => html`<${Replica} key=${replica.broker_id} replica=${replica} partition=${partition} part=${part} />`)}
+    ${partition.details.map((replica) => html`<${Replica} key=${replica.broker_id} replica=${replica} partition=${partition} part=${part} />`)}
     <div>
       <div class="scale"><span>${number(start)}</span><span>${number(high)}</span></div>
       <div class="legend" style=${{ marginTop: "8px" }}>
@@ -107,10 +119,14 @@ function scaleStart(low, high, lowestEnd) {
   return Math.max(low, Math.floor(high - 4 * spread));
 }
 
+function isTold(replica) {
+  return replica.log_end_offset != null;
+}
+
 function Replica({ replica, partition, part }) {
-  const isAway = replica.log_end_offset == null || replica.log_end_offset < 0;
-  const watermark = partition.high_watermark ?? replica.high_watermark ?? 0;
-  const lag = replica.lag_records ?? -1;
+  const isAway = !isTold(replica);
+  const watermark = watermarkOf(partition);
+  const lag = replica.lag_records ?? 0;
   const [tone, word] = roleOf(replica, isAway);
   const told = isAway
     ? replica.problem || "it tells nothing"
@@ -119,8 +135,9 @@ function Replica({ replica, partition, part }) {
   return html`<div class="replica ${isAway ? "away" : ""} ${!isAway && !replica.in_sync ? "lagging" : ""}">
     <div class="who"><strong>Broker ${replica.broker_id}</strong><${State} tone=${tone}>${word}<//>
       ${replica.moving && html`<span class="tag">${replica.moving}</span>`}
-      ${replica.size_bytes != null && replica.size_bytes >= 0 && html`<span class="faint small">${bytes(replica.size_bytes)}</span>`}
+      ${replica.size_bytes != null && html`<span class="faint small">${bytes(replica.size_bytes)}</span>`}
       <span class="told">${told}</span></div>
+    ${!isAway && replica.problem && html`<p class="small dim">${replica.problem}</p>`}
     <div class="track" role="img" aria-label=${label}>
       ${!isAway && html`<i class="beyond" style=${{ width: part(replica.log_end_offset) }}></i>
         <i class="committed" style=${{ width: part(Math.min(replica.log_end_offset, watermark)) }}></i>
@@ -130,7 +147,6 @@ function Replica({ replica, partition, part }) {
 }
 
 function roleOf(replica, isAway) {
-  if (replica.failure) return ["bad", words(replica.failure)];
   if (replica.role === "damaged") return ["bad", "damaged"];
   if (isAway) return ["bad", "away"];
   if (replica.role === "leader") return ["ok", "leader"];
@@ -141,7 +157,7 @@ function roleOf(replica, isAway) {
 function LagOverTime({ partition }) {
   const [kept, setKept] = useState([]);
   useEffect(() => {
-    const lags = Object.fromEntries(partition.replica_states.map((r) => [r.broker_id, r.role === "leader" || r.lag_records < 0 ? null : r.lag_records]));
+    const lags = Object.fromEntries(partition.details.map((r) => [r.broker_id, r.role === "leader" ? null : r.lag_records]));
     setKept((before) => [...before.slice(1 - MAX_SAMPLES), { at: Date.now() / 1000, lags }]);
   }, [partition]);
   const times = useMemo(() => kept.map((sample) => sample.at), [kept]);

@@ -1,7 +1,7 @@
 // One topic: its partitions as they stand, and its configuration; how each is changed.
 import { html, useState } from "../html.js";
 import { all, at, change, get } from "../api.js";
-import { NONE, brokers, number, plural } from "../format.js";
+import { NONE, brokers, bytes, number, plural } from "../format.js";
 import { usePolled } from "../live.js";
 import { go, href, replaceQuery } from "../router.js";
 import { Act } from "../parts/act.js";
@@ -36,7 +36,7 @@ export function Topic({ topic, query }) {
     ${data
       ? html`<div class="stack">
           <${Panel}><div style=${{ paddingTop: "16px" }}><${Facts} of=${[
-            ["Partitions", number(data.partition_count)],
+            ["Partitions", number(data.partitions)],
             ["Replicas of each", number(data.replication_factor)],
             ["Min ISR", valueOf(data, "min_insync_replicas") || "min(2, replicas)"],
             ["Durability", valueOf(data, "durability")],
@@ -60,7 +60,7 @@ function valueOf(topic, key) {
 
 function Partitions({ topic, query }) {
   const unwell = query.get("unwell") === "1";
-  const filters = unwell ? { unwell: true } : {};
+  const filters = { logs: true, unwell: unwell || undefined };
   const { data, error } = usePolled((signal) => all(at("topics", topic, "partitions"), filters, signal), `${topic}|${unwell}`, EVERY_MS);
   const columns = [
     { name: "Partition", value: (p) => p.partition, show: (p) => html`<a href=${href(["topics", topic, String(p.partition)])}>${p.partition}</a>` },
@@ -68,9 +68,10 @@ function Partitions({ topic, query }) {
     { name: "Leader", width: "90px", num: true, value: (p) => p.leader ?? -1, show: (p) => html`${number(p.leader)}${isLed(p) && p.leader !== p.replicas[0] && html` <span class="faint" title=${`Broker ${p.replicas[0]} is preferred`}>*</span>`}` },
     { name: "In sync", width: "120px", value: (p) => p.isr.length, show: (p) => brokers(p.isr) },
     { name: "Replicas", width: "120px", show: (p) => brokers(p.replicas) },
-    { name: "HW", width: "130px", num: true, value: (p) => p.high_watermark ?? -1, show: (p) => number(p.high_watermark) },
-    { name: "LEO", width: "130px", num: true, value: (p) => p.log_end_offset ?? -1, show: (p) => number(p.log_end_offset) },
+    { name: "HW", width: "130px", num: true, value: (p) => p.log?.high_watermark ?? -1, show: (p) => number(p.log?.high_watermark) },
+    { name: "LEO", width: "130px", num: true, value: (p) => p.log?.log_end_offset ?? -1, show: (p) => number(p.log?.log_end_offset) },
     { name: "Lag", width: "110px", num: true, value: lagOf, show: (p) => number(lagOf(p)) },
+    { name: "Size", width: "100px", num: true, value: (p) => p.log?.size_bytes ?? -1, show: (p) => bytes(p.log?.size_bytes) },
   ];
   return html`<section class="panel" aria-label="Partitions">
     <div class="toolbar">
@@ -88,7 +89,7 @@ function Partitions({ topic, query }) {
 }
 
 function lagOf(partition) {
-  return partition.lag_records ?? -1;
+  return partition.log?.max_lag_records ?? -1;
 }
 
 function Config({ topic, onChanged }) {

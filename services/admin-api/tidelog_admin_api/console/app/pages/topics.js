@@ -43,9 +43,9 @@ function TopicTable({ topics, filtered }) {
   const columns = [
     { name: "Topic", value: (t) => t.topic, show: (t) => html`<${TopicLink} topic=${t.topic} />${t.internal && html` <span class="tag">internal</span>`}` },
     { name: "State", width: "200px", value: (t) => topicState(t)[1], show: (t) => { const [tone, word] = topicState(t); return html`<${State} tone=${tone}>${word}<//>`; } },
-    { name: "Partitions", width: "120px", num: true, value: (t) => t.partition_count, show: (t) => number(t.partition_count) },
+    { name: "Partitions", width: "120px", num: true, value: (t) => t.partitions, show: (t) => number(t.partitions) },
     { name: "Replicas each", width: "130px", num: true, value: (t) => t.replication_factor, show: (t) => number(t.replication_factor) },
-    { name: "Set for it", width: "26%", show: (t) => html`<span class="dim small">${setOf(t) || ""}</span>` },
+    { name: "Set for it", width: "26%", show: (t) => html`<span class="dim small">${setOf(t)}</span>` },
   ];
   return html`<${Table} label="Topics" columns=${columns} rows=${topics} rowKey=${(t) => t.topic} sortedBy="Topic"
     empty=${filtered ? "No topic is like that." : "There is no topic yet."} />`;
@@ -55,13 +55,13 @@ export function topicState(topic) {
   if (topic.deleting) return ["warn", "being deleted"];
   if (topic.partitions_being_removed > 0) return ["warn", "losing partitions"];
   if (topic.without_leader > 0) return ["bad", `${number(topic.without_leader)} without a leader`];
-  if (topic.under_min_isr > 0) return ["bad", `${number(topic.under_min_isr)} under min ISR`];
+  if (topic.below_min_isr > 0) return ["bad", `${number(topic.below_min_isr)} under min ISR`];
   if (topic.under_replicated > 0) return ["warn", `${number(topic.under_replicated)} out of sync`];
   return ["ok", "in sync"];
 }
 
 function setOf(topic) {
-  return (topic.config ?? []).filter((entry) => entry.is_set).map((entry) => `${entry.key}=${entry.value}`).join(", ");
+  return Object.entries(topic.config).map(([key, value]) => `${key}=${value}`).join(", ");
 }
 
 function CreateTopic({ onClose, onDone }) {

@@ -96,7 +96,7 @@ export function RestartCheck({ broker, onClose }) {
 }
 
 function Checked({ check }) {
-  const findings = check.findings ?? check.items ?? [];
+  const findings = check.items;
   const columns = [
     { name: "Partition", value: (f) => `${f.topic}/${f.partition}`, show: (f) => html`<${PartitionLink} ...${f} />` },
     { name: "Effect", width: "150px", value: (f) => f.effect, show: (f) => html`<${State} tone=${EFFECTS[f.effect]}>${words(f.effect)}<//>` },

@@ -6,18 +6,23 @@ import { Table } from "./table.js";
 
 export function PlanView({ plan }) {
   if (plan.move_count === 0) {
-    return html`<${Empty} title="Nothing has to move.">All is as it would be afterwards.<//>`;
+    return html`<${Empty} title="Nothing has to move.">All is as it would be afterwards.<//><${Warnings} plan=${plan} />`;
   }
   return html`<p>
       <strong>${plural(plan.move_count, "partition")}</strong> would change replicas:
       ${" "}<strong>${plural(plan.replicas_added, "replica")}</strong> would be copied${least(plan)},
       ${" "}and ${plural(plan.leaders_changed, "preferred leader")} would change.
     </p>
-    ${plan.brokers?.length > 0 && html`<${Shares} brokers=${plan.brokers} />`}
-    ${plan.moves?.length > 0 && html`<details>
+    <${Warnings} plan=${plan} />
+    ${plan.brokers.length > 0 && html`<${Shares} brokers=${plan.brokers} />`}
+    ${plan.moves.length > 0 && html`<details>
       <summary>Move by move</summary>
       <${MoveTable} moves=${plan.moves} />
     </details>`}`;
+}
+
+function Warnings({ plan }) {
+  return plan.warnings.map((warning) => html`<p class="warned" key=${warning}>${warning}</p>`);
 }
 
 function least(plan) {

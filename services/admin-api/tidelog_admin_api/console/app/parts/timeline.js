@@ -18,11 +18,7 @@ export function toneOfEvent({ kind, stage }) {
 /** `events`: in the order in which they are shown, each with `at`; `about`: name what it is about. */
 export function Timeline({ events, about = true, empty = "Nothing has happened yet." }) {
   if (!events.length) return html`<${Empty} title=${empty} />`;
-  return html`<ol class="timeline">${events.map((event, n) => html`<${Entry} key=${keyOf(event, n)} event=${event} about=${about} />`)}</ol>`;
-}
-
-export function keyOf(event, n = 0) {
-  return event.id ?? [event.at, event.service, event.kind, event.stage, event.change_id, event.topic, event.partition, event.broker, event.id ? 0 : event.n ?? n].join("|");
+  return html`<ol class="timeline">${events.map((event) => html`<${Entry} key=${event.id} event=${event} about=${about} />`)}</ol>`;
 }
 
 export function Entry({ event, about }) {

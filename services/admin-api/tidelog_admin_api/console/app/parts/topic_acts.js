@@ -9,22 +9,22 @@ import { Field, tell } from "./basics.js";
 import { PlanView } from "./plan.js";
 
 export function PartitionCountAct({ topic, onClose }) {
-  const [count, setCount] = useState(String(topic.partition_count));
+  const [count, setCount] = useState(String(topic.partitions));
   const [revision] = useState(topic.revision);
   const wanted = Number(count);
-  const isLess = wanted < topic.partition_count;
+  const isLess = wanted < topic.partitions;
   const send = (query, more) =>
     change("PUT", at("topics", topic.topic, "partition-count"), { partitions: wanted, ...more }, { query, revision });
   return html`<${Act} title=${`Partitions of ${topic.topic}`} verb=${isLess ? "Remove them with their data" : "Add them"} danger=${isLess}
-    confirm=${isLess ? topic.topic : ""} ready=${wanted >= 1 && wanted !== topic.partition_count} subject=${count}
-    form=${html`<${Field} label="Partitions in all" hint=${`There are ${number(topic.partition_count)}. More: records with a key go to other partitions from then on. Fewer: the last ones go, with their data.`}>
+    confirm=${isLess ? topic.topic : ""} ready=${wanted >= 1 && wanted !== topic.partitions} subject=${count}
+    form=${html`<${Field} label="Partitions in all" hint=${`There are ${number(topic.partitions)}. More: records with a key go to other partitions from then on. Fewer: the last ones go, with their data.`}>
       <input name="partitions" type="number" min="1" autofocus value=${count} onInput=${(event) => setCount(event.target.value)} />
     <//>`}
     plan=${() => send({ dry_run: true })}
     show=${(plan) => (isLess
-      ? html`<p><strong>${plural(topic.partition_count - wanted, "partition")}</strong>, from ${wanted} to ${topic.partition_count - 1}, would be
+      ? html`<p><strong>${plural(topic.partitions - wanted, "partition")}</strong>, from ${wanted} to ${topic.partitions - 1}, would be
           deleted with all records, on brokers ${brokers(plan.brokers)}.</p>`
-      : html`<${Placement} topic=${topic.topic} assignment=${plan.assignment} first=${topic.partition_count} />`)}
+      : html`<${Placement} topic=${topic.topic} assignment=${plan.assignment} first=${topic.partitions} />`)}
     run=${() => send({}, isLess ? { confirm: topic.topic } : {})}
     done=${() => tell(`${topic.topic} has ${plural(wanted, "partition")}.`)}
     onClose=${onClose} />`;
