@@ -88,16 +88,16 @@ check-generated: $(STAMP)
 
 # What suites need of the system; tests/suites.py names the programs, and says what is left
 # out without them.
-SYSTEM_PACKAGES := prometheus
+SYSTEM_PACKAGES := prometheus chromium fonts-liberation
 SUDO := $(shell test "$$(id -u)" = 0 || echo sudo)
 
 # Debian starts the service of a package that it installs; the tests run Prometheus themselves.
 # One that was here before is left as it is.
 system-deps:
-	@if command -v prometheus >/dev/null && command -v promtool >/dev/null; then \
-		echo "Nothing to install: prometheus and promtool are there."; \
+	@if command -v prometheus >/dev/null && command -v promtool >/dev/null && command -v chromium >/dev/null; then \
+		echo "Nothing to install: prometheus, promtool and chromium are there."; \
 	elif ! command -v apt-get >/dev/null; then \
-		echo "This is no Debian: install Prometheus 2.42 or later, with promtool, yourself." >&2; exit 1; \
+		echo "This is no Debian: install Prometheus 2.42 or later, with promtool, and Chromium yourself." >&2; exit 1; \
 	else \
 		$(SUDO) apt-get update --quiet && \
 		$(SUDO) apt-get install --yes --quiet --no-install-recommends $(SYSTEM_PACKAGES) && \

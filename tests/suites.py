@@ -54,6 +54,7 @@ SUITES = (
     Suite("simulation", budget_seconds=600),
     Suite("integration", budget_seconds=1_080),
     Suite("api_fuzz", budget_seconds=300),
+    Suite("console", budget_seconds=420, needs=("chromium",)),
     Suite("monitoring", budget_seconds=480, needs=("prometheus", "promtool")),
 )
 

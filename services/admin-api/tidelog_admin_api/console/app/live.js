@@ -9,16 +9,17 @@ const MAX_PAUSE_MS = 15_000;
 const NOTES = ["service_silent", "missed"];
 
 /**
- * The answer of `load(signal)`, asked for again every `everyMs` and whenever `key` changes.
- * `error` may stand beside the last good `data`.
+ * The answer of `load(signal)`, asked for again every `everyMs` and whenever `key` changes, but
+ * not while `paused`. `error` may stand beside the last good `data`.
  */
-export function usePolled(load, key, everyMs) {
+export function usePolled(load, key, everyMs, paused = false) {
   const [state, setState] = useState({ data: null, error: null, key: null });
   const latest = useRef(load);
   latest.current = load;
   const wake = useRef(() => {});
 
   useEffect(() => {
+    if (paused) return undefined;
     const poller = poll((signal) => latest.current(signal), everyMs, (told) =>
       setState((before) => ({
         key,
@@ -28,7 +29,7 @@ export function usePolled(load, key, everyMs) {
     );
     wake.current = poller.now;
     return poller.stop;
-  }, [key, everyMs]);
+  }, [key, everyMs, paused]);
 
   const refresh = useCallback(() => wake.current(), []);
   const current = state.key === key;

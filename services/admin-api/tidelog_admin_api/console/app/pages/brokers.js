@@ -58,6 +58,9 @@ async function readProcesses(ids, signal) {
 }
 
 function BrokerTable({ brokers, processes, onAct }) {
+  const moving = brokers.some((broker) => broker.moves_in + broker.moves_out > 0);
+  const preferred = { name: "Preferred", width: "84px", num: true, value: (b) => b.preferred_leaders, show: (b) => number(b.preferred_leaders) };
+  const moves = { name: "Moves", width: "98px", num: true, value: (b) => b.moves_in + b.moves_out, show: (b) => html`<span title="Moves under way that add replicas here, and that take some away">${number(b.moves_in)} in, ${number(b.moves_out)} out</span>` };
   const columns = [
     { name: "Broker", width: "82px", value: (b) => b.broker_id },
     { name: "State", width: "128px", value: (b) => statusOf(b)[1], show: (b) => { const [tone, word] = statusOf(b); return html`<${State} tone=${tone}>${word}<//>`; } },
@@ -65,11 +68,10 @@ function BrokerTable({ brokers, processes, onAct }) {
     { name: "Rack", width: "70px", value: (b) => b.rack, show: (b) => b.rack || NONE },
     { name: "Replicas", width: "84px", num: true, value: (b) => b.replicas, show: (b) => number(b.replicas) },
     { name: "Leads", width: "70px", num: true, value: (b) => b.leaders, show: (b) => number(b.leaders) },
-    { name: "Preferred", width: "84px", num: true, value: (b) => b.preferred_leaders, show: (b) => number(b.preferred_leaders) },
+    moving ? moves : preferred,
     { name: "Behind", width: "76px", num: true, value: (b) => b.out_of_sync, show: (b) => number(b.out_of_sync) },
     { name: "Disk free", width: "92px", num: true, value: (b) => processes[b.broker_id]?.disk_free_bytes ?? -1, show: (b) => bytes(processes[b.broker_id]?.disk_free_bytes) },
-    { name: "Moves", width: "98px", num: true, value: (b) => b.moves_in + b.moves_out, show: (b) => html`<span title="Moves under way that add replicas here, and that take some away">${number(b.moves_in)} in, ${number(b.moves_out)} out</span>` },
-    { name: "Acts", width: "276px", show: (b) => html`<${Acts} broker=${b} onAct=${onAct} />` },
+    { name: "Acts", width: "292px", show: (b) => html`<${Acts} broker=${b} onAct=${onAct} />` },
   ];
   return html`<${Table} label="Brokers" columns=${columns} rows=${brokers} rowKey=${(b) => b.broker_id} sortedBy="Broker" empty="No broker is known." />`;
 }
@@ -81,7 +83,7 @@ function Acts({ broker, onAct }) {
   return html`<div class="row" style=${{ flexWrap: "nowrap" }}>
     ${isThere && html`<button class="button compact" aria-label=${`Restart check of ${name}`} onClick=${act("check")}>Check…</button>
       <button class="button compact" aria-label=${`${broker.maintenance ? "End maintenance of" : "Maintenance of"} ${name}`} onClick=${act("maintenance")}>
-        ${broker.maintenance ? "End maint.…" : "Maintenance…"}</button>`}
+        ${broker.maintenance ? "End maint…" : "Maintenance…"}</button>`}
     ${(broker.replicas > 0 || !broker.removed) && html`<button class="button compact danger" aria-label=${`Remove ${name}`} onClick=${act("remove")}>Remove…</button>`}
   </div>`;
 }

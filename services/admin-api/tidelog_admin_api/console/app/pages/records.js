@@ -42,7 +42,7 @@ export function Records({ query }) {
 }
 
 function Choice({ asked, set, topics, topic }) {
-  const partitions = Array.from({ length: topic?.partition_count ?? 0 }, (_, one) => one);
+  const partitions = Array.from({ length: topic?.partitions ?? 0 }, (_, one) => one);
   return html`<div class="toolbar ask">
     <${Field} label="Topic"><select name="topic" value=${asked.topic} onChange=${(event) => set({ topic: event.target.value, partition: "" })}>
       <option value="">Choose…</option>
@@ -71,7 +71,7 @@ function startOf(asked) {
 }
 
 async function read(asked, topic, signal) {
-  const chosen = asked.partition === "" ? Array.from({ length: Math.min(topic.partition_count, MAX_PARTITIONS) }, (_, p) => p) : [Number(asked.partition)];
+  const chosen = asked.partition === "" ? Array.from({ length: Math.min(topic.partitions, MAX_PARTITIONS) }, (_, p) => p) : [Number(asked.partition)];
   const query = { ...startOf(asked), max_records: asked.count };
   const pages = await Promise.allSettled(chosen.map((p) => get(at("topics", asked.topic, "partitions", p, "records"), query, signal)));
   const good = pages.filter((page) => page.status === "fulfilled").map((page) => page.value);
@@ -80,7 +80,7 @@ async function read(asked, topic, signal) {
   const records = good.flatMap((page) => page.items);
   const newest = asked.from === "newest";
   records.sort((a, b) => (newest ? -1 : 1) * (a.timestamp_ms - b.timestamp_ms || a.offset - b.offset));
-  return { records: records.slice(0, asked.count), problem: bad?.reason ?? null, left: topic.partition_count - chosen.length };
+  return { records: records.slice(0, asked.count), problem: bad?.reason ?? null, left: topic.partitions - chosen.length };
 }
 
 function Read({ asked, topic }) {

@@ -18,10 +18,16 @@ const TABS = [["", "Partitions"], ["config", "Configuration"]];
 export function Topic({ topic, query }) {
   const tab = query.get("tab") ?? "";
   const [act, setAct] = useState("");
-  const { data, error, refresh } = usePolled((signal) => get(at("topics", topic), {}, signal), topic, EVERY_MS);
+  // From then on nothing of it is asked for any more: it may be gone at any moment.
+  const isGoing = act === "delete" || act === "deleted";
+  const { data, error, refresh } = usePolled((signal) => get(at("topics", topic), {}, signal), topic, EVERY_MS, isGoing);
   const close = () => {
-    setAct("");
+    setAct((now) => (now === "deleted" ? now : ""));
     refresh();
+  };
+  const leave = () => {
+    setAct("deleted");
+    go(["topics"]);
   };
   const [tone, word] = data ? topicState(data) : ["", ""];
 
@@ -46,10 +52,10 @@ export function Topic({ topic, query }) {
             href=${href(["topics", topic], { tab: name })} aria-current=${tab === name ? "true" : undefined}>${words}</a>`)}</nav>
           ${tab === "config"
             ? html`<${Config} topic=${data} onChanged=${refresh} />`
-            : html`<${Partitions} topic=${topic} query=${query} />`}
+            : html`<${Partitions} topic=${topic} query=${query} paused=${isGoing} />`}
         </div>`
       : html`<${Waiting} error=${error} />`}
-    ${act === "delete" && html`<${DeleteTopic} topic=${data} onClose=${close} />`}
+    ${act === "delete" && html`<${DeleteTopic} topic=${data} onDeleted=${leave} onClose=${close} />`}
     ${act === "count" && html`<${PartitionCountAct} topic=${data} onClose=${close} />`}
     ${act === "factor" && html`<${FactorAct} topic=${data} onClose=${close} />`}`;
 }
@@ -58,10 +64,10 @@ function valueOf(topic, key) {
   return topic.config.find((entry) => entry.key === key)?.value ?? "";
 }
 
-function Partitions({ topic, query }) {
+function Partitions({ topic, query, paused }) {
   const unwell = query.get("unwell") === "1";
   const filters = { logs: true, unwell: unwell || undefined };
-  const { data, error } = usePolled((signal) => all(at("topics", topic, "partitions"), filters, signal), `${topic}|${unwell}`, EVERY_MS);
+  const { data, error } = usePolled((signal) => all(at("topics", topic, "partitions"), filters, signal), `${topic}|${unwell}`, EVERY_MS, paused);
   const columns = [
     { name: "Partition", value: (p) => p.partition, show: (p) => html`<a href=${href(["topics", topic, String(p.partition)])}>${p.partition}</a>` },
     { name: "State", width: "150px", value: (p) => healthOf(p)[1], show: (p) => { const [tone, word] = healthOf(p); return html`<${State} tone=${tone}>${word}<//>`; } },
@@ -136,7 +142,7 @@ function ChangeConfig({ topic, onClose, onDone }) {
     onClose=${onClose} />`;
 }
 
-function DeleteTopic({ topic, onClose }) {
+function DeleteTopic({ topic, onDeleted, onClose }) {
   const send = (query) => change("DELETE", at("topics", topic.topic), undefined, { query, revision: undefined });
   return html`<${Act} title=${`Delete ${topic.topic}`} verb="Delete it with its data" danger confirm=${topic.topic} narrow
     plan=${() => send({ dry_run: true, confirm: topic.topic })}
@@ -146,7 +152,7 @@ function DeleteTopic({ topic, onClose }) {
     done=${(answer) => {
       const late = answer?.pending_brokers?.length ? ` Brokers ${brokers(answer.pending_brokers)} have yet to delete their replicas.` : "";
       tell(`Topic ${topic.topic} is deleted.${late}`);
-      go(["topics"]);
+      onDeleted();
     }}
     onClose=${onClose} />`;
 }

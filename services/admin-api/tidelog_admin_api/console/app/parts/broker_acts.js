@@ -99,7 +99,7 @@ function Checked({ check }) {
   const findings = check.items;
   const columns = [
     { name: "Partition", value: (f) => `${f.topic}/${f.partition}`, show: (f) => html`<${PartitionLink} ...${f} />` },
-    { name: "Effect", width: "150px", value: (f) => f.effect, show: (f) => html`<${State} tone=${EFFECTS[f.effect]}>${words(f.effect)}<//>` },
+    { name: "Effect", width: "150px", value: (f) => f.effect, show: (f) => html`<${State} tone=${EFFECTS[f.effect]}>${words(f.effect).replace("isr", "ISR")}<//>` },
     { name: "Why", width: "45%", show: (f) => html`<span class="dim" title=${f.reason}>${f.reason}</span>` },
   ];
   return html`<div class="verdict ${check.safe ? "ok" : "bad"}"><div>

@@ -54,7 +54,7 @@ function options(lines, unit, width) {
   return {
     width: Math.max(200, Math.floor(width)),
     height: HEIGHT_PX,
-    padding: [8, 8, 0, 0],
+    padding: [8, 30, 0, 0],
     cursor: { y: false, points: { size: 6 } },
     scales: { y: { range: (_, low, high) => [0, Math.max(5, high * 1.1)] } },
     axes: [

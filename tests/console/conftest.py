@@ -1,0 +1,103 @@
+"""A live cluster, its gateway, and a real browser that looks at it. All tests share them, on one
+event loop; a test that kills a part starts it again."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, async_playwright, expect
+
+from console.console import TIMEOUT_MS, Console, new_console
+from console.gateway import running_gateway
+from integration.clusters import running_cluster
+from tidelog_runtime.local.cluster import LocalCluster
+
+# Debian's; `make system-deps` installs it, and tests/suites.py leaves the suite out without it.
+CHROMIUM = shutil.which("chromium")
+# It runs offline, and in containers as root.
+CHROMIUM_ARGUMENTS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+)
+# A browser takes the processor from all others for a while: that is no death. One that is killed
+# is missed at once, whatever its lease says.
+TEST_SECONDS = 240
+UNHURRIED = {"lease_ttl_seconds": 15}
+
+expect.set_options(timeout=TIMEOUT_MS)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The hook sees the items of all suites when several run at once."""
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.is_relative_to(here):
+            item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
+            item.add_marker(pytest.mark.timeout(TEST_SECONDS))
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalCluster]:
+    async with running_cluster(
+        tmp_path_factory.mktemp("console"),
+        broker_config={**UNHURRIED, "replica_lag_time_max_ms": 10_000},
+        controller_config=UNHURRIED,
+    ) as running:
+        yield running
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def gateway(cluster: LocalCluster) -> AsyncIterator[str]:
+    """Its URL."""
+    async with running_gateway(cluster) as url:
+        yield url
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def rest(gateway: str) -> AsyncIterator[httpx.AsyncClient]:
+    """For what tests need to be there, and to see what has become of what the console did."""
+    async with httpx.AsyncClient(base_url=gateway, timeout=60) as client:
+        yield client
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def sea(rest: httpx.AsyncClient) -> str:
+    """A topic of six partitions with some records."""
+    body = {"topic": "sea", "partitions": 6, "replication_factor": 3}
+    (await rest.post("/v1/topics", json=body)).raise_for_status()
+    records = [
+        {"key": f"buoy-{n}", "value": {"tide": "ebb", "metres": n}, "partition": n % 6}
+        for n in range(60)
+    ]
+    (await rest.post("/v1/topics/sea/records", json={"records": records})).raise_for_status()
+    return "sea"
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def browser() -> AsyncIterator[Browser]:
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(
+            executable_path=CHROMIUM, args=CHROMIUM_ARGUMENTS
+        )
+        yield browser
+        await browser.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def console(browser: Browser, gateway: str) -> AsyncIterator[Console]:
+    """In a fresh browser profile. Fails a test after which the browser's console has errors, or
+    in which something was asked for elsewhere than at the gateway."""
+    opened = await new_console(browser, gateway)
+    yield opened
+    await opened.close()
+    assert opened.faults == []

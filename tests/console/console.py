@@ -1,0 +1,77 @@
+"""A page of the console in a browser, and what went wrong in it."""
+
+from __future__ import annotations
+
+from playwright.async_api import Browser, ConsoleMessage, Locator, Page, Request
+
+# A machine that is busy is no fault of the console.
+TIMEOUT_MS = 60_000
+
+_NAMELESS = """() => {
+  const named = (element) =>
+    element.getAttribute("aria-label") || element.innerText?.trim() || element.title ||
+    element.labels?.[0]?.innerText?.trim();
+  return [...document.querySelectorAll("button, a, input, select, textarea, canvas, [role=img]")]
+    .filter((element) => element.offsetParent !== null && !named(element))
+    .map((element) => element.outerHTML.slice(0, 120));
+}"""
+
+
+class Console:
+    """`faults`: errors and warnings of the browser's console, scripts that failed, and requests
+    that were not for the gateway."""
+
+    def __init__(self, page: Page, url: str) -> None:
+        self.page = page
+        self.faults: list[str] = []
+        self._url = url
+        page.set_default_timeout(TIMEOUT_MS)
+        page.on("console", self._told)
+        page.on("pageerror", lambda error: self.faults.append(str(error)))
+        page.on("request", self._asked)
+
+    def _told(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            self.faults.append(f"{message.type}: {message.text} ({message.location.get('url')})")
+
+    def _asked(self, request: Request) -> None:
+        if not request.url.startswith((self._url, "data:")):
+            self.faults.append(f"asked for {request.url}")
+
+    async def open(self, place: str) -> None:
+        """`place`: as "topics/sea"."""
+        await self.page.goto(f"{self._url}/console/#/{place}")
+        await self.page.get_by_role("heading", level=1).wait_for()
+
+    def button(self, name: str) -> Locator:
+        return self.page.get_by_role("button", name=name, exact=True)
+
+    @property
+    def dialog(self) -> Locator:
+        return self.page.get_by_role("dialog")
+
+    @property
+    def plan(self) -> Locator:
+        """What a dry run has told."""
+        return self.page.get_by_label("What it would do")
+
+    async def look(self) -> None:
+        """From a form on to its dry run."""
+        await self.button("Show what it would do").click()
+        await self.plan.wait_for()
+
+    async def nameless(self) -> list[str]:
+        """What can be used and has no name for who cannot see it."""
+        found: list[str] = await self.page.evaluate(_NAMELESS)
+        return found
+
+    async def close(self) -> None:
+        await self.page.context.close()
+
+
+async def new_console(browser: Browser, url: str, scheme: str = "light") -> Console:
+    context = await browser.new_context(
+        viewport={"width": 1440, "height": 900},
+        color_scheme="dark" if scheme == "dark" else "light",
+    )
+    return Console(await context.new_page(), url)

@@ -1,0 +1,154 @@
+"""The console of a cluster with 3,000 partitions: the gateway as it is, over a cluster in memory
+that changes all the time."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import socket
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import httpx
+import pytest_asyncio
+import uvicorn
+from playwright.async_api import Browser, Page, expect
+
+from console.console import Console, new_console
+from tidelog.client.descriptions import TopicDescription
+from unit.admin_api.fakes import FakeCluster, broker, partition, topic
+
+TOPICS = 10
+PARTITIONS = 300
+BROKERS = 6
+FACTOR = 3
+CHANGES_EVERY_SECONDS = 1.0
+WATCHED_SECONDS = 30.0
+LONGEST_TASK_MS = 100.0
+OVERVIEW_MS = 300.0
+_TASK = "RunTask"
+
+
+def topics_at(turn: int) -> list[TopicDescription]:
+    """Of each turn, other partitions are out of sync and led by others."""
+    return [_topic(number, turn) for number in range(TOPICS)]
+
+
+def _topic(number: int, turn: int) -> TopicDescription:
+    partitions = []
+    for p in range(PARTITIONS):
+        replicas = tuple((number + p + k) % BROKERS + 1 for k in range(FACTOR))
+        is_well = (p + turn) % 7
+        isr = replicas if is_well else replicas[1:]
+        partitions.append(partition(p, leader=isr[0], replicas=replicas, isr=isr))
+    return topic(f"topic-{number}", *partitions)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def many() -> AsyncIterator[str]:
+    """The URL of its gateway."""
+    cluster = FakeCluster()
+    each = TOPICS * PARTITIONS * FACTOR // BROKERS
+    cluster.admin.brokers = [
+        broker(n, replicas=each, leaders=each // FACTOR) for n in range(1, BROKERS + 1)
+    ]
+
+    async def change() -> None:
+        for turn in itertools.count():
+            cluster.admin.topics = topics_at(turn)
+            await asyncio.sleep(CHANGES_EVERY_SECONDS)
+
+    changing = asyncio.create_task(change())
+    async with _served(cluster) as url:
+        yield url
+    changing.cancel()
+
+
+@asynccontextmanager
+async def _served(cluster: FakeCluster) -> AsyncIterator[str]:
+    listening = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(cluster.app(), log_config=None, access_log=False))
+    serving = asyncio.create_task(server.serve(sockets=[listening]))
+    try:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        with suppress(asyncio.CancelledError):
+            await serving
+        listening.close()
+
+
+async def test_the_overview_is_answered_at_once(many: str) -> None:
+    async with httpx.AsyncClient(base_url=many, timeout=30) as client:
+        (await client.get("/v1/cluster/overview")).raise_for_status()
+        took_ms = []
+        for _ in range(5):
+            began = time.perf_counter()
+            answer = await client.get("/v1/cluster/overview")
+            took_ms.append((time.perf_counter() - began) * 1000)
+            assert answer.json()["counts"]["partitions"] == TOPICS * PARTITIONS
+    assert sorted(took_ms)[2] < OVERVIEW_MS
+
+
+async def test_no_task_of_the_overview_holds_the_page_up(browser: Browser, many: str) -> None:
+    console = await new_console(browser, many)
+    await browser.start_tracing(page=console.page, categories=["toplevel", "devtools.timeline"])
+    await console.open("overview")
+    await expect(_map(console)).to_be_visible()
+    watched = asyncio.create_task(asyncio.sleep(WATCHED_SECONDS))
+    while not watched.done():
+        await _scroll(console.page)
+    trace = json.loads(await browser.stop_tracing())
+    await console.close()
+    assert console.faults == []
+    tasks = _main_thread_tasks_ms(trace["traceEvents"])
+    assert len(tasks) > 100
+    assert max(tasks) < LONGEST_TASK_MS
+
+
+async def test_of_a_long_table_only_what_is_in_sight_is_in_the_page(
+    browser: Browser, many: str
+) -> None:
+    console = await new_console(browser, many)
+    await console.open("topics/topic-3")
+    table = console.page.get_by_role("table", name="Partitions")
+    await expect(table).to_have_attribute("aria-rowcount", str(PARTITIONS + 1))
+    assert await table.get_by_role("row").count() < PARTITIONS / 2
+    scroller = console.page.get_by_role("group", name="Partitions")
+    await scroller.evaluate("element => element.scrollTo(0, element.scrollHeight)")
+    last = console.page.get_by_role("link", name=str(PARTITIONS - 1), exact=True)
+    await expect(last).to_be_visible()
+    await console.close()
+    assert console.faults == []
+
+
+def _map(console: Console) -> Any:
+    total = TOPICS * PARTITIONS * FACTOR
+    return console.page.get_by_role("application", name=f"Map of {total:,} replicas")
+
+
+async def _scroll(page: Page) -> None:
+    await page.mouse.wheel(0, 300)
+    await page.mouse.move(600, 500)
+    await asyncio.sleep(0.5)
+    await page.mouse.wheel(0, -300)
+    await asyncio.sleep(0.5)
+
+
+def _main_thread_tasks_ms(events: list[dict[str, Any]]) -> list[float]:
+    """By processor time: what else the machine does meanwhile is no fault of the page."""
+    main = {
+        (event["pid"], event["tid"])
+        for event in events
+        if event["name"] == "thread_name" and event["args"]["name"] == "CrRendererMain"
+    }
+    return [
+        event["tdur"] / 1000
+        for event in events
+        if event["name"].endswith(_TASK)
+        and (event["pid"], event["tid"]) in main
+        and "tdur" in event
+    ]

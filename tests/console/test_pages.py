@@ -1,0 +1,84 @@
+"""Every page on a live cluster."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.async_api import expect
+
+from console.console import Console
+
+PAGES = {
+    "overview": ("All is well", "Leaders per broker", "Partitions by broker"),
+    "topics": ("sea", "in sync"),
+    "topics/sea": ("Partitions", "HW", "LEO", "Lag"),
+    "topics/sea?tab=config": ("retention_ms", "What it does"),
+    "topics/sea/0": ("Replicas", "Lag over time", "State changes", "Who led"),
+    "brokers": ("running", "Disk free", "Racks"),
+    "moves": ("Throttle", "Nothing moves."),
+    "events": ("Topic creation", "live"),
+    "records?topic=sea": ("buoy-59", "60 records"),
+}
+# The side tells on each page how the cluster stands.
+STANDING = "All is well"
+
+
+@pytest.mark.parametrize("place", PAGES)
+@pytest.mark.usefixtures("sea")
+async def test_a_page_shows_what_it_is_for(console: Console, place: str) -> None:
+    await console.open(place if "records" not in place else f"{place}&count=100")
+    for text in PAGES[place]:
+        await expect(console.page.get_by_text(text).first).to_be_visible()
+    await expect(console.page.get_by_role("banner").get_by_text(STANDING)).to_be_visible()
+    assert await console.nameless() == []
+
+
+@pytest.mark.usefixtures("sea")
+async def test_a_partition_shows_every_replica_against_the_high_watermark(
+    console: Console,
+) -> None:
+    await console.open("topics/sea/0")
+    for broker in (1, 2, 3):
+        bar = console.page.get_by_role("img", name=f"Broker {broker}: ")
+        await expect(bar.first).to_have_attribute("aria-label", _told_of(broker))
+
+
+def _told_of(broker: int) -> re.Pattern[str]:
+    return re.compile(rf"Broker {broker}: (leader|in sync), LEO 10; high watermark 10")
+
+
+@pytest.mark.usefixtures("sea")
+async def test_a_topic_is_found_by_a_part_of_its_name(console: Console) -> None:
+    await console.open("topics")
+    await console.page.get_by_label("Find a topic").fill("no such")
+    await expect(console.page.get_by_text("No topic is like that.")).to_be_visible()
+    await console.page.get_by_label("Find a topic").fill("se")
+    await expect(console.page.get_by_role("link", name="sea")).to_be_visible()
+
+
+@pytest.mark.usefixtures("sea")
+async def test_the_map_leads_to_a_partition_by_keyboard(console: Console) -> None:
+    await console.open("overview")
+    chart = console.page.get_by_role("application", name="Map of 18 replicas")
+    await chart.focus()
+    await console.page.keyboard.press("ArrowRight")
+    await console.page.keyboard.press("Enter")
+    await expect(console.page.get_by_role("heading", name="sea/0")).to_be_visible()
+
+
+@pytest.mark.usefixtures("sea")
+async def test_a_record_is_found_by_its_key_and_shown_whole(console: Console) -> None:
+    await console.open("records?topic=sea&partition=5")
+    await console.page.get_by_label("Key or value has").fill("buoy-11")
+    await expect(console.page.get_by_text("1 record of 10")).to_be_visible()
+    await console.button("Whole record 5/1").click()
+    await expect(console.page.get_by_text('"metres": 11')).to_be_visible()
+
+
+@pytest.mark.usefixtures("sea")
+async def test_records_are_read_from_an_offset_on(console: Console) -> None:
+    await console.open("records?topic=sea&partition=0&from=offset&offset=7")
+    await expect(console.page.get_by_text("3 records")).to_be_visible()
+    await expect(console.page.get_by_text("buoy-42")).to_be_visible()
+    await expect(console.page.get_by_text("buoy-36")).to_have_count(0)

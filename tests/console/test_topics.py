@@ -1,0 +1,97 @@
+"""Topics made, changed and deleted with the console: what it would do is always shown first."""
+
+from __future__ import annotations
+
+import httpx
+from playwright.async_api import expect
+
+from console.console import Console
+
+
+async def topics(rest: httpx.AsyncClient) -> list[str]:
+    return [topic["topic"] for topic in (await rest.get("/v1/topics")).json()["items"]]
+
+
+async def test_a_topic_is_created_as_it_was_shown(
+    console: Console, rest: httpx.AsyncClient
+) -> None:
+    await console.open("topics")
+    await console.button("Create topic").click()
+    await console.page.get_by_label("Name").fill("waves")
+    await console.page.get_by_label("Partitions", exact=False).last.fill("4")
+    await console.look()
+    assert "waves" not in await topics(rest)
+    rows = console.plan.get_by_role("row")
+    shown = [await row.get_by_role("cell").all_inner_texts() for row in (await rows.all())[1:]]
+    assert [row[0] for row in shown] == [f"waves/{n}" for n in range(4)]
+    await console.button("Create it").click()
+    await expect(console.page.get_by_role("status").get_by_text("waves is created")).to_be_visible()
+    await expect(console.page.get_by_role("link", name="waves", exact=True)).to_be_visible()
+    placed = (await rest.get("/v1/topics/waves/partitions")).json()["items"]
+    assert [", ".join(map(str, one["replicas"])) for one in placed] == [row[2] for row in shown]
+
+
+async def test_what_is_refused_says_why_and_changes_nothing(console: Console) -> None:
+    await console.open("topics")
+    await console.button("Create topic").click()
+    await console.page.get_by_label("Name").fill("too-much")
+    await console.page.get_by_label("Replicas of each").fill("9")
+    # The browser tells of the refused request itself.
+    await console.button("Show what it would do").click()
+    await expect(console.dialog.get_by_role("alert")).to_contain_text("9")
+    console.faults[:] = [fault for fault in console.faults if "/v1/topics" not in fault]
+
+
+async def test_escape_closes_a_dialog_without_doing_anything(
+    console: Console, rest: httpx.AsyncClient
+) -> None:
+    await console.open("topics")
+    await console.button("Create topic").click()
+    await console.page.get_by_label("Name").fill("never")
+    await console.look()
+    await console.page.keyboard.press("Escape")
+    await expect(console.dialog).to_have_count(0)
+    await expect(console.button("Create topic")).to_be_focused()
+    assert "never" not in await topics(rest)
+
+
+async def test_a_topic_is_deleted_only_once_its_name_is_typed(
+    console: Console, rest: httpx.AsyncClient
+) -> None:
+    (await rest.post("/v1/topics", json={"topic": "foam", "partitions": 2})).raise_for_status()
+    await console.open("topics/foam")
+    await console.button("Delete…").click()
+    await expect(console.plan).to_contain_text("2 partitions")
+    delete = console.button("Delete it with its data")
+    await expect(delete).to_be_disabled()
+    await console.page.get_by_label("Type foam to confirm").fill("foa")
+    await expect(delete).to_be_disabled()
+    await console.page.get_by_label("Type foam to confirm").fill("foam")
+    await delete.click()
+    await expect(console.page.get_by_text("Topic foam is deleted.")).to_be_visible()
+    assert "foam" not in await topics(rest)
+
+
+async def test_a_configuration_is_changed(console: Console, rest: httpx.AsyncClient) -> None:
+    (await rest.post("/v1/topics", json={"topic": "spray"})).raise_for_status()
+    await console.open("topics/spray?tab=config")
+    await console.button("Change…").click()
+    await console.page.get_by_label("retention_ms").fill("60000")
+    await console.look()
+    await expect(console.plan).to_contain_text("604800000")
+    await console.button("Change it").click()
+    await expect(console.page.get_by_text("configuration of spray is changed")).to_be_visible()
+    config = (await rest.get("/v1/topics/spray")).json()["config"]
+    assert {"60000"} == {entry["value"] for entry in config if entry["key"] == "retention_ms"}
+
+
+async def test_partitions_are_added(console: Console, rest: httpx.AsyncClient) -> None:
+    (await rest.post("/v1/topics", json={"topic": "swell", "partitions": 2})).raise_for_status()
+    await console.open("topics/swell")
+    await console.button("Partitions…").click()
+    await console.page.get_by_label("Partitions in all").fill("5")
+    await console.look()
+    await expect(console.plan).to_contain_text("swell/4")
+    await console.button("Add them").click()
+    await expect(console.page.get_by_text("swell has 5 partitions")).to_be_visible()
+    assert (await rest.get("/v1/topics/swell")).json()["partitions"] == 5
