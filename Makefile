@@ -17,7 +17,7 @@ help:
 	@echo "make sim SEEDS=n  run n seeds of the simulator; SEED=s one of them, with its trace"
 	@echo "make model        explore every interleaving of a small cluster; at most 15 minutes"
 	@echo "make mutants      plant bugs in the rules; each must be found, by name; about 20 minutes"
-	@echo "make api-fuzz     5,000 cases over the OpenAPI document of the gateway; about 10 minutes"
+	@echo "make api-fuzz     5,000 cases over the OpenAPI document of the gateway; about 5 minutes"
 	@echo "make lint         style, types, dependencies between modules, generated code"
 	@echo "make bench        measure throughput and latency against gRPC's own"
 	@echo "make bench-grow   measure growing and shrinking under load; QUICK=1 with little data"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from api_fuzz.grounding import Facts, KnownTopic
 from tidelog.client import Admin
@@ -18,6 +20,13 @@ LARGE_RECORDS, LARGE_BYTES = 40, 10_000
 SLOWEST_BYTES_PER_SECOND = 1_024
 # Topics that cases have made are deleted once there are so many.
 MAX_STRANGERS = 8
+
+_PASSES = (
+    ErrorCode.OPERATION_ENDED,
+    ErrorCode.PARTITION_BUSY,
+    ErrorCode.TOPIC_BEING_DELETED,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+)
 
 
 class Upkeep:
@@ -53,25 +62,23 @@ class Upkeep:
 
     async def _restore(self, admin: Admin) -> None:
         for operation in await admin.list_operations(["running"], ["brokers_remove"]):
-            try:
+            with _tried_again_later():
                 await admin.cancel_operation(operation.operation_id)
-            except TidelogError as error:
-                # It has ended meanwhile.
-                if error.code is not ErrorCode.OPERATION_ENDED:
-                    raise
         brokers = await admin.describe_brokers()
         kept_back = [broker.broker_id for broker in brokers if broker.maintenance]
         if kept_back:
             await admin.set_maintenance(kept_back, maintenance=False)
         removed = [broker.broker_id for broker in brokers if broker.removed]
         if removed:
-            await admin.add_brokers(removed)
+            with _tried_again_later():
+                await admin.add_brokers(removed)
         if (await admin.describe_throttle()).bytes_per_second is not None:
             await admin.set_throttle(None)
         there = [topic.name for topic in await admin.list_topics()]
         strangers = [name for name in there if name not in TOPICS]
         for name in strangers if len(strangers) > MAX_STRANGERS else ():
-            await admin.delete_topic(name)
+            with _tried_again_later():
+                await admin.delete_topic(name)
 
     def _known(self, name: str) -> KnownTopic:
         try:
@@ -111,3 +118,13 @@ class Upkeep:
         name = f"doomed-{next(self._numbers)}"
         self._admin.create_topic(name, 1, 1)
         return name
+
+
+@contextmanager
+def _tried_again_later() -> Iterator[None]:
+    """Where something has ended meanwhile, or still goes on, the next look finds what is left."""
+    try:
+        yield
+    except TidelogError as error:
+        if error.code not in _PASSES:
+            raise
