@@ -117,9 +117,11 @@ class EventHub:
     async def stream(
         self, wanted: EventFilter, beginning: Beginning, bound: Bound
     ) -> AsyncIterator[bytes]:
-        """Server-sent events, with a comment where there was nothing for a heartbeat."""
+        """Server-sent events, with a comment where none was sent for a heartbeat, whatever
+        happens that was not asked for."""
         yield OPENING
-        left = _Left(bound, self._clock, self._heartbeat_ms)
+        left = _Left(bound, self._clock)
+        sent_ms = self._clock.monotonic_ms()
         before = [told_of(change) for change in beginning.before]
         known = {told.id: None for told in before}
         said = _missed(beginning.missed) + _events(before, wanted, left)
@@ -133,13 +135,17 @@ class EventHub:
             said += _events([one for one in taken.told if one.id not in known], wanted, left)
             if said:
                 yield b"".join(said)
+                sent_ms = self._clock.monotonic_ms()
             if self._ending:
                 yield message(END, {"reason": "the gateway stops; connect again"})
                 return
             if left.is_over():
                 return
-            if not taken.told and not await self._more(left.wait_ms()):
+            quiet_ms = self._clock.monotonic_ms() - sent_ms
+            wait_ms = left.at_most(self._heartbeat_ms - quiet_ms)
+            if wait_ms <= 0 or not (taken.told or await self._more(wait_ms)):
                 yield HEARTBEAT
+                sent_ms = self._clock.monotonic_ms()
 
     async def _more(self, wait_ms: int) -> bool:
         news = self._news
@@ -181,9 +187,8 @@ def _newest_before(told: Sequence[StateChange], wanted: EventFilter, last_id: st
 class _Left:
     """How much of its bound a stream has left."""
 
-    def __init__(self, bound: Bound, clock: Clock, heartbeat_ms: int) -> None:
+    def __init__(self, bound: Bound, clock: Clock) -> None:
         self.events = bound.events
-        self._heartbeat_ms = heartbeat_ms
         self._clock = clock
         self._end_ms = None
         if bound.duration_ms is not None:
@@ -194,10 +199,10 @@ class _Left:
             self._end_ms is not None and self._clock.monotonic_ms() >= self._end_ms
         )
 
-    def wait_ms(self) -> int:
+    def at_most(self, wait_ms: int) -> int:
         if self._end_ms is None:
-            return self._heartbeat_ms
-        return max(0, min(self._heartbeat_ms, self._end_ms - self._clock.monotonic_ms()))
+            return wait_ms
+        return min(wait_ms, self._end_ms - self._clock.monotonic_ms())
 
     def one_more(self) -> bool:
         if self.events is None:

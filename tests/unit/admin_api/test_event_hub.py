@@ -15,6 +15,7 @@ from tidelog.rpc.status import UnreachableError
 from tidelog.state_changes.event import StateChange
 from tidelog_admin_api.event_filter import EventFilter
 from tidelog_admin_api.event_hub import (
+    HEARTBEAT_MS,
     MAX_EVENTS_BEFORE,
     RESUME_OVERLAP_MS,
     Beginning,
@@ -33,8 +34,13 @@ FROM_THE_FIRST = Beginning(0)
 
 
 class StandingClock:
+    """It goes on when `now_ms` is set."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0
+
     def monotonic_ms(self) -> int:
-        return 0
+        return self.now_ms
 
     def wall_ms(self) -> int:
         return NOW_MS
@@ -112,6 +118,19 @@ async def test_where_nothing_happens_the_stream_shows_that_it_lives() -> None:
     hub = EventHub(FakeEvents(), StandingClock(), heartbeat_ms=0)
     async with aclosing(endless(hub)) as stream:
         assert [await anext(stream) for _ in range(3)] == [OPENING, HEARTBEAT, HEARTBEAT]
+
+
+async def test_what_was_not_asked_for_does_not_keep_a_stream_silent() -> None:
+    clock, ring = StandingClock(), EventRing()
+    hub = EventHub(FakeEvents(), clock, ring)
+    stream = hub.stream(EventFilter(topic="sea"), Beginning(0), Bound())
+    assert await anext(stream) == OPENING
+    following = asyncio.ensure_future(anext(stream))
+    await asyncio.sleep(0)
+    clock.now_ms += HEARTBEAT_MS
+    ring.add([change(1, topic="bay")])
+    hub._tell()
+    assert await following == HEARTBEAT
 
 
 def endless(hub: EventHub, position: int = 0) -> AsyncGenerator[bytes]:
