@@ -82,6 +82,7 @@ class Limits:
             await self._app(scope, receive, send)
             return
         begun = False
+        deadline = asyncio.timeout(self._bounds.request_timeout_ms / 1000)
 
         async def begin(message: Message) -> None:
             nonlocal begun
@@ -94,15 +95,20 @@ class Limits:
             with self._slot():
                 _check_origin(scope, self._bounds.browser_hosts)
                 self._check_length(scope)
-                deadline = asyncio.timeout(self._bounds.request_timeout_ms / 1000)
                 async with deadline:
                     await self._app(scope, self._bounded(receive), begin)
-        except (ProblemError, TimeoutError) as error:
+            return
+        except ProblemError as error:
             if begun:
                 raise
-            problem = error if isinstance(error, ProblemError) else self._late()
-            answer = response(problem, scope["path"], trace_id(scope))
-            await answer(scope, receive, send)
+            problem = error
+        except TimeoutError:
+            # Any other one is a fault of who answers.
+            if begun or not deadline.expired():
+                raise
+            problem = self._late()
+        answer = response(problem, scope["path"], trace_id(scope))
+        await answer(scope, receive, send)
 
     @contextmanager
     def _slot(self) -> Iterator[None]:

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
-from typing import Annotated
+from http import HTTPStatus
+from typing import Annotated, Any
 
 from fastapi import Header
 
@@ -30,6 +31,19 @@ IfMatch = Annotated[
         examples=['"412"'],
     ),
 ]
+
+# Declared by what has one.
+TAGGED: dict[int | str, dict[str, Any]] = {
+    HTTPStatus.OK.value: {
+        "headers": {
+            "ETag": {
+                "description": "its revision, for If-Match",
+                "schema": {"type": "string"},
+                "example": '"412"',
+            }
+        }
+    }
+}
 
 
 def etag(revision: int) -> str:

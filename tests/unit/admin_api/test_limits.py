@@ -132,6 +132,23 @@ async def test_a_stream_may_last_longer_than_a_request() -> None:
     assert await answer_of(Limits(slow_end, bounds, Usage()), b"") == 200
 
 
+async def test_a_request_that_takes_too_long_is_told_so() -> None:
+    bounds = SimpleNamespace(**{**vars(BOUNDS), "request_timeout_ms": 5})
+
+    async def never(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001
+        await asyncio.Event().wait()
+
+    assert await answer_of(Limits(never, bounds, Usage()), b"") == 504
+
+
+async def test_a_timeout_of_whoever_answers_is_not_taken_for_one_of_the_request() -> None:
+    async def faulty(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001
+        raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        await answer_of(Limits(faulty, BOUNDS, Usage()), b"")
+
+
 def test_more_streams_than_may_be_open_are_refused() -> None:
     usage = Usage()
     with stream(usage, BOUNDS), pytest.raises(ProblemError) as refused, stream(usage, BOUNDS):

@@ -7,13 +7,13 @@ from fastapi import APIRouter, Response
 from tidelog_admin_api.bodies.throttle import Throttle, ThrottleRequest
 from tidelog_admin_api.dependencies import AskThrottle
 from tidelog_admin_api.parameters import DryRun
-from tidelog_admin_api.preconditions import IfMatch, etag, expected_revision
+from tidelog_admin_api.preconditions import TAGGED, IfMatch, etag, expected_revision
 from tidelog_admin_api.problems import CHANGE_PROBLEMS, READ_PROBLEMS
 
 router = APIRouter(prefix="/v1/throttle", tags=["operations"])
 
 
-@router.get("", responses=READ_PROBLEMS)
+@router.get("", responses={**TAGGED, **READ_PROBLEMS})
 async def describe_throttle(admin: AskThrottle, response: Response) -> Throttle:
     """The bound that stands."""
     throttle = await admin.describe_throttle()
@@ -21,7 +21,7 @@ async def describe_throttle(admin: AskThrottle, response: Response) -> Throttle:
     return Throttle.model_validate(throttle)
 
 
-@router.put("", responses=CHANGE_PROBLEMS)
+@router.put("", responses={**TAGGED, **CHANGE_PROBLEMS})
 async def set_throttle(
     body: ThrottleRequest,
     admin: AskThrottle,

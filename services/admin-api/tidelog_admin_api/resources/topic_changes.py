@@ -16,14 +16,14 @@ from tidelog_admin_api.bodies.topics import (
 )
 from tidelog_admin_api.dependencies import AskTopics
 from tidelog_admin_api.parameters import USUAL_TIMEOUT_MS, DryRun, TimeoutMs, TopicName
-from tidelog_admin_api.preconditions import IfMatch, etag, expected_revision
+from tidelog_admin_api.preconditions import TAGGED, IfMatch, etag, expected_revision
 from tidelog_admin_api.problems import CHANGE_PROBLEMS
 from tidelog_admin_api.resources.topics import details_of
 
 router = APIRouter(prefix="/v1/topics/{topic}", tags=["topics"])
 
 
-@router.patch("/config", responses=CHANGE_PROBLEMS)
+@router.patch("/config", responses={**TAGGED, **CHANGE_PROBLEMS})
 async def alter_topic_config(
     topic: TopicName,
     body: ConfigRequest,
@@ -51,7 +51,7 @@ async def alter_topic_config(
     return AlteredConfig.model_validate(altered)
 
 
-@router.put("/partition-count", responses=CHANGE_PROBLEMS)
+@router.put("/partition-count", responses={**TAGGED, **CHANGE_PROBLEMS})
 async def set_partition_count(
     topic: TopicName,
     body: PartitionCountRequest,

@@ -33,7 +33,7 @@ from tidelog_admin_api.parameters import (
     TimeoutMs,
     TopicName,
 )
-from tidelog_admin_api.preconditions import ANY_REVISION, IfMatch, etag, expected_revision
+from tidelog_admin_api.preconditions import ANY_REVISION, TAGGED, IfMatch, etag, expected_revision
 from tidelog_admin_api.problems import CHANGE_PROBLEMS, READ_PROBLEMS, failed_precondition
 
 # Without a replication factor a topic has this many replicas, or one on every broker where
@@ -135,7 +135,7 @@ async def create_topic(
     )
 
 
-@router.get("/{topic}", responses=READ_PROBLEMS)
+@router.get("/{topic}", responses={**TAGGED, **READ_PROBLEMS})
 async def describe_topic(topic: TopicName, admin: AskTopics, response: Response) -> Topic:
     """Its whole configuration, and how its partitions are."""
     details = await details_of(topic, admin)
