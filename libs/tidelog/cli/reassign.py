@@ -11,6 +11,7 @@ import typer
 from tidelog.cli.completion import complete_topic
 from tidelog.cli.exit_status import UsageError
 from tidelog.cli.operating.beginning import Wish, run_operation
+from tidelog.cli.operating.documents import begun_document
 from tidelog.cli.operating.manner import (
     USUAL_TIMEOUT_SECONDS,
     DryRunOption,
@@ -21,9 +22,11 @@ from tidelog.cli.operating.manner import (
     WatchOption,
     YesOption,
 )
+from tidelog.cli.output import write_json, write_line
 from tidelog.cli.session import (
     BootstrapOption,
     JsonOption,
+    Session,
     ending_with_a_status,
     session_of,
 )
@@ -82,6 +85,9 @@ def reassign(
     session = session_of(context, bootstrap, as_json)
     with ending_with_a_status():
         wanted = read_moves(moves or [], file)
+    if not wanted:
+        _tell_of_no_moves(session, dry_run=dry_run)
+        return
     manner = Manner(dry_run, yes, operation_id, requested_by, timeout)
 
     async def start(admin: Admin, *, operation_id: str, dry_run: bool) -> BegunOperation:
@@ -92,7 +98,8 @@ def reassign(
 
 
 def read_moves(words: list[str], file: str | None) -> list[Move]:
-    """Raises `UsageError`, and `OSError` for a file that cannot be read."""
+    """None, where a file holds none: a plan by which nothing moves is no fault. Raises
+    `UsageError`, and `OSError` for a file that cannot be read."""
     from tidelog.cli.operating.move_files import parse_moves
     from tidelog.cli.operating.targets import parse_move
 
@@ -100,7 +107,7 @@ def read_moves(words: list[str], file: str | None) -> list[Move]:
     if file is not None:
         source = "stdin" if file == STDIN else file
         wanted += parse_moves(_text_of(file, source), source)
-    if not wanted:
+    if not wanted and file is None:
         raise UsageError("no moves are named; name them as sea/0=4,2, or in a file with --file")
     if len(wanted) > MAX_MOVES:
         raise UsageError(
@@ -108,6 +115,16 @@ def read_moves(words: list[str], file: str | None) -> list[Move]:
             "several of them"
         )
     return wanted
+
+
+def _tell_of_no_moves(session: Session, *, dry_run: bool) -> None:
+    from tidelog.client.operations import BegunOperation, Plan
+
+    if session.as_json:
+        nothing = BegunOperation(None, Plan((), 0, 0, 0, None, ()))
+        write_json(begun_document(nothing, dry_run=dry_run))
+    else:
+        write_line("The file holds no moves: nothing was begun.")
 
 
 def _text_of(file: str, source: str) -> str:

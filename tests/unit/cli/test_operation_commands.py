@@ -81,6 +81,16 @@ def test_moves_may_come_from_stdin(commands: Commands) -> None:
     ]
 
 
+def test_a_plan_by_which_nothing_moves_is_no_fault(commands: Commands) -> None:
+    commands.controller.answer("Rebalance", pb.RebalanceResponse(plan=pb.Plan()))
+    printed = commands.run("rebalance", "--dry-run", "--json").stdout
+    result = commands.run("reassign", "--file", "-", "--yes", input_=printed)
+    assert (result.exit_code, "nothing was begun" in result.stdout) == (ExitStatus.DONE, True)
+    told = commands.run("reassign", "--file", "-", "--yes", "--json", input_=printed)
+    assert json.loads(told.stdout)["plan"]["move_count"] == 0
+    assert commands.controller.asked["Reassign"] == []
+
+
 @pytest.mark.parametrize(
     "arguments", [["sea/4"], ["sea=3"], ["sea/4=three"], ["sea/4="], [], ["sea/x=3"]]
 )
