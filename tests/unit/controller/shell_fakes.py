@@ -157,6 +157,9 @@ class ControllerProcess:
 
     def __init__(self, controller_id: int, store: MetadataStore, network: FakeNetwork) -> None:
         self.logs = Logs()
+        self.may_block = asyncio.Event()
+        self.may_block.set()
+        self.blocked = 0
         clock = SystemClock()
         self.state_changes = StateChangeLog(f"controller-{controller_id}", clock)
         environment = Environment(
@@ -169,10 +172,16 @@ class ControllerProcess:
             log=self.logs.logger(),
             state_changes=self.state_changes,
             command_timeout_ms=10_000,
+            run_blocking=self._run_blocking,
         )
         entry = ControllerEntry(controller_id, f"127.0.0.1:740{controller_id}")
         self.service = ControllerService(environment, entry, lease_ttl_seconds=3)
         self.task = asyncio.create_task(self.service.run())
+
+    async def _run_blocking(self, work: Callable[[], None]) -> None:
+        self.blocked += 1
+        await self.may_block.wait()
+        work()
 
     def told(self, kind: Kind, stage: Stage | None = None) -> list[StateChange]:
         found = self.state_changes.recent(Filter(kinds=frozenset({kind.value})))

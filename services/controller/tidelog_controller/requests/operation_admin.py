@@ -227,12 +227,12 @@ class OperationAdmin:
             isinstance(other, BeginOperation)
             and not other.dry_run
             and other.operation_id == operation_id
-            and text_of(other.wanted) != text_of(request.wanted)
+            and asked_of(other.wanted) != asked_of(request.wanted)
             for other in drafts
         ):
             raise _in_use(operation_id)
         for entry in entries:
-            if (entry.kind, entry.request) != (kind_of(request.wanted), text_of(request.wanted)):
+            if (entry.kind, entry.request) != asked_of(request.wanted):
                 raise TidelogError(
                     ErrorCode.OPERATION_ID_IN_USE,
                     f"operation {request.operation_id} is another one: {entry.kind.value} "
@@ -405,6 +405,11 @@ class OperationAdmin:
 
 def kind_of(wanted: OperationWanted) -> OperationKind:
     return _KINDS[type(wanted)]
+
+
+def asked_of(wanted: OperationWanted) -> tuple[OperationKind, str]:
+    """By which the same request is known again."""
+    return kind_of(wanted), text_of(wanted)
 
 
 def text_of(wanted: OperationWanted) -> str:

@@ -156,8 +156,9 @@ def test_the_same_request_again_is_one_operation_also_while_it_is_planned() -> N
 
 def test_another_request_by_its_id_is_refused_while_it_is_planned() -> None:
     driver = held_back(AddedBrokers((4,)))
-    request = driver.begin_operation(Rebalancing(), "op")
-    assert code_of(driver, request) is ErrorCode.OPERATION_ID_IN_USE
+    for other in (Rebalancing(), RemovedBrokers((4,))):
+        request = driver.begin_operation(other, "op")
+        assert code_of(driver, request) is ErrorCode.OPERATION_ID_IN_USE
 
 
 def test_two_plans_for_one_partition_do_not_both_begin() -> None:

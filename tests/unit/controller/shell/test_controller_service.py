@@ -11,6 +11,7 @@ from tidelog.errors import ErrorCode
 from tidelog.inspection.model import StateRequest
 from tidelog.state_changes.event import Cause, Kind, Stage
 from tidelog_controller.shell import service as service_module
+from tidelog_controller.state.admin_requests import BeginOperation, Rebalancing, RemovedBrokers
 from tidelog_controller.state.commands import AdminReply
 from tidelog_controller.state.events import CreateTopic, DeleteTopic
 from tidelog_runtime.clock import SystemClock
@@ -201,6 +202,27 @@ async def test_a_topic_is_created_and_deleted_from_end_to_end(world: World) -> N
     reply = await controller.service.submit(DeleteTopic(0, "t", "", 5_000))
     assert reply.error is None
     assert await world.store.get(KEYS.topic("t")) is None
+
+
+async def test_a_controller_goes_on_while_a_plan_is_made(world: World) -> None:
+    controller = await with_topic(world)
+    controller.may_block.clear()
+    planning = asyncio.create_task(
+        controller.service.submit(BeginOperation(0, Rebalancing(), "op", dry_run=False))
+    )
+    await until(lambda: controller.blocked == 1)
+    assert (await controller.service.submit(create()._replace(topic="other"))).error is None
+    assert not planning.done()
+    controller.may_block.set()
+    assert (await planning).error is None
+
+
+async def test_a_plan_that_cannot_be_made_is_refused_with_its_reason(world: World) -> None:
+    controller = await with_topic(world)
+    wanted = BeginOperation(0, RemovedBrokers((1,)), "op", dry_run=True)
+    error = (await controller.service.submit(wanted)).error
+    assert error is not None
+    assert error.code is ErrorCode.NOT_ENOUGH_BROKERS
 
 
 async def test_a_controller_that_stops_is_followed_at_once(world: World) -> None:
