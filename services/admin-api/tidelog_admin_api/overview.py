@@ -3,7 +3,7 @@ Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
 
@@ -33,6 +33,8 @@ from tidelog_admin_api.bodies.cluster import (
 
 MAX_UNWELL = 100
 MAX_FINDINGS = 100
+# Without an answer of late about these, nobody knows.
+_NEEDED = ("cluster", "topics")
 OK, WARNING, CRITICAL, UNKNOWN = "ok", "warning", "critical", "unknown"
 
 
@@ -126,7 +128,7 @@ def overview_of(
     findings = explained.findings if explained else ()
     return Overview(
         cluster_id=cluster.cluster_id if cluster else "",
-        health=_health(cluster, figures, explained),
+        health=_health(cluster, figures, explained, parts),
         controller=Controller.model_validate(controller) if controller else None,
         counts=(figures or NO_FIGURES).counts,
         unwell=list((figures or NO_FIGURES).unwell),
@@ -141,14 +143,18 @@ def _health(
     cluster: ClusterDescription | None,
     figures: TopicFigures | None,
     explained: Explanation | None,
+    parts: Mapping[str, OverviewPart],
 ) -> str:
-    """The worst that any part tells."""
+    """The worst that any part tells. What was well when it was last heard of may be so no
+    more."""
     if cluster is None or figures is None:
         return UNKNOWN
     counts = figures.counts
     severities = [finding.severity for finding in explained.findings] if explained else []
     if counts.without_leader or counts.below_min_isr or SEVERITIES[0] in severities:
         return CRITICAL
+    if any(name in parts and parts[name].problem for name in _NEEDED):
+        return UNKNOWN
     if counts.under_replicated or cluster.controller is None or WARNING in severities:
         return WARNING
     return OK

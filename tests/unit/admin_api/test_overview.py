@@ -10,6 +10,7 @@ from tidelog.client.descriptions import TopicDescription
 from tidelog.client.operations import Progress
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.model import Explanation, Finding
+from tidelog_admin_api.bodies.cluster import OverviewPart
 from tidelog_admin_api.overview import MAX_UNWELL, figures_of, overview_of
 from tidelog_admin_api.overviews import FIRST_ANSWER_MS
 from unit.admin_api.fakes import (
@@ -48,6 +49,11 @@ def test_what_explain_finds_counts_too() -> None:
 
 def test_of_a_cluster_that_nobody_tells_of_health_is_unknown() -> None:
     assert overview_of(None, None, None, None, None, {}).health == "unknown"
+
+
+def test_of_a_cluster_that_does_not_answer_any_more_health_is_unknown() -> None:
+    figures, parts = figures_of([topic()]), {"topics": OverviewPart(as_of_ms=5, problem="silent")}
+    assert overview_of(CLUSTER, figures, None, None, None, parts).health == "unknown"
 
 
 def test_the_worst_partitions_are_named_first_and_not_all() -> None:
