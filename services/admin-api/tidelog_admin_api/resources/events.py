@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query
 from starlette.responses import Response, StreamingResponse
@@ -16,8 +16,9 @@ from tidelog_admin_api.bodies.base import MAX_INT64
 from tidelog_admin_api.bodies.events import EventList, event_list
 from tidelog_admin_api.dependencies import AskEvents, AskGateway
 from tidelog_admin_api.event_filter import EventFilter, newest
-from tidelog_admin_api.event_hub import Bound
+from tidelog_admin_api.event_hub import END, MISSED, Bound
 from tidelog_admin_api.event_ids import time_ms_of
+from tidelog_admin_api.event_ring import SERVICE_SILENT, STATE_CHANGE
 from tidelog_admin_api.limits import Bounds, Usage, stream
 from tidelog_admin_api.parameters import BrokerQuery, PartitionQuery, TopicQuery, require_topic
 from tidelog_admin_api.problems import READ_PROBLEMS, malformed
@@ -36,17 +37,24 @@ SinceMs = Annotated[
     int, Query(ge=0, le=MAX_INT64, description="milliseconds since 1970; 0: all that is known")
 ]
 
-_EXAMPLE = """\
-retry: 2000
-: following
-
-id: 1767225600123-9f1c2d3e4a5b
-event: state_change
-data: {"id":"1767225600123-9f1c2d3e4a5b","time":"2026-01-01T00:00:00.123Z",\
-"time_ms":1767225600123,"service":"controller-1","kind":"election","stage":"completed",\
-"topic":"sea","partition":0}
-
-"""
+# Of each event; its data is JSON in a text.
+_EVENT_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "required": ["data"],
+    "properties": {
+        "event": {"type": "string", "enum": [STATE_CHANGE, SERVICE_SILENT, MISSED, END]},
+        "id": {"type": "string"},
+        "data": {"type": "string", "contentMediaType": "application/json"},
+        "retry": {"type": "integer"},
+    },
+}
+_EVENT_EXAMPLE = {
+    "event": STATE_CHANGE,
+    "id": "1767225600123-9f1c2d3e4a5b",
+    "data": '{"id":"1767225600123-9f1c2d3e4a5b","time":"2026-01-01T00:00:00.123Z",'
+    '"time_ms":1767225600123,"service":"controller-1","kind":"election","stage":"completed",'
+    '"topic":"sea","partition":0}',
+}
 
 
 @router.get("", responses=READ_PROBLEMS, response_model_exclude_unset=True)
@@ -94,7 +102,7 @@ class EventStream(StreamingResponse):
     responses={
         200: {
             "description": "Server-sent events.",
-            "content": {MEDIA_TYPE: {"schema": {"type": "string"}, "example": _EXAMPLE}},
+            "content": {MEDIA_TYPE: {"schema": _EVENT_SCHEMA, "example": _EVENT_EXAMPLE}},
         },
         **READ_PROBLEMS,
     },
