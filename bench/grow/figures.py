@@ -32,6 +32,7 @@ class MoveFigures:
     replicas_moved: int
     replicas_minimum: int
     bytes_moved: float
+    bytes_received: float
     bytes_minimum: float
     bytes_told: int
     replicas_by_broker: dict[int, int]
@@ -43,6 +44,7 @@ class MoveFigures:
     bytes_per_second: float
     peak_bytes_per_second: float
     rate_ratio: float
+    cores: dict[str, float]
 
     @property
     def replicas_ratio(self) -> float:
@@ -61,6 +63,7 @@ class RunFigures:
     quiet_samples: int
     quiet_p50_ms: float
     quiet_p99_ms: float
+    quiet_cores: dict[str, float]
     late_p99_ms: float
     sent: int
     failed: int
@@ -91,6 +94,11 @@ def verdicts(runs: Sequence[RunFigures]) -> list[Measured]:
         _at_most("records read twice, all runs", sum(r.read_back.duplicates for r in runs), 0, ""),
         Measured("produce latency, quiet: p50", median(r.quiet_p50_ms for r in runs), "ms"),
         Measured("produce latency, quiet: p99", median(r.quiet_p99_ms for r in runs), "ms"),
+        Measured(
+            "processor of all parts, quiet",
+            median(sum(r.quiet_cores.values()) for r in runs),
+            "cores",
+        ),
     ]
     results += _of_move("grow", [r.grow for r in runs])
     results += _of_move("shrink", [r.shrink for r in runs])
@@ -117,6 +125,9 @@ def _of_move(name: str, moves: Sequence[MoveFigures]) -> list[Measured]:
             middle(lambda m: m.p99_ratio),
             WANTED_P99_RATIO,
             "times",
+        ),
+        Measured(
+            f"{name}: processor of all parts", middle(lambda m: sum(m.cores.values())), "cores"
         ),
         Measured(f"{name}: replicas moved", worst(lambda m: m.replicas_moved), ""),
         Measured(f"{name}: fewest that balance", worst(lambda m: m.replicas_minimum), ""),

@@ -9,7 +9,8 @@ The file holds
   text) and `met` (null where there is no bound);
 - `not_met`: names of results beyond their bounds; empty with exit status 0, else it is 1;
 - `runs`: for each, `quiet_samples`, `quiet_p50_ms`, `quiet_p99_ms` (before anything is added),
-  `late_p99_ms` (by how much the load was behind its schedule when it sent), `sent`, `failed`
+  `quiet_cores` (of the processor, that `brokers`, `controllers`, `etcd` and the `load` kept busy
+  then), `late_p99_ms` (by how much the load was behind its schedule when it sent), `sent`, `failed`
   (produces), `bytes_filled`, `fill_s`, `read_back` (`acknowledged`, `read`, `lost`,
   `duplicates`, `unexpected` records), and `grow` and `shrink` with
 
@@ -22,7 +23,8 @@ The file holds
 | `replicas_planned` | copies, as the plan showed before anything was begun |
 | `replicas_moved` | replicas on brokers that had none of their partition before |
 | `replicas_minimum` | growing: what brokers lack to floor(total / brokers); shrinking: what the removed broker held |
-| `bytes_moved` | what followers received beyond the load, as brokers count it; what is copied twice counts twice |
+| `bytes_moved` | what leaders sent to followers beyond the load, as brokers count it; what is sent twice counts twice |
+| `bytes_received` | what followers took of that |
 | `bytes_minimum` | growing: `replicas_minimum` times the mean size of a replica at the begin; shrinking: what the removed broker held then |
 | `bytes_told` | `bytes_copied` of the operation, as the controller tells it; 0: it does not |
 | `replicas_by_broker`, `leaders_by_broker` | afterwards, of the brokers that take part |
@@ -32,6 +34,7 @@ The file holds
 | `bytes_per_second` | `bytes_moved` over `duration_s`, all brokers together |
 | `peak_bytes_per_second` | of the broker that received most within about five seconds, the load's records included |
 | `rate_ratio` | the most that a broker received within about five seconds against what throttle, half a second of it at once, and load let it receive then |
+| `cores` | of the processor, that the parts kept busy |
 | `replicas_ratio`, `bytes_ratio` | moved against the minimum |
 """  # noqa: E501
 

@@ -22,6 +22,7 @@ from bench.grow.holdings import (
 )
 from bench.grow.ledger import Ledger
 from bench.grow.load import Load, fill
+from bench.grow.processor import ProcessorTime, cores, processor_time
 from bench.grow.read_back import read_all
 from bench.grow.traffic import Sample, Traffic, copied_bytes, peaks, scrape
 from bench.produce import percentile
@@ -63,7 +64,7 @@ class Settings:
 
 
 FULL = Settings(runs=5, partitions=300, data_mb=3000, rate=200, throttle_mb=20, quiet_s=60)
-QUICK = Settings(runs=1, partitions=60, data_mb=120, rate=50, throttle_mb=4, quiet_s=15)
+QUICK = Settings(runs=1, partitions=60, data_mb=120, rate=20, throttle_mb=4, quiet_s=15)
 
 # An operation, or with `dry_run` its plan.
 Ask = Callable[[Admin, bool], Awaitable[BegunOperation]]
@@ -92,6 +93,7 @@ class _Moved:
     shown: Plan
     over: Operation
     samples: Sequence[Sample]
+    processor: tuple[ProcessorTime, ProcessorTime]
     before: Holdings
     unelected: Holdings
     after: Holdings
@@ -110,6 +112,7 @@ class _Run:
             cluster.bootstrap, TOPIC, settings.partitions, settings.rate, self._ledger
         )
         self._quiet_s = (0.0, 0.0)
+        self._quiet_cores: dict[str, float] = {}
 
     async def figures(self) -> RunFigures:
         fill_s = await self._fill()
@@ -132,6 +135,7 @@ class _Run:
             quiet_samples=len(quiet),
             quiet_p50_ms=percentile(quiet, 0.5),
             quiet_p99_ms=quiet_p99_ms,
+            quiet_cores=self._quiet_cores,
             late_p99_ms=percentile(late, 0.99),
             sent=self._load.sent,
             failed=self._load.latencies.failed,
@@ -161,9 +165,11 @@ class _Run:
 
     async def _change(self, loading: asyncio.Task[None]) -> tuple[_Moved, _Moved]:
         await self._pause(WARM_UP_S, loading)
-        begin_s = time.perf_counter()
+        before = processor_time(self._cluster)
         await self._pause(self._settings.quiet_s, loading)
-        self._quiet_s = (begin_s, time.perf_counter())
+        after = processor_time(self._cluster)
+        self._quiet_s = (before.at_s, after.at_s)
+        self._quiet_cores = cores(before, after)
         added = [self._cluster.add_broker() for _ in range(ADDED_BROKERS)]
         await self._cluster.ready(READY_TIMEOUT_S)
         await self._pause(WARM_UP_S, loading)
@@ -198,6 +204,7 @@ class _Run:
         shown = (await ask(self._admin, True)).plan
         _show_plan(what, shown, self._console)
         samples = [await self._sample()]
+        processor = processor_time(self._cluster)
         begin_s = time.perf_counter()
         begun = (await ask(self._admin, False)).operation
         assert begun is not None, "it was no dry run"
@@ -211,7 +218,17 @@ class _Run:
         samples.append(await self._sample())
         self._console.print(f"  {what}: {end_s - begin_s:.0f} s", highlight=False)
         return _Moved(
-            begin_s, end_s, staying, removed, shown, over, samples, before, unelected, after
+            begin_s=begin_s,
+            end_s=end_s,
+            staying=staying,
+            removed=removed,
+            shown=shown,
+            over=over,
+            samples=samples,
+            processor=(processor, processor_time(self._cluster)),
+            before=before,
+            unelected=unelected,
+            after=after,
         )
 
     def _figures_of(self, moved: _Moved, quiet_p99_ms: float) -> MoveFigures:
@@ -225,7 +242,7 @@ class _Run:
             fewest = fewest_to_grow(before, staying)
             least_bytes = fewest * _mean_size(at_begin, before)
         duration_s = moved.end_s - moved.begin_s
-        bytes_moved = copied_bytes(at_begin, at_end, REPLICATION_FACTOR)
+        bytes_sent, bytes_received = copied_bytes(at_begin, at_end, REPLICATION_FACTOR)
         latencies = self._load.latencies.within(moved.begin_s, moved.end_s)
         p99_ms = percentile(latencies, 0.99)
         peak, rate_ratio = peaks(moved.samples, self._settings.throttle)
@@ -242,7 +259,8 @@ class _Run:
             replicas_planned=moved.shown.replicas_added,
             replicas_moved=copied(before, after),
             replicas_minimum=fewest,
-            bytes_moved=bytes_moved,
+            bytes_moved=bytes_sent,
+            bytes_received=bytes_received,
             bytes_minimum=least_bytes,
             bytes_told=moved.over.progress.bytes_copied,
             replicas_by_broker=replicas,
@@ -251,9 +269,10 @@ class _Run:
             leader_spread=spread(leaders),
             leader_spread_before_election=spread(moved.unelected.leaders_by_broker(staying)),
             throttle_bytes_per_second=self._settings.throttle,
-            bytes_per_second=bytes_moved / duration_s,
+            bytes_per_second=bytes_received / duration_s,
             peak_bytes_per_second=peak,
             rate_ratio=rate_ratio,
+            cores=cores(*moved.processor),
         )
 
     async def _until_over(

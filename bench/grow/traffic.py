@@ -57,12 +57,15 @@ async def scrape(addresses: Mapping[int, str]) -> Sample:
 
 def copied_bytes(
     before: Mapping[int, Traffic], after: Mapping[int, Traffic], replication_factor: int
-) -> float:
-    """What followers got beyond what producers sent meanwhile, to each of its followers. All
-    topics have this factor. Whatever was copied twice counts twice."""
+) -> tuple[float, float]:
+    """What leaders sent and what followers got, beyond what producers sent meanwhile to each of
+    its followers. All topics have this factor. What was copied twice counts twice; what was
+    sent to a follower that had given up is in the former alone."""
     produced = sum(after[b].produced - before[b].produced for b in before)
+    of_load = (replication_factor - 1) * produced
+    sent = sum(after[b].replica_out - before[b].replica_out for b in before)
     received = sum(after[b].replica_in - before[b].replica_in for b in before)
-    return received - (replication_factor - 1) * produced
+    return sent - of_load, received - of_load
 
 
 def peaks(samples: Sequence[Sample], throttle: int) -> tuple[float, float]:

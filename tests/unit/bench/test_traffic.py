@@ -2,6 +2,7 @@
 
 import pytest
 
+from bench.grow.processor import ProcessorTime, cores
 from bench.grow.traffic import Sample, Traffic, copied_bytes, parse_traffic, peaks
 
 METRICS = """\
@@ -27,10 +28,10 @@ def test_metrics_of_something_else_are_refused() -> None:
 
 def test_what_was_copied_is_what_came_beyond_the_load() -> None:
     before = {1: Traffic(100, 50, 0, 0), 2: Traffic(0, 0, 0, 0), 3: Traffic(0, 0, 0, 0)}
-    # Ten were produced, which two followers got; seven were copied.
-    after = {1: Traffic(110, 50, 0, 0), 2: Traffic(0, 10, 0, 0), 3: Traffic(0, 17, 0, 0)}
+    # Ten were produced, which two followers got; seven of nine that were sent were copied.
+    after = {1: Traffic(110, 50, 29, 0), 2: Traffic(0, 10, 0, 0), 3: Traffic(0, 17, 0, 0)}
 
-    assert copied_bytes(before, after, 3) == 7
+    assert copied_bytes(before, after, 3) == (9, 7)
 
 
 def received(at_s: float, *replica_in: float, produced: float = 0) -> Sample:
@@ -49,3 +50,10 @@ def test_a_throttle_allows_its_rate_half_a_second_at_once_and_the_load() -> None
     samples = [received(0, 0), received(2, 300, produced=50)]
 
     assert peaks(samples, 100)[1] == 300 / (200 + 50 + 50)
+
+
+def test_processor_time_is_told_in_cores() -> None:
+    before = ProcessorTime(10.0, {"brokers": 3.0, "etcd": 1.0})
+    after = ProcessorTime(14.0, {"brokers": 9.0, "etcd": 1.5})
+
+    assert cores(before, after) == {"brokers": 1.5, "etcd": 0.125}

@@ -1,0 +1,44 @@
+"""What processor time the parts of a cluster take: unlike a latency it is much the same on a
+machine that has other things to do."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from bench.idle import cpu_seconds
+from tidelog_runtime.local.cluster import LocalCluster
+
+
+class ProcessorTime(NamedTuple):
+    """Seconds by part, and when they were read."""
+
+    at_s: float
+    seconds: Mapping[str, float]
+
+
+def processor_time(cluster: LocalCluster) -> ProcessorTime:
+    """`load`: this process, which sends the load and looks at the cluster."""
+    parts = cluster.describe()
+    pids: dict[str, list[int | None]] = {
+        "brokers": [broker.pid for broker in parts.brokers],
+        "controllers": [controller.pid for controller in parts.controllers],
+        "etcd": [cluster.etcd.process.pid if cluster.etcd is not None else None],
+        "load": [os.getpid()],
+    }
+    seconds = {
+        part: sum(cpu_seconds(pid) for pid in of_part if pid is not None)
+        for part, of_part in pids.items()
+    }
+    return ProcessorTime(time.perf_counter(), seconds)
+
+
+def cores(before: ProcessorTime, after: ProcessorTime) -> dict[str, float]:
+    """How many each part has kept busy, on the average; the same processes both times."""
+    elapsed_s = after.at_s - before.at_s
+    return {
+        part: round((after.seconds[part] - before.seconds[part]) / elapsed_s, 3)
+        for part in before.seconds
+    }
