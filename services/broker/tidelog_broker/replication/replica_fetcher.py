@@ -39,6 +39,11 @@ FIRST_RETRY_DELAY_S = 0.02
 # bound may have changed, or the replica be in sync.
 MAX_THROTTLE_PAUSE_MS = 500
 MAX_RETRY_DELAY_S = 0.5
+# After a fetch was given up, others wait this briefly for news, and are not given up, until
+# nobody has come for so long. Moves bring partition after partition: if each of them ended the
+# fetch under way, none would be answered on a slow machine, and everybody else would wait, too.
+BRIEF_WAIT_MS = 30
+BRIEF_FOR_S = 0.2
 # A fetch that ends so long after its timeout ran in a process that stood still: its answer may
 # have come meanwhile, and the next one tells (interleaving 14).
 STALLED_MIN_MS = 1_000
@@ -117,7 +122,9 @@ class FollowerContext(Protocol):
 
 
 class ReplicaFetcher:
-    """`follow` and `forget` take effect at once: a fetch that waits is asked anew."""
+    """`follow` and `forget` take effect at once: a fetch that waits is asked anew. While they
+    come one after another fetches wait but briefly, and each is answered: what it brings of a
+    partition that was forgotten, or followed anew, since it was sent counts for nothing."""
 
     def __init__(
         self,
@@ -148,6 +155,9 @@ class ReplicaFetcher:
         self._changed = asyncio.Event()
         self._failures = 0
         self._fetching: asyncio.Task[bool] | None = None
+        # Loop time until which fetches are brief; and whether the last one that began is.
+        self._brief_until = -math.inf
+        self._is_brief = False
         self.unanswered: Unanswered | None = None
         # Loop times: since when each is followed, and of the last answer.
         self._followed_since: dict[ReplicaKey, float] = {}
@@ -185,8 +195,11 @@ class ReplicaFetcher:
 
     def _ask_anew(self) -> None:
         self._changed.set()
-        if self._fetching is not None:
+        if self._fetching is None or self._fetching.done():
+            return
+        if not self._is_brief:
             self._fetching.cancel()
+        self._brief_until = asyncio.get_running_loop().time() + BRIEF_FOR_S
 
     def progress_of(self, partition: Partition) -> FollowerState:
         """How following this partition goes."""
@@ -236,6 +249,7 @@ class ReplicaFetcher:
                 await self._wait_for_change(release)
                 continue
             self._moved.clear()
+            self._is_brief = now < self._brief_until
             if self.unanswered is None or self.unanswered.broker_epoch != target[1]:
                 self.unanswered = Unanswered(target[1], now)
             self._fetching = asyncio.create_task(
@@ -320,8 +334,8 @@ class ReplicaFetcher:
         self._problem = Problem(why, since, answered)
 
     async def _take(self, results: Sequence[ReplicaFetchResult]) -> None:
-        """Each result is judged by how its partition stands when its turn comes; `follow` and
-        `forget` meanwhile end the fetch, and what is left of its answer with it."""
+        """Each result is judged by how its partition stands when its turn comes. Where the
+        fetch is given up meanwhile, what is left of its answer is dropped."""
         if self._held_back:
             # What an answer leaves out has nothing new, and so nothing wrong.
             answered = {result.replica for result in results}
@@ -444,9 +458,10 @@ class ReplicaFetcher:
         return min(coming) if coming else None
 
     def _max_wait_ms(self, release: float | None) -> int:
-        if release is None:
-            return self._limits.max_wait_ms
-        return min(self._limits.max_wait_ms, int(release * 1000) + 1)
+        longest_ms = self._limits.max_wait_ms
+        if self._is_brief:
+            longest_ms = min(longest_ms, BRIEF_WAIT_MS)
+        return longest_ms if release is None else min(longest_ms, int(release * 1000) + 1)
 
     def _retry_delay(self) -> float:
         return retry_delay_s(self._failures) * self._rng.uniform(0.5, 1.0)

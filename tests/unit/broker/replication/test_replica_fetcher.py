@@ -9,6 +9,7 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.model import NOT_KNOWN
 from tidelog.model import Batch, EpochEnd
 from tidelog_broker.log.errors import AppendOrderError, LogStorageError
+from tidelog_broker.replication.replica_fetcher import BRIEF_FOR_S, BRIEF_WAIT_MS
 from tidelog_runtime.turns import ITEMS_PER_TURN
 from unit.broker.broker_parts import address_of, settled
 from unit.broker.fake_log import FakeLog, epoch_of, state
@@ -77,6 +78,57 @@ async def test_a_partition_that_is_forgotten_is_not_asked_for() -> None:
         second = await follower.next(1)
     assert first.given_up
     assert second.numbers == [0]
+
+
+async def test_after_a_fetch_was_given_up_the_next_is_brief_and_whoever_comes_waits_for_it() -> (
+    None
+):
+    follower = Follower()
+    partition = follower.follow(0)
+    async with following(follower):
+        await follower.next(0)
+        follower.follow(1)
+        second = await follower.next(1)
+        follower.follow(2)
+        await settled()
+        second.answer(second.data(0))
+        third = await follower.next(2)
+    assert not second.given_up
+    assert second.request.max_wait_ms == BRIEF_WAIT_MS
+    assert partition.log.log_end_offset == 1
+    assert third.numbers == [0, 1, 2]
+    assert third.request.max_wait_ms == BRIEF_WAIT_MS
+
+
+async def test_once_nobody_has_come_for_a_while_fetches_wait_long_and_may_be_given_up() -> None:
+    follower = Follower()
+    follower.follow(0)
+    async with following(follower):
+        await follower.next(0)
+        follower.follow(1)
+        second = await follower.next(1)
+        await asyncio.sleep(BRIEF_FOR_S)
+        second.answer(second.data(0))
+        third = await follower.next(2)
+        follower.follow(2)
+        await follower.next(3)
+    assert third.request.max_wait_ms == 500
+    assert third.given_up
+
+
+async def test_a_brief_answer_is_taken_but_for_what_has_gone_or_come_anew() -> None:
+    follower = Follower()
+    other, again, gone = follower.follow(0), follower.follow(1), follower.follow(3)
+    async with following(follower):
+        await follower.next(0)
+        follower.follow(2)
+        second = await follower.next(1)
+        follower.fetcher.follow([again])
+        follower.fetcher.forget(gone)
+        second.answer(*(second.data(0, number=number) for number in (0, 1, 3)))
+        third = await follower.next(2)
+    assert [p.log.log_end_offset for p in (other, again, gone)] == [1, 0, 0]
+    assert third.numbers == [0, 1, 2]
 
 
 async def test_a_partition_that_follows_somebody_else_by_now_is_not_asked_for() -> None:
