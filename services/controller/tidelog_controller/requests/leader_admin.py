@@ -20,6 +20,7 @@ from tidelog_controller.policies.leader_balance import (
     preferred_elections,
 )
 from tidelog_controller.policies.leader_moves import WantedLeader, in_sync
+from tidelog_controller.requests.moved_leaders import MovedLeaders
 from tidelog_controller.requests.topic_checks import (
     known_topic,
     outcome_unknown,
@@ -79,6 +80,7 @@ class LeaderAdmin:
         self._maintaining: dict[int, _Maintaining] = {}
         self._balance_at_ms: int | None = None
         self._balanced: dict[TopicPartition, WantedLeader] = {}
+        self._moved = MovedLeaders(context, self._hindrance)
 
     # Requests.
 
@@ -162,7 +164,7 @@ class LeaderAdmin:
         met = [n for n, wish in self._balanced.items() if self._leads(wish.leader, n)]
         for name in met:
             del self._balanced[name]
-        wanted = dict(self._balanced)
+        wanted = {**self._moved.advance(), **self._balanced}
         for moving in self._moving.values():
             wanted |= moving.wanted
         self._context.want_leaders(wanted)
