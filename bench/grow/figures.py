@@ -18,7 +18,7 @@ WANTED_RATE_RATIO = 1.05
 
 @dataclass(frozen=True, slots=True)
 class MoveFigures:
-    """Of one operation and the election of preferred leaders after it, if one was needed; see
+    """Of one operation and of the elections that follow it; see
     `results.py` for what each is, by its key."""
 
     operation: str

@@ -29,7 +29,7 @@ The file holds
 | `bytes_told` | `bytes_copied` of the operation, as the controller tells it; 0: it does not |
 | `replicas_by_broker`, `leaders_by_broker` | afterwards, of the brokers that take part |
 | `replica_spread`, `leader_spread` | the most less the fewest of these |
-| `leader_spread_before_election` | the latter when the operation was done, before preferred leaders were elected |
+| `leader_spread_before_election` | the latter before preferred leaders were elected by request, if the cluster had not done so by itself within ten seconds |
 | `throttle_bytes_per_second` | for each broker, as set |
 | `bytes_per_second` | `bytes_moved` over `duration_s`, all brokers together |
 | `peak_bytes_per_second` | of the broker that received most within about five seconds, the load's records included |
