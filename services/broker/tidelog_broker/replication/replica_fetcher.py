@@ -40,8 +40,9 @@ FIRST_RETRY_DELAY_S = 0.02
 MAX_THROTTLE_PAUSE_MS = 500
 MAX_RETRY_DELAY_S = 0.5
 # After a fetch was given up, others wait this briefly for news, and are not given up, until
-# nobody has come for so long. Moves bring partition after partition: if each of them ended the
-# fetch under way, none would be answered on a slow machine, and everybody else would wait, too.
+# nobody has come for so long; so, too, while moves add replicas here. They bring partition after
+# partition: if each of them ended the fetch under way, none would be answered on a slow machine,
+# everybody else would wait, too, and what was copied would have to be sent again.
 BRIEF_WAIT_MS = 30
 BRIEF_FOR_S = 0.2
 # A fetch that ends so long after its timeout ran in a process that stood still: its answer may
@@ -249,7 +250,7 @@ class ReplicaFetcher:
                 await self._wait_for_change(release)
                 continue
             self._moved.clear()
-            self._is_brief = now < self._brief_until
+            self._is_brief = bool(self._adding) or now < self._brief_until
             if self.unanswered is None or self.unanswered.broker_epoch != target[1]:
                 self.unanswered = Unanswered(target[1], now)
             self._fetching = asyncio.create_task(

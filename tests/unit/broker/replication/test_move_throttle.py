@@ -9,7 +9,7 @@ from itertools import count
 from tidelog_broker.membership.metadata_cache import VersionedState
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.replication.move_throttle import MoveThrottle
-from tidelog_broker.replication.replica_fetcher import MAX_THROTTLE_PAUSE_MS
+from tidelog_broker.replication.replica_fetcher import BRIEF_WAIT_MS, MAX_THROTTLE_PAUSE_MS
 from tidelog_broker.replication.token_bucket import BURST_MS, CHUNK_MS
 from tidelog_broker.replication.transport import (
     ReplicaFetchEntry,
@@ -18,7 +18,7 @@ from tidelog_broker.replication.transport import (
 )
 from tidelog_broker.requests.replica_fetch import ReplicaFetch
 from tidelog_runtime.metadata.schema import LeaderAndIsr, Moving
-from unit.broker.broker_parts import Replicas, append, position
+from unit.broker.broker_parts import Replicas, append, position, settled
 from unit.broker.fake_log import epoch_of, state
 from unit.broker.scripted_leader import ME, Follower, following, log_of
 from unit.metadata.virtual_time import virtual_clock
@@ -284,3 +284,19 @@ async def test_a_session_asks_for_nothing_of_a_move_while_there_is_no_room() -> 
         second.answer(session_id=7)
         third = await follower.next(2)
         assert third.request.forgotten == [partition.key]
+
+
+async def test_while_a_move_adds_a_replica_fetches_are_brief_and_what_they_bring_is_taken() -> None:
+    """What was copied would have to be sent again."""
+    follower = Follower()
+    partition = follower.follow(0, wanted=adding())
+    async with following(follower):
+        first = await follower.next(0)
+        follower.follow(1)
+        await settled()
+        first.answer(first.data(0))
+        second = await follower.next(1)
+    assert not first.given_up
+    assert first.request.max_wait_ms == BRIEF_WAIT_MS
+    assert partition.log.log_end_offset == 1
+    assert second.numbers == [0, 1]
