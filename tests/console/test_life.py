@@ -111,9 +111,14 @@ async def test_the_throttle_is_set_and_shown(console: Console, rest: httpx.Async
 async def test_maintenance_and_the_restart_check_tell_what_they_mean(
     console: Console, rest: httpx.AsyncClient
 ) -> None:
+    # Two replicas, both of which acks=all needs.
+    body = {"topic": "keel", "assignment": [[1, 2]]}
+    (await rest.post("/v1/topics", json=body)).raise_for_status()
     await console.open("brokers")
     await console.button("Restart check of broker 1").click()
-    await expect(console.dialog.get_by_text("It can be stopped")).to_be_visible()
+    await expect(console.dialog.get_by_text("It should not be stopped")).to_be_visible()
+    row = console.dialog.get_by_role("row").filter(has=console.page.get_by_text("keel/0"))
+    await expect(row).to_contain_text("under min ISR")
     await console.page.keyboard.press("Escape")
     await console.button("Maintenance of broker 1").click()
     await expect(console.plan).to_contain_text("led by others")

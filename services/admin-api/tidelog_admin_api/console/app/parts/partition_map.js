@@ -8,10 +8,10 @@ import { go } from "../router.js";
 import { useStore } from "../store.js";
 import { colour, colours } from "../theme.js";
 import { Empty, ProblemNote } from "./basics.js";
-import { LABEL_PX, kindsOf, layOut, cellAt } from "./map_layout.js";
+import { LABEL_PX, cellAt, cellsOfSame, kindsOf, layOut } from "./map_layout.js";
 
 const EVERY_MS = 2_000;
-const CELLS_A_FRAME = 1_500;
+const CELLS_A_FRAME = 750;
 const PAINTS = {
   leader: "fill",
   follower: "replica",
@@ -91,9 +91,8 @@ function wordsOf(cell, named = true) {
 /** Frames around the replicas of the partition that is pointed at: elements, so that no cell has
  * to be drawn again. */
 function Marks({ layout, cell }) {
-  return layout.byPartition.get(`${cell.topic}/${cell.partition}`).map((at) => {
-    const one = layout.cells[at];
-    return html`<div class="mark ${one === cell ? "here" : ""}" key=${at} style=${{
+  return cellsOfSame(layout, cell).map((one) => {
+    return html`<div class="mark ${one === cell ? "here" : ""}" key=${one.broker} style=${{
       left: `${one.x - 2}px`,
       top: `${one.y - 2}px`,
       width: `${layout.size + 4}px`,
@@ -120,10 +119,12 @@ function draw(canvas, layout, before, shape) {
   let frame = 0;
   const slice = () => {
     const end = Math.min(waiting.length, next + CELLS_A_FRAME);
+    let painted = "";
     for (; next < end; next += 1) {
       const cell = layout.cells[waiting[next]];
       context.clearRect(cell.x, cell.y, layout.size, layout.size);
-      context.fillStyle = paints[cell.kind];
+      if (cell.kind !== painted) context.fillStyle = paints[cell.kind];
+      painted = cell.kind;
       context.fillRect(cell.x, cell.y, layout.size, layout.size);
       known[waiting[next]] = cell.kind;
     }
