@@ -63,7 +63,7 @@ class Fuzzer:
         self._seed = seed
         self._rng = random.Random(seed)
         self._session = requests.Session()
-        self._schema = schemathesis.openapi.from_url(f"{url}/openapi.json")
+        self._schema = schemathesis.openapi.from_url(f"{url}/openapi.json", timeout=ANSWER_SECONDS)
         self._until_upkeep = 0
         self._facts: Facts | None = None
 
