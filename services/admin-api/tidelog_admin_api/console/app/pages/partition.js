@@ -119,8 +119,9 @@ function scaleStart(low, high, lowestEnd) {
   return Math.max(low, Math.floor(high - 4 * spread));
 }
 
+// Of a broker that is silent its leader may still tell where it ended.
 function isTold(replica) {
-  return replica.log_end_offset != null;
+  return replica.role !== "unknown" && replica.log_end_offset != null;
 }
 
 function Replica({ replica, partition, part }) {

@@ -27,7 +27,7 @@ export function Lanes({ events, partition }) {
 /** [{at, leader, isr}], oldest first: what the partition's key said from when on. */
 export function statesOf(events) {
   return events
-    .filter((event) => event.stage === "completed" && Array.isArray(event.details?.isr) && event.details.leader !== undefined)
+    .filter((event) => event.stage === "completed" && event.broker === undefined && Array.isArray(event.details?.isr) && event.details.leader !== undefined)
     .map((event) => ({ at: event.at, leader: event.details.leader, isr: event.details.isr }))
     .reverse();
 }
@@ -45,6 +45,6 @@ function spans(broker, states, until) {
 }
 
 function told(broker, states, until) {
-  const parts = spans(broker, states, until).map((span) => `${span.kind === "leads" ? "led" : "in sync"} from ${clock(span.from)}`);
+  const parts = spans(broker, states, until).map((span) => `${span.kind === "leads" ? "led" : "in sync"} from ${clock(span.from)} to ${span.until === until ? "now" : clock(span.until)}`);
   return `Broker ${broker}: ${parts.join(", ") || "neither led nor in sync"}`;
 }
