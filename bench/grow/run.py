@@ -65,8 +65,8 @@ class Settings:
         return int(self.throttle_mb * 1e6)
 
 
-FULL = Settings(runs=5, partitions=300, data_mb=3000, rate=100, throttle_mb=10, quiet_s=60)
-QUICK = Settings(runs=1, partitions=60, data_mb=120, rate=20, throttle_mb=4, quiet_s=15)
+FULL = Settings(runs=5, partitions=300, data_mb=3000, rate=100.0, throttle_mb=10.0, quiet_s=60.0)
+QUICK = Settings(runs=1, partitions=60, data_mb=120, rate=20.0, throttle_mb=4.0, quiet_s=15.0)
 
 # An operation, or with `dry_run` its plan.
 Ask = Callable[[Admin, bool], Awaitable[BegunOperation]]

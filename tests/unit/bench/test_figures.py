@@ -119,7 +119,7 @@ def test_the_file_of_each_form_documents_every_key_of_a_run(tmp_path: Path) -> N
 
 def test_options_change_single_settings_of_a_form() -> None:
     assert parse([]) == ("full", FULL)
-    assert parse(["--quick", "--rate", "10"]) == ("quick", replace(QUICK, rate=10))
+    assert parse(["--quick", "--rate", "0.5"]) == ("quick", replace(QUICK, rate=0.5))
 
 
 def test_an_option_of_nothing_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
