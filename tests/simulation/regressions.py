@@ -19,6 +19,7 @@ REGRESSIONS: dict[int, str] = {
     283: "a log was cut, grew, and counted as committed up to its old checkpoint after a crash",
     588: "two unclean elections, the losers of the first in between (the simulator's mistake)",
     833: "an unclean election that brought back what the one before had given up (likewise)",
+    1254: "who read what a loss gave up had read past what came after it (the checker's mistake)",
     2031: "a topic was deleted, and its leader had yet to hear of it (the simulator's mistake)",
     20580: "after the loss of a fence a former holder wrote what the next took for its own",
     20807: "a member went below what is committed on its way to where the leader's log begins",
