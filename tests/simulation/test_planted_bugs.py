@@ -194,3 +194,14 @@ def test_a_store_that_is_older_than_what_a_controller_has_told_of_is_found_to_be
     [(seed, faults)] = [plan[:2] for plan in PLANS if "store_restored" in plan[1][0]]
     found = run_seed(seed, [parse_fault(fault) for fault in faults])
     assert found.violation == "state_never_written"
+
+
+def test_a_handler_that_raises_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its caller sees a call that failed, as calls do."""
+
+    def broken(*_: object) -> None:
+        raise TypeError("not what it takes")
+
+    monkeypatch.setattr(Partition, "append", broken)
+    found = run_seed(1)
+    assert (found.violation, "not what it takes" in found.message) == (EXCEPTION, True)
