@@ -8,7 +8,6 @@ first, and the note stays until checkpoints that were written after it are on th
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import PurePath
 
 import structlog
@@ -55,15 +54,11 @@ class Checkpoints:
     def keys(self) -> set[ReplicaKey]:
         return self._recovery_points.keys() | self._high_watermarks.keys()
 
-    def before_cut(self, key: ReplicaKey) -> Callable[[int], None]:
-        """What to call before that log is cut to an offset."""
-
-        def note(offset: int) -> None:
-            if offset < self.highest(key):
-                self._notes.write(key, offset)
-                self._lower(key, offset)
-
-        return note
+    def note_cut(self, key: ReplicaKey, offset: int) -> None:
+        """Before that log is cut to the offset. On the disk on return."""
+        if offset < self.highest(key):
+            self._notes.write(key, offset)
+            self._lower(key, offset)
 
     def opened(self, key: ReplicaKey, log_end_offset: int) -> None:
         """Before it grows again `write` is called."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno as errnos
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import PurePath
 from typing import NamedTuple
 
@@ -215,7 +216,7 @@ class LogDirectory:
             recovery_point=self._checkpoints.recovery_point(key),
             files=self._files,
             before_loss=before_loss,
-            before_cut=self._checkpoints.before_cut(key),
+            before_cut=partial(self._checkpoints.note_cut, key),
             writes_kept=writes_kept,
             check_all=check_all,
         )
@@ -226,17 +227,30 @@ class LogDirectory:
         return self._replicas / directory_name(name, key.topic_id)
 
     def open_replica(self, name: TopicPartition, key: ReplicaKey, config: TopicConfig) -> Log:
-        """The log of a replica, created where it is not there. Raises `OutOfServiceError`."""
+        """The log of a replica, created where it is not there. Raises `OutOfServiceError`,
+        and `LogError` where it cannot be opened."""
         if key in self._out:
             raise OutOfServiceError(self._path_of(name, key), self._out[key].reason)
         present = self._logs.get(key)
         if present is None or present.log is None:
             log = self._open(name, key, LogConfig.of_topic(config))
-            # Of one that was here before.
-            self._checkpoints.before_cut(key)(log.log_end_offset)
+            try:
+                self._note_end(key, log)
+            except LogError:
+                del self._logs[key]
+                raise
             return log
         present.log.update_config(LogConfig.of_topic(config))
         return present.log
+
+    def _note_end(self, key: ReplicaKey, log: Log) -> None:
+        """What checkpoints say of it beyond its end is of what was here before. Closes the log
+        and raises `LogStorageError` where that cannot be noted."""
+        try:
+            self._checkpoints.note_cut(key, log.log_end_offset)
+        except OSError as error:
+            log.close(clean=False)
+            raise LogStorageError.of(error, log.directory, "note the end of the log in") from error
 
     def high_watermark(self, key: ReplicaKey) -> int:
         """As last checkpointed; 0: never."""
@@ -397,17 +411,15 @@ class LogDirectory:
         log = reopening.log
         assert log is not None
         log.share_files(self._files)
-        log.before_cut = self._checkpoints.before_cut(key)
-        try:
-            if former is not None and log.log_end_offset > former.log_end_offset:
-                # A part of an append that was refused.
+        log.before_cut = partial(self._checkpoints.note_cut, key)
+        if former is not None and log.log_end_offset > former.log_end_offset:
+            # A part of an append that was refused.
+            try:
                 log.truncate_to(former.log_end_offset)
-            log.before_cut(log.log_end_offset)
-        except (LogError, OSError) as error:
-            log.close(clean=False)
-            if isinstance(error, OSError):
-                raise LogStorageError.of(error, path, "note the end of the log in") from error
-            raise
+            except LogError:
+                log.close(clean=False)
+                raise
+        self._note_end(key, log)
         self._logs[key] = OpenLog(name, path, log)
         return log
 

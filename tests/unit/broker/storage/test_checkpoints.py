@@ -1,17 +1,24 @@
 """A log that is cut below what checkpoints on disk say of it, and the next start."""
 
+import errno
 from pathlib import Path
 
 import pytest
 
+from tidelog_broker.log.errors import LogStorageError
 from tidelog_broker.log.log import Log
 from tidelog_broker.storage.checkpoints import Checkpoints
 from tidelog_broker.storage.log_directory import LogDirectory
+from tidelog_broker.storage.replica_notes import ReplicaNotes
 from unit.broker.broker_parts import DATA, KEY
 from unit.broker.fake_log import NAME
 from unit.broker.log.builders import FakeClock, batch_at
 from unit.broker.log.memory_disk import MemoryDisk
 from unit.broker.stored_logs import CONFIG, Stored, end_of
+
+
+def refuse(*_: object) -> None:
+    raise OSError(errno.EIO, "input/output error")
 
 
 def log_in(logs: LogDirectory) -> Log:
@@ -121,5 +128,24 @@ def test_nothing_is_cut_where_the_cut_cannot_be_noted() -> None:
     checkpoints.write({KEY: 3}, {})
     disk.fail_sync = True
     with pytest.raises(OSError, match="error"):
-        checkpoints.before_cut(KEY)(1)
+        checkpoints.note_cut(KEY, 1)
     assert checkpoints.high_watermark(KEY) == 3
+
+
+def test_a_replica_is_refused_where_its_former_checkpoints_cannot_be_noted_and_begins_later() -> (
+    None
+):
+    disk = MemoryDisk()
+    logs = LogDirectory(disk, DATA, FakeClock())
+    logs.open_all()
+    log = logs.open_replica(NAME, KEY, CONFIG)
+    log.append([batch_at(offset) for offset in range(3)])
+    logs.checkpoint({KEY: 3})
+    logs.delete(KEY)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ReplicaNotes, "write", refuse)
+        with pytest.raises(LogStorageError, match="note the end"):
+            logs.open_replica(NAME, KEY, CONFIG)
+    assert logs.log_of(KEY) is None
+    assert logs.open_replica(NAME, KEY, CONFIG).log_end_offset == 0
+    assert logs.high_watermark(KEY) == 0
