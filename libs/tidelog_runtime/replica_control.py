@@ -94,6 +94,18 @@ class DescribeReplicasCommand:
 Command = LeaderAndIsrCommand | StopReplicaCommand | DescribeReplicasCommand
 
 
+def newest_revision(command: Command) -> int:
+    """Of the metadata store: what its controller has seen of it for certain."""
+    match command:
+        case LeaderAndIsrCommand():
+            told = [command.store_revision, *(p.revision for p in command.partitions)]
+        case StopReplicaCommand():
+            told = [p.revision for p in command.partitions]
+        case DescribeReplicasCommand():
+            told = []
+    return max([command.broker_epoch, *told])
+
+
 class LogExtent(NamedTuple):
     """How far a log reached at some time."""
 

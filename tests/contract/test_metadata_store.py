@@ -22,6 +22,7 @@ from tidelog_runtime.metadata.store import (
     ModRevision,
     Put,
     StoreClosedError,
+    StoreRolledBackError,
     Transaction,
     TransactionResult,
 )
@@ -316,6 +317,32 @@ class TestWatches:
         await harness.compact()
         revision = (await write(store, Put(prefix + "a", b"2"))).revision
         assert [change.revision for change in await following(watch)] == [revision]
+
+
+class TestRollbacks:
+    async def test_what_others_have_told_of_counts_as_seen(
+        self, store: MetadataStore, prefix: str
+    ) -> None:
+        written = (await write(store, Put(prefix + "a", b"1"))).revision
+        assert store.seen_revision == written
+        store.heard_of(written)
+        await store.get(prefix + "a")
+        store.heard_of(written + 1)
+        assert store.seen_revision == written + 1
+
+    async def test_a_store_that_is_older_than_what_others_have_told_of_is_not_believed(
+        self, store: MetadataStore, prefix: str
+    ) -> None:
+        store.heard_of((await write(store, Put(prefix + "a", b"1"))).revision + 1)
+        with pytest.raises(StoreRolledBackError):
+            await store.get(prefix + "a")
+
+    async def test_a_write_does_not_hide_that_the_store_was_older_before_it(
+        self, store: MetadataStore, prefix: str
+    ) -> None:
+        store.heard_of((await write(store, Put(prefix + "a", b"1"))).revision + 1)
+        with pytest.raises(StoreRolledBackError):
+            await write(store, Put(prefix + "a", b"2"))
 
 
 class TestLeases:

@@ -184,7 +184,7 @@ class Coverage:
         elif isinstance(answer, TransactionResult):
             if not answer.succeeded:
                 self._conflict(source, answer)
-        elif isinstance(answer, CommandResult | DescribeReplicasResult):
+        elif isinstance(answer, (CommandResult, DescribeReplicasResult)):
             if answer.error is not None:
                 self._refused_whole(kind, answer.error.code)
         elif isinstance(answer, broker_pb2.DescribeProducersResponse):

@@ -35,8 +35,9 @@ if TYPE_CHECKING:
 STOP_TIMEOUT_S = 15.0
 RECREATED_TOPIC_TIMEOUT_MS = 6_000
 SHORT_LIVED_PARTITIONS = 2
-# Whoever keeps a lease alive hears of every revision within this time.
-HEARS_OF_CHANGES_S = 1.5
+# How often it is looked whether a broker could tell the store from its backup.
+LOOKS_APART_S = 0.5
+BACKUP = "backup-"
 
 OnFault: TypeAlias = "Callable[[Fault, str], None]"
 # Ends what a fault began.
@@ -141,7 +142,11 @@ class FaultInjector:
     # -- the network -----------------------------------------------------------------------
 
     def _disturb(self, concerns: Concerns, conditions: Conditions) -> End:
-        number = self._network.disturb(concerns, conditions)
+        """All but the ways to backups of the store: a write there whose answer is lost may bring
+        one to the very revision that was seen of the store, and nobody could tell them apart."""
+        number = self._network.disturb(
+            lambda a, b: not (_is_backup(a) or _is_backup(b)) and concerns(a, b), conditions
+        )
         return lambda: self._network.lift(number)
 
     def _weather(self, fault: Fault, _: random.Random) -> End:
@@ -308,33 +313,42 @@ class FaultInjector:
         return compact
 
     def _store_restored(self, fault: Fault, _: random.Random) -> End:
-        """A broker reaches a backup in the place of the store, once that has changed. It is
-        started anew in the end, and reaches the store."""
+        """A broker reaches a backup in the place of the store, from half of the time on and
+        once it has seen more of that, by whatever way: nobody else could tell the two apart.
+        It is started anew in the end, and reaches the store."""
         world, service = self._world, self._service(fault)
+        assert isinstance(service, BrokerProcess)
         backup = EtcdServer(
-            world.loop, self._network, world.store_data.backup(), f"backup-{fault.at_ms}"
+            world.loop, self._network, world.store_data.backup(), f"{BACKUP}{fault.at_ms}"
         )
         misled: list[SimProcess] = []
+        end_s = world.loop.time() + fault.duration_ms / 1_000
 
-        def mislead() -> None:
+        def look() -> None:
             process = service.process
-            if process is not None and world.store_data.revision > backup.data.revision:
-                world.trace("misled", process=process.name, to_revision=backup.data.revision)
-                world.etcd.mislead(process, backup)
-                misled.append(process)
+            if process is None or self._shown_to(service) <= backup.data.revision:
+                if world.loop.time() + LOOKS_APART_S < end_s:
+                    world.loop.call_later(LOOKS_APART_S, look)
+                return
+            world.trace("misled", process=process.name, to_revision=backup.data.revision)
+            world.etcd.mislead(process, backup)
+            misled.append(process)
 
-        def look_again() -> None:
-            # Who has not heard of any change since could not tell the two apart.
-            if world.store_data.revision > backup.data.revision:
-                world.loop.call_later(HEARS_OF_CHANGES_S, mislead)
-
-        world.loop.call_later(fault.duration_ms / 2_000, look_again)
+        world.loop.call_later(fault.duration_ms / 2_000, look)
 
         def restart() -> None:
             if service.process is not None and service.process in misled:
                 service.kill()
 
         return restart
+
+    def _shown_to(self, service: BrokerProcess) -> int:
+        """The newest revision of the store: by its answers, by what the disk keeps, or by a
+        state that a replica goes by."""
+        if service.broker is None:
+            return 0
+        taken = (partition.revision for partition in self._world.partitions_of(service))
+        return max([service.broker.seen_revision, *taken])
 
     # -- disks -------------------------------------------------------------------------------
 
@@ -484,3 +498,6 @@ def _is(name: object) -> Callable[[str], bool]:
 
 def _begins(prefix: str) -> Callable[[str], bool]:
     return lambda host: host.startswith(prefix)
+
+
+_is_backup = _begins(BACKUP)

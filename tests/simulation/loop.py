@@ -105,9 +105,12 @@ class SimFuture(asyncio.Future[Any]):
 
 
 class SimHandle:
-    """What `call_soon` and `call_at` return: as much of `asyncio.TimerHandle` as is used."""
+    """What `call_soon` and `call_at` return: as much of `asyncio.TimerHandle` as is used.
 
-    __slots__ = ("args", "callback", "context", "is_cancelled", "process", "when_us")
+    `callback`: None once it is cancelled. A timer waits on for its time then, and keeps
+    nothing else alive."""
+
+    __slots__ = ("args", "callback", "context", "process", "when_us")
 
     def __init__(
         self,
@@ -117,19 +120,18 @@ class SimHandle:
         process: SimProcess | None,
         when_us: int,
     ) -> None:
-        self.callback = callback
+        self.callback: Callable[..., object] | None = callback
         self.args = args
         self.context = context
         self.process = process
         self.when_us = when_us
-        self.is_cancelled = False
 
     def cancel(self) -> None:
-        self.is_cancelled = True
+        self.callback = None
         self.args = ()
 
     def cancelled(self) -> bool:
-        return self.is_cancelled
+        return self.callback is None
 
     def when(self) -> float:
         return self.when_us / 1e6
@@ -287,14 +289,14 @@ class SimLoop(asyncio.AbstractEventLoop):
             # As asyncio's own loops: what is ready now runs before what becomes due meanwhile.
             for _ in range(len(ready)):
                 handle = ready.popleft()
-                if handle.is_cancelled:
+                if handle.callback is None:
                     continue
                 process = handle.process
                 if process is not None and (process.paused or not process.alive):
                     if process.alive:
                         process.held.append(handle)
                     continue
-                self._step(handle, process)
+                self._step(handle, handle.callback, process)
             now_us = self.now_us
             while timers and timers[0][0] <= now_us:
                 ready.append(heapq.heappop(timers)[2])
@@ -306,13 +308,15 @@ class SimLoop(asyncio.AbstractEventLoop):
                     f"{self.monotonic_ms()} ms; the last was of {self.stepped}"
                 )
 
-    def _step(self, handle: SimHandle, process: SimProcess | None) -> None:
+    def _step(
+        self, handle: SimHandle, callback: Callable[..., object], process: SimProcess | None
+    ) -> None:
         self.steps += 1
         self.now_us += STEP_US
         self.stepped = process
         self._context = handle.context
         try:
-            handle.context.run(handle.callback, *handle.args)
+            handle.context.run(callback, *handle.args)
         except Exception as error:
             self.fail(error)
         if process is not None and process.observed:
@@ -324,7 +328,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     def _jump(self) -> None:
         """Moves the clock to the next timer, and makes all that are due then ready."""
         timers = self._timers
-        while timers and timers[0][2].is_cancelled:
+        while timers and timers[0][2].callback is None:
             heapq.heappop(timers)
         if not timers:
             raise LivelockError("everything waits, and no timer will end it")

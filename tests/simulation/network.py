@@ -105,7 +105,7 @@ class Server(Protocol):
 
 
 class Call:
-    """What the caller waits for, and every arrival of its request."""
+    """What the caller waits for, and every arrival of its request that is being served."""
 
     __slots__ = ("future", "kind", "request", "servings", "silent", "source", "target", "timer")
 
@@ -115,7 +115,7 @@ class Call:
         self.target = target
         self.request = request
         self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self.servings: list[Serving] = []
+        self.servings: dict[Serving, None] = {}
         self.timer: SimHandle | None = None
         self.silent = 0
 
@@ -145,7 +145,7 @@ class Serving:
 
     def reply(self, answer: object) -> None:
         """`answer` may be an exception, which the caller's end then raises."""
-        self.host.servings.pop(self, None)
+        self.ended()
         call = self.call
         for observe in self.network.on_answer:
             observe(call.kind, call.source.host, call.target, answer)
@@ -153,8 +153,14 @@ class Serving:
 
     def hung_up(self) -> None:
         """The caller does not wait any more: what serves it is cancelled, as by gRPC."""
-        if self.host.servings.pop(self, self) is None and self.task is not None:
+        if self in self.host.servings and self.task is not None:
             self.task.cancel()
+        self.ended()
+
+    def ended(self) -> None:
+        """Nobody serves it any more."""
+        self.host.servings.pop(self, None)
+        self.call.servings.pop(self, None)
 
 
 class Host:
@@ -263,7 +269,7 @@ class Network:
         for port in [p for p, server in host.servers.items() if server.process is process]:
             del host.servers[port]
         for serving in [s for s in host.servings if s.process is process]:
-            del host.servings[serving]
+            serving.ended()
             if noticed:
                 self._tell_caller(serving.call, "connection reset")
 
@@ -285,8 +291,7 @@ class Network:
         finally:
             call.timer.cancel()
             for serving in call.servings:
-                if serving in serving.host.servings:
-                    self.send(call.source.host, serving.process, serving.hung_up)
+                self.send(call.source.host, serving.process, serving.hung_up)
 
     async def dial(self, address: str, timeout_ms: int) -> bool | None:
         """Whether a connection is accepted; None: no answer. The kernel accepts, also for a
@@ -333,7 +338,7 @@ class Network:
                 self._tell_caller(call, "connection refused")
             return
         serving = Serving(self, call, host, server.process)
-        call.servings.append(serving)
+        call.servings[serving] = None
         host.servings[serving] = None
         self.loop.call_soon(server.serve, serving, context=server.process.context)
 
@@ -358,7 +363,7 @@ class Network:
             host.up
             and not there.conditions.cut
             and not back.conditions.cut
-            and any(s in host.servings and not s.process.paused for s in call.servings)
+            and any(not serving.process.paused for serving in call.servings)
         )
 
 

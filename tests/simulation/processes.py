@@ -222,6 +222,10 @@ class _Edge:
             answer = from_status(refusal.error, serving.call.target)
         except asyncio.CancelledError:
             return
+        except Exception as error:
+            # A caller would only see a call that failed, as calls do.
+            self._world.loop.fail(error)
+            return
         serving.reply(answer)
 
 

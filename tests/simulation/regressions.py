@@ -16,8 +16,12 @@ REGRESSIONS: dict[int, str] = {
     210: "the same on a leader: a partition could not be read, and nobody noticed",
     211: "damage that is found at a later start than the first (the simulator's mistake)",
     257: "the same bit on a follower: equal in length, different in content",
+    283: "a log was cut, grew, and counted as committed up to its old checkpoint after a crash",
     588: "two unclean elections, the losers of the first in between (the simulator's mistake)",
     833: "an unclean election that brought back what the one before had given up (likewise)",
+    985: "a backup of the store was believed that ended before what a command had told of",
+    1254: "who read what a loss gave up had read past what came after it (the checker's mistake)",
+    2031: "a topic was deleted, and its leader had yet to hear of it (the simulator's mistake)",
     20580: "after the loss of a fence a former holder wrote what the next took for its own",
     20807: "a member went below what is committed on its way to where the leader's log begins",
     30293: "a stopping broker that had to register again wrote its registration twice",
@@ -45,5 +49,15 @@ PLANS: tuple[tuple[int, tuple[str, ...], str], ...] = (
             "17356 ms: reboot_all() for 355 ms",
         ),
         "a leader led again after an unclean election, and its producer was never told",
+    ),
+    (
+        985,
+        (
+            "14442 ms: store_restored(broker-1) for 6226 ms",
+            "15265 ms: half_cut(broker-1, controllers, out) for 3355 ms",
+            "15484 ms: cut_from_etcd(broker-1) for 3561 ms",
+            "16597 ms: disk_error(broker-2, write, 2) for 3558 ms",
+        ),
+        "a backup of the store was believed, although a command had told of more than it has",
     ),
 )

@@ -114,6 +114,9 @@ class ReplicaRules:
         self.committed: dict[PartitionId, Committed] = {}
         self.cuts = 0  # of records, by running brokers
         self._leaders: dict[tuple[PartitionId, int], str] = {}
+        # As they were, of topics that are being deleted: their leader may have yet to hear of
+        # it, and counts what they have told it.
+        self._deleted: dict[tuple[int, PartitionId], Replica] = {}
         store.on_joined = self._joined
 
     def of(self, broker_id: int, partition: PartitionId) -> Replica:
@@ -200,8 +203,11 @@ class ReplicaRules:
 
     def removed(self, replica: Replica) -> None:
         """Its directory was set aside or deleted by a running broker."""
-        self.replicas.pop((replica.broker_id, replica.partition), None)
-        if self._is_member_now(replica) and not self._store.is_being_deleted(replica.partition):
+        key = (replica.broker_id, replica.partition)
+        self.replicas.pop(key, None)
+        if self._store.is_being_deleted(replica.partition):
+            self._deleted.setdefault(key, replica)
+        elif self._is_member_now(replica):
             raise Violation(
                 "member_removed", "a member of the ISR was set aside or deleted", **_where(replica)
             )
@@ -416,7 +422,8 @@ class ReplicaRules:
     def _judge_member(self, leader: Replica, member: Member, high_watermark: int) -> None:
         if self._store.has_lost_data_since(member):
             return
-        other = self.replicas.get((member.broker_id, leader.partition))
+        key = (member.broker_id, leader.partition)
+        other = self._deleted.get(key) or self.replicas.get(key)
         end = other.log.end if other is not None else 0
         if end < high_watermark:
             raise Violation(

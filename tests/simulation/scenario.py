@@ -51,7 +51,8 @@ EXCEPTION = "exception"
 
 @dataclass(slots=True)
 class Result:
-    """`violation`: name of the invariant, EXCEPTION, or None. `counts`: coverage."""
+    """`violation`: name of the invariant, EXCEPTION, or None. `trace`: the last lines where
+    there is one, all where they are kept. `counts`: coverage."""
 
     seed: int
     plan: list[Fault]
@@ -93,7 +94,11 @@ def run_seed(
         result.violation, result.message = EXCEPTION, f"{type(error).__name__}: {error}"
         world.tracer.add(world.now_ms, "-", EXCEPTION, {"what": _where(error)})
     finally:
-        result.trace = world.tracer.all_lines() if keep_trace else world.tracer.lines()
+        if keep_trace:
+            result.trace = world.tracer.all_lines()
+        elif result.violation is not None:
+            # Of the others nobody reads it, and thousands of results are kept.
+            result.trace = world.tracer.lines()
         result.digest = world.tracer.digest()
         result.virtual_ms = world.now_ms
         result.steps = world.loop.steps

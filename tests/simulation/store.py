@@ -9,7 +9,7 @@ forgets history, and lets leases run out by virtual time.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -29,6 +29,7 @@ from tidelog_runtime.metadata.store import (
     TransactionResult,
     check_lease_ttl,
     check_transaction,
+    has_put,
 )
 from tidelog_runtime.metadata.watch_view import WatchView
 
@@ -309,6 +310,13 @@ class SimStore:
         self._streams: dict[_Stream, None] = {}
         self._closed = False
 
+    @property
+    def seen_revision(self) -> int:
+        return self._seen.highest
+
+    def heard_of(self, revision: int) -> None:
+        self._seen.heard_of(revision)
+
     async def get(self, key: str) -> KeyValue | None:
         found: KeyValue | None = await self.ask("get", key)
         return found
@@ -319,7 +327,9 @@ class SimStore:
 
     async def transact(self, transaction: Transaction) -> TransactionResult:
         check_transaction(transaction)
-        result: TransactionResult = await self.ask("transact", transaction)
+        result: TransactionResult = await self.ask(
+            "transact", transaction, wrote=lambda r: has_put(transaction) and r.succeeded
+        )
         return result
 
     async def grant_lease(self, ttl_seconds: int) -> SimLease:
@@ -329,7 +339,13 @@ class SimStore:
         self._leases.append(lease)
         return lease
 
-    async def ask(self, kind: str, request: object, timeout_ms: int = REQUEST_TIMEOUT_MS) -> Any:
+    async def ask(
+        self,
+        kind: str,
+        request: object,
+        timeout_ms: int = REQUEST_TIMEOUT_MS,
+        wrote: Callable[[Any], bool] = lambda _: False,
+    ) -> Any:
         if self._closed:
             raise StoreClosedError("the metadata store was closed; open another")
         self._seen.check()
@@ -340,7 +356,9 @@ class SimStore:
             )
         except CallFailedError as error:
             raise StoreUnavailableError(str(error)) from None
-        self._seen.answered(answer.revision, ETCD_CLUSTER_ID, at_least=at_least)
+        self._seen.answered(
+            answer.revision, ETCD_CLUSTER_ID, at_least=at_least, wrote=wrote(answer.value)
+        )
         return answer.value
 
     @property
@@ -360,6 +378,7 @@ class SimStore:
                         yield differences
                 while not stream.ended:
                     stream.wake.clear()
+                    self._seen.answered(stream.revision, ETCD_CLUSTER_ID, at_least=0)
                     for changes in _news(server.data, view, stream.revision):
                         yield changes
                     await stream.wake.wait()

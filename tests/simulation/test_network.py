@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
+import weakref
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
@@ -163,3 +165,19 @@ def test_whoever_hangs_up_ends_what_serves_it(net: Net) -> None:
         net.call(timeout_ms=500)
     net.run(lambda: asyncio.sleep(1))
     assert ended == ["cancelled"]
+
+
+def test_an_answered_call_leaves_no_garbage_to_collect(net: Net) -> None:
+    class Request:
+        pass
+
+    request = Request()
+    left = weakref.ref(request)
+    gc.disable()
+    try:
+        net.call(request)
+        net.echo.served.clear()
+        del request
+        assert left() is None
+    finally:
+        gc.enable()

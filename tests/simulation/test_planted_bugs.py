@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from simulation.faults import Fault
+from simulation.faults import Fault, parse_fault
+from simulation.regressions import PLANS
 from simulation.scenario import EXCEPTION, run_seed
 from tidelog_broker.log.reopening import Reopening
 from tidelog_broker.partition import high_watermark as hw
@@ -20,6 +21,7 @@ from tidelog_broker.requests.purgatory import Purgatory
 from tidelog_controller.core import reconcile
 from tidelog_controller.policies import leader_election, recovery
 from tidelog_controller.policies.electability import ElectionRules
+from tidelog_runtime.metadata.measured_store import MeasuredStore
 from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
 
 MAX_SEEDS = 40
@@ -182,3 +184,24 @@ def test_an_fsync_that_is_trusted_after_one_that_failed_is_found(
     ]
     violations = [run_seed(seed, plan).violation for seed in range(1, 6)]
     assert "dropped_taken_for_synced" in violations
+
+
+@pytest.mark.timeout(300)
+def test_a_store_that_is_older_than_what_a_controller_has_told_of_is_found_to_be_believed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(MeasuredStore, "heard_of", lambda *_: None)
+    [(seed, faults)] = [plan[:2] for plan in PLANS if "store_restored" in plan[1][0]]
+    found = run_seed(seed, [parse_fault(fault) for fault in faults])
+    assert found.violation == "state_never_written"
+
+
+def test_a_handler_that_raises_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its caller sees a call that failed, as calls do."""
+
+    def broken(*_: object) -> None:
+        raise TypeError("not what it takes")
+
+    monkeypatch.setattr(Partition, "append", broken)
+    found = run_seed(1)
+    assert (found.violation, "not what it takes" in found.message) == (EXCEPTION, True)

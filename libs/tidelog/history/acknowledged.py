@@ -3,20 +3,20 @@ and that one broker led."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from tidelog.history.anomalies import Anomaly, PartitionFindings
 from tidelog.history.evidence import Sighting, send_reference
 from tidelog.history.loss_marks import LossMarks
 from tidelog.history.operations import NO_BROKER, Outcome, Send
+from tidelog.history.read_past import ReadPast
 from tidelog.model import NO_EPOCH, NO_OFFSET
 
 
 def find_unread(
     sends: Iterable[Send],
     polled: dict[int, Sighting],
-    read_past: Sequence[tuple[int, int]],
+    read_past: ReadPast,
     drain_line: int | None,
     marks: LossMarks,
     findings: PartitionFindings,
@@ -25,7 +25,7 @@ def find_unread(
     for send in sends:
         if send.outcome is not Outcome.OK or send.value in polled:
             continue
-        if send.offset != NO_OFFSET and _lies_within(send.offset, read_past):
+        if send.offset != NO_OFFSET and read_past.holds(send.offset, send.leader_epoch):
             anomaly, what = Anomaly.LOST_WRITE, "others read past it, nobody read it"
         elif drain_line is not None and send.ended_line < drain_line:
             anomaly, what = Anomaly.UNSEEN, "the final reads do not show it"
@@ -43,11 +43,6 @@ def find_unread(
 
 def _offset_text(send: Send) -> str:
     return "unknown" if send.offset == NO_OFFSET else str(send.offset)
-
-
-def _lies_within(offset: int, spans: Sequence[tuple[int, int]]) -> bool:
-    index = bisect_right(spans, offset, key=lambda span: span[0])
-    return index > 0 and offset <= spans[index - 1][1]
 
 
 def find_sends_out_of_order(

@@ -16,8 +16,9 @@ set of values, from every poll and from every send that ended ok. A send that en
   whatever offset. Read past: from 0 to the highest offset that a client was given before
   it was first repositioned, and in final reads; between the first and the last offset of
   a stretch of polls that follows a repositioning or a poll of unknown outcome. (Who seeks
-  to the end has not read past what lies before.) A send that is ok without an offset
-  cannot be judged so.
+  to the end has not read past what lies before.) What a loss mark names was read past
+  nothing of a later leader epoch, which may have been written in its place. A send that is
+  ok without an offset cannot be judged so.
 - **unseen**: acknowledged before the partition's final reads began, never polled, and not
   already a lost write: the drain ended below it, or its offset is not known. Not judged in
   a partition without final reads; the report names those.

@@ -29,3 +29,16 @@ class LossMarks:
             if covered:
                 return mark.reason
         return None
+
+    def highest_kept(self, leader_epoch: int, lowest: int, highest: int) -> int | None:
+        """Of the offsets `lowest` to `highest` (included), the highest at which what is
+        stamped so was not given up."""
+        kept = highest
+        # Downwards, so that each mark is met once at most.
+        for mark in sorted(self._marks, key=lambda mark: mark.end_offset, reverse=True):
+            if (
+                mark.first_epoch <= leader_epoch <= mark.last_epoch
+                and mark.first_offset <= kept < mark.end_offset
+            ):
+                kept = mark.first_offset - 1
+        return kept if kept >= lowest else None

@@ -81,7 +81,7 @@ class PartitionCheck:
         find_unread(
             sends,
             self._order.first,
-            self._polls.read_past(),
+            self._polls.read_past(self._marks),
             self._drain_line,
             self._marks,
             self._found,

@@ -6,18 +6,19 @@ from collections.abc import Sequence
 
 from tidelog.history.anomalies import Anomaly, PartitionFindings, Reference
 from tidelog.history.evidence import PollSource
+from tidelog.history.loss_marks import LossMarks
 from tidelog.history.operations import Outcome, PollEnded
+from tidelog.history.read_past import ReadPast, ReadSpan
 
 
 class _Stretch:
-    """A client's polls since it was positioned. `lowest` and `highest` bound what it read
-    past, `last` is the offset it was given last."""
+    """A client's polls since it was positioned. `last` is the offset it was given last."""
 
-    __slots__ = ("highest", "last", "lowest", "source")
+    __slots__ = ("last", "source", "span")
 
     def __init__(self, lowest: int, first: int, source: PollSource) -> None:
-        self.lowest = lowest
-        self.highest = self.last = first
+        self.span = ReadSpan(lowest)
+        self.last = first
         self.source = source
 
 
@@ -25,7 +26,7 @@ class PollOrder:
     def __init__(self, findings: PartitionFindings) -> None:
         self._findings = findings
         self._current: dict[str, _Stretch] = {}
-        self._done: list[tuple[int, int]] = []
+        self._done: list[ReadSpan] = []
         # Clients that may have begun elsewhere than at 0.
         self._moved: set[str] = set()
 
@@ -34,8 +35,8 @@ class PollOrder:
             self._moved.add(poll.client)
             ended = self._current.pop(poll.client, None)
             if ended is not None:
-                self._done.append((ended.lowest, ended.highest))
-        offsets = poll.offsets
+                self._done.append(ended.span)
+        offsets, epochs = poll.offsets, poll.leader_epochs
         if not offsets:
             return
         stretch = self._current.get(poll.client)
@@ -45,27 +46,20 @@ class PollOrder:
             stretch = self._current[poll.client] = _Stretch(lowest, offsets[0], source)
         elif offsets[0] != stretch.last + 1:
             self._jumped(stretch, offsets[0], source)
-        if offsets[-1] - offsets[0] != len(offsets) - 1 or not _is_contiguous(offsets):
+        is_contiguous = _is_contiguous(offsets)
+        if not is_contiguous:
             self._check_inside(offsets, source)
-            stretch.lowest = min(stretch.lowest, *offsets)
-            stretch.highest = max(stretch.highest, *offsets)
-        stretch.lowest = min(stretch.lowest, offsets[0])
-        stretch.highest = max(stretch.highest, offsets[-1])
+        if is_contiguous and len(set(epochs)) == 1:
+            stretch.span.add(offsets[0], offsets[-1], epochs[0])
+        else:
+            for offset, epoch in zip(offsets, epochs, strict=True):
+                stretch.span.add(offset, offset, epoch)
         stretch.last = offsets[-1]
         stretch.source = source
 
-    def read_past(self) -> list[tuple[int, int]]:
-        """Ranges of offsets, both ends included; in order, disjoint."""
-        spans = sorted(
-            self._done + [(stretch.lowest, stretch.highest) for stretch in self._current.values()]
-        )
-        merged: list[tuple[int, int]] = []
-        for lowest, highest in spans:
-            if merged and lowest <= merged[-1][1] + 1:
-                merged[-1] = (merged[-1][0], max(merged[-1][1], highest))
-            else:
-                merged.append((lowest, highest))
-        return merged
+    def read_past(self, marks: LossMarks) -> ReadPast:
+        current = (stretch.span for stretch in self._current.values())
+        return ReadPast([*self._done, *current], marks)
 
     def _jumped(self, stretch: _Stretch, offset: int, source: PollSource) -> None:
         before, last = stretch.source, stretch.last

@@ -36,6 +36,7 @@ from tidelog_runtime.metadata.store import (
     TransactionResult,
     check_lease_ttl,
     check_transaction,
+    has_put,
 )
 
 # Longer than a busy disk holds up etcd's fsync now and then: a transaction that is given
@@ -64,6 +65,13 @@ class EtcdStore:
         )
         self._leases: set[EtcdLease] = set()
 
+    @property
+    def seen_revision(self) -> int:
+        return self._endpoints.seen.highest
+
+    def heard_of(self, revision: int) -> None:
+        self._endpoints.seen.heard_of(revision)
+
     async def get(self, key: str) -> KeyValue | None:
         response = await self._range(rpc.RangeRequest(key=key.encode()))
         return key_value(response.kvs[0]) if response.kvs else None
@@ -86,7 +94,9 @@ class EtcdStore:
         async def send(endpoint: Endpoint, timeout_seconds: float) -> Any:
             return await endpoint.kv.Txn(request, timeout=timeout_seconds, metadata=HAS_LEADER)
 
-        return transaction_result(transaction, await self._endpoints.write(send))
+        writes = has_put(transaction)
+        response = await self._endpoints.write(send, lambda r: writes and r.succeeded)
+        return transaction_result(transaction, response)
 
     def watch(self, snapshot: Snapshot) -> AsyncIterator[Sequence[Changed]]:
         return EtcdWatch(

@@ -105,15 +105,15 @@ class EtcdEndpoints:
                     raise
                 await asyncio.sleep(pause_ms / 1000)
 
-    async def write(self, send: Send) -> Any:
-        """For requests that must not be sent twice. Raises `StoreUnavailableError` where
-        the outcome is unknown."""
+    async def write(self, send: Send, wrote: Callable[[Any], bool]) -> Any:
+        """For requests that must not be sent twice. `wrote`: whether, by its answer, it took
+        a revision. Raises `StoreUnavailableError` where the outcome is unknown."""
         deadline_ms = self._clock.monotonic_ms() + self.request_timeout_ms
         # Waiting for a connection is safe: nothing has been sent yet.
         endpoint = await self.connected(deadline_ms)
         try:
             left_ms = deadline_ms - self._clock.monotonic_ms()
-            return await self._send(endpoint, send, left_ms, linearizable=True)
+            return await self._send(endpoint, send, left_ms, linearizable=True, wrote=wrote)
         except StoreUnavailableError:
             self.rotate(endpoint)
             raise
@@ -144,7 +144,12 @@ class EtcdEndpoints:
             raise
 
     async def _send(
-        self, endpoint: Endpoint, send: Send, timeout_ms: int, linearizable: bool
+        self,
+        endpoint: Endpoint,
+        send: Send,
+        timeout_ms: int,
+        linearizable: bool,
+        wrote: Callable[[Any], bool] = lambda _: False,
     ) -> Any:
         """One attempt, whose answer is checked against what was seen before it."""
         highest = self.seen.highest
@@ -157,7 +162,10 @@ class EtcdEndpoints:
             raise
         header = response.header
         self.seen.answered(
-            header.revision, header.cluster_id, at_least=highest if linearizable else 0
+            header.revision,
+            header.cluster_id,
+            at_least=highest if linearizable else 0,
+            wrote=wrote(response),
         )
         return response
 

@@ -147,6 +147,13 @@ class MeasuredStore:
 
     # The store.
 
+    @property
+    def seen_revision(self) -> int:
+        return self._store.seen_revision
+
+    def heard_of(self, revision: int) -> None:
+        self._store.heard_of(revision)
+
     async def get(self, key: str) -> KeyValue | None:
         return await self._measured("get", self._store.get(key))
 

@@ -41,6 +41,13 @@ class MemoryStore:
         self._wakes: dict[asyncio.Event, None] = {}
         self.data.listen(self._on_change)
 
+    @property
+    def seen_revision(self) -> int:
+        return self._highest_revision
+
+    def heard_of(self, revision: int) -> None:
+        self._highest_revision = max(self._highest_revision, revision)
+
     async def get(self, key: str) -> KeyValue | None:
         await self._reach_store()
         item = self.data.get(key)
@@ -126,9 +133,15 @@ class MemoryStore:
         # A request takes effect later than it is made, and is answered later still, as
         # over a network: whoever relies on less shows it here.
         await asyncio.sleep(0)
+        if self._connected:
+            self._notice_rollback()
         self._check_usable()
         if not self._connected:
             raise StoreUnavailableError("the metadata store in memory is disconnected")
+
+    def _notice_rollback(self) -> None:
+        if self.data.revision < self._highest_revision:
+            self._rolled_back = True
 
     def _check_usable(self) -> None:
         if self._closed:
@@ -152,8 +165,7 @@ class MemoryStore:
     def _on_change(self) -> None:
         if not self._connected:
             return
-        if self.data.revision < self._highest_revision:
-            self._rolled_back = True
+        self._notice_rollback()
         self._highest_revision = max(self._highest_revision, self.data.revision)
         for lease in [one for one in self._leases.values() if not self.data.has_lease(one.id)]:
             del self._leases[lease.id]

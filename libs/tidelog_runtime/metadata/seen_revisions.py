@@ -11,7 +11,8 @@ _REMEDY = (
 
 
 class SeenRevisions:
-    """The highest revision that any answer has shown, and the etcd cluster that gave it."""
+    """The highest revision that any answer has shown, or others have told of, and the etcd
+    cluster that answers."""
 
     def __init__(self) -> None:
         self.highest = 0
@@ -24,13 +25,21 @@ class SeenRevisions:
         if self._rolled_back:
             raise StoreRolledBackError(self._rolled_back)
 
-    def answered(self, revision: int, cluster_id: int, *, at_least: int) -> None:
+    def heard_of(self, revision: int) -> None:
+        """Somebody else rests on what the store had at this revision."""
+        self.highest = max(self.highest, revision)
+
+    def answered(
+        self, revision: int, cluster_id: int, *, at_least: int, wrote: bool = False
+    ) -> None:
         """Takes note of an answer that cannot be older than `at_least`, what had been
-        seen when its request was sent. Raises `StoreRolledBackError`."""
+        seen when its request was sent. `wrote`: the request took this revision, so that the
+        store was at the one before. Raises `StoreRolledBackError`."""
         self._same_cluster(cluster_id)
-        if revision < at_least:
+        found_at = revision - wrote
+        if found_at < at_least:
             self._rolled_back = (
-                f"etcd is at revision {revision} and was at {at_least} before: it was wiped or "
+                f"etcd is at revision {found_at} and was at {at_least} before: it was wiped or "
                 f"restored from an old backup; {_REMEDY}"
             )
         self.check()

@@ -144,6 +144,14 @@ class Lease(Protocol):
 class MetadataStore(Protocol):
     """Every method raises `StoreUnavailableError` when no endpoint answers in time."""
 
+    @property
+    def seen_revision(self) -> int:
+        """The highest that an answer has shown, or that `heard_of` has told; 0: none yet."""
+
+    def heard_of(self, revision: int) -> None:
+        """Somebody else rests on what the store had at this revision: an answer to a later
+        request that shows an older store means that it was rolled back."""
+
     async def get(self, key: str) -> KeyValue | None:
         """Linearizable."""
 
@@ -168,6 +176,11 @@ class MetadataStore(Protocol):
 
     async def close(self) -> None:
         """Ends watches and keep-alives. Revokes nothing: leases run out by themselves."""
+
+
+def has_put(transaction: Transaction) -> bool:
+    """Whether it takes a revision of the store if its guards hold."""
+    return any(isinstance(change, Put) for change in transaction.changes)
 
 
 def check_transaction(transaction: Transaction) -> None:

@@ -164,6 +164,8 @@ class Broker:
         self.figures = self._new_figures(clock)
         self.manager.replica_lag_max_bytes = config.replica_lag_max_bytes
         self.manager.on_failure = self._repair.failed
+        # What a controller rests on the store has, or it is another (interleaving 18).
+        self.manager.on_store_revision = self.store.heard_of
         self.manager.on_full_state = self.start.count
         self._damaged: list[DamagedReplica] = []
         self._registration: Registration | None = None
@@ -187,9 +189,9 @@ class Broker:
                 self._keys,
                 self._config.broker_id,
                 cluster_id=lambda: data_directory.identity.cluster_id,
-                seen_revision=lambda: max(data_directory.seen_revision, self.cache.revision),
+                seen_revision=lambda: self.seen_revision,
             ),
-            note_revision=lambda: data_directory.note_revision(self.cache.revision),
+            note_revision=lambda: data_directory.note_revision(self.seen_revision),
             stray_events=StrayEvents(self.manager, lambda: self.cache.revision, self.state_changes),
         )
 
@@ -236,6 +238,11 @@ class Broker:
             self._run_blocking,
             self.start,
         )
+
+    @property
+    def seen_revision(self) -> int:
+        """Of the metadata store: the highest that this life or an earlier one has seen."""
+        return max(self._data_directory.seen_revision, self.store.seen_revision)
 
     def has_topic(self, topic: str) -> bool:
         return topic in self.cache.topics
@@ -521,6 +528,6 @@ class Broker:
         if self._damaged:
             return  # they have not resigned: the next start has to find them again
         try:
-            self._data_directory.stopped_cleanly(self.cache.revision)
+            self._data_directory.stopped_cleanly(self.seen_revision)
         except OSError as error:
             _log.error("identity_not_written", why=str(error))

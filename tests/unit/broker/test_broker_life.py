@@ -17,6 +17,7 @@ from tidelog_runtime.metadata.schema import (
     decode_leader_and_isr,
     encode,
 )
+from tidelog_runtime.metadata.store import StoreRolledBackError
 from unit.broker.broker_parts import KEYS, events_told, settled, until
 from unit.broker.broker_processes import Cluster, Process, leading_alone, pair
 from unit.broker.fake_log import NAME
@@ -156,6 +157,22 @@ async def test_a_store_that_has_fallen_back_is_refused(cluster: Cluster) -> None
             await process.start()
         assert cluster.data.get(KEYS.broker(1)) is None
         await process.stop()
+
+
+async def test_a_store_that_is_older_than_what_commands_told_of_is_refused(
+    cluster: Cluster,
+) -> None:
+    """Interleaving 18: the controller has seen what the store of this broker has not."""
+    process = await Process(cluster, 1).start()
+    wanted, revision = cluster.elect(process)
+    await cluster.tell(process, wanted, revision + 1)
+    with pytest.raises(StoreRolledBackError):
+        await process.store.get(KEYS.cluster)
+    await process.stop()
+    process = Process(cluster, 1)
+    with pytest.raises(DataDirectoryError, match="restored from an old backup"):
+        await process.start()
+    await process.stop()
 
 
 async def test_a_clean_stop_is_told_at_the_next_registration(cluster: Cluster) -> None:

@@ -76,8 +76,9 @@ class Recording:
         repositioned: bool = False,
         high_watermark: int = NO_OFFSET,
         final: bool = False,
+        epochs: Sequence[int] = (),
     ) -> None:
-        """`records`: offset and value of each."""
+        """`records`: offset and value of each. `epochs`: theirs, where it is not one of all."""
         self.operations.append(
             PollEnded(
                 self.now_ms,
@@ -87,7 +88,7 @@ class Recording:
                 outcome,
                 [offset for offset, _ in records],
                 [value for _, value in records],
-                [epoch] * len(records),
+                epochs or [epoch] * len(records),
                 repositioned,
                 high_watermark,
                 NO_EPOCH if high_watermark == NO_OFFSET else epoch,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.history import Anomaly, Outcome
-from unit.history.recording import Recording
+from tidelog.history import OPEN_END, Anomaly, LossMark, Outcome
+from tidelog.history.loss_marks import LossMarks
+from unit.history.recording import TOPIC, Recording
 
 
 @pytest.fixture
@@ -70,6 +71,91 @@ def test_all_that_follows_from_marked_loss_is_excused(history: Recording) -> Non
         Anomaly.INCONSISTENT_OFFSETS: 1,
         Anomaly.LOST_WRITE: 1,
     }
+
+
+def test_who_read_what_was_given_up_has_not_read_past_what_came_in_its_place(
+    history: Recording,
+) -> None:
+    history.sent(1, 0, epoch=1)
+    history.sent(2, 1, epoch=1)
+    history.polled([(0, 1), (1, 2)], epoch=1)
+    history.lost(1, 1)
+    history.sent(3, 0, epoch=2)
+    assert history.found() == {}
+
+
+def test_what_came_in_the_place_of_a_loss_is_lost_where_somebody_read_past_it(
+    history: Recording,
+) -> None:
+    history.sent(1, 0, epoch=1)
+    history.polled([(0, 1)], epoch=1)
+    history.lost(1, 1)
+    history.sent(2, 0, epoch=2)
+    history.sent(3, 1, epoch=2)
+    history.polled([(1, 3)], client="c2", epoch=2)
+    assert history.found() == {Anomaly.LOST_WRITE: 1}
+
+
+def test_what_came_in_the_place_of_a_loss_is_unseen_where_the_drain_does_not_show_it(
+    history: Recording,
+) -> None:
+    history.sent(1, 0, epoch=1)
+    history.polled([(0, 1)], epoch=1)
+    history.lost(1, 1)
+    history.sent(2, 0, epoch=2)
+    history.drained([])
+    assert history.found() == {Anomaly.UNSEEN: 1}
+
+
+def test_who_read_beyond_a_loss_has_read_past_what_was_not_given_up(history: Recording) -> None:
+    history.sent(1, 0, epoch=1)
+    history.sent(2, 1, epoch=1)
+    history.sent(3, 2, epoch=1)
+    history.polled([(1, 2), (2, 3)], epoch=1)
+    history.lost(1, 1, first_offset=1)
+    assert history.found() == {Anomaly.LOST_WRITE: 1}
+
+
+def test_who_read_up_to_a_loss_has_read_past_all_of_later_epochs(history: Recording) -> None:
+    history.sent(1, 1, epoch=1)
+    history.sent(2, 2, epoch=1)
+    history.polled([(1, 1), (2, 2)], epoch=1)
+    history.lost(1, 1, first_offset=2)
+    history.sent(3, 0, epoch=2)
+    assert history.found() == {Anomaly.LOST_WRITE: 1}
+
+
+def test_a_poll_over_several_epochs_reads_past_what_came_in_the_place_of_a_loss(
+    history: Recording,
+) -> None:
+    history.sent(1, 1, epoch=1)
+    history.sent(2, 2, epoch=3)
+    history.polled([(1, 1), (2, 2)], epochs=[1, 3])
+    history.lost(1, 1)
+    history.sent(3, 0, client="p2", epoch=3)
+    assert history.found() == {Anomaly.LOST_WRITE: 1}
+
+
+@pytest.mark.parametrize(
+    ("ranges", "kept"),
+    [
+        ([], 9),
+        ([(10, OPEN_END)], 9),
+        ([(7, OPEN_END)], 6),
+        ([(0, 9)], 9),
+        ([(0, 10)], None),
+        ([(4, 7), (7, OPEN_END)], 3),
+        ([(3, OPEN_END)], None),
+    ],
+)
+def test_the_highest_that_was_kept_lies_below_every_mark_that_reaches_the_end(
+    ranges: list[tuple[int, int]], kept: int | None
+) -> None:
+    marks = LossMarks()
+    for first, end in ranges:
+        marks.add(LossMark(0, TOPIC, 0, "unclean election", 1, 1, first, end))
+    assert marks.highest_kept(1, lowest=3, highest=9) == kept
+    assert marks.highest_kept(2, lowest=3, highest=9) == 9
 
 
 def test_no_mark_excuses_a_fork(history: Recording) -> None:

@@ -25,6 +25,19 @@ def test_an_answer_older_than_what_was_seen_before_it_was_asked_for_is_a_rollbac
         seen_up_to(7).answered(6, cluster_id=1, at_least=7)
 
 
+def test_a_write_that_takes_a_revision_that_was_seen_before_it_is_a_rollback() -> None:
+    seen_up_to(7).answered(8, cluster_id=1, at_least=7, wrote=True)
+    with pytest.raises(StoreRolledBackError, match="revision 6 and was at 7"):
+        seen_up_to(7).answered(7, cluster_id=1, at_least=7, wrote=True)
+
+
+def test_what_others_have_told_of_counts_as_seen() -> None:
+    seen = seen_up_to(7)
+    seen.heard_of(9)
+    seen.heard_of(8)
+    assert seen.highest == 9
+
+
 def test_a_rollback_is_not_forgotten_when_the_store_grows_again() -> None:
     seen = seen_up_to(7)
     with pytest.raises(StoreRolledBackError):

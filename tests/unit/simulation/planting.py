@@ -17,6 +17,7 @@ from tidelog_runtime.metadata.schema import (
     BrokerRegistration,
     LeaderAndIsr,
     Member,
+    TopicDeletion,
     TopicEntry,
     encode,
     encode_leader_and_isr,
@@ -77,6 +78,10 @@ class Store:
     def delete(self, key: str) -> None:
         self.revision += 1
         self.rules.absorb([Changed(key, None, self.revision)])
+
+    def delete_topic(self) -> None:
+        """Its deletion begins."""
+        self.put(KEYS.topic_deletion(NAME.topic), encode(TopicDeletion(TOPIC_ID)))
 
     def write(self, value: LeaderAndIsr) -> int:
         self.put(KEYS.leader_and_isr(NAME), encode_leader_and_isr(value), create_revision=1)

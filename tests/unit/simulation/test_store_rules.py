@@ -6,7 +6,6 @@ from tidelog_runtime.metadata.schema import (
     STOPPING,
     Member,
     RecoveryConsent,
-    TopicDeletion,
     encode,
 )
 from unit.simulation.planting import (
@@ -219,7 +218,7 @@ def test_somebody_may_give_up_who_is_away(store: Store) -> None:
 
 
 def test_a_topic_that_is_being_deleted_forgets_its_members(store: Store) -> None:
-    store.put(KEYS.topic_deletion("sea"), encode(TopicDeletion("topic-id-topic-id-topi")))
+    store.delete_topic()
     store.write(state(leader=NO_LEADER, epoch=6, isr=()))
 
 

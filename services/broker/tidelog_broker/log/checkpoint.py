@@ -24,7 +24,7 @@ class CheckpointContent(NamedTuple):
 
 class OffsetCheckpoint:
     """An old checkpoint is safe: offsets in it are only ever too low, unless a log was cut
-    since. So whoever cuts a log below its recovery point writes the lower one first."""
+    since, which is for `storage.checkpoints` to remember."""
 
     def __init__(self, disk: Disk, path: PurePath) -> None:
         self._disk = disk

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePath
 
 from tidelog.log_format import FrameError, frame_bytes
@@ -36,6 +36,8 @@ from tidelog_broker.log.segment_files import SegmentFiles
 from tidelog_broker.log.segments import Segments
 from tidelog_runtime.clock import Clock
 
+BeforeCut = Callable[[int], None]
+
 
 class Log:
     """For one thread, but for `open` and `FlushTicket.run`.
@@ -62,6 +64,7 @@ class Log:
         self._closed = False
         self.directory = directory
         self.failed: LogFailedError | None = None
+        self.before_cut: BeforeCut = lambda _: None
         self.recovery: RecoveryReport | None = content.recovery
         self._segments = Segments(files, directory, content, config.index_interval_bytes)
         self._progress = FlushProgress(content.log_end_offset, content.epochs.entries)
@@ -78,16 +81,18 @@ class Log:
         recovery_point: int,
         files: SegmentFiles | None = None,
         before_loss: BeforeLoss = lambda: None,
+        before_cut: BeforeCut = lambda _: None,
         writes_kept: bool = False,
         check_all: bool = False,
     ) -> Log:
         """Opens or creates. `recovery_point`: everything below was flushed before the last
         stop. `files` is shared by the logs of a broker. `before_loss` is called before
-        anything sound is cut. `writes_kept`: all that was written before the last stop is
-        there, since the machine went on, so that a whole frame at the end that is wrong is
-        damage and no torn tail. `check_all`: nothing is taken for sound, neither by a clean
-        stop nor below the recovery point; what is above it has been written anew already. May
-        run in a thread.
+        anything sound is cut here, and `before_cut` from then on with each offset that the
+        log is to be cut to; it raises OSError. `writes_kept`: all that was written before the
+        last stop is there, since the machine went on, so that a whole frame at the end that is
+        wrong is damage and no torn tail. `check_all`: nothing is taken for sound, neither by a
+        clean stop nor below the recovery point; what is above it has been written anew
+        already. May run in a thread.
 
         What was found after an unclean stop is in `recovery`. Raises `LogStorageError`, and
         `LogCorruptError` for damage in what a stop left for sound."""
@@ -106,6 +111,7 @@ class Log:
                 check_all=check_all,
             )
             log = cls(files, directory, config, clock, content, epoch_file)
+            log.before_cut = before_cut
             log._start(content, recovery_point)
             log.producers.load()
         except OSError as error:
@@ -301,6 +307,7 @@ class Log:
         epochs_before = self._epochs.entries
         try:
             if offset < self.log_end_offset:
+                self.before_cut(offset)
                 self.producers.begin_cut(offset)
                 self._begin_cut()
                 self._segments.cut(offset)
@@ -318,6 +325,7 @@ class Log:
         return."""
         self._check_usable()
         try:
+            self.before_cut(offset)
             self._begin_cut()
             self.producers.begin_reset(offset)
             # First, so that a start after a stop in between finishes the reset.

@@ -53,6 +53,7 @@ from tidelog_runtime.replica_control import (
     ReplicaSummary,
     StopPartition,
     StopReplicaCommand,
+    newest_revision,
 )
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
@@ -100,6 +101,8 @@ class ReplicaManager:
         self.replica_lag_max_bytes: int | None = None
         # Told of a log that has failed, or of damage in one; it suspends the replica.
         self.on_failure: Callable[[ReplicaKey, LogError], None] = lambda key, _: self.suspend(key)
+        # Told of what commands that count rest on, before they have any effect.
+        self.on_store_revision: Callable[[int], None] = lambda _: None
         # Told how many partitions of a full state are taken, and of how many.
         self.on_full_state: Callable[[int, int], None] = lambda *_: None
 
@@ -184,6 +187,7 @@ class ReplicaManager:
             return for_former_life(self.broker_id, broker_epoch, self.broker_epoch)
         self.controller_epoch = controller_epoch
         self.broker_epoch = broker_epoch
+        self.on_store_revision(newest_revision(command))
         return None
 
     def _take(

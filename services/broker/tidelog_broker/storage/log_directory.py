@@ -6,13 +6,13 @@ from __future__ import annotations
 import errno as errnos
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import PurePath
 from typing import NamedTuple
 
 import structlog
 
 from tidelog.model import TopicPartition
-from tidelog_broker.log.checkpoint import OffsetCheckpoint
 from tidelog_broker.log.config import LogConfig
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.errors import (
@@ -26,7 +26,8 @@ from tidelog_broker.log.recovery import BeforeLoss
 from tidelog_broker.log.reopening import Reopening, rewrite_segments
 from tidelog_broker.log.segment_files import SegmentFiles
 from tidelog_broker.partition.replica_key import ReplicaKey
-from tidelog_broker.storage.damage_marks import DamageMarks
+from tidelog_broker.storage.checkpoints import Checkpoints
+from tidelog_broker.storage.replica_notes import ReplicaNotes
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.topic_config import TopicConfig
 
@@ -38,13 +39,6 @@ _log = structlog.get_logger()
 
 def directory_name(name: TopicPartition, topic_id: str) -> str:
     return f"{name.topic}-{name.partition}.{topic_id}"
-
-
-def _read(file: OffsetCheckpoint) -> Mapping[tuple[str, int], int]:
-    content = file.read()
-    if content.damage is not None:
-        _log.warning("checkpoint_damaged", why=content.damage)
-    return content.offsets
 
 
 class OpenLog(NamedTuple):
@@ -96,11 +90,11 @@ class LogDirectory:
         self._replicas = path / "replicas"
         self._strays = path / "strays"
         self._clock = clock
-        self._high_watermark_file = OffsetCheckpoint(disk, path / "high-watermarks")
-        self._recovery_point_file = OffsetCheckpoint(disk, path / "recovery-points")
-        self._high_watermarks: Mapping[tuple[str, int], int] = {}
-        self._recovery_points: dict[tuple[str, int], int] = {}
-        self._marks = DamageMarks(disk, path)
+        self._checkpoints = Checkpoints(disk, path)
+        # Known to be damaged: from before anything sound is cut until the metadata store has
+        # it that the replica is not whole, and the log has been checked (interleavings 2 and
+        # 9). One that cannot be read, or that comes back, makes a replica resign once more.
+        self._marks = ReplicaNotes(disk, path / "damaged", "damage-mark", if_damaged=str)
         # Names of what former lives have left in `strays/`.
         self._left: frozenset[str] = frozenset()
         self._logs: dict[ReplicaKey, OpenLog] = {}
@@ -124,8 +118,7 @@ class LogDirectory:
         self._marks.prepare()  # syncs the names of the directories
         marked = self._marks.read()
         self._marked.update(marked)
-        self._high_watermarks = _read(self._high_watermark_file)
-        self._recovery_points = dict(_read(self._recovery_point_file))
+        self._checkpoints.read()
         damaged: dict[ReplicaKey, DamagedReplica] = {}
         directories = sorted(self._disk.list_names(self._replicas))
         for position, directory in enumerate(directories):
@@ -139,6 +132,9 @@ class LogDirectory:
             found = self._open_found(name, key, marked.get(key), whole=whole)
             if found is not None:
                 damaged[key] = found
+        for key, open_log in self._logs.items():
+            if open_log.log is not None:
+                self._checkpoints.opened(key, open_log.log.log_end_offset)
         for key, reason in (marked | self._missing()).items():
             if key not in self._logs:
                 damaged[key] = DamagedReplica(key, None, reason)
@@ -158,7 +154,7 @@ class LogDirectory:
         path = self._path_of(name, key)
         try:
             if mark is not None:
-                rewrite_segments(self._disk, path, self._recovery_points.get(key, 0))
+                rewrite_segments(self._disk, path, self._checkpoints.recovery_point(key))
             log = self._open(
                 name,
                 key,
@@ -194,14 +190,11 @@ class LogDirectory:
         """Replicas that a checkpoint names and that are neither here nor set aside."""
         moved = map(_REPLICA_NAME.match, self._disk.list_names(self._strays))
         strays = {(m["topic_id"], int(m["partition"])) for m in moved if m is not None}
-        known = {
-            key: max(self._recovery_points.get(key, 0), self._high_watermarks.get(key, 0))
-            for key in self._recovery_points.keys() | self._high_watermarks.keys()
-        }
+        known = {key: self._checkpoints.highest(key) for key in sorted(self._checkpoints.keys())}
         return {
-            ReplicaKey(*key): f"its directory is missing, and held records up to offset {offset}"
-            for key, offset in sorted(known.items())
-            if offset > 0 and ReplicaKey(*key) not in self._logs and key not in strays
+            key: f"its directory is missing, and held records up to offset {offset}"
+            for key, offset in known.items()
+            if offset > 0 and key not in self._logs and key not in strays
         }
 
     def _open(
@@ -220,9 +213,10 @@ class LogDirectory:
             path,
             config,
             clock=self._clock,
-            recovery_point=self._recovery_points.get(key, 0),
+            recovery_point=self._checkpoints.recovery_point(key),
             files=self._files,
             before_loss=before_loss,
+            before_cut=partial(self._checkpoints.note_cut, key),
             writes_kept=writes_kept,
             check_all=check_all,
         )
@@ -233,12 +227,19 @@ class LogDirectory:
         return self._replicas / directory_name(name, key.topic_id)
 
     def open_replica(self, name: TopicPartition, key: ReplicaKey, config: TopicConfig) -> Log:
-        """The log of a replica, created where it is not there. Raises `OutOfServiceError`."""
+        """The log of a replica, created where it is not there. Raises `OutOfServiceError`,
+        and `LogError` where it cannot be opened."""
         if key in self._out:
             raise OutOfServiceError(self._path_of(name, key), self._out[key].reason)
         present = self._logs.get(key)
         if present is None or present.log is None:
-            return self._open(name, key, LogConfig.of_topic(config))
+            log = self._open(name, key, LogConfig.of_topic(config))
+            try:
+                self._note_end(key, log)
+            except LogError:
+                del self._logs[key]
+                raise
+            return log
         present.log.update_config(LogConfig.of_topic(config))
         return present.log
 
@@ -248,9 +249,18 @@ class LogDirectory:
         if log is not None:
             log.update_config(LogConfig.of_topic(config))
 
+    def _note_end(self, key: ReplicaKey, log: Log) -> None:
+        """What checkpoints say of it beyond its end is of what was here before. Closes the log
+        and raises `LogStorageError` where that cannot be noted."""
+        try:
+            self._checkpoints.note_cut(key, log.log_end_offset)
+        except OSError as error:
+            log.close(clean=False)
+            raise LogStorageError.of(error, log.directory, "note the end of the log in") from error
+
     def high_watermark(self, key: ReplicaKey) -> int:
         """As last checkpointed; 0: never."""
-        return self._high_watermarks.get(key, 0)
+        return self._checkpoints.high_watermark(key)
 
     def keys(self) -> Iterable[ReplicaKey]:
         return self._logs.keys()
@@ -328,12 +338,11 @@ class LogDirectory:
         for key, (_, _, log) in self._logs.items():
             known[key] = high_watermarks.get(key, self.high_watermark(key))
             if log is None:
-                points[key] = self._recovery_points.get(key, 0)
+                points[key] = self._checkpoints.recovery_point(key)
             else:
                 known[key] = min(known[key], log.log_end_offset)
                 points[key] = log.flushed_offset
-        self._high_watermark_file.write(known, sync=sync)
-        self._recovery_point_file.write(points, sync=sync)
+        self._checkpoints.write(known, points, sync=sync)
 
     # Out of service.
 
@@ -408,6 +417,7 @@ class LogDirectory:
         log = reopening.log
         assert log is not None
         log.share_files(self._files)
+        log.before_cut = partial(self._checkpoints.note_cut, key)
         if former is not None and log.log_end_offset > former.log_end_offset:
             # A part of an append that was refused.
             try:
@@ -415,6 +425,7 @@ class LogDirectory:
             except LogError:
                 log.close(clean=False)
                 raise
+        self._note_end(key, log)
         self._logs[key] = OpenLog(name, path, log)
         return log
 

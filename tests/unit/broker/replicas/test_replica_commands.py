@@ -96,6 +96,21 @@ async def test_nobody_leads_by_a_decision_about_a_former_life() -> None:
     assert [p.leading for p in replicas.manager.all()] == [None]
 
 
+async def test_commands_that_count_tell_how_far_the_store_has_come() -> None:
+    replicas = Replicas()
+    told: list[int] = []
+    replicas.manager.on_store_revision = told.append
+    life = epoch_of(1)
+    await replicas.manager.leader_and_isr(command(state(), life + 1, store_revision=life))
+    nothing = command(state(), numbers=(), full_state=True, store_revision=life + 2)
+    await replicas.manager.leader_and_isr(nothing)
+    await replicas.manager.stop_replica(stop_command(life + 3))
+    await replicas.manager.describe_replicas(DescribeReplicasCommand(1, 1, life + 4, []))
+    former = command(state(), life + 5, broker_epoch=life)
+    assert refusal(await replicas.manager.leader_and_isr(former)) is ErrorCode.STALE_BROKER_EPOCH
+    assert told == [life + 1, life + 2, life + 3, life + 4]
+
+
 # -- order by revision -------------------------------------------------------------------
 
 

@@ -58,6 +58,13 @@ class Flaky:
         if self.cut_off:
             raise StoreUnavailableError("no endpoint answers")
 
+    @property
+    def seen_revision(self) -> int:
+        return self._store.seen_revision
+
+    def heard_of(self, revision: int) -> None:
+        self._store.heard_of(revision)
+
     async def get(self, key: str) -> KeyValue | None:
         self._reach()
         return await self._store.get(key)

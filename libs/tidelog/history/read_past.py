@@ -1,0 +1,71 @@
+"""Which offsets of one partition somebody read past."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+
+from tidelog.history.loss_marks import LossMarks
+
+# Offsets, both ends included.
+_Span = tuple[int, int]
+
+
+class ReadSpan:
+    """What one client read from `lowest` on, without being repositioned."""
+
+    __slots__ = ("lowest", "reached")
+
+    def __init__(self, lowest: int) -> None:
+        self.lowest = lowest
+        # The lowest and the highest offset that it was given of each leader epoch.
+        self.reached: dict[int, _Span] = {}
+
+    def add(self, lowest: int, highest: int, leader_epoch: int) -> None:
+        self.lowest = min(self.lowest, lowest)
+        before = self.reached.get(leader_epoch)
+        if before is not None:
+            lowest, highest = min(before[0], lowest), max(before[1], highest)
+        self.reached[leader_epoch] = (lowest, highest)
+
+
+class ReadPast:
+    """Whoever was given a record has read past those before it in that log. Was the record
+    given up, then others of later leader epochs may have been written in its place, which
+    were not there to be read."""
+
+    def __init__(self, spans: Iterable[ReadSpan], marks: LossMarks) -> None:
+        kept: list[_Span] = []
+        given_up: dict[int, list[_Span]] = {}
+        for span in spans:
+            for epoch, (lowest, highest) in span.reached.items():
+                highest_kept = marks.highest_kept(epoch, lowest, highest)
+                if highest_kept is not None:
+                    kept.append((span.lowest, highest_kept))
+                if highest_kept != highest:
+                    given_up.setdefault(epoch, []).append((span.lowest, highest))
+        self._kept = _merged(kept)
+        self._given_up = {epoch: _merged(of_epoch) for epoch, of_epoch in given_up.items()}
+
+    def holds(self, offset: int, leader_epoch: int) -> bool:
+        """Whether a record that was written there in `leader_epoch` was read past."""
+        return _lies_within(offset, self._kept) or any(
+            epoch >= leader_epoch and _lies_within(offset, spans)
+            for epoch, spans in self._given_up.items()
+        )
+
+
+def _merged(spans: list[_Span]) -> list[_Span]:
+    """In order, disjoint."""
+    merged: list[_Span] = []
+    for lowest, highest in sorted(spans):
+        if merged and lowest <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], highest))
+        else:
+            merged.append((lowest, highest))
+    return merged
+
+
+def _lies_within(offset: int, spans: list[_Span]) -> bool:
+    index = bisect_right(spans, offset, key=lambda span: span[0])
+    return index > 0 and offset <= spans[index - 1][1]

@@ -1,0 +1,151 @@
+"""A log that is cut below what checkpoints on disk say of it, and the next start."""
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from tidelog_broker.log.errors import LogStorageError
+from tidelog_broker.log.log import Log
+from tidelog_broker.storage.checkpoints import Checkpoints
+from tidelog_broker.storage.log_directory import LogDirectory
+from tidelog_broker.storage.replica_notes import ReplicaNotes
+from unit.broker.broker_parts import DATA, KEY
+from unit.broker.fake_log import NAME
+from unit.broker.log.builders import FakeClock, batch_at
+from unit.broker.log.memory_disk import MemoryDisk
+from unit.broker.stored_logs import CONFIG, Stored, end_of
+
+
+def refuse(*_: object) -> None:
+    raise OSError(errno.EIO, "input/output error")
+
+
+def log_in(logs: LogDirectory) -> Log:
+    log = logs.log_of(KEY)
+    assert log is not None
+    return log
+
+
+def cut_and_grown(path: Path, *, cut_to: int, end: int) -> Stored:
+    """Committed and synced up to 3, as the checkpoints say; then cut, then grown again."""
+    stored = Stored(path)
+    stored.with_records(3)
+    log = stored.logs.open_replica(NAME, KEY, CONFIG)
+    log.flush()
+    stored.logs.checkpoint({KEY: 3})
+    log.truncate_to(cut_to)
+    log.append([batch_at(offset, epoch=2) for offset in range(cut_to, end)])
+    return stored
+
+
+def test_what_took_the_place_of_what_was_cut_does_not_count_as_committed(tmp_path: Path) -> None:
+    cut_and_grown(tmp_path, cut_to=1, end=5)
+    assert Stored(tmp_path).logs.high_watermark(KEY) == 1
+
+
+def test_a_log_that_is_short_because_it_was_cut_is_not_damaged(tmp_path: Path) -> None:
+    cut_and_grown(tmp_path, cut_to=1, end=2)
+    stored = Stored(tmp_path)
+    assert (stored.damage, end_of(stored)) == ([], 2)
+
+
+def test_one_that_lost_more_than_was_cut_is_damaged(tmp_path: Path) -> None:
+    cut_and_grown(tmp_path, cut_to=2, end=2)
+    (segment,) = tmp_path.glob("replicas/*/*.log")
+    segment.write_bytes(b"")
+    assert [damaged.key for damaged in Stored(tmp_path).damage] == [KEY]
+
+
+def test_the_lowest_of_several_cuts_counts(tmp_path: Path) -> None:
+    stored = cut_and_grown(tmp_path, cut_to=1, end=3)
+    log_in(stored.logs).truncate_to(2)
+    assert Stored(tmp_path).logs.high_watermark(KEY) == 1
+
+
+def test_a_log_that_is_begun_anew_does_not_count_as_committed(tmp_path: Path) -> None:
+    stored = cut_and_grown(tmp_path, cut_to=3, end=3)
+    log_in(stored.logs).reset_to(0)
+    log_in(stored.logs).append([batch_at(0, epoch=2)])
+    assert Stored(tmp_path).logs.high_watermark(KEY) == 0
+
+
+def test_a_cut_above_the_checkpoints_is_not_noted(tmp_path: Path) -> None:
+    log_in(cut_and_grown(tmp_path, cut_to=3, end=5).logs).truncate_to(4)
+    assert list((tmp_path / "cuts").iterdir()) == []
+
+
+def test_the_note_goes_with_the_next_checkpoints(tmp_path: Path) -> None:
+    stored = cut_and_grown(tmp_path, cut_to=1, end=4)
+    assert len(list((tmp_path / "cuts").iterdir())) == 1
+    stored.logs.checkpoint({KEY: 4})
+    assert list((tmp_path / "cuts").iterdir()) == []
+    assert Stored(tmp_path).logs.high_watermark(KEY) == 4
+
+
+def test_a_replica_that_comes_back_to_a_broker_begins_without_its_former_checkpoints(
+    tmp_path: Path,
+) -> None:
+    stored = cut_and_grown(tmp_path, cut_to=3, end=3)
+    stored.logs.delete(KEY)
+    stored.with_records(5)
+    again = Stored(tmp_path)
+    assert (again.logs.high_watermark(KEY), again.damage) == (0, [])
+
+
+def test_a_log_that_was_cut_when_it_was_opened_does_not_count_as_committed() -> None:
+    disk = MemoryDisk()
+    logs = LogDirectory(disk, DATA, FakeClock())
+    logs.open_all()
+    logs.open_replica(NAME, KEY, CONFIG).append([batch_at(offset) for offset in range(3)])
+    logs.checkpoint({KEY: 3}, sync=True)
+    disk.power_failure()
+    logs = LogDirectory(disk, DATA, FakeClock())
+    logs.open_all(whole=False)
+    assert log_in(logs).log_end_offset == 0
+    # As a start does, and not synced for all that it knows.
+    logs.checkpoint({})
+    log = log_in(logs)
+    log.append([batch_at(offset, epoch=2) for offset in range(5)])
+    log.flush()
+    disk.power_failure()
+    logs = LogDirectory(disk, DATA, FakeClock())
+    logs.open_all(whole=False)
+    assert (log_in(logs).log_end_offset, logs.high_watermark(KEY)) == (5, 0)
+
+
+def test_a_note_that_cannot_be_read_lets_nothing_count(tmp_path: Path) -> None:
+    cut_and_grown(tmp_path, cut_to=1, end=5)
+    (note,) = (tmp_path / "cuts").iterdir()
+    note.write_bytes(b"nonsense")
+    assert Stored(tmp_path).logs.high_watermark(KEY) == 0
+
+
+def test_nothing_is_cut_where_the_cut_cannot_be_noted() -> None:
+    disk = MemoryDisk()
+    checkpoints = Checkpoints(disk, DATA)
+    checkpoints.read()
+    checkpoints.write({KEY: 3}, {})
+    disk.fail_sync = True
+    with pytest.raises(OSError, match="error"):
+        checkpoints.note_cut(KEY, 1)
+    assert checkpoints.high_watermark(KEY) == 3
+
+
+def test_a_replica_is_refused_where_its_former_checkpoints_cannot_be_noted_and_begins_later() -> (
+    None
+):
+    disk = MemoryDisk()
+    logs = LogDirectory(disk, DATA, FakeClock())
+    logs.open_all()
+    log = logs.open_replica(NAME, KEY, CONFIG)
+    log.append([batch_at(offset) for offset in range(3)])
+    logs.checkpoint({KEY: 3})
+    logs.delete(KEY)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ReplicaNotes, "write", refuse)
+        with pytest.raises(LogStorageError, match="note the end"):
+            logs.open_replica(NAME, KEY, CONFIG)
+    assert logs.log_of(KEY) is None
+    assert logs.open_replica(NAME, KEY, CONFIG).log_end_offset == 0
+    assert logs.high_watermark(KEY) == 0
