@@ -25,6 +25,7 @@ from tidelog_admin_api.app import create_app
 from tidelog_admin_api.config import AdminApiConfig
 from tidelog_admin_api.dependencies import Dependencies, Gateway
 from tidelog_admin_api.explaining import ClusterExplainer
+from tidelog_admin_api.http_connection import HttpConnection
 from tidelog_admin_api.record_clients import RecordClients
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.config import load
@@ -37,6 +38,8 @@ EXIT_FAULT = 1
 SERVER_GRACE_SECONDS = 2
 LISTEN_BACKLOG = 1_024
 KEEP_ALIVE_SECONDS = 30
+# Without an acknowledgement of what was sent.
+PEER_TIMEOUT_MS = 60_000
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -102,6 +105,9 @@ def _listen(address: str) -> socket.socket:
     host = host.removeprefix("[").removesuffix("]")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.create_server((host, int(port)), family=family, backlog=LISTEN_BACKLOG)
+    # Inherited by each connection: whoever has gone without a word, or takes no byte, is given up.
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, PEER_TIMEOUT_MS)
     listening.setblocking(False)
     return listening
 
@@ -118,6 +124,8 @@ async def _run(app: FastAPI, listening: socket.socket) -> None:
     server = _Server(
         uvicorn.Config(
             app,
+            http=HttpConnection,
+            ws="none",
             log_config=None,
             access_log=False,
             server_header=False,

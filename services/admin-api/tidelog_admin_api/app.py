@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 
 from tidelog_admin_api import health, metrics, openapi, refusals
 from tidelog_admin_api.config import AdminApiConfig
@@ -15,7 +15,9 @@ from tidelog_admin_api.dependencies import Dependencies, Gateway
 from tidelog_admin_api.event_hub import EventHub
 from tidelog_admin_api.limits import Limits, Usage
 from tidelog_admin_api.metrics import GatewayMetrics, Metered
+from tidelog_admin_api.origins import Sealed
 from tidelog_admin_api.overviews import Overviews
+from tidelog_admin_api.preconditions import refuse_unheeded
 from tidelog_admin_api.record_sender import RecordSender
 from tidelog_admin_api.refusals import Guarded
 from tidelog_admin_api.request_log import Logged
@@ -85,6 +87,7 @@ def create_app(dependencies: Dependencies, config: AdminApiConfig) -> FastAPI:
         openapi_tags=openapi.TAGS,
         generate_unique_id_function=openapi.operation_id,
         lifespan=beside_requests,
+        dependencies=[Depends(refuse_unheeded)],
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
@@ -102,5 +105,6 @@ def create_app(dependencies: Dependencies, config: AdminApiConfig) -> FastAPI:
     app.add_middleware(Guarded)
     app.add_middleware(Logged, seconds=measured.seconds)
     app.add_middleware(Asking, rng=dependencies.rng)
+    app.add_middleware(Sealed)
     app.add_middleware(Metered, metrics=measured)
     return app

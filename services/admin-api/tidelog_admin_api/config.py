@@ -39,9 +39,9 @@ class AdminApiConfig(ServiceConfig):
     )
     allowed_hosts: NameList = Field(
         default=[],
-        description="names by which browsers reach the gateway, separated by commas, besides "
-        "addresses, localhost and the host of advertised_address; a page under another name may "
-        "change nothing",
+        description="names by which the gateway is reached, separated by commas, besides "
+        "addresses, localhost and the host of advertised_address; asked by another name with a dot "
+        "it tells nothing, and a page under any other name may change nothing",
     )
     console: bool = Field(default=True, description="whether the web console is served at /")
     max_body_bytes: int = Field(
@@ -78,9 +78,9 @@ class AdminApiConfig(ServiceConfig):
 
     @property
     def browser_hosts(self) -> frozenset[str]:
-        """Names of hosts, without ports, that pages may change things under."""
+        """Names of hosts, without ports and in lower case, that pages may change things under."""
         own = (address.rpartition(":")[0] for address in (self.listen, self.address))
-        return frozenset({"localhost", *own, *self.allowed_hosts})
+        return frozenset(name.lower() for name in ("localhost", *own, *self.allowed_hosts))
 
     @property
     def service(self) -> str:

@@ -6,13 +6,12 @@ import asyncio
 from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from http import HTTPStatus
-from ipaddress import ip_address
 from typing import Protocol
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tidelog_admin_api.origins import check_browser
 from tidelog_admin_api.problems import (
     Meaning,
     ProblemError,
@@ -25,7 +24,6 @@ from tidelog_admin_api.requester import trace_id
 
 # Whoever watches the gateway is answered however busy it is.
 ALWAYS_ANSWERED = frozenset({"/health", "/metrics"})
-_READS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class Bounds(Protocol):
@@ -93,7 +91,9 @@ class Limits:
 
         try:
             with self._slot():
-                _check_origin(scope, self._bounds.browser_hosts)
+                check_browser(
+                    scope["method"], scope["path"], Headers(scope=scope), self._bounds.browser_hosts
+                )
                 self._check_length(scope)
                 async with deadline:
                     await self._app(scope, self._bounded(receive), begin)
@@ -178,40 +178,3 @@ class Limits:
             f"there was no answer within {self._bounds.request_timeout_ms} ms; what the request "
             "began goes on by itself"
         )
-
-
-def _check_origin(scope: Scope, hosts: Set[str]) -> None:
-    """A page of another origin that a browser shows may not change anything with the reach of
-    whoever looks at it; nor one under a name that somebody else has given this address."""
-    headers = Headers(scope=scope)
-    origin = headers.get("origin")
-    if scope["method"] in _READS or origin is None:
-        return
-    try:
-        parts = urlsplit(origin)
-        if parts.netloc == headers.get("host", "") and _is_own(parts.hostname or "", hosts):
-            return
-    except ValueError:
-        pass
-    raise ProblemError(
-        "FOREIGN_ORIGIN",
-        Meaning(
-            HTTPStatus.FORBIDDEN,
-            "PERMISSION_DENIED",
-            "Open the console by an address of the gateway, or name its host in allowed_hosts of "
-            "the gateway.",
-        ),
-        f"the request comes from a page of {origin[:200]}, which is not known to be the "
-        "gateway's own: other pages may not change anything",
-    )
-
-
-def _is_own(host: str, hosts: Set[str]) -> bool:
-    if host in hosts:
-        return True
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    # Nobody else can give this address another number.
-    return True

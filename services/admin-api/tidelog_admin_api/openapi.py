@@ -3,12 +3,16 @@ may answer with."""
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Iterator
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
+from pydantic import BaseModel
 
+from tidelog_admin_api.bodies.base import AnswerBody, RequestBody
 from tidelog_admin_api.bodies.problem import Problem
 
 TITLE = "Tidelog admin API"
@@ -67,4 +71,19 @@ def _document(app: FastAPI) -> dict[str, Any]:
     components["Problem"] = schema
     for unused in ("HTTPValidationError", "ValidationError"):
         components.pop(unused, None)
+    for model in (*_below(AnswerBody), *_below(RequestBody)):
+        _restore_examples(model, components)
     return document
+
+
+def _below(base: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    for model in base.__subclasses__():
+        yield model
+        yield from _below(model)
+
+
+def _restore_examples(model: type[BaseModel], components: dict[str, Any]) -> None:
+    """FastAPI leaves out all that is null, and with it fields that examples need to have."""
+    extra = model.model_config.get("json_schema_extra")
+    if isinstance(extra, dict) and "examples" in extra and model.__name__ in components:
+        components[model.__name__]["examples"] = copy.deepcopy(extra["examples"])

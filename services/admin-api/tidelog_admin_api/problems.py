@@ -233,12 +233,14 @@ def _json(problem: Problem) -> bytes:
 
 _TELLS = {
     400: "The request cannot be read.",
-    403: "A page of another origin may not change anything.",
+    403: "The page that asks is none of the gateway's own.",
     404: "It does not exist.",
+    408: "The body did not come in time.",
     409: "It contradicts how things stand.",
     412: "Somebody has changed it since it was read.",
     413: "The body or a record is too large.",
     415: "The body is not JSON.",
+    421: "The gateway does not know the name by which it is asked as its own.",
     422: "A field is not valid.",
     429: "Too many requests at once.",
     500: "A fault of the gateway, of which its log has the cause.",
@@ -246,8 +248,8 @@ _TELLS = {
     503: "The cluster cannot answer now.",
     504: "The time was up; what was begun goes on by itself.",
 }
-_OF_READS = (400, 404, 422, 429, 500, 502, 503, 504)
-_OF_CHANGES = (400, 403, 404, 409, 412, 413, 415, 422, 429, 500, 502, 503, 504)
+_OF_READS = (400, 403, 404, 413, 421, 422, 429, 500, 502, 503, 504)
+_OF_CHANGES = (400, 403, 404, 408, 409, 412, 413, 415, 421, 422, 429, 500, 502, 503, 504)
 _SCHEMA = {"schema": {"$ref": "#/components/schemas/Problem"}}
 
 

@@ -147,8 +147,10 @@ async def _not_valid(request: Request, error: Exception) -> Response:
 
 
 async def _http(request: Request, error: Exception) -> Response:
-    """What the framework refuses by itself."""
+    """What the framework refuses by itself, and what it hides while it reads a body."""
     assert isinstance(error, HTTPException)
+    if isinstance(error.__cause__, ProblemError):
+        return _answer(request, error.__cause__)
     return _answer(request, http_problem(error, request.method, request.url.path))
 
 

@@ -8,7 +8,8 @@ from http import HTTPStatus
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-_READS = frozenset({"GET", "HEAD", "OPTIONS"})
+from tidelog_admin_api.origins import READS
+
 _log = structlog.get_logger()
 
 
@@ -35,7 +36,7 @@ class Logged:
         await self._app(scope, receive, logged)
 
     def _write(self, scope: Scope, status: int, took_ms: int) -> None:
-        write = _log.debug if scope["method"] in _READS else _log.info
+        write = _log.debug if scope["method"] in READS else _log.info
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             write = _log.warning
         write(

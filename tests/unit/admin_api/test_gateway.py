@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import httpx
+import jsonschema_rs
 import pytest
 from fastapi.routing import APIRoute
 
@@ -68,11 +69,34 @@ def test_every_operation_declares_its_problems_and_says_what_it_does(
 ) -> None:
     operation = document["paths"][path][method.lower()]
     assert operation["description"].strip().endswith(".")
-    assert {"400", "422", "429", "500", "503", "504"} <= operation["responses"].keys()
+    declared = operation["responses"].keys()
+    assert {"400", "403", "413", "421", "422", "429", "500", "503", "504"} <= declared
+    assert method == "GET" or {"408", "412", "415"} <= declared
     refused = [
         media for s, a in operation["responses"].items() if int(s) >= 400 for media in a["content"]
     ]
     assert set(refused) == {"application/problem+json"}
+
+
+def test_every_example_is_as_its_schema_has_it(document: dict[str, Any]) -> None:
+    components = document["components"]
+    examples = [
+        (example, {"$ref": f"#/components/schemas/{name}"})
+        for name, schema in components["schemas"].items()
+        for example in schema.get("examples", ())
+    ]
+    for path in document["paths"].values():
+        for operation in path.values():
+            told = [operation.get("requestBody", {}), *operation["responses"].values()]
+            media = [one for part in told for one in part.get("content", {}).values()]
+            media += operation.get("parameters", ())
+            for one in media:
+                given = [*one.get("examples", ()), *filter(None, [one.get("example")])]
+                given += one.get("schema", {}).get("examples", ())
+                examples += [(example, one["schema"]) for example in given]
+    assert len(examples) > len(_OPERATIONS)
+    for example, schema in examples:
+        jsonschema_rs.validate({**schema, "components": components}, example)
 
 
 def test_operation_ids_are_the_names_of_functions_and_differ(document: dict[str, Any]) -> None:

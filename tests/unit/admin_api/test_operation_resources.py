@@ -315,3 +315,12 @@ async def test_what_is_told_for_information_is_no_fault(
     finding = Finding("not_preferred_leader", "info", "it leads", (), "")
     fake_cluster.explains.explanation = Explanation((finding,))
     assert (await gateway.get("/v1/explain")).json()["well"] is True
+
+
+async def test_a_change_that_cannot_rest_on_what_was_read_does_not_seem_to(
+    gateway: httpx.AsyncClient, admin: FakeAdmin
+) -> None:
+    answer = await gateway.post("/v1/rebalance", headers={"If-Match": '"412"'})
+    assert problem_of(answer, 412)["code"] == "NO_ENTITY_TAG"
+    assert admin.calls == []
+    assert (await gateway.post("/v1/rebalance", headers={"If-Match": "*"})).status_code == 202

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
@@ -141,3 +142,14 @@ async def test_a_request_that_takes_too_long_is_told_what_may_have_happened(
         problem = problem_of(await client.get("/v1/cluster"))
     assert (problem.status, problem.code) == (504, "REQUEST_TIMED_OUT")
     assert "goes on by itself" in problem.detail
+
+
+async def test_a_body_that_turns_out_too_large_is_told_so(gateway: httpx.AsyncClient) -> None:
+    async def body() -> AsyncIterator[bytes]:
+        for _ in range(9):
+            yield b" " * (1 << 20)
+
+    answer = await gateway.post(
+        "/v1/topics", content=body(), headers={"Content-Type": "application/json"}
+    )
+    assert (problem_of(answer).status, problem_of(answer).code) == (413, "BODY_TOO_LARGE")
