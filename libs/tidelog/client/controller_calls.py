@@ -27,6 +27,8 @@ ANSWER_GRACE_MS = 1_000
 MAX_ATTEMPTS = 60
 
 REQUESTED_BY = "tidelog-requested-by"
+# The address of who asked whoever passes a request on.
+REQUESTED_FROM = "tidelog-requested-from"
 _OPERATION_ID_BITS = 96
 
 

@@ -1,30 +1,40 @@
-"""Who asks, and in which trace: read from each request, and carried by every call that the
-gateway makes for it."""
+"""Who asks, from where, and in which trace: read from each request, and carried by every call
+that the gateway makes for it."""
 
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Mapping
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tidelog.client.controller_calls import REQUESTED_BY
+from tidelog.client.controller_calls import REQUESTED_BY, REQUESTED_FROM
 from tidelog.rpc.trace_context import Metadata, carrying, of_trace, passed_on, trace_id_of
 
 REQUESTED_BY_HEADER = "X-Tidelog-Requested-By"
 TRACE_ID_HEADER = "X-Tidelog-Trace-Id"
 MAX_NAME_LENGTH = 200
 _NO_HOST = "unknown"
+# Of an address; a proxy in front may have named anything.
+_HOST = re.compile(r"[0-9A-Za-z.:%_-]{1,80}")
 _TRACE_ID_BITS = 128
 
 
-def requested_by(headers: Mapping[str, str], remote_host: str | None) -> str:
+def requested_by(headers: Mapping[str, str], remote_host: str) -> str:
     """What is said is taken as it is, but for what no line of a log should hold; where nothing
     is said, the address that the request came from."""
     said = headers.get(REQUESTED_BY_HEADER, "")
     name = "".join(c for c in said[:MAX_NAME_LENGTH] if c.isascii() and c.isprintable()).strip()
-    return name or remote_host or _NO_HOST
+    return name or remote_host
+
+
+def _address(host: str, port: int) -> str:
+    """Without a port where a proxy in front told none."""
+    if not port:
+        return host
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def trace_of(headers: Mapping[str, str], rng: random.Random) -> Metadata:
@@ -56,9 +66,10 @@ class Asking:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        client = scope.get("client")
+        host, port = scope.get("client") or (_NO_HOST, 0)
+        host = host if _HOST.fullmatch(host) else _NO_HOST
         trace = trace_of(headers, self._rng)
-        name = requested_by(headers, client[0] if client else None)
+        name = requested_by(headers, host)
         state = scope.setdefault("state", {})
         state.update(trace_id=trace_id_of(trace), requested_by=name)
 
@@ -67,5 +78,5 @@ class Asking:
                 MutableHeaders(scope=message)[TRACE_ID_HEADER] = trace_id_of(trace)
             await send(message)
 
-        with carrying((*trace, (REQUESTED_BY, name))):
+        with carrying((*trace, (REQUESTED_BY, name), (REQUESTED_FROM, _address(host, port)))):
             await self._app(scope, receive, named)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import random
 
 import httpx
+import pytest
 
-from tidelog_admin_api.requester import requested_by, trace_of
+from tidelog.rpc.trace_context import Metadata, carried
+from tidelog_admin_api.requester import Asking, requested_by, trace_of
 from unit.admin_api.fakes import FakeAdmin
 
 TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -17,9 +19,9 @@ async def test_calls_carry_who_asks_and_the_trace(
 ) -> None:
     headers = {"X-Tidelog-Requested-By": "ada", "traceparent": TRACEPARENT}
     answer = await gateway.get("/v1/cluster", headers=headers)
-    carried = dict(admin.metadata[0] or ())
-    assert carried["tidelog-requested-by"] == "ada"
-    assert carried["traceparent"] == TRACEPARENT
+    said = dict(admin.metadata[0] or ())
+    assert said["tidelog-requested-by"] == "ada"
+    assert said["traceparent"] == TRACEPARENT
     assert answer.headers["x-tidelog-trace-id"] == "4bf92f3577b34da6a3ce929d0e0e4736"
 
 
@@ -27,15 +29,40 @@ async def test_without_a_name_it_is_the_address_that_the_request_came_from(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     await gateway.get("/v1/cluster")
-    assert dict(admin.metadata[0] or ())["tidelog-requested-by"] == "10.1.2.3"
+    said = dict(admin.metadata[0] or ())
+    assert said["tidelog-requested-by"] == "10.1.2.3"
+    assert said["tidelog-requested-from"] == "10.1.2.3:4711"
+
+
+@pytest.mark.parametrize(
+    ("client", "told"),
+    [
+        (("::1", 7), "[::1]:7"),
+        (("10.1.2.3", 0), "10.1.2.3"),
+        (("\xe9", 0), "unknown"),
+        (("a" * 9_000, 0), "unknown"),
+        (None, "unknown"),
+    ],
+)
+async def test_an_address_that_a_proxy_told_is_passed_on_where_it_is_one(
+    client: tuple[str, int] | None, told: str
+) -> None:
+    seen: list[Metadata | None] = []
+
+    async def app(*_: object) -> None:
+        seen.append(carried())
+
+    scope = {"type": "http", "headers": [], "client": client}
+    await Asking(app, random.Random(1))(scope, None, None)  # type: ignore[arg-type]  # not asked
+    assert dict(seen[0] or ())["tidelog-requested-from"] == told
 
 
 def test_a_name_loses_what_no_line_of_a_log_should_hold() -> None:
-    assert requested_by({"X-Tidelog-Requested-By": "a\nd\xe9a"}, None) == "ada"
+    assert requested_by({"X-Tidelog-Requested-By": "a\nd\xe9a"}, "") == "ada"
 
 
 def test_a_long_name_is_cut() -> None:
-    assert requested_by({"X-Tidelog-Requested-By": "a" * 300}, None) == "a" * 200
+    assert requested_by({"X-Tidelog-Requested-By": "a" * 300}, "") == "a" * 200
 
 
 def test_a_trace_that_is_none_is_replaced_by_a_new_one() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import grpc.aio
@@ -10,7 +11,10 @@ from tidelog.rpc.trace_context import trace_id_of
 from tidelog_controller.state.admin_requests import Asker
 
 REQUESTED_BY = "tidelog-requested-by"
+# By whoever passes a request on.
+REQUESTED_FROM = "tidelog-requested-from"
 MAX_NAME_LENGTH = 200
+_ADDRESS = re.compile(r"[0-9A-Za-z.:%_\[\]-]{1,100}")
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -21,7 +25,16 @@ def trace_of(context: Context) -> str:
 
 def asker_of(context: Context) -> Asker:
     """What is said is taken as it is, but for what no line of a log should hold."""
-    said = dict(context.invocation_metadata() or ()).get(REQUESTED_BY, "")
-    name = said if isinstance(said, str) else ""
-    printable = "".join(c for c in name[:MAX_NAME_LENGTH] if c.isascii() and c.isprintable())
-    return Asker(printable, context.peer() or "")
+    said = dict(context.invocation_metadata() or ())
+    name = _text(said.get(REQUESTED_BY, ""))[:MAX_NAME_LENGTH]
+    printable = "".join(c for c in name if c.isascii() and c.isprintable())
+    return Asker(printable, _address(_text(said.get(REQUESTED_FROM, "")), context.peer() or ""))
+
+
+def _address(said: str, peer: str) -> str:
+    """The address that is said never stands alone: whoever says it may say any."""
+    return f"{said} by way of {peer}" if _ADDRESS.fullmatch(said) else peer
+
+
+def _text(said: str | bytes) -> str:
+    return said if isinstance(said, str) else ""

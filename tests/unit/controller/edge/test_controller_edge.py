@@ -209,6 +209,18 @@ async def test_requests_say_who_asks_and_from_where(admin: tuple[FakeAdmin, Any]
     assert fake.askers[0].address.startswith("ipv4:127.0.0.1:")
 
 
+async def test_the_address_that_somebody_passes_on_stands_before_their_own(
+    admin: tuple[FakeAdmin, Any],
+) -> None:
+    fake, stub = admin
+    for said in ("10.1.2.3:4711", "10.1.2.3 by way of nobody"):
+        metadata = (("tidelog-requested-from", said),)
+        await stub.DeleteTopic(admin_pb2.DeleteTopicRequest(), metadata=metadata)
+    first, second = (asker.address for asker in fake.askers)
+    assert first.startswith("10.1.2.3:4711 by way of ipv4:127.0.0.1:")
+    assert second.startswith("ipv4:127.0.0.1:")
+
+
 async def test_what_somebody_says_to_be_has_a_bound(admin: tuple[FakeAdmin, Any]) -> None:
     fake, stub = admin
     metadata = (("tidelog-requested-by", "x" * 500),)
