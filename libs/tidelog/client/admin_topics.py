@@ -160,11 +160,22 @@ class TopicRequests:
         )
 
     async def delete_topic(
-        self, topic: str, timeout_ms: int = DEFAULT_TIMEOUT_MS, *, topic_id: str = ""
+        self,
+        topic: str,
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+        *,
+        topic_id: str = "",
+        expected_revision: int = 0,
     ) -> tuple[int, ...]:
         """Returns the brokers that have not deleted their replicas within `timeout_ms`;
-        they go on. With `topic_id`, refused unless the topic still has it."""
-        request = pb.DeleteTopicRequest(topic=topic, topic_id=topic_id, timeout_ms=timeout_ms)
+        they go on. With `topic_id` and `expected_revision`, refused unless the topic still has
+        the one and is as it was at the other."""
+        request = pb.DeleteTopicRequest(
+            topic=topic,
+            topic_id=topic_id,
+            timeout_ms=timeout_ms,
+            expected_revision=expected_revision,
+        )
         answer, answered = await self._controllers.ask_in_doubt(
             lambda api, try_ms: api.delete_topic(request, try_ms), timeout_ms
         )
@@ -175,9 +186,11 @@ class TopicRequests:
             raise error
         return tuple(answer.pending_brokers)
 
-    async def plan_deletion(self, topic: str) -> ResizedTopic:
+    async def plan_deletion(self, topic: str, *, expected_revision: int = 0) -> ResizedTopic:
         """What a deletion would delete."""
-        request = pb.DeleteTopicRequest(topic=topic, dry_run=True)
+        request = pb.DeleteTopicRequest(
+            topic=topic, dry_run=True, expected_revision=expected_revision
+        )
         answer = await self._controllers.ask(lambda api, try_ms: api.delete_topic(request, try_ms))
         return ResizedTopic(answer.partitions, 0, (), brokers=tuple(answer.brokers))
 

@@ -358,6 +358,7 @@ class DeleteTopicRequest(_message.Message):
     TOPIC_ID_FIELD_NUMBER: _builtins.int
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     DRY_RUN_FIELD_NUMBER: _builtins.int
+    EXPECTED_REVISION_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """UNKNOWN_TOPIC_OR_PARTITION where there is none of this name."""
     topic_id: _builtins.str
@@ -365,6 +366,8 @@ class DeleteTopicRequest(_message.Message):
     timeout_ms: _builtins.int
     dry_run: _builtins.bool
     """The answer says what would be deleted."""
+    expected_revision: _builtins.int
+    """Of the topic. What has changed it before its deletion began is compared with, too."""
     def __init__(
         self,
         *,
@@ -372,10 +375,11 @@ class DeleteTopicRequest(_message.Message):
         topic_id: _builtins.str = ...,
         timeout_ms: _builtins.int = ...,
         dry_run: _builtins.bool = ...,
+        expected_revision: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "timeout_ms", b"timeout_ms", "topic", b"topic", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "expected_revision", b"expected_revision", "timeout_ms", b"timeout_ms", "topic", b"topic", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1177,7 +1181,7 @@ class Operation(_message.Message):
     requested_by: _builtins.str
     """As `tidelog-requested-by` said; empty: nothing was said."""
     requested_from: _builtins.str
-    """The address that the request came from."""
+    """The address that the request came from, behind that which `tidelog-requested-from` said."""
     requested_at_ms: _builtins.int
     """Wall clock, milliseconds since 1970."""
     ended_at_ms: _builtins.int

@@ -48,8 +48,10 @@ class AdminServiceStub:
       request is refused with REVISION_CONFLICT where somebody has changed the thing since.
     - The metadata `tidelog-requested-by` says who asks: at most 200 printable characters of
       ASCII, kept in events and operations together with the address that the request came
-      from. It is taken as it is said, and proves nothing. `traceparent` (W3C) names the
-      trace that all events of the request carry.
+      from. It is taken as it is said, and proves nothing. Whoever passes on what others ask
+      says by `tidelog-requested-from` from which address they did: at most 100 letters,
+      digits and ".:%_[]-", kept as "10.1.2.3:4711 by way of ipv4:127.0.0.1:52114".
+      `traceparent` (W3C) names the trace that all events of the request carry.
     - Lists are paged: `page_size` 0 is 100, and more than 1,000 counts as 1,000.
       `page_token` is empty for the first page, then the former answer's
       `next_page_token`, which is empty after the last. A page is as of its own moment.
@@ -149,8 +151,10 @@ class AdminServiceAsyncStub(AdminServiceStub):
       request is refused with REVISION_CONFLICT where somebody has changed the thing since.
     - The metadata `tidelog-requested-by` says who asks: at most 200 printable characters of
       ASCII, kept in events and operations together with the address that the request came
-      from. It is taken as it is said, and proves nothing. `traceparent` (W3C) names the
-      trace that all events of the request carry.
+      from. It is taken as it is said, and proves nothing. Whoever passes on what others ask
+      says by `tidelog-requested-from` from which address they did: at most 100 letters,
+      digits and ".:%_[]-", kept as "10.1.2.3:4711 by way of ipv4:127.0.0.1:52114".
+      `traceparent` (W3C) names the trace that all events of the request carry.
     - Lists are paged: `page_size` 0 is 100, and more than 1,000 counts as 1,000.
       `page_token` is empty for the first page, then the former answer's
       `next_page_token`, which is empty after the last. A page is as of its own moment.
@@ -246,8 +250,10 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
       request is refused with REVISION_CONFLICT where somebody has changed the thing since.
     - The metadata `tidelog-requested-by` says who asks: at most 200 printable characters of
       ASCII, kept in events and operations together with the address that the request came
-      from. It is taken as it is said, and proves nothing. `traceparent` (W3C) names the
-      trace that all events of the request carry.
+      from. It is taken as it is said, and proves nothing. Whoever passes on what others ask
+      says by `tidelog-requested-from` from which address they did: at most 100 letters,
+      digits and ".:%_[]-", kept as "10.1.2.3:4711 by way of ipv4:127.0.0.1:52114".
+      `traceparent` (W3C) names the trace that all events of the request carry.
     - Lists are paged: `page_size` 0 is 100, and more than 1,000 counts as 1,000.
       `page_token` is empty for the first page, then the former answer's
       `next_page_token`, which is empty after the last. A page is as of its own moment.

@@ -110,10 +110,15 @@ class TopicAdmin(Protocol):
         dry_run: bool = False,
     ) -> CreatedTopic: ...
 
-    async def plan_deletion(self, topic: str) -> ResizedTopic: ...
+    async def plan_deletion(self, topic: str, *, expected_revision: int = 0) -> ResizedTopic: ...
 
     async def delete_topic(
-        self, topic: str, timeout_ms: int = ..., *, topic_id: str = ""
+        self,
+        topic: str,
+        timeout_ms: int = ...,
+        *,
+        topic_id: str = "",
+        expected_revision: int = 0,
     ) -> tuple[int, ...]: ...
 
     async def alter_topic_config(

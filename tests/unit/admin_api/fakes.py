@@ -271,14 +271,20 @@ class FakeAdmin(FakeOperations):
         placed = ((1, 2),) if named["dry_run"] else ()
         return CreatedTopic("" if named["dry_run"] else "new-id", (3,), "trace", placed)
 
-    async def plan_deletion(self, topic: str) -> ResizedTopic:
-        self.asked("plan_deletion", topic)
+    async def plan_deletion(self, topic: str, *, expected_revision: int = 0) -> ResizedTopic:
+        self.asked("plan_deletion", topic, expected_revision=expected_revision)
         return ResizedTopic(6, 0, (), brokers=(1, 2))
 
     async def delete_topic(
-        self, topic: str, timeout_ms: int = 30_000, *, topic_id: str = ""
+        self,
+        topic: str,
+        timeout_ms: int = 30_000,
+        *,
+        topic_id: str = "",
+        expected_revision: int = 0,
     ) -> tuple[int, ...]:
-        self.asked("delete_topic", topic, timeout_ms, topic_id=topic_id)
+        named = {"topic_id": topic_id, "expected_revision": expected_revision}
+        self.asked("delete_topic", topic, timeout_ms, **named)
         return (3,)
 
     async def alter_topic_config(

@@ -121,21 +121,18 @@ async def test_a_dry_run_of_a_deletion_needs_no_confirmation(
     assert [call[0] for call in admin.calls] == ["plan_deletion"]
 
 
-async def test_a_topic_that_was_changed_since_is_not_deleted(
+async def test_a_topic_is_deleted_at_the_revision_that_was_read(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
-    answer = await gateway.delete(
-        "/v1/topics/sea", params={"confirm": "sea"}, headers={"If-Match": '"54"'}
-    )
+    read = {"If-Match": '"54"'}
+    admin.refusals["delete_topic"] = TidelogError(ErrorCode.REVISION_CONFLICT, "it is at 55")
+    answer = await gateway.delete("/v1/topics/sea", params={"confirm": "sea"}, headers=read)
     assert answer.status_code == 412
-    assert [call[0] for call in admin.calls] == ["topic_details"]
-
-
-async def test_a_topic_that_is_as_it_was_read_is_deleted_by_its_id(
-    gateway: httpx.AsyncClient, admin: FakeAdmin
-) -> None:
-    await gateway.delete("/v1/topics/sea", params={"confirm": "sea"}, headers={"If-Match": '"55"'})
-    assert admin.calls[-1] == ("delete_topic", ("sea", 30_000), {"topic_id": "id-of-sea"})
+    await gateway.delete("/v1/topics/sea", params={"dry_run": True}, headers=read)
+    assert [(name, named["expected_revision"]) for name, _, named in admin.calls] == [
+        ("delete_topic", 54),
+        ("plan_deletion", 54),
+    ]
 
 
 async def test_configuration_is_changed_at_the_revision_that_was_read(

@@ -256,10 +256,16 @@ class Driver:
         return self._last_request
 
     def delete_topic(
-        self, topic: str = "t", topic_id: str = "", timeout_ms: int = 5_000, trace_id: str = ""
+        self,
+        topic: str = "t",
+        topic_id: str = "",
+        timeout_ms: int = 5_000,
+        trace_id: str = "",
+        expected_revision: int = 0,
     ) -> int:
         self._last_request += 1
-        self.feed(DeleteTopic(self._last_request, topic, topic_id, timeout_ms, trace_id))
+        request = DeleteTopic(self._last_request, topic, topic_id, timeout_ms, trace_id)
+        self.feed(request._replace(expected_revision=expected_revision))
         return self._last_request
 
     def alter_config(

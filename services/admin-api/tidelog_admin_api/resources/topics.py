@@ -33,8 +33,8 @@ from tidelog_admin_api.parameters import (
     TimeoutMs,
     TopicName,
 )
-from tidelog_admin_api.preconditions import ANY_REVISION, TAGGED, IfMatch, etag, expected_revision
-from tidelog_admin_api.problems import CHANGE_PROBLEMS, READ_PROBLEMS, failed_precondition
+from tidelog_admin_api.preconditions import TAGGED, IfMatch, etag, expected_revision
+from tidelog_admin_api.problems import CHANGE_PROBLEMS, READ_PROBLEMS
 
 # Without a replication factor a topic has this many replicas, or one on every broker where
 # there are fewer, as the CLI creates them.
@@ -198,9 +198,13 @@ async def delete_topic(
     is up. A dry run tells what would be deleted."""
     if not dry_run and confirm != topic:
         raise _not_confirmed(topic, confirm)
-    topic_id = await _read_before(topic, admin, if_match)
+
+    async def current() -> int:
+        return (await details_of(topic, admin, with_partitions=False)).revision
+
+    expected = await expected_revision(if_match, current)
     if dry_run:
-        plan = await admin.plan_deletion(topic)
+        plan = await admin.plan_deletion(topic, expected_revision=expected)
         return DeletedTopic(
             topic=topic,
             deleted=False,
@@ -208,30 +212,10 @@ async def delete_topic(
             brokers=list(plan.brokers),
             pending_brokers=[],
         )
-    pending = await admin.delete_topic(topic, timeout_ms, topic_id=topic_id)
+    pending = await admin.delete_topic(topic, timeout_ms, expected_revision=expected)
     return DeletedTopic(
         topic=topic, deleted=True, partitions=None, brokers=[], pending_brokers=list(pending)
     )
-
-
-async def _read_before(topic: str, admin: TopicAdmin, if_match: str | None) -> str:
-    """The id that the topic has at the revision which was read; empty: any will do. Of the same
-    id it may be changed between this and the deletion, which asks for no revision."""
-    details: list[TopicDetails] = []
-
-    async def current() -> int:
-        details[:] = [await details_of(topic, admin, with_partitions=False)]
-        return details[0].revision
-
-    expected = await expected_revision(if_match, current)
-    if expected == ANY_REVISION:
-        return ""
-    if not details and await current() != expected:
-        raise failed_precondition(
-            f"topic {topic} is at revision {details[0].revision} and no longer at {expected}: "
-            "somebody has changed it; read it again, and ask anew if it is still wanted"
-        )
-    return details[0].topic_id
 
 
 def _not_confirmed(topic: str, confirm: str) -> TidelogError:

@@ -64,6 +64,7 @@ class TopicCalls(AdminCalls):
                 trace_of(context),
                 request.dry_run,
                 asker_of(context),
+                request.expected_revision,
             ),
             context,
         )

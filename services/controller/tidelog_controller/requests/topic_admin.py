@@ -29,6 +29,7 @@ from tidelog_controller.policies.topics import (
 from tidelog_controller.requests.partition_admin import check_by_hand, placed
 from tidelog_controller.requests.topic_checks import (
     being_deleted,
+    check_revision,
     other_id,
     outcome_unknown,
     pending_brokers,
@@ -68,6 +69,7 @@ class _Deletion:
     deadline_ms: int
     trace_id: str
     asker: Asker
+    expected_revision: int
 
 
 class TopicAdmin:
@@ -109,11 +111,11 @@ class TopicAdmin:
             return [Reply(request.request_id, AdminReply(unknown_topic(request.topic)))]
         try:
             check_may_delete(request.topic, self._internal_topics)
+            if request.topic_id and request.topic_id != topic.entry.topic_id:
+                raise other_id(request.topic, topic.entry.topic_id, request.topic_id)
+            self._check_unchanged(request.topic, topic, request.expected_revision)
         except TidelogError as refusal:
             return [Reply(request.request_id, AdminReply(refusal))]
-        if request.topic_id and request.topic_id != topic.entry.topic_id:
-            error = other_id(request.topic, topic.entry.topic_id, request.topic_id)
-            return [Reply(request.request_id, AdminReply(error))]
         if request.dry_run:
             answer = self._would_go(request.topic, topic)
             return [Reply(request.request_id, AdminReply(None, answer=answer))]
@@ -124,6 +126,7 @@ class TopicAdmin:
             now_ms + request_timeout_ms(request.timeout_ms),
             request.trace_id,
             request.asker,
+            request.expected_revision,
         )
         return []
 
@@ -275,12 +278,24 @@ class TopicAdmin:
             return []
         if self._is_malformed_intent(deletion.topic):
             return []
+        # One in flight that rests on what was read may have been carried out.
+        revision = deletion.expected_revision or topic.revision
         intent = DeletionIntent(
-            deletion.topic, deletion.topic_id, topic.revision, deletion.trace_id, deletion.asker
+            deletion.topic, deletion.topic_id, revision, deletion.trace_id, deletion.asker
         )
         if self._transactions.is_in_flight(intent):
             return []
+        try:
+            self._check_unchanged(deletion.topic, topic, deletion.expected_revision)
+        except TidelogError as refusal:
+            del self._deletions[deletion.request_id]
+            return [Reply(deletion.request_id, AdminReply(refusal))]
         return [self._transactions.begin(intent)]
+
+    def _check_unchanged(self, name: str, topic: Topic, expected_revision: int) -> None:
+        """Once its deletion has begun, what it was before is of no matter."""
+        if name not in self._context.deletions:
+            check_revision(f"topic {name}", topic.revision, expected_revision)
 
     def _finish_deletion(self, name: str) -> Iterable[Command]:
         """Once no partition is left, the topic and its intent go in one transaction."""

@@ -133,7 +133,8 @@ class CreateTopic(NamedTuple):
 
 
 class DeleteTopic(NamedTuple):
-    """`topic_id`: where not empty, only a topic of this id is deleted."""
+    """`topic_id`, `expected_revision`: where set, only a topic of this id, as it was then, is
+    deleted."""
 
     request_id: int
     topic: str
@@ -142,6 +143,7 @@ class DeleteTopic(NamedTuple):
     trace_id: str = ""
     dry_run: bool = False
     asker: Asker = NOBODY
+    expected_revision: int = 0
 
 
 class RecoverPartitions(NamedTuple):

@@ -322,9 +322,9 @@ async def test_a_deletion_reaches_the_controller_and_its_refusal_the_client(
     fake, stub = admin
     fake.reply = AdminReply(TidelogError(ErrorCode.NOT_CONTROLLER, "ask controller 2"))
     answer = await stub.DeleteTopic(
-        admin_pb2.DeleteTopicRequest(topic="t", topic_id="id", timeout_ms=700)
+        admin_pb2.DeleteTopicRequest(topic="t", topic_id="id", timeout_ms=700, expected_revision=33)
     )
-    assert fake.requests == [DeleteTopic(0, "t", "id", 700)]
+    assert fake.requests == [DeleteTopic(0, "t", "id", 700, expected_revision=33)]
     assert answer.error.code == errors_pb2.ERROR_CODE_NOT_CONTROLLER
     assert answer.error.message == "ask controller 2"
 

@@ -412,6 +412,21 @@ def test_a_topic_of_another_id_is_not_deleted() -> None:
     assert len(driver.states()) == 2
 
 
+def test_a_topic_that_is_changed_before_its_deletion_begins_is_not_deleted() -> None:
+    driver = with_topic()
+    read = driver.store.items[KEYS.topic("t")].mod_revision
+    driver.hold_transactions = True
+    driver.alter_config({"segment_ms": "5000"})
+    in_between = driver.delete_topic(expected_revision=read)
+    driver.release()
+    late = driver.delete_topic(expected_revision=read)
+    for request in (in_between, late):
+        assert error_of(driver.replies[request]) is ErrorCode.REVISION_CONFLICT
+    assert KEYS.topic_deletion("t") not in driver.store.items
+    now = driver.store.items[KEYS.topic("t")].mod_revision
+    assert driver.replies[driver.delete_topic(expected_revision=now)].error is None
+
+
 def test_a_second_deletion_waits_for_the_same_end() -> None:
     driver = with_topic()
     driver.brokers[3].mute = True
