@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import httpx
 import pytest
@@ -52,7 +53,7 @@ async def test_an_address_that_a_proxy_told_is_passed_on_where_it_is_one(
     async def app(*_: object) -> None:
         seen.append(carried())
 
-    scope = {"type": "http", "headers": [], "client": client}
+    scope: dict[str, Any] = {"type": "http", "headers": [], "client": client}
     await Asking(app, random.Random(1))(scope, None, None)  # type: ignore[arg-type]  # not asked
     assert dict(seen[0] or ())["tidelog-requested-from"] == told
 

@@ -357,10 +357,13 @@ def _check_not_busy(context: Context, moves: Iterable[OperationMove]) -> None:
 
 
 def check_operation_revision(context: Context, operation_id: str, expected_revision: int) -> None:
+    """Of one that is to be cancelled. What is being cancelled already is as asked for: a try may
+    be repeated, whose first one has made the revision."""
     held = context.operations.held.get(operation_id)
     if held is None:
         raise unknown_operation(operation_id)
-    check_revision(f"operation {operation_id}", held.revision, expected_revision)
+    if held.entry.state is OperationState.RUNNING:
+        check_revision(f"operation {operation_id}", held.revision, expected_revision)
 
 
 def unknown_operation(operation_id: str) -> TidelogError:

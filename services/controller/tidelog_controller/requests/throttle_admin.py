@@ -43,8 +43,7 @@ class ThrottleAdmin:
                     f"a bound of {bound} bytes per second would carry no batch in reasonable "
                     f"time; ask for at least {MIN_BYTES_PER_SECOND}, or for none",
                 )
-            if bound != stands.bytes_per_second:
-                check_revision("the throttle", stands.revision, request.expected_revision)
+            self._check_unchanged(request)
         except TidelogError as error:
             return [Reply(request.request_id, AdminReply(error))]
         if request.dry_run:
@@ -82,7 +81,18 @@ class ThrottleAdmin:
             return []
         if now_ms >= setting.deadline_ms:
             return self._reply(request, AdminReply(outcome_unknown("the throttle is set")))
+        try:
+            # Another change may have come between.
+            self._check_unchanged(request)
+        except TidelogError as refusal:
+            return self._reply(request, AdminReply(refusal))
         return [self._transactions.begin(change)]
+
+    def _check_unchanged(self, request: SetThrottle) -> None:
+        """What is as asked for already is no fault, so a try may be repeated."""
+        stands = self._context.throttle
+        if request.bytes_per_second != stands.bytes_per_second:
+            check_revision("the throttle", stands.revision, request.expected_revision)
 
     def _reply(self, request: SetThrottle, reply: AdminReply) -> list[Command]:
         del self._settings[request.request_id]

@@ -106,6 +106,14 @@ def test_an_older_revision_of_an_operation_is_not_cancelled() -> None:
     assert code_of(driver, driver.cancel_operation("op", 1)) is ErrorCode.REVISION_CONFLICT
 
 
+def test_a_cancellation_that_is_repeated_finds_its_own_revision_and_is_no_fault() -> None:
+    driver = with_topic()
+    driver.begin_operation(by_hand((0, (4, 1))), "op")
+    read = driver.store.items[KEYS.operation("op")].mod_revision
+    for _ in range(2):
+        assert code_of(driver, driver.cancel_operation("op", read)) is None
+
+
 def test_a_reversal_moves_back_what_was_moved() -> None:
     driver = with_topic()
     before = [state.replicas for state in driver.states()]
@@ -234,6 +242,19 @@ def test_a_throttle_below_the_least_or_of_an_older_revision_is_refused() -> None
     assert throttle(driver, 1_023) is ErrorCode.INVALID_REQUEST
     throttle(driver, 5_000)
     assert throttle(driver, 6_000, 1) is ErrorCode.REVISION_CONFLICT
+
+
+def test_of_two_bounds_that_rest_on_one_revision_one_is_refused() -> None:
+    driver = cluster(1)
+    first = throttle(driver, 5_000)
+    assert isinstance(first, ThrottleAnswer)
+    driver.hold_transactions = True
+    for request, bound in ((101, 6_000), (102, 7_000)):
+        driver.feed(SetThrottle(request, bound, first.revision, dry_run=False))
+    driver.release()
+    assert code_of(driver, 101) is None
+    assert code_of(driver, 102) is ErrorCode.REVISION_CONFLICT
+    assert driver.ask(DescribeThrottle(0)).answer == ThrottleAnswer(6_000, None, first.revision + 1)
 
 
 def test_moves_to_a_broker_that_has_yet_to_take_its_full_state_are_held_back() -> None:
