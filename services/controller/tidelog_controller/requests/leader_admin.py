@@ -255,13 +255,13 @@ class LeaderAdmin:
     def _advance_maintaining(self, waiting: _Maintaining, now_ms: int) -> list[Command]:
         change = self._maintenance_change(waiting.request)
         timed_out = now_ms >= waiting.deadline_ms
+        if change is not None and timed_out:
+            unknown = outcome_unknown("the brokers are in maintenance")
+            return self._end_maintaining(waiting, AdminReply(unknown))
         if change is not None:
             if self._transactions.is_in_flight(change):
                 return []
-            if not timed_out:
-                return [self._transactions.begin(change)]
-            unknown = outcome_unknown("the brokers are in maintenance")
-            return self._end_maintaining(waiting, AdminReply(unknown))
+            return [self._transactions.begin(change)]
         still_led = [n for n, (before, _) in waiting.leaders.items() if self._leads(before, n)]
         if still_led and not timed_out:
             return []

@@ -331,6 +331,9 @@ class OperationAdmin:
         if held.entry.state is not OperationState.RUNNING:
             answer = OperationAnswer(view_of(self._context, request.operation_id, now))
             return self._end_cancelling(request, AdminReply(None, answer=answer))
+        if now.monotonic_ms >= cancelling.deadline_ms:
+            unknown = outcome_unknown(f"operation {request.operation_id} is cancelled")
+            return self._end_cancelling(request, AdminReply(unknown))
         who = request.asker.name or request.asker.address or "somebody"
         entry = replace(held.entry, state=OperationState.CANCELLING, reason=f"cancelled by {who}")
         if self._updates(request.operation_id):
@@ -343,9 +346,6 @@ class OperationAdmin:
             tuple(marks_taken_back(self._context, request.operation_id, entry)),
             tuple(factors_taken_back(self._context, entry)),
         )
-        if now.monotonic_ms >= cancelling.deadline_ms:
-            unknown = outcome_unknown(f"operation {request.operation_id} is cancelled")
-            return self._end_cancelling(request, AdminReply(unknown))
         return [self._transactions.begin(update)]
 
     def _end_cancelling(self, request: CancelOperation, reply: AdminReply) -> list[Command]:

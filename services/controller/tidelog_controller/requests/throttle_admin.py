@@ -74,13 +74,13 @@ class ThrottleAdmin:
         if stands.bytes_per_second == bound:
             answer = ThrottleAnswer(bound, setting.before, stands.revision)
             return self._reply(request, AdminReply(None, answer=answer))
+        if now_ms >= setting.deadline_ms:
+            return self._reply(request, AdminReply(outcome_unknown("the throttle is set")))
         change = ThrottleChange(
             bound, stands.revision, stands.bytes_per_second, request.asker, request.trace_id
         )
         if self._transactions.is_in_flight(change):
             return []
-        if now_ms >= setting.deadline_ms:
-            return self._reply(request, AdminReply(outcome_unknown("the throttle is set")))
         try:
             # Another change may have come between.
             self._check_unchanged(request)
