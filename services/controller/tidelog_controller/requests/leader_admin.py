@@ -102,7 +102,6 @@ class LeaderAdmin:
 
     def move(self, request: MoveLeaders, now_ms: int) -> list[Command]:
         wanted: dict[TopicPartition, WantedLeader] = {}
-        planned = self._context.operations.planned()
         try:
             if not 1 <= len(request.moves) <= MAX_LEADERS_MOVED:
                 raise _invalid(
@@ -111,10 +110,11 @@ class LeaderAdmin:
             for name, leader in sorted(request.moves):
                 if name in wanted:
                     raise _invalid(f"{name} is named twice; name each partition once")
-                known_topic(self._context, name.topic)
+                topic = known_topic(self._context, name.topic)
                 self._check_partition(name)
-                if name in planned:
-                    raise _busy(name, planned[name])
+                busy = self._context.operations.busy_with(name, topic.entry.topic_id)
+                if busy:
+                    raise _busy(name, busy)
                 wanted[name] = WantedLeader(leader, True, Cause.LEADER_MOVED, request.trace_id)
         except TidelogError as error:
             return [Reply(request.request_id, AdminReply(error))]

@@ -344,14 +344,14 @@ def _check_named(broker_ids: Sequence[int]) -> None:
 
 def _check_not_busy(context: Context, moves: Iterable[OperationMove]) -> None:
     for move in moves:
-        operation_id = context.operations.busy_with(move.name)
+        operation_id = context.operations.busy_with(move.name, move.topic_id)
         state = context.state_to_stay(move.name)
         if not operation_id and state is not None and state.moving is not None:
             operation_id = state.moving.operation
         if operation_id:
             raise TidelogError(
                 ErrorCode.PARTITION_BUSY,
-                f"{move.name} is being moved by operation {operation_id}; wait for its end, or "
+                f"{move.name} is in the plan of operation {operation_id}; wait for its end, or "
                 "cancel it first",
             )
 

@@ -118,7 +118,7 @@ def stands(context: Context, planned: Planned) -> bool:
         state = context.state_to_stay(move.name)
         if state is None or (state.topic_id, state.replicas) != (move.topic_id, move.original):
             return False
-        if state.moving is not None or context.operations.busy_with(move.name):
+        if state.moving is not None or context.operations.busy_with(move.name, move.topic_id):
             return False
     named = {move.name for move in planned.summary.moves}
     return not (_left_behind(context, planned, named) or _left_as_it_is(context, planned, named))

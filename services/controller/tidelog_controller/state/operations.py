@@ -60,9 +60,11 @@ StateOf = Callable[[TopicPartition], LeaderAndIsr | None]
 
 @dataclass(slots=True)
 class _Work:
-    """What an operation that has not ended has yet to do. `waiting`: moves that have not begun,
-    by the brokers that they add replicas to, in the order of the plan."""
+    """What an operation that has not ended has yet to do. `planned`: its whole plan. `waiting`:
+    moves that have not begun, by the brokers that they add replicas to, in the order of the
+    plan."""
 
+    planned: tuple[OperationMove, ...]
     moves: dict[TopicPartition, OperationMove]
     bytes: MoveBytes
     waiting: dict[tuple[int, ...], dict[TopicPartition, None]] = field(default_factory=dict)
@@ -83,6 +85,8 @@ class Operations:
         self.chunks: dict[str, dict[int, tuple[OperationMove, ...]]] = {}
         self._work: dict[str, _Work] = {}
         self._operation_of: dict[TopicPartition, str] = {}
+        # Whose plan has it, with the topic's id, also once its move is done.
+        self._planned_by: dict[TopicPartition, tuple[str, str]] = {}
         self._changed: dict[str, None] = {}  # operations to be judged whole
         self._touched: dict[TopicPartition, None] = {}
         self._receiving: dict[int, int] = {}  # active moves that add a replica to a broker
@@ -128,9 +132,12 @@ class Operations:
         held = self.held.get(operation_id)
         return held is not None and len(self.chunks.get(operation_id, {})) >= held.entry.chunks
 
-    def busy_with(self, partition: TopicPartition) -> str:
-        """The operation that has yet to move it; empty: none has."""
-        return self._operation_of.get(partition, "")
+    def busy_with(self, partition: TopicPartition, topic_id: str) -> str:
+        """The operation that has not ended and has it in its plan; empty: none has. It counts
+        also where its move is done: another controller judges that by its replicas alone, and
+        would make it again if somebody gave it others meanwhile."""
+        operation_id, planned_id = self._planned_by.get(partition, ("", ""))
+        return operation_id if planned_id == topic_id else ""
 
     def target_of(self, partition: TopicPartition) -> tuple[int, ...] | None:
         """The replicas that it is to have; None: nobody has yet to move it, or what was begun
@@ -140,11 +147,6 @@ class Operations:
         if held is None or held.entry.state is not OperationState.RUNNING:
             return None
         return self._work[operation_id].moves[partition].target
-
-    def planned(self) -> dict[TopicPartition, str]:
-        """Every partition that an operation which has not ended has in its plan, also where its
-        move is done: another controller judges that by its replicas alone."""
-        return {m.name: i for i in self._work for m in self.moves_of(i)}
 
     def work_of(self, operation_id: str) -> _Work | None:
         return self._work.get(operation_id)
@@ -221,8 +223,11 @@ class Operations:
         copy = Operations(self.max_moves_per_broker)
         copy.held = dict(self.held)
         copy.chunks = {operation_id: dict(chunks) for operation_id, chunks in self.chunks.items()}
-        copy._work = {i: _Work(dict(work.moves), work.bytes) for i, work in self._work.items()}
+        copy._work = {
+            i: _Work(work.planned, dict(work.moves), work.bytes) for i, work in self._work.items()
+        }
         copy._operation_of = dict(self._operation_of)
+        copy._planned_by = dict(self._planned_by)
         return copy
 
     # How it is judged.
@@ -232,9 +237,12 @@ class Operations:
         held = self.held.get(operation_id)
         if held is None or held.entry.state.has_ended or not self.is_whole(operation_id):
             return
-        moves = {move.name: move for move in self.moves_of(operation_id)}
+        planned = tuple(self.moves_of(operation_id))
+        moves = {move.name: move for move in planned}
         known = former.bytes if former else None
-        self._work[operation_id] = _Work(moves, MoveBytes(moves.values(), known))
+        self._work[operation_id] = _Work(planned, moves, MoveBytes(planned, known))
+        for move in planned:
+            self._planned_by[move.name] = (operation_id, move.topic_id)
         for partition in list(moves):
             self._operation_of[partition] = operation_id
             self._judge(partition, state_of(partition))
@@ -247,6 +255,8 @@ class Operations:
             self._leave(work, partition)
         for partition in work.moves:
             self._operation_of.pop(partition, None)
+        for move in work.planned:
+            self._planned_by.pop(move.name, None)
         return work
 
     def _judge(self, partition: TopicPartition, state: LeaderAndIsr | None) -> None:

@@ -180,6 +180,23 @@ def test_a_partition_that_another_operation_moves_is_refused_with_its_name() -> 
     assert (error.code, "op;" in error.message) == (ErrorCode.PARTITION_BUSY, True)
 
 
+def test_what_an_operation_has_moved_is_its_own_until_it_has_ended() -> None:
+    driver = with_topic()
+    driver.begin_operation(by_hand((0, (4, 1)), (1, (4, 2))), "op")
+    driver.leader_writes_isr(0, *driver.state(0).replicas)
+    driver.watch()
+    assert driver.state(0).replicas == (4, 1)
+    request = driver.begin_operation(by_hand((0, (1, 2))), "other")
+    assert code_of(driver, request) is ErrorCode.PARTITION_BUSY
+    driver.take_over()
+    catch_up(driver)
+    assert [state.replicas for state in driver.states()[:2]] == [(4, 1), (4, 2)]
+    assert state_of(driver) is OperationState.DONE
+    driver.begin_operation(by_hand((0, (1, 2))), "other")
+    catch_up(driver)
+    assert driver.state(0).replicas == (1, 2)
+
+
 def test_a_partition_that_is_only_asked_for_yet_is_busy_too() -> None:
     driver = with_topic()
     driver.hold_transactions = True

@@ -178,15 +178,25 @@ def test_the_older_operation_goes_first() -> None:
     assert table.wanted() == [0]
 
 
-def test_a_partition_is_busy_until_its_move_is_done() -> None:
+def test_a_partition_is_busy_until_its_operation_has_ended() -> None:
     planned = move(0, 1, 3)
-    table = Table(planned)
+    table = Table(planned, move(1, 1, 3))
     table.wanted()
-    assert table.operations.busy_with(name(0)) == "op"
+    assert table.operations.busy_with(name(0), "id") == "op"
     assert table.operations.target_of(name(0)) == (1, 3)
     table.switch(planned)
     table.wanted()
-    assert table.operations.busy_with(name(0)) == ""
+    assert table.operations.target_of(name(0)) is None
+    assert table.operations.busy_with(name(0), "id") == "op"
+    table.put("op", replace(RUNNING, moves=2, chunks=1, state=OperationState.DONE))
+    table.wanted()
+    assert table.operations.busy_with(name(0), "id") == ""
+
+
+def test_a_partition_of_a_later_topic_of_the_name_is_not_busy() -> None:
+    table = Table(move(0, 1, 3))
+    table.wanted()
+    assert table.operations.busy_with(name(0), "later") == ""
 
 
 def test_nothing_is_wanted_of_an_operation_whose_plan_is_not_known_whole() -> None:
