@@ -160,7 +160,7 @@ def _chosen_replicas(context: Context, partition: TopicPartition, topic: Topic) 
             return by_hand
     brokers = context.racked(context.placement_brokers())
     factor = topic.entry.replication_factor
-    if len(brokers) < factor:
+    if not 1 <= factor <= len(brokers):
         return ()
     return place(partition.partition, factor, brokers, start_of(topic.entry.topic_id))
 

@@ -16,6 +16,7 @@ from tidelog_controller.policies.balancing import (
     plan_removal,
     plan_replication_factor,
 )
+from tidelog_controller.policies.topics import check_replication_factor
 from tidelog_controller.requests.taking_back import marked_as, marking
 from tidelog_controller.requests.topic_checks import check_revision, known_topic
 from tidelog_controller.state.admin_answers import BrokerShare, PlanSummary
@@ -301,6 +302,9 @@ def _other_factor(context: Context, topics: Sequence[str], factor: int) -> Plann
     before: list[tuple[str, str, int]] = []
     for name in sorted(set(topics)):
         topic = known_topic(context, name)
+        if not context.partitions_of(name):
+            # The plan says nothing of a topic whose partitions have yet to be placed.
+            check_replication_factor(factor, len(context.placement_brokers()))
         _check_min_isr(name, topic, max(factor, 1))
         if topic.entry.replication_factor != factor:
             entry = replace(topic.entry, replication_factor=factor)

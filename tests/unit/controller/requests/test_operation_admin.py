@@ -315,6 +315,21 @@ def test_another_factor_holds_for_partitions_to_come_too() -> None:
     assert decode_topic(driver.store.items[KEYS.topic("t")].value).replication_factor == 3
 
 
+@pytest.mark.parametrize("factor", [-1, 0, 4])
+def test_a_topic_whose_partitions_are_not_placed_gets_no_impossible_factor(factor: int) -> None:
+    driver = cluster(1, 2, 3)
+    driver.hold_transactions = True
+    driver.create_topic(partitions=1, replication_factor=3)
+    driver.kill_broker(3)
+    driver.watch()
+    driver.release()
+    assert driver.states() == []
+    request = driver.begin_operation(OtherFactor(("t",), factor), "op")
+    assert code_of(driver, request) is ErrorCode.INVALID_REPLICATION_FACTOR
+    driver.begin_operation(OtherFactor(("t",), 2), "op")
+    assert [len(state.replicas) for state in driver.states()] == [2]
+
+
 def test_a_topic_that_changes_while_its_factor_is_written_ends_the_request() -> None:
     driver = with_topic()
     driver.hold_transactions = True
