@@ -25,9 +25,10 @@ from tidelog_controller.requests.operation_plans import (
 )
 from tidelog_controller.requests.operation_views import Now, view_of
 from tidelog_controller.requests.planning import (
+    OnRemoved,
     Planning,
     is_guarded,
-    left_on_removed,
+    on_removed,
     stands,
 )
 from tidelog_controller.requests.taking_back import (
@@ -268,7 +269,8 @@ class OperationAdmin:
         operation_id = beginning.operation_id
         held = self._context.operations.held.get(operation_id)
         if held is not None:
-            if held.entry.request != beginning.commit.entry.request:
+            entry = beginning.commit.entry
+            if (held.entry.kind, held.entry.request) != (entry.kind, entry.request):
                 return self._refuse(beginning, _in_use(operation_id))
             plan = beginning.planned.summary._replace(moves=())
             answer = OperationAnswer(view_of(self._context, operation_id, now), plan)
@@ -360,23 +362,16 @@ class OperationAdmin:
         for operation_id, entry in operations.over(self._transactions.writes):
             if self._updates(operation_id):
                 continue
+            on_brokers = on_removed(self._context, operation_id, entry)
+            is_done = entry.state is OperationState.DONE
+            if is_done and on_brokers.leaving:
+                continue  # Others have yet to move them off, or are cancelled: then they stay.
+            judged = _judged(entry, on_brokers) if is_done else entry
             revision = operations.held[operation_id].revision
-            over = replace(self._judged(operation_id, entry), ended_at_ms=wall_ms)
+            over = replace(judged, ended_at_ms=wall_ms)
             update = OperationUpdate(operation_id, revision, over)
             commands.append(self._transactions.begin(update))
         return commands
-
-    def _judged(self, operation_id: str, entry: OperationEntry) -> OperationEntry:
-        """A removal is not done while its brokers hold replicas that came to them as it began:
-        whoever reads that it is stops them for good."""
-        left = left_on_removed(self._context, operation_id, entry)
-        if entry.state is not OperationState.DONE or not left:
-            return entry
-        reason = (
-            f"{len(left)} partitions were placed on its brokers while it began, as {left[0]}; "
-            "remove these brokers again, and do not stop them before"
-        )
-        return replace(entry, state=OperationState.FAILED, reason=reason)
 
     def _updates(self, operation_id: str) -> bool:
         return any(
@@ -401,6 +396,19 @@ class OperationAdmin:
         keys, chunks = self._context.keys, self._context.operations.chunks.get(operation_id, {})
         numbers = sorted(chunks)[:MAX_KEYS_REMOVED]
         return tuple(keys.operation_plan(operation_id, number) for number in numbers)
+
+
+def _judged(entry: OperationEntry, on_brokers: OnRemoved) -> OperationEntry:
+    """A removal is not done while its brokers hold replicas that came to them as it began, or
+    that another operation has kept there: whoever reads that it is stops them for good."""
+    left = on_brokers.left
+    if not left:
+        return entry
+    reason = (
+        f"{len(left)} partitions have stayed on its brokers, or came there as it began, as "
+        f"{left[0]}; remove these brokers again, and do not stop them before"
+    )
+    return replace(entry, state=OperationState.FAILED, reason=reason)
 
 
 def kind_of(wanted: OperationWanted) -> OperationKind:

@@ -142,22 +142,31 @@ def _left_behind(context: Context, planned: Planned, named: Collection[TopicPart
     )
 
 
-def left_on_removed(
-    context: Context, operation_id: str, entry: OperationEntry
-) -> list[TopicPartition]:
-    """Of a removal: partitions that are to keep replicas on its brokers, unless these were added
-    again; ordered."""
+class OnRemoved(NamedTuple):
+    """Partitions with replicas on brokers that a removal empties, unless these were added again;
+    ordered. `left`: those that are to keep them there. `leaving`: those that other operations
+    have yet to move off."""
+
+    left: list[TopicPartition]
+    leaving: list[TopicPartition]
+
+
+def on_removed(context: Context, operation_id: str, entry: OperationEntry) -> OnRemoved:
+    found = OnRemoved([], [])
     if entry.kind is not OperationKind.BROKERS_REMOVE:
-        return []
-    left = {
-        name: None
+        return found
+    held = {
+        (name, broker_id)
         for broker_id, _ in entry.marks_before
         if (mark := context.removed_brokers.get(broker_id)) is not None
         and mark.entry.operation_id == operation_id
         for name, _ in context.replicas_on(broker_id)
-        if broker_id in planned_replicas(context, name)
     }
-    return sorted(left)
+    for name, broker_id in sorted(held):
+        replicas = planned_replicas(context, name)
+        if replicas:
+            (found.left if broker_id in replicas else found.leaving).append(name)
+    return found
 
 
 def _left_as_it_is(context: Context, planned: Planned, named: Collection[TopicPartition]) -> bool:

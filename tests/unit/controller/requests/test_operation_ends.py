@@ -17,6 +17,7 @@ from tidelog_controller.state.admin_requests import (
     AddedBrokers,
     DescribeThrottle,
     ListOperations,
+    Reassignment,
     RemovedBrokers,
     Reversal,
     SetThrottle,
@@ -304,6 +305,41 @@ def test_a_removal_whose_broker_got_a_replica_as_it_began_has_failed_and_says_so
     driver.begin_operation(RemovedBrokers((1,)), "again")
     catch_up(driver)
     assert state_of(driver, "again") is OperationState.DONE
+
+
+def test_a_removal_waits_for_what_another_operation_has_yet_to_move_off_its_brokers() -> None:
+    driver = with_topic()
+    driver.begin_operation(moving_off(driver, 1), "before")
+    driver.begin_operation(RemovedBrokers((1,)), "op")
+    assert described(driver).operation.progress.moves == 0
+    assert state_of(driver) is OperationState.RUNNING
+    driver.take_over()
+    assert state_of(driver) is OperationState.RUNNING
+    catch_up(driver)
+    assert state_of(driver) is OperationState.DONE
+    assert not any(1 in state.replicas for state in driver.states())
+
+
+def test_a_removal_has_failed_where_another_operation_takes_its_brokers_back() -> None:
+    driver = with_topic()
+    driver.begin_operation(moving_off(driver, 1), "before")
+    driver.begin_operation(RemovedBrokers((1,)), "op")
+    driver.cancel_operation("before")
+    entry = decode_operation(driver.store.items[KEYS.operation("op")].value)
+    assert entry.state is OperationState.FAILED
+    assert "remove these brokers again" in entry.reason
+
+
+def moving_off(driver: Driver, broker_id: int) -> Reassignment:
+    """Every replica of the broker to the last one."""
+    replicas = [(number, state.replicas) for number, state in enumerate(driver.states())]
+    return by_hand(
+        *(
+            (number, tuple(4 if b == broker_id else b for b in before))
+            for number, before in replicas
+            if broker_id in before
+        )
+    )
 
 
 def test_what_comes_to_a_broker_that_was_added_again_is_no_matter_of_its_removal() -> None:
