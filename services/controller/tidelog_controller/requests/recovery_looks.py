@@ -76,6 +76,12 @@ class RecoveryLooks:
     def _leaderless(self, request: DescribeRecovery) -> list[TopicPartition]:
         context = self._context
         if not request.topic:
+            if request.partitions:
+                raise TidelogError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"partitions {list(request.partitions)} are named without their topic; name "
+                    "it, or leave the partitions out",
+                )
             topics = sorted(set(context.topics) - set(context.deletions))
             return [n for t in topics for n in context.partitions_of(t) if self._held(n)]
         topic = known_topic(context, request.topic)

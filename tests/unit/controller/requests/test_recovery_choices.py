@@ -54,6 +54,12 @@ def test_survivors_are_described_with_what_each_choice_would_lose() -> None:
     assert (leader(driver), consents(driver)) == (NO_LEADER, [])
 
 
+def test_partitions_without_their_topic_are_refused() -> None:
+    reply = diverged().ask(DescribeRecovery(0, "", (0,), 5_000, 0, ""))
+    assert reply.error is not None
+    assert reply.error.code is ErrorCode.INVALID_REQUEST
+
+
 def test_who_is_away_is_named_and_nobody_can_tell_what_it_holds() -> None:
     view = only(looked(diverged()))
     (away,) = [survivor for survivor in view.survivors if survivor.broker_id == 3]
