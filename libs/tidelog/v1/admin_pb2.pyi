@@ -1068,6 +1068,7 @@ class Plan(_message.Message):
     MINIMUM_REPLICAS_ADDED_FIELD_NUMBER: _builtins.int
     BROKERS_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
+    DIGEST_FIELD_NUMBER: _builtins.int
     move_count: _builtins.int
     """Partitions whose replicas change, if only in order."""
     replicas_added: _builtins.int
@@ -1077,6 +1078,10 @@ class Plan(_message.Message):
     minimum_replicas_added: _builtins.int
     """The fewest replicas that any plan would have to copy to balance as well; unset for
     moves by hand.
+    """
+    digest: _builtins.str
+    """Of the moves: plans with the same moves have the same. As `expected_plan` of the request
+    that is to carry this plan out and no other.
     """
     @_builtins.property
     def moves(self) -> _containers.RepeatedCompositeFieldContainer[Global___Move]:
@@ -1104,10 +1109,11 @@ class Plan(_message.Message):
         minimum_replicas_added: _builtins.int | None = ...,
         brokers: _abc.Iterable[Global___BrokerShare] | None = ...,
         warnings: _abc.Iterable[_builtins.str] | None = ...,
+        digest: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_minimum_replicas_added", b"_minimum_replicas_added", "minimum_replicas_added", b"minimum_replicas_added"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_minimum_replicas_added", b"_minimum_replicas_added", "brokers", b"brokers", "leaders_changed", b"leaders_changed", "minimum_replicas_added", b"minimum_replicas_added", "move_count", b"move_count", "moves", b"moves", "replicas_added", b"replicas_added", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_minimum_replicas_added", b"_minimum_replicas_added", "brokers", b"brokers", "digest", b"digest", "leaders_changed", b"leaders_changed", "minimum_replicas_added", b"minimum_replicas_added", "move_count", b"move_count", "moves", b"moves", "replicas_added", b"replicas_added", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__minimum_replicas_added: _TypeAlias = _typing.Literal["minimum_replicas_added"]  # noqa: Y015
     _WhichOneofArgType__minimum_replicas_added: _TypeAlias = _typing.Literal["_minimum_replicas_added", b"_minimum_replicas_added"]  # noqa: Y015
@@ -1291,8 +1297,10 @@ class ReassignRequest(_message.Message):
     MOVES_FIELD_NUMBER: _builtins.int
     OPERATION_ID_FIELD_NUMBER: _builtins.int
     DRY_RUN_FIELD_NUMBER: _builtins.int
+    EXPECTED_PLAN_FIELD_NUMBER: _builtins.int
     operation_id: _builtins.str
     dry_run: _builtins.bool
+    expected_plan: _builtins.str
     @_builtins.property
     def moves(self) -> _containers.RepeatedCompositeFieldContainer[Global___Move]:
         """1 to 100,000, each partition once. PARTITION_BUSY where another operation moves one."""
@@ -1303,10 +1311,11 @@ class ReassignRequest(_message.Message):
         moves: _abc.Iterable[Global___Move] | None = ...,
         operation_id: _builtins.str = ...,
         dry_run: _builtins.bool = ...,
+        expected_plan: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "moves", b"moves", "operation_id", b"operation_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "expected_plan", b"expected_plan", "moves", b"moves", "operation_id", b"operation_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1354,17 +1363,20 @@ class RebalanceRequest(_message.Message):
 
     OPERATION_ID_FIELD_NUMBER: _builtins.int
     DRY_RUN_FIELD_NUMBER: _builtins.int
+    EXPECTED_PLAN_FIELD_NUMBER: _builtins.int
     operation_id: _builtins.str
     dry_run: _builtins.bool
+    expected_plan: _builtins.str
     def __init__(
         self,
         *,
         operation_id: _builtins.str = ...,
         dry_run: _builtins.bool = ...,
+        expected_plan: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "operation_id", b"operation_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "expected_plan", b"expected_plan", "operation_id", b"operation_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1415,8 +1427,10 @@ class AddBrokersRequest(_message.Message):
     BROKER_IDS_FIELD_NUMBER: _builtins.int
     OPERATION_ID_FIELD_NUMBER: _builtins.int
     DRY_RUN_FIELD_NUMBER: _builtins.int
+    EXPECTED_PLAN_FIELD_NUMBER: _builtins.int
     operation_id: _builtins.str
     dry_run: _builtins.bool
+    expected_plan: _builtins.str
     @_builtins.property
     def broker_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Running, else UNKNOWN_BROKER. One that was removed takes new replicas again."""
@@ -1427,10 +1441,11 @@ class AddBrokersRequest(_message.Message):
         broker_ids: _abc.Iterable[_builtins.int] | None = ...,
         operation_id: _builtins.str = ...,
         dry_run: _builtins.bool = ...,
+        expected_plan: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_ids", b"broker_ids", "dry_run", b"dry_run", "operation_id", b"operation_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_ids", b"broker_ids", "dry_run", b"dry_run", "expected_plan", b"expected_plan", "operation_id", b"operation_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1479,8 +1494,10 @@ class RemoveBrokersRequest(_message.Message):
     BROKER_IDS_FIELD_NUMBER: _builtins.int
     OPERATION_ID_FIELD_NUMBER: _builtins.int
     DRY_RUN_FIELD_NUMBER: _builtins.int
+    EXPECTED_PLAN_FIELD_NUMBER: _builtins.int
     operation_id: _builtins.str
     dry_run: _builtins.bool
+    expected_plan: _builtins.str
     @_builtins.property
     def broker_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Running or dead, else UNKNOWN_BROKER."""
@@ -1491,10 +1508,11 @@ class RemoveBrokersRequest(_message.Message):
         broker_ids: _abc.Iterable[_builtins.int] | None = ...,
         operation_id: _builtins.str = ...,
         dry_run: _builtins.bool = ...,
+        expected_plan: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_ids", b"broker_ids", "dry_run", b"dry_run", "operation_id", b"operation_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_ids", b"broker_ids", "dry_run", b"dry_run", "expected_plan", b"expected_plan", "operation_id", b"operation_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1544,12 +1562,14 @@ class SetReplicationFactorRequest(_message.Message):
     REPLICATION_FACTOR_FIELD_NUMBER: _builtins.int
     OPERATION_ID_FIELD_NUMBER: _builtins.int
     DRY_RUN_FIELD_NUMBER: _builtins.int
+    EXPECTED_PLAN_FIELD_NUMBER: _builtins.int
     replication_factor: _builtins.int
     """INVALID_REPLICATION_FACTOR where too few brokers take part (see RebalanceRequest), or it
     is below a topic's own min_insync_replicas.
     """
     operation_id: _builtins.str
     dry_run: _builtins.bool
+    expected_plan: _builtins.str
     @_builtins.property
     def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """At least one. UNKNOWN_TOPIC_OR_PARTITION where there is none of a name."""
@@ -1561,10 +1581,11 @@ class SetReplicationFactorRequest(_message.Message):
         replication_factor: _builtins.int = ...,
         operation_id: _builtins.str = ...,
         dry_run: _builtins.bool = ...,
+        expected_plan: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "operation_id", b"operation_id", "replication_factor", b"replication_factor", "topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "expected_plan", b"expected_plan", "operation_id", b"operation_id", "replication_factor", b"replication_factor", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1748,11 +1769,11 @@ class ListOperationsRequest(_message.Message):
     page_token: _builtins.str
     @_builtins.property
     def states(self) -> _containers.RepeatedScalarFieldContainer[Global___OperationState.ValueType]:
-        """Of these states; empty: of all."""
+        """Of these states; empty: of all. INVALID_REQUEST where one is not known here."""
 
     @_builtins.property
     def kinds(self) -> _containers.RepeatedScalarFieldContainer[Global___OperationKind.ValueType]:
-        """Of these kinds; empty: of all."""
+        """Of these kinds; empty: of all. INVALID_REQUEST where one is not known here."""
 
     def __init__(
         self,
@@ -1982,6 +2003,7 @@ class ReverseOperationRequest(_message.Message):
     REVERSED_OPERATION_ID_FIELD_NUMBER: _builtins.int
     OPERATION_ID_FIELD_NUMBER: _builtins.int
     DRY_RUN_FIELD_NUMBER: _builtins.int
+    EXPECTED_PLAN_FIELD_NUMBER: _builtins.int
     reversed_operation_id: _builtins.str
     """UNKNOWN_OPERATION; PARTITION_BUSY where it still runs. Partitions that have moved on
     since, or are gone, are left alone.
@@ -1989,16 +2011,18 @@ class ReverseOperationRequest(_message.Message):
     operation_id: _builtins.str
     """Of the reversal."""
     dry_run: _builtins.bool
+    expected_plan: _builtins.str
     def __init__(
         self,
         *,
         reversed_operation_id: _builtins.str = ...,
         operation_id: _builtins.str = ...,
         dry_run: _builtins.bool = ...,
+        expected_plan: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "operation_id", b"operation_id", "reversed_operation_id", b"reversed_operation_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "expected_plan", b"expected_plan", "operation_id", b"operation_id", "reversed_operation_id", b"reversed_operation_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2567,7 +2591,7 @@ class DescribeRecoveryRequest(_message.Message):
     page_token: _builtins.str
     @_builtins.property
     def partitions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """From 0; empty: every one that has no leader."""
+        """From 0; empty: every one that has no leader. INVALID_REQUEST without a topic."""
 
     def __init__(
         self,

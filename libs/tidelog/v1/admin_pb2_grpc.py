@@ -43,6 +43,12 @@ class AdminServiceStub:
     again (after an answer that was lost, or a change of controller) is the same
     operation and answers with it; with the same id and another request it is refused
     with OPERATION_ID_IN_USE.
+    - Requests without an `operation_id` say what is to be, so they may be repeated as they
+    are: where it is so already nothing is written, and the answer waits for the same end.
+    One that comes late undoes what somebody else has done since, unless it names the
+    `topic_id` or `expected_revision` that it was meant for.
+    - `expected_plan`, where not empty, is the `digest` of the plan that a dry run gave: the
+    request is refused with REVISION_CONFLICT where it would not do exactly that any more.
     - `expected_revision`, where not 0, is the revision that a description named: the
     request is refused with REVISION_CONFLICT where somebody has changed the thing since.
     - The metadata `tidelog-requested-by` says who asks: at most 200 printable characters of
@@ -202,6 +208,12 @@ class AdminServiceServicer:
     again (after an answer that was lost, or a change of controller) is the same
     operation and answers with it; with the same id and another request it is refused
     with OPERATION_ID_IN_USE.
+    - Requests without an `operation_id` say what is to be, so they may be repeated as they
+    are: where it is so already nothing is written, and the answer waits for the same end.
+    One that comes late undoes what somebody else has done since, unless it names the
+    `topic_id` or `expected_revision` that it was meant for.
+    - `expected_plan`, where not empty, is the `digest` of the plan that a dry run gave: the
+    request is refused with REVISION_CONFLICT where it would not do exactly that any more.
     - `expected_revision`, where not 0, is the revision that a description named: the
     request is refused with REVISION_CONFLICT where somebody has changed the thing since.
     - The metadata `tidelog-requested-by` says who asks: at most 200 printable characters of
@@ -543,6 +555,12 @@ class AdminService:
     again (after an answer that was lost, or a change of controller) is the same
     operation and answers with it; with the same id and another request it is refused
     with OPERATION_ID_IN_USE.
+    - Requests without an `operation_id` say what is to be, so they may be repeated as they
+    are: where it is so already nothing is written, and the answer waits for the same end.
+    One that comes late undoes what somebody else has done since, unless it names the
+    `topic_id` or `expected_revision` that it was meant for.
+    - `expected_plan`, where not empty, is the `digest` of the plan that a dry run gave: the
+    request is refused with REVISION_CONFLICT where it would not do exactly that any more.
     - `expected_revision`, where not 0, is the revision that a description named: the
     request is refused with REVISION_CONFLICT where somebody has changed the thing since.
     - The metadata `tidelog-requested-by` says who asks: at most 200 printable characters of

@@ -351,10 +351,19 @@ class Driver:
         return self._last_request
 
     def begin_operation(
-        self, wanted: OperationWanted, operation_id: str = "", *, dry_run: bool = False
+        self,
+        wanted: OperationWanted,
+        operation_id: str = "",
+        *,
+        dry_run: bool = False,
+        expected_plan: str = "",
     ) -> int:
         self._last_request += 1
-        self.feed(BeginOperation(self._last_request, wanted, operation_id, dry_run, "e5", ASKER))
+        self.feed(
+            BeginOperation(
+                self._last_request, wanted, operation_id, dry_run, "e5", ASKER, expected_plan
+            )
+        )
         return self._last_request
 
     def cancel_operation(

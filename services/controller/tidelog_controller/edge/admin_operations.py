@@ -3,9 +3,12 @@ answers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Protocol, TypeVar
 
+from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import TopicPartition
+from tidelog.rpc.wire import error_to_wire
 from tidelog.v1 import admin_pb2 as pb
 from tidelog_controller.edge.admin_calls import NO_ID, AdminCalls, error_of
 from tidelog_controller.edge.asking import Context, asker_of, trace_of
@@ -60,12 +63,25 @@ _MOVE_STATES = {
 }
 
 
+class _BeginRequest(Protocol):
+    """What all requests that begin an operation have."""
+
+    @property
+    def operation_id(self) -> str: ...
+
+    @property
+    def dry_run(self) -> bool: ...
+
+    @property
+    def expected_plan(self) -> str: ...
+
+
 class OperationCalls(AdminCalls):
     async def Reassign(  # noqa: N802 - the generated name
         self, request: pb.ReassignRequest, context: Context
     ) -> pb.ReassignResponse:
         wanted = Reassignment(tuple(_wanted_replicas(move) for move in request.moves))
-        reply = await self._begin(wanted, request.operation_id, request.dry_run, context)
+        reply = await self._begin(wanted, request, context)
         return pb.ReassignResponse(
             error=error_of(reply), operation=_operation(reply), plan=_plan(reply)
         )
@@ -74,7 +90,7 @@ class OperationCalls(AdminCalls):
         self, request: pb.RebalanceRequest, context: Context
     ) -> pb.RebalanceResponse:
         wanted = Rebalancing()
-        reply = await self._begin(wanted, request.operation_id, request.dry_run, context)
+        reply = await self._begin(wanted, request, context)
         return pb.RebalanceResponse(
             error=error_of(reply), operation=_operation(reply), plan=_plan(reply)
         )
@@ -83,7 +99,7 @@ class OperationCalls(AdminCalls):
         self, request: pb.AddBrokersRequest, context: Context
     ) -> pb.AddBrokersResponse:
         wanted = AddedBrokers(tuple(request.broker_ids))
-        reply = await self._begin(wanted, request.operation_id, request.dry_run, context)
+        reply = await self._begin(wanted, request, context)
         return pb.AddBrokersResponse(
             error=error_of(reply), operation=_operation(reply), plan=_plan(reply)
         )
@@ -92,7 +108,7 @@ class OperationCalls(AdminCalls):
         self, request: pb.RemoveBrokersRequest, context: Context
     ) -> pb.RemoveBrokersResponse:
         wanted = RemovedBrokers(tuple(request.broker_ids))
-        reply = await self._begin(wanted, request.operation_id, request.dry_run, context)
+        reply = await self._begin(wanted, request, context)
         return pb.RemoveBrokersResponse(
             error=error_of(reply), operation=_operation(reply), plan=_plan(reply)
         )
@@ -101,7 +117,7 @@ class OperationCalls(AdminCalls):
         self, request: pb.SetReplicationFactorRequest, context: Context
     ) -> pb.SetReplicationFactorResponse:
         wanted = OtherFactor(tuple(request.topics), request.replication_factor)
-        reply = await self._begin(wanted, request.operation_id, request.dry_run, context)
+        reply = await self._begin(wanted, request, context)
         return pb.SetReplicationFactorResponse(
             error=error_of(reply), operation=_operation(reply), plan=_plan(reply)
         )
@@ -110,7 +126,7 @@ class OperationCalls(AdminCalls):
         self, request: pb.ReverseOperationRequest, context: Context
     ) -> pb.ReverseOperationResponse:
         wanted = Reversal(request.reversed_operation_id)
-        reply = await self._begin(wanted, request.operation_id, request.dry_run, context)
+        reply = await self._begin(wanted, request, context)
         return pb.ReverseOperationResponse(
             error=error_of(reply), operation=_operation(reply), plan=_plan(reply)
         )
@@ -136,17 +152,13 @@ class OperationCalls(AdminCalls):
     async def ListOperations(  # noqa: N802 - the generated name
         self, request: pb.ListOperationsRequest, context: Context
     ) -> pb.ListOperationsResponse:
-        states = {wire: state for state, wire in _STATES.items()}
-        kinds = {wire: kind for kind, wire in _KINDS.items()}
+        try:
+            states = _known("state", _STATES, request.states)
+            kinds = _known("kind", _KINDS, request.kinds)
+        except TidelogError as error:
+            return pb.ListOperationsResponse(error=error_to_wire(error))
         reply = await self._submit(
-            ListOperations(
-                NO_ID,
-                tuple(states[wire] for wire in request.states if wire in states),
-                tuple(kinds[wire] for wire in request.kinds if wire in kinds),
-                request.page_size,
-                request.page_token,
-            ),
-            context,
+            ListOperations(NO_ID, states, kinds, request.page_size, request.page_token), context
         )
         answer = reply.answer
         if not isinstance(answer, OperationsAnswer):
@@ -217,13 +229,36 @@ class OperationCalls(AdminCalls):
     async def _begin(
         self,
         wanted: OperationWanted,
-        operation_id: str,
-        dry_run: bool,
+        wire: _BeginRequest,
         context: Context,
     ) -> AdminReply:
-        trace_id, asker = trace_of(context), asker_of(context)
-        request = BeginOperation(NO_ID, wanted, operation_id, dry_run, trace_id, asker)
+        request = BeginOperation(
+            NO_ID,
+            wanted,
+            wire.operation_id,
+            wire.dry_run,
+            trace_of(context),
+            asker_of(context),
+            wire.expected_plan,
+        )
         return await self._submit(request, context)
+
+
+_Known = TypeVar("_Known")
+
+
+def _known(what: str, known: Mapping[_Known, int], asked: Iterable[int]) -> tuple[_Known, ...]:
+    """A filter that is not known must not let everything through."""
+    by_wire = {wire: value for value, wire in known.items()}
+    numbers = list(asked)
+    unknown = [number for number in numbers if number not in by_wire]
+    if unknown:
+        raise TidelogError(
+            ErrorCode.INVALID_REQUEST,
+            f"{unknown[0]} is no {what} of operations that this version knows; it knows "
+            f"{sorted(by_wire)}, and all are listed without one",
+        )
+    return tuple(by_wire[number] for number in numbers)
 
 
 def _wanted_replicas(wire: pb.Move) -> WantedReplicas:
@@ -276,6 +311,7 @@ def _plan_to_wire(plan: PlanSummary) -> pb.Plan:
         minimum_replicas_added=plan.minimum,
         brokers=[pb.BrokerShare(**share._asdict()) for share in plan.brokers],
         warnings=plan.warnings,
+        digest=plan.digest,
     )
 
 

@@ -17,6 +17,7 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog_controller.policies.operation_ids import check_operation_id
 from tidelog_controller.requests.operation_plans import (
     assignment_of,
+    check_expected,
     check_operation_revision,
     ended,
     plan_operation,
@@ -172,12 +173,15 @@ class OperationAdmin:
         request, planned, error = draft.request, finished.planned, finished.error
         if planned is None:
             return [Reply(request.request_id, AdminReply(error))]
-        if request.dry_run or isinstance(request, CancelOperation):
-            answer = OperationAnswer(None, planned.summary)
+        answer = OperationAnswer(None, planned.summary)
+        if isinstance(request, CancelOperation):
             return [Reply(request.request_id, AdminReply(None, answer=answer))]
         try:
-            if self._known(request) is not None:
+            if self._known(request) is not None and not request.dry_run:
                 return self._reply_known(request, now)
+            check_expected(planned.summary, request.expected_plan)
+            if request.dry_run:
+                return [Reply(request.request_id, AdminReply(None, answer=answer))]
             self._check_not_being_written(planned)
         except TidelogError as refusal:
             return [Reply(request.request_id, AdminReply(refusal))]

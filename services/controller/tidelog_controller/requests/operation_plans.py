@@ -3,6 +3,8 @@ nothing; every refusal is a `TidelogError` that says what would be right."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -46,6 +48,8 @@ MAX_BROKERS_NAMED = 50
 MAX_TOPICS_NAMED = 50
 # In a warning.
 PARTITIONS_NAMED = 10
+# Of a plan, in hexadecimal digits.
+DIGEST_LENGTH = 32
 
 Assignment = Mapping[TopicPartition, tuple[int, ...]]
 
@@ -72,7 +76,24 @@ def plan_operation(context: Context, wanted: OperationWanted) -> Planned:
             "them by hand first",
         )
     _check_not_busy(context, made)
-    return planned
+    return planned._replace(summary=planned.summary._replace(digest=digest_of(made)))
+
+
+def digest_of(moves: Iterable[OperationMove]) -> str:
+    text = json.dumps([list(move) for move in moves], separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:DIGEST_LENGTH]
+
+
+def check_expected(plan: PlanSummary, expected_plan: str) -> None:
+    """`expected_plan` empty: any will do."""
+    if expected_plan and expected_plan != plan.digest:
+        raise TidelogError(
+            ErrorCode.REVISION_CONFLICT,
+            f"the plan would be another one by now, of {plan.move_count} moves and digest "
+            f"{plan.digest} instead of {expected_plan[:DIGEST_LENGTH]!r}: the cluster has changed, "
+            "or another plan was meant; look at a dry run again, and ask anew if it is still "
+            "wanted",
+        )
 
 
 def assignment_of(context: Context) -> dict[TopicPartition, tuple[int, ...]]:

@@ -50,7 +50,8 @@ class BrokerShare(NamedTuple):
 
 class PlanSummary(NamedTuple):
     """`moves`: all of them in a dry run, else none. `minimum`: None: of moves by hand.
-    `warnings`: what speaks against it, for a person."""
+    `warnings`: what speaks against it, for a person. `digest`: of the moves; empty: it is not
+    there to be carried out."""
 
     moves: tuple[OperationMove, ...]
     move_count: int
@@ -59,6 +60,7 @@ class PlanSummary(NamedTuple):
     minimum: int | None
     brokers: tuple[BrokerShare, ...]
     warnings: tuple[str, ...] = ()
+    digest: str = ""
 
 
 class Progress(NamedTuple):

@@ -106,7 +106,8 @@ OperationWanted = (
 
 
 class BeginOperation(NamedTuple):
-    """`operation_id`: empty: one is given."""
+    """`operation_id`: empty: one is given. `expected_plan`: digest of the plan that alone is to
+    be carried out; empty: whatever the plan is."""
 
     request_id: int
     wanted: OperationWanted
@@ -114,6 +115,7 @@ class BeginOperation(NamedTuple):
     dry_run: bool
     trace_id: str = ""
     asker: Asker = NOBODY
+    expected_plan: str = ""
 
 
 class CancelOperation(NamedTuple):

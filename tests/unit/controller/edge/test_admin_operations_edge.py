@@ -10,6 +10,7 @@ import pytest
 from tidelog.model import TopicPartition
 from tidelog.rpc.channels import new_server, open_channel
 from tidelog.v1 import admin_pb2 as pb
+from tidelog.v1 import errors_pb2
 from tidelog.v1.admin_pb2_grpc import AdminServiceStub, add_AdminServiceServicer_to_server
 from tidelog_controller.edge.admin import AdminServicer
 from tidelog_controller.state.admin_answers import (
@@ -67,7 +68,7 @@ ENTRY = OperationEntry(
     9,
 )
 VIEW = OperationView("op", ENTRY, 55, Progress(7, 1, 2, 3, 9, 4, 8_000, 90, 40, 5, 2))
-PLAN = PlanSummary((MOVE,), 1, 1, 1, 0, (BrokerShare(3, 0, 1, 0, 1),), ("a rack",))
+PLAN = PlanSummary((MOVE,), 1, 1, 1, 0, (BrokerShare(3, 0, 1, 0, 1),), ("a rack",), "d1")
 
 
 class FakeAdmin:
@@ -133,13 +134,15 @@ async def admin() -> AsyncIterator[tuple[FakeAdmin, Any]]:
     ],
 )
 async def test_what_begins_an_operation_reaches_the_controller_and_its_plan_the_client(
-    admin: tuple[FakeAdmin, Any], call: str, request_: object, wanted: OperationWanted
+    admin: tuple[FakeAdmin, Any], call: str, request_: Any, wanted: OperationWanted
 ) -> None:
     fake, stub = admin
     fake.answer = OperationAnswer(None, PLAN)
+    request_.expected_plan = "d0"
     answer = await getattr(stub, call)(request_)
-    assert fake.requests == [BeginOperation(0, wanted, "op", dry_run=True)]
+    assert fake.requests == [BeginOperation(0, wanted, "op", dry_run=True, expected_plan="d0")]
     assert not answer.HasField("operation")
+    assert answer.plan.digest == "d1"
     assert list(answer.plan.moves) == [
         pb.Move(topic="t", topic_id="id", partition=4, original=[1, 2], target=[3, 2])
     ]
@@ -212,6 +215,17 @@ async def test_operations_are_listed_by_state_and_kind_in_pages(
     assert fake.requests == [ListOperations(0, states, kinds, 3, "12")]
     assert [operation.operation_id for operation in answer.operations] == ["op"]
     assert answer.next_page_token == "9"
+
+
+@pytest.mark.parametrize("asked", [{"states": [0]}, {"states": [1, 77]}, {"kinds": [77]}])
+async def test_a_filter_that_is_not_known_does_not_let_all_through(
+    admin: tuple[FakeAdmin, Any], asked: dict[str, list[int]]
+) -> None:
+    fake, stub = admin
+    answer = await stub.ListOperations(pb.ListOperationsRequest(**asked))
+    assert answer.error.code == errors_pb2.ERROR_CODE_INVALID_REQUEST
+    assert "it knows [1, 2" in answer.error.message
+    assert fake.requests == []
 
 
 async def test_an_operation_is_described_with_its_moves(admin: tuple[FakeAdmin, Any]) -> None:

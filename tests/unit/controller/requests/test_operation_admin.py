@@ -265,6 +265,24 @@ def test_a_dry_run_gives_the_plan_and_changes_nothing() -> None:
     assert driver.store.items == before
 
 
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_plan_that_is_expected_is_carried_out_and_no_other(dry_run: bool) -> None:
+    driver = with_topic(12)
+    shown = plan_of(driver, driver.begin_operation(AddedBrokers((4,)), dry_run=True))
+    driver.create_topic("another", partitions=6, replication_factor=2)
+    request = driver.begin_operation(
+        AddedBrokers((4,)), "op", dry_run=dry_run, expected_plan=shown.digest
+    )
+    assert code_of(driver, request) is ErrorCode.REVISION_CONFLICT
+    assert KEYS.operation("op") not in driver.store.items
+    shown = plan_of(driver, driver.begin_operation(AddedBrokers((4,)), dry_run=True))
+    request = driver.begin_operation(AddedBrokers((4,)), "op", expected_plan=shown.digest)
+    assert plan_of(driver, request).digest == shown.digest
+    # Asked for again it is the same operation, whatever the plan would be now.
+    request = driver.begin_operation(AddedBrokers((4,)), "op", expected_plan=shown.digest)
+    assert operation_of(driver, request).operation_id == "op"
+
+
 def test_the_moves_of_a_dry_run_are_what_the_operation_does() -> None:
     driver = with_topic(12)
     plan = plan_of(driver, driver.begin_operation(AddedBrokers((4,)), dry_run=True))
