@@ -45,7 +45,7 @@ class _Recovery:
     topic: str
     consent: RecoveryConsent
     partitions: tuple[int, ...]
-    choices: Mapping[int, int]  # who is to lead a partition
+    choices: Mapping[int, RecoveryChoice]  # who is to lead a partition
     deadline_ms: int
     asker: Asker
     intent: RecoveryIntent | None = None  # the last one written
@@ -72,7 +72,7 @@ class RecoveryAdmin:
             request.topic,
             RecoveryConsent(topic.entry.topic_id, request.from_live_replicas, request.trace_id),
             tuple(partitions),
-            {choice.partition: choice.broker_id for choice in request.choices},
+            {choice.partition: choice for choice in request.choices},
             now_ms + request_timeout_ms(request.timeout_ms),
             request.asker,
         )
@@ -112,6 +112,8 @@ class RecoveryAdmin:
         held = self._context.partition(name)
         if [c.partition for c in request.choices].count(choice.partition) > 1:
             raise _invalid(f"two leaders are chosen for {name}; choose one")
+        if held is not None and held.state.leader == choice.broker_id:
+            return  # It leads: whoever asks again, because an answer was lost, has what he wants.
         if held is None or held.state.leader != NO_LEADER:
             raise _invalid(
                 f"{name} has a leader, or has not been led yet: there is nothing to recover"
@@ -129,10 +131,15 @@ class RecoveryAdmin:
             return self._reply(recovery, AdminReply(unknown_topic(recovery.topic)))
         if recovery.topic in self._context.deletions:
             return self._reply(recovery, AdminReply(being_deleted(recovery.topic)))
-        waiting = {p for p in recovery.partitions if not self._is_led(recovery.topic, p)}
+        conflicts = {p: self._conflict(recovery, p) for p in recovery.choices}
+        waiting = {
+            p
+            for p in recovery.partitions
+            if not (conflicts.get(p) or self._is_led(recovery.topic, p))
+        }
         if not waiting or now_ms >= recovery.deadline_ms:
             results = tuple(
-                (p, self._not_yet(recovery, p) if p in waiting else None)
+                (p, self._not_yet(recovery, p) if p in waiting else conflicts.get(p))
                 for p in recovery.partitions
             )
             return self._reply(recovery, AdminReply(None, partitions=results))
@@ -172,6 +179,21 @@ class RecoveryAdmin:
             if len(missing) == MAX_CONSENTS_PER_INTENT:
                 break
         return missing
+
+    def _conflict(self, recovery: _Recovery, number: int) -> TidelogError | None:
+        """A choice speaks of what its maker has seen: where the partition has changed before the
+        consent was written, it is none."""
+        name, choice = TopicPartition(recovery.topic, number), recovery.choices[number]
+        held, standing = self._context.partition(name), self._context.consents.get(name)
+        if held is None or held.state.leader != NO_LEADER:
+            return None
+        if standing is not None and _covers(standing.entry, _consent(recovery, number)):
+            return None
+        try:
+            check_revision(str(name), held.revision, choice.expected_revision)
+        except TidelogError as error:
+            return error
+        return None
 
     def _is_led(self, topic: str, number: int) -> bool:
         held = self._context.partition(TopicPartition(topic, number))
@@ -223,8 +245,9 @@ class RecoveryAdmin:
             return "enough running brokers to have replicas at all"
         if self._is_malformed(partition):
             return f"its metadata to be mended: {self._context.keys.recovery(partition)}"
-        chosen = recovery.choices.get(partition.partition, NO_LEADER)
-        if chosen != NO_LEADER:
+        choice = recovery.choices.get(partition.partition)
+        if choice is not None:
+            chosen = choice.broker_id
             return f"the chosen broker {chosen} to run and to tell how far its log reaches"
         running = [b for b in held.state.replicas if is_running(b, live)]
         if not running:
@@ -239,8 +262,8 @@ class RecoveryAdmin:
 
 
 def _consent(recovery: _Recovery, number: int) -> RecoveryConsent:
-    chosen = recovery.choices.get(number, NO_LEADER)
-    return replace(recovery.consent, broker_id=chosen)
+    choice = recovery.choices.get(number)
+    return replace(recovery.consent, broker_id=choice.broker_id if choice else NO_LEADER)
 
 
 def _invalid(problem: str) -> TidelogError:

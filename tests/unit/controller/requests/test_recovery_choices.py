@@ -6,13 +6,15 @@ import pytest
 
 from tidelog.errors import ErrorCode
 from tidelog.model import NO_LEADER
+from tidelog.state_changes.event import Kind, Stage
 from tidelog_controller.state.admin_answers import RecoveryAnswer, RecoveryView
 from tidelog_controller.state.admin_requests import DescribeRecovery, RecoveryChoice
 from tidelog_controller.state.commands import AdminReply
 from tidelog_controller.state.events import RecoverPartitions
 from tidelog_runtime.metadata.schema import decode_recovery_consent
+from tidelog_runtime.metadata.store import Transaction
 from unit.controller.driver import KEYS, Driver
-from unit.controller.lost_data import MANUAL, T0, consents, down, is_unclean, leader, reboot
+from unit.controller.lost_data import MANUAL, T0, consents, down, is_unclean, leader, reboot, write
 
 
 def diverged() -> Driver:
@@ -103,6 +105,33 @@ def test_the_chosen_replica_leads_and_the_choice_is_used_up() -> None:
     assert (leader(driver), is_unclean(driver)) == (2, True)
     assert reply.partitions == ((0, None),)
     assert consents(driver) == []
+    told = driver.tells(Kind.RECOVERY_CONSENT, stage=Stage.COMPLETED)
+    assert [t.details["leader"] for t in told] == [2]
+
+
+def test_a_choice_that_is_made_again_is_done_already() -> None:
+    driver = diverged()
+    revision = only(looked(driver)).held.revision
+    choose(driver, RecoveryChoice(0, 2, revision))
+    state = driver.state()
+    reply = choose(driver, RecoveryChoice(0, 2, revision))
+    assert (reply.error, reply.partitions) == (None, ((0, None),))
+    assert driver.state() == state
+
+
+def test_a_partition_that_changes_before_the_choice_is_written_is_not_led_by_it() -> None:
+    driver = diverged()
+    revision = only(looked(driver)).held.revision
+
+    def another_loses_data(_: Transaction) -> None:
+        driver.before_transaction = None
+        write(driver, driver.state().resigned(1))
+
+    driver.before_transaction = another_loses_data
+    ((_, error),) = choose(driver, RecoveryChoice(0, 2, revision)).partitions
+    assert error is not None
+    assert error.code is ErrorCode.REVISION_CONFLICT
+    assert (leader(driver), consents(driver)) == (NO_LEADER, [])
 
 
 def test_a_choice_stands_until_its_broker_is_back_also_at_the_next_controller() -> None:
