@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tidelog.model import NO_LEADER
 from tidelog.state_changes.event import Change, Detail, Kind, Stage
 from tidelog_controller.state.admin_requests import Asker
 from tidelog_controller.state.commands import Tell
@@ -27,8 +28,10 @@ def requested_by(purpose: Purpose, change: Change) -> list[Tell]:
             size: dict[str, Detail] = {
                 "partitions": entry.partitions,
                 "replication_factor": entry.replication_factor,
-                **_asked_by(purpose.asker),
+                **asked_by(purpose.asker),
             }
+            if entry.config:
+                size["config"] = [f"{key}={entry.config[key]}" for key in sorted(entry.config)]
             return [
                 Tell(
                     Kind.TOPIC_CREATION,
@@ -48,7 +51,7 @@ def requested_by(purpose: Purpose, change: Change) -> list[Tell]:
                     change,
                     topic=topic,
                     topic_id=topic_id,
-                    details=_asked_by(purpose.asker),
+                    details=asked_by(purpose.asker),
                 )
             ]
         case TopicChange():
@@ -64,7 +67,7 @@ def requested_by(purpose: Purpose, change: Change) -> list[Tell]:
                     Stage.REQUESTED,
                     change,
                     broker=broker_id,
-                    details={"maintenance": begins, **_asked_by(asker)},
+                    details={"maintenance": begins, **asked_by(asker)},
                 )
                 for broker_id, begins in brokers
             ]
@@ -72,8 +75,10 @@ def requested_by(purpose: Purpose, change: Change) -> list[Tell]:
             change = change._replace(trace_id=consent.trace_id)
             accepted: dict[str, Detail] = {
                 "from_live_replicas": consent.from_live_replicas,
-                **_asked_by(purpose.asker),
+                **asked_by(purpose.asker),
             }
+            if consent.broker_id != NO_LEADER:
+                accepted["leader"] = consent.broker_id
             return [
                 Tell(
                     Kind.RECOVERY_CONSENT,
@@ -97,7 +102,7 @@ def _change_requested(purpose: TopicChange, change: Change) -> Tell:
         added = isinstance(purpose.intent, PartitionsAddition)
         kind = Kind.PARTITIONS_ADDITION if added else Kind.PARTITIONS_REMOVAL
         details = {"first": purpose.intent.first, "partitions": purpose.entry.partitions}
-    details |= _asked_by(purpose.asker)
+    details |= asked_by(purpose.asker)
     return Tell(
         kind,
         Stage.REQUESTED,
@@ -108,7 +113,7 @@ def _change_requested(purpose: TopicChange, change: Change) -> Tell:
     )
 
 
-def _asked_by(asker: Asker) -> dict[str, Detail]:
+def asked_by(asker: Asker) -> dict[str, Detail]:
     said = {"requested_by": asker.name, "requested_from": asker.address}
     return {name: value for name, value in said.items() if value}
 
@@ -119,7 +124,7 @@ def _operation_requested(
     if isinstance(purpose, ThrottleChange):
         change = change._replace(trace_id=purpose.trace_id)
         before, after = (_bound(b) for b in (purpose.before, purpose.bytes_per_second))
-        details: dict[str, Detail] = {"before": before, "after": after, **_asked_by(purpose.asker)}
+        details: dict[str, Detail] = {"before": before, "after": after, **asked_by(purpose.asker)}
         return Tell(Kind.THROTTLE, Stage.REQUESTED, change, details=details)
     entry = purpose.entry
     change = change._replace(trace_id=entry.trace_id)
@@ -130,12 +135,12 @@ def _operation_requested(
     }
     if isinstance(purpose, OperationCommit):
         details |= {"request": entry.request}
-        details |= _asked_by(Asker(entry.requested_by, entry.requested_from))
+        details |= asked_by(Asker(entry.requested_by, entry.requested_from))
         return Tell(Kind.OPERATION_BEGUN, Stage.REQUESTED, change, details=details)
     if entry.reason:
         details["reason"] = entry.reason
     if not entry.state.has_ended:
-        details |= _asked_by(purpose.asker)
+        details |= asked_by(purpose.asker)
         return Tell(Kind.OPERATION_CANCELLING, Stage.REQUESTED, change, details=details)
     details |= {
         "state": entry.state.value,

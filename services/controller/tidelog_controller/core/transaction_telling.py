@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from tidelog.inspection.model import NOT_KNOWN
 from tidelog.model import TopicPartition
 from tidelog.state_changes.event import NO_BROKER, NO_REVISION, Cause, Change, Detail, Kind, Stage
-from tidelog_controller.core.request_telling import requested_by
+from tidelog_controller.core.request_telling import asked_by, requested_by
 from tidelog_controller.policies.causes import (
     Circumstances,
     cause_of,
@@ -329,8 +329,8 @@ class TransactionTelling:
 
 
 def _details(write: PartitionWrite) -> dict[str, Detail]:
-    """Leaders and ISRs before and after; of an unclean election, what the logs were known to
-    hold."""
+    """Leaders and ISRs before and after, and who asked for another leader; of an unclean election,
+    what the logs were known to hold."""
     _, old, new = write[:3]
     if new is None:
         return {}
@@ -345,6 +345,7 @@ def _details(write: PartitionWrite) -> dict[str, Detail]:
         "leader": new.leader,
         "isr_before": [member[0] for member in old.isr],
         "isr": [member[0] for member in new.isr],
+        **asked_by(write.asker),
     }
     if new.moving != old.moving:
         details |= _move_details(old, new)

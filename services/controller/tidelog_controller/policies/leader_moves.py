@@ -18,12 +18,15 @@ from tidelog_runtime.metadata.schema import LeaderAndIsr
 
 
 class WantedLeader(NamedTuple):
-    """`first`: it is to become the first of the replicas, too."""
+    """`first`: it is to become the first of the replicas, too. All after `cause` is told, and never
+    decided by: the trace of the request for it, who asked and from which address."""
 
     leader: int
     first: bool
     cause: Cause
     trace_id: str = ""
+    requested_by: str = ""
+    requested_from: str = ""
 
 
 def led_by_another(

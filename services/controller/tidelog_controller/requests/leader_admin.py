@@ -92,7 +92,13 @@ class LeaderAdmin:
             return [Reply(request.request_id, AdminReply(error))]
         states = ((name, self._context.state_to_stay(name)) for name in names)
         wanted = {
-            name: WantedLeader(state.replicas[0], False, Cause.PREFERRED_LEADER, request.trace_id)
+            name: WantedLeader(
+                state.replicas[0],
+                False,
+                Cause.PREFERRED_LEADER,
+                request.trace_id,
+                *request.asker,
+            )
             for name, state in states
             if state is not None and state.leader != state.replicas[0]
         }
@@ -115,7 +121,9 @@ class LeaderAdmin:
                 busy = self._context.operations.busy_with(name, topic.entry.topic_id)
                 if busy:
                     raise _busy(name, busy)
-                wanted[name] = WantedLeader(leader, True, Cause.LEADER_MOVED, request.trace_id)
+                wanted[name] = WantedLeader(
+                    leader, True, Cause.LEADER_MOVED, request.trace_id, *request.asker
+                )
         except TidelogError as error:
             return [Reply(request.request_id, AdminReply(error))]
         return self._begin(

@@ -35,7 +35,7 @@ class PartitionWrite(NamedTuple):
     `consent_revision`: of a consent to recovery that this election uses up; 0: of none.
     `deposes`: the leader until now could go on, but for its followers, which cannot reach
     it. `logs`: those that an unclean election was decided by; None: it is none. `why`: a leader
-    that serves hands over; NONE: none does. `trace_id`: of the request for that."""
+    that serves hands over; NONE: none does. `trace_id`, `asker`: of the request for that."""
 
     partition: TopicPartition
     old: LeaderAndIsr | None
@@ -46,6 +46,7 @@ class PartitionWrite(NamedTuple):
     logs: Logs | None = None
     why: Cause = Cause.NONE
     trace_id: str = ""
+    asker: Asker = NOBODY
 
     def deciding(self, new: LeaderAndIsr) -> PartitionWrite:
         """The same with another new state; `_replace` takes twice as long."""

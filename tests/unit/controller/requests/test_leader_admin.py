@@ -146,6 +146,15 @@ def test_a_chosen_leader_leads_and_is_the_first_of_the_replicas() -> None:
     assert elect(driver).results == ()
 
 
+def test_who_asked_for_another_leader_is_told_with_the_election() -> None:
+    driver, _ = without_preferred()
+    elect(driver)
+    move(driver, (0, driver.state(0).replicas[1]))
+    told = driver.tells(Kind.ELECTION, stage=Stage.COMPLETED)
+    assert [t.change.cause for t in told] == [Cause.PREFERRED_LEADER, Cause.LEADER_MOVED]
+    assert {(t.details["requested_by"], t.details["requested_from"]) for t in told} == {ASKER}
+
+
 def test_who_leads_already_becomes_the_first_of_the_replicas_when_chosen() -> None:
     driver, away = without_preferred()
     leader = driver.state(0).leader

@@ -289,9 +289,10 @@ def test_an_operation_id_has_a_form() -> None:
 
 def test_who_asked_is_told_with_a_creation_and_a_deletion() -> None:
     driver = cluster(1, 2, 3)
-    driver.create_topic()
+    driver.create_topic(config={"retention_ms": "60000"})
     (told,) = driver.tells(Kind.TOPIC_CREATION, stage=Stage.REQUESTED)
     assert (told.details["requested_by"], told.details["requested_from"]) == ASKER
+    assert told.details["config"] == ["retention_ms=60000"]
 
 
 # Deletion.
