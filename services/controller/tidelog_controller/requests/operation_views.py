@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog_controller.policies.reassignment import (
     is_cancelled,
-    min_isr_in_force,
     missing_for_cancellation,
     missing_for_switch,
 )
 from tidelog_controller.requests.operation_plans import unknown_operation
+from tidelog_controller.requests.operation_waits import reason_of
 from tidelog_controller.state.admin_answers import (
     MoveView,
     OperationMovesAnswer,
@@ -87,7 +88,8 @@ def view_of(context: Context, operation_id: str, now: Now) -> OperationView:
         left_ms = _left_ms(progress, elapsed_ms)
         if left_ms is not None:
             progress = progress._replace(estimated_end_ms=now.wall_ms + left_ms)
-    return OperationView(operation_id, entry, held.revision, progress)
+    told = replace(entry, reason=reason_of(context, operation_id))
+    return OperationView(operation_id, told, held.revision, progress)
 
 
 def _left_ms(progress: Progress, elapsed_ms: int) -> int | None:
@@ -151,8 +153,7 @@ def _move_view(context: Context, operation_id: str, move: OperationMove) -> Move
         moving = state.moving
         wanted = context.wanted_moves.get(move.name)
         if moving is not None and is_cancelled(moving, wanted):
-            min_isr_of = context.topics[move.topic].config.min_isr
-            min_isr = min_isr_in_force(state, min_isr_of)
+            min_isr = context.topics[move.topic].config.min_isr(len(moving.original))
             waits_for = missing_for_cancellation(state, context.live, min_isr)
     work = context.operations.work_of(operation_id)
     known = work.bytes.of(move.name) if work is not None else None

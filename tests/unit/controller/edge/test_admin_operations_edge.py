@@ -219,7 +219,7 @@ async def test_operations_are_listed_by_state_and_kind_in_pages(
 
 @pytest.mark.parametrize("asked", [{"states": [0]}, {"states": [1, 77]}, {"kinds": [77]}])
 async def test_a_filter_that_is_not_known_does_not_let_all_through(
-    admin: tuple[FakeAdmin, Any], asked: dict[str, list[int]]
+    admin: tuple[FakeAdmin, Any], asked: dict[str, Any]
 ) -> None:
     fake, stub = admin
     answer = await stub.ListOperations(pb.ListOperationsRequest(**asked))

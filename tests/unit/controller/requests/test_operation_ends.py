@@ -269,6 +269,36 @@ def test_moves_to_a_broker_that_has_yet_to_take_its_full_state_are_held_back() -
     assert driver.state(0).moving is not None
 
 
+def test_a_running_operation_says_which_brokers_and_partitions_it_waits_for() -> None:
+    driver = with_topic()
+    driver.begin_operation(by_hand((0, (4, 1)), (1, (4, 2))), "op")
+    assert described(driver).operation.entry.reason == ""
+    driver.kill_broker(4)
+    driver.watch()
+    waits = "waits for broker 4 to run and to take what the controller tells"
+    assert described(driver).operation.entry.reason == waits
+    driver.kill_broker(2)
+    driver.kill_broker(3)
+    driver.watch()
+    reason = described(driver).operation.entry.reason
+    assert reason.startswith("waits for t/0 to have a leader, and for brokers 2, 4 to run")
+
+
+def test_a_cancelled_operation_says_which_replicas_have_to_be_in_sync_to_go_back() -> None:
+    driver = with_topic()
+    driver.begin_operation(by_hand((0, (4, 1))), "op")
+    state = driver.state(0)
+    original = state.replicas[:2]
+    driver.leader_writes_isr(0, *state.replicas[:2], 4)
+    for broker_id in original:
+        driver.kill_broker(broker_id)
+    driver.watch()
+    driver.cancel_operation("op")
+    reason = described(driver).operation.entry.reason
+    brokers = ", ".join(str(b) for b in sorted(original))
+    assert reason == (f"cancelled by ann; waits for brokers {brokers} to be in sync again with t/0")
+
+
 def test_moves_to_a_broker_that_is_away_wait_for_its_return() -> None:
     driver = with_topic()
     driver.hold_transactions = True
@@ -311,8 +341,9 @@ def test_a_removal_waits_for_what_another_operation_has_yet_to_move_off_its_brok
     driver = with_topic()
     driver.begin_operation(moving_off(driver, 1), "before")
     driver.begin_operation(RemovedBrokers((1,)), "op")
-    assert described(driver).operation.progress.moves == 0
-    assert state_of(driver) is OperationState.RUNNING
+    view = described(driver).operation
+    assert (view.progress.moves, state_of(driver)) == (0, OperationState.RUNNING)
+    assert "to be moved off its brokers by other operations" in view.entry.reason
     driver.take_over()
     assert state_of(driver) is OperationState.RUNNING
     catch_up(driver)
