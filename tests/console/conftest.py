@@ -1,40 +1,26 @@
-"""A live cluster, its gateway, and a real browser that looks at it. All tests share them, on one
-event loop; a test that kills a part starts it again."""
+"""A live cluster with its gateway, and a real browser that looks at it. All tests share them, on
+one event loop; a test that kills a part starts it again. Without Chromium tests/suites.py leaves
+the suite out."""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, async_playwright, expect
+from playwright.async_api import Browser
 
-from console.console import TIMEOUT_MS, Console, new_console
-from console.gateway import running_gateway
+from console.browser import running_browser
+from console.console import Console, new_console
 from integration.clusters import running_cluster
 from tidelog_runtime.local.cluster import LocalCluster
 
-# Debian's; `make system-deps` installs it, and tests/suites.py leaves the suite out without it.
-CHROMIUM = shutil.which("chromium")
-# It runs offline, and in containers as root.
-CHROMIUM_ARGUMENTS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-dev-shm-usage",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-)
 # A browser takes the processor from all others for a while: that is no death. One that is killed
 # is missed at once, whatever its lease says.
 TEST_SECONDS = 240
 UNHURRIED = {"lease_ttl_seconds": 15}
-
-expect.set_options(timeout=TIMEOUT_MS)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -52,15 +38,16 @@ async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Loc
         tmp_path_factory.mktemp("console"),
         broker_config={**UNHURRIED, "replica_lag_time_max_ms": 10_000},
         controller_config=UNHURRIED,
+        gateway=True,
     ) as running:
         yield running
+        running.check_alive()
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def gateway(cluster: LocalCluster) -> AsyncIterator[str]:
+@pytest.fixture(scope="session")
+def gateway(cluster: LocalCluster) -> str:
     """Its URL."""
-    async with running_gateway(cluster) as url:
-        yield url
+    return f"http://{cluster.gateway_address}"
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -85,12 +72,8 @@ async def sea(rest: httpx.AsyncClient) -> str:
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser() -> AsyncIterator[Browser]:
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(
-            executable_path=CHROMIUM, args=CHROMIUM_ARGUMENTS
-        )
-        yield browser
-        await browser.close()
+    async with running_browser() as running:
+        yield running
 
 
 @pytest_asyncio.fixture(loop_scope="session")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from playwright.async_api import Browser, ConsoleMessage, Locator, Page, Request
+from playwright.async_api import Browser, ConsoleMessage, Locator, Page, Request, expect
 
 # A machine that is busy is no fault of the console.
 TIMEOUT_MS = 60_000
+
+expect.set_options(timeout=TIMEOUT_MS)
 
 _NAMELESS = """() => {
   const named = (element) =>
@@ -60,6 +62,15 @@ class Console:
         await self.button("Show what it would do").click()
         await self.plan.wait_for()
 
+    async def follow(self) -> None:
+        """From what has just begun to the page of its operation."""
+        await self.page.get_by_role("link", name="Follow it").click()
+        await self.page.get_by_role("progressbar", name="Moves done").wait_for()
+
+    async def until_state(self, word: str) -> None:
+        """Of what the page is about."""
+        await expect(self.page.locator(".page-head .state")).to_have_text(word)
+
     async def nameless(self) -> list[str]:
         """What can be used and has no name for who cannot see it."""
         found: list[str] = await self.page.evaluate(_NAMELESS)
@@ -73,5 +84,6 @@ async def new_console(browser: Browser, url: str, scheme: str = "light") -> Cons
     context = await browser.new_context(
         viewport={"width": 1440, "height": 900},
         color_scheme="dark" if scheme == "dark" else "light",
+        timezone_id="UTC",
     )
     return Console(await context.new_page(), url)

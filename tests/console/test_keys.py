@@ -54,6 +54,10 @@ async def test_the_theme_follows_the_system_until_another_is_chosen(
     console = await new_console(browser, gateway, "dark")
     await console.open("overview")
     dark = await _background(console)
+    await console.page.emulate_media(color_scheme="light")
+    assert await _background(console) != dark
+    await console.page.emulate_media(color_scheme="dark")
+    assert await _background(console) == dark
     await console.page.keyboard.press("d")
     assert await _background(console) != dark
     await console.page.reload()

@@ -49,34 +49,6 @@ async def _look_at_the_rest(console: Console, topic: str) -> None:
     await expect(row.get_by_role("cell").first).to_have_text(str(VICTIM))
 
 
-async def test_a_move_is_followed_to_its_end_and_taken_back(
-    console: Console, rest: httpx.AsyncClient
-) -> None:
-    body = {"topic": "drift", "assignment": [[1, 2], [2, 1]]}
-    (await rest.post("/v1/topics", json=body)).raise_for_status()
-    await console.open("moves")
-    await console.button("Move partitions…").click()
-    await console.page.get_by_role("textbox").fill("drift/0 3,2\ndrift/1 3,1")
-    await console.look()
-    await expect(console.plan).to_contain_text("2 partitions would change replicas")
-    await console.button("Begin to move").click()
-    await console.page.get_by_role("link", name="Follow it").click()
-    done = console.page.get_by_role("main").get_by_text("done", exact=True)
-    await expect(done.first).to_be_visible()
-    await expect(console.page.get_by_text("2 of 2 moves done")).to_be_visible()
-    moved = (await rest.get("/v1/topics/drift/partitions")).json()["items"]
-    assert [one["replicas"] for one in moved] == [[3, 2], [3, 1]]
-
-    await console.button("Move back…").click()
-    await expect(console.plan).to_contain_text("2 partitions")
-    await console.button("Begin to move back").click()
-    await console.page.get_by_role("link", name="Follow it").click()
-    await expect(console.page.get_by_role("heading", name="Reversal")).to_be_visible()
-    await expect(console.page.get_by_text("2 of 2 moves done")).to_be_visible()
-    back = (await rest.get("/v1/topics/drift/partitions")).json()["items"]
-    assert [one["replicas"] for one in back] == [[1, 2], [2, 1]]
-
-
 async def test_an_event_is_shown_while_it_happens(
     console: Console, rest: httpx.AsyncClient
 ) -> None:
@@ -95,17 +67,6 @@ async def test_another_replica_is_made_leader(console: Console, rest: httpx.Asyn
     await console.button("Let it lead").click()
     await expect(console.page.get_by_text("Broker 2 leads helm/0.")).to_be_visible()
     assert (await rest.get("/v1/topics/helm/partitions/0")).json()["leader"] == 2
-
-
-async def test_the_throttle_is_set_and_shown(console: Console, rest: httpx.AsyncClient) -> None:
-    await console.open("moves")
-    await console.page.get_by_label("Throttle").get_by_role("button").click()
-    await console.page.get_by_label("Bytes a second").fill("5")
-    await console.look()
-    await console.button("Set it").click()
-    await expect(console.page.get_by_text("at most 5.0 MiB a second")).to_be_visible()
-    assert (await rest.get("/v1/throttle")).json()["bytes_per_second"] == 5 << 20
-    (await rest.put("/v1/throttle", json={"bytes_per_second": None})).raise_for_status()
 
 
 async def test_maintenance_and_the_restart_check_tell_what_they_mean(

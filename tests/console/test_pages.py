@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 
+import httpx
 import pytest
 from playwright.async_api import expect
 
@@ -82,3 +84,28 @@ async def test_records_are_read_from_an_offset_on(console: Console) -> None:
     await expect(console.page.get_by_text("3 records")).to_be_visible()
     await expect(console.page.get_by_text("buoy-42")).to_be_visible()
     await expect(console.page.get_by_text("buoy-36")).to_have_count(0)
+
+
+@pytest.mark.usefixtures("sea")
+async def test_records_with_a_key_are_found_behind_newer_ones(console: Console) -> None:
+    await console.open("records?topic=sea&count=20")
+    await expect(console.page.get_by_text("20 records")).to_be_visible()
+    await expect(console.page.get_by_text("buoy-3", exact=True)).to_have_count(0)
+    await console.page.get_by_label("With the key").fill("buoy-3")
+    await console.page.keyboard.press("Enter")
+    await expect(console.page.get_by_text("1 record", exact=True)).to_be_visible()
+    await expect(console.page.get_by_text("buoy-3", exact=True)).to_be_visible()
+
+
+async def test_records_are_read_from_a_time_on(console: Console, rest: httpx.AsyncClient) -> None:
+    (await rest.post("/v1/topics", json={"topic": "clock"})).raise_for_status()
+    hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+    records = [
+        {"value": f"minute-{n}", "timestamp_ms": int(hour.timestamp() * 1000) + n * 60_000}
+        for n in (-3, -2, -1)
+    ]
+    (await rest.post("/v1/topics/clock/records", json={"records": records})).raise_for_status()
+    since = (hour - timedelta(minutes=2)).strftime("%Y-%m-%dT%H:%M:%S")
+    await console.open(f"records?topic=clock&from=time&time={since}")
+    await expect(console.page.get_by_text("2 records")).to_be_visible()
+    await expect(console.page.get_by_text("minute--3")).to_have_count(0)

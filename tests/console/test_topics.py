@@ -85,7 +85,9 @@ async def test_a_configuration_is_changed(console: Console, rest: httpx.AsyncCli
     assert {"60000"} == {entry["value"] for entry in config if entry["key"] == "retention_ms"}
 
 
-async def test_partitions_are_added(console: Console, rest: httpx.AsyncClient) -> None:
+async def test_partitions_are_added_and_removed_with_consent(
+    console: Console, rest: httpx.AsyncClient
+) -> None:
     (await rest.post("/v1/topics", json={"topic": "swell", "partitions": 2})).raise_for_status()
     await console.open("topics/swell")
     await console.button("Partitions…").click()
@@ -95,3 +97,14 @@ async def test_partitions_are_added(console: Console, rest: httpx.AsyncClient) -
     await console.button("Add them").click()
     await expect(console.page.get_by_text("swell has 5 partitions")).to_be_visible()
     assert (await rest.get("/v1/topics/swell")).json()["partitions"] == 5
+
+    await console.button("Partitions…").click()
+    await console.page.get_by_label("Partitions in all").fill("2")
+    await console.look()
+    await expect(console.plan).to_contain_text("3 partitions, from 2 to 4, would be deleted")
+    remove = console.button("Remove them with their data")
+    await expect(remove).to_be_disabled()
+    await console.page.get_by_label("Type swell to confirm").fill("swell")
+    await remove.click()
+    await expect(console.page.get_by_text("swell has 2 partitions")).to_be_visible()
+    assert (await rest.get("/v1/topics/swell")).json()["partitions"] == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
@@ -49,7 +50,8 @@ class AtTime(NamedTuple):
 
 
 class Latest(NamedTuple):
-    """The newest ones; fewer where offsets have gaps."""
+    """The newest ones; fewer where offsets have gaps. With a key the newest that have it, among the
+    last that are scanned."""
 
     records: int
 
@@ -58,9 +60,10 @@ Start = AtOffset | AtTime | Latest
 
 
 class ReadBound(NamedTuple):
-    """`max_bytes`: of keys and values; one record is read however large it is. `key`: records
-    with this key alone, while those with others count for max_scanned. `wait_ms`: for a first
-    record, where there is none yet. `timeout_ms`: for all of it."""
+    """`max_bytes`: of keys and values; one record is read however large it is, and of the newest
+    ones the oldest are left out. `key`: records with this key alone, while those with others count
+    for max_scanned. `wait_ms`: for a first record, where there is none yet. `timeout_ms`: for all
+    of it."""
 
     max_records: int
     max_bytes: int
@@ -91,10 +94,10 @@ async def read_records(
     give_up_ms = clock.monotonic_ms() + bound.timeout_ms
     log_start = (await consumer.beginning_offsets([partition]))[partition]
     end = (await consumer.end_offsets([partition]))[partition]
-    begin = await _begin(consumer, partition, start, log_start, end)
+    begin = await _begin(consumer, partition, _reach(start, bound), log_start, end)
     consumer.assign([partition])
     await consumer.seek(partition, begin)
-    collecting = _Collecting(bound, begin)
+    collecting = _Collecting(bound, begin, keeps_newest=isinstance(start, Latest))
     if begin >= end:
         # What is not there yet may come.
         collecting.take(await consumer.poll(bound.wait_ms, POLL_RECORDS) if bound.wait_ms else [])
@@ -106,6 +109,12 @@ async def read_records(
         collecting.take(await consumer.poll(min(left_ms, POLL_TIMEOUT_MS), POLL_RECORDS))
         collecting.passed(consumer.position(partition))
     return Read(collecting.records, collecting.next_offset, log_start, end)
+
+
+def _reach(start: Start, bound: ReadBound) -> Start:
+    """Among the newest ones, those with a key may lie far back."""
+    lies_far = isinstance(start, Latest) and bound.key is not None
+    return Latest(bound.max_scanned) if lies_far else start
 
 
 async def _begin(
@@ -127,36 +136,56 @@ async def _begin(
 
 
 class _Collecting:
-    """Which of the records that come are the answer's."""
+    """Which of the records that come are the answer's: the first that there is room for, or, where
+    it `keeps_newest`, the last."""
 
-    def __init__(self, bound: ReadBound, begin: int) -> None:
-        self.records: list[Record] = []
+    def __init__(self, bound: ReadBound, begin: int, *, keeps_newest: bool) -> None:
         self.next_offset = begin
         self.is_full = False
         self._bound = bound
+        self._keeps_newest = keeps_newest
+        self._kept: deque[Record] = deque()
         self._bytes = 0
         self._scanned = 0
 
+    @property
+    def records(self) -> list[Record]:
+        return list(self._kept)
+
     def take(self, came: Iterable[Record]) -> None:
         for record in came:
+            if not self.is_full and self._is_wanted(record):
+                self._keep(record)
             if self.is_full:
                 return
-            wanted = self._bound.key is None or record.key == self._bound.key
-            if wanted:
-                size = len(record.key or b"") + len(record.value or b"")
-                if self.records and self._bytes + size > self._bound.max_bytes:
-                    self.is_full = True
-                    return
-                self._bytes += size
-                self.records.append(record)
             self._scanned += 1
             self.next_offset = record.offset + 1
-            self.is_full = (
-                len(self.records) >= self._bound.max_records
-                or self._scanned >= self._bound.max_scanned
+            self.is_full = self._scanned >= self._bound.max_scanned or (
+                not self._keeps_newest and len(self._kept) >= self._bound.max_records
             )
+
+    def _is_wanted(self, record: Record) -> bool:
+        return self._bound.key is None or record.key == self._bound.key
+
+    def _keep(self, record: Record) -> None:
+        size = _size(record)
+        if self._kept and self._bytes + size > self._bound.max_bytes and not self._keeps_newest:
+            self.is_full = True
+            return
+        self._kept.append(record)
+        self._bytes += size
+        while len(self._kept) > 1 and self._is_over():
+            self._bytes -= _size(self._kept.popleft())
+
+    def _is_over(self) -> bool:
+        bound = self._bound
+        return len(self._kept) > bound.max_records or self._bytes > bound.max_bytes
 
     def passed(self, position: int | None) -> None:
         """All that came is taken, and the consumer has got as far as this."""
         if not self.is_full and position is not None:
             self.next_offset = max(self.next_offset, position)
+
+
+def _size(record: Record) -> int:
+    return len(record.key or b"") + len(record.value or b"")

@@ -177,6 +177,23 @@ async def test_with_a_key_only_its_records_come() -> None:
     assert await read(FakeConsumer(records), AtOffset(0), bound) == ([1, 3, 5], 6)
 
 
+async def test_the_newest_with_a_key_are_found_behind_newer_ones_with_others() -> None:
+    records = [stored(n, key=b"rare" if n < 4 else b"often") for n in range(10)]
+    bound = ALL._replace(key=b"rare", max_records=2)
+    assert await read(FakeConsumer(records), Latest(2), bound) == ([2, 3], 10)
+    too_far = bound._replace(max_scanned=5)
+    assert await read(FakeConsumer(records), Latest(2), too_far) == ([], 10)
+
+
+async def test_beyond_the_bound_of_bytes_the_newest_are_the_newest() -> None:
+    bound = ALL._replace(max_bytes=9)
+    assert await read(FakeConsumer(TEN, start=10), Latest(5), bound) == ([18, 19], 20)
+    assert await read(FakeConsumer(TEN, start=10), Latest(5), ALL._replace(max_bytes=1)) == (
+        [19],
+        20,
+    )
+
+
 async def test_offsets_that_no_record_has_are_passed() -> None:
     assert await read(FakeConsumer(TEN, start=10, end=23), AtOffset(19)) == ([19], 23)
     assert await read(FakeConsumer(TEN, start=10, end=23), AtOffset(21)) == ([], 23)

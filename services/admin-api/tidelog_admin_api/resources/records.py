@@ -105,15 +105,16 @@ async def read_partition_records(
         Query(
             ge=1,
             le=MAX_RECORDS,
-            description="the newest ones; fewer where offsets have gaps; default: 10, where "
-            "neither offset nor timestamp_ms is given",
+            description="the newest ones, with a key the newest that have it; fewer where offsets "
+            "have gaps; default: 10, where neither offset nor timestamp_ms is given",
         ),
     ] = None,
     key: Annotated[
         str | None,
         Query(
             max_length=MAX_KEY_LENGTH,
-            description=f"records with this key alone, among the next {MAX_SCANNED_RECORDS}",
+            description=f"records with this key alone, among the next {MAX_SCANNED_RECORDS}, or "
+            "as many last ones where the newest are asked for",
         ),
     ] = None,
     max_records: Annotated[int, Query(ge=1, le=MAX_RECORDS)] = DEFAULT_READ_RECORDS,

@@ -1,4 +1,4 @@
-// Before anything is drawn, so that a page never flashes in the other theme.
+// Before anything is drawn, so that a page never flashes in the other theme. theme.js goes on.
 (() => {
   let chosen = null;
   try {
@@ -6,5 +6,10 @@
   } catch {
     // Storage may be forbidden; the system's theme it is then.
   }
-  if (chosen === "dark" || chosen === "light") document.documentElement.dataset.theme = chosen;
+  const isChosen = chosen === "dark" || chosen === "light";
+  const system = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+  Object.assign(document.documentElement.dataset, {
+    chosenTheme: isChosen ? chosen : "system",
+    theme: isChosen ? chosen : system,
+  });
 })();

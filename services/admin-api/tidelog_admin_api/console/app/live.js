@@ -47,6 +47,11 @@ export function poll(load, everyMs, tell) {
   let running = null;
   let again = false;
 
+  function pauseMs(tookMs, failed) {
+    const rest = Math.max(everyMs, Math.min(tookMs * REST_PER_BUSY_MS, MAX_PAUSE_MS));
+    return failed ? Math.min(rest, MAX_PAUSE_MS) : rest;
+  }
+
   async function once() {
     clearTimeout(timer);
     if (stopped || document.hidden) return;
@@ -56,17 +61,17 @@ export function poll(load, everyMs, tell) {
     }
     running = new AbortController();
     const began = performance.now();
+    let failed = false;
     try {
       const data = await load(running.signal);
       if (!stopped) tell({ data });
     } catch (error) {
+      failed = true;
       if (!stopped) tell({ error });
     }
     running = null;
     if (stopped) return;
-    const took = performance.now() - began;
-    const pause = Math.min(Math.max(everyMs, took * REST_PER_BUSY_MS), MAX_PAUSE_MS);
-    timer = setTimeout(once, again ? 0 : pause);
+    timer = setTimeout(once, again ? 0 : pauseMs(performance.now() - began, failed));
     again = false;
   }
 

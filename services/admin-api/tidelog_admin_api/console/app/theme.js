@@ -4,22 +4,28 @@ import { createStore } from "./store.js";
 const KEY = "tidelog.theme";
 const ORDER = ["system", "light", "dark"];
 const systemDark = matchMedia("(prefers-color-scheme: dark)");
+const root = document.documentElement.dataset;
 
-export const theme = createStore(document.documentElement.dataset.theme ?? "system");
+/** What was chosen; `data-theme` of the document says which of the two it comes to. */
+export const theme = createStore(root.chosenTheme);
 /** Changes whenever colours do, so that what draws on a canvas draws again. */
 export const colours = createStore(0);
 
 theme.subscribe((chosen) => {
-  if (chosen === "system") delete document.documentElement.dataset.theme;
-  else document.documentElement.dataset.theme = chosen;
   try {
     localStorage.setItem(KEY, chosen);
   } catch {
     // It holds until the page is closed.
   }
-  colours.set(colours.get() + 1);
+  paint();
 });
-systemDark.addEventListener("change", () => colours.set(colours.get() + 1));
+systemDark.addEventListener("change", paint);
+
+function paint() {
+  const system = systemDark.matches ? "dark" : "light";
+  root.theme = theme.get() === "system" ? system : theme.get();
+  colours.set(colours.get() + 1);
+}
 
 export function nextTheme() {
   theme.set(ORDER[(ORDER.indexOf(theme.get()) + 1) % ORDER.length]);

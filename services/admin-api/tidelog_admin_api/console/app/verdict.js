@@ -1,5 +1,6 @@
-// What an overview means, in one place: its tone, its words, and its figures over time.
-import { NONE, plural } from "./format.js";
+// What is told of a cluster and its parts, in one place: its tone, its words, and its figures over
+// time.
+import { NONE, number, plural } from "./format.js";
 
 const TONES = { critical: "bad", warning: "warn", info: "note" };
 const ORDER = ["critical", "warning", "info"];
@@ -60,6 +61,7 @@ export function statusOf(broker) {
   if (broker.status === "gone" && !isMissed(broker)) return ["", "removed"];
   if (broker.status === "running" && broker.maintenance) return ["note", "maintenance"];
   if (broker.status === "running" && broker.removed) return ["note", broker.replicas ? "draining" : "removed"];
+  if (broker.status === "running" && broker.not_added) return ["note", "not added"];
   return STATUS[broker.status] ?? ["", broker.status || NONE];
 }
 
@@ -76,6 +78,23 @@ export function healthOf(partition) {
   if (partition.isr.length < partition.min_isr) return ["bad", "under min ISR"];
   if (partition.isr.length < wanted) return ["warn", "out of sync"];
   return moving ? ["note", "moving"] : ["ok", "in sync"];
+}
+
+/** [tone, word] of a topic: the worst of its partitions. */
+export function topicState(topic) {
+  if (topic.deleting) return ["warn", "being deleted"];
+  if (topic.partitions_being_removed > 0) return ["warn", "losing partitions"];
+  if (topic.without_leader > 0) return ["bad", `${number(topic.without_leader)} without a leader`];
+  if (topic.below_min_isr > 0) return ["bad", `${number(topic.below_min_isr)} under min ISR`];
+  if (topic.under_replicated > 0) return ["warn", `${number(topic.under_replicated)} out of sync`];
+  return ["ok", "in sync"];
+}
+
+const OPERATIONS = { running: "note", cancelling: "warn", done: "ok", cancelled: "", failed: "bad" };
+
+/** Of the state of an operation. */
+export function toneOfOperation(state) {
+  return OPERATIONS[state] ?? "";
 }
 
 /** What pictures over time show of an overview. */

@@ -18,17 +18,17 @@ const MAX_ASKED = 50;
 export function Brokers() {
   const [act, setAct] = useState(null);
   const { data, error, refresh } = usePolled((signal) => all("brokers", {}, signal), "brokers", EVERY_MS);
-  const ids = (data ?? []).map((broker) => broker.broker_id).slice(0, MAX_ASKED).join(",");
+  const ids = (data ?? []).map(idOf).slice(0, MAX_ASKED).join(",");
   const processes = usePolled((signal) => readProcesses(ids, signal), ids, PROCESSES_EVERY_MS);
   const close = () => {
     setAct(null);
     refresh();
   };
-  const idle = (data ?? []).filter((broker) => broker.status === "running" && (broker.replicas === 0 || broker.removed));
+  const waiting = (data ?? []).filter((broker) => broker.status === "running" && broker.not_added);
   return html`<${PageHead} title="Brokers" beside=${html`<${Live} error=${error} />`}>
       <button class="button" onClick=${() => setAct({ kind: "preferred" })}>Preferred leaders…</button>
       <button class="button" onClick=${() => setAct({ kind: "rebalance" })}>Rebalance…</button>
-      <button class="button primary" data-first-act disabled=${!data} onClick=${() => setAct({ kind: "add", broker: idle[0] })}>Add brokers…</button>
+      <button class="button primary" data-first-act disabled=${!data} onClick=${() => setAct({ kind: "add", chosen: waiting.map(idOf) })}>Add brokers…</button>
     <//>
     ${data
       ? html`<div class="stack">
@@ -40,14 +40,18 @@ export function Brokers() {
           <${Panel} title="Partitions by broker"><${PartitionMap} brokers=${data} /><//>
         </div>`
       : html`<${Waiting} error=${error} />`}
-    ${act && html`<${Chosen} act=${act} brokers=${data ?? []} onClose=${close} />`}`;
+    ${act && html`<${ActOf} act=${act} brokers=${data ?? []} onClose=${close} />`}`;
 }
 
-function Chosen({ act: { kind, broker }, brokers, onClose }) {
+function idOf(broker) {
+  return broker.broker_id;
+}
+
+function ActOf({ act: { kind, broker, chosen }, brokers, onClose }) {
   if (kind === "check") return html`<${RestartCheck} broker=${broker} onClose=${onClose} />`;
   if (kind === "maintenance") return html`<${MaintenanceAct} broker=${broker} onClose=${onClose} />`;
   if (kind === "preferred") return html`<${PreferredAct} onClose=${onClose} />`;
-  return html`<${BalanceAct} kind=${kind} broker=${broker} brokers=${brokers} onClose=${onClose} />`;
+  return html`<${BalanceAct} kind=${kind} chosen=${chosen} brokers=${brokers} onClose=${onClose} />`;
 }
 
 /** By broker id; without those that do not answer. */
@@ -84,7 +88,7 @@ function Acts({ broker, onAct }) {
     ${isThere && html`<button class="button compact" aria-label=${`Restart check of ${name}`} onClick=${act("check")}>Check…</button>
       <button class="button compact" aria-label=${`${broker.maintenance ? "End maintenance of" : "Maintenance of"} ${name}`} onClick=${act("maintenance")}>
         ${broker.maintenance ? "End maint…" : "Maintenance…"}</button>`}
-    ${(broker.replicas > 0 || !broker.removed) && html`<button class="button compact danger" aria-label=${`Remove ${name}`} onClick=${act("remove")}>Remove…</button>`}
+    ${(broker.replicas > 0 || !broker.removed) && html`<button class="button compact danger" aria-label=${`Remove ${name}`} onClick=${() => onAct({ kind: "remove", chosen: [idOf(broker)] })}>Remove…</button>`}
   </div>`;
 }
 
@@ -98,7 +102,7 @@ function Racks({ brokers }) {
   const sum = (members, of) => members.reduce((total, broker) => total + broker[of], 0);
   const columns = [
     { name: "Rack", value: (row) => row.rack },
-    { name: "Brokers", show: (row) => row.members.map((broker) => broker.broker_id).join(", ") },
+    { name: "Brokers", show: (row) => row.members.map(idOf).join(", ") },
     { name: "Replicas", width: "90px", num: true, value: (row) => sum(row.members, "replicas"), show: (row) => number(sum(row.members, "replicas")) },
     { name: "Leads", width: "90px", num: true, value: (row) => sum(row.members, "leaders"), show: (row) => number(sum(row.members, "leaders")) },
   ];

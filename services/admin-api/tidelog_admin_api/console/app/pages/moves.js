@@ -9,15 +9,10 @@ import { BalanceAct, begun } from "../parts/broker_acts.js";
 import { Field, Live, PageHead, Panel, Progress, State, Waiting, tell } from "../parts/basics.js";
 import { PlanView } from "../parts/plan.js";
 import { Table } from "../parts/table.js";
+import { toneOfOperation } from "../verdict.js";
 
 const EVERY_MS = 1_000;
 const UNITS = [["KiB", 1_024], ["MiB", 1_048_576], ["GiB", 1_073_741_824]];
-
-const TONES = { running: "note", cancelling: "warn", done: "ok", cancelled: "", failed: "bad" };
-
-export function operationTone(state) {
-  return TONES[state] ?? "";
-}
 
 export function Moves() {
   const [act, setAct] = useState("");
@@ -34,7 +29,7 @@ export function Moves() {
       <${Throttle} />
       ${data ? html`<${Listed} operations=${data} />` : html`<${Waiting} error=${error} />`}
     </div>
-    ${act === "rebalance" && html`<${BalanceAct} kind="rebalance" brokers=${[]} onClose=${close} />`}
+    ${act === "rebalance" && html`<${BalanceAct} kind="rebalance" onClose=${close} />`}
     ${act === "byhand" && html`<${ByHand} onClose=${close} />`}`;
 }
 
@@ -53,7 +48,7 @@ function OperationTable({ operations, empty }) {
   const columns = [
     { name: "Operation", value: (o) => o.operation_id, show: (o) => html`<a href=${href(["moves", o.operation_id])} title=${o.operation_id}>${o.operation_id}</a>` },
     { name: "Kind", width: "170px", value: (o) => o.kind, show: (o) => sentence(o.kind) },
-    { name: "State", width: "120px", value: (o) => o.state, show: (o) => html`<${State} tone=${operationTone(o.state)}>${o.state}<//>` },
+    { name: "State", width: "120px", value: (o) => o.state, show: (o) => html`<${State} tone=${toneOfOperation(o.state)}>${o.state}<//>` },
     { name: "Moves", width: "26%", value: (o) => o.progress.moves_done, show: (o) => html`<${Moved} operation=${o} />` },
     { name: "Asked by", width: "120px", value: (o) => o.requested_by, show: (o) => html`<span title=${`from ${o.requested_from}`}>${o.requested_by || o.requested_from}</span>` },
     { name: "Began", width: "130px", value: (o) => o.requested_at_ms, show: (o) => clock(o.requested_at_ms) },
@@ -104,7 +99,7 @@ function ThrottleAct({ throttle, onClose }) {
 }
 
 /** "orders/3 4,1,2" a line. {moves, wrong}. */
-export function parseMoves(text) {
+function parseMoves(text) {
   const moves = [];
   for (const line of text.split("\n").map((one) => one.trim()).filter(Boolean)) {
     const found = /^([a-zA-Z0-9._-]+)\/(\d+)[\s:]+(\d+(?:[\s,]+\d+)*)$/.exec(line);

@@ -9,7 +9,7 @@ import { begun } from "../parts/broker_acts.js";
 import { Facts, Live, PageHead, Panel, PartitionLink, Progress, State, Waiting, tell } from "../parts/basics.js";
 import { PlanView } from "../parts/plan.js";
 import { Table } from "../parts/table.js";
-import { operationTone } from "./moves.js";
+import { toneOfOperation } from "../verdict.js";
 
 const EVERY_MS = 1_000;
 const MOVES_EVERY_MS = 2_000;
@@ -25,7 +25,7 @@ export function Operation({ id }) {
   };
   const hasEnded = data?.ended_at_ms > 0;
   return html`<${PageHead} title=${data ? sentence(data.kind) : "Operation"} crumbs=${[["Moves", href(["moves"])], [id, href(["moves", id])]]}
-      beside=${html`${data && html`<${State} tone=${operationTone(data.state)}>${data.state}<//>`}<${Live} error=${error} still=${hasEnded} />`}>
+      beside=${html`${data && html`<${State} tone=${toneOfOperation(data.state)}>${data.state}<//>`}<${Live} error=${error} still=${hasEnded} />`}>
       ${data && !hasEnded && html`<button class="button danger" data-first-act onClick=${() => setAct("cancel")}>Cancel…</button>`}
       ${hasEnded && data.progress.moves_done > 0 && html`<button class="button" data-first-act onClick=${() => setAct("reverse")}>Move back…</button>`}
     <//>

@@ -1,4 +1,5 @@
-// A look at records: the newest, or from an offset or a time on, of one partition or of all.
+// A look at records: the newest, or from an offset or a time on, of one partition or of all; with a
+// key, those that have it.
 import { html, useMemo, useState } from "../html.js";
 import { all, at, get } from "../api.js";
 import { NONE, clock, exactTime, number, plural } from "../format.js";
@@ -7,13 +8,13 @@ import { href, replaceQuery } from "../router.js";
 import { Empty, Field, Live, PageHead, ProblemNote, Waiting } from "../parts/basics.js";
 import { Table } from "../parts/table.js";
 
-
 const EVERY_MS = 3_000;
 const TOPICS_EVERY_MS = 15_000;
 // Reading all partitions of a topic asks each one.
 const MAX_PARTITIONS = 24;
 const COUNTS = [20, 50, 100, 500];
 const PREVIEW = 160;
+const NEVER_MS = 3_600_000;
 
 export function Records({ query }) {
   const asked = {
@@ -24,6 +25,7 @@ export function Records({ query }) {
     time: query.get("time") ?? "",
     count: Number(query.get("count") ?? COUNTS[1]),
     key: query.get("key") ?? "",
+    has: query.get("has") ?? "",
   };
   const set = (changed) => replaceQuery(["records"], { ...asked, ...changed });
   const topics = usePolled((signal) => all("topics", { internal: true }, signal), "topics", TOPICS_EVERY_MS);
@@ -34,7 +36,7 @@ export function Records({ query }) {
       ${asked.topic === ""
         ? html`<${Empty} title="Choose a topic.">Records are read, and nothing is changed by it.<//>`
         : topic
-          ? html`<${Read} key=${JSON.stringify({ ...asked, key: "" })} asked=${asked} topic=${topic} />`
+          ? html`<${Read} key=${ofAsked(asked)} asked=${asked} topic=${topic} />`
           : topics.data
             ? html`<${Empty} title=${`There is no topic ${asked.topic}.`} />`
             : html`<${Waiting} error=${topics.error} />`}
@@ -60,8 +62,15 @@ function Choice({ asked, set, topics, topic }) {
     <${Field} label="At most"><select name="count" value=${asked.count} onChange=${(event) => set({ count: event.target.value })}>
       ${COUNTS.map((one) => html`<option key=${one} value=${one}>${one}</option>`)}
     </select><//>
-    <${Field} label="Key or value has"><input type="search" value=${asked.key} onInput=${(event) => set({ key: event.target.value })} /><//>
+    <${Field} label="With the key"><input class="short" name="key" value=${asked.key} autocomplete="off" spellcheck=${false}
+      title="Looked for among the last 10,000 records of each partition, or as many from where you begin" onChange=${(event) => set({ key: event.target.value })} /><//>
+    <${Field} label="Key or value has"><input type="search" value=${asked.has} onInput=${(event) => set({ has: event.target.value })} /><//>
   </div>`;
+}
+
+/** What is asked of the gateway; what is found in the answer is looked for here. */
+function ofAsked(asked) {
+  return JSON.stringify({ ...asked, has: "" });
 }
 
 function startOf(asked) {
@@ -72,7 +81,7 @@ function startOf(asked) {
 
 async function read(asked, topic, signal) {
   const chosen = asked.partition === "" ? Array.from({ length: Math.min(topic.partitions, MAX_PARTITIONS) }, (_, p) => p) : [Number(asked.partition)];
-  const query = { ...startOf(asked), max_records: asked.count };
+  const query = { ...startOf(asked), max_records: asked.count, key: asked.key };
   const pages = await Promise.allSettled(chosen.map((p) => get(at("topics", asked.topic, "partitions", p, "records"), query, signal)));
   const good = pages.filter((page) => page.status === "fulfilled").map((page) => page.value);
   const bad = pages.find((page) => page.status === "rejected");
@@ -85,9 +94,10 @@ async function read(asked, topic, signal) {
 
 function Read({ asked, topic }) {
   const [open, setOpen] = useState("");
-  const isNewest = asked.from === "newest";
-  const { data, error } = usePolled((signal) => read(asked, topic, signal), JSON.stringify({ ...asked, key: "" }), isNewest ? EVERY_MS : 3_600_000);
-  const shown = useMemo(() => (data?.records ?? []).filter((record) => has(record, asked.key)), [data, asked.key]);
+  // A search reads far back, and is not repeated by itself.
+  const isLive = asked.from === "newest" && asked.key === "";
+  const { data, error } = usePolled((signal) => read(asked, topic, signal), ofAsked(asked), isLive ? EVERY_MS : NEVER_MS);
+  const shown = useMemo(() => (data?.records ?? []).filter((record) => has(record, asked.has)), [data, asked.has]);
   if (!data) return html`<${Waiting} error=${error} />`;
   const keyOf = (record) => `${record.partition}/${record.offset}`;
   const columns = [
@@ -99,13 +109,18 @@ function Read({ asked, topic }) {
     { name: "Whole", width: "84px", show: (r) => html`<button class="button quiet compact" aria-expanded=${open === keyOf(r)} aria-label=${`Whole record ${keyOf(r)}`} onClick=${() => setOpen(open === keyOf(r) ? "" : keyOf(r))}>${open === keyOf(r) ? "Close" : "Open"}</button>` },
   ];
   return html`<div class="row small" style=${{ padding: "8px 16px" }}>
-      <span class="faint">${plural(shown.length, "record")}${asked.key && ` of ${data.records.length}`}</span>
-      ${isNewest && html`<${Live} error=${error} />`}
+      <span class="faint">${plural(shown.length, "record")}${asked.has && ` of ${data.records.length}`}</span>
+      ${isLive && html`<${Live} error=${error} />`}
       ${data.left > 0 && html`<span class="faint">the first ${MAX_PARTITIONS} partitions; choose one for the others</span>`}
     </div>
     ${data.problem && html`<div style=${{ padding: "0 16px 12px" }}><${ProblemNote} problem=${data.problem} /></div>`}
     <${Table} label="Records" columns=${columns} rows=${shown} rowKey=${keyOf} under=${(r) => (open === keyOf(r) ? html`<${Whole} record=${r} />` : null)}
-      empty=${data.records.length ? "None has that." : "There are no records here."} />`;
+      empty=${emptyWords(asked, data.records)} />`;
+}
+
+function emptyWords(asked, records) {
+  if (records.length) return "None of these has that.";
+  return asked.key === "" ? "There are no records here." : "None of those that were looked at has that key.";
 }
 
 function textOf(value) {

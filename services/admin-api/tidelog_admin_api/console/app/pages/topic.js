@@ -1,16 +1,13 @@
 // One topic: its partitions as they stand, and its configuration; how each is changed.
 import { html, useState } from "../html.js";
-import { all, at, change, get } from "../api.js";
+import { all, at, get } from "../api.js";
 import { NONE, brokers, bytes, number, plural } from "../format.js";
 import { usePolled } from "../live.js";
 import { go, href, replaceQuery } from "../router.js";
-import { Act } from "../parts/act.js";
-import { Facts, Live, PageHead, Panel, State, Waiting, tell } from "../parts/basics.js";
-import { FactorAct, PartitionCountAct } from "../parts/topic_acts.js";
-import { ConfigFields, setValues } from "../parts/topic_config.js";
+import { Facts, Live, PageHead, Panel, State, Waiting } from "../parts/basics.js";
+import { ChangeConfig, DeleteTopic, FactorAct, PartitionCountAct } from "../parts/topic_acts.js";
 import { Table } from "../parts/table.js";
-import { healthOf, isLed } from "../verdict.js";
-import { topicState } from "./topics.js";
+import { healthOf, isLed, topicState } from "../verdict.js";
 
 const EVERY_MS = 2_000;
 const TABS = [["", "Partitions"], ["config", "Configuration"]];
@@ -111,48 +108,4 @@ function Config({ topic, onChanged }) {
       <${Table} label="Configuration" columns=${columns} rows=${topic.config} rowKey=${(e) => e.key} />
     <//>
     ${editing && html`<${ChangeConfig} topic=${topic} onClose=${() => setEditing(false)} onDone=${onChanged} />`}`;
-}
-
-function ChangeConfig({ topic, onClose, onDone }) {
-  const before = Object.fromEntries(topic.config.map((e) => [e.key, e.is_set ? e.value : ""]));
-  const defaults = Object.fromEntries(topic.config.map((e) => [e.key, e.default_value]));
-  const [values, setValuesNow] = useState(before);
-  const changed = Object.keys(values).filter((key) => values[key] !== before[key]);
-  const body = {
-    set: setValues(Object.fromEntries(changed.map((key) => [key, values[key]]))),
-    unset: changed.filter((key) => values[key] === ""),
-  };
-  // As it was when the dialog opened: what somebody else has changed since is not overwritten.
-  const [revision] = useState(topic.revision);
-  const send = (query) => change("PATCH", at("topics", topic.topic, "config"), body, { query, revision });
-  const columns = [
-    { name: "Key", show: (c) => html`<code>${c.key}</code>` },
-    { name: "Before", show: (c) => html`<span class="dim">${c.before || NONE}</span>` },
-    { name: "After", show: (c) => html`<strong>${c.after || NONE}</strong>` },
-  ];
-  return html`<${Act} title=${`Change the configuration of ${topic.topic}`} verb="Change it" ready=${changed.length > 0}
-    subject=${JSON.stringify(body)} form=${html`<${ConfigFields} values=${values} onChange=${setValuesNow} defaults=${defaults} />`}
-    plan=${() => send({ dry_run: true })}
-    show=${(plan) => html`<${Table} label="What would change" columns=${columns} rows=${plan.changes} rowKey=${(c) => c.key} empty="Nothing: all is as asked for." />`}
-    run=${() => send({})}
-    done=${() => {
-      tell(`The configuration of ${topic.topic} is changed.`);
-      onDone();
-    }}
-    onClose=${onClose} />`;
-}
-
-function DeleteTopic({ topic, onDeleted, onClose }) {
-  const send = (query) => change("DELETE", at("topics", topic.topic), undefined, { query, revision: undefined });
-  return html`<${Act} title=${`Delete ${topic.topic}`} verb="Delete it with its data" danger confirm=${topic.topic} narrow
-    plan=${() => send({ dry_run: true, confirm: topic.topic })}
-    show=${(plan) => html`<p><strong>${plural(plan.partitions, "partition")}</strong> with all records would be deleted, on
-      brokers ${brokers(plan.brokers)}. Nothing brings them back.</p>`}
-    run=${() => send({ confirm: topic.topic })}
-    done=${(answer) => {
-      const late = answer?.pending_brokers?.length ? ` Brokers ${brokers(answer.pending_brokers)} have yet to delete their replicas.` : "";
-      tell(`Topic ${topic.topic} is deleted.${late}`);
-      onDeleted();
-    }}
-    onClose=${onClose} />`;
 }

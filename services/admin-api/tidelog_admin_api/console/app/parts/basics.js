@@ -112,7 +112,7 @@ export function Notes() {
   const shown = useStore(notes);
   return html`<div class="toasts" role="status">${shown.map(
     (note) => html`<div class="toast" key=${note.id}>
-      <div>${note.text} ${note.link && html`<a href=${note.link.target}>${note.link.name}</a>`}</div>
+      <div>${note.text} ${note.link && html`<a href=${note.link.target} onClick=${() => setTimeout(forget, 0, note.id)}>${note.link.name}</a>`}</div>
       <button class="button quiet compact" aria-label="Dismiss" onClick=${() => forget(note.id)}>
         <${Icon} name="close" />
       </button>

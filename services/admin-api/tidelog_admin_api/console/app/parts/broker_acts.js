@@ -25,9 +25,10 @@ const BALANCES = {
   remove: { path: "brokers/remove", title: "Remove brokers", verb: "Begin to drain", hint: "Brokers that are to hold nothing; when the operation is done they may be stopped for good:" },
 };
 
-export function BalanceAct({ kind, broker, brokers, onClose }) {
+/** `chosen`: ids of brokers that are ticked at first. */
+export function BalanceAct({ kind, chosen = [], brokers = [], onClose }) {
   const { path, title, verb, hint } = BALANCES[kind];
-  const [ids, setIds] = useState(broker ? [broker.broker_id] : []);
+  const [ids, setIds] = useState(chosen);
   const [operationId] = useState(newOperationId);
   const body = kind === "rebalance" ? {} : { broker_ids: ids };
   const send = (query, more = {}) => change("POST", path, { ...body, ...more }, { query });

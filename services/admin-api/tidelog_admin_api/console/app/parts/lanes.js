@@ -25,7 +25,7 @@ export function Lanes({ events, partition }) {
 }
 
 /** [{at, leader, isr}], oldest first: what the partition's key said from when on. */
-export function statesOf(events) {
+function statesOf(events) {
   return events
     .filter((event) => event.stage === "completed" && event.broker === undefined && Array.isArray(event.details?.isr) && event.details.leader !== undefined)
     .map((event) => ({ at: event.at, leader: event.details.leader, isr: event.details.isr }))

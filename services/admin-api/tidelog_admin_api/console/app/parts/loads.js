@@ -6,7 +6,7 @@ import { isMissed } from "../verdict.js";
 export function Loads({ brokers }) {
   const holding = brokers.filter((broker) => broker.replicas > 0 || broker.status !== "gone");
   const most = Math.max(1, ...holding.map((broker) => broker.replicas));
-  const sharing = holding.filter((broker) => broker.status === "running" && !broker.removed);
+  const sharing = holding.filter((broker) => broker.status === "running" && !broker.removed && !broker.not_added);
   const leaders = holding.reduce((sum, broker) => sum + broker.leaders, 0);
   const even = sharing.length ? leaders / sharing.length : 0;
   return html`<div class="loads" role="list" aria-label="Leaders and replicas of each broker">

@@ -48,7 +48,7 @@ function Change({ from, to }) {
   </span>`;
 }
 
-export function MoveTable({ moves }) {
+function MoveTable({ moves }) {
   const columns = [
     { name: "Partition", value: (move) => `${move.topic}/${move.partition}` },
     { name: "From brokers", width: "28%", show: (move) => brokers(move.original) },

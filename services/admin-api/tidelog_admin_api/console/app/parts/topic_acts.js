@@ -1,12 +1,93 @@
-// Changes of a topic's size: how many partitions, how many replicas of each.
+// How topics are made, changed and deleted: each shows first what it would do.
 import { html, useState } from "../html.js";
 import { at, change, newOperationId } from "../api.js";
-import { brokers, number, plural } from "../format.js";
+import { NONE, brokers, number, plural } from "../format.js";
 import { href } from "../router.js";
-import { Placement } from "../pages/topics.js";
 import { Act } from "./act.js";
 import { Field, tell } from "./basics.js";
+import { begun } from "./broker_acts.js";
+import { Placement } from "./placement.js";
 import { PlanView } from "./plan.js";
+import { Table } from "./table.js";
+import { ConfigFields, setValues } from "./topic_config.js";
+
+// A request takes so many by hand; beyond it the controller places them anew.
+const MAX_ASSIGNED = 1_000;
+
+export function CreateTopic({ onClose, onDone }) {
+  const [topic, setTopic] = useState("");
+  const [partitions, setPartitions] = useState("6");
+  const [factor, setFactor] = useState("3");
+  const [config, setConfig] = useState({});
+  const [id] = useState(newOperationId);
+  const body = {
+    topic,
+    partitions: Number(partitions),
+    replication_factor: Number(factor),
+    config: setValues(config),
+  };
+  const send = (query, more = {}) => change("POST", "topics", { ...body, ...more }, { query });
+  const form = html`<div class="fields">
+      <${Field} label="Name" hint="Letters, digits, '.', '_' and '-'">
+        <input name="topic" value=${topic} required autofocus autocomplete="off" spellcheck=${false} onInput=${(event) => setTopic(event.target.value)} />
+      <//>
+      <${Field} label="Partitions" hint="More can be added later">
+        <input name="partitions" type="number" min="1" value=${partitions} onInput=${(event) => setPartitions(event.target.value)} />
+      <//>
+      <${Field} label="Replicas of each" hint="Each on a broker of its own">
+        <input name="replication_factor" type="number" min="1" value=${factor} onInput=${(event) => setFactor(event.target.value)} />
+      <//>
+    </div>
+    <details><summary>Configuration</summary><${ConfigFields} values=${config} onChange=${setConfig} /></details>`;
+  return html`<${Act} title="Create a topic" verb="Create it" form=${form} ready=${topic !== ""} subject=${JSON.stringify(body)}
+    plan=${() => send({ dry_run: true })}
+    show=${(plan) => html`<${Placement} topic=${topic} assignment=${plan.assignment} />`}
+    run=${(plan) => send({}, { operation_id: id, ...exactly(plan.assignment) })}
+    done=${(answer) => {
+      tell(`Topic ${topic} is created.${late(answer, "start")}`, { name: "Open it", target: href(["topics", topic]) });
+      onDone();
+    }}
+    onClose=${onClose} />`;
+}
+
+function exactly(assignment) {
+  return assignment.length <= MAX_ASSIGNED ? { assignment } : {};
+}
+
+/** Of an answer that names brokers which have not done so yet. */
+function late(answer, verb) {
+  const behind = answer?.pending_brokers ?? [];
+  return behind.length ? ` Brokers ${brokers(behind)} have yet to ${verb} their replicas.` : "";
+}
+
+export function ChangeConfig({ topic, onClose, onDone }) {
+  const before = Object.fromEntries(topic.config.map((e) => [e.key, e.is_set ? e.value : ""]));
+  const defaults = Object.fromEntries(topic.config.map((e) => [e.key, e.default_value]));
+  const [values, setValuesNow] = useState(before);
+  const changed = Object.keys(values).filter((key) => values[key] !== before[key]);
+  const body = {
+    set: setValues(Object.fromEntries(changed.map((key) => [key, values[key]]))),
+    unset: changed.filter((key) => values[key] === ""),
+  };
+  // As it was when the dialog opened: what somebody else has changed since is not overwritten.
+  const [revision] = useState(topic.revision);
+  const send = (query) => change("PATCH", at("topics", topic.topic, "config"), body, { query, revision });
+  const columns = [
+    { name: "Key", show: (c) => html`<code>${c.key}</code>` },
+    { name: "Before", show: (c) => html`<span class="dim">${c.before || NONE}</span>` },
+    { name: "After", show: (c) => html`<strong>${c.after || NONE}</strong>` },
+  ];
+  return html`<${Act} title=${`Change the configuration of ${topic.topic}`} verb="Change it" ready=${changed.length > 0}
+    subject=${JSON.stringify(body)} form=${html`<${ConfigFields} values=${values} onChange=${setValuesNow} defaults=${defaults} />`}
+    plan=${() => send({ dry_run: true })}
+    show=${(plan) => html`<${Table} label="What would change" columns=${columns} rows=${plan.changes} rowKey=${(c) => c.key} empty="Nothing: all is as asked for." />`}
+    run=${() => send({})}
+    done=${() => {
+      tell(`The configuration of ${topic.topic} is changed.`);
+      onDone();
+    }}
+    onClose=${onClose} />`;
+}
 
 export function PartitionCountAct({ topic, onClose }) {
   const [count, setCount] = useState(String(topic.partitions));
@@ -43,6 +124,19 @@ export function FactorAct({ topic, onClose }) {
     show=${({ plan }) => html`<${PlanView} plan=${plan} />`}
     refuse=${({ plan }) => plan.move_count === 0 && "There is nothing to be done."}
     run=${() => send({}, { operation_id: id })}
-    done=${({ operation }) => tell("It has begun.", { name: "Follow it", target: href(["moves", operation.operation_id]) })}
+    done=${begun} onClose=${onClose} />`;
+}
+
+export function DeleteTopic({ topic, onDeleted, onClose }) {
+  const send = (query) => change("DELETE", at("topics", topic.topic), undefined, { query });
+  return html`<${Act} title=${`Delete ${topic.topic}`} verb="Delete it with its data" danger confirm=${topic.topic} narrow
+    plan=${() => send({ dry_run: true, confirm: topic.topic })}
+    show=${(plan) => html`<p><strong>${plural(plan.partitions, "partition")}</strong> with all records would be deleted, on
+      brokers ${brokers(plan.brokers)}. Nothing brings them back.</p>`}
+    run=${() => send({ confirm: topic.topic })}
+    done=${(answer) => {
+      tell(`Topic ${topic.topic} is deleted.${late(answer, "delete")}`);
+      onDeleted();
+    }}
     onClose=${onClose} />`;
 }

@@ -2,7 +2,7 @@
 import { html } from "../html.js";
 import { Field } from "./basics.js";
 
-export const KEYS = [
+const KEYS = [
   { key: "min_insync_replicas", hint: "Replicas in sync that acks=all needs; default min(2, replicas)", type: "number" },
   { key: "durability", hint: "What a replica has done before a record counts there", choices: ["replicated", "synced"] },
   { key: "retention_ms", hint: "Milliseconds; -1: for ever", type: "number" },

@@ -1,0 +1,176 @@
+"""Replicas moved with the console, and brokers that come and go."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest_asyncio
+from playwright.async_api import expect
+
+from console.console import Console
+from tidelog_runtime.local.cluster import LocalCluster
+
+# Of a broker's bytes a second: what is copied takes minutes.
+SLOWLY = 1_024
+RECORDS = 64
+VALUE = "spray" * 1_600
+
+
+async def created(rest: httpx.AsyncClient, topic: str, assignment: list[list[int]]) -> None:
+    body = {"topic": topic, "assignment": assignment}
+    (await rest.post("/v1/topics", json=body)).raise_for_status()
+
+
+async def replicas_of(rest: httpx.AsyncClient, topic: str) -> list[list[int]]:
+    partitions = (await rest.get(f"/v1/topics/{topic}/partitions")).json()["items"]
+    return [one["replicas"] for one in partitions]
+
+
+async def broker(rest: httpx.AsyncClient, broker_id: int) -> dict[str, Any]:
+    described: dict[str, Any] = (await rest.get(f"/v1/brokers/{broker_id}")).json()
+    return described
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def slowly(rest: httpx.AsyncClient) -> AsyncIterator[None]:
+    """Whatever is copied for moves."""
+    throttle = "/v1/throttle"
+    (await rest.put(throttle, json={"bytes_per_second": SLOWLY})).raise_for_status()
+    yield
+    (await rest.put(throttle, json={"bytes_per_second": None})).raise_for_status()
+
+
+async def test_a_move_is_followed_to_its_end_and_taken_back(
+    console: Console, rest: httpx.AsyncClient
+) -> None:
+    await created(rest, "drift", [[1, 2], [2, 1]])
+    await console.open("moves")
+    await console.button("Move partitions…").click()
+    await console.page.get_by_role("textbox").fill("drift/0 3,2\ndrift/1 3,1")
+    await console.look()
+    await expect(console.plan).to_contain_text("2 partitions would change replicas")
+    await console.button("Begin to move").click()
+    await console.follow()
+    await console.until_state("done")
+    await expect(console.page.get_by_text("2 of 2 moves done")).to_be_visible()
+    assert await replicas_of(rest, "drift") == [[3, 2], [3, 1]]
+
+    await console.button("Move back…").click()
+    await expect(console.plan).to_contain_text("2 partitions")
+    await console.button("Begin to move back").click()
+    await console.follow()
+    await expect(console.page.get_by_role("heading", name="Reversal")).to_be_visible()
+    await console.until_state("done")
+    assert await replicas_of(rest, "drift") == [[1, 2], [2, 1]]
+
+
+async def test_a_move_under_way_is_seen_and_cancelled(
+    console: Console,
+    rest: httpx.AsyncClient,
+    slowly: None,  # noqa: ARG001
+) -> None:
+    await created(rest, "ebb", [[1, 2]])
+    records = [{"value": VALUE}] * RECORDS
+    (await rest.post("/v1/topics/ebb/records", json={"records": records})).raise_for_status()
+    move = {"topic": "ebb", "partition": 0, "target": [1, 3]}
+    body = {"moves": [move], "operation_id": "ebb-to-3"}
+    (await rest.post("/v1/reassignments", json=body)).raise_for_status()
+
+    await console.open("overview")
+    await expect(console.page.get_by_label("Moves of ebb-to-3")).to_be_visible()
+    await console.open("topics/ebb/0")
+    await console.until_state("moving")
+    added = console.page.get_by_role("img", name="Broker 3: catching up")
+    await expect(added).to_be_visible()
+    await console.page.get_by_role("link", name="to 3, off 2").click()
+    await console.until_state("running")
+    await expect(console.page.get_by_text("broker 3 to be in sync")).to_be_visible()
+
+    await console.button("Cancel…").click()
+    await expect(console.plan).to_contain_text("1 move under way would go back")
+    assert await replicas_of(rest, "ebb") == [[1, 2, 3]]
+    await console.button("Stop it, and go back").click()
+    await console.until_state("cancelled")
+    await expect(console.button("Cancel…")).to_have_count(0)
+    assert await replicas_of(rest, "ebb") == [[1, 2]]
+
+
+async def test_the_throttle_is_set_and_shown(console: Console, rest: httpx.AsyncClient) -> None:
+    await console.open("moves")
+    await console.page.get_by_label("Throttle").get_by_role("button").click()
+    await console.page.get_by_label("Bytes a second").fill("5")
+    await console.look()
+    await console.button("Set it").click()
+    await expect(console.page.get_by_text("at most 5.0 MiB a second")).to_be_visible()
+    assert (await rest.get("/v1/throttle")).json()["bytes_per_second"] == 5 << 20
+    (await rest.put("/v1/throttle", json={"bytes_per_second": None})).raise_for_status()
+
+
+async def test_each_partition_of_a_topic_gets_more_replicas(
+    console: Console, rest: httpx.AsyncClient
+) -> None:
+    await created(rest, "fog", [[1], [2]])
+    await console.open("topics/fog")
+    await console.button("Replicas…").click()
+    await console.page.get_by_label("Replicas of each partition").fill("3")
+    await console.look()
+    await expect(console.plan).to_contain_text("4 replicas would be copied")
+    await console.button(
+        "Begin",
+    ).click()
+    await console.follow()
+    await console.until_state("done")
+    assert [sorted(replicas) for replicas in await replicas_of(rest, "fog")] == [[1, 2, 3]] * 2
+
+
+async def test_a_broker_that_has_come_is_added_and_drained_again(
+    console: Console, rest: httpx.AsyncClient, cluster: LocalCluster
+) -> None:
+    await created(rest, "tide", [[1, 2], [2, 3], [3, 1], [1, 3]])
+    new = cluster.add_broker()
+    await console.open("brokers")
+    row = console.page.get_by_role("row").filter(has=console.button(f"Remove broker {new}"))
+    await expect(row).to_contain_text("not added")
+
+    await console.button("Add brokers…").click()
+    await expect(console.dialog.get_by_role("checkbox", checked=True)).to_have_value(str(new))
+    await console.look()
+    shares = console.plan.get_by_role("table", name="Brokers before and after")
+    await expect(shares.get_by_role("row").last).to_contain_text("+")
+    assert (await broker(rest, new))["replicas"] == 0
+    await console.button("Add them, and begin to move").click()
+    await console.follow()
+    await console.until_state("done")
+    held = (await broker(rest, new))["replicas"]
+    assert held > 0
+
+    await console.open("brokers")
+    await expect(row).to_contain_text("running")
+    await console.button(f"Remove broker {new}").click()
+    await expect(console.dialog.get_by_role("checkbox", checked=True)).to_have_value(str(new))
+    await console.look()
+    await expect(console.plan).to_contain_text(f"−{held}")
+    await console.button("Begin to drain").click()
+    await console.follow()
+    await console.until_state("done")
+    drained = await broker(rest, new)
+    assert (drained["replicas"], drained["removed"]) == (0, True)
+    await console.open("brokers")
+    gone = console.page.get_by_role("row").filter(
+        has=console.button(f"Restart check of broker {new}")
+    )
+    await expect(gone).to_contain_text("removed")
+
+
+async def test_what_a_rebalance_would_do_is_shown_before_anything_is_done(
+    console: Console, rest: httpx.AsyncClient
+) -> None:
+    before = (await rest.get("/v1/operations")).json()["items"]
+    await console.open("moves")
+    await console.button("Rebalance…").click()
+    await expect(console.plan).to_be_visible()
+    await console.page.keyboard.press("Escape")
+    await expect(console.dialog).to_have_count(0)
+    assert (await rest.get("/v1/operations")).json()["items"] == before

@@ -1,0 +1,66 @@
+"""A partition whose last holder is gone: a leader is chosen with the console, at the price of
+records."""
+
+from __future__ import annotations
+
+import httpx
+import pytest_asyncio
+from playwright.async_api import expect
+
+from console.console import Console
+from tidelog_runtime.local.cluster import LocalCluster
+
+BEHIND, AHEAD = 3, 2
+
+
+async def write(rest: httpx.AsyncClient, *values: str) -> None:
+    body = {"records": [{"value": value} for value in values]}
+    (await rest.post("/v1/topics/reef/records", json=body)).raise_for_status()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def reef(rest: httpx.AsyncClient, cluster: LocalCluster) -> str:
+    """A partition without a leader: one replica missed a record, the other is gone with it."""
+    config = {"min_insync_replicas": 1}
+    body = {"topic": "reef", "assignment": [[AHEAD, BEHIND]], "config": config}
+    (await rest.post("/v1/topics", json=body)).raise_for_status()
+    await write(rest, "both have it")
+    await cluster.kill(BEHIND)
+    await write(rest, "one has it")
+    await cluster.kill(AHEAD)
+    cluster.start_broker(BEHIND)
+    await cluster.ready()
+    return "reef"
+
+
+async def test_a_leader_is_elected_with_loss_only_once_the_loss_is_shown_and_confirmed(
+    console: Console, rest: httpx.AsyncClient, cluster: LocalCluster, reef: str
+) -> None:
+    try:
+        await console.open(f"topics/{reef}/0")
+        await console.until_state("no leader")
+        await console.button("Recover…").click()
+        await expect(
+            console.dialog.get_by_text(f"Last known to hold every committed record: {AHEAD}")
+        ).to_be_visible()
+        await console.page.get_by_label("Who is to lead").select_option(f"Broker {BEHIND}")
+        await console.look()
+        await expect(console.plan).to_contain_text(f"Broker {BEHIND} would lead")
+        elect = console.button("Elect it, and lose those records")
+        await expect(elect).to_be_disabled()
+        assert (await rest.get(f"/v1/topics/{reef}/partitions/0")).json()["leader"] is None
+        await console.page.get_by_label(f"Type {reef} to confirm").fill(reef)
+        await elect.click()
+        await expect(console.page.get_by_text(f"{reef}/0 has a leader.")).to_be_visible()
+        await expect(
+            console.page.get_by_role("img", name=f"Broker {BEHIND}: leader")
+        ).to_be_visible()
+        path = f"/v1/topics/{reef}/partitions/0/records"
+        kept = (await rest.get(path, params={"offset": 0})).json()["items"]
+        assert [record["value"] for record in kept] == ["both have it"]
+    finally:
+        cluster.start_broker(AHEAD)
+        await cluster.ready()
+        (await rest.delete(f"/v1/topics/{reef}", params={"confirm": reef})).raise_for_status()
+    await console.open("overview")
+    await expect(console.page.get_by_role("banner").get_by_text("All is well")).to_be_visible()
