@@ -7,8 +7,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PROTOS := $(wildcard proto/tidelog/v1/*.proto)
 
-.PHONY: help demo up test sim model mutants api-fuzz lint bench bench-grow proto dashboards lock \
-	system-deps clean
+.PHONY: help demo up test sim model mutants api-fuzz lint bench bench-grow bench-console \
+	screenshots proto dashboards lock system-deps clean
 
 help:
 	@echo "make demo         show the main job: produce, kill a leader and a controller, lose nothing"
@@ -21,6 +21,8 @@ help:
 	@echo "make lint         style, types, dependencies between modules, generated code"
 	@echo "make bench        measure throughput and latency against gRPC's own"
 	@echo "make bench-grow   measure growing and shrinking under load; QUICK=1 with little data"
+	@echo "make bench-console  measure the web console over 3,000 partitions; QUICK=1 over few"
+	@echo "make screenshots  take the README's pictures of the web console anew"
 	@echo "make proto        generate the code of proto/ anew"
 	@echo "make dashboards   generate the Grafana dashboards anew"
 	@echo "make lock         resolve the dependencies anew into requirements.lock"
@@ -62,6 +64,12 @@ bench: $(STAMP)
 
 bench-grow: $(STAMP)
 	$(BIN)/python -m bench.grow $(if $(QUICK),--quick)
+
+bench-console: $(STAMP)
+	PYTHONPATH=tests $(BIN)/python -m bench.console $(if $(QUICK),--quick)
+
+screenshots: $(STAMP)
+	PYTHONPATH=tests $(BIN)/python -m bench.console.screenshots docs/screenshots
 
 # Usage: $(call generate,directory)
 define generate

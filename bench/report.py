@@ -29,6 +29,29 @@ class Measured:
     met: bool | None = None
 
 
+def at_most(name: str, value: float, bound: float, unit: str) -> Measured:
+    return Measured(name, value, unit, wanted=f"<= {bound:g}", met=value <= bound)
+
+
+def not_met(results: Sequence[Measured]) -> list[str]:
+    """Names of those beyond their bounds."""
+    return [result.name for result in results if result.met is False]
+
+
+def rows(results: Sequence[Measured]) -> list[dict[str, object]]:
+    """As files hold them: name, value, unit, wanted, met."""
+    return [
+        {
+            "name": result.name,
+            "value": round(result.value, 3),
+            "unit": result.unit,
+            "wanted": result.wanted,
+            "met": result.met,
+        }
+        for result in results
+    ]
+
+
 def machine() -> dict[str, object]:
     processor = next(
         (

@@ -8,18 +8,17 @@ the file that is written."""
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict
 from pathlib import Path
 
 import uvloop
 from rich.console import Console
 
-from bench import report
+from bench import options, report
 from bench.grow import figures, results
 from bench.grow.figures import RunFigures
 from bench.grow.run import FULL, QUICK, REPLICATION_FACTOR, Settings, run_once
@@ -41,19 +40,7 @@ async def run_all(settings: Settings, directory: Path, console: Console) -> list
 
 
 def parse(argv: Sequence[str]) -> tuple[str, Settings]:
-    parser = argparse.ArgumentParser(prog="python -m bench.grow", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="once, with little data")
-    for field in fields(Settings):
-        name = f"--{field.name.replace('_', '-')}"
-        full, quick = getattr(FULL, field.name), getattr(QUICK, field.name)
-        parser.add_argument(name, type=type(full), help=f"default: {full:g}, quick: {quick:g}")
-    arguments = vars(parser.parse_args(argv))
-    form = "quick" if arguments.pop("quick") else "full"
-    chosen = {name: value for name, value in arguments.items() if value is not None}
-    for name, value in chosen.items():
-        if value <= 0:
-            parser.error(f"--{name.replace('_', '-')} is {value}; it is above 0")
-    return form, replace(QUICK if form == "quick" else FULL, **chosen)
+    return options.parse("python -m bench.grow", __doc__, FULL, QUICK, argv)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -78,7 +65,7 @@ def main(argv: Sequence[str]) -> int:
     found = figures.verdicts(runs)
     title = f"Growing and shrinking under load ({form}, {settings.runs} runs)"
     report.show(found, console, title=title)
-    missed = figures.not_met(found)
+    missed = report.not_met(found)
     console.print(f"Written: {path}", highlight=False)
     if missed:
         console.print(f"[red]Not met:[/] {'; '.join(missed)}", highlight=False)

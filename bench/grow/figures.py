@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from bench.grow.ledger import ReadBack
-from bench.report import Measured
+from bench.report import Measured, at_most
 
 WANTED_P99_RATIO = 3.0
 WANTED_SPREAD = 1
@@ -84,14 +84,14 @@ def ratio(value: float, minimum: float) -> float:
 def verdicts(runs: Sequence[RunFigures]) -> list[Measured]:
     """Medians where a median was asked for; else the worst of all runs."""
     results = [
-        _at_most("failed produces, all runs", sum(r.failed for r in runs), 0, ""),
-        _at_most(
+        at_most("failed produces, all runs", sum(r.failed for r in runs), 0, ""),
+        at_most(
             "acknowledged records not read back, all runs",
             sum(r.read_back.lost for r in runs),
             0,
             "",
         ),
-        _at_most("records read twice, all runs", sum(r.read_back.duplicates for r in runs), 0, ""),
+        at_most("records read twice, all runs", sum(r.read_back.duplicates for r in runs), 0, ""),
         Measured("produce latency, quiet: p50", median(r.quiet_p50_ms for r in runs), "ms"),
         Measured("produce latency, quiet: p99", median(r.quiet_p99_ms for r in runs), "ms"),
         Measured(
@@ -105,10 +105,6 @@ def verdicts(runs: Sequence[RunFigures]) -> list[Measured]:
     return results
 
 
-def not_met(results: Sequence[Measured]) -> list[str]:
-    return [result.name for result in results if result.met is False]
-
-
 def _of_move(name: str, moves: Sequence[MoveFigures]) -> list[Measured]:
     def middle(value: Callable[[MoveFigures], float]) -> float:
         return median(map(value, moves))
@@ -120,7 +116,7 @@ def _of_move(name: str, moves: Sequence[MoveFigures]) -> list[Measured]:
     return [
         Measured(f"{name}: duration", middle(lambda m: m.duration_s), "s"),
         Measured(f"{name}: produce latency, p99", middle(lambda m: m.p99_ms), "ms"),
-        _at_most(
+        at_most(
             f"{name}: p99 against the quiet one",
             middle(lambda m: m.p99_ratio),
             WANTED_P99_RATIO,
@@ -131,7 +127,7 @@ def _of_move(name: str, moves: Sequence[MoveFigures]) -> list[Measured]:
         ),
         Measured(f"{name}: replicas moved", worst(lambda m: m.replicas_moved), ""),
         Measured(f"{name}: fewest that balance", worst(lambda m: m.replicas_minimum), ""),
-        _at_most(
+        at_most(
             f"{name}: replicas against the fewest",
             worst(lambda m: m.replicas_ratio),
             bound,
@@ -139,16 +135,14 @@ def _of_move(name: str, moves: Sequence[MoveFigures]) -> list[Measured]:
         ),
         Measured(f"{name}: moved", middle(lambda m: m.bytes_moved / 1e6), "MB"),
         Measured(f"{name}: least that balances", middle(lambda m: m.bytes_minimum / 1e6), "MB"),
-        _at_most(
-            f"{name}: bytes against the least", worst(lambda m: m.bytes_ratio), bound, "times"
-        ),
-        _at_most(
+        at_most(f"{name}: bytes against the least", worst(lambda m: m.bytes_ratio), bound, "times"),
+        at_most(
             f"{name}: replicas, most against fewest of a broker",
             worst(lambda m: m.replica_spread),
             WANTED_SPREAD,
             "",
         ),
-        _at_most(
+        at_most(
             f"{name}: leaders, most against fewest of a broker",
             worst(lambda m: m.leader_spread),
             WANTED_SPREAD,
@@ -165,14 +159,10 @@ def _of_move(name: str, moves: Sequence[MoveFigures]) -> list[Measured]:
             "MB/s",
         ),
         Measured(f"{name}: rate, all brokers", middle(lambda m: m.bytes_per_second / 1e6), "MB/s"),
-        _at_most(
+        at_most(
             f"{name}: that against what throttle and load allow",
             worst(lambda m: m.rate_ratio),
             WANTED_RATE_RATIO,
             "times",
         ),
     ]
-
-
-def _at_most(name: str, value: float, bound: float, unit: str) -> Measured:
-    return Measured(name, value, unit, wanted=f"<= {bound:g}", met=value <= bound)

@@ -45,8 +45,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from bench.grow.figures import MoveFigures, RunFigures, not_met, verdicts
-from bench.report import machine
+from bench.grow.figures import MoveFigures, RunFigures, verdicts
+from bench.report import machine, not_met, rows
 
 FILES = {"full": "bench-grow.json", "quick": "bench-grow.partial.json"}
 
@@ -59,16 +59,7 @@ def content(
         "machine": machine(),
         "form": form,
         "settings": dict(settings),
-        "results": [
-            {
-                "name": result.name,
-                "value": round(result.value, 3),
-                "unit": result.unit,
-                "wanted": result.wanted,
-                "met": result.met,
-            }
-            for result in results
-        ],
+        "results": rows(results),
         "not_met": not_met(results),
         "runs": [_run(run) for run in runs],
     }

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from playwright.async_api import Browser, ConsoleMessage, Locator, Page, Request, expect
 
 # A machine that is busy is no fault of the console.
 TIMEOUT_MS = 60_000
+_WHEEL_PX = 300
 
 expect.set_options(timeout=TIMEOUT_MS)
 
@@ -71,6 +74,14 @@ class Console:
         """Of what the page is about."""
         await expect(self.page.locator(".page-head .state")).to_have_text(word)
 
+    async def wander(self) -> None:
+        """Scrolls and points, as people do, for a second."""
+        await self.page.mouse.wheel(0, _WHEEL_PX)
+        await self.page.mouse.move(600, 500)
+        await asyncio.sleep(0.5)
+        await self.page.mouse.wheel(0, -_WHEEL_PX)
+        await asyncio.sleep(0.5)
+
     async def nameless(self) -> list[str]:
         """What can be used and has no name for who cannot see it."""
         found: list[str] = await self.page.evaluate(_NAMELESS)
@@ -80,9 +91,13 @@ class Console:
         await self.page.context.close()
 
 
-async def new_console(browser: Browser, url: str, scheme: str = "light") -> Console:
+async def new_console(
+    browser: Browser, url: str, scheme: str = "light", size: tuple[int, int] = (1440, 900)
+) -> Console:
+    """In a browser profile of its own. `size`: of its window, width and height in pixels."""
+    width, height = size
     context = await browser.new_context(
-        viewport={"width": 1440, "height": 900},
+        viewport={"width": width, "height": height},
         color_scheme="dark" if scheme == "dark" else "light",
         timezone_id="UTC",
     )

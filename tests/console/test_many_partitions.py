@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest_asyncio
 import uvicorn
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, expect
 
 from console.console import Console, new_console
 from tidelog.client.descriptions import TopicDescription
@@ -100,7 +100,7 @@ async def test_no_task_of_the_overview_holds_the_page_up(browser: Browser, many:
     await expect(_map(console)).to_be_visible()
     watched = asyncio.create_task(asyncio.sleep(WATCHED_SECONDS))
     while not watched.done():
-        await _scroll(console.page)
+        await console.wander()
     trace = json.loads(await browser.stop_tracing())
     await console.close()
     assert console.faults == []
@@ -128,14 +128,6 @@ async def test_of_a_long_table_only_what_is_in_sight_is_in_the_page(
 def _map(console: Console) -> Any:
     total = TOPICS * PARTITIONS * FACTOR
     return console.page.get_by_role("application", name=f"Map of {total:,} replicas")
-
-
-async def _scroll(page: Page) -> None:
-    await page.mouse.wheel(0, 300)
-    await page.mouse.move(600, 500)
-    await asyncio.sleep(0.5)
-    await page.mouse.wheel(0, -300)
-    await asyncio.sleep(0.5)
 
 
 def _main_thread_tasks_ms(events: list[dict[str, Any]]) -> list[float]:

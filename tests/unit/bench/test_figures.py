@@ -8,9 +8,10 @@ import pytest
 
 from bench.grow import results
 from bench.grow.__main__ import parse
-from bench.grow.figures import MoveFigures, RunFigures, not_met, ratio, verdicts
+from bench.grow.figures import MoveFigures, RunFigures, ratio, verdicts
 from bench.grow.ledger import ReadBack
 from bench.grow.run import FULL, QUICK
+from bench.report import not_met
 
 MOVE = MoveFigures(
     operation="grow",

@@ -1,0 +1,1 @@
+"""The web console in a real browser, over a live cluster with thousands of partitions."""

@@ -1,0 +1,53 @@
+"""`make bench-console` (`python -m bench.console`): the web console over a live cluster with 3,000
+partitions, in a real browser. How long the gateway takes for the overview, whether a task of any
+page is longer than 100 ms, and how soon a killed broker is seen. With `--quick`
+(`make bench-console QUICK=1`) over few partitions and shortly, to see that it works.
+
+Exit status 1: a bound is not met; the last line says which. `bench/console/results.py` documents
+the file that is written."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import uvloop
+from rich.console import Console
+
+from bench import options, report
+from bench.console import results
+from bench.console.run import FULL, QUICK, Settings, run_once
+from console.browser import PROGRAM
+
+
+def parse(argv: Sequence[str]) -> tuple[str, Settings]:
+    return options.parse("python -m bench.console", __doc__, FULL, QUICK, argv)
+
+
+def main(argv: Sequence[str]) -> int:
+    form, settings = parse(argv)
+    console = Console()
+    if shutil.which(PROGRAM) is None:
+        console.print(f"[red]There is no {PROGRAM}; `make system-deps` installs it.[/]")
+        return 1
+    directory = Path(tempfile.mkdtemp(prefix="tidelog-bench-console-"))
+    try:
+        figures = uvloop.run(run_once(directory, settings, console))
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    path = results.write(Path("out"), results.content(form, asdict(settings), figures))
+    found = results.verdicts(figures)
+    report.show(found, console, title=f"The web console ({form})")
+    missed = report.not_met(found)
+    console.print(f"Written: {path}", highlight=False)
+    if missed:
+        console.print(f"[red]Not met:[/] {'; '.join(missed)}", highlight=False)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,125 @@
+"""The figures: how long the gateway takes for the overview of very many partitions, what pages cost
+a browser that shows them, and how soon a death is seen."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+from playwright.async_api import Browser
+from rich.console import Console
+
+from bench.console.results import Figures, OverviewFigures
+from bench.console.scene import OVERVIEW, Scene, running_scene
+from bench.console.watch import Watch, Watched
+from console.browser import running_browser
+
+BROKERS = 3
+VICTIM = 3
+MAP = "/v1/cluster/partition-map"
+PAUSE_S = 0.2
+# After so long without a reader the gateway asks the cluster but seldom.
+LEFT_ALONE_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """`partitions`: of each topic; `watch_s`: each page, the load included; `rate`: records written
+    a second."""
+
+    topics: int
+    partitions: int
+    watch_s: float
+    rate: float
+
+
+FULL = Settings(topics=10, partitions=300, watch_s=30.0, rate=50.0)
+QUICK = Settings(topics=3, partitions=20, watch_s=5.0, rate=20.0)
+
+
+async def run_once(directory: Path, settings: Settings, console: Console) -> Figures:
+    topics = {f"topic-{n:02}": settings.partitions for n in range(settings.topics)}
+    began_s = time.perf_counter()
+    async with running_scene(directory, topics, brokers=BROKERS) as scene:
+        took_s = time.perf_counter() - began_s
+        console.print(f"  {scene.partitions:,} partitions in {took_s:.0f} s", highlight=False)
+        async with running_browser() as browser, scene.written_to(settings.rate):
+            return await _figures(scene, browser, settings, console)
+
+
+async def _figures(scene: Scene, browser: Browser, settings: Settings, console: Console) -> Figures:
+    await asyncio.sleep(LEFT_ALONE_S)
+    first_ms, _ = await _asked(scene.rest, OVERVIEW)
+    watch = await Watch.begin(browser, scene.url, "overview", "Partitions by broker")
+    answers_ms, _ = await asyncio.gather(
+        _answers_ms(scene.rest, settings.watch_s), watch.wander(settings.watch_s)
+    )
+    pages = [await watch.end()]
+    _, overview_bytes = await _asked(scene.rest, OVERVIEW)
+    _, map_bytes = await _asked(scene.rest, MAP)
+    _tell(pages[0], console)
+    topic = next(iter(scene.topics))
+    for place, seen in (
+        ("topics", topic),
+        (f"topics/{topic}", "in sync"),
+        (f"topics/{topic}/0", "Who led"),
+        ("brokers", "Partitions by broker"),
+        ("moves", "Nothing moves."),
+        ("events", "completed"),
+        (f"records?topic={topic}&partition=0", "buoy-"),
+    ):
+        watch = await Watch.begin(browser, scene.url, place, seen)
+        await watch.wander(settings.watch_s)
+        pages.append(await watch.end())
+        _tell(pages[-1], console)
+    seen_s, death = await _death(scene, browser, settings)
+    _tell(death, console)
+    return Figures(
+        overview=OverviewFigures(scene.partitions, first_ms, answers_ms, overview_bytes, map_bytes),
+        seen_s=seen_s,
+        pages=[*pages, death],
+    )
+
+
+async def _asked(rest: httpx.AsyncClient, path: str) -> tuple[float, int]:
+    """Milliseconds, and the bytes of the answer."""
+    began_s = time.perf_counter()
+    answer = (await rest.get(path)).raise_for_status()
+    return (time.perf_counter() - began_s) * 1000, len(answer.content)
+
+
+async def _answers_ms(rest: httpx.AsyncClient, seconds: float) -> list[float]:
+    end_s = time.perf_counter() + seconds
+    found = []
+    while time.perf_counter() < end_s:
+        found.append((await _asked(rest, OVERVIEW))[0])
+        await asyncio.sleep(PAUSE_S)
+    return found
+
+
+async def _death(scene: Scene, browser: Browser, settings: Settings) -> tuple[float, Watched]:
+    """Seconds until a killed broker is named as gone; and the page on which it was seen, while
+    every partition lost a replica."""
+    watch = await Watch.begin(browser, scene.url, "overview", "All is well")
+    named = watch.console.page.get_by_role("navigation").get_by_text("1 gone", exact=True)
+    seeing = asyncio.ensure_future(named.wait_for(state="attached"))
+    await asyncio.sleep(0)
+    killed_s = time.perf_counter()
+    await scene.cluster.kill(VICTIM)
+    await seeing
+    seen_s = time.perf_counter() - killed_s
+    await watch.wander(settings.watch_s)
+    return seen_s, await watch.end("overview, while a broker dies")
+
+
+def _tell(page: Watched, console: Console) -> None:
+    console.print(
+        f"  {page.place}: shown after {page.shown_ms:.0f} ms, {len(page.long_tasks_ms)} long tasks "
+        f"in {page.seconds:.0f} s, the longest {page.longest_ms:.0f} ms at most",
+        highlight=False,
+    )
+    for fault in page.faults:
+        console.print(f"  [red]{fault}[/]", highlight=False)

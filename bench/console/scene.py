@@ -1,0 +1,120 @@
+"""A live cluster with its gateway, to which somebody writes all the time."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import httpx
+
+from tidelog.client import Admin, Delivery, Producer
+from tidelog.errors import TidelogError
+from tidelog_runtime.local.cluster import LocalCluster
+from tidelog_runtime.local.service_file import Setting
+
+REPLICATION_FACTOR = 3
+READY_TIMEOUT_S = 120.0
+CREATION_TIMEOUT_MS = 120_000
+SETTLE_TIMEOUT_S = 180.0
+POLL_S = 0.2
+REQUEST_TIMEOUT_S = 60.0
+OVERVIEW = "/v1/cluster/overview"
+
+
+class Scene:
+    """`topics`: partitions by name."""
+
+    def __init__(
+        self, cluster: LocalCluster, rest: httpx.AsyncClient, topics: Mapping[str, int]
+    ) -> None:
+        self.cluster = cluster
+        self.rest = rest
+        self.topics = topics
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.cluster.gateway_address}"
+
+    @property
+    def partitions(self) -> int:
+        return sum(self.topics.values())
+
+    async def create_topics(self) -> None:
+        """Returns once the gateway tells that all is well with every partition."""
+        async with Admin(self.cluster.bootstrap, requested_by="bench") as admin:
+            for topic, partitions in self.topics.items():
+                await admin.create_topic(
+                    topic, partitions, REPLICATION_FACTOR, timeout_ms=CREATION_TIMEOUT_MS
+                )
+        await self.until_well()
+
+    async def until_well(self) -> None:
+        """Raises `TimeoutError`."""
+        async with asyncio.timeout(SETTLE_TIMEOUT_S):
+            while True:
+                told = (await self.rest.get(OVERVIEW)).raise_for_status().json()
+                if told["health"] == "ok" and told["counts"]["partitions"] >= self.partitions:
+                    return
+                await asyncio.sleep(POLL_S)
+
+    @asynccontextmanager
+    async def written_to(self, records_per_second: float) -> AsyncIterator[None]:
+        writing = asyncio.create_task(self._write(1 / records_per_second))
+        try:
+            yield
+        finally:
+            writing.cancel()
+            with suppress(asyncio.CancelledError):
+                await writing
+
+    async def _write(self, pause_s: float) -> None:
+        """To every partition in turn. What cannot be written is passed: brokers may be killed."""
+        places = [(topic, p) for topic, count in self.topics.items() for p in range(count)]
+        async with Producer(self.cluster.bootstrap) as producer:
+            for number, (topic, partition) in enumerate(itertools.cycle(places)):
+                value = json.dumps({"number": number, "tide": ("ebb", "flow")[number % 2]})
+                key = f"buoy-{number % 997}"
+                with suppress(TidelogError):
+                    delivery = await producer.send(
+                        topic, value.encode(), key=key.encode(), partition=partition
+                    )
+                    delivery.add_done_callback(_passed)
+                await asyncio.sleep(pause_s)
+
+
+def _passed(delivery: asyncio.Future[Delivery]) -> None:
+    if not delivery.cancelled():
+        delivery.exception()  # which nobody has to hear of
+
+
+@asynccontextmanager
+async def running_scene(
+    directory: Path,
+    topics: Mapping[str, int],
+    *,
+    brokers: int,
+    broker_config: Mapping[str, Setting] | None = None,
+    controller_config: Mapping[str, Setting] | None = None,
+) -> AsyncIterator[Scene]:
+    cluster = LocalCluster(
+        directory,
+        brokers=brokers,
+        broker_config=broker_config,
+        controller_config=controller_config,
+        usual_ports=False,
+        gateway=True,
+    )
+    await cluster.start()
+    try:
+        await cluster.ready(READY_TIMEOUT_S)
+        address = f"http://{cluster.gateway_address}"
+        async with httpx.AsyncClient(base_url=address, timeout=REQUEST_TIMEOUT_S) as rest:
+            scene = Scene(cluster, rest, topics)
+            await scene.create_topics()
+            yield scene
+    finally:
+        await cluster.stop()

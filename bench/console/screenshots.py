@@ -1,0 +1,208 @@
+"""`make screenshots` (`python -m bench.console.screenshots [DIRECTORY]`): the README's pictures of
+the web console, taken in a real browser on a live cluster of five brokers to which somebody writes:
+
+| file | what |
+| --- | --- |
+| `overview.png` | all is well |
+| `partition.png` | a follower stands still and lags |
+| `plan.png` | what adding a broker would do |
+| `moves.png` | the replicas on their way to it |
+| `brokers.png` | the load of all, dark |
+| `trouble.png` | a broker is gone: what is wrong, and why; dark |
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import shutil
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import uvloop
+from playwright.async_api import Browser, expect
+
+from bench.console.scene import POLL_S, READY_TIMEOUT_S, Scene, running_scene
+from console.browser import running_browser
+from console.console import Console, new_console
+from tidelog.client import Producer
+
+DIRECTORY = Path("docs/screenshots")
+TOPICS: Mapping[str, int] = {
+    "orders": 24,
+    "payments": 12,
+    "shipments": 12,
+    "clicks": 48,
+    "inventory": 6,
+    "audit": 6,
+}
+BROKERS = 4
+VICTIM = 3
+RECORDS_PER_SECOND = 200.0
+# Moved slowly enough to be looked at.
+MOVED_TOPIC = "orders"
+MOVED_BYTES = 30_000_000
+BATCH_BYTES = 60_000
+THROTTLE_BYTES_PER_SECOND = 1_000_000
+MOVED_SHARE = 0.3
+END_TIMEOUT_S = 300.0
+# Until pictures over time show something.
+SAMPLED_S = 20.0
+LAGS_S = 8.0
+WIDTH_PX, HEIGHT_PX = 1280, 820
+MAX_BYTES = 150_000
+# One that stands still lags before it is called gone.
+BROKER_CONFIG = {"lease_ttl_seconds": 30, "replica_lag_time_max_ms": 4_000}
+CONTROLLER_CONFIG = {"lease_ttl_seconds": 30}
+
+
+class Camera:
+    """Raises `RuntimeError` for a picture that is too large to be kept with the sources."""
+
+    def __init__(self, browser: Browser, url: str, directory: Path) -> None:
+        self._browser = browser
+        self._url = url
+        self._directory = directory
+
+    @asynccontextmanager
+    async def at(
+        self, place: str, scheme: str = "light", height: int = HEIGHT_PX
+    ) -> AsyncIterator[Console]:
+        size = (WIDTH_PX, height)
+        console = await new_console(self._browser, self._url, scheme, size)
+        await console.open(place)
+        yield console
+        await console.close()
+
+    async def take(self, console: Console, name: str) -> None:
+        path = self._directory / f"{name}.png"
+        await console.page.screenshot(path=path, animations="disabled", caret="hide")
+        size = path.stat().st_size
+        if size > MAX_BYTES:
+            raise RuntimeError(f"{path} has {size:,} bytes, more than {MAX_BYTES:,}")
+        sys.stdout.write(f"{path}: {size / 1000:.0f} kB\n")
+
+
+async def take_all(directory: Path, target: Path) -> None:
+    async with (
+        running_scene(
+            directory,
+            TOPICS,
+            brokers=BROKERS,
+            broker_config=BROKER_CONFIG,
+            controller_config=CONTROLLER_CONFIG,
+        ) as scene,
+        running_browser() as browser,
+    ):
+        await fill(scene)
+        camera = Camera(browser, scene.url, target)
+        async with scene.written_to(RECORDS_PER_SECOND):
+            async with camera.at("overview") as console:
+                await asyncio.sleep(SAMPLED_S)
+                await expect(console.page.get_by_text("All is well").first).to_be_visible()
+                await camera.take(console, "overview")
+            await a_follower_that_lags(scene, camera)
+            await a_broker_that_is_added(scene, camera)
+            async with camera.at("brokers", "dark", height=960) as console:
+                await console.page.get_by_text("One cell is one replica").wait_for()
+                await asyncio.sleep(SAMPLED_S / 4)
+                await camera.take(console, "brokers")
+            await a_broker_that_is_gone(scene, camera)
+
+
+async def fill(scene: Scene) -> None:
+    """With what moves carry."""
+    partitions = TOPICS[MOVED_TOPIC]
+    values = [bytes(1_000)] * (BATCH_BYTES // 1_000)
+    async with Producer(scene.cluster.bootstrap) as producer:
+        for number in range(MOVED_BYTES // BATCH_BYTES):
+            await producer.send_many(MOVED_TOPIC, values, partition=number % partitions)
+        await producer.flush()
+
+
+async def a_follower_that_lags(scene: Scene, camera: Camera) -> None:
+    partition = await _json(scene, f"/v1/topics/{MOVED_TOPIC}/partitions/0")
+    follower = next(b for b in partition["replicas"] if b != partition["leader"])
+    async with camera.at(f"topics/{MOVED_TOPIC}/0", height=960) as console:
+        await asyncio.sleep(SAMPLED_S / 2)
+        scene.cluster.pause(follower)
+        try:
+            late = console.page.get_by_role("img", name=f"Broker {follower}: out of sync")
+            await late.wait_for()
+            await asyncio.sleep(LAGS_S)
+            await camera.take(console, "partition")
+        finally:
+            scene.cluster.resume(follower)
+    await scene.until_well()
+
+
+async def a_broker_that_is_added(scene: Scene, camera: Camera) -> None:
+    throttle = {"bytes_per_second": THROTTLE_BYTES_PER_SECOND}
+    (await scene.rest.put("/v1/throttle", json=throttle)).raise_for_status()
+    new = scene.cluster.add_broker()
+    await scene.cluster.ready(READY_TIMEOUT_S)
+    async with camera.at("brokers") as console:
+        await console.page.get_by_text("not added").first.wait_for()
+        await console.button("Add brokers…").click()
+        await expect(console.dialog.get_by_label(f"Broker {new}")).to_be_checked()
+        await console.look()
+        await camera.take(console, "plan")
+        await console.button("Add them, and begin to move").click()
+        await console.follow()
+        operation = console.page.url.rpartition("/")[2]
+        await _until_moved(scene, operation, MOVED_SHARE)
+        await camera.take(console, "moves")
+    (await scene.rest.put("/v1/throttle", json={"bytes_per_second": None})).raise_for_status()
+    await _until_moved(scene, operation, 1.0)
+    await scene.until_well()
+
+
+async def a_broker_that_is_gone(scene: Scene, camera: Camera) -> None:
+    async with camera.at("overview", "dark", height=960) as console:
+        await asyncio.sleep(SAMPLED_S / 2)
+        await scene.cluster.kill(VICTIM)
+        await console.page.get_by_text("What is wrong, and why").wait_for()
+        await expect(console.page.get_by_text(f"Broker {VICTIM} is gone").first).to_be_visible()
+        await asyncio.sleep(LAGS_S)
+        await camera.take(console, "trouble")
+
+
+async def _until_moved(scene: Scene, operation: str, share: float) -> None:
+    """Raises `TimeoutError`."""
+    async with asyncio.timeout(END_TIMEOUT_S):
+        while True:
+            told = await _json(scene, f"/v1/operations/{operation}")
+            progress = told["progress"]
+            if told["ended_at_ms"] or progress["moves_done"] >= share * progress["moves"] > 0:
+                return
+            await asyncio.sleep(POLL_S)
+
+
+async def _json(scene: Scene, path: str) -> dict[str, Any]:
+    found: dict[str, Any] = (await scene.rest.get(path)).raise_for_status().json()
+    return found
+
+
+def main(argv: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.console.screenshots",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("target", nargs="?", type=Path, default=DIRECTORY, metavar="DIRECTORY")
+    target = parser.parse_args(argv).target
+    target.mkdir(parents=True, exist_ok=True)
+    directory = Path(tempfile.mkdtemp(prefix="tidelog-screenshots-"))
+    try:
+        uvloop.run(take_all(directory, target))
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

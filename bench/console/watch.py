@@ -1,0 +1,121 @@
+"""What a page of the console costs the main thread of its browser, by the browser's own account."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from playwright.async_api import Browser, CDPSession, Page
+
+from console.console import Console, new_console
+
+# Browsers call a task long from 50 ms on, and tell of no other.
+LONG_TASK_MS = 50.0
+# Of a task that is made to be noticed.
+_PROOF_MS = 150
+_PROOF_LOOKS = 40
+
+_OBSERVER = """
+window.longTasks = [];
+new PerformanceObserver((list) => {
+  for (const task of list.getEntries()) window.longTasks.push(task.duration);
+}).observe({ type: "longtask", buffered: true });
+"""
+_PROOF = f"""() => new Promise((resolve) => {{
+  const before = window.longTasks.length;
+  setTimeout(() => {{
+    const end = performance.now() + {_PROOF_MS};
+    while (performance.now() < end);
+  }}, 0);
+  let looks = {_PROOF_LOOKS};
+  const look = () => {{
+    if (window.longTasks.length > before) resolve(true);
+    else if ((looks -= 1) > 0) setTimeout(look, 50);
+    else resolve(false);
+  }};
+  setTimeout(look, {_PROOF_MS});
+}})"""
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """`place`: what was looked at; `shown_ms`: from the beginning of the load until it was there;
+    `seconds`: watched, the load included; `long_tasks_ms`: by the clock, those of 50 ms or more;
+    `busy_percent`: of the main thread's time; `faults`: errors and warnings of the browser's
+    console."""
+
+    place: str
+    shown_ms: float
+    seconds: float
+    long_tasks_ms: Sequence[float]
+    busy_percent: float
+    faults: Sequence[str]
+
+    @property
+    def longest_ms(self) -> float:
+        """At most: of a task that is not long nobody is told."""
+        return max(self.long_tasks_ms, default=LONG_TASK_MS)
+
+
+class Watch:
+    """A page that is opened, watched, and closed by `end`."""
+
+    def __init__(self, console: Console, session: CDPSession, place: str) -> None:
+        self.console = console
+        self._session = session
+        self._place = place
+        self._began_s = 0.0
+        self._shown_ms = 0.0
+
+    @classmethod
+    async def begin(cls, browser: Browser, url: str, place: str, seen: str) -> Watch:
+        """Loads it anew, and returns once the text `seen` is there."""
+        console = await new_console(browser, url)
+        page = console.page
+        await page.add_init_script(_OBSERVER)
+        session = await page.context.new_cdp_session(page)
+        await session.send("Performance.enable")
+        watch = cls(console, session, place)
+        watch._began_s = time.perf_counter()
+        await console.open(place)
+        await page.get_by_role("main").get_by_text(seen).first.wait_for()
+        watch._shown_ms = (time.perf_counter() - watch._began_s) * 1000
+        return watch
+
+    @property
+    def lasted_s(self) -> float:
+        return time.perf_counter() - self._began_s
+
+    async def wander(self, until_s: float) -> None:
+        """Scrolls and points, as people do, until it has lasted so long."""
+        while self.lasted_s < until_s:
+            await self.console.wander()
+
+    async def end(self, name: str = "") -> Watched:
+        """`name`: of what was watched, where it is not the place's. Raises `RuntimeError` where
+        this browser does not tell of long tasks."""
+        page = self.console.page
+        tasks: list[float] = await page.evaluate("() => window.longTasks")
+        seconds = self.lasted_s
+        busy_s = await self._busy_s()
+        await _prove(page)
+        await self.console.close()
+        return Watched(
+            place=name or self._place,
+            shown_ms=self._shown_ms,
+            seconds=seconds,
+            long_tasks_ms=tasks,
+            busy_percent=100 * busy_s / seconds,
+            faults=list(self.console.faults),
+        )
+
+    async def _busy_s(self) -> float:
+        metrics = (await self._session.send("Performance.getMetrics"))["metrics"]
+        return float(next(one["value"] for one in metrics if one["name"] == "TaskDuration"))
+
+
+async def _prove(page: Page) -> None:
+    """That nothing was told is to mean that nothing was there."""
+    if not await page.evaluate(_PROOF):
+        raise RuntimeError(f"a task of {_PROOF_MS} ms went by untold: it cannot be measured here")
