@@ -164,6 +164,13 @@ async def test_a_broker_that_has_come_is_added_and_drained_again(
     await console.open("brokers")
     await expect(row).to_contain_text("removed")
 
+    # Released: nobody misses it.
+    await cluster.stop_broker(new)
+    await expect(row).to_have_count(0)
+    side = console.page.get_by_role("banner")
+    await expect(side.get_by_text("gone")).to_have_count(0)
+    await expect(side.get_by_text("All is well")).to_be_visible()
+
 
 async def test_what_a_rebalance_would_do_is_shown_before_anything_is_done(
     console: Console, rest: httpx.AsyncClient

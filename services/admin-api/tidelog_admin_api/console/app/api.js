@@ -5,7 +5,7 @@ const TIMEOUT_MS = 20_000;
 const MAX_PAGES = 100;
 const PAGE_SIZE = 1_000;
 
-export class Problem extends Error {
+class Problem extends Error {
   /** `status` 0: there was no answer. `errors`: [{field, message}]. */
   constructor({ title, detail = "", status = 0, code = "", fix = "", errors = [] }) {
     super(detail || title);

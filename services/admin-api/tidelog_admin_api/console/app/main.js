@@ -4,7 +4,7 @@ import { listenForKeys } from "./keys.js";
 import { followOverview } from "./overview_store.js";
 import { route } from "./router.js";
 import { useStore } from "./store.js";
-import { Empty } from "./parts/basics.js";
+import { Empty, PageHead } from "./parts/basics.js";
 import { Shell } from "./parts/shell.js";
 import { Brokers } from "./pages/brokers.js";
 import { Events } from "./pages/events.js";
@@ -36,7 +36,7 @@ function shown(page, parts, query) {
   }
   if (page === "events") return html`<${Events} query=${query} />`;
   if (page === "records") return html`<${Records} query=${query} />`;
-  return html`<${Empty} title="There is no such page.">The pages are on the left; ? shows their keys.<//>`;
+  return html`<${PageHead} title="There is no such page" /><${Empty} title="The pages are on the left; ? shows their keys." />`;
 }
 
 listenForKeys();

@@ -39,7 +39,7 @@ function Shown({ operation }) {
   const hasEnded = operation.ended_at_ms > 0;
   const end = hasEnded ? `ended ${ago(operation.ended_at_ms)}` : progress.estimated_end_ms ? `done in about ${duration(progress.estimated_end_ms - Date.now())}` : "nobody can tell yet when it will be done";
   return html`<div class="stack">
-    <${Panel}><div class="progress" style=${{ paddingTop: "16px" }}>
+    <${Panel}><div class="progress">
       <div class="row"><strong>${number(progress.moves_done)} of ${plural(progress.moves, "move")} done</strong><span class="grow"></span><span class="dim">${end}</span></div>
       <${Progress} label="Moves done" part=${progress.moves_done} whole=${progress.moves} ended=${hasEnded} />
       <div class="steps"><span>${number(progress.moves_active)} under way</span>
@@ -49,14 +49,14 @@ function Shown({ operation }) {
         ${progress.moves_dropped > 0 && html`<span>${number(progress.moves_dropped)} given up</span>`}</div>
       ${operation.reason && html`<p class="dim">${operation.reason}</p>`}
     </div><//>
-    <${Panel}><div style=${{ paddingTop: "16px" }}><${Facts} of=${[
+    <${Panel}><${Facts} of=${[
       ["Asked by", operation.requested_by || NONE],
       ["From", operation.requested_from || NONE],
       ["Began", clock(operation.requested_at_ms)],
       ["Ended", hasEnded ? clock(operation.ended_at_ms) : "not yet"],
       ["Took", duration((operation.ended_at_ms || Date.now()) - operation.requested_at_ms)],
       ["Trace", operation.trace_id ? html`<code class="small">${operation.trace_id}</code>` : NONE],
-    ]} /></div><//>
+    ]} /><//>
     <${MovesOf} id=${operation.operation_id} hasEnded=${hasEnded} />
   </div>`;
 }

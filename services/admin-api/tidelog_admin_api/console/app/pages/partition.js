@@ -48,7 +48,7 @@ function Shown({ topic, partition }) {
   const newest = useMemo(() => newestFirst(told.data?.items ?? []), [told.data]);
   return html`<div class="stack">
     ${why.data?.findings.length > 0 && html`<${Panel} title="What is wrong, and why" flush><${Findings} findings=${why.data.findings} /><//>`}
-    <${Panel}><div style=${{ paddingTop: "16px" }}><${Facts} of=${facts(partition)} /></div><//>
+    <${Panel}><${Facts} of=${facts(partition)} /><//>
     <div class="split">
       <${Panel} title="Replicas" beside=${html`<span class="faint small">the log's end (LEO) against what is committed (HW)</span>`}>
         <${Replicas} partition=${partition} />
@@ -104,7 +104,7 @@ function Replicas({ partition }) {
     ${partition.details.map((replica) => html`<${Replica} key=${replica.broker_id} replica=${replica} partition=${partition} part=${part} />`)}
     <div>
       <div class="scale"><span>${number(start)}</span><span>${number(high)}</span></div>
-      <div class="legend" style=${{ marginTop: "8px" }}>
+      <div class="legend">
         <span><i class="whole"></i>committed</span><span><i></i>not committed yet</span>
         <span><i class="warn"></i>lags</span><span><i class="tick"></i>high watermark</span>
         ${start > low && html`<span>the scale begins at ${number(start)}, the log at ${number(low)}</span>`}

@@ -38,13 +38,13 @@ export function Topic({ topic, query }) {
     <//>
     ${data
       ? html`<div class="stack">
-          <${Panel}><div style=${{ paddingTop: "16px" }}><${Facts} of=${[
+          <${Panel}><${Facts} of=${[
             ["Partitions", number(data.partitions)],
             ["Replicas of each", number(data.replication_factor)],
             ["Min ISR", valueOf(data, "min_insync_replicas") || "min(2, replicas)"],
             ["Durability", valueOf(data, "durability")],
             ["Topic id", html`<code>${data.topic_id}</code>`],
-          ]} /></div><//>
+          ]} /><//>
           <nav class="tabs" aria-label="Of this topic">${TABS.map(([name, words]) => html`<a key=${name}
             href=${href(["topics", topic], { tab: name })} aria-current=${tab === name ? "true" : undefined}>${words}</a>`)}</nav>
           ${tab === "config"

@@ -12,7 +12,7 @@ export function Loads({ brokers }) {
   return html`<div class="loads" role="list" aria-label="Leaders and replicas of each broker">
       ${holding.map((broker) => html`<${Load} key=${broker.broker_id} broker=${broker} most=${most} even=${even} />`)}
     </div>
-    <div class="legend small" style=${{ marginTop: "14px" }}>
+    <div class="legend">
       <span><i class="leader"></i>leads</span><span><i></i>follows</span>
       <span><i class="tick"></i>an even share of leaders</span>
     </div>`;

@@ -66,7 +66,7 @@ function Drawn({ topics, brokers }) {
       ${cell && html`<${Tip} cell=${cell} layout=${layout} />`}
       <div id="map-cell" class="hidden-text" aria-live="polite">${cell && wordsOf(cell)}</div>
     </div>
-    <div class="legend" style=${{ marginTop: "12px" }}>
+    <div class="legend">
       <span><i class="leader"></i>leads</span><span><i></i>follows in sync</span>
       <span><i class="warn"></i>out of sync</span><span><i class="bad"></i>no leader</span>
       <span class="faint">One cell is one replica; pointing at it marks the others of its partition.</span>

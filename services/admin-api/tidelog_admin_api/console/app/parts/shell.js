@@ -5,7 +5,7 @@ import { overview } from "../overview_store.js";
 import { href } from "../router.js";
 import { useStore } from "../store.js";
 import { nextTheme, theme } from "../theme.js";
-import { verdict } from "../verdict.js";
+import { isMissed, verdict } from "../verdict.js";
 import { Dialog, Notes, State } from "./basics.js";
 import { Icon } from "./icons.js";
 
@@ -73,7 +73,7 @@ function Standing({ data, error }) {
 
 function Count({ page, data }) {
   if (!data) return null;
-  const gone = data.brokers.filter((broker) => broker.status === "gone").length;
+  const gone = data.brokers.filter(isMissed).length;
   const running = data.operations.length;
   if (page === "brokers" && gone) {
     return html`<span class="count bad"><span aria-hidden="true">${gone}</span><span class="hidden-text">${gone} gone</span></span>`;

@@ -1,0 +1,144 @@
+"""What the console decides without a cluster: its pure modules, run in a real browser."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser
+
+from console.console import Console, new_console
+
+_CALL = """async ([module, name, given]) =>
+  (await import(`/console/app/${module}.js`))[name](...given)"""
+WELL = {
+    "health": "ok",
+    "controller": {"controller_id": 1},
+    "counts": {"without_leader": 0, "below_min_isr": 0, "under_replicated": 0},
+    "brokers": [],
+    "findings": [],
+}
+PARTITION = {
+    "leader": 1,
+    "replicas": [1, 2],
+    "isr": [1, 2],
+    "min_isr": 2,
+    "adding_replicas": [],
+    "moving_operation": "",
+}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def opened(browser: Browser, gateway: str) -> AsyncIterator[Console]:
+    console = await new_console(browser, gateway)
+    await console.open("no-such-page")
+    yield console
+    await console.close()
+
+
+async def told(console: Console, module: str, name: str, *given: Any) -> Any:
+    return await console.page.evaluate(_CALL, [module, name, list(given)])
+
+
+def broker(broker_id: int, status: str, **more: Any) -> dict[str, Any]:
+    usual = {"broker_id": broker_id, "status": status, "replicas": 9, "removed": False}
+    return {**usual, "maintenance": False, "not_added": False, **more}
+
+
+@pytest.mark.parametrize(
+    ("changed", "tone", "short"),
+    [
+        ({}, "ok", "All is well"),
+        ({"health": "unknown"}, "", "Nobody tells how the cluster stands"),
+        ({"health": "warning", "brokers": [broker(3, "gone")]}, "warn", "1 broker gone"),
+        (
+            {
+                "health": "critical",
+                "brokers": [broker(3, "gone")],
+                "counts": {**WELL["counts"], "without_leader": 2},  # type: ignore[dict-item]
+            },
+            "bad",
+            "No leader",
+        ),
+        ({"brokers": [broker(3, "gone", removed=True, replicas=0)]}, "ok", "All is well"),
+        ({"health": "warning", "controller": None}, "warn", "No controller"),
+    ],
+)
+async def test_the_verdict_is_the_worst_that_there_is(
+    opened: Console, changed: dict[str, Any], tone: str, short: str
+) -> None:
+    verdict = await told(opened, "verdict", "verdict", {**WELL, **changed})
+    assert (verdict["tone"], verdict["short"]) == (tone, short)
+
+
+@pytest.mark.parametrize(
+    ("described", "word"),
+    [
+        (broker(1, "running"), "running"),
+        (broker(1, "running", maintenance=True), "maintenance"),
+        (broker(1, "running", not_added=True, replicas=0), "not added"),
+        (broker(1, "running", removed=True), "draining"),
+        (broker(1, "running", removed=True, replicas=0), "removed"),
+        (broker(1, "gone"), "gone"),
+        (broker(1, "gone", removed=True, replicas=0), "removed"),
+    ],
+)
+async def test_a_broker_is_told_as_it_stands(
+    opened: Console, described: dict[str, Any], word: str
+) -> None:
+    assert (await told(opened, "verdict", "statusOf", described))[1] == word
+
+
+@pytest.mark.parametrize(
+    ("changed", "word"),
+    [
+        ({}, "in sync"),
+        ({"leader": None, "isr": []}, "no leader"),
+        ({"isr": [1]}, "under min ISR"),
+        ({"isr": [1], "min_isr": 1}, "out of sync"),
+        # One that is being added is not missed.
+        ({"replicas": [1, 2, 3], "adding_replicas": [3], "moving_operation": "m"}, "moving"),
+    ],
+)
+async def test_a_partition_is_told_as_it_stands(
+    opened: Console, changed: dict[str, Any], word: str
+) -> None:
+    assert (await told(opened, "verdict", "healthOf", {**PARTITION, **changed}))[1] == word
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("number", 1_234_567, "1,234,567"),
+        ("number", -1, "–"),
+        ("bytes", 0, "0 B"),
+        ("bytes", 1_536, "1.5 KiB"),
+        ("bytes", 5 << 30, "5.0 GiB"),
+        ("duration", 999, "999 ms"),
+        ("duration", 61_000, "1 min 1 s"),
+        ("duration", 90_000_000, "1 d 1 h"),
+        ("sentence", "brokers_add", "Brokers add"),
+    ],
+)
+async def test_figures_are_written_for_people(
+    opened: Console, name: str, value: object, text: str
+) -> None:
+    assert await told(opened, "format", name, value) == text
+
+
+async def test_every_cell_of_the_map_is_found_where_it_is_drawn(opened: Console) -> None:
+    topics = [{"topic": "sea", "partitions": [[1, [1, 2], [1]]] * 40}]
+    layout = await told(opened, "parts/map_layout", "layOut", topics, [1, 2, 3], 400)
+    cells = layout["cells"]
+    assert [cell["kind"] for cell in cells] == ["leader"] * 40 + ["late"] * 40
+    middle = layout["size"] / 2
+    found = [
+        await told(
+            opened, "parts/map_layout", "cellAt", layout, cell["x"] + middle, cell["y"] + middle
+        )
+        for cell in cells[::13]
+    ]
+    assert found == list(range(len(cells)))[::13]
+    assert await told(opened, "parts/map_layout", "cellAt", layout, 1, 1) is None
