@@ -15,8 +15,10 @@ The file holds
 - `pages`: of each that was watched in a browser, `place` (after #/), `shown_ms` (from the begin of
   the load, with nothing kept from before, until its content was there), `seconds` (watched, the
   load included), `long_tasks_ms` (tasks of the page's main thread of 50 ms or more, by the clock,
-  as its PerformanceObserver tells), `busy_percent` (of the main thread's time) and `faults` (errors
-  and warnings of the browser's console).
+  as its PerformanceObserver tells), `longest_processor_ms` (the most that one of its tasks took of
+  the processor, by a trace: what the clock has beyond it went to others on this machine),
+  `busy_percent` (of the main thread's time) and `faults` (errors and warnings of the browser's
+  console).
 """
 
 from __future__ import annotations
@@ -80,6 +82,7 @@ def _of_page(page: Watched) -> list[Measured]:
             WANTED_TASK_MS,
             "ms",
         ),
+        Measured(f"{page.place}: longest task, processor time", page.longest_processor_ms, "ms"),
         Measured(f"{page.place}: main thread busy", page.busy_percent, "%"),
     ]
 

@@ -20,6 +20,8 @@ from console.browser import running_browser
 BROKERS = 3
 VICTIM = 3
 MAP = "/v1/cluster/partition-map"
+# Told beneath it.
+MAP_SHOWN = "One cell is one replica"
 PAUSE_S = 0.2
 # After so long without a reader the gateway asks the cluster but seldom.
 LEFT_ALONE_S = 20.0
@@ -53,7 +55,7 @@ async def run_once(directory: Path, settings: Settings, console: Console) -> Fig
 async def _figures(scene: Scene, browser: Browser, settings: Settings, console: Console) -> Figures:
     await asyncio.sleep(LEFT_ALONE_S)
     first_ms, _ = await _asked(scene.rest, OVERVIEW)
-    watch = await Watch.begin(browser, scene.url, "overview", "Partitions by broker")
+    watch = await Watch.begin(browser, scene.url, "overview", MAP_SHOWN)
     answers_ms, _ = await asyncio.gather(
         _answers_ms(scene.rest, settings.watch_s), watch.wander(settings.watch_s)
     )
@@ -64,9 +66,9 @@ async def _figures(scene: Scene, browser: Browser, settings: Settings, console: 
     topic = next(iter(scene.topics))
     for place, seen in (
         ("topics", topic),
-        (f"topics/{topic}", "in sync"),
+        (f"topics/{topic}", f"{settings.partitions:,} partitions"),
         (f"topics/{topic}/0", "Who led"),
-        ("brokers", "Partitions by broker"),
+        ("brokers", MAP_SHOWN),
         ("moves", "Nothing moves."),
         ("events", "completed"),
         (f"records?topic={topic}&partition=0", "buoy-"),
@@ -118,7 +120,8 @@ async def _death(scene: Scene, browser: Browser, settings: Settings) -> tuple[fl
 def _tell(page: Watched, console: Console) -> None:
     console.print(
         f"  {page.place}: shown after {page.shown_ms:.0f} ms, {len(page.long_tasks_ms)} long tasks "
-        f"in {page.seconds:.0f} s, the longest {page.longest_ms:.0f} ms at most",
+        f"in {page.seconds:.0f} s, the longest {page.longest_ms:.0f} ms at most, "
+        f"{page.longest_processor_ms:.0f} ms of the processor",
         highlight=False,
     )
     for fault in page.faults:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from playwright.async_api import Browser, CDPSession, Page
 
 from console.console import Console, new_console
+from console.tracing import begin_trace, end_trace
 
 # Browsers call a task long from 50 ms on, and tell of no other.
 LONG_TASK_MS = 50.0
@@ -42,13 +43,14 @@ _PROOF = f"""() => new Promise((resolve) => {{
 class Watched:
     """`place`: what was looked at; `shown_ms`: from the beginning of the load until it was there;
     `seconds`: watched, the load included; `long_tasks_ms`: by the clock, those of 50 ms or more;
-    `busy_percent`: of the main thread's time; `faults`: errors and warnings of the browser's
-    console."""
+    `longest_processor_ms`: the most that a task took of the processor; `busy_percent`: of the main
+    thread's time; `faults`: errors and warnings of the browser's console."""
 
     place: str
     shown_ms: float
     seconds: float
     long_tasks_ms: Sequence[float]
+    longest_processor_ms: float
     busy_percent: float
     faults: Sequence[str]
 
@@ -61,8 +63,9 @@ class Watched:
 class Watch:
     """A page that is opened, watched, and closed by `end`."""
 
-    def __init__(self, console: Console, session: CDPSession, place: str) -> None:
+    def __init__(self, browser: Browser, console: Console, session: CDPSession, place: str) -> None:
         self.console = console
+        self._browser = browser
         self._session = session
         self._place = place
         self._began_s = 0.0
@@ -76,7 +79,8 @@ class Watch:
         await page.add_init_script(_OBSERVER)
         session = await page.context.new_cdp_session(page)
         await session.send("Performance.enable")
-        watch = cls(console, session, place)
+        await begin_trace(browser, page)
+        watch = cls(browser, console, session, place)
         watch._began_s = time.perf_counter()
         await console.open(place)
         await page.get_by_role("main").get_by_text(seen).first.wait_for()
@@ -99,6 +103,7 @@ class Watch:
         tasks: list[float] = await page.evaluate("() => window.longTasks")
         seconds = self.lasted_s
         busy_s = await self._busy_s()
+        processor_ms = await end_trace(self._browser)
         await _prove(page)
         await self.console.close()
         return Watched(
@@ -106,6 +111,7 @@ class Watch:
             shown_ms=self._shown_ms,
             seconds=seconds,
             long_tasks_ms=tasks,
+            longest_processor_ms=max(processor_ms),
             busy_percent=100 * busy_s / seconds,
             faults=list(self.console.faults),
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 import socket
 import time
 from collections.abc import AsyncIterator
@@ -18,6 +17,7 @@ import uvicorn
 from playwright.async_api import Browser, expect
 
 from console.console import Console, new_console
+from console.tracing import begin_trace, end_trace
 from tidelog.client.descriptions import TopicDescription
 from unit.admin_api.fakes import FakeCluster, broker, partition, topic
 
@@ -29,7 +29,6 @@ CHANGES_EVERY_SECONDS = 1.0
 WATCHED_SECONDS = 30.0
 LONGEST_TASK_MS = 100.0
 OVERVIEW_MS = 300.0
-_TASK = "RunTask"
 
 
 def topics_at(turn: int) -> list[TopicDescription]:
@@ -95,16 +94,15 @@ async def test_the_overview_is_answered_at_once(many: str) -> None:
 
 async def test_no_task_of_the_overview_holds_the_page_up(browser: Browser, many: str) -> None:
     console = await new_console(browser, many)
-    await browser.start_tracing(page=console.page, categories=["toplevel", "devtools.timeline"])
+    await begin_trace(browser, console.page)
     await console.open("overview")
     await expect(_map(console)).to_be_visible()
     watched = asyncio.create_task(asyncio.sleep(WATCHED_SECONDS))
     while not watched.done():
         await console.wander()
-    trace = json.loads(await browser.stop_tracing())
+    tasks = await end_trace(browser)
     await console.close()
     assert console.faults == []
-    tasks = _main_thread_tasks_ms(trace["traceEvents"])
     assert len(tasks) > 100
     assert max(tasks) < LONGEST_TASK_MS
 
@@ -128,19 +126,3 @@ async def test_of_a_long_table_only_what_is_in_sight_is_in_the_page(
 def _map(console: Console) -> Any:
     total = TOPICS * PARTITIONS * FACTOR
     return console.page.get_by_role("application", name=f"Map of {total:,} replicas")
-
-
-def _main_thread_tasks_ms(events: list[dict[str, Any]]) -> list[float]:
-    """By processor time: what else the machine does meanwhile is no fault of the page."""
-    main = {
-        (event["pid"], event["tid"])
-        for event in events
-        if event["name"] == "thread_name" and event["args"]["name"] == "CrRendererMain"
-    }
-    return [
-        event["tdur"] / 1000
-        for event in events
-        if event["name"].endswith(_TASK)
-        and (event["pid"], event["tid"]) in main
-        and "tdur" in event
-    ]

@@ -18,6 +18,7 @@ PAGE = Watched(
     shown_ms=800.0,
     seconds=30.0,
     long_tasks_ms=(60.0, 99.0),
+    longest_processor_ms=70.0,
     busy_percent=4.0,
     faults=(),
 )

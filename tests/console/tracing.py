@@ -1,0 +1,34 @@
+"""How long tasks of a page's main thread take, by a trace of the browser."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from playwright.async_api import Browser, Page
+
+_CATEGORIES = ["toplevel", "devtools.timeline"]
+_TASK = "RunTask"
+
+
+async def begin_trace(browser: Browser, page: Page) -> None:
+    """One at a time."""
+    await browser.start_tracing(page=page, categories=_CATEGORIES)
+
+
+async def end_trace(browser: Browser) -> Sequence[float]:
+    """Milliseconds of processor time of each task since `begin_trace`: what else the machine does
+    meanwhile is no fault of the page."""
+    events = json.loads(await browser.stop_tracing())["traceEvents"]
+    main = {
+        (event["pid"], event["tid"])
+        for event in events
+        if event["name"] == "thread_name" and event["args"]["name"] == "CrRendererMain"
+    }
+    return [
+        event["tdur"] / 1000
+        for event in events
+        if event["name"].endswith(_TASK)
+        and (event["pid"], event["tid"]) in main
+        and "tdur" in event
+    ]
