@@ -17,7 +17,6 @@ from tidelog_admin_api.limits import Limits, Usage
 from tidelog_admin_api.metrics import GatewayMetrics, Metered
 from tidelog_admin_api.origins import Sealed
 from tidelog_admin_api.overviews import Overviews
-from tidelog_admin_api.preconditions import refuse_unheeded
 from tidelog_admin_api.record_sender import RecordSender
 from tidelog_admin_api.refusals import Guarded
 from tidelog_admin_api.request_log import Logged
@@ -37,6 +36,7 @@ from tidelog_admin_api.resources import (
     topic_changes,
     topics,
 )
+from tidelog_admin_api.unheeded import refuse_unheeded
 from tidelog_runtime.version import installed_version
 
 ROUTERS = (

@@ -9,11 +9,9 @@ from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Annotated, Any
 
-from fastapi import Header, Request
-from fastapi.routing import APIRoute
+from fastapi import Header
 
-from tidelog_admin_api.origins import READS
-from tidelog_admin_api.problems import Meaning, ProblemError, failed_precondition, malformed
+from tidelog_admin_api.problems import failed_precondition, malformed
 
 IF_MATCH = "If-Match"
 ANY_REVISION = 0
@@ -47,32 +45,6 @@ TAGGED: dict[int | str, dict[str, Any]] = {
         }
     }
 }
-
-
-async def refuse_unheeded(request: Request) -> None:
-    """Of all operations. What has no entity tag matches none, and a change that rests on nothing
-    must not seem to rest on what was read."""
-    said = request.headers.get(IF_MATCH)
-    if said is None or said.strip() == "*" or request.method in READS:
-        return
-    route = request.scope.get("route")
-    if not isinstance(route, APIRoute) or _heeds(route):
-        return
-    raise ProblemError(
-        "NO_ENTITY_TAG",
-        Meaning(
-            HTTPStatus.PRECONDITION_FAILED,
-            "FAILED_PRECONDITION",
-            "Leave If-Match out, and look at a dry run first; where the body takes revisions, ids "
-            "or replicas as they were read, name them there.",
-        ),
-        f"If-Match: {said[:100]} cannot hold: {request.method} {request.url.path} changes nothing "
-        "that has an entity tag",
-    )
-
-
-def _heeds(route: APIRoute) -> bool:
-    return any(parameter.alias == IF_MATCH for parameter in route.dependant.header_params)
 
 
 def etag(revision: int) -> str:

@@ -20,6 +20,8 @@ _NO_HOST = "unknown"
 # Of an address; a proxy in front may have named anything.
 _HOST = re.compile(r"[0-9A-Za-z.:%_-]{1,80}")
 _TRACE_ID_BITS = 128
+# More than vendors have to pass on (W3C); all metadata of a call may be 8 KiB.
+MAX_TRACE_STATE_LENGTH = 1_024
 
 
 def requested_by(headers: Mapping[str, str], remote_host: str) -> str:
@@ -41,7 +43,11 @@ def trace_of(headers: Mapping[str, str], rng: random.Random) -> Metadata:
     """The caller's, where it names one that is valid; else a new one."""
     given = [(name, headers[name]) for name in ("traceparent", "tracestate") if name in headers]
     # gRPC carries nothing else.
-    passed = passed_on((n, value) for n, value in given if value.isascii() and value.isprintable())
+    passed = passed_on(
+        (name, value)
+        for name, value in given
+        if value.isascii() and value.isprintable() and len(value) <= MAX_TRACE_STATE_LENGTH
+    )
     if passed:
         return passed
     new = of_trace(f"{rng.getrandbits(_TRACE_ID_BITS) or 1:032x}", rng)

@@ -324,3 +324,26 @@ async def test_a_change_that_cannot_rest_on_what_was_read_does_not_seem_to(
     assert problem_of(answer, 412)["code"] == "NO_ENTITY_TAG"
     assert admin.calls == []
     assert (await gateway.post("/v1/rebalance", headers={"If-Match": "*"})).status_code == 202
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "hint"),
+    [
+        ("/v1/brokers/remove", "dryrun", "did you mean dry_run?"),
+        ("/v1/topics", "force", "those known are "),
+        ("/v1/operations/op/cancel", "timeout_ms", "dry_run"),
+    ],
+)
+async def test_a_parameter_that_nobody_knows_is_refused_and_nothing_done(
+    gateway: httpx.AsyncClient, admin: FakeAdmin, path: str, name: str, hint: str
+) -> None:
+    answer = await gateway.post(path, params={name: "true"}, json={"broker_ids": [3]})
+    (error,) = problem_of(answer, 422)["errors"]
+    assert error["field"] == name
+    assert hint in error["message"]
+    assert admin.calls == []
+
+
+async def test_pages_and_filters_are_parameters_that_are_known(gateway: httpx.AsyncClient) -> None:
+    params: dict[str, Any] = {"page_size": 1, "page_token": "", "state": "running"}
+    assert (await gateway.get("/v1/operations", params=params)).status_code == 200
