@@ -24,6 +24,8 @@ from tidelog_admin_api.requester import trace_id
 
 # Whoever watches the gateway is answered however busy it is.
 ALWAYS_ANSWERED = frozenset({"/health", "/metrics"})
+# So many of the largest bodies are held at once; each takes several times its size as JSON.
+LARGEST_BODIES = 8
 
 
 class Bounds(Protocol):
@@ -49,6 +51,7 @@ class Usage:
     def __init__(self) -> None:
         self.requests = 0
         self.streams = 0
+        self.body_bytes = 0
 
 
 @contextmanager
@@ -81,6 +84,7 @@ class Limits:
             return
         begun = False
         deadline = asyncio.timeout(self._bounds.request_timeout_ms / 1000)
+        body = _Body(receive, self._bounds, self._usage)
 
         async def begin(message: Message) -> None:
             nonlocal begun
@@ -94,9 +98,9 @@ class Limits:
                 check_browser(
                     scope["method"], scope["path"], Headers(scope=scope), self._bounds.browser_hosts
                 )
-                self._check_length(scope)
+                _check_length(scope, self._bounds)
                 async with deadline:
-                    await self._app(scope, self._bounded(receive), begin)
+                    await self._app(scope, body.receive, begin)
             return
         except ProblemError as error:
             if begun:
@@ -106,7 +110,9 @@ class Limits:
             # Any other one is a fault of who answers.
             if begun or not deadline.expired():
                 raise
-            problem = self._late()
+            problem = _late(self._bounds)
+        finally:
+            body.release()
         answer = response(problem, scope["path"], trace_id(scope))
         await answer(scope, receive, send)
 
@@ -123,58 +129,77 @@ class Limits:
         finally:
             self._usage.requests -= 1
 
-    def _check_length(self, scope: Scope) -> None:
-        said = Headers(scope=scope).get("content-length", "0")
-        if not (said.isascii() and said.isdecimal()):
-            raise malformed(f"Content-Length: {said[:100]} is no number")
-        if int(said[:20]) > self._bounds.max_body_bytes:
-            raise self._too_large()
 
-    def _bounded(self, receive: Receive) -> Receive:
-        """The body, as long as it is neither too large nor too late."""
-        loop = asyncio.get_running_loop()
-        until = loop.time() + self._bounds.body_timeout_ms / 1000
-        received, complete = 0, False
+class _Body:
+    """Of one request, as long as it is neither too large nor too late, and there is room."""
 
-        async def bounded() -> Message:
-            nonlocal received, complete
-            if complete:
-                return await receive()
-            try:
-                async with asyncio.timeout_at(until):
-                    message = await receive()
-            except TimeoutError:
-                raise self._slow() from None
-            received += len(message.get("body", b""))
-            complete = not message.get("more_body", False)
-            if received > self._bounds.max_body_bytes:
-                raise self._too_large()
-            return message
+    def __init__(self, receive: Receive, bounds: Bounds, usage: Usage) -> None:
+        self._receive = receive
+        self._bounds = bounds
+        self._usage = usage
+        self._until = asyncio.get_running_loop().time() + bounds.body_timeout_ms / 1000
+        self._received_bytes = 0
+        self._complete = False
 
-        return bounded
+    async def receive(self) -> Message:
+        if self._complete:
+            return await self._receive()
+        try:
+            async with asyncio.timeout_at(self._until):
+                message = await self._receive()
+        except TimeoutError:
+            raise _slow(self._bounds) from None
+        self._take(len(message.get("body", b"")))
+        self._complete = not message.get("more_body", False)
+        return message
 
-    def _too_large(self) -> ProblemError:
-        return ProblemError(
-            "BODY_TOO_LARGE",
-            Meaning(
-                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-                "RESOURCE_EXHAUSTED",
-                "Send less at once, or raise max_body_bytes of the gateway.",
-            ),
-            f"the body is larger than {self._bounds.max_body_bytes} bytes, the most that the "
-            "gateway takes",
-        )
+    def release(self) -> None:
+        self._usage.body_bytes -= self._received_bytes
+        self._received_bytes = 0
 
-    def _slow(self) -> ProblemError:
-        return ProblemError(
-            "BODY_TIMED_OUT",
-            Meaning(HTTPStatus.REQUEST_TIMEOUT, "DEADLINE_EXCEEDED", "Send it again, faster."),
-            f"the body had not come in after {self._bounds.body_timeout_ms} ms",
-            headers={"Connection": "close"},
-        )
+    def _take(self, size_bytes: int) -> None:
+        self._received_bytes += size_bytes
+        self._usage.body_bytes += size_bytes
+        if self._received_bytes > self._bounds.max_body_bytes:
+            raise _too_large(self._bounds)
+        if self._usage.body_bytes > LARGEST_BODIES * self._bounds.max_body_bytes:
+            raise too_many(
+                f"the bodies of requests that are being answered are {self._usage.body_bytes} "
+                "bytes together, more than may be at once; try again when some are done"
+            )
 
-    def _late(self) -> ProblemError:
-        return timed_out(
-            f"there was no answer within {self._bounds.request_timeout_ms} ms; what the request "
-            "began goes on by itself"
-        )
+
+def _check_length(scope: Scope, bounds: Bounds) -> None:
+    said = Headers(scope=scope).get("content-length", "0")
+    if not (said.isascii() and said.isdecimal()):
+        raise malformed(f"Content-Length: {said[:100]} is no number")
+    if int(said[:20]) > bounds.max_body_bytes:
+        raise _too_large(bounds)
+
+
+def _too_large(bounds: Bounds) -> ProblemError:
+    return ProblemError(
+        "BODY_TOO_LARGE",
+        Meaning(
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+            "RESOURCE_EXHAUSTED",
+            "Send less at once, or raise max_body_bytes of the gateway.",
+        ),
+        f"the body is larger than {bounds.max_body_bytes} bytes, the most that the gateway takes",
+    )
+
+
+def _slow(bounds: Bounds) -> ProblemError:
+    return ProblemError(
+        "BODY_TIMED_OUT",
+        Meaning(HTTPStatus.REQUEST_TIMEOUT, "DEADLINE_EXCEEDED", "Send it again, faster."),
+        f"the body had not come in after {bounds.body_timeout_ms} ms",
+        headers={"Connection": "close"},
+    )
+
+
+def _late(bounds: Bounds) -> ProblemError:
+    return timed_out(
+        f"there was no answer within {bounds.request_timeout_ms} ms; what the request began goes "
+        "on by itself"
+    )

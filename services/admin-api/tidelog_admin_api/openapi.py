@@ -20,6 +20,7 @@ DESCRIPTION = """\
 Runs a Tidelog cluster: topics, brokers, moves of partitions, leaders, recovery, events.
 
 - Refusals are problem documents (RFC 9457): `detail` says what is wrong, `fix` what to do.
+- Fields and parameters that are not known are refused, so that none is passed over.
 - Changes take `dry_run=true`: all is checked, and the answer is the exact plan.
 - What takes long is an operation: 202, with its address in `Location`. An `operation_id` of your
   own makes a repeated request the same operation.

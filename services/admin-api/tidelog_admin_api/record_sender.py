@@ -7,7 +7,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
+from tidelog.client.buffer_budget import BufferBudget
 from tidelog.client.delivery import Delivery, mark_seen
+from tidelog.client.open_batches import record_bytes
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Acks
 from tidelog.record_batch import Headers
@@ -17,6 +19,9 @@ from tidelog_admin_api.bodies.records import RecordToSend
 FLUSH_TIMEOUT_MS = 2_000
 # A producer remembers every name that it was given; another takes its place after so many.
 MAX_TOPIC_NAMES = 10_000
+# Of one topic's records, until they are written or given up: a producer's buffer is shared, and
+# a topic without leaders is not to fill it.
+MAX_TOPIC_BYTES = 4 << 20
 
 
 class SendsRecords(Protocol):
@@ -49,6 +54,8 @@ class RecordSender:
         self._make = make
         self._kept: dict[Acks, _Kept] = {}
         self._closing: set[asyncio.Task[None]] = set()
+        # Of topics that have records under way.
+        self._shares: dict[str, BufferBudget] = {}
 
     async def send(
         self, topic: str, records: Sequence[RecordToSend], acks: Acks, timeout_ms: int
@@ -60,7 +67,7 @@ class RecordSender:
         sent: list[asyncio.Future[Delivery] | TidelogError] = []
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                await _send_all(producer, topic, records, sent)
+                await self._send_all(producer, topic, records, sent)
                 waiting = [one for one in sent if isinstance(one, asyncio.Future)]
                 if waiting:
                     await asyncio.wait(waiting)
@@ -92,21 +99,34 @@ class RecordSender:
         kept.topics[topic] = None
         return kept.producer
 
+    async def _send_all(
+        self,
+        producer: SendsRecords,
+        topic: str,
+        records: Sequence[RecordToSend],
+        sent: list[asyncio.Future[Delivery] | TidelogError],
+    ) -> None:
+        """Adds to `sent` as it goes on: it may be interrupted."""
+        # Each look for a topic or partition that is not there takes a while: one is enough.
+        unknown: dict[int | None, TidelogError] = {}
+        for record in records:
+            known = unknown.get(None) or unknown.get(record.partition)
+            if known is not None:
+                sent.append(known)
+                continue
+            try:
+                sent.append(await self._send_one(producer, topic, record))
+            except TidelogError as error:
+                if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    unknown[record.partition] = error
+                sent.append(error)
 
-async def _send_all(
-    producer: SendsRecords,
-    topic: str,
-    records: Sequence[RecordToSend],
-    sent: list[asyncio.Future[Delivery] | TidelogError],
-) -> None:
-    """Adds to `sent` as it goes on: it may be interrupted."""
-    # Each look for a topic or partition that is not there takes a while: one is enough.
-    unknown: dict[int | None, TidelogError] = {}
-    for value, key, partition, headers, timestamp_ms in records:
-        known = unknown.get(None) or unknown.get(partition)
-        if known is not None:
-            sent.append(known)
-            continue
+    async def _send_one(
+        self, producer: SendsRecords, topic: str, record: RecordToSend
+    ) -> asyncio.Future[Delivery]:
+        value, key, partition, headers, timestamp_ms = record
+        size_bytes = record_bytes(key, value, headers)
+        await self._shares.setdefault(topic, BufferBudget(MAX_TOPIC_BYTES)).take(size_bytes)
         try:
             delivery = await producer.send(
                 topic,
@@ -116,14 +136,19 @@ async def _send_all(
                 headers=headers,
                 timestamp_ms=timestamp_ms,
             )
-        except TidelogError as error:
-            if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                unknown[partition] = error
-            sent.append(error)
-        else:
-            # Whoever asked may have gone before it fails.
-            delivery.add_done_callback(mark_seen)
-            sent.append(delivery)
+        except BaseException:
+            self._give_back(topic, size_bytes)
+            raise
+        delivery.add_done_callback(lambda _: self._give_back(topic, size_bytes))
+        # Whoever asked may have gone before it fails.
+        delivery.add_done_callback(mark_seen)
+        return delivery
+
+    def _give_back(self, topic: str, size_bytes: int) -> None:
+        share = self._shares[topic]
+        share.give_back(size_bytes)
+        if share.free_bytes == MAX_TOPIC_BYTES:
+            del self._shares[topic]
 
 
 def _outcome(sent: asyncio.Future[Delivery] | TidelogError, timeout_ms: int) -> Outcome:

@@ -12,7 +12,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from tidelog_admin_api.config import AdminApiConfig
-from tidelog_admin_api.limits import Limits, Usage, stream
+from tidelog_admin_api.limits import LARGEST_BODIES, Limits, Usage, stream
 from tidelog_admin_api.problems import ProblemError
 
 BOUNDS = SimpleNamespace(
@@ -63,6 +63,15 @@ async def test_a_body_that_says_it_is_too_large_is_not_read() -> None:
 
 async def test_a_body_that_does_not_say_how_large_it_is_is_cut_at_the_bound() -> None:
     assert await answer_of(Limits(echo, BOUNDS, Usage()), b"123456", b"789012") == 413
+
+
+async def test_bodies_are_held_only_as_far_as_there_is_room() -> None:
+    usage = Usage()
+    usage.body_bytes = held = LARGEST_BODIES * BOUNDS.max_body_bytes - 6
+    limits = Limits(echo, BOUNDS, usage)
+    assert await answer_of(limits, b"123", b"456") == 200
+    assert await answer_of(limits, b"123", b"4567") == 429
+    assert usage.body_bytes == held
 
 
 async def test_a_length_that_is_no_number_is_malformed() -> None:

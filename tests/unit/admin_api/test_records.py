@@ -71,6 +71,17 @@ async def test_what_was_not_sent_in_time_is_not_written() -> None:
     assert [value for value, *_ in sending.made[0][1].sent] == [b"a"]
 
 
+async def test_a_topic_whose_records_nobody_takes_holds_up_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tidelog_admin_api.record_sender.MAX_TOPIC_BYTES", 1_000)
+    sending = Sending()
+    await sending.codes(b"lost", timeout_ms=1)
+    large = b"x" * 1_000
+    assert await sending.codes(large, timeout_ms=1) == [ErrorCode.LEADER_NOT_AVAILABLE]
+    assert await sending.codes(large, large, topic="sea-2") == [1, 2]
+
+
 async def test_a_topic_that_is_not_there_is_looked_for_once() -> None:
     sending = Sending()
     assert set(await sending.codes(*[b"a"] * 100, topic="bay")) == {
