@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from tidelog.client.clock import Clock
 from tidelog.client.connections import Connections
+from tidelog.client.delivery import mark_seen
 from tidelog.client.hedging import first_answer
 from tidelog.client.metadata_cache import KnownTopic, MetadataCache
 from tidelog.client.retry import Leader
@@ -162,6 +163,8 @@ class ClusterMetadata:
             await asyncio.wait([self._refreshing])
         if self._refreshing is None:
             self._refreshing = asyncio.create_task(self._ask_for_topics())
+            # Whoever waits for it may be gone when it fails.
+            self._refreshing.add_done_callback(mark_seen)
         await asyncio.shield(self._refreshing)
 
     def poke(self) -> None:

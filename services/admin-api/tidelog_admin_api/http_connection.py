@@ -108,7 +108,11 @@ class HttpConnection(H11Protocol):
             answer = response(error, "", "")
             headers = [*answer.raw_headers, _CLOSE]
             for event in (
-                h11.Response(status_code=answer.status_code, headers=headers),
+                h11.Response(
+                    status_code=answer.status_code,
+                    headers=headers,
+                    reason=error.meaning.status.phrase.encode(),
+                ),
                 h11.Data(data=bytes(answer.body)),
                 h11.EndOfMessage(),
             ):

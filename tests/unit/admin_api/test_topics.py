@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tidelog.client.topic_details import PartitionDetails, PartitionMove
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog.errors import ErrorCode, TidelogError, unknown_topic
 from unit.admin_api.fakes import FakeAdmin, details, partition, topic
 
 
@@ -67,6 +67,16 @@ async def test_a_topic_without_a_factor_has_one_replica_on_each_broker_up_to_thr
 ) -> None:
     await gateway.post("/v1/topics", json={"topic": "sea"})
     assert admin.calls[-1][1][:3] == ("sea", 1, 1)
+
+
+async def test_a_topic_that_is_asked_for_again_has_the_factor_that_it_has(
+    gateway: httpx.AsyncClient, admin: FakeAdmin
+) -> None:
+    body = {"topic": "sea", "operation_id": "op-1"}
+    await gateway.post("/v1/topics", json=body)
+    admin.refusals["topic_details"] = unknown_topic("sea")
+    await gateway.post("/v1/topics", json=body)
+    assert [call[1][2] for call in admin.calls if call[0] == "create_topic"] == [3, 1]
 
 
 async def test_an_assignment_tells_both_counts(gateway: httpx.AsyncClient) -> None:

@@ -106,8 +106,7 @@ async def create_topic(
     if body.assignment:
         partitions, factor = len(body.assignment), len(body.assignment[0])
     elif factor is None:
-        brokers = len((await admin.describe_cluster()).brokers)
-        factor = max(1, min(USUAL_REPLICATION_FACTOR, brokers))
+        factor = await _usual_factor(body, admin)
     config = {key: config_text(value) for key, value in body.config.items()}
     created = await admin.create_topic(
         body.topic,
@@ -133,6 +132,21 @@ async def create_topic(
         assignment=[list(replicas) for replicas in created.assignment],
         trace_id=created.trace_id,
     )
+
+
+async def _usual_factor(body: CreateTopicRequest, admin: TopicAdmin) -> int:
+    """What is asked for again by its operation's id is the same, however many brokers there are
+    by then."""
+    if body.operation_id:
+        try:
+            there = await details_of(body.topic, admin, with_partitions=False)
+        except TidelogError as error:
+            if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+        else:
+            return there.replication_factor
+    brokers = len((await admin.describe_cluster()).brokers)
+    return max(1, min(USUAL_REPLICATION_FACTOR, brokers))
 
 
 @router.get("/{topic}", responses={**TAGGED, **READ_PROBLEMS})

@@ -162,7 +162,9 @@ class TopicAdmin:
             raise being_deleted(request.topic)
         if request.operation_id:
             check_operation_id(request.operation_id)
-        if self._begun(request) is not None:
+        begun = self._begun(request)
+        if begun is not None:
+            _check_same(request, begun.entry)
             return
         claimed = (c.purpose.topic == request.topic for c in self._creations.values())
         if request.topic in self._context.topics or any(claimed):
@@ -338,6 +340,20 @@ def _shape(request: CreateTopic) -> tuple[int, int]:
     if not by_hand:
         return request.partitions, request.replication_factor
     return request.partitions or len(by_hand), request.replication_factor or len(by_hand[0])
+
+
+def _check_same(request: CreateTopic, entry: TopicEntry) -> None:
+    """The answer to one creation is none to another. What the topic was before somebody changed
+    it is not kept."""
+    there = (entry.partitions, entry.replication_factor, dict(entry.config))
+    if (*_shape(request), dict(request.config)) != there:
+        raise TidelogError(
+            ErrorCode.OPERATION_ID_IN_USE,
+            f"operation {request.operation_id} has created topic {request.topic}, which has "
+            f"{entry.partitions} partitions of {entry.replication_factor} replicas and the "
+            f"configuration {dict(entry.config)}, and not what is asked for now; describe the "
+            "topic, or choose another operation id for another one",
+        )
 
 
 def _exists(topic: str) -> TidelogError:

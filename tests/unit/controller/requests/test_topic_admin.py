@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tidelog.errors import ErrorCode, TidelogError
@@ -265,6 +267,14 @@ def test_a_creation_that_is_asked_for_again_by_its_id_is_the_same() -> None:
     assert driver.replies[second].topic_id == driver.replies[first].topic_id
     other = driver.create_topic(operation_id="op-2")
     assert error_of(driver.replies[other]) is ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+@pytest.mark.parametrize("other", [{"partitions": 7}, {"config": {"segment_ms": "5000"}}])
+def test_another_creation_under_the_same_id_is_refused(other: dict[str, Any]) -> None:
+    driver = cluster(1, 2, 3)
+    driver.create_topic(operation_id="op-1")
+    request = driver.create_topic(operation_id="op-1", **other)
+    assert error_of(driver.replies[request]) is ErrorCode.OPERATION_ID_IN_USE
 
 
 def test_a_creation_under_way_is_joined_by_its_id_also_at_the_next_controller() -> None:
