@@ -192,10 +192,13 @@ def unexpected(trace_id: str) -> ProblemError:
     return ProblemError("INTERNAL", meaning, "the gateway failed while it answered this request")
 
 
-def of_error(error: TidelogError) -> ProblemError:
-    """What the cluster refuses, in its own words."""
+def of_error(error: TidelogError, *, is_read: bool = False) -> ProblemError:
+    """What the cluster refuses, in its own words. Of a read nothing is left in doubt."""
     retriable = error.retriable and error.code not in _ANSWERS
-    return ProblemError(error.code.name, MEANINGS[error.code], error.message, retriable=retriable)
+    meaning = MEANINGS[error.code]
+    if is_read and meaning.fix == _IN_DOUBT:
+        meaning = meaning._replace(fix=_WAIT)
+    return ProblemError(error.code.name, meaning, error.message, retriable=retriable)
 
 
 def document(error: ProblemError, instance: str, trace_id: str) -> Problem:

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tidelog.errors import TidelogError
 from tidelog.rpc.status import UnreachableError
 from tidelog_admin_api.bodies.problem import FieldError
+from tidelog_admin_api.origins import READS
 from tidelog_admin_api.problems import (
     Meaning,
     ProblemError,
@@ -128,7 +129,7 @@ def _answer(request: Request, error: ProblemError) -> Response:
 
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, TidelogError)
-    return _answer(request, of_error(error))
+    return _answer(request, of_error(error, is_read=request.method in READS))
 
 
 async def _unreachable(request: Request, error: Exception) -> Response:

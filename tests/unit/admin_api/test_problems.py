@@ -134,6 +134,12 @@ def test_that_a_topic_does_not_exist_is_an_answer_and_not_to_be_asked_again() ->
     assert not of_error(refused).retriable
 
 
+def test_a_read_without_an_answer_leaves_nothing_in_doubt() -> None:
+    late = TidelogError(ErrorCode.REQUEST_TIMED_OUT, "nobody answered")
+    assert "carried out" in of_error(late).meaning.fix
+    assert "carried out" not in of_error(late, is_read=True).meaning.fix
+
+
 async def test_a_request_that_takes_too_long_is_told_what_may_have_happened(
     fake_cluster: FakeCluster,
 ) -> None:
