@@ -310,6 +310,21 @@ def test_a_partition_of_the_same_number_waits_until_returned_brokers_have_droppe
     assert code_of(driver, request) is None
 
 
+def test_a_chosen_broker_that_may_still_hold_a_former_partition_gets_none_of_its_number() -> None:
+    driver = cluster(1, 2, 3)
+    driver.create_topic(partitions=2, replication_factor=1, assignment=((1,), (3,)))
+    driver.kill_broker(3)
+    driver.watch()
+    driver.remove_partitions(1)
+    driver.start_broker(3).mute = True  # it has yet to set aside what it holds
+    driver.watch()
+    driver.add_partitions(2, assignment=((3,),))
+    assert len(driver.states()) == 1
+    driver.kill_broker(3)
+    driver.watch()
+    assert driver.state(1).replicas in ((1,), (2,))
+
+
 def test_a_removal_has_to_name_the_topic_twice() -> None:
     driver = with_topic(4)
     for said in ("", "T"):
