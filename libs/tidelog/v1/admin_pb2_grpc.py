@@ -346,7 +346,9 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ReverseOperation(self, request, context):
-        """Moves back what an operation has moved, as an operation of its own.
+        """Moves back what an operation has moved, as an operation of its own. Where all partitions
+        of a topic have their former number of replicas by that, so has the topic; a broker that
+        was removed takes replicas again.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

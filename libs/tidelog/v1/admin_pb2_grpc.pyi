@@ -110,7 +110,10 @@ class AdminServiceStub:
     was to be removed takes replicas again, one that was to be added is as it was before.
     """
     ReverseOperation: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ReverseOperationRequest, _admin_pb2.ReverseOperationResponse]
-    """Moves back what an operation has moved, as an operation of its own."""
+    """Moves back what an operation has moved, as an operation of its own. Where all partitions
+    of a topic have their former number of replicas by that, so has the topic; a broker that
+    was removed takes replicas again.
+    """
     ElectPreferredLeaders: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ElectPreferredLeadersRequest, _admin_pb2.ElectPreferredLeadersResponse]
     """Lets preferred replicas lead where they are in sync."""
     MoveLeaders: _grpc.UnaryUnaryMultiCallable[_admin_pb2.MoveLeadersRequest, _admin_pb2.MoveLeadersResponse]
@@ -216,7 +219,10 @@ class AdminServiceAsyncStub(AdminServiceStub):
     was to be removed takes replicas again, one that was to be added is as it was before.
     """
     ReverseOperation: _aio.UnaryUnaryMultiCallable[_admin_pb2.ReverseOperationRequest, _admin_pb2.ReverseOperationResponse]  # type: ignore[assignment]
-    """Moves back what an operation has moved, as an operation of its own."""
+    """Moves back what an operation has moved, as an operation of its own. Where all partitions
+    of a topic have their former number of replicas by that, so has the topic; a broker that
+    was removed takes replicas again.
+    """
     ElectPreferredLeaders: _aio.UnaryUnaryMultiCallable[_admin_pb2.ElectPreferredLeadersRequest, _admin_pb2.ElectPreferredLeadersResponse]  # type: ignore[assignment]
     """Lets preferred replicas lead where they are in sync."""
     MoveLeaders: _aio.UnaryUnaryMultiCallable[_admin_pb2.MoveLeadersRequest, _admin_pb2.MoveLeadersResponse]  # type: ignore[assignment]
@@ -421,7 +427,10 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.ReverseOperationRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.ReverseOperationResponse, _abc.Awaitable[_admin_pb2.ReverseOperationResponse]]:
-        """Moves back what an operation has moved, as an operation of its own."""
+        """Moves back what an operation has moved, as an operation of its own. Where all partitions
+        of a topic have their former number of replicas by that, so has the topic; a broker that
+        was removed takes replicas again.
+        """
 
     @_abc_1.abstractmethod
     def ElectPreferredLeaders(

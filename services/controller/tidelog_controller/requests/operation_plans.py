@@ -19,7 +19,12 @@ from tidelog_controller.policies.balancing import (
     plan_replication_factor,
 )
 from tidelog_controller.policies.topics import check_replication_factor
-from tidelog_controller.requests.taking_back import marked_as, marking
+from tidelog_controller.requests.taking_back import (
+    factors_taken_back,
+    marked_as,
+    marking,
+    marks_taken_back,
+)
 from tidelog_controller.requests.topic_checks import check_revision, known_topic
 from tidelog_controller.state.admin_answers import BrokerShare, PlanSummary
 from tidelog_controller.state.admin_requests import (
@@ -67,7 +72,7 @@ def plan_operation(context: Context, wanted: OperationWanted) -> Planned:
         case OtherFactor(topics, factor):
             planned = _other_factor(context, topics, factor)
         case Reversal(operation_id):
-            planned = Planned(_warned(context, _reversed(context, operation_id)))
+            planned = _reversal(context, operation_id)
     made = planned.summary.moves
     if len(made) > MAX_MOVES:
         raise TidelogError(
@@ -203,7 +208,7 @@ def _check_min_isr(name: str, topic: Topic, factor: int) -> None:
         )
 
 
-def _reversed(context: Context, operation_id: str) -> PlanSummary:
+def _reversal(context: Context, operation_id: str) -> Planned:
     held = context.operations.held.get(operation_id)
     if held is None:
         raise unknown_operation(operation_id)
@@ -213,16 +218,51 @@ def _reversed(context: Context, operation_id: str) -> PlanSummary:
             f"operation {operation_id} is still {held.entry.state.value}; cancel it, or wait for "
             "its end",
         )
-    assignment = assignment_of(context)
+    # Who is to be emptied again is not to be decided in passing.
+    marks = [
+        mark
+        for mark in marks_taken_back(context, operation_id, held.entry)
+        if mark.marked is not MarkedAs.REMOVED
+    ]
+    back = _moves_back(context, operation_id, [mark.broker_id for mark in marks])
+    topics = [
+        rewrite
+        for rewrite in factors_taken_back(context, held.entry)
+        if _has_throughout(context, back, rewrite)
+    ]
+    return Planned(
+        _warned(context, summary_of(back, assignment_of(context))),
+        tuple(marks),
+        tuple(topics),
+        tuple((m.broker_id, marked_as(context, m.broker_id).value) for m in marks),
+        tuple(
+            (name, entry.topic_id, context.topics[name].entry.replication_factor)
+            for name, _, entry in topics
+        ),
+    )
+
+
+def _moves_back(context: Context, operation_id: str, also: Sequence[int]) -> list[OperationMove]:
+    """`also`: brokers that take replicas again by it."""
+    running = context.running_brokers()
+    able = {*context.placement_brokers(), *(b for b in also if b in running)}
     back: list[OperationMove] = []
     for move in context.operations.moves_of(operation_id):
         state = context.state_to_stay(move.name)
         if state is None or state.topic_id != move.topic_id or state.replicas != move.target:
             continue  # It has moved on, or is gone.
-        may_hold = {*context.placement_brokers(), *state.replicas}
-        check_assignment(move.topic, {move.partition: move.original}, may_hold)
+        check_assignment(move.topic, {move.partition: move.original}, {*able, *state.replicas})
+        _check_min_isr(move.topic, context.topics[move.topic], len(move.original))
         back.append(move._replace(original=move.target, target=move.original))
-    return summary_of(sorted(back), assignment)
+    return sorted(back)
+
+
+def _has_throughout(context: Context, moves: Iterable[OperationMove], topic: TopicRewrite) -> bool:
+    """Whether all partitions of a topic have as many replicas as it asks for after these moves."""
+    targets = {move.name: move.target for move in moves if move.topic == topic.topic}
+    names = context.partitions_of(topic.topic)
+    replicas = (targets.get(name) or planned_replicas(context, name) for name in names)
+    return all(len(r) == topic.entry.replication_factor for r in replicas if r)
 
 
 def _warned(context: Context, plan: PlanSummary) -> PlanSummary:
@@ -297,12 +337,13 @@ def _marked(
 def _removed(context: Context, broker_ids: Sequence[int]) -> Planned:
     _check_named(broker_ids)
     for broker_id in broker_ids:
+        if broker_id in context.removed_brokers:
+            continue  # Nothing is left of it to remove, or what came to it since.
         if broker_id not in context.brokers and not any(context.replicas_on(broker_id)):
-            known = sorted({*context.brokers, *context.removed_brokers})
             raise TidelogError(
                 ErrorCode.UNKNOWN_BROKER,
                 f"broker {broker_id} is not registered and holds no replicas; those that are "
-                f"registered: {known}",
+                f"registered: {sorted(context.brokers)}",
             )
     assignment = assignment_of(context)
     brokers = context.racked(taking_part(context))

@@ -1,5 +1,5 @@
-"""What a cancelled operation has changed besides replicas, and what takes it back. Pure: reads
-the context, changes nothing.
+"""What an operation that is cancelled or reversed has changed besides replicas, and what takes it
+back. Pure: reads the context, changes nothing.
 
 Only what is still as the operation left it: what somebody has changed since is theirs.
 """
@@ -7,13 +7,13 @@ Only what is still as the operation left it: what somebody has changed since is 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from tidelog_controller.state.context import Context
 from tidelog_controller.state.known import Mark
 from tidelog_controller.state.purposes import BrokerMarking, TopicRewrite
-from tidelog_runtime.metadata.operations import MarkedAs, OperationEntry
+from tidelog_runtime.metadata.operations import MarkedAs, OperationEntry, OperationKind
 
 
 def revision_of(mark: Mark | None) -> int:
@@ -43,11 +43,25 @@ def marks_taken_back(
 
 def factors_taken_back(context: Context, entry: OperationEntry) -> Iterator[TopicRewrite]:
     """Not where the topic's own min ISR has come to ask for more replicas than it had."""
+    given = _factors_given(context, entry)
     for name, topic_id, before in entry.factors_before:
         topic = context.topics.get(name)
         if topic is None or topic.entry.topic_id != topic_id or name in context.deletions:
             continue
-        asked = json.loads(entry.request)["replication_factor"]
-        if topic.entry.replication_factor == asked and topic.config.min_isr(before) <= before:
+        is_as_left = topic.entry.replication_factor == given.get(name)
+        if is_as_left and topic.config.min_isr(before) <= before:
             former = replace(topic.entry, replication_factor=before)
             yield TopicRewrite(name, topic.revision, former)
+
+
+def _factors_given(context: Context, entry: OperationEntry) -> Mapping[str, int]:
+    """The replication factors that topics got by it. A reversal has given them back those that
+    they had before the operation that it reverses, as long as that one is known."""
+    request = json.loads(entry.request)
+    if entry.kind is OperationKind.SET_REPLICATION_FACTOR:
+        return dict.fromkeys(request["topics"], request["replication_factor"])
+    if entry.kind is not OperationKind.REVERSAL:
+        return {}
+    taken_back = context.operations.held.get(request["reversed_operation_id"])
+    former = taken_back.entry.factors_before if taken_back else ()
+    return {name: before for name, _, before in former}

@@ -1,4 +1,4 @@
-"""What a cancellation takes back besides moves."""
+"""What a cancellation, or a reversal, takes back besides moves."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tidelog_controller.state.admin_requests import (
     AddedBrokers,
     OtherFactor,
     RemovedBrokers,
+    Reversal,
 )
 from tidelog_runtime.metadata.operations import OperationState, decode_operation
 from tidelog_runtime.metadata.schema import decode_topic, encode
@@ -144,3 +145,65 @@ def test_an_operation_that_has_ended_is_taken_back_by_nobody() -> None:
     catch_up(driver)
     assert code_of(driver, driver.cancel_operation("op")) is ErrorCode.OPERATION_ENDED
     assert marks(driver, 1) == ["brokers_remove"]
+
+
+# Reversed.
+
+
+def test_a_reversal_gives_a_topic_its_former_factor_where_all_partitions_have_it() -> None:
+    driver = with_topic()
+    driver.begin_operation(OtherFactor(("t",), 3), "op")
+    catch_up(driver)
+    driver.begin_operation(Reversal("op"), "back")
+    catch_up(driver)
+    assert {len(state.replicas) for state in driver.states()} == {2}
+    assert factor(driver) == 2
+    driver.begin_operation(Reversal("back"), "again")
+    catch_up(driver)
+    assert factor(driver) == 3
+
+
+def test_a_reversal_leaves_the_factor_where_a_partition_that_came_since_has_it() -> None:
+    driver = with_topic()
+    driver.begin_operation(OtherFactor(("t",), 3), "op")
+    catch_up(driver)
+    driver.add_partitions(4)
+    driver.begin_operation(Reversal("op"), "back")
+    catch_up(driver)
+    assert [len(state.replicas) for state in driver.states()] == [2, 2, 2, 3]
+    assert factor(driver) == 3
+
+
+def test_a_cancelled_reversal_gives_the_factor_again() -> None:
+    driver = with_topic()
+    driver.begin_operation(OtherFactor(("t",), 1), "op")
+    catch_up(driver)
+    driver.begin_operation(Reversal("op"), "back")
+    assert factor(driver) == 2
+    driver.cancel_operation("back")
+    assert factor(driver) == 1
+
+
+def test_a_reversal_below_the_topics_own_min_isr_is_refused() -> None:
+    driver = with_topic(factor=1)
+    driver.begin_operation(OtherFactor(("t",), 2), "op")
+    catch_up(driver)
+    driver.alter_config({"min_insync_replicas": "2"})
+    request = driver.begin_operation(Reversal("op"), "back")
+    assert code_of(driver, request) is ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+def test_a_reversed_removal_fills_its_broker_again() -> None:
+    driver = with_topic()
+    before = [state.replicas for state in driver.states()]
+    driver.begin_operation(RemovedBrokers((1,)), "op")
+    catch_up(driver)
+    driver.begin_operation(Reversal("op"), "back")
+    catch_up(driver)
+    assert [state.replicas for state in driver.states()] == before
+    assert KEYS.broker_removal(1) not in driver.store.items
+    driver.begin_operation(RemovedBrokers((1,)), "again")
+    catch_up(driver)
+    driver.kill_broker(1)
+    driver.watch()
+    assert code_of(driver, driver.begin_operation(RemovedBrokers((1,)), "last")) is None
