@@ -126,8 +126,12 @@ def add(
     session = session_of(context, bootstrap, as_json)
     manner = Manner(dry_run, yes, operation_id, requested_by, timeout)
 
-    async def start(admin: Admin, *, operation_id: str, dry_run: bool) -> BegunOperation:
-        return await admin.add_brokers(broker_ids, operation_id=operation_id, dry_run=dry_run)
+    async def start(
+        admin: Admin, *, operation_id: str, dry_run: bool, expected_plan: str = ""
+    ) -> BegunOperation:
+        return await admin.add_brokers(
+            broker_ids, operation_id=operation_id, dry_run=dry_run, expected_plan=expected_plan
+        )
 
     wish = Wish(start, f"partitions would be moved to {_named(broker_ids)}")
     session.run(lambda: run_operation(session, manner, wish, follow=watch))
@@ -162,8 +166,12 @@ def remove(
     session = session_of(context, bootstrap, as_json)
     manner = Manner(dry_run, yes, operation_id, requested_by, timeout)
 
-    async def start(admin: Admin, *, operation_id: str, dry_run: bool) -> BegunOperation:
-        return await admin.remove_brokers(broker_ids, operation_id=operation_id, dry_run=dry_run)
+    async def start(
+        admin: Admin, *, operation_id: str, dry_run: bool, expected_plan: str = ""
+    ) -> BegunOperation:
+        return await admin.remove_brokers(
+            broker_ids, operation_id=operation_id, dry_run=dry_run, expected_plan=expected_plan
+        )
 
     wish = Wish(start, f"everything would be moved off {_named(broker_ids)}")
     session.run(lambda: run_operation(session, manner, wish, follow=watch))

@@ -272,9 +272,14 @@ def reverse(
     session = session_of(context, bootstrap, as_json)
     manner = Manner(dry_run, yes, operation_id, requested_by, timeout)
 
-    async def start(admin: Admin, *, operation_id: str, dry_run: bool) -> BegunOperation:
+    async def start(
+        admin: Admin, *, operation_id: str, dry_run: bool, expected_plan: str = ""
+    ) -> BegunOperation:
         return await admin.reverse_operation(
-            reversed_operation_id, operation_id=operation_id, dry_run=dry_run
+            reversed_operation_id,
+            operation_id=operation_id,
+            dry_run=dry_run,
+            expected_plan=expected_plan,
         )
 
     wish = Wish(start, f"what operation {reversed_operation_id} has moved would be moved back")

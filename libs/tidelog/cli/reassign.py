@@ -90,8 +90,12 @@ def reassign(
         return
     manner = Manner(dry_run, yes, operation_id, requested_by, timeout)
 
-    async def start(admin: Admin, *, operation_id: str, dry_run: bool) -> BegunOperation:
-        return await admin.reassign(wanted, operation_id=operation_id, dry_run=dry_run)
+    async def start(
+        admin: Admin, *, operation_id: str, dry_run: bool, expected_plan: str = ""
+    ) -> BegunOperation:
+        return await admin.reassign(
+            wanted, operation_id=operation_id, dry_run=dry_run, expected_plan=expected_plan
+        )
 
     wish = Wish(start, f"{plural(len(wanted), 'partition')} would be moved")
     session.run(lambda: run_operation(session, manner, wish, follow=watch))

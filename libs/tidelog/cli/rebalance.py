@@ -51,5 +51,9 @@ def rebalance(
     session.run(lambda: run_operation(session, manner, wish, follow=watch))
 
 
-async def _start(admin: Admin, *, operation_id: str, dry_run: bool) -> BegunOperation:
-    return await admin.rebalance(operation_id=operation_id, dry_run=dry_run)
+async def _start(
+    admin: Admin, *, operation_id: str, dry_run: bool, expected_plan: str = ""
+) -> BegunOperation:
+    return await admin.rebalance(
+        operation_id=operation_id, dry_run=dry_run, expected_plan=expected_plan
+    )

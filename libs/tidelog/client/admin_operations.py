@@ -39,6 +39,9 @@ class _Begun(Protocol):
 
 
 class OperationRequests:
+    """`expected_plan`: the digest of the plan that a dry run gave. What would not be exactly that
+    any more is refused with REVISION_CONFLICT."""
+
     _controllers: ControllerCalls
 
     def new_operation_id(self) -> str:
@@ -47,7 +50,12 @@ class OperationRequests:
         return self._controllers.new_operation_id()
 
     async def reassign(
-        self, moves: Sequence[Move], *, operation_id: str = "", dry_run: bool = False
+        self,
+        moves: Sequence[Move],
+        *,
+        operation_id: str = "",
+        dry_run: bool = False,
+        expected_plan: str = "",
     ) -> BegunOperation:
         """Moves partitions to the replicas that are named. The moves of a dry run's plan, given
         here, are made exactly, or refused where something has changed."""
@@ -55,36 +63,57 @@ class OperationRequests:
             moves=[move_to_wire(move) for move in moves],
             operation_id=self._id(operation_id, dry_run=dry_run),
             dry_run=dry_run,
+            expected_plan=expected_plan,
         )
         answer = await self._controllers.ask(lambda api, ms: api.reassign(request, ms))
         return _begun(answer, dry_run=dry_run)
 
-    async def rebalance(self, *, operation_id: str = "", dry_run: bool = False) -> BegunOperation:
+    async def rebalance(
+        self, *, operation_id: str = "", dry_run: bool = False, expected_plan: str = ""
+    ) -> BegunOperation:
         """Moves the least that balances replicas and leaders over the present brokers."""
         operation_id = self._id(operation_id, dry_run=dry_run)
-        request = pb.RebalanceRequest(operation_id=operation_id, dry_run=dry_run)
+        request = pb.RebalanceRequest(
+            operation_id=operation_id, dry_run=dry_run, expected_plan=expected_plan
+        )
         answer = await self._controllers.ask(lambda api, ms: api.rebalance(request, ms))
         return _begun(answer, dry_run=dry_run)
 
     async def add_brokers(
-        self, broker_ids: Sequence[int], *, operation_id: str = "", dry_run: bool = False
+        self,
+        broker_ids: Sequence[int],
+        *,
+        operation_id: str = "",
+        dry_run: bool = False,
+        expected_plan: str = "",
     ) -> BegunOperation:
         """Gives brokers that have registered their share of what there is."""
         operation_id = self._id(operation_id, dry_run=dry_run)
         request = pb.AddBrokersRequest(
-            broker_ids=broker_ids, operation_id=operation_id, dry_run=dry_run
+            broker_ids=broker_ids,
+            operation_id=operation_id,
+            dry_run=dry_run,
+            expected_plan=expected_plan,
         )
         answer = await self._controllers.ask(lambda api, ms: api.add_brokers(request, ms))
         return _begun(answer, dry_run=dry_run)
 
     async def remove_brokers(
-        self, broker_ids: Sequence[int], *, operation_id: str = "", dry_run: bool = False
+        self,
+        broker_ids: Sequence[int],
+        *,
+        operation_id: str = "",
+        dry_run: bool = False,
+        expected_plan: str = "",
     ) -> BegunOperation:
         """Moves everything off brokers, which may be dead; when the operation is done they may
         be stopped for good."""
         operation_id = self._id(operation_id, dry_run=dry_run)
         request = pb.RemoveBrokersRequest(
-            broker_ids=broker_ids, operation_id=operation_id, dry_run=dry_run
+            broker_ids=broker_ids,
+            operation_id=operation_id,
+            dry_run=dry_run,
+            expected_plan=expected_plan,
         )
         answer = await self._controllers.ask(lambda api, ms: api.remove_brokers(request, ms))
         return _begun(answer, dry_run=dry_run)
@@ -96,6 +125,7 @@ class OperationRequests:
         *,
         operation_id: str = "",
         dry_run: bool = False,
+        expected_plan: str = "",
     ) -> BegunOperation:
         """Gives all partitions of topics another number of replicas."""
         request = pb.SetReplicationFactorRequest(
@@ -103,6 +133,7 @@ class OperationRequests:
             replication_factor=replication_factor,
             operation_id=self._id(operation_id, dry_run=dry_run),
             dry_run=dry_run,
+            expected_plan=expected_plan,
         )
         answer = await self._controllers.ask(
             lambda api, ms: api.set_replication_factor(request, ms)
@@ -110,13 +141,19 @@ class OperationRequests:
         return _begun(answer, dry_run=dry_run)
 
     async def reverse_operation(
-        self, reversed_operation_id: str, *, operation_id: str = "", dry_run: bool = False
+        self,
+        reversed_operation_id: str,
+        *,
+        operation_id: str = "",
+        dry_run: bool = False,
+        expected_plan: str = "",
     ) -> BegunOperation:
         """Moves back what an operation has moved."""
         request = pb.ReverseOperationRequest(
             reversed_operation_id=reversed_operation_id,
             operation_id=self._id(operation_id, dry_run=dry_run),
             dry_run=dry_run,
+            expected_plan=expected_plan,
         )
         answer = await self._controllers.ask(lambda api, ms: api.reverse_operation(request, ms))
         return _begun(answer, dry_run=dry_run)

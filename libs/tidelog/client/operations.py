@@ -40,7 +40,8 @@ class BrokerShare:
 @dataclass(frozen=True, slots=True)
 class Plan:
     """`moves`: all of them in a dry run, else none. `minimum_replicas_added` None: the moves are
-    by hand. `warnings`: for a person."""
+    by hand. `warnings`: for a person. `digest`: of the moves; by it a request carries out this
+    plan and no other."""
 
     moves: tuple[Move, ...]
     move_count: int
@@ -49,6 +50,7 @@ class Plan:
     minimum_replicas_added: int | None
     brokers: tuple[BrokerShare, ...]
     warnings: tuple[str, ...] = ()
+    digest: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +219,7 @@ def plan_from_wire(wire: pb.Plan) -> Plan:
             for share in wire.brokers
         ),
         tuple(wire.warnings),
+        wire.digest,
     )
 
 

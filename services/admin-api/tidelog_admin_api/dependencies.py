@@ -72,11 +72,21 @@ class BrokerAdmin(Protocol):
     ) -> tuple[list[LeaderChange], int]: ...
 
     async def add_brokers(
-        self, broker_ids: Sequence[int], *, operation_id: str = "", dry_run: bool = False
+        self,
+        broker_ids: Sequence[int],
+        *,
+        operation_id: str = "",
+        dry_run: bool = False,
+        expected_plan: str = "",
     ) -> BegunOperation: ...
 
     async def remove_brokers(
-        self, broker_ids: Sequence[int], *, operation_id: str = "", dry_run: bool = False
+        self,
+        broker_ids: Sequence[int],
+        *,
+        operation_id: str = "",
+        dry_run: bool = False,
+        expected_plan: str = "",
     ) -> BegunOperation: ...
 
 
@@ -164,6 +174,7 @@ class TopicAdmin(Protocol):
         *,
         operation_id: str = "",
         dry_run: bool = False,
+        expected_plan: str = "",
     ) -> BegunOperation: ...
 
 

@@ -19,15 +19,25 @@ from tidelog.model import TopicPartition
 
 class OperationsAdmin(Protocol):
     async def reassign(
-        self, moves: Sequence[Move], *, operation_id: str = "", dry_run: bool = False
+        self,
+        moves: Sequence[Move],
+        *,
+        operation_id: str = "",
+        dry_run: bool = False,
+        expected_plan: str = "",
     ) -> BegunOperation: ...
 
     async def rebalance(
-        self, *, operation_id: str = "", dry_run: bool = False
+        self, *, operation_id: str = "", dry_run: bool = False, expected_plan: str = ""
     ) -> BegunOperation: ...
 
     async def reverse_operation(
-        self, reversed_operation_id: str, *, operation_id: str = "", dry_run: bool = False
+        self,
+        reversed_operation_id: str,
+        *,
+        operation_id: str = "",
+        dry_run: bool = False,
+        expected_plan: str = "",
     ) -> BegunOperation: ...
 
     async def cancel_operation(

@@ -53,6 +53,12 @@ def recovery(partition: int = 0, topic: str = "sea") -> Recovery:
     return Recovery(topic, f"id-of-{topic}", partition, 412, (1, 2), "broker 1 or 2", (survivor,))
 
 
+def how_begun(operation_id: str, expected_plan: str, *, dry_run: bool) -> dict[str, object]:
+    """As it was asked for; an expected plan only where there is one."""
+    expected = {"expected_plan": expected_plan} if expected_plan else {}
+    return {"operation_id": operation_id, "dry_run": dry_run, **expected}
+
+
 class FakeOperations:
     """`ends`: operations are over at once. `changes`, `recovered`: what such requests bring
     about."""
@@ -75,21 +81,33 @@ class FakeOperations:
         return BegunOperation(None if dry_run else began, PLAN)
 
     async def reassign(
-        self, moves: Sequence[Move], *, operation_id: str = "", dry_run: bool = False
+        self,
+        moves: Sequence[Move],
+        *,
+        operation_id: str = "",
+        dry_run: bool = False,
+        expected_plan: str = "",
     ) -> BegunOperation:
-        self.asked("reassign", moves, operation_id=operation_id, dry_run=dry_run)
+        how = how_begun(operation_id, expected_plan, dry_run=dry_run)
+        self.asked("reassign", moves, **how)
         return self._begin(operation_id, dry_run=dry_run)
 
-    async def rebalance(self, *, operation_id: str = "", dry_run: bool = False) -> BegunOperation:
-        self.asked("rebalance", operation_id=operation_id, dry_run=dry_run)
+    async def rebalance(
+        self, *, operation_id: str = "", dry_run: bool = False, expected_plan: str = ""
+    ) -> BegunOperation:
+        self.asked("rebalance", **how_begun(operation_id, expected_plan, dry_run=dry_run))
         return self._begin(operation_id, dry_run=dry_run)
 
     async def reverse_operation(
-        self, reversed_operation_id: str, *, operation_id: str = "", dry_run: bool = False
+        self,
+        reversed_operation_id: str,
+        *,
+        operation_id: str = "",
+        dry_run: bool = False,
+        expected_plan: str = "",
     ) -> BegunOperation:
-        self.asked(
-            "reverse_operation", reversed_operation_id, operation_id=operation_id, dry_run=dry_run
-        )
+        how = how_begun(operation_id, expected_plan, dry_run=dry_run)
+        self.asked("reverse_operation", reversed_operation_id, **how)
         return self._begin(operation_id, dry_run=dry_run)
 
     async def cancel_operation(self, operation_id: str, *, expected_revision: int = 0) -> Operation:

@@ -48,6 +48,7 @@ from unit.admin_api.fake_operations import (
     FakeEvents,
     FakeOperations,
     FakeProducer,
+    how_begun,
 )
 
 CLUSTER = ClusterDescription(
@@ -228,15 +229,27 @@ class FakeAdmin(FakeOperations):
         return self.leader_changes, 1
 
     async def add_brokers(
-        self, broker_ids: Sequence[int], *, operation_id: str = "", dry_run: bool = False
+        self,
+        broker_ids: Sequence[int],
+        *,
+        operation_id: str = "",
+        dry_run: bool = False,
+        expected_plan: str = "",
     ) -> BegunOperation:
-        self.asked("add_brokers", broker_ids, operation_id=operation_id, dry_run=dry_run)
+        how = how_begun(operation_id, expected_plan, dry_run=dry_run)
+        self.asked("add_brokers", broker_ids, **how)
         return self.begun(dry_run)
 
     async def remove_brokers(
-        self, broker_ids: Sequence[int], *, operation_id: str = "", dry_run: bool = False
+        self,
+        broker_ids: Sequence[int],
+        *,
+        operation_id: str = "",
+        dry_run: bool = False,
+        expected_plan: str = "",
     ) -> BegunOperation:
-        self.asked("remove_brokers", broker_ids, operation_id=operation_id, dry_run=dry_run)
+        how = how_begun(operation_id, expected_plan, dry_run=dry_run)
+        self.asked("remove_brokers", broker_ids, **how)
         return self.begun(dry_run)
 
     async def describe_topic(self, topic: str) -> TopicDescription:
@@ -317,14 +330,10 @@ class FakeAdmin(FakeOperations):
         *,
         operation_id: str = "",
         dry_run: bool = False,
+        expected_plan: str = "",
     ) -> BegunOperation:
-        self.asked(
-            "set_replication_factor",
-            topics,
-            replication_factor,
-            operation_id=operation_id,
-            dry_run=dry_run,
-        )
+        how = how_begun(operation_id, expected_plan, dry_run=dry_run)
+        self.asked("set_replication_factor", topics, replication_factor, **how)
         return self.begun(dry_run)
 
     def begun(self, dry_run: bool) -> BegunOperation:

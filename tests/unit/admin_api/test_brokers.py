@@ -102,12 +102,12 @@ async def test_maintenance_tells_which_leaders_went_and_which_stay(
 async def test_an_operation_that_runs_has_an_address(
     gateway: httpx.AsyncClient, admin: FakeAdmin, verb: str
 ) -> None:
-    body = {"broker_ids": [4, 5, 4], "operation_id": "op-1"}
+    body = {"broker_ids": [4, 5, 4], "operation_id": "op-1", "expected_plan": "d1"}
     answer = await gateway.post(f"/v1/brokers/{verb}", json=body)
     assert (answer.status_code, answer.headers["location"]) == (202, "/v1/operations/op-1")
     assert answer.headers["etag"] == '"55"'
     assert answer.json()["plan"]["moves"][0]["target"] == [4, 2]
-    asked = {"operation_id": "op-1", "dry_run": False}
+    asked = {"operation_id": "op-1", "dry_run": False, "expected_plan": "d1"}
     assert admin.calls == [(f"{verb}_brokers", ([4, 5],), asked)]
 
 

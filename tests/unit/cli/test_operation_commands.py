@@ -12,6 +12,7 @@ from tidelog.cli.operations import OperationKind, OperationState
 from tidelog.client.operations import kind_to_wire, state_to_wire
 from tidelog.errors import ErrorCode
 from tidelog.v1 import admin_pb2 as pb
+from tidelog.v1 import errors_pb2
 from unit.cli.conftest import Commands
 
 MOVE = pb.Move(topic="sea", topic_id="id", partition=4, original=[1, 2], target=[3, 2])
@@ -22,6 +23,7 @@ PLAN = pb.Plan(
     leaders_changed=1,
     minimum_replicas_added=1,
     brokers=[pb.BrokerShare(broker_id=3, replicas_after=1, leaders_after=1)],
+    digest="d1",
 )
 BEGUN_PLAN = pb.Plan(move_count=1, replicas_added=1, leaders_changed=1, minimum_replicas_added=1)
 
@@ -170,15 +172,17 @@ def test_a_long_plan_is_cut_before_a_question_and_whole_in_a_dry_run(commands: C
     assert commands.run("rebalance", "--dry-run").stdout.count("sea/") == 30
 
 
-def test_what_has_changed_since_the_plan_was_shown_is_told(commands: Commands) -> None:
-    other = pb.Plan(move_count=5, replicas_added=5)
-    commands.controller.answer(
-        "Rebalance",
-        pb.RebalanceResponse(plan=PLAN),
-        pb.RebalanceResponse(operation=operation(), plan=other),
+def test_only_the_plan_that_was_shown_is_begun(commands: Commands) -> None:
+    conflict = pb.RebalanceResponse(
+        error=errors_pb2.Error(
+            code=errors_pb2.ERROR_CODE_REVISION_CONFLICT, message="the plan would be another one"
+        )
     )
+    commands.controller.answer("Rebalance", pb.RebalanceResponse(plan=PLAN), conflict)
     result = commands.run("rebalance", input_="y\n", interactive=True)
-    assert "has changed since the plan was shown" in result.stderr
+    assert (result.exit_code, "another one" in result.stderr) == (ExitStatus.FAILED, True)
+    planned, begun = commands.controller.asked["Rebalance"]
+    assert (planned.expected_plan, begun.expected_plan) == ("", PLAN.digest)
 
 
 def test_a_request_is_sent_with_its_id_and_who_asks(commands: Commands) -> None:

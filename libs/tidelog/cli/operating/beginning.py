@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 class Start(Protocol):
     def __call__(
-        self, admin: Admin, /, *, operation_id: str, dry_run: bool
+        self, admin: Admin, /, *, operation_id: str, dry_run: bool, expected_plan: str = ""
     ) -> Awaitable[BegunOperation]: ...
 
 
@@ -45,21 +45,22 @@ async def run_operation(
             planned = await wish.start(admin, operation_id=manner.operation_id, dry_run=True)
             _show_plan(session, planned)
             return ExitStatus.DONE
-        shown: Plan | None = None
+        shown = ""
         # A repeated request is to be answered, and neither planned nor asked about once more.
         if not manner.yes and not await is_known(admin, manner.operation_id):
             planned = await wish.start(admin, operation_id=manner.operation_id, dry_run=True)
-            shown = planned.plan
-            if shown.moves and not agrees(_asking_lines(shown)):
+            shown = planned.plan.digest
+            if planned.plan.moves and not agrees(_asking_lines(planned.plan)):
                 write_note("Nothing was begun.")
                 return ExitStatus.FAILED
         operation_id = manner.operation_id or admin.new_operation_id()
         try:
-            begun = await wish.start(admin, operation_id=operation_id, dry_run=False)
+            # Somebody agreed to what was shown, and to nothing else.
+            begun = await wish.start(
+                admin, operation_id=operation_id, dry_run=False, expected_plan=shown
+            )
         except TidelogError as error:
             raise in_doubt(error, operation_id) from error
-        if shown is not None and begun.operation is not None:
-            _note_other_plan(shown, begun)
         return await _tell_begun(session, admin, begun, follow=follow)
 
 
@@ -134,14 +135,3 @@ def _show_plan(session: Session, planned: BegunOperation) -> None:
 
 def _asking_lines(plan: Plan) -> list[str]:
     return list(plan_lines(plan, on_terminal=notes_on_terminal(), max_moves=MAX_MOVES_ASKED))
-
-
-def _note_other_plan(shown: Plan, begun: BegunOperation) -> None:
-    """The cluster may have changed while somebody read the plan."""
-    plan = begun.plan
-    before = (shown.move_count, shown.replicas_added, shown.leaders_changed)
-    if (plan.move_count, plan.replicas_added, plan.leaders_changed) != before and begun.operation:
-        write_note(
-            "The cluster has changed since the plan was shown. To see what is moved: tidelog "
-            f"operations moves {begun.operation.operation_id}"
-        )

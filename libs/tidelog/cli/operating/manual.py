@@ -12,7 +12,7 @@ EXAMPLES = "Examples:"
 
 PLAN_FIELDS = (
     "plan: move_count, replicas_added, leaders_changed, minimum_replicas_added (null: moves by "
-    "hand), warnings, brokers [broker_id, replicas_before, replicas_after, leaders_before, "
+    "hand), warnings, digest, brokers [broker_id, replicas_before, replicas_after, leaders_before, "
     "leaders_after] and, in a dry run, moves [topic, topic_id, partition, original, target]."
 )
 OPERATION_FIELDS = (

@@ -180,9 +180,15 @@ def set_replication_factor(
     session = session_of(context, bootstrap, as_json)
     manner = Manner(dry_run, yes, operation_id, requested_by, timeout)
 
-    async def start(admin: Admin, *, operation_id: str, dry_run: bool) -> BegunOperation:
+    async def start(
+        admin: Admin, *, operation_id: str, dry_run: bool, expected_plan: str = ""
+    ) -> BegunOperation:
         return await admin.set_replication_factor(
-            topics, replication_factor, operation_id=operation_id, dry_run=dry_run
+            topics,
+            replication_factor,
+            operation_id=operation_id,
+            dry_run=dry_run,
+            expected_plan=expected_plan,
         )
 
     count = plural(replication_factor, "replica")

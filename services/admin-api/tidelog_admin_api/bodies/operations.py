@@ -59,6 +59,7 @@ _PLAN: JsonDict = {
         }
     ],
     "warnings": [],
+    "digest": "9f86d081884c7d659a2feaa0c55ad015",
 }
 _OPERATION: JsonDict = {
     "operation_id": "grow-2026-01",
@@ -123,6 +124,15 @@ class OperationRequest(RequestBody):
     """What every request that begins an operation may carry."""
 
     operation_id: OperationId | None = None
+    expected_plan: Annotated[
+        str,
+        Field(
+            max_length=64,
+            description="where given, the digest of the plan that a dry run showed: refused "
+            "unless exactly that would be done",
+            examples=[""],
+        ),
+    ] = ""
 
 
 class ReassignRequest(OperationRequest):
@@ -179,6 +189,9 @@ class Plan(AnswerBody):
     )
     brokers: list[BrokerShare]
     warnings: list[str] = Field(description="what is allowed, and perhaps not meant")
+    digest: str = Field(
+        description="as expected_plan of the request that is to carry this plan out and no other"
+    )
 
 
 class Progress(AnswerBody):

@@ -144,7 +144,10 @@ async def add_brokers(
     """Gives brokers that have registered their share of what there is, by the least movement
     that balances. A dry run shows the plan."""
     begun = await admin.add_brokers(
-        _distinct(body.broker_ids), operation_id=body.operation_id or "", dry_run=dry_run
+        _distinct(body.broker_ids),
+        operation_id=body.operation_id or "",
+        dry_run=dry_run,
+        expected_plan=body.expected_plan,
     )
     return begun_answer(begun, response)
 
@@ -157,7 +160,10 @@ async def remove_brokers(
     the operation is done they may be stopped for good. Refused where the others could not keep
     a topic's factor."""
     begun = await admin.remove_brokers(
-        _distinct(body.broker_ids), operation_id=body.operation_id or "", dry_run=dry_run
+        _distinct(body.broker_ids),
+        operation_id=body.operation_id or "",
+        dry_run=dry_run,
+        expected_plan=body.expected_plan,
     )
     return begun_answer(begun, response)
 

@@ -125,6 +125,9 @@ async def reverse_operation(
     moved on since, or are gone, are left alone."""
     asked = body or OperationRequest()
     begun = await admin.reverse_operation(
-        operation_id, operation_id=asked.operation_id or "", dry_run=dry_run
+        operation_id,
+        operation_id=asked.operation_id or "",
+        dry_run=dry_run,
+        expected_plan=asked.expected_plan,
     )
     return begun_answer(begun, answer)

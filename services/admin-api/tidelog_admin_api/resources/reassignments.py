@@ -23,7 +23,12 @@ async def reassign(
         Move(move.topic, move.partition, tuple(move.target), tuple(move.original), move.topic_id)
         for move in body.moves
     ]
-    begun = await admin.reassign(moves, operation_id=body.operation_id or "", dry_run=dry_run)
+    begun = await admin.reassign(
+        moves,
+        operation_id=body.operation_id or "",
+        dry_run=dry_run,
+        expected_plan=body.expected_plan,
+    )
     return begun_answer(begun, answer)
 
 
@@ -36,5 +41,7 @@ async def rebalance(
 ) -> BegunOperation:
     """Moves the least that balances replicas and preferred leaders over the present brokers."""
     asked = body or OperationRequest()
-    begun = await admin.rebalance(operation_id=asked.operation_id or "", dry_run=dry_run)
+    begun = await admin.rebalance(
+        operation_id=asked.operation_id or "", dry_run=dry_run, expected_plan=asked.expected_plan
+    )
     return begun_answer(begun, answer)

@@ -117,5 +117,6 @@ async def set_replication_factor(
         body.replication_factor,
         operation_id=body.operation_id or "",
         dry_run=dry_run,
+        expected_plan=body.expected_plan,
     )
     return begun_answer(begun, response)

@@ -90,5 +90,5 @@ function Reverse({ operation, onClose }) {
   const send = (query, more) => change("POST", at("operations", operation.operation_id, "reverse"), more, { query });
   return html`<${Act} title="Move back what it has moved" verb="Begin to move back" plan=${() => send({ dry_run: true }, {})}
     show=${({ plan }) => html`<${PlanView} plan=${plan} />`} refuse=${({ plan }) => plan.move_count === 0 && "There is nothing to be moved back."}
-    run=${() => send({}, { operation_id: operationId })} done=${begun} onClose=${onClose} />`;
+    run=${({ plan }) => send({}, { operation_id: operationId, expected_plan: plan.digest })} done=${begun} onClose=${onClose} />`;
 }

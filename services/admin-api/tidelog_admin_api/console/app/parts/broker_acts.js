@@ -37,7 +37,7 @@ export function BalanceAct({ kind, chosen = [], brokers = [], onClose }) {
   return html`<${Act} title=${title} verb=${verb} danger=${kind === "remove"} form=${form} ready=${kind === "rebalance" || ids.length > 0}
     subject=${ids.join(",")} plan=${() => send({ dry_run: true })} show=${({ plan }) => html`<${PlanView} plan=${plan} />`}
     refuse=${({ plan }) => kind === "rebalance" && plan.move_count === 0 && "There is nothing to be done."}
-    run=${() => send({}, { operation_id: operationId })} done=${begun} onClose=${onClose} />`;
+    run=${({ plan }) => send({}, { operation_id: operationId, expected_plan: plan.digest })} done=${begun} onClose=${onClose} />`;
 }
 
 function Choices({ brokers, ids, onChange }) {

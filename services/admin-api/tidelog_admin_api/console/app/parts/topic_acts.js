@@ -123,7 +123,7 @@ export function FactorAct({ topic, onClose }) {
     plan=${() => send({ dry_run: true })}
     show=${({ plan }) => html`<${PlanView} plan=${plan} />`}
     refuse=${({ plan }) => plan.move_count === 0 && "There is nothing to be done."}
-    run=${() => send({}, { operation_id: id })}
+    run=${({ plan }) => send({}, { operation_id: id, expected_plan: plan.digest })}
     done=${begun} onClose=${onClose} />`;
 }
 
