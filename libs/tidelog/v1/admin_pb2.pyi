@@ -244,8 +244,8 @@ class CreateTopicRequest(_message.Message):
     """
     timeout_ms: _builtins.int
     operation_id: _builtins.str
-    """Kept with the topic: a request that names the id of the topic that there is waits
-    for the same creation.
+    """Kept with the topic: the same request that names the id of the topic that there is
+    waits for the same creation.
     """
     @_builtins.property
     def config(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:

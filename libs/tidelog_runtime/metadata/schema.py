@@ -163,8 +163,9 @@ class LeaderAndIsr:
 class TopicEntry:
     """Value of `brokers/topics/<topic>`. `trace_id`, here and in other intents: of the
     request's W3C trace context, kept for the controller that carries it out. `operation_id`: as
-    which its creation was asked for. `shrunk`: some of its partitions were removed once, so
-    that a broker which was away may hold a replica of a former one."""
+    which its creation was asked for; `asked`: digest of that request, by which the same one is
+    known again, empty: written by an older version. `shrunk`: some of its partitions were removed
+    once, so that a broker which was away may hold a replica of a former one."""
 
     topic_id: str
     partitions: int
@@ -173,6 +174,7 @@ class TopicEntry:
     trace_id: str = ""
     operation_id: str = ""
     shrunk: bool = False
+    asked: str = ""
 
 
 @dataclass(frozen=True, slots=True)

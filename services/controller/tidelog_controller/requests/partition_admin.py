@@ -256,7 +256,8 @@ class PartitionAdmin:
     def _is_added(self, topic: str) -> bool:
         if topic in self._context.deletions or self._transactions.writes_topic(topic):
             return False
-        return not (self._context.unplaced(topic) or self._pending(topic))
+        # In this order: to look for partitions without replicas takes the longer.
+        return not (self._pending(topic) or self._context.unplaced(topic))
 
     def _is_removed(self, topic: str, first: int) -> bool:
         if topic in self._context.deletions or self._transactions.writes_topic(topic):

@@ -7,6 +7,8 @@ done, or when the request's time is up.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -148,7 +150,8 @@ class TopicAdmin:
         topic = self._context.topics.get(name)
         if topic is None or topic.entry.topic_id != topic_id or name in self._context.deletions:
             return False
-        return not (self._context.unplaced(name) or self._pending(name))
+        # In this order: to look for partitions without replicas takes the longer.
+        return not (self._pending(name) or self._context.unplaced(name))
 
     def wake_at_ms(self) -> int | None:
         deadlines = [creation.deadline_ms for creation in self._creations.values()]
@@ -195,6 +198,7 @@ class TopicAdmin:
             request.config,
             request.trace_id,
             request.operation_id,
+            asked=_asked(request) if request.operation_id else "",
         )
         return TopicCreation(request.topic, entry, request.assignment, request.asker)
 
@@ -343,8 +347,10 @@ def _shape(request: CreateTopic) -> tuple[int, int]:
 
 
 def _check_same(request: CreateTopic, entry: TopicEntry) -> None:
-    """The answer to one creation is none to another. What the topic was before somebody changed
-    it is not kept."""
+    """The answer to one creation is none to another. The same is what was asked for then, whatever
+    has become of the topic since, and what there is now."""
+    if entry.asked == _asked(request):
+        return
     there = (entry.partitions, entry.replication_factor, dict(entry.config))
     if (*_shape(request), dict(request.config)) != there:
         raise TidelogError(
@@ -354,6 +360,12 @@ def _check_same(request: CreateTopic, entry: TopicEntry) -> None:
             f"configuration {dict(entry.config)}, and not what is asked for now; describe the "
             "topic, or choose another operation id for another one",
         )
+
+
+def _asked(request: CreateTopic) -> str:
+    """By which the same request is known again."""
+    wanted = [*_shape(request), sorted(request.config.items()), request.assignment]
+    return hashlib.sha256(json.dumps(wanted).encode()).hexdigest()
 
 
 def _exists(topic: str) -> TidelogError:

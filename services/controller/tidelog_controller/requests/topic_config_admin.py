@@ -96,9 +96,29 @@ class TopicConfigAdmin:
         config |= request.changed
         check_config(config, topic.entry.replication_factor)
         check_config_change(topic.entry.config, config)
+        self._check_min_isr(request.topic, topic, config)
         if config != topic.entry.config:
             check_revision(f"topic {request.topic}", topic.revision, request.expected_revision)
         return config
+
+    def _check_min_isr(self, name: str, topic: Topic, config: Mapping[str, str]) -> None:
+        """Partitions that were moved by hand may have fewer replicas than the topic's factor."""
+        wanted = TopicConfig.parse(config).min_insync_replicas
+        if wanted is None or wanted == topic.config.min_insync_replicas:
+            return
+        for partition in self._context.partitions_of(name):
+            state = self._context.state_to_stay(partition)
+            if state is None:
+                continue
+            target = self._context.operations.target_of(partition) or state.settled_replicas
+            fewest = min(len(state.settled_replicas), len(target))
+            if fewest < wanted:
+                raise TidelogError(
+                    ErrorCode.INVALID_CONFIG,
+                    f"min_insync_replicas is to be {wanted} and {partition} has, or is to have, "
+                    f"{fewest} replicas: no acks=all write to it would ever succeed; give it more "
+                    "replicas first",
+                )
 
     def _advance(self, alteration: _Alteration, now_ms: int) -> list[Command]:
         request, timed_out = alteration.request, now_ms >= alteration.deadline_ms

@@ -277,6 +277,17 @@ def test_another_creation_under_the_same_id_is_refused(other: dict[str, Any]) ->
     assert error_of(driver.replies[request]) is ErrorCode.OPERATION_ID_IN_USE
 
 
+def test_a_creation_is_the_same_whatever_has_become_of_its_topic_since() -> None:
+    driver = cluster(1, 2, 3)
+    driver.create_topic(operation_id="op")
+    driver.take_over()
+    driver.add_partitions(4)
+    driver.alter_config({"retention_ms": "60000"})
+    assert error_of(driver.replies[driver.create_topic(operation_id="op")]) is None
+    other = driver.create_topic(partitions=5, operation_id="op")
+    assert error_of(driver.replies[other]) is ErrorCode.OPERATION_ID_IN_USE
+
+
 def test_a_creation_under_way_is_joined_by_its_id_also_at_the_next_controller() -> None:
     driver = cluster(1, 2, 3)
     driver.brokers[2].mute = True

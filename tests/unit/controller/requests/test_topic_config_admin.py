@@ -10,6 +10,7 @@ from tidelog_controller.state.admin_answers import ConfigAnswer, ConfigChange
 from tidelog_runtime.metadata.schema import decode_topic
 from tidelog_runtime.replica_control import LeaderAndIsrCommand
 from unit.controller.driver import ASKER, KEYS, Driver, cluster
+from unit.controller.operated import by_hand
 
 
 def with_topic(config: dict[str, str] | None = None) -> Driver:
@@ -160,3 +161,14 @@ def test_partitions_are_still_added_after_the_topics_key_was_overwritten() -> No
     driver.alter_config({"segment_ms": "5000"})
     driver.add_partitions(5)
     assert len(driver.states()) == 5
+
+
+def test_a_min_isr_that_a_partition_with_fewer_replicas_could_never_meet_is_refused() -> None:
+    driver = cluster(1, 2, 3)
+    driver.create_topic()
+    driver.begin_operation(by_hand((1, (1, 2))), "op")
+    assert len(driver.state(1).replicas) == 2
+    error = driver.replies[driver.alter_config({"min_insync_replicas": "3"})].error
+    assert error is not None
+    assert (error.code, "t/1 has" in error.message) == (ErrorCode.INVALID_CONFIG, True)
+    assert driver.replies[driver.alter_config({"min_insync_replicas": "2"})].error is None
