@@ -337,6 +337,10 @@ class EventLoop:
                 made.append(command.make())
             except TidelogError as error:
                 made.append(error)
+            except Exception as error:
+                # Whoever asks again would end one reign after the other.
+                self._log.exception("plan_failed")
+                made.append(_unplannable(error))
 
         await self._environment.run_blocking(make)
         (outcome,) = made
@@ -373,6 +377,14 @@ def _deposed() -> TidelogError:
         ErrorCode.NOT_CONTROLLER,
         "this controller stopped being the active one before the request was done; what was "
         "begun is finished by the next: ask the active one how far it is",
+    )
+
+
+def _unplannable(error: Exception) -> TidelogError:
+    return TidelogError(
+        ErrorCode.INTERNAL,
+        f"the plan could not be made, by a fault of the controller ({type(error).__name__}: "
+        f"{error}), and nothing was begun; its log has the rest; moves by hand may be possible",
     )
 
 

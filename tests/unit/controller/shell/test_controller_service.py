@@ -10,6 +10,7 @@ import pytest
 from tidelog.errors import ErrorCode
 from tidelog.inspection.model import StateRequest
 from tidelog.state_changes.event import Cause, Kind, Stage
+from tidelog_controller.requests import operation_admin
 from tidelog_controller.shell import service as service_module
 from tidelog_controller.state.admin_requests import BeginOperation, Rebalancing, RemovedBrokers
 from tidelog_controller.state.commands import AdminReply
@@ -230,6 +231,21 @@ async def test_a_plan_that_cannot_be_made_is_refused_with_its_reason(world: Worl
     error = (await controller.service.submit(wanted)).error
     assert error is not None
     assert error.code is ErrorCode.NOT_ENOUGH_BROKERS
+
+
+async def test_a_plan_that_fails_by_a_fault_is_answered_and_ends_no_reign(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ValueError("what broker 1 holds fits nowhere else")
+
+    controller = await with_topic(world)
+    monkeypatch.setattr(operation_admin, "plan_operation", fail)
+    wanted = BeginOperation(0, Rebalancing(), "op", dry_run=True)
+    error = (await controller.service.submit(wanted)).error
+    assert error is not None
+    assert (error.code, "fits nowhere else" in error.message) == (ErrorCode.INTERNAL, True)
+    assert controller.service.is_active
 
 
 async def test_a_controller_that_stops_is_followed_at_once(world: World) -> None:
