@@ -162,13 +162,18 @@ def _first_write(
 def _chosen_replicas(context: Context, partition: TopicPartition, topic: Topic) -> tuple[int, ...]:
     """By hand, or else where they are placed; empty: there are too few brokers.
 
-    Where partitions were removed once, a broker that is away may hold a replica of a former one
-    of this number, and would take it for this one: it gets none, also where it was chosen."""
+    No broker gets one that was removed since it was chosen. Where partitions were removed once, a
+    broker that is away may hold a replica of a former one of this number, and would take it for
+    this one: it gets none either."""
     addition = context.additions.get(partition.topic)
     if addition is not None and addition.entry.topic_id == topic.entry.topic_id:
         by_hand = addition.entry.replicas_of(partition.partition)
-        are_clean = not topic.entry.shrunk or all(b in context.live for b in by_hand)
-        if by_hand and are_clean:
+        taken_out = [
+            b
+            for b in by_hand
+            if b in context.removed_brokers or (topic.entry.shrunk and b not in context.live)
+        ]
+        if by_hand and not taken_out:
             return by_hand
     brokers = context.racked(context.placement_brokers())
     factor = topic.entry.replication_factor

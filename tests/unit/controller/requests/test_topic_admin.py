@@ -12,6 +12,7 @@ from tidelog.state_changes.event import Kind, Stage
 from tidelog_controller.state.admin_answers import PartitionsAnswer
 from tidelog_controller.state.commands import AdminReply
 from tidelog_controller.state.events import CreateTopic, Loaded
+from tidelog_runtime.metadata.operations import BrokerMark, encode_mark
 from tidelog_runtime.metadata.schema import decode_topic, decode_topic_deletion
 from unit.controller.driver import ASKER, KEYS, Driver, cluster
 
@@ -231,6 +232,16 @@ def test_a_topic_gets_the_replicas_chosen_by_hand() -> None:
     assert driver.replies[request].error is None
     assert [state.replicas for state in driver.states()] == [(3, 1), (2, 3), (1, 2)]
     assert KEYS.partition_addition("t") not in driver.store.items
+
+
+def test_a_chosen_broker_that_is_removed_before_it_got_its_replica_gets_none() -> None:
+    driver = cluster(1, 2, 3)
+    driver.hold_transactions = True
+    driver.create_topic(partitions=1, replication_factor=1, assignment=((3,),))
+    driver.store.put(KEYS.broker_removal(3), encode_mark(BrokerMark()))
+    driver.watch()
+    driver.release()
+    assert driver.state().replicas in ((1,), (2,))
 
 
 def test_a_dry_run_of_a_creation_gives_replicas_that_can_be_asked_for() -> None:
