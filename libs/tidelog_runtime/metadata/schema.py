@@ -164,7 +164,7 @@ class TopicEntry:
     """Value of `brokers/topics/<topic>`. `trace_id`, here and in other intents: of the
     request's W3C trace context, kept for the controller that carries it out. `operation_id`: as
     which its creation was asked for; `asked`: digest of that request, by which the same one is
-    known again, empty: written by an older version. `shrunk`: some of its partitions were removed
+    known again; empty: it has no id. `shrunk`: some of its partitions were removed
     once, so that a broker which was away may hold a replica of a former one."""
 
     topic_id: str
