@@ -16,13 +16,14 @@ from tidelog_admin_api.origins import READS
 from tidelog_admin_api.preconditions import IF_MATCH
 from tidelog_admin_api.problems import Meaning, ProblemError, invalid
 
+RESOURCES = "/v1/"
 MAX_NAMED = 10
 
 
 async def refuse_unheeded(request: Request) -> None:
-    """A dependency of all operations that the document has."""
+    """A dependency of all operations. Whoever watches the gateway may say what they like."""
     route = request.scope.get("route")
-    if not isinstance(route, APIRoute) or not route.include_in_schema:
+    if not isinstance(route, APIRoute) or not route.path.startswith(RESOURCES):
         return
     heeded = get_flat_params(route.dependant)
     known = [field.alias for field in heeded if isinstance(field.field_info, params.Query)]

@@ -344,6 +344,12 @@ async def test_a_parameter_that_nobody_knows_is_refused_and_nothing_done(
     assert admin.calls == []
 
 
+async def test_whoever_watches_the_gateway_may_name_any_parameter(
+    gateway: httpx.AsyncClient,
+) -> None:
+    assert (await gateway.get("/health", params={"probe": "balancer"})).status_code == 200
+
+
 async def test_pages_and_filters_are_parameters_that_are_known(gateway: httpx.AsyncClient) -> None:
     params: dict[str, Any] = {"page_size": 1, "page_token": "", "state": "running"}
     assert (await gateway.get("/v1/operations", params=params)).status_code == 200
