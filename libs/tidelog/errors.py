@@ -81,6 +81,10 @@ RETRIABLE = frozenset(
     }
 )
 
+# Retriable of a broker, which may not know yet; from a controller, and from brokers that were
+# asked again, they are the answer.
+FINAL_ANSWERS = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+
 # After these a client asks for fresh metadata before it tries again.
 STALE_METADATA = frozenset(
     {
@@ -118,7 +122,9 @@ class TidelogError(Exception):
 
 def unknown_topic(topic: str) -> TidelogError:
     return TidelogError(
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic!r} does not exist; create it first"
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        f"topic {topic!r} does not exist; create it first, or correct the name: the topics that "
+        "there are can be listed",
     )
 
 

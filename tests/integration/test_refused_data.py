@@ -285,8 +285,8 @@ async def test_a_fetch_of_less_than_nothing_is_refused_as_a_whole(sea: Sea) -> N
 UNKNOWN = {
     "topic": ("no-such-sea", 0, ("'no-such-sea' does not exist", "create it first")),
     "empty name": ("", 0, ("'' does not exist", "create it first")),
-    "partition": (TOPIC, PARTITIONS, ("has partitions 0 to 2, not 3",)),
-    "negative partition": (TOPIC, -1, ("has partitions 0 to 2, not -1",)),
+    "partition": (TOPIC, PARTITIONS, ("partition 3 of", "its partitions are 0 to 2")),
+    "negative partition": (TOPIC, -1, ("partition -1 of", "its partitions are 0 to 2")),
 }
 
 

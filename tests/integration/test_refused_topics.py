@@ -162,7 +162,7 @@ async def test_an_unknown_topic_cannot_be_deleted(controller: WireClient) -> Non
     assert_refused(
         answer.error,
         errors_pb2.ERROR_CODE_UNKNOWN_TOPIC_OR_PARTITION,
-        "no topic named no-such-sea",
+        "'no-such-sea' does not exist",
         "can be listed",
     )
 

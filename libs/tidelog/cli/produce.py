@@ -23,7 +23,7 @@ from tidelog.cli.session import (
     separator_from,
     session_of,
 )
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog.errors import unknown_partition
 from tidelog.model import MAX_INT32, Acks, Codec
 
 if TYPE_CHECKING:
@@ -217,11 +217,7 @@ async def _produce(session: Session, request: ProduceRequest) -> ExitStatus:
 def _check_partition(topic: TopicDescription, partition: int | None) -> None:
     count = len(topic.partitions)
     if partition is not None and partition >= count:
-        raise TidelogError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            f"partition {partition} of topic {topic.name!r} does not exist; "
-            f"its partitions are 0 to {count - 1}",
-        )
+        raise unknown_partition(topic.name, partition, count)
 
 
 def _opened(file: Path | None) -> Any:

@@ -43,7 +43,7 @@ from tidelog.client.producers_codec import (
 from tidelog.client.retry import Backoff
 from tidelog.client.sequences import Identity
 from tidelog.client.topic_details import TopicQuestions
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog.errors import ErrorCode, TidelogError, unknown_topic
 from tidelog.model import TopicPartition
 from tidelog.rpc.status import UnreachableError
 from tidelog.rpc.trace_context import of_request
@@ -120,10 +120,7 @@ class Admin(TopicRequests, TopicQuestions, OperationRequests, BrokerRequests):
                     return topic_from_wire(found)
                 if found.name == topic:
                     error = error_from_wire(found.error)
-        raise error or TidelogError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            f"topic {topic!r} does not exist; list_topics tells which do",
-        )
+        raise error or unknown_topic(topic)
 
     async def init_producer_id(
         self, name: str = "", timeout_ms: int = DEFAULT_TIMEOUT_MS

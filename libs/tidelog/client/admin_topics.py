@@ -115,8 +115,8 @@ class TopicRequests:
     async def create_topic(
         self,
         topic: str,
-        partitions: int = 1,
-        replication_factor: int = 1,
+        partitions: int | None = None,
+        replication_factor: int | None = None,
         config: Mapping[str, str] | None = None,
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
         *,
@@ -124,11 +124,13 @@ class TopicRequests:
         operation_id: str = "",
         dry_run: bool = False,
     ) -> CreatedTopic:
-        """Returns when the replicas have started, or `timeout_ms` is over. With an `assignment`
-        the counts are its own. A try whose answer was lost may have created the topic: all
-        tries have one operation id, and then one of the same shape counts as created."""
-        if assignment:
-            partitions, replication_factor = len(assignment), len(assignment[0])
+        """Returns when the replicas have started, or `timeout_ms` is over. Counts that are not
+        given are those of the `assignment`, or 1. A try whose answer was lost may have created the
+        topic: all tries have one operation id, and then one of the same shape counts as created."""
+        if partitions is None:
+            partitions = len(assignment) or 1
+        if replication_factor is None:
+            replication_factor = len(assignment[0]) if assignment else 1
         request = pb.CreateTopicRequest(
             topic=topic,
             partitions=partitions,

@@ -12,7 +12,7 @@ from tidelog.client.delivery import mark_seen
 from tidelog.client.hedging import first_answer
 from tidelog.client.metadata_cache import KnownTopic, MetadataCache
 from tidelog.client.retry import Leader
-from tidelog.errors import ErrorCode, TidelogError, unknown_partition
+from tidelog.errors import ErrorCode, TidelogError, unknown_partition, unknown_topic
 from tidelog.model import LeaderHint, TopicPartition
 from tidelog.rpc.status import UnreachableError
 from tidelog.v1 import broker_pb2
@@ -118,10 +118,7 @@ class ClusterMetadata:
             known = self._cache.topic(name)
             if known is None and attempt == UNKNOWN_TOPIC_ATTEMPTS:
                 self._interest.discard(name)
-                raise self._cache.error(name) or TidelogError(
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                    f"topic {name!r} does not exist; create it first, or correct the name",
-                )
+                raise self._cache.error(name) or unknown_topic(name)
             if known is None:
                 await asyncio.sleep(UNKNOWN_TOPIC_PAUSE_MS * attempt / 1000)
         return known

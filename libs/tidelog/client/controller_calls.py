@@ -14,7 +14,7 @@ from tidelog.client.clock import Clock
 from tidelog.client.cluster_metadata import ClusterMetadata
 from tidelog.client.connections import Connections
 from tidelog.client.retry import Backoff
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog.errors import FINAL_ANSWERS, ErrorCode, TidelogError
 from tidelog.rpc.status import UnreachableError
 from tidelog.rpc.trace_context import carried, carrying, of_request
 from tidelog.rpc.wire import error_from_wire
@@ -125,8 +125,7 @@ class ControllerCalls:
                     in_doubt = True
                     problem = str(error)
                 else:
-                    retry = answer.HasField("error") and error_from_wire(answer.error).retriable
-                    if not retry or _final(answer):
+                    if not answer.HasField("error") or not _may_change(answer):
                         return answer, in_doubt
                     problem = f"{address}: {answer.error.message}"
             if self._clock.monotonic_ms() >= give_up_ms:
@@ -135,12 +134,9 @@ class ControllerCalls:
         raise no_answer(problem)
 
 
-def _final(answer: Response) -> bool:
-    """Retriable in general, but from a controller it is the answer."""
-    return error_from_wire(answer.error).code in (
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-    )
+def _may_change(answer: Response) -> bool:
+    error = error_from_wire(answer.error)
+    return error.retriable and error.code not in FINAL_ANSWERS
 
 
 def no_answer(problem: str) -> TidelogError:

@@ -37,8 +37,8 @@ class AdminServiceStub:
       wrong and what would be right.
     - `dry_run` checks everything as the real request would, answers with the exact plan,
       and changes nothing.
-    - `timeout_ms` is how long the answer may wait for what was begun, in milliseconds, at
-      most 300,000; 0: 30,000. What has begun goes on by itself after that.
+    - `timeout_ms` is how long the answer may wait for what was begun, in milliseconds, 1 to
+      300,000, else INVALID_REQUEST; 0: 30,000. What has begun goes on by itself after that.
     - `operation_id` is chosen by who asks: 1 to 64 characters of [a-zA-Z0-9_-]; empty: the
       controller gives one. It is kept with what was asked, so that the same request sent
       again (after an answer that was lost, or a change of controller) is the same
@@ -58,9 +58,10 @@ class AdminServiceStub:
       says by `tidelog-requested-from` from which address they did: at most 100 letters,
       digits and ".:%_[]-", kept as "10.1.2.3:4711 by way of ipv4:127.0.0.1:52114".
       `traceparent` (W3C) names the trace that all events of the request carry.
-    - Lists are paged: `page_size` 0 is 100, and more than 1,000 counts as 1,000.
-      `page_token` is empty for the first page, then the former answer's
-      `next_page_token`, which is empty after the last. A page is as of its own moment.
+    - Lists are paged: `page_size` 0 is 100, more than 1,000 counts as 1,000, and less than 0
+      is refused with INVALID_REQUEST. `page_token` is empty for the first page, then the
+      former answer's `next_page_token`, which is empty after the last. A page is as of its own
+      moment.
     """
 
     @_typing.overload
@@ -149,8 +150,8 @@ class AdminServiceAsyncStub(AdminServiceStub):
       wrong and what would be right.
     - `dry_run` checks everything as the real request would, answers with the exact plan,
       and changes nothing.
-    - `timeout_ms` is how long the answer may wait for what was begun, in milliseconds, at
-      most 300,000; 0: 30,000. What has begun goes on by itself after that.
+    - `timeout_ms` is how long the answer may wait for what was begun, in milliseconds, 1 to
+      300,000, else INVALID_REQUEST; 0: 30,000. What has begun goes on by itself after that.
     - `operation_id` is chosen by who asks: 1 to 64 characters of [a-zA-Z0-9_-]; empty: the
       controller gives one. It is kept with what was asked, so that the same request sent
       again (after an answer that was lost, or a change of controller) is the same
@@ -170,9 +171,10 @@ class AdminServiceAsyncStub(AdminServiceStub):
       says by `tidelog-requested-from` from which address they did: at most 100 letters,
       digits and ".:%_[]-", kept as "10.1.2.3:4711 by way of ipv4:127.0.0.1:52114".
       `traceparent` (W3C) names the trace that all events of the request carry.
-    - Lists are paged: `page_size` 0 is 100, and more than 1,000 counts as 1,000.
-      `page_token` is empty for the first page, then the former answer's
-      `next_page_token`, which is empty after the last. A page is as of its own moment.
+    - Lists are paged: `page_size` 0 is 100, more than 1,000 counts as 1,000, and less than 0
+      is refused with INVALID_REQUEST. `page_token` is empty for the first page, then the
+      former answer's `next_page_token`, which is empty after the last. A page is as of its own
+      moment.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -257,8 +259,8 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
       wrong and what would be right.
     - `dry_run` checks everything as the real request would, answers with the exact plan,
       and changes nothing.
-    - `timeout_ms` is how long the answer may wait for what was begun, in milliseconds, at
-      most 300,000; 0: 30,000. What has begun goes on by itself after that.
+    - `timeout_ms` is how long the answer may wait for what was begun, in milliseconds, 1 to
+      300,000, else INVALID_REQUEST; 0: 30,000. What has begun goes on by itself after that.
     - `operation_id` is chosen by who asks: 1 to 64 characters of [a-zA-Z0-9_-]; empty: the
       controller gives one. It is kept with what was asked, so that the same request sent
       again (after an answer that was lost, or a change of controller) is the same
@@ -278,9 +280,10 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
       says by `tidelog-requested-from` from which address they did: at most 100 letters,
       digits and ".:%_[]-", kept as "10.1.2.3:4711 by way of ipv4:127.0.0.1:52114".
       `traceparent` (W3C) names the trace that all events of the request carry.
-    - Lists are paged: `page_size` 0 is 100, and more than 1,000 counts as 1,000.
-      `page_token` is empty for the first page, then the former answer's
-      `next_page_token`, which is empty after the last. A page is as of its own moment.
+    - Lists are paged: `page_size` 0 is 100, more than 1,000 counts as 1,000, and less than 0
+      is refused with INVALID_REQUEST. `page_token` is empty for the first page, then the
+      former answer's `next_page_token`, which is empty after the last. A page is as of its own
+      moment.
     """
 
     @_abc_1.abstractmethod

@@ -12,10 +12,11 @@ from typing import Annotated, Generic, NamedTuple, TypeVar
 from fastapi import Depends, Query
 from pydantic import BaseModel, Field
 
+from tidelog import request_bounds
+from tidelog.model import MAX_INT32
+from tidelog_admin_api.bodies.base import MIN_INT32, documented
 from tidelog_admin_api.problems import malformed
 
-DEFAULT_PAGE_SIZE = 100
-MAX_PAGE_SIZE = 1_000
 MAX_TOKEN_LENGTH = 1_024
 
 # What a list is ordered by.
@@ -37,14 +38,20 @@ class Paging(NamedTuple):
 
 def paging(
     page_size: Annotated[
-        int, Query(ge=1, le=MAX_PAGE_SIZE, description="items on the page, at most")
-    ] = DEFAULT_PAGE_SIZE,
+        int,
+        Query(
+            ge=MIN_INT32,
+            le=MAX_INT32,
+            json_schema_extra=documented(minimum=0),
+            description="items on the page, at most; more than 1,000 counts as 1,000, and 0 as 100",
+        ),
+    ] = request_bounds.DEFAULT_PAGE_SIZE,
     page_token: Annotated[
         str,
         Query(max_length=MAX_TOKEN_LENGTH, description="next_page_token of the page before"),
     ] = "",
 ) -> Paging:
-    return Paging(page_size, page_token)
+    return Paging(request_bounds.page_size(page_size), page_token)
 
 
 PagingQuery = Annotated[Paging, Depends(paging)]

@@ -6,19 +6,36 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import Path, Query
+from pydantic import AfterValidator
 
 from tidelog.client.controller_calls import DEFAULT_TIMEOUT_MS
 from tidelog.model import MAX_INT32
+from tidelog.request_bounds import MAX_TIMEOUT_MS, check_timeout
+from tidelog_admin_api.bodies.base import MIN_INT32, documented
 from tidelog_admin_api.problems import invalid
 
 MAX_NAME_LENGTH = 255
-MAX_TIMEOUT_MS = 300_000
+
+
+def _timeout(timeout_ms: int) -> int:
+    check_timeout(timeout_ms)
+    return timeout_ms
+
 
 TopicName = Annotated[
     str, Path(min_length=1, max_length=MAX_NAME_LENGTH, description="its name", examples=["sea"])
 ]
 PartitionNumber = Annotated[int, Path(ge=0, le=MAX_INT32, description="from 0", examples=[0])]
-BrokerId = Annotated[int, Path(ge=0, le=MAX_INT32, description="its id", examples=[1])]
+BrokerId = Annotated[
+    int,
+    Path(
+        ge=MIN_INT32,
+        le=MAX_INT32,
+        json_schema_extra=documented(minimum=0),
+        description="its id",
+        examples=[1],
+    ),
+]
 DryRun = Annotated[
     bool,
     Query(description="true: check all of it, answer with what it would do, and change nothing"),
@@ -26,10 +43,12 @@ DryRun = Annotated[
 TimeoutMs = Annotated[
     int,
     Query(
-        ge=1,
-        le=MAX_TIMEOUT_MS,
+        ge=MIN_INT32,
+        le=MAX_INT32,
+        json_schema_extra=documented(minimum=1, maximum=MAX_TIMEOUT_MS),
         description="how long the answer may wait for what was begun, which goes on by itself",
     ),
+    AfterValidator(_timeout),
 ]
 USUAL_TIMEOUT_MS = DEFAULT_TIMEOUT_MS
 

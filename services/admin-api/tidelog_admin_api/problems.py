@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from starlette.responses import Response
 
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog.errors import FINAL_ANSWERS, ErrorCode, TidelogError
 from tidelog_admin_api.bodies.problem import FieldError, Problem
 
 MEDIA_TYPE = "application/problem+json"
@@ -124,8 +124,6 @@ MEANINGS: Mapping[ErrorCode, Meaning] = {
         "Choose a replica in sync, or wait until this one is."
     ),
 }
-# From a cluster that is asked again at once these are answers.
-_ANSWERS = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
 class ProblemError(Exception):
@@ -194,7 +192,7 @@ def unexpected(trace_id: str) -> ProblemError:
 
 def of_error(error: TidelogError, *, is_read: bool = False) -> ProblemError:
     """What the cluster refuses, in its own words. Of a read nothing is left in doubt."""
-    retriable = error.retriable and error.code not in _ANSWERS
+    retriable = error.retriable and error.code not in FINAL_ANSWERS
     meaning = MEANINGS[error.code]
     if is_read and meaning.fix == _IN_DOUBT:
         meaning = meaning._replace(fix=_WAIT)

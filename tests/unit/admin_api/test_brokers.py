@@ -131,10 +131,10 @@ async def test_what_is_done_at_once_is_not_waited_for(
 @pytest.mark.parametrize(
     ("body", "field"),
     [
-        ({"broker_ids": []}, "broker_ids"),
-        ({"broker_ids": [-1]}, "broker_ids[0]"),
+        ({"broker_ids": None}, "broker_ids"),
+        ({"broker_ids": [-(2**31) - 1]}, "broker_ids[0]"),
         ({"broker_ids": ["1"]}, "broker_ids[0]"),
-        ({"broker_ids": [1], "operation_id": "no spaces"}, "operation_id"),
+        ({"broker_ids": [1], "operation_id": 7}, "operation_id"),
         ({"broker_ids": [1], "dry_run": True}, "dry_run"),
     ],
 )

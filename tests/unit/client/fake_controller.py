@@ -7,7 +7,7 @@ from collections import deque
 import grpc
 import grpc.aio
 
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog.errors import ErrorCode, TidelogError, unknown_topic
 from tidelog.model import NO_LEADER
 from tidelog.rpc.channels import new_server
 from tidelog.rpc.trace_context import trace_id_of
@@ -67,9 +67,37 @@ class FakeController(admin_pb2_grpc.AdminServiceServicer):
             self.cluster.topics.pop(request.topic, None)
             await context.abort(grpc.StatusCode.UNAVAILABLE, "died after deleting")
         if self.cluster.topics.pop(request.topic, None) is None:
-            error = TidelogError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such topic")
+            error = unknown_topic(request.topic)
             return admin_pb2.DeleteTopicResponse(error=error_to_wire(error))
         return admin_pb2.DeleteTopicResponse()
+
+    async def DescribeTopics(  # noqa: N802
+        self,
+        request: admin_pb2.DescribeTopicsRequest,
+        context: ServicerContext,  # noqa: ARG002
+    ) -> admin_pb2.DescribeTopicsResponse:
+        """Those that are named, each at revision 1 and with all its partitions."""
+        answer = admin_pb2.DescribeTopicsResponse()
+        for name in request.topics:
+            topic = self.cluster.topics.get(name)
+            if topic is None:
+                error = error_to_wire(unknown_topic(name))
+                return admin_pb2.DescribeTopicsResponse(error=error)
+            told = answer.topics.add(
+                topic=name,
+                topic_id=topic.topic_id,
+                partition_count=len(topic.partitions),
+                revision=1,
+            )
+            for number, partition in enumerate(topic.partitions):
+                led = partition.leader != NO_LEADER
+                told.partitions.add(
+                    partition=number,
+                    leader=partition.leader,
+                    leader_epoch=partition.leader_epoch,
+                    isr=[partition.leader] if led else [],
+                )
+        return answer
 
     async def RecoverPartitions(  # noqa: N802
         self,
@@ -80,7 +108,7 @@ class FakeController(admin_pb2_grpc.AdminServiceServicer):
         self.calls += 1
         topic = self.cluster.topics.get(request.topic)
         if topic is None:
-            error = TidelogError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such topic")
+            error = unknown_topic(request.topic)
             return admin_pb2.RecoverPartitionsResponse(error=error_to_wire(error))
         scripted = self.script.popleft() if self.script else None
         failure = error_to_wire(scripted) if isinstance(scripted, TidelogError) else None

@@ -5,7 +5,13 @@ from __future__ import annotations
 from pydantic import ConfigDict, Field
 from pydantic.config import JsonDict
 
-from tidelog_admin_api.bodies.base import AnswerBody, BrokerId, RequestBody, example
+from tidelog_admin_api.bodies.base import (
+    AnswerBody,
+    BrokerId,
+    RequestBody,
+    documented,
+    example,
+)
 from tidelog_admin_api.bodies.leaders import LeaderResult
 from tidelog_admin_api.bodies.operations import OperationRequest
 
@@ -159,4 +165,6 @@ class BrokersRequest(OperationRequest):
         json_schema_extra={"examples": [{"broker_ids": [4, 5], "operation_id": "grow-2026-01"}]}
     )
 
-    broker_ids: list[BrokerId] = Field(min_length=1, max_length=MAX_BROKERS)
+    broker_ids: list[BrokerId] = Field(
+        max_length=MAX_BROKERS, json_schema_extra=documented(minItems=1)
+    )

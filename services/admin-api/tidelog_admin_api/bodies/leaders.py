@@ -12,6 +12,7 @@ from tidelog_admin_api.bodies.base import (
     PartitionNumber,
     RequestBody,
     TopicName,
+    documented,
 )
 from tidelog_admin_api.bodies.failures import Failure, failure_of
 
@@ -39,7 +40,7 @@ class ElectPreferredRequest(RequestBody):
     partitions: list[PartitionSelector] = Field(
         default_factory=list,
         max_length=MAX_TOPICS,
-        description="each topic once; empty: all partitions of all topics",
+        description="empty: all partitions of all topics",
     )
 
 
@@ -58,7 +59,9 @@ class MoveLeadersRequest(RequestBody):
     )
 
     moves: list[LeaderMove] = Field(
-        min_length=1, max_length=MAX_LEADER_MOVES, description="each partition once"
+        max_length=MAX_PARTITIONS,
+        json_schema_extra=documented(minItems=1, maxItems=MAX_LEADER_MOVES),
+        description="each partition once",
     )
 
 

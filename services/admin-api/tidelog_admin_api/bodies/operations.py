@@ -14,6 +14,7 @@ from tidelog_admin_api.bodies.base import (
     PartitionNumber,
     RequestBody,
     TopicName,
+    documented,
 )
 
 MAX_MOVES = 100_000
@@ -97,8 +98,8 @@ class MoveRequest(RequestBody):
     target: Annotated[
         list[BrokerId],
         Field(
-            min_length=1,
             max_length=MAX_REPLICAS,
+            json_schema_extra=documented(minItems=1),
             description="the replicas after, distinct; the first is the preferred leader",
             examples=[[4, 2, 3]],
         ),
@@ -149,7 +150,11 @@ class ReassignRequest(OperationRequest):
 
     moves: Annotated[
         list[MoveRequest],
-        Field(min_length=1, max_length=MAX_MOVES, description="each partition once"),
+        Field(
+            max_length=MAX_MOVES,
+            json_schema_extra=documented(minItems=1),
+            description="each partition once",
+        ),
     ]
 
 

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from pydantic import ConfigDict, Field
+from typing import Annotated
 
-from tidelog_admin_api.bodies.base import MAX_INT64, AnswerBody, Integer, RequestBody
+from pydantic import BeforeValidator, ConfigDict, Field
+
+from tidelog_admin_api.bodies.base import (
+    MAX_INT64,
+    MIN_INT64,
+    AnswerBody,
+    RequestBody,
+    documented,
+    whole,
+)
 
 _BOUND = (
     "what each broker may send to replicas that are added by moves, and what each may receive as "
@@ -12,12 +21,17 @@ _BOUND = (
 )
 
 
+Rate = Annotated[
+    int,
+    Field(ge=MIN_INT64, le=MAX_INT64, json_schema_extra=documented(minimum=1_024)),
+    BeforeValidator(whole),
+]
+
+
 class ThrottleRequest(RequestBody):
     model_config = ConfigDict(json_schema_extra={"examples": [{"bytes_per_second": 20_000_000}]})
 
-    bytes_per_second: Integer | None = Field(
-        ge=0, le=MAX_INT64, description=f"{_BOUND}. At least 1,024"
-    )
+    bytes_per_second: Rate | None = Field(description=f"{_BOUND}. At least 1,024")
 
 
 class Throttle(AnswerBody):

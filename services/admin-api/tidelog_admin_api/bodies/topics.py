@@ -7,13 +7,14 @@ from typing import Annotated
 from pydantic import ConfigDict, Field, StrictBool, StrictInt, StrictStr
 from pydantic.config import JsonDict
 
-from tidelog.model import MAX_INT32
 from tidelog_admin_api.bodies.base import (
+    MAX_TEXT,
     AnswerBody,
     BrokerId,
-    Integer,
     OperationId,
     RequestBody,
+    WireInt,
+    documented,
     example,
 )
 from tidelog_admin_api.bodies.operations import OperationRequest
@@ -21,12 +22,11 @@ from tidelog_admin_api.bodies.operations import OperationRequest
 MAX_ASSIGNED_PARTITIONS = 1_000
 MAX_REPLICAS = 1_000
 MAX_CONFIG_KEYS = 100
-MAX_TEXT = 1_000
 
 # Numbers and booleans are written as the configuration has them.
 ConfigValue = Annotated[StrictStr, Field(max_length=MAX_TEXT)] | StrictBool | StrictInt
 ConfigKey = Annotated[str, Field(max_length=MAX_TEXT)]
-Count = Annotated[Integer, Field(ge=0, le=MAX_INT32)]
+Count = WireInt
 Assignment = Annotated[
     list[Annotated[list[BrokerId], Field(max_length=MAX_REPLICAS)]],
     Field(
@@ -65,13 +65,17 @@ class CreateTopicRequest(RequestBody):
     )
 
     topic: str = Field(
-        min_length=1,
         max_length=MAX_TEXT,
         description="1 to 200 characters of [a-zA-Z0-9._-], and not . or ..",
+        json_schema_extra=documented(minLength=1),
     )
-    partitions: Count = Field(default=1, description="1 to 100,000")
+    partitions: Count | None = Field(
+        default=None, description="1 to 100,000; null: as many as the assignment has, or 1"
+    )
     replication_factor: Count | None = Field(
-        default=None, description="null: 3, or as many as there are brokers where those are fewer"
+        default=None,
+        description="null: as in the assignment; without one 3, or as many as there are brokers "
+        "where those are fewer",
     )
     config: dict[ConfigKey, ConfigValue] = Field(
         default_factory=dict,

@@ -14,9 +14,9 @@ from tidelog_admin_api.bodies.leaders import (
     ElectPreferredRequest,
     LeaderResults,
     MoveLeadersRequest,
+    PartitionSelector,
     leader_results,
 )
-from tidelog_admin_api.bodies.problem import FieldError
 from tidelog_admin_api.dependencies import AskLeaders
 from tidelog_admin_api.parameters import USUAL_TIMEOUT_MS, DryRun, TimeoutMs
 from tidelog_admin_api.problems import CHANGE_PROBLEMS, invalid
@@ -44,9 +44,7 @@ async def elect_preferred_leaders(
 ) -> LeaderResults:
     """Lets preferred replicas lead where they are in sync: of some partitions, of topics, or of
     all. Those that are led so already are left out of the answer."""
-    selectors = (body or ElectPreferredRequest()).partitions
-    _refuse_repeated("partitions", (selector.topic for selector in selectors))
-    chosen = {selector.topic: selector.partitions for selector in selectors}
+    chosen = _chosen((body or ElectPreferredRequest()).partitions)
     changes = await admin.elect_preferred_leaders(chosen or None, timeout_ms, dry_run=dry_run)
     return _results(answer, changes)
 
@@ -60,21 +58,24 @@ async def move_leaders(
     timeout_ms: TimeoutMs = USUAL_TIMEOUT_MS,
 ) -> LeaderResults:
     """Lets chosen replicas lead from now on: each becomes its partition's preferred one."""
-    names = [TopicPartition(move.topic, move.partition) for move in body.moves]
-    _refuse_repeated("moves", names)
-    leaders = {name: move.leader for name, move in zip(names, body.moves, strict=True)}
+    leaders: dict[TopicPartition, int] = {}
+    for move in body.moves:
+        name = TopicPartition(move.topic, move.partition)
+        if name in leaders:
+            raise invalid(f"{name} is named twice; name each partition once")
+        leaders[name] = move.leader
     return _results(answer, await admin.move_leaders(leaders, timeout_ms, dry_run=dry_run))
 
 
-def _refuse_repeated(field: str, named: Iterable[object]) -> None:
-    first: dict[object, int] = {}
-    for index, name in enumerate(named):
-        if first.setdefault(name, index) != index:
-            message = f"{name} is named by {field}[{first[name]}] already; name it once"
-            raise invalid(
-                f"{field}[{index}]: {message}",
-                [FieldError(field=f"{field}[{index}]", message=message)],
-            )
+def _chosen(selectors: Iterable[PartitionSelector]) -> dict[str, list[int]]:
+    """A topic that is named without numbers is meant as a whole."""
+    chosen: dict[str, list[int]] = {}
+    whole: set[str] = set()
+    for selector in selectors:
+        chosen.setdefault(selector.topic, []).extend(selector.partitions)
+        if not selector.partitions:
+            whole.add(selector.topic)
+    return {topic: [] if topic in whole else numbers for topic, numbers in chosen.items()}
 
 
 def _results(answer: Response, changes: list[LeaderChange]) -> LeaderResults:

@@ -85,8 +85,8 @@ async def recover_partitions(
     if body.confirm != body.topic:
         raise TidelogError(
             ErrorCode.NOT_CONFIRMED,
-            f"records of {body.topic!r} may be lost for good; look at what each choice loses by "
-            f"dry_run=true, then confirm it with the topic's name: confirm is {body.confirm!r}",
+            f"records of topic {body.topic!r} may be lost for good; look at what each choice loses "
+            f"by dry_run=true, then confirm it with the topic's name: confirm is {body.confirm!r}",
         )
     recovered = await admin.recover_partitions(
         body.topic,

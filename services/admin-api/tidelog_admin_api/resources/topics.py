@@ -103,8 +103,10 @@ async def create_topic(
     """Creates a topic, and answers when its replicas have started or the time is up. A dry run
     tells where the replicas would be."""
     partitions, factor = body.partitions, body.replication_factor
-    if body.assignment:
-        partitions, factor = len(body.assignment), len(body.assignment[0])
+    if partitions is None:
+        partitions = len(body.assignment) or 1
+    if factor is None and body.assignment:
+        factor = len(body.assignment[0])
     elif factor is None:
         factor = await _usual_factor(body, admin)
     config = {key: config_text(value) for key, value in body.config.items()}

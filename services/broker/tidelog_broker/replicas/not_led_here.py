@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.errors import ErrorCode, TidelogError, unknown_topic
+from tidelog.errors import ErrorCode, TidelogError, unknown_partition, unknown_topic
 from tidelog.model import LeaderHint, TopicPartition
 from tidelog_broker.partition.partition import Partition
 from tidelog_runtime.metadata.schema import TopicEntry
@@ -19,11 +19,7 @@ def not_led_here(
     if topic is None and partition is None:
         return unknown_topic(name.topic)
     if topic is not None and not 0 <= name.partition < topic.partitions:
-        return TidelogError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            f"topic {name.topic!r} has partitions 0 to {topic.partitions - 1}, "
-            f"not {name.partition}",
-        )
+        return unknown_partition(name.topic, name.partition, topic.partitions)
     if partition is not None and not partition.in_service:
         return TidelogError(
             ErrorCode.LEADER_NOT_AVAILABLE,

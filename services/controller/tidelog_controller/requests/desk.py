@@ -6,6 +6,7 @@ import random
 from collections.abc import Mapping, Sequence
 
 from tidelog.errors import TidelogError
+from tidelog.request_bounds import check_timeout
 from tidelog_controller.control.broker_control import BrokerControl
 from tidelog_controller.control.descriptions import Descriptions
 from tidelog_controller.control.measures import Measures
@@ -98,6 +99,12 @@ class AdminDesk:
 
     def take(self, request: AdminRequest, now_ms: int, wall_ms: int) -> list[Command]:
         """Refuses what cannot be, or begins; `advance` does the rest."""
+        try:
+            timeout_ms = getattr(request, "timeout_ms", 0)
+            if timeout_ms:
+                check_timeout(timeout_ms)
+        except TidelogError as error:
+            return [Reply(request.request_id, AdminReply(error))]
         match request:
             case CreateTopic():
                 return self.topics.create(request, now_ms)

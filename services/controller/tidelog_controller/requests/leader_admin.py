@@ -23,6 +23,7 @@ from tidelog_controller.policies.leader_moves import WantedLeader, in_sync
 from tidelog_controller.requests.moved_leaders import MovedLeaders
 from tidelog_controller.requests.topic_checks import (
     known_topic,
+    no_such_partition,
     outcome_unknown,
     request_timeout_ms,
 )
@@ -362,12 +363,7 @@ class LeaderAdmin:
 
     def _check_partition(self, name: TopicPartition) -> None:
         if self._context.state_to_stay(name) is None:
-            count = self._context.topics[name.topic].entry.partitions
-            raise TidelogError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"topic {name.topic} has partitions 0 to {count - 1}, and {name.partition} is "
-                "none of them, or has no replicas yet",
-            )
+            raise no_such_partition(name, self._context.topics[name.topic])
 
 
 def check_known_broker(context: Context, broker_id: int) -> None:

@@ -25,7 +25,11 @@ from tidelog_controller.requests.taking_back import (
     marking,
     marks_taken_back,
 )
-from tidelog_controller.requests.topic_checks import check_revision, known_topic
+from tidelog_controller.requests.topic_checks import (
+    check_revision,
+    known_topic,
+    no_such_partition,
+)
 from tidelog_controller.state.admin_answers import BrokerShare, PlanSummary
 from tidelog_controller.state.admin_requests import (
     AddedBrokers,
@@ -179,11 +183,7 @@ def _move_by_hand(context: Context, wanted: WantedReplicas) -> OperationMove | N
     topic = known_topic(context, name.topic, wanted.topic_id)
     state = context.state_to_stay(name)
     if state is None or state.topic_id != topic.entry.topic_id:
-        raise TidelogError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            f"topic {name.topic} has partitions 0 to {topic.entry.partitions - 1} that can be "
-            f"moved, and {name.partition} is none of them",
-        )
+        raise no_such_partition(name, topic)
     if wanted.original and wanted.original != state.replicas:
         raise TidelogError(
             ErrorCode.REVISION_CONFLICT,

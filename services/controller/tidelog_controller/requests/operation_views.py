@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from tidelog.errors import ErrorCode, TidelogError
+from tidelog.request_bounds import page_size
 from tidelog_controller.policies.reassignment import (
     is_cancelled,
     missing_for_cancellation,
@@ -25,19 +26,12 @@ from tidelog_controller.state.context import Context
 from tidelog_controller.state.operations import MoveState, move_state
 from tidelog_runtime.metadata.operations import OperationMove, OperationState
 
-DEFAULT_PAGE_SIZE = 100
-MAX_PAGE_SIZE = 1_000
-
 
 class Now(NamedTuple):
     """Both clocks at one moment."""
 
     monotonic_ms: int
     wall_ms: int
-
-
-def page_size(asked: int) -> int:
-    return min(asked, MAX_PAGE_SIZE) if asked > 0 else DEFAULT_PAGE_SIZE
 
 
 def position_of(page_token: str) -> int:

@@ -308,7 +308,7 @@ def _check_confirmed(request: RemovePartitions) -> None:
         raise TidelogError(
             ErrorCode.NOT_CONFIRMED,
             f"removing partitions deletes their data: name the topic, {request.topic}, once more "
-            f"in confirm_topic ({said}), or ask for a dry run first",
+            f"as a confirmation ({said}), or ask for a dry run first",
         )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog.errors import ErrorCode, TidelogError, unknown_partition, unknown_topic
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog_controller.policies.electability import is_running, last_known
 from tidelog_controller.policies.leader_election import leader_stands
@@ -19,7 +19,6 @@ from tidelog_controller.requests.topic_checks import (
     being_deleted,
     check_revision,
     request_timeout_ms,
-    unknown_topic,
 )
 from tidelog_controller.state.admin_requests import Asker, RecoveryChoice
 from tidelog_controller.state.commands import AdminReply, Command, Reply
@@ -99,10 +98,7 @@ class RecoveryAdmin:
         named = (*request.partitions, *(choice.partition for choice in request.choices))
         wrong = [p for p in named if not 0 <= p < count]
         if wrong:
-            raise TidelogError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"topic {request.topic} has partitions 0 to {count - 1}, not {wrong[0]}",
-            )
+            raise unknown_partition(request.topic, wrong[0], count)
         for choice in request.choices:
             self._check_choice(request, choice)
         return topic
@@ -111,7 +107,7 @@ class RecoveryAdmin:
         name = TopicPartition(request.topic, choice.partition)
         held = self._context.partition(name)
         if [c.partition for c in request.choices].count(choice.partition) > 1:
-            raise _invalid(f"two leaders are chosen for {name}; choose one")
+            raise _invalid(f"{name} is named twice; name each partition once")
         if held is not None and held.state.leader == choice.broker_id:
             return  # It leads: whoever asks again, because an answer was lost, has what he wants.
         if held is None or held.state.leader != NO_LEADER:

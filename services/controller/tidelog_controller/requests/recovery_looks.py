@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog.errors import ErrorCode, TidelogError, unknown_partition
 from tidelog.model import NO_EPOCH, NO_LEADER, TopicPartition
+from tidelog.request_bounds import page_size
 from tidelog_controller.control.descriptions import Descriptions
 from tidelog_controller.policies.electability import is_running, is_whole, last_known
 from tidelog_controller.policies.recovery import Logs, records_given_up
-from tidelog_controller.requests.operation_views import page_size, position_of
+from tidelog_controller.requests.operation_views import position_of
 from tidelog_controller.requests.topic_checks import known_topic, request_timeout_ms
 from tidelog_controller.state.admin_answers import (
     RecoveryAnswer,
@@ -46,9 +47,9 @@ class RecoveryLooks:
         try:
             leaderless = self._leaderless(request)
             first = position_of(request.page_token)
+            end = first + page_size(request.page_size)
         except TidelogError as error:
             return [Reply(request.request_id, AdminReply(error))]
-        end = first + page_size(request.page_size)
         self._looks[request.request_id] = _Look(
             request.request_id,
             tuple(leaderless[first:end]),
@@ -88,11 +89,7 @@ class RecoveryLooks:
         numbers = request.partitions or range(topic.entry.partitions)
         wrong = [n for n in numbers if not 0 <= n < topic.entry.partitions]
         if wrong:
-            raise TidelogError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"topic {request.topic} has partitions 0 to {topic.entry.partitions - 1}, not "
-                f"{wrong[0]}",
-            )
+            raise unknown_partition(request.topic, wrong[0], topic.entry.partitions)
         names = (TopicPartition(request.topic, number) for number in sorted(set(numbers)))
         return [name for name in names if self._held(name)]
 

@@ -13,7 +13,7 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog.errors import ErrorCode, TidelogError, unknown_topic
 from tidelog_controller.control.broker_control import BrokerControl
 from tidelog_controller.policies.internal_topics import (
     InternalTopic,
@@ -36,7 +36,6 @@ from tidelog_controller.requests.topic_checks import (
     outcome_unknown,
     pending_brokers,
     request_timeout_ms,
-    unknown_topic,
     unplaced_partitions,
 )
 from tidelog_controller.state.admin_answers import PartitionsAnswer

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog.errors import ErrorCode, TidelogError, unknown_partition, unknown_topic
+from tidelog.model import TopicPartition
 from tidelog_controller.control.broker_control import BrokerControl
 from tidelog_controller.state.context import Context
 from tidelog_controller.state.known import Topic
 
 DEFAULT_TIMEOUT_MS = 30_000
-MAX_TIMEOUT_MS = 300_000
 
 
 def request_timeout_ms(asked_ms: int) -> int:
-    return min(asked_ms, MAX_TIMEOUT_MS) if asked_ms > 0 else DEFAULT_TIMEOUT_MS
+    """0: not said. Whoever takes requests in has checked it."""
+    return asked_ms or DEFAULT_TIMEOUT_MS
 
 
 def known_topic(context: Context, topic: str, topic_id: str = "") -> Topic:
@@ -50,17 +51,22 @@ def pending_brokers(controls: Mapping[int, BrokerControl], topic: str) -> tuple[
     return tuple(sorted(b for b, control in controls.items() if control.waits_for_topic(topic)))
 
 
-def unknown_topic(topic: str) -> TidelogError:
+def no_such_partition(name: TopicPartition, topic: Topic) -> TidelogError:
+    """Of one that is not placed, or not to stay."""
+    if not 0 <= name.partition < topic.entry.partitions:
+        return unknown_partition(name.topic, name.partition, topic.entry.partitions)
     return TidelogError(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        f"there is no topic named {topic}; the topics that there are can be listed",
+        f"partition {name.partition} of topic {name.topic!r} has no replicas yet; ask again when "
+        "it has",
     )
 
 
 def other_id(topic: str, topic_id: str, asked: str) -> TidelogError:
     return TidelogError(
         ErrorCode.UNKNOWN_TOPIC_ID,
-        f"topic {topic} has the id {topic_id}, not {asked}: it was deleted and created again",
+        f"topic {topic} has the id {topic_id}, not {asked}: it was deleted and created again; "
+        "describe it again, and ask anew if it is still wanted",
     )
 
 

@@ -55,7 +55,7 @@ async def test_who_asks_for_services_alone_gets_no_replicas(cluster: Cluster) ->
 async def test_what_does_not_exist_is_said_to_beside_its_own_state(cluster: Cluster) -> None:
     process = await leading_alone(cluster)
     state = await described(process, topic="nosuch")
-    assert str(state.error) == "topic 'nosuch' does not exist; create it first"
+    assert "topic 'nosuch' does not exist; create it first" in str(state.error)
     assert state.broker is not None
     assert [b.broker_id for b in state.broker.registered] == [1]
     # What only this broker still holds is described.

@@ -89,7 +89,7 @@ def not_found_in(driver: Driver, topic: str, partition: int | None = None) -> st
 
 def test_what_does_not_exist_is_said_to() -> None:
     driver = with_topic()
-    assert not_found_in(driver, "other") == "topic 'other' does not exist; create it first"
+    assert "topic 'other' does not exist; create it first" in not_found_in(driver, "other")
     assert "'t' does not exist; its partitions are 0 to 2" in not_found_in(driver, "t", 3)
     assert [not_found_in(driver, *known) for known in (("",), ("t",), ("t", 2))] == [""] * 3
 

@@ -146,7 +146,7 @@ def test_a_request_says_that_no_replica_at_all_is_there() -> None:
 
 @pytest.mark.parametrize(
     ("topic", "partition", "message"),
-    [("u", 0, "no topic named u"), ("t", 7, "partitions 0 to 0, not 7"), ("t", -1, "not -1")],
+    [("u", 0, "'u' does not exist"), ("t", 7, "partition 7 of"), ("t", -1, "partition -1 of")],
 )
 def test_what_does_not_exist_is_refused(topic: str, partition: int, message: str) -> None:
     driver = down()
