@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Annotated
 
 import typer
 
 from tidelog.cli import brokers, cluster, leaders, operations, recovery, throttle, topics
 from tidelog.cli.check_history import check_history
+from tidelog.cli.connection import BOOTSTRAP_VARIABLE
 from tidelog.cli.consume import consume
 from tidelog.cli.dump_log import dump_log
 from tidelog.cli.exit_status import EPILOG, ExitStatus
 from tidelog.cli.explain import explain
+from tidelog.cli.operating.manner import REQUESTED_BY_VARIABLE
 from tidelog.cli.operating.manual import BEGUN_FIELDS, manual
-from tidelog.cli.output import write_error
+from tidelog.cli.output import write_error, write_line
 from tidelog.cli.produce import produce
 from tidelog.cli.reassign import reassign
 from tidelog.cli.rebalance import rebalance
+from tidelog.cli.refusals import CommandLine
 from tidelog.cli.session import BootstrapOption, JsonOption, session_of
 from tidelog.cli.trace import trace
 
@@ -30,14 +34,38 @@ DEBUG_VARIABLE = "TIDELOG_DEBUG"
 
 app = typer.Typer(
     name="tidelog",
+    cls=CommandLine,
     no_args_is_help=True,
     # Plain help: rendering it by rich would take longer than all the rest.
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    epilog=EPILOG,
+    epilog=manual(
+        "tidelog topics list --bootstrap 127.0.0.1:7500",
+        "tidelog explain",
+        "tidelog --install-completion",
+        json=(
+            "Each command's help names the fields. Of an error: error [code, message, retriable, "
+            "outcome_unknown], on stdout as everything else, and its message on stderr. consume, "
+            "trace, dump-log and operations watch print a document a line, and errors on stderr "
+            "alone.",
+        ),
+        environment={
+            BOOTSTRAP_VARIABLE: "brokers to begin with, as --bootstrap",
+            REQUESTED_BY_VARIABLE: "who asks, as --requested-by",
+            DEBUG_VARIABLE: "where set, a fault of tidelog itself shows where it came from",
+        },
+    ),
     help="Look after a Tidelog cluster, and write and read its topics.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _tell_version(is_asked: bool) -> None:
+    if is_asked:
+        from tidelog.version import installed_version
+
+        write_line(f"tidelog {installed_version()}")
+        raise typer.Exit
 
 
 @app.callback()
@@ -45,11 +73,12 @@ def tidelog(
     context: typer.Context,
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
+    version: Annotated[  # noqa: ARG001 - its callback has told it
+        bool,
+        typer.Option("--version", is_eager=True, callback=_tell_version, help="Print the version."),
+    ] = False,
 ) -> None:
-    """Look after a Tidelog cluster, and write and read its topics.
-
-    Example: tidelog topics list --bootstrap 127.0.0.1:7500
-    """
+    """Look after a Tidelog cluster, and write and read its topics."""
     context.obj = session_of(context, bootstrap, as_json)
 
 

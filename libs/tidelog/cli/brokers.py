@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tidelog.cli.completion import BrokerArgument, BrokersArgument
-from tidelog.cli.exit_status import EPILOG, ExitStatus
+from tidelog.cli.exit_status import EPILOG, ExitStatus, status_of_results
 from tidelog.cli.operating.beginning import Wish, in_doubt, run_operation
 from tidelog.cli.operating.documents import leader_document
 from tidelog.cli.operating.manner import (
@@ -356,8 +356,7 @@ async def _maintain(
 
             for line in leader_lines(changes, on_terminal=sys.stdout.isatty()):
                 write_line(line)
-    late = any(change.error is not None for change in changes)
-    return ExitStatus.TIMED_OUT if late else ExitStatus.DONE
+    return status_of_results(change.error for change in changes)
 
 
 def _show_maintenance(

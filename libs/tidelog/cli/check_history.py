@@ -48,7 +48,7 @@ def check_history(
     Example: tidelog check-history run.history --examples 1
     """
     as_json = session_of(context, None, as_json).as_json
-    with ending_with_a_status():
+    with ending_with_a_status(as_json=as_json):
         report = _check(file)
         if as_json:
             write_json(_document(report))

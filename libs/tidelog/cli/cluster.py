@@ -9,6 +9,8 @@ import typer
 
 from tidelog.cli.exit_status import EPILOG
 from tidelog.cli.health import HealthCounts
+from tidelog.cli.operating.manner import USUAL_TIMEOUT_SECONDS, Manner, TimeoutOption
+from tidelog.cli.operating.manual import manual
 from tidelog.cli.output import write_json, write_line, write_table
 from tidelog.cli.session import BootstrapOption, JsonOption, Session, session_of
 from tidelog.wording import plural
@@ -24,20 +26,29 @@ def cluster() -> None:
     """The cluster as a whole."""
 
 
-@app.command(epilog=EPILOG)
+@app.command(
+    epilog=manual(
+        "tidelog cluster describe",
+        "tidelog cluster describe --json",
+        json="cluster_id, controller (null: none is active) [controller_id, address, "
+        "controller_epoch], controllers [controller_id, address, started_at_ms], brokers "
+        "[broker_id, address, rack, broker_epoch, state, leaders, replicas], topics, partitions, "
+        "without_leader, below_min_isr, under_replicated.",
+    )
+)
 def describe(
-    context: typer.Context, bootstrap: BootstrapOption = None, as_json: JsonOption = False
+    context: typer.Context,
+    timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
+    bootstrap: BootstrapOption = None,
+    as_json: JsonOption = False,
 ) -> None:
-    """Show the brokers, the controllers, and how many partitions are unwell.
-
-    Example: tidelog cluster describe --json
-    """
+    """Show the brokers, the controllers, and how many partitions are unwell."""
     session = session_of(context, bootstrap, as_json)
-    session.run(lambda: _describe(session))
+    session.run(lambda: _describe(session, Manner(timeout_seconds=timeout)))
 
 
-async def _describe(session: Session) -> None:
-    async with await session.admin() as admin:
+async def _describe(session: Session, manner: Manner) -> None:
+    async with manner.asking(session) as admin:
         described = await admin.describe_cluster()
         topics = await admin.list_topics()
     if session.as_json:

@@ -125,7 +125,7 @@ def consume(
         round(timeout * 1000),
     )
     # Nobody who follows a topic ends it otherwise than by Ctrl-C.
-    session.run(lambda: _consume(session, request), when_interrupted=ExitStatus.DONE)
+    session.run(lambda: _consume(session, request), when_interrupted=ExitStatus.DONE, streams=True)
 
 
 async def _consume(session: Session, request: ConsumeRequest) -> None:

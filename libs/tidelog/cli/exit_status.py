@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 
 from tidelog.errors import ErrorCode, TidelogError
 
@@ -54,6 +55,10 @@ class UsageError(Exception):
     """What was asked for makes no sense; the message says what would."""
 
 
+class NotConfirmedError(UsageError):
+    """Nobody has said yes to what cannot be taken back, and nobody can be asked."""
+
+
 class ClusterUnreachableError(Exception):
     """Nobody listens at any of the addresses."""
 
@@ -79,6 +84,14 @@ def status_of(error: BaseException) -> ExitStatus:
         if error.outcome_unknown:
             return ExitStatus.TIMED_OUT
     return ExitStatus.FAILED
+
+
+def status_of_results(errors: Iterable[TidelogError | None]) -> ExitStatus:
+    """Of several things at once, None: done. A refusal says more than a wait."""
+    codes = {error.code for error in errors if error is not None}
+    if codes - {ErrorCode.REQUEST_TIMED_OUT}:
+        return ExitStatus.FAILED
+    return ExitStatus.TIMED_OUT if codes else ExitStatus.DONE
 
 
 def _is_unreachable(error: BaseException) -> bool:

@@ -84,7 +84,7 @@ def explain(
     Example: tidelog explain broker 2
     """
     session = session_of(context, bootstrap, as_json)
-    with ending_with_a_status():
+    with ending_with_a_status(as_json=session.as_json):
         scope = parse_scope(targets or [], broker)
     session.run(lambda: _explain(session, scope, timeout_ms))
 

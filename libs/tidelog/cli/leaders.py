@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidelog.cli.completion import complete_topic
-from tidelog.cli.exit_status import EPILOG, ExitStatus
+from tidelog.cli.exit_status import EPILOG, ExitStatus, status_of_results
 from tidelog.cli.operating.beginning import in_doubt
 from tidelog.cli.operating.documents import leader_document
 from tidelog.cli.operating.manner import (
@@ -30,7 +30,7 @@ from tidelog.cli.session import (
     ending_with_a_status,
     session_of,
 )
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog.errors import TidelogError
 
 if TYPE_CHECKING:
     from tidelog.client import Admin
@@ -79,7 +79,7 @@ def elect_preferred(
     """
     session = session_of(context, bootstrap, as_json)
     manner = Manner(dry_run, requested_by=requested_by, timeout_seconds=timeout)
-    with ending_with_a_status():
+    with ending_with_a_status(as_json=session.as_json):
         selection = parse_selection(targets or [])
 
     def ask(admin: Admin) -> Awaitable[list[LeaderChange]]:
@@ -112,7 +112,7 @@ def move(
     """
     session = session_of(context, bootstrap, as_json)
     manner = Manner(dry_run, requested_by=requested_by, timeout_seconds=timeout)
-    with ending_with_a_status():
+    with ending_with_a_status(as_json=session.as_json):
         chosen = parse_leaders(leaders)
 
     def ask(admin: Admin) -> Awaitable[list[LeaderChange]]:
@@ -144,12 +144,4 @@ async def _change(
             write_line(line)
     if manner.dry_run and not session.as_json:
         write_note("This is a dry run: nothing was changed.")
-    return status_of_changes(changes)
-
-
-def status_of_changes(changes: list[LeaderChange]) -> ExitStatus:
-    """A refusal says more than a wait."""
-    codes = {change.error.code for change in changes if change.error is not None}
-    if codes - {ErrorCode.REQUEST_TIMED_OUT}:
-        return ExitStatus.FAILED
-    return ExitStatus.TIMED_OUT if codes else ExitStatus.DONE
+    return status_of_results(change.error for change in changes)

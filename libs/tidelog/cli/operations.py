@@ -11,7 +11,7 @@ import typer
 from tidelog.cli.completion import OperationArgument, complete_running_operation
 from tidelog.cli.exit_status import EPILOG, ExitStatus
 from tidelog.cli.operating.beginning import Wish, in_doubt, run_operation, tell_end
-from tidelog.cli.operating.consent import agrees, check_can_be_asked, notes_on_terminal
+from tidelog.cli.operating.consent import agrees, check_can_be_asked, declined, notes_on_terminal
 from tidelog.cli.operating.documents import operation_document, plan_document, progress_document
 from tidelog.cli.operating.manner import (
     USUAL_TIMEOUT_SECONDS,
@@ -201,7 +201,7 @@ def watch(
     1: it was cancelled, or has failed. Ctrl-C leaves it running.
     """
     session = session_of(context, bootstrap, as_json)
-    session.run(lambda: _watch(session, operation_id, interval, timeout))
+    session.run(lambda: _watch(session, operation_id, interval, timeout), streams=True)
 
 
 @app.command(
@@ -376,13 +376,12 @@ async def _cancel(
     async with await manner.admin(session) as admin:
         stands = await admin.describe_operation(operation_id)
         if manner.dry_run or not (manner.yes or stands.state in ("cancelling", "cancelled")):
-            plan = await admin.plan_cancellation(operation_id)
+            plan = await admin.plan_cancellation(operation_id, expected_revision=expected_revision)
             if manner.dry_run:
                 _show_cancellation(session, stands, plan)
                 return ExitStatus.DONE
             if not agrees(_going_back(stands, plan, on_terminal=notes_on_terminal())):
-                write_note("Nothing was cancelled.")
-                return ExitStatus.FAILED
+                return declined(session, "Nothing was cancelled.")
         try:
             operation = await admin.cancel_operation(
                 operation_id, expected_revision=expected_revision

@@ -83,7 +83,7 @@ def reassign(
     exactly as they were shown, or refused where a partition has changed since.
     """
     session = session_of(context, bootstrap, as_json)
-    with ending_with_a_status():
+    with ending_with_a_status(as_json=session.as_json):
         wanted = read_moves(moves or [], file)
     if not wanted:
         _tell_of_no_moves(session, dry_run=dry_run)

@@ -10,9 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidelog.cli.completion import complete_topic
-from tidelog.cli.exit_status import EPILOG, ExitStatus, UsageError
+from tidelog.cli.exit_status import EPILOG, ExitStatus, UsageError, status_of_results
 from tidelog.cli.operating.beginning import in_doubt
-from tidelog.cli.operating.consent import check_can_be_asked, notes_on_terminal, types_its_name
+from tidelog.cli.operating.consent import (
+    check_can_be_asked,
+    declined,
+    notes_on_terminal,
+    types_its_name,
+)
 from tidelog.cli.operating.documents import Document, error_document
 from tidelog.cli.operating.manner import (
     USUAL_TIMEOUT_SECONDS,
@@ -38,7 +43,7 @@ from tidelog.cli.session import (
     ending_with_a_status,
     session_of,
 )
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog.errors import TidelogError
 
 if TYPE_CHECKING:
     from tidelog.client import Admin
@@ -86,7 +91,7 @@ def describe(
     good.
     """
     session = session_of(context, bootstrap, as_json)
-    with ending_with_a_status():
+    with ending_with_a_status(as_json=session.as_json):
         selection = parse_selection(targets or [])
     session.run(lambda: _describe(session, Manner(timeout_seconds=timeout), selection))
 
@@ -125,7 +130,7 @@ def choose(
     """
     session = session_of(context, bootstrap, as_json)
     manner = Manner(dry_run, yes, requested_by=requested_by, timeout_seconds=timeout)
-    with ending_with_a_status():
+    with ending_with_a_status(as_json=session.as_json):
         topic, chosen = _of_one_topic(leaders)
     session.run(lambda: _choose(session, manner, topic, chosen))
 
@@ -186,8 +191,7 @@ async def _choose(
         lines = list(_choice_lines(chosen, described, on_terminal=notes_on_terminal()))
         # Those that have got a leader meanwhile are refused by the cluster itself.
         if described and not manner.yes and not types_its_name(lines, topic):
-            write_note("Nothing was elected.")
-            return ExitStatus.FAILED
+            return declined(session, "Nothing was elected.")
         choices = [
             RecoveryChoice(
                 number, broker_id, described[number].revision if number in described else 0
@@ -222,10 +226,7 @@ def _tell_results(
             write_error(str(result.error))
         elif not session.as_json:
             write_line(f"Broker {chosen[result.partition]} leads {topic}/{result.partition}.")
-    codes = {result.error.code for result in results if result.error is not None}
-    if codes - {ErrorCode.REQUEST_TIMED_OUT}:
-        return ExitStatus.FAILED
-    return ExitStatus.TIMED_OUT if codes else ExitStatus.DONE
+    return status_of_results(result.error for result in results)
 
 
 def _choice_document(topic: str, described: Mapping[int, Recovery]) -> Document:

@@ -25,7 +25,8 @@ from tidelog.cli.exit_status import (
     status_of,
 )
 from tidelog.cli.lines import parse_separator
-from tidelog.cli.output import write_error
+from tidelog.cli.output import write_error, write_json
+from tidelog.cli.refusals import refusal_document
 from tidelog.errors import TidelogError
 
 if TYPE_CHECKING:
@@ -42,7 +43,9 @@ BootstrapOption = Annotated[
         ".tidelog/cluster.json here or above, else the usual ports of this machine.",
     ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print JSON instead of text; of an error, too.")
+]
 
 _EXPECTED = (TidelogError, UsageError, ClusterUnreachableError, TimedOutError, OSError)
 
@@ -103,11 +106,13 @@ class Session:
         work: Callable[[], Coroutine[Any, Any, ExitStatus | None]],
         *,
         when_interrupted: ExitStatus = ExitStatus.INTERRUPTED,
+        streams: bool = False,
     ) -> None:
-        """Runs a command to its end, which is its exit status."""
+        """Runs a command to its end, which is its exit status. `streams`: it writes a document
+        a line, among which an error would be taken for one of them."""
         import asyncio
 
-        with ending_with_a_status(when_interrupted):
+        with ending_with_a_status(when_interrupted, as_json=self.as_json and not streams):
             status = asyncio.run(work())
         if status:
             raise typer.Exit(status)
@@ -146,9 +151,10 @@ def separator_from(option: str | None) -> bytes | None:
 
 @contextmanager
 def ending_with_a_status(
-    when_interrupted: ExitStatus = ExitStatus.INTERRUPTED,
+    when_interrupted: ExitStatus = ExitStatus.INTERRUPTED, *, as_json: bool = False
 ) -> Iterator[None]:
-    """Errors that a person can do something about become a message and `typer.Exit`."""
+    """Errors that a person can do something about become a message and `typer.Exit`; with
+    `as_json` a document, too."""
     try:
         yield
         sys.stdout.flush()
@@ -164,6 +170,8 @@ def ending_with_a_status(
         if not isinstance(error, _EXPECTED) and status is not ExitStatus.UNREACHABLE:
             raise
         write_error(str(error))
+        if as_json:
+            write_json(refusal_document(error))
         raise typer.Exit(status) from error
 
 

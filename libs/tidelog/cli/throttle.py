@@ -38,10 +38,11 @@ app = typer.Typer(
 
 @app.command(
     epilog=manual(
-        "tidelog throttle show", json="bytes_per_second (null: no bound), revision (0: never set)."
+        "tidelog throttle describe",
+        json="bytes_per_second (null: no bound), revision (0: never set).",
     )
 )
-def show(
+def describe(
     context: typer.Context,
     timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
     bootstrap: BootstrapOption = None,
@@ -53,7 +54,7 @@ def show(
     Replicas that are in sync are never slowed.
     """
     session = session_of(context, bootstrap, as_json)
-    session.run(lambda: _show(session, Manner(timeout_seconds=timeout)))
+    session.run(lambda: _describe(session, Manner(timeout_seconds=timeout)))
 
 
 @app.command(
@@ -88,13 +89,13 @@ def set_(
     slowed.
     """
     session = session_of(context, bootstrap, as_json)
-    with ending_with_a_status():
+    with ending_with_a_status(as_json=session.as_json):
         bound = parse_rate(rate)
     manner = Manner(dry_run, requested_by=requested_by, timeout_seconds=timeout)
     session.run(lambda: _set(session, manner, bound, expected_revision))
 
 
-async def _show(session: Session, manner: Manner) -> None:
+async def _describe(session: Session, manner: Manner) -> None:
     async with await manner.admin(session) as admin:
         throttle = await admin.describe_throttle()
     if session.as_json:

@@ -83,7 +83,11 @@ def trace(
             _trace_files(targets or [], since_ms, as_json=session.as_json)
             return
         scope = _scope(targets or [], since_ms)
-    session.run(lambda: _trace(session, scope, follow=follow), when_interrupted=ExitStatus.DONE)
+    session.run(
+        lambda: _trace(session, scope, follow=follow),
+        when_interrupted=ExitStatus.DONE,
+        streams=True,
+    )
 
 
 def _since(text: str | None) -> int:

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 from fastapi import Depends, FastAPI
 
+from tidelog.version import installed_version
 from tidelog_admin_api import health, metrics, openapi, refusals
 from tidelog_admin_api.config import AdminApiConfig
 from tidelog_admin_api.console_files import add_console
@@ -37,7 +38,6 @@ from tidelog_admin_api.resources import (
     topics,
 )
 from tidelog_admin_api.unheeded import refuse_unheeded
-from tidelog_runtime.version import installed_version
 
 ROUTERS = (
     health.router,

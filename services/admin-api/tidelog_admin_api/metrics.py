@@ -9,6 +9,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tidelog.version import installed_version
 from tidelog_admin_api.limits import Usage
 from tidelog_admin_api.overviews import Overviews
 from tidelog_runtime.telemetry.metrics.gateway_catalogue import (
@@ -24,7 +25,6 @@ from tidelog_runtime.telemetry.metrics.http_server import Exposition
 from tidelog_runtime.telemetry.metrics.loop_watch import LoopWatch
 from tidelog_runtime.telemetry.metrics.recording import Counts, Distributions
 from tidelog_runtime.telemetry.metrics.sheet import Sheet
-from tidelog_runtime.version import installed_version
 
 # Of requests for what there is not: one series, whatever they ask for.
 NO_ROUTE = "none"

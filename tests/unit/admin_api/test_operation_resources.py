@@ -290,7 +290,7 @@ async def test_a_partition_that_has_no_leader_yet_is_told(
     assert answer.json()["results"][0]["error"]["retriable"] is True
 
 
-@pytest.mark.parametrize("path", ["explain", "events", "recovery", "events/stream"])
+@pytest.mark.parametrize("path", ["explain", "events", "events/stream"])
 async def test_a_partition_needs_its_topic(gateway: httpx.AsyncClient, path: str) -> None:
     answer = await gateway.get(f"/v1/{path}", params={"partition": 0})
     assert "topic" in problem_of(answer, 422)["detail"]

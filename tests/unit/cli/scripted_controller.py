@@ -13,7 +13,7 @@ from unit.client.fake_broker import FakeCluster, ServicerContext
 from unit.client.fake_controller import FakeController
 
 # Those that the cluster in memory carries out itself, unless there is an answer for them.
-_OWN = ("CreateTopic", "DeleteTopic", "RecoverPartitions")
+_OWN = ("CreateTopic", "DeleteTopic", "DescribeTopics", "RecoverPartitions")
 _RPCS = tuple(method.name for method in pb.DESCRIPTOR.services_by_name["AdminService"].methods)
 
 

@@ -155,9 +155,11 @@ def test_a_throttle_is_shown(commands: Commands) -> None:
         pb.DescribeThrottleResponse(),
         pb.DescribeThrottleResponse(throttle=bound, revision=44),
     )
-    assert commands.run("throttle", "show").stdout == "Moves carry as much as they can.\n"
-    assert "at most 50.0 MB a second (50,000,000 bytes)" in commands.run("throttle", "show").stdout
-    document = json.loads(commands.run("throttle", "show", "--json").stdout)
+    assert commands.run("throttle", "describe").stdout == "Moves carry as much as they can.\n"
+    assert (
+        "at most 50.0 MB a second (50,000,000 bytes)" in commands.run("throttle", "describe").stdout
+    )
+    document = json.loads(commands.run("throttle", "describe", "--json").stdout)
     assert document == {"bytes_per_second": 50_000_000, "revision": 44}
 
 

@@ -13,6 +13,11 @@ from typer.core import TyperCommand, TyperGroup
 from tidelog.cli.__main__ import app
 from tidelog.cli.operating.manual import BEGUN_FIELDS, OPERATION_FIELDS
 from tidelog.client.admin_topics import Recovery, Survivor
+from tidelog.client.descriptions import (
+    BrokerDescription,
+    ClusterDescription,
+    ControllerDescription,
+)
 from tidelog.client.operations import (
     BegunOperation,
     BrokerDetails,
@@ -49,6 +54,18 @@ CHANGING = {
     "operations cancel",
     "operations reverse",
     "recovery choose",
+}
+
+
+# Two read files, one tells the whole past, and one has its time in milliseconds.
+WITHOUT_A_TIME = {"check-history", "dump-log", "explain", "trace"}
+# What cannot simply be taken back, or copies data.
+ASKING = CHANGING - {
+    "topics create",
+    "brokers maintenance",
+    "leaders elect-preferred",
+    "leaders move",
+    "throttle set",
 }
 
 
@@ -89,6 +106,17 @@ def test_every_change_can_be_tried_and_says_who_asks(name: str) -> None:
     assert {"--dry-run", "--requested-by", "--timeout", "--json", "--bootstrap"} <= options
 
 
+@pytest.mark.parametrize("name", sorted(COMMANDS.keys() - WITHOUT_A_TIME))
+def test_every_question_to_the_cluster_has_a_time(name: str) -> None:
+    options = {option for param in COMMANDS[name].params for option in param.opts}
+    assert {"--timeout", "--json", "--bootstrap"} <= options
+
+
+@pytest.mark.parametrize("name", sorted(ASKING))
+def test_what_asks_first_can_be_told_not_to(name: str) -> None:
+    assert any("--yes" in param.opts for param in COMMANDS[name].params)
+
+
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_help_tells_exit_statuses(name: str) -> None:
     assert "Exit status:" in manual_of(COMMANDS[name])
@@ -105,6 +133,7 @@ def test_help_tells_exit_statuses(name: str) -> None:
         ("leaders move", [LeaderChange]),
         ("recovery describe", [Recovery, Survivor]),
         ("topics config", [ConfigEntry]),
+        ("cluster describe", [ClusterDescription, ControllerDescription, BrokerDescription]),
     ],
 )
 def test_help_names_every_field_of_its_json(name: str, shapes: list[type]) -> None:

@@ -133,6 +133,6 @@ def test_recovering_by_the_best_log_is_tried_first(leaderless: Commands) -> None
     live = leaderless.run("topics", "recover", "sea", "--from-live-replicas", "--dry-run").stdout
     assert "The longest log in the newest epoch" in live
     document = json.loads(leaderless.run("topics", "recover", "sea", "--dry-run", "--json").stdout)
-    assert (document["dry_run"], document["partitions"]) == (True, [])
+    assert (document["dry_run"], document["results"]) == (True, [])
     assert [one["partition"] for one in document["described"]] == [1]
     assert "RecoverPartitions" not in leaderless.controller.called()

@@ -48,8 +48,6 @@ def test_a_topic_is_created_by_hand_under_an_id(commands: Commands) -> None:
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (["--assignment", "1,0:0", "-p", "3"], "names the replicas of 2 partitions"),
-        (["--assignment", "1,0", "-r", "3"], "gives partition 0 2 replicas"),
         (["--assignment", "1;0"], "as 1,2:2,3:3,1"),
         (["--assignment", ""], "as 1,2:2,3:3,1"),
     ],

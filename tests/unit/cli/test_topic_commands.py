@@ -182,9 +182,10 @@ def test_what_a_recovery_still_waits_for_is_told(commands: Commands) -> None:
     result = commands.run("topics", "recover", "sea", "--partition", "0", "--yes", "--json")
     assert result.exit_code == ExitStatus.TIMED_OUT
     assert "waits for the replicas [3]" in result.stderr
-    (only,) = json.loads(result.stdout)["partitions"]
+    (only,) = json.loads(result.stdout)["results"]
     assert only["partition"] == 0
-    assert "waits for the replicas [3]" in only["error"]
+    assert only["error"]["code"] == "REQUEST_TIMED_OUT"
+    assert "waits for the replicas [3]" in only["error"]["message"]
 
 
 def test_recovery_of_an_unknown_topic_is_not_found(commands: Commands) -> None:

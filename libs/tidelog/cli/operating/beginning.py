@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from tidelog.cli.exit_status import ExitStatus, TimedOutError
-from tidelog.cli.operating.consent import agrees, check_can_be_asked, notes_on_terminal
+from tidelog.cli.operating.consent import agrees, check_can_be_asked, declined, notes_on_terminal
 from tidelog.cli.operating.documents import begun_document
 from tidelog.cli.operating.manner import Manner
 from tidelog.cli.operating.operation_view import progress_text, state_text
@@ -51,8 +51,7 @@ async def run_operation(
             planned = await wish.start(admin, operation_id=manner.operation_id, dry_run=True)
             shown = planned.plan.digest
             if planned.plan.moves and not agrees(_asking_lines(planned.plan)):
-                write_note("Nothing was begun.")
-                return ExitStatus.FAILED
+                return declined(session, "Nothing was begun.")
         operation_id = manner.operation_id or admin.new_operation_id()
         try:
             # Somebody agreed to what was shown, and to nothing else.

@@ -6,17 +6,18 @@ import signal
 import sys
 from collections.abc import Iterable
 
-from tidelog.cli.exit_status import UsageError
+from tidelog.cli.exit_status import ExitStatus, NotConfirmedError
 from tidelog.cli.operating.manner import Manner
-from tidelog.cli.output import write_note
+from tidelog.cli.output import write_json, write_note
+from tidelog.cli.refusals import refusal_document
 from tidelog.cli.session import Session
 
 
 def check_can_be_asked(session: Session, manner: Manner, danger: str) -> None:
-    """`danger`: what would happen, as a sentence without its end. Raises `UsageError` where
-    nobody has said yes and nobody can be asked."""
+    """`danger`: what would happen, as a sentence without its end. Raises `NotConfirmedError`
+    where nobody has said yes and nobody can be asked."""
     if not (manner.yes or manner.dry_run or session.can_ask()):
-        raise UsageError(
+        raise NotConfirmedError(
             f"{danger}; say --yes to do it where nobody can be asked, or --dry-run to see what "
             "would be done"
         )
@@ -30,6 +31,14 @@ def agrees(shown: Iterable[str]) -> bool:
 def types_its_name(shown: Iterable[str], name: str) -> bool:
     """For what cannot be taken back."""
     return _answered(shown, "Type its name to go on:") == name
+
+
+def declined(session: Session, nothing: str) -> ExitStatus:
+    """`nothing`: that it was done, as a sentence."""
+    write_note(nothing)
+    if session.as_json:
+        write_json(refusal_document(NotConfirmedError(nothing)))
+    return ExitStatus.FAILED
 
 
 def notes_on_terminal() -> bool:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidelog.cli.exit_status import UsageError
+from tidelog.cli.exit_status import TimedOutError, UsageError
 from tidelog.cli.session import Session
+from tidelog.errors import TidelogError
+from tidelog.request_bounds import check_timeout
 
 if TYPE_CHECKING:
     from tidelog.client import Admin
@@ -48,9 +51,7 @@ TimeoutOption = Annotated[
     typer.Option(
         "--timeout",
         metavar="SECONDS",
-        min=0.1,
-        max=300.0,
-        help="How long to wait for the answer. What has begun goes on after that.",
+        help="How long to wait for the answer, at most 300. What has begun goes on after that.",
     ),
 ]
 WatchOption = Annotated[
@@ -90,9 +91,32 @@ class Manner:
         return round(self.timeout_seconds * 1000)
 
     async def admin(self, session: Session) -> Admin:
-        """Raises `UsageError` for a name that nobody can have."""
+        """Raises `UsageError` for a name that nobody can have, and for such a time."""
+        self._check()
         requested_by = requester(self.requested_by, os.environ)
         return await session.admin(requested_by=requested_by, timeout_ms=self.timeout_ms)
+
+    @asynccontextmanager
+    async def asking(self, session: Session) -> AsyncIterator[Admin]:
+        """For questions that brokers answer, which know no time of their own. Raises
+        `TimedOutError`."""
+        import asyncio
+
+        self._check()
+        try:
+            async with asyncio.timeout(self.timeout_seconds), await session.admin() as admin:
+                yield admin
+        except TimeoutError as error:
+            raise TimedOutError(
+                f"there was no answer within {self.timeout_seconds:g} s; what is wrong: tidelog "
+                "explain"
+            ) from error
+
+    def _check(self) -> None:
+        try:
+            check_timeout(self.timeout_seconds * 1000)
+        except TidelogError as error:
+            raise UsageError(error.message) from error
 
 
 def requester(given: str | None, environment: Mapping[str, str]) -> str:

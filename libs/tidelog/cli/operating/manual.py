@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from tidelog.cli.exit_status import EPILOG
 
@@ -30,13 +31,20 @@ BEGUN_FIELDS = (
 ERROR_FIELDS = "error (null, or code, message, retriable, outcome_unknown)"
 
 
-def manual(*examples: str, json: str | Sequence[str] = ()) -> str:
+def manual(
+    *examples: str,
+    json: str | Sequence[str] = (),
+    environment: Mapping[str, str] = MappingProxyType({}),
+) -> str:
     """For a command's epilog. \\b keeps help from joining the lines that follow."""
     parts = ["\b\n" + "\n".join((EXAMPLES, *(f"  {example}" for example in examples)))]
     told = (json,) if isinstance(json, str) else json
     if told:
         lines = [line for text in told for line in _wrapped(text)]
         parts.append("\b\n" + "\n".join(("With --json:", *lines)))
+    if environment:
+        lines = [line for name, text in environment.items() for line in _wrapped(f"{name}: {text}")]
+        parts.append("\b\n" + "\n".join(("Environment:", *lines)))
     return "\n\n".join((*parts, EPILOG))
 
 

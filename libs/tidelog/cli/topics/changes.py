@@ -11,7 +11,7 @@ import typer
 from tidelog.cli.completion import TopicArgument, complete_topic
 from tidelog.cli.exit_status import ExitStatus, UsageError
 from tidelog.cli.operating.beginning import Wish, in_doubt, run_operation
-from tidelog.cli.operating.consent import agrees, check_can_be_asked, types_its_name
+from tidelog.cli.operating.consent import agrees, check_can_be_asked, declined, types_its_name
 from tidelog.cli.operating.manner import (
     USUAL_TIMEOUT_SECONDS,
     DryRunOption,
@@ -85,9 +85,9 @@ def alter_config(
     session = session_of(context, bootstrap, as_json)
     settings = parse_settings(changed or (), "--set")
     manner = Manner(dry_run, yes, requested_by=requested_by, timeout_seconds=timeout)
-    with ending_with_a_status():
+    with ending_with_a_status(as_json=session.as_json):
         if not settings and not unset:
-            raise UsageError("nothing is to be changed; say --set KEY=VALUE or --unset KEY")
+            raise UsageError("nothing is to be set or unset; say --set KEY=VALUE or --unset KEY")
     session.run(lambda: _alter(session, manner, name, settings, unset or [], expected_revision))
 
 
@@ -121,7 +121,7 @@ def add_partitions(
     order by key has to know. It asks, since partitions go again only with their records.
     """
     session = session_of(context, bootstrap, as_json)
-    with ending_with_a_status():
+    with ending_with_a_status(as_json=session.as_json):
         placed = parse_assignment(assignment) if assignment is not None else []
     manner = Manner(dry_run, yes, requested_by=requested_by, timeout_seconds=timeout)
     session.run(lambda: _add(session, manner, name, partitions, placed, expected_revision))
@@ -219,8 +219,7 @@ async def _alter(
             if risks:
                 check_can_be_asked(session, manner, f"of topic {name!r}: {' '.join(risks)}"[:-1])
             if risks and not manner.yes and not agrees([*_change_lines(altered), *risks]):
-                write_note("Nothing was changed.")
-                return ExitStatus.FAILED
+                return declined(session, "Nothing was changed.")
             with admin.traced() as trace:
                 try:
                     altered = await admin.alter_topic_config(
@@ -285,8 +284,7 @@ async def _add(
                 "and partitions go again only with their records."
             )
             if not manner.yes and not agrees([shown]):
-                write_note("Nothing was added.")
-                return ExitStatus.FAILED
+                return declined(session, "Nothing was added.")
             with admin.traced() as trace:
                 try:
                     resized = await admin.add_partitions(
@@ -337,8 +335,7 @@ async def _remove(
         if resized.partitions and not manner.dry_run:
             shown = _removal_text(name, partitions, resized, "will")
             if not manner.yes and not types_its_name([shown], name):
-                write_note("Nothing was removed.")
-                return ExitStatus.FAILED
+                return declined(session, "Nothing was removed.")
             with admin.traced() as trace:
                 try:
                     resized = await admin.remove_partitions(

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidelog.cli.exit_status import UsageError
 from tidelog.cli.operating.beginning import in_doubt
 from tidelog.cli.operating.manner import (
     USUAL_TIMEOUT_SECONDS,
@@ -115,7 +114,7 @@ def create(
     """
     session = session_of(context, bootstrap, as_json)
     settings = parse_settings(config or ())
-    with ending_with_a_status():
+    with ending_with_a_status(as_json=session.as_json):
         wanted = _new_topic(name, partitions, replication_factor, settings, assignment)
     manner = Manner(
         dry_run,
@@ -133,22 +132,13 @@ def _new_topic(
     config: dict[str, str],
     assignment: str | None,
 ) -> NewTopic:
-    """Raises `UsageError` where counts and assignment contradict each other."""
-    if assignment is None:
-        return NewTopic(name, 1 if partitions is None else partitions, replication_factor, config)
-    placed = parse_assignment(assignment)
-    if partitions not in (None, len(placed)):
-        raise UsageError(
-            f"--assignment names the replicas of {plural(len(placed), 'partition')} and "
-            f"--partitions {partitions}; leave --partitions out, or name the replicas of each"
-        )
-    if replication_factor not in (None, len(placed[0])):
-        raise UsageError(
-            f"--assignment gives partition 0 {plural(len(placed[0]), 'replica')} and "
-            f"--replication-factor {replication_factor}; leave --replication-factor out, or name "
-            "as many brokers"
-        )
-    return NewTopic(name, len(placed), len(placed[0]), config, placed)
+    """Counts that contradict the assignment are refused by the cluster. Raises `UsageError`."""
+    placed = parse_assignment(assignment) if assignment is not None else []
+    if partitions is None:
+        partitions = len(placed) or 1
+    if replication_factor is None and placed:
+        replication_factor = len(placed[0])
+    return NewTopic(name, partitions, replication_factor, config, placed)
 
 
 async def _create(session: Session, manner: Manner, wanted: NewTopic) -> None:

@@ -9,10 +9,11 @@ import typer
 from tidelog.cli.completion import TopicArgument
 from tidelog.cli.exit_status import ExitStatus
 from tidelog.cli.operating.beginning import in_doubt
-from tidelog.cli.operating.consent import check_can_be_asked, types_its_name
+from tidelog.cli.operating.consent import check_can_be_asked, declined, types_its_name
 from tidelog.cli.operating.manner import (
     USUAL_TIMEOUT_SECONDS,
     DryRunOption,
+    ExpectedRevisionOption,
     Manner,
     RequestedByOption,
     TimeoutOption,
@@ -25,7 +26,7 @@ from tidelog.wording import plural
 
 if TYPE_CHECKING:
     from tidelog.client.admin_topics import ResizedTopic
-    from tidelog.client.descriptions import TopicDescription
+    from tidelog.client.topic_details import TopicDetails
 
 DELETE_JSON = (
     "dry_run, topic, topic_id, partitions (how many), brokers (in a dry run: those that hold "
@@ -39,6 +40,7 @@ def delete(
     dry_run: DryRunOption = False,
     yes: YesOption = False,
     requested_by: RequestedByOption = None,
+    expected_revision: ExpectedRevisionOption = 0,
     timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
@@ -46,26 +48,36 @@ def delete(
     """Delete a topic with all its records. Asks for its name first, on a terminal."""
     session = session_of(context, bootstrap, as_json)
     manner = Manner(dry_run, yes, requested_by=requested_by, timeout_seconds=timeout)
-    session.run(lambda: _delete(session, manner, name))
+    session.run(lambda: _delete(session, manner, name, expected_revision))
 
 
-async def _delete(session: Session, manner: Manner, name: str) -> ExitStatus:
+async def _delete(
+    session: Session, manner: Manner, name: str, expected_revision: int
+) -> ExitStatus:
     danger = f"topic {name!r} and its records would be deleted for good"
     check_can_be_asked(session, manner, danger)
     async with await manner.admin(session) as admin:
-        topic = await admin.describe_topic(name)
+        # Asked of the controller, which deletes it: brokers may not know it yet.
+        (topic,) = await admin.topic_details([name], with_partitions=False)
+        if manner.dry_run or expected_revision:
+            # A refusal comes before the question.
+            plan = await admin.plan_deletion(name, expected_revision=expected_revision)
         if manner.dry_run:
-            _show_plan(session, topic, await admin.plan_deletion(name))
+            _show_plan(session, topic, plan)
             return ExitStatus.DONE
-        count = plural(len(topic.partitions), "partition")
+        count = plural(topic.partition_count, "partition")
         shown = f"Topic {name} ({count}) and all its records will be deleted for good."
         if not manner.yes and not types_its_name([shown], name):
-            write_note("Nothing was deleted.")
-            return ExitStatus.FAILED
+            return declined(session, "Nothing was deleted.")
         with admin.traced() as trace_id:
             try:
                 # That very one, and not one that somebody made under its name while we asked.
-                pending = await admin.delete_topic(name, manner.timeout_ms, topic_id=topic.topic_id)
+                pending = await admin.delete_topic(
+                    name,
+                    manner.timeout_ms,
+                    topic_id=topic.topic_id,
+                    expected_revision=expected_revision,
+                )
             except TidelogError as error:
                 raise in_doubt(error) from error
     if session.as_json:
@@ -81,23 +93,23 @@ async def _delete(session: Session, manner: Manner, name: str) -> ExitStatus:
     return ExitStatus.DONE
 
 
-def _head(topic: TopicDescription, *, dry_run: bool) -> dict[str, object]:
+def _head(topic: TopicDetails, *, dry_run: bool) -> dict[str, object]:
     return {
         "dry_run": dry_run,
-        "topic": topic.name,
+        "topic": topic.topic,
         "topic_id": topic.topic_id,
-        "partitions": len(topic.partitions),
+        "partitions": topic.partition_count,
     }
 
 
-def _show_plan(session: Session, topic: TopicDescription, plan: ResizedTopic) -> None:
+def _show_plan(session: Session, topic: TopicDetails, plan: ResizedTopic) -> None:
     if session.as_json:
         planned: dict[str, object] = {"partitions": plan.partitions, "brokers": plan.brokers}
         nothing_done: dict[str, object] = {"pending_brokers": [], "trace_id": None}
         write_json(_head(topic, dry_run=True) | planned | nothing_done)
         return
     write_line(
-        f"Topic {topic.name} ({plural(plan.partitions, 'partition')}, on brokers "
+        f"Topic {topic.topic} ({plural(plan.partitions, 'partition')}, on brokers "
         f"{ids_text(plan.brokers)}) and all its records would be deleted for good."
     )
     write_note("This is a dry run: nothing was deleted.")

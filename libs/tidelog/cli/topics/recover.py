@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidelog.cli.completion import TopicArgument
-from tidelog.cli.exit_status import ExitStatus
+from tidelog.cli.exit_status import ExitStatus, status_of_results
 from tidelog.cli.operating.beginning import in_doubt
-from tidelog.cli.operating.consent import agrees, check_can_be_asked
+from tidelog.cli.operating.consent import agrees, check_can_be_asked, declined
+from tidelog.cli.operating.documents import error_document
 from tidelog.cli.operating.manner import (
     USUAL_TIMEOUT_SECONDS,
     DryRunOption,
@@ -21,6 +22,7 @@ from tidelog.cli.operating.manner import (
     TimeoutOption,
     YesOption,
 )
+from tidelog.cli.operating.manual import ERROR_FIELDS
 from tidelog.cli.operating.recovery_view import MAX_LOOK_MS, recovery_lines
 from tidelog.cli.output import ids_text, write_error, write_json, write_line, write_note
 from tidelog.cli.session import BootstrapOption, JsonOption, Session, session_of
@@ -30,11 +32,11 @@ from tidelog.wording import plural
 
 if TYPE_CHECKING:
     from tidelog.client.admin_topics import Recovery
-    from tidelog.client.descriptions import PartitionDescription, TopicDescription
+    from tidelog.client.topic_details import PartitionDetails, TopicDetails
 
 RECOVER_JSON = (
-    "dry_run, topic, topic_id, partitions [partition, error (null: it has a leader)] (empty in a "
-    "dry run), described (in a dry run: as recovery describe), trace_id (null in a dry run)."
+    f"dry_run, topic, topic_id, results [partition, {ERROR_FIELDS}] (empty in a dry run), "
+    "described (in a dry run: as recovery describe), trace_id (null in a dry run)."
 )
 
 
@@ -84,7 +86,7 @@ async def _recover(
 ) -> ExitStatus:
     check_can_be_asked(session, manner, f"records of topic {name!r} may be lost for good")
     async with await manner.admin(session) as admin:
-        topic = await admin.describe_topic(name)
+        (topic,) = await admin.topic_details([name])
         leaderless = [
             p
             for p in topic.partitions
@@ -97,8 +99,7 @@ async def _recover(
             _show_plan(session, topic, described, live=live)
             return ExitStatus.DONE
         if leaderless and not manner.yes and not _consented(topic, leaderless, live=live):
-            write_note("Nothing was recovered.")
-            return ExitStatus.FAILED
+            return declined(session, "Nothing was recovered.")
         try:
             with admin.traced() as trace_id:
                 recovered = await admin.recover_partitions(
@@ -107,8 +108,8 @@ async def _recover(
         except TidelogError as error:
             raise in_doubt(error) from error
     if session.as_json:
-        results = [{"partition": r.partition, "error": _problem(r.error)} for r in recovered]
-        told = {"partitions": results, "described": [], "trace_id": trace_id}
+        results = [{"partition": r.partition, "error": error_document(r.error)} for r in recovered]
+        told = {"results": results, "described": [], "trace_id": trace_id}
         write_json({"dry_run": False, "topic": name, "topic_id": topic.topic_id} | told)
     elif not recovered:
         write_line(f"Every partition of topic {name} has a leader.")
@@ -117,20 +118,19 @@ async def _recover(
             write_error(str(result.error))
         elif not session.as_json:
             write_line(f"Partition {result.partition} of topic {name} has a leader.")
-    waiting = any(result.error is not None for result in recovered)
-    return ExitStatus.TIMED_OUT if waiting else ExitStatus.DONE
+    return status_of_results(result.error for result in recovered)
 
 
 def _show_plan(
-    session: Session, topic: TopicDescription, described: Sequence[Recovery], *, live: bool
+    session: Session, topic: TopicDetails, described: Sequence[Recovery], *, live: bool
 ) -> None:
     if session.as_json:
         told = [asdict(recovery) for recovery in described]
-        head = {"dry_run": True, "topic": topic.name, "topic_id": topic.topic_id}
-        write_json(head | {"partitions": [], "described": told, "trace_id": None})
+        head = {"dry_run": True, "topic": topic.topic, "topic_id": topic.topic_id}
+        write_json(head | {"results": [], "described": told, "trace_id": None})
         return
     if not described:
-        write_line(f"Every partition that is meant of topic {topic.name} has a leader.")
+        write_line(f"Every partition that is meant of topic {topic.topic} has a leader.")
     for recovery in described:
         for line in recovery_lines(recovery, on_terminal=sys.stdout.isatty()):
             write_line(line)
@@ -145,21 +145,15 @@ def _show_plan(
     write_note("This is a dry run: nothing was elected.")
 
 
-def _problem(error: TidelogError | None) -> str | None:
-    return None if error is None else str(error)
-
-
-def _consented(
-    topic: TopicDescription, leaderless: Sequence[PartitionDescription], *, live: bool
-) -> bool:
+def _consented(topic: TopicDetails, leaderless: Sequence[PartitionDetails], *, live: bool) -> bool:
     warning = (
-        f"Of topic {topic.name}, {plural(len(leaderless), 'partition')} "
+        f"Of topic {topic.topic}, {plural(len(leaderless), 'partition')} "
         f"({ids_text([p.partition for p in leaderless])}) without a leader will be led by the best "
         "log that is left.\nRecords that only lost replicas held are gone for good, also where "
         "they were acknowledged."
     )
     if live:
-        members = {b for p in leaderless for b in (*p.isr, *p.eligible_leader_replicas)}
+        members = {b for p in leaderless for b in (*p.isr, *p.eligible)}
         warning += (
             f"\nThe brokers last known to be in sync ({ids_text(sorted(members))}) are not waited "
             "for: what they hold and the others do not is cut when they come back."

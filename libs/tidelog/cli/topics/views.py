@@ -48,17 +48,20 @@ def list_(
     unwell: Annotated[
         bool, typer.Option("--unwell", help="Only those with a partition that is unwell.")
     ] = False,
+    timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """List all topics, and which are unwell."""
     session = session_of(context, bootstrap, as_json)
-    session.run(lambda: _list(session, contains, internal=internal, unwell=unwell))
+    manner = Manner(timeout_seconds=timeout)
+    session.run(lambda: _list(session, manner, contains, internal=internal, unwell=unwell))
 
 
 def describe(
     context: typer.Context,
     name: TopicArgument,
+    timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -67,7 +70,7 @@ def describe(
     Its settings, and the leader, replicas and ISR of each partition.
     """
     session = session_of(context, bootstrap, as_json)
-    session.run(lambda: _describe(session, name))
+    session.run(lambda: _describe(session, Manner(timeout_seconds=timeout), name))
 
 
 def config(
@@ -88,8 +91,10 @@ def config(
     session.run(lambda: _config(session, Manner(timeout_seconds=timeout), name, only_set=set_only))
 
 
-async def _list(session: Session, contains: str, *, internal: bool, unwell: bool) -> None:
-    async with await session.admin() as admin:
+async def _list(
+    session: Session, manner: Manner, contains: str, *, internal: bool, unwell: bool
+) -> None:
+    async with manner.asking(session) as admin:
         every = await admin.list_topics(internal=internal)
     topics = [
         topic
@@ -127,8 +132,8 @@ def _summary(topic: TopicDescription) -> dict[str, object]:
     }
 
 
-async def _describe(session: Session, name: str) -> None:
-    async with await session.admin() as admin:
+async def _describe(session: Session, manner: Manner, name: str) -> None:
+    async with manner.asking(session) as admin:
         topic = await admin.describe_topic(name)
     if session.as_json:
         write_json(_document(topic))

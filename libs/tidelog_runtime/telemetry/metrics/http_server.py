@@ -34,6 +34,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from tidelog.version import installed_version
 from tidelog_runtime.config import ServiceConfig
 from tidelog_runtime.telemetry.metrics.loop_watch import LoopWatch
 from tidelog_runtime.telemetry.metrics.metric import LabelValues, Metric, MetricType
@@ -45,7 +46,6 @@ from tidelog_runtime.telemetry.metrics.service_catalogue import (
     SCRAPE_TIMEOUTS,
 )
 from tidelog_runtime.telemetry.metrics.sheet import Sheet
-from tidelog_runtime.version import installed_version
 
 # Shorter than Prometheus' own default of 10 s, so that the scrape is answered.
 COLLECTION_TIMEOUT_S = 5.0

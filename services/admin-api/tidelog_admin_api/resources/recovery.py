@@ -24,7 +24,6 @@ from tidelog_admin_api.parameters import (
     DryRun,
     TimeoutMs,
     TopicQuery,
-    require_topic,
 )
 from tidelog_admin_api.problems import CHANGE_PROBLEMS, READ_PROBLEMS
 
@@ -49,7 +48,6 @@ async def describe_recovery(
 ) -> RecoveryPage:
     """Of partitions without a leader: what their surviving replicas hold, and what each choice
     of a leader would lose. Those that have a leader are left out."""
-    require_topic(topic, partition)
     found = await admin.describe_recovery(topic, partition or (), timeout_ms)
     items, token = page_of("recovery", found, lambda r: (r.topic, r.partition), paging)
     return RecoveryPage(

@@ -19,6 +19,7 @@ from tidelog.inspection.model import (
     StoreHealth,
 )
 from tidelog.model import NO_EPOCH, TopicPartition
+from tidelog.version import installed_version
 from tidelog_broker.background import RunBlocking
 from tidelog_broker.inspection.replica_knowledge import ReplicaKnowledge
 from tidelog_broker.inspection.replica_state import failure_fields, is_well, replica_state
@@ -31,7 +32,6 @@ from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.missed_brokers import missed_brokers
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
-from tidelog_runtime.version import installed_version
 
 # Between two slices of so many replicas the loop gets its turn.
 REPLICAS_PER_TURN = 32

@@ -13,6 +13,7 @@ from tidelog.inspection.model import (
 )
 from tidelog.model import NO_EPOCH
 from tidelog.state_changes.event import Cause, Kind, Stage
+from tidelog.version import installed_version
 from tidelog_controller.shell.controller_election import ControllerElection, Leadership
 from tidelog_controller.shell.controller_registration import ControllerRegistration
 from tidelog_controller.shell.controller_roster import ControllerRoster
@@ -28,7 +29,6 @@ from tidelog_runtime.metadata.store import (
     StoreRolledBackError,
     StoreUnavailableError,
 )
-from tidelog_runtime.version import installed_version
 
 STORE_RETRY_SECONDS = 0.5
 # After a fault of its own a controller leaves the others time to take over.

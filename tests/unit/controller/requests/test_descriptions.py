@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tidelog.errors import ErrorCode
 from tidelog_controller.state.admin_answers import BrokersAnswer, BrokerView, TopicsAnswer
 from tidelog_controller.state.admin_requests import (
+    CheckRestart,
     DescribeBrokers,
+    DescribeRecovery,
     DescribeTopics,
     RemovedBrokers,
     SetMaintenance,
 )
+from tidelog_controller.state.events import AdminRequest, DeleteTopic
 from unit.controller.driver import KEYS, Driver, cluster
 
 
@@ -120,3 +125,36 @@ def test_a_broker_that_nobody_knows_is_refused() -> None:
     error = cluster(1).ask(DescribeBrokers(0, (9,))).error
     assert error is not None
     assert error.code is ErrorCode.UNKNOWN_BROKER
+
+
+def refused(request: AdminRequest) -> str:
+    """Why it is no request, with INVALID_REQUEST."""
+    driver = cluster(1)
+    driver.create_topic(partitions=1, replication_factor=1)
+    error = driver.ask(request).error
+    assert error is not None
+    assert error.code is ErrorCode.INVALID_REQUEST
+    return error.message
+
+
+@pytest.mark.parametrize("timeout_ms", [-1, 300_001])
+def test_a_time_that_nobody_may_have_is_refused_and_not_taken_for_another(timeout_ms: int) -> None:
+    for request in (
+        DeleteTopic(0, "t", "", timeout_ms),
+        DescribeRecovery(0, "t", (), timeout_ms, 0, ""),
+        SetMaintenance(0, (1,), True, False, timeout_ms),
+    ):
+        said = refused(request)
+        assert said == f"a timeout of {timeout_ms} ms cannot be; ask for 1 to 300000 ms"
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        DescribeTopics(0, (), False, False, -1, ""),
+        CheckRestart(0, 1, -1, ""),
+        DescribeRecovery(0, "t", (), 1, -1, ""),
+    ],
+)
+def test_a_page_of_less_than_nothing_is_refused(request_: AdminRequest) -> None:
+    assert refused(request_).startswith("a page size of -1 cannot be; ask for 1 to 1000")
