@@ -55,11 +55,11 @@ LOST_BROKER = 4
 
 
 class Refusal(NamedTuple):
-    """What a face answers. `fix` empty: the message alone says it."""
+    """What a face answers. `fix` None: it has no place for one beside the message."""
 
     code: str
     message: str
-    fix: str = ""
+    fix: str | None = None
 
 
 @dataclass
