@@ -40,11 +40,11 @@ def test_a_refusal_is_a_document_and_its_message_is_for_people_too(
     ("words", "says"),
     [
         (("topics", "create"), "Missing argument"),
-        (("topics", "create", "bay", "-p", "many"), "many"),
+        (("topics", "create", "bay", "-p", "many"), "--partitions"),
         (("topics", "create", "bay", "-c", "one"), "is not KEY=VALUE"),
         (("topics", "creat", "bay"), "creat"),
         (("leaders", "move", "sea=1"), "TOPIC/PARTITION=BROKER"),
-        (("topics", "delete", "sea", "--timeout", "nan"), "1 to 300000 ms"),
+        (("topics", "delete", "sea", "--yes", "--timeout", "nan"), "1 to 300000 ms"),
     ],
 )
 def test_wrong_usage_is_a_document(commands: Commands, words: tuple[str, ...], says: str) -> None:
