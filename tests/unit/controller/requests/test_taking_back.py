@@ -62,7 +62,10 @@ def test_a_factor_that_somebody_has_set_since_stays() -> None:
 def test_a_factor_below_the_topics_own_min_isr_is_not_given_back() -> None:
     driver = with_topic()
     driver.begin_operation(OtherFactor(("t",), 3), "op")
-    driver.alter_config({"min_insync_replicas": "3"})
+    entry = decode_topic(driver.store.items[KEYS.topic("t")].value)
+    asking = replace(entry, config={"min_insync_replicas": "3"})
+    driver.store.put(KEYS.topic("t"), encode(asking))
+    driver.watch()
     driver.cancel_operation("op")
     assert factor(driver) == 3
 
