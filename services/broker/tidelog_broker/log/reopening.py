@@ -25,7 +25,7 @@ class Reopening:
     All from the offset `check_from` on is checked, and cut where it stops being sound.
     `rewrite_from`: all from there on is written to new files first, because after a
     failed fsync the kernel takes for written what it could not write; None: no fsync
-    has failed."""
+    has failed, in this life or the former one."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Reopening:
     def _open(self) -> Log:
         distrust_marker(self._disk, self._directory)
         if self._rewrite_from is not None:
-            self._rewrite(self._rewrite_from)
+            rewrite_segments(self._disk, self._directory, self._rewrite_from)
         return Log.open(
             self._disk,
             self._directory,
@@ -65,9 +65,6 @@ class Reopening:
             clock=self._clock,
             recovery_point=self._check_from,
         )
-
-    def _rewrite(self, start: int) -> None:
-        rewrite_segments(self._disk, self._directory, start)
 
 
 def rewrite_segments(disk: Disk, directory: PurePath, start: int) -> None:

@@ -384,12 +384,13 @@ class LogDirectory:
         present = self._logs.get(key)
         if present is None or key not in self._out:
             return None
-        config, check_from, rewrite_from = LogConfig(), 0, None
+        config, check_from = LogConfig(), 0
+        # Where the start could not open it, what it writes anew is not written.
+        rewrite_from: int | None = self._checkpoints.recovery_point(key)
         log = present.log
         if log is not None:
             config = log.config
-            if log.failed is not None:
-                rewrite_from = log.flushed_offset
+            rewrite_from = log.flushed_offset if log.failed is not None else None
             if not self._out[key].check_all:
                 check_from = log.flushed_offset
             if not log.closed:

@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path, PurePath
+from typing import NoReturn
 
 import pytest
 
@@ -237,6 +238,31 @@ def test_a_replica_whose_damage_is_marked_is_written_to_new_files_at_a_start(
     segment = next(replica_path(tmp_path).glob("*.log"))
     before, content = segment.stat().st_ino, segment.read_bytes()
     Stored(tmp_path)
+    assert segment.stat().st_ino != before
+    assert segment.read_bytes() == content
+
+
+def test_a_replica_that_a_start_could_not_open_is_written_to_new_files_by_its_repair(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The former life may have ended after an fsync that failed, and no later one of the same
+    file can be trusted."""
+    former = Stored(tmp_path)
+    former.with_records(3)
+    segment = next(replica_path(tmp_path).glob("*.log"))
+    before, content = segment.stat().st_ino, segment.read_bytes()
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr(OsDisk, "open", refuse)
+        stored = Stored(tmp_path)
+    assert [damaged.key for damaged in stored.damage] == [KEY]
+    reopening = stored.logs.begin_repair(KEY)
+    assert reopening is not None
+    reopening.run()
+    assert stored.logs.end_repair(KEY).log_end_offset == 3
     assert segment.stat().st_ino != before
     assert segment.read_bytes() == content
 
