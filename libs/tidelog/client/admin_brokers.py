@@ -13,6 +13,7 @@ from tidelog.client.operations import (
     leaders_from_wire,
     restart_from_wire,
 )
+from tidelog.client.request_fields import built
 from tidelog.model import TopicPartition
 from tidelog.v1 import admin_pb2 as pb
 
@@ -25,7 +26,7 @@ class BrokerRequests:
 
     async def describe_brokers(self, broker_ids: Sequence[int] = ()) -> list[BrokerDetails]:
         """All that are registered, hold replicas or are marked; or these."""
-        request = pb.DescribeBrokersRequest(broker_ids=broker_ids)
+        request = built(pb.DescribeBrokersRequest, broker_ids=broker_ids)
         answer = await self._controllers.ask(lambda api, ms: api.describe_brokers(request, ms))
         return [broker_from_wire(broker) for broker in answer.brokers]
 
@@ -39,11 +40,14 @@ class BrokerRequests:
         """By topic, of which no numbers are all; None: everywhere. Those that are led by their
         preferred replicas are left out."""
         selectors = [
-            pb.PartitionSelector(topic=topic, partitions=numbers)
+            built(pb.PartitionSelector, topic=topic, partitions=numbers)
             for topic, numbers in (partitions or {}).items()
         ]
-        request = pb.ElectPreferredLeadersRequest(
-            partitions=selectors, dry_run=dry_run, timeout_ms=timeout_ms
+        request = built(
+            pb.ElectPreferredLeadersRequest,
+            partitions=selectors,
+            dry_run=dry_run,
+            timeout_ms=timeout_ms,
         )
         answer = await self._controllers.ask(
             lambda api, ms: api.elect_preferred_leaders(request, ms), timeout_ms
@@ -59,10 +63,10 @@ class BrokerRequests:
     ) -> list[LeaderChange]:
         """Each becomes its partition's preferred one, too."""
         moves = [
-            pb.LeaderMove(topic=name.topic, partition=name.partition, leader=leader)
+            built(pb.LeaderMove, topic=name.topic, partition=name.partition, leader=leader)
             for name, leader in leaders.items()
         ]
-        request = pb.MoveLeadersRequest(moves=moves, dry_run=dry_run, timeout_ms=timeout_ms)
+        request = built(pb.MoveLeadersRequest, moves=moves, dry_run=dry_run, timeout_ms=timeout_ms)
         answer = await self._controllers.ask(
             lambda api, ms: api.move_leaders(request, ms), timeout_ms
         )
@@ -78,7 +82,8 @@ class BrokerRequests:
     ) -> tuple[list[LeaderChange], int]:
         """Partitions that they led and others lead now, and how many they go on leading because
         nobody else can."""
-        request = pb.SetMaintenanceRequest(
+        request = built(
+            pb.SetMaintenanceRequest,
             broker_ids=broker_ids,
             maintenance=maintenance,
             dry_run=dry_run,
@@ -95,7 +100,12 @@ class BrokerRequests:
         token = ""
         for _ in range(MAX_PAGES):
             answer = await self._checked(
-                pb.CheckRestartRequest(broker_id=broker_id, page_size=PAGE_SIZE, page_token=token)
+                built(
+                    pb.CheckRestartRequest,
+                    broker_id=broker_id,
+                    page_size=PAGE_SIZE,
+                    page_token=token,
+                )
             )
             findings += answer.findings
             token = answer.next_page_token

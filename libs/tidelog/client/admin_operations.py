@@ -23,6 +23,7 @@ from tidelog.client.operations import (
     plan_from_wire,
     state_to_wire,
 )
+from tidelog.client.request_fields import built
 from tidelog.v1 import admin_pb2 as pb
 
 # Each is bound by what the controller keeps, or by what a plan may have.
@@ -59,7 +60,8 @@ class OperationRequests:
     ) -> BegunOperation:
         """Moves partitions to the replicas that are named. The moves of a dry run's plan, given
         here, are made exactly, or refused where something has changed."""
-        request = pb.ReassignRequest(
+        request = built(
+            pb.ReassignRequest,
             moves=[move_to_wire(move) for move in moves],
             operation_id=self._id(operation_id, dry_run=dry_run),
             dry_run=dry_run,
@@ -73,8 +75,11 @@ class OperationRequests:
     ) -> BegunOperation:
         """Moves the least that balances replicas and leaders over the present brokers."""
         operation_id = self._id(operation_id, dry_run=dry_run)
-        request = pb.RebalanceRequest(
-            operation_id=operation_id, dry_run=dry_run, expected_plan=expected_plan
+        request = built(
+            pb.RebalanceRequest,
+            operation_id=operation_id,
+            dry_run=dry_run,
+            expected_plan=expected_plan,
         )
         answer = await self._controllers.ask(lambda api, ms: api.rebalance(request, ms))
         return _begun(answer, dry_run=dry_run)
@@ -89,7 +94,8 @@ class OperationRequests:
     ) -> BegunOperation:
         """Gives brokers that have registered their share of what there is."""
         operation_id = self._id(operation_id, dry_run=dry_run)
-        request = pb.AddBrokersRequest(
+        request = built(
+            pb.AddBrokersRequest,
             broker_ids=broker_ids,
             operation_id=operation_id,
             dry_run=dry_run,
@@ -109,7 +115,8 @@ class OperationRequests:
         """Moves everything off brokers, which may be dead; when the operation is done they may
         be stopped for good."""
         operation_id = self._id(operation_id, dry_run=dry_run)
-        request = pb.RemoveBrokersRequest(
+        request = built(
+            pb.RemoveBrokersRequest,
             broker_ids=broker_ids,
             operation_id=operation_id,
             dry_run=dry_run,
@@ -128,7 +135,8 @@ class OperationRequests:
         expected_plan: str = "",
     ) -> BegunOperation:
         """Gives all partitions of topics another number of replicas."""
-        request = pb.SetReplicationFactorRequest(
+        request = built(
+            pb.SetReplicationFactorRequest,
             topics=topics,
             replication_factor=replication_factor,
             operation_id=self._id(operation_id, dry_run=dry_run),
@@ -149,7 +157,8 @@ class OperationRequests:
         expected_plan: str = "",
     ) -> BegunOperation:
         """Moves back what an operation has moved."""
-        request = pb.ReverseOperationRequest(
+        request = built(
+            pb.ReverseOperationRequest,
             reversed_operation_id=reversed_operation_id,
             operation_id=self._id(operation_id, dry_run=dry_run),
             dry_run=dry_run,
@@ -160,16 +169,21 @@ class OperationRequests:
 
     async def cancel_operation(self, operation_id: str, *, expected_revision: int = 0) -> Operation:
         """Stops an operation; what is under way goes back. Asking again is no fault."""
-        request = pb.CancelOperationRequest(
-            operation_id=operation_id, expected_revision=expected_revision
+        request = built(
+            pb.CancelOperationRequest,
+            operation_id=operation_id,
+            expected_revision=expected_revision,
         )
         answer = await self._controllers.ask(lambda api, ms: api.cancel_operation(request, ms))
         return operation_from_wire(answer.operation)
 
     async def plan_cancellation(self, operation_id: str, *, expected_revision: int = 0) -> Plan:
         """What a cancellation would move back."""
-        request = pb.CancelOperationRequest(
-            operation_id=operation_id, expected_revision=expected_revision, dry_run=True
+        request = built(
+            pb.CancelOperationRequest,
+            operation_id=operation_id,
+            expected_revision=expected_revision,
+            dry_run=True,
         )
         answer = await self._controllers.ask(lambda api, ms: api.cancel_operation(request, ms))
         return plan_from_wire(answer.plan)
@@ -182,7 +196,8 @@ class OperationRequests:
         found: list[Operation] = []
         token = ""
         for _ in range(MAX_PAGES):
-            request = pb.ListOperationsRequest(
+            request = built(
+                pb.ListOperationsRequest,
                 states=map(state_to_wire, states),
                 kinds=map(kind_to_wire, kinds),
                 page_size=PAGE_SIZE,
@@ -199,7 +214,7 @@ class OperationRequests:
         return await self._controllers.ask(lambda api, ms: api.list_operations(request, ms))
 
     async def describe_operation(self, operation_id: str) -> Operation:
-        request = pb.DescribeOperationRequest(operation_id=operation_id, page_size=1)
+        request = built(pb.DescribeOperationRequest, operation_id=operation_id, page_size=1)
         return operation_from_wire((await self._described(request)).operation)
 
     async def operation_moves(self, operation_id: str) -> list[MoveProgress]:
@@ -218,8 +233,11 @@ class OperationRequests:
     ) -> tuple[list[MoveProgress], str]:
         """Some of its moves by topic and partition, and the token of the next page; empty: these
         were the last."""
-        request = pb.DescribeOperationRequest(
-            operation_id=operation_id, page_size=page_size, page_token=page_token
+        request = built(
+            pb.DescribeOperationRequest,
+            operation_id=operation_id,
+            page_size=page_size,
+            page_token=page_token,
         )
         answer = await self._described(request)
         return moves_from_wire(answer.moves), answer.next_page_token
@@ -238,8 +256,9 @@ class OperationRequests:
     ) -> Throttle:
         """Bounds what moves carry, also while they run; None: no more. The revision of a dry
         run is that of the bound which stands."""
-        request = pb.SetThrottleRequest(
-            throttle=pb.Throttle(bytes_per_second=bytes_per_second),
+        request = built(
+            pb.SetThrottleRequest,
+            throttle=built(pb.Throttle, bytes_per_second=bytes_per_second),
             expected_revision=expected_revision,
             dry_run=dry_run,
         )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tidelog.client.controller_calls import DEFAULT_TIMEOUT_MS, ControllerCalls
 from tidelog.client.descriptions import TopicDescription
+from tidelog.client.request_fields import built
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.rpc.wire import error_from_wire
 from tidelog.v1 import admin_pb2 as pb
@@ -131,7 +132,8 @@ class TopicRequests:
             partitions = len(assignment) or 1
         if replication_factor is None:
             replication_factor = len(assignment[0]) if assignment else 1
-        request = pb.CreateTopicRequest(
+        request = built(
+            pb.CreateTopicRequest,
             topic=topic,
             partitions=partitions,
             replication_factor=replication_factor,
@@ -172,7 +174,8 @@ class TopicRequests:
         """Returns the brokers that have not deleted their replicas within `timeout_ms`;
         they go on. With `topic_id` and `expected_revision`, refused unless the topic still has
         the one and is as it was at the other."""
-        request = pb.DeleteTopicRequest(
+        request = built(
+            pb.DeleteTopicRequest,
             topic=topic,
             topic_id=topic_id,
             timeout_ms=timeout_ms,
@@ -190,8 +193,8 @@ class TopicRequests:
 
     async def plan_deletion(self, topic: str, *, expected_revision: int = 0) -> ResizedTopic:
         """What a deletion would delete."""
-        request = pb.DeleteTopicRequest(
-            topic=topic, dry_run=True, expected_revision=expected_revision
+        request = built(
+            pb.DeleteTopicRequest, topic=topic, dry_run=True, expected_revision=expected_revision
         )
         answer = await self._controllers.ask(lambda api, try_ms: api.delete_topic(request, try_ms))
         return ResizedTopic(answer.partitions, 0, (), brokers=tuple(answer.brokers))
@@ -209,7 +212,8 @@ class TopicRequests:
     ) -> AlteredConfig:
         """Sets keys, and gives others their default again; the rest stays. What is as asked for
         already is no fault, so a try may be repeated."""
-        request = pb.AlterTopicConfigRequest(
+        request = built(
+            pb.AlterTopicConfigRequest,
             topic=topic,
             topic_id=topic_id,
             set=dict(changed or {}),
@@ -236,7 +240,8 @@ class TopicRequests:
         dry_run: bool = False,
     ) -> ResizedTopic:
         """To so many partitions in all. Records with a key go to other partitions from then on."""
-        request = pb.AddPartitionsRequest(
+        request = built(
+            pb.AddPartitionsRequest,
             topic=topic,
             topic_id=topic_id,
             partitions=partitions,
@@ -265,7 +270,8 @@ class TopicRequests:
     ) -> ResizedTopic:
         """Keeps the first `partitions` and deletes the others with their data, which
         `confirm_topic`, the topic's name once more, confirms."""
-        request = pb.RemovePartitionsRequest(
+        request = built(
+            pb.RemovePartitionsRequest,
             topic=topic,
             topic_id=topic_id,
             partitions=partitions,
@@ -294,13 +300,15 @@ class TopicRequests:
         that have no leader. With `from_live_replicas`, the replicas last known to be in
         sync are not waited for. `choices`: who is to lead, whatever is lost by it, as
         `describe_recovery` tells."""
-        request = pb.RecoverPartitionsRequest(
+        request = built(
+            pb.RecoverPartitionsRequest,
             topic=topic,
             partitions=partitions,
             from_live_replicas=from_live_replicas,
             timeout_ms=timeout_ms,
             choices=[
-                pb.RecoveryChoice(
+                built(
+                    pb.RecoveryChoice,
                     partition=choice.partition,
                     broker_id=choice.broker_id,
                     expected_revision=choice.expected_revision,
@@ -331,7 +339,8 @@ class TopicRequests:
         token = ""
         for _ in range(MAX_PAGES):
             answer = await self._looked(
-                pb.DescribeRecoveryRequest(
+                built(
+                    pb.DescribeRecoveryRequest,
                     topic=topic,
                     partitions=partitions,
                     timeout_ms=timeout_ms,
@@ -381,7 +390,7 @@ def _recovery_from_wire(wire: pb.RecoveryDetails) -> Recovery:
 
 
 def _assignment_to_wire(assignment: Assignment) -> list[pb.ReplicaAssignment]:
-    return [pb.ReplicaAssignment(replicas=replicas) for replicas in assignment]
+    return [built(pb.ReplicaAssignment, replicas=replicas) for replicas in assignment]
 
 
 def _assignment_from_wire(

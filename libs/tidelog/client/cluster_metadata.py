@@ -11,6 +11,7 @@ from tidelog.client.connections import Connections
 from tidelog.client.delivery import mark_seen
 from tidelog.client.hedging import first_answer
 from tidelog.client.metadata_cache import KnownTopic, MetadataCache
+from tidelog.client.request_fields import built
 from tidelog.client.retry import Leader
 from tidelog.errors import ErrorCode, TidelogError, unknown_partition, unknown_topic
 from tidelog.model import LeaderHint, TopicPartition
@@ -154,6 +155,8 @@ class ClusterMetadata:
         """Asks for fresh metadata, or waits for the refresh that is under way. With
         `names`, returns only after an answer to a question that named them. Raises
         `UnreachableError` when no broker answers."""
+        # A name that cannot be asked for would spoil every later question.
+        built(broker_pb2.MetadataRequest, topics=names)
         self._interest.update(names)
         if self._refreshing is not None and names:
             # It may have been asked before the names were of interest.
@@ -176,7 +179,7 @@ class ClusterMetadata:
         if topics is None:
             request = broker_pb2.MetadataRequest(cluster_only=True)
         else:
-            request = broker_pb2.MetadataRequest(topics=topics)
+            request = built(broker_pb2.MetadataRequest, topics=topics)
         answer = await self._ask(request)
         self._cache.apply(answer)
         return answer

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from tidelog.client.request_fields import built
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.rpc.wire import error_from_wire
 from tidelog.v1 import admin_pb2 as pb
@@ -187,7 +188,8 @@ def kind_to_wire(word: str) -> pb.OperationKind.ValueType:
 
 
 def move_to_wire(move: Move) -> pb.Move:
-    return pb.Move(
+    return built(
+        pb.Move,
         topic=move.topic,
         topic_id=move.topic_id,
         partition=move.partition,

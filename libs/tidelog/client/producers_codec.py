@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from tidelog.client.ask_leaders import Answers, Asked
 from tidelog.client.connections import BrokerApi
+from tidelog.client.request_fields import built
 from tidelog.client.sequences import Identity
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import TopicPartition
@@ -37,7 +38,7 @@ async def init_producer_id(broker: BrokerApi, name: str) -> Identity:
     """An id that nobody else has, or, with a name, its id in the next epoch. Raises
     `TidelogError` and `UnreachableError`: then a named producer's epoch may have grown all
     the same."""
-    request = broker_pb2.InitProducerIdRequest(producer_name=name)
+    request = built(broker_pb2.InitProducerIdRequest, producer_name=name)
     answer = await broker.init_producer_id(request, IDENTITY_TIMEOUT_MS)
     if answer.HasField("error"):
         raise error_from_wire(answer.error)
@@ -50,11 +51,16 @@ async def describe_producers(
     """What one leader tells of some of its partitions, in their order. `fence`: the leader
     refuses older epochs of this producer from now on, before it answers. Raises
     `TidelogError` for a refusal of the whole, and `UnreachableError`."""
-    request = broker_pb2.DescribeProducersRequest(producer_ids=producer_ids)
+    request = built(broker_pb2.DescribeProducersRequest, producer_ids=producer_ids)
     if fence is not None:
-        request.fence.producer_id = fence.producer_id
-        request.fence.producer_epoch = fence.producer_epoch
-        request.fence.timeout_ms = IDENTITY_TIMEOUT_MS
+        request.fence.CopyFrom(
+            built(
+                broker_pb2.ProducerFence,
+                producer_id=fence.producer_id,
+                producer_epoch=fence.producer_epoch,
+                timeout_ms=IDENTITY_TIMEOUT_MS,
+            )
+        )
     for (topic, number), leader in asked:
         request.partitions.add(topic=topic, partition=number, topic_id=leader.topic_id)
     answer = await broker.describe_producers(request, IDENTITY_TIMEOUT_MS + ANSWER_GRACE_MS)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tidelog.client.controller_calls import ControllerCalls
+from tidelog.client.request_fields import built
 from tidelog.v1 import admin_pb2 as pb
 
 PAGE_SIZE = 1_000
@@ -82,7 +83,8 @@ class TopicQuestions:
         token = ""
         for _ in range(MAX_PAGES):
             answer = await self._asked_for_topics(
-                pb.DescribeTopicsRequest(
+                built(
+                    pb.DescribeTopicsRequest,
                     topics=topics,
                     internal=internal,
                     without_partitions=not with_partitions,

@@ -379,7 +379,7 @@ CHANGES = {
     ),
     "deletion without the name": BadInput(
         ErrorCode.NOT_CONFIRMED,
-        ("topic 'sea' and its records would be deleted for good",),
+        ("'sea' and its records would be deleted for good",),
         None,
         Asked("DELETE", "/v1/topics/sea"),
         "topics delete sea",
@@ -820,6 +820,22 @@ BOUNDS = {
         ("a page size of -1 cannot be", "1 to 1000"),
         None,
         Asked("GET", "/v1/topics", query={"page_size": -1}),
+    ),
+    "number beyond the wire's": BadInput(
+        ErrorCode.INVALID_REQUEST,
+        ("partitions",),
+        _create(partitions=-3_000_000_000),
+        _new(partitions=-3_000_000_000),
+        "topics create lake -r 1 -p -3000000000",
+        apart=("rest",),
+    ),
+    "name that is no UTF-8": BadInput(
+        ErrorCode.INVALID_REQUEST,
+        ("'s\\udcff' cannot be sent", "no text in UTF-8", "correct its characters"),
+        lambda admin: admin.delete_topic("s\udcff"),
+        None,
+        "topics delete s\udcff --yes",
+        apart=("cli",),
     ),
     "page token that nobody gave": BadInput(
         ErrorCode.INVALID_REQUEST,

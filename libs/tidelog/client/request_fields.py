@@ -1,0 +1,68 @@
+"""Builds requests, and refuses what their fields cannot hold as the cluster refuses the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import ParamSpec, TypeVar
+
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+
+from tidelog.errors import ErrorCode, TidelogError
+
+_Fields = ParamSpec("_Fields")
+_Message = TypeVar("_Message", bound=Message)
+
+# Where a field may be less than nothing, no request asks for it.
+_MAX_NUMBER = {
+    FieldDescriptor.CPPTYPE_INT32: 2**31 - 1,
+    FieldDescriptor.CPPTYPE_INT64: 2**63 - 1,
+    FieldDescriptor.CPPTYPE_UINT32: 2**32 - 1,
+    FieldDescriptor.CPPTYPE_UINT64: 2**64 - 1,
+}
+_MAX_TOLD_CHARACTERS = 40
+
+
+def built(
+    message: Callable[_Fields, _Message], /, *args: _Fields.args, **fields: _Fields.kwargs
+) -> _Message:
+    """`message` with these fields. Raises INVALID_REQUEST, which names the field, for a number
+    beyond the field's bits and for text that is no UTF-8."""
+    try:
+        return message(*args, **fields)
+    except ValueError as error:
+        raise TidelogError(ErrorCode.INVALID_REQUEST, _problem(message, fields, error)) from error
+
+
+def _problem(message: object, fields: Mapping[str, object], error: ValueError) -> str:
+    known: Mapping[str, FieldDescriptor] = message.DESCRIPTOR.fields_by_name  # type: ignore[attr-defined]  # of every message
+    for name, value in fields.items():
+        most = _MAX_NUMBER.get(known[name].cpp_type)
+        for part in _parts(value):
+            if isinstance(part, str) and not _is_utf8(part):
+                return (
+                    f"{name} {part[:_MAX_TOLD_CHARACTERS]!r} cannot be sent, because it is no "
+                    "text in UTF-8; correct its characters"
+                )
+            if isinstance(part, int) and most is not None and not -most - 1 <= part <= most:
+                return f"{name} {part} cannot be sent; give a number from 0 to {most}"
+    return f"the request cannot be sent: {error}; correct its fields"
+
+
+def _parts(value: object) -> Iterator[object]:
+    if isinstance(value, Mapping):
+        for key, held in value.items():
+            yield key
+            yield held
+    elif isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
+        yield from value
+    else:
+        yield value
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
