@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -45,6 +46,24 @@ def has_example(document: dict[str, Any], media: dict[str, Any]) -> bool:
         or media.get("examples")
         or resolved(document, media.get("schema", {})).get("examples")
     )
+
+
+def keywords(schema: Any) -> Iterator[str]:
+    """Of a schema and all inside it, names of fields among them."""
+    if isinstance(schema, dict):
+        yield from schema
+        for held in schema.values():
+            yield from keywords(held)
+    elif isinstance(schema, list):
+        for held in schema:
+            yield from keywords(held)
+
+
+def test_bounds_are_in_the_document_as_json_schema_names_them(document: dict[str, Any]) -> None:
+    assert not {"ge", "le", "gt", "lt"} & set(keywords(document))
+    fields = document["components"]["schemas"]["RecordToProduce"]["properties"]
+    number, _ = fields["timestamp_ms"]["anyOf"]
+    assert (number["minimum"], number["maximum"]) == (0, 2**62 - 1)
 
 
 def test_the_document_is_openapi_31(document: dict[str, Any]) -> None:

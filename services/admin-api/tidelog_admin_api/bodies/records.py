@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field
 from pydantic.config import JsonDict
 
 from tidelog.client.delivery import Delivery
 from tidelog.errors import TidelogError
 from tidelog.model import NO_OFFSET, Acks, Record
-from tidelog_admin_api.bodies.base import AnswerBody, Integer, PartitionNumber, RequestBody
+from tidelog_admin_api.bodies.base import AnswerBody, PartitionNumber, RequestBody, whole
 from tidelog_admin_api.bodies.failures import Failure, failure_of
 from tidelog_admin_api.record_encoding import Encoding, WrongEncodingError, from_bytes, to_bytes
 
@@ -19,6 +19,8 @@ MAX_RECORDS = 1_000
 MAX_HEADERS = 100
 # The last that a batch can hold.
 MAX_TIMESTAMP_MS = 2**62 - 1
+# The validator comes last, as in the bodies' base.
+TimestampMs = Annotated[int, Field(ge=0, le=MAX_TIMESTAMP_MS), BeforeValidator(whole)]
 
 AcksWord = Literal["all", "leader", "none"]
 EncodingWord = Literal["json", "text", "base64"]
@@ -57,10 +59,8 @@ class RecordToProduce(RequestBody):
     partition: PartitionNumber | None = Field(
         default=None, description="default: by the key, else any"
     )
-    timestamp_ms: Integer | None = Field(
+    timestamp_ms: TimestampMs | None = Field(
         default=None,
-        ge=0,
-        le=MAX_TIMESTAMP_MS,
         description="milliseconds since 1970; default: now",
         examples=[1_767_225_600_000],
     )
