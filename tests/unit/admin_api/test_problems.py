@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+from structlog.testing import capture_logs
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.rpc.status import UnreachableError
@@ -71,9 +72,13 @@ async def test_what_nobody_expected_names_the_line_of_the_log(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     admin.refusal = ZeroDivisionError("a mistake")
-    problem = problem_of(await gateway.get("/v1/cluster"))
+    # What is written to a terminal takes seconds: it shows all that each frame holds.
+    with capture_logs() as logged:
+        problem = problem_of(await gateway.get("/v1/cluster"))
     assert (problem.status, problem.code) == (500, "INTERNAL")
     assert f"request_failed with trace_id {problem.trace_id}" in problem.fix
+    (line,) = [line for line in logged if line["event"] == "request_failed"]
+    assert (line["trace_id"], line["exc_info"]) == (problem.trace_id, True)
     assert "a mistake" not in problem.detail
 
 

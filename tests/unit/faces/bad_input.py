@@ -379,7 +379,7 @@ CHANGES = {
     ),
     "deletion without the name": BadInput(
         ErrorCode.NOT_CONFIRMED,
-        ("'sea' and its records would be deleted for good",),
+        ("topic 'sea' and its records would be deleted for good",),
         None,
         Asked("DELETE", "/v1/topics/sea"),
         "topics delete sea",
