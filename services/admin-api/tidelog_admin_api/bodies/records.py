@@ -11,7 +11,13 @@ from pydantic.config import JsonDict
 from tidelog.client.delivery import Delivery
 from tidelog.errors import TidelogError
 from tidelog.model import NO_OFFSET, Acks, Record
-from tidelog_admin_api.bodies.base import AnswerBody, PartitionNumber, RequestBody, whole
+from tidelog_admin_api.bodies.base import (
+    AnswerBody,
+    PartitionNumber,
+    RequestBody,
+    documented,
+    whole,
+)
 from tidelog_admin_api.bodies.failures import Failure, failure_of
 from tidelog_admin_api.record_encoding import Encoding, WrongEncodingError, from_bytes, to_bytes
 
@@ -19,8 +25,18 @@ MAX_RECORDS = 1_000
 MAX_HEADERS = 100
 # The last that a batch can hold.
 MAX_TIMESTAMP_MS = 2**62 - 1
+# Numbers of the document are floats, which would round it up to one that is refused.
+_MAX_DOCUMENTED_MS = 2**62 - 2**9
 # The validator comes last, as in the bodies' base.
-TimestampMs = Annotated[int, Field(ge=0, le=MAX_TIMESTAMP_MS), BeforeValidator(whole)]
+TimestampMs = Annotated[
+    int,
+    Field(
+        ge=0,
+        le=MAX_TIMESTAMP_MS,
+        json_schema_extra=documented(maximum=_MAX_DOCUMENTED_MS),
+    ),
+    BeforeValidator(whole),
+]
 
 AcksWord = Literal["all", "leader", "none"]
 EncodingWord = Literal["json", "text", "base64"]
