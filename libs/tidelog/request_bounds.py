@@ -1,5 +1,5 @@
-"""How long a request may wait, and how much a page may hold: refused alike by the controller, the
-gateway and the commands. Pure."""
+"""How long a request may wait, how much a page may hold, and who may be said to ask: refused alike
+by the controller, the gateway, the client and the commands. Pure."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from tidelog.errors import ErrorCode, TidelogError
 MAX_TIMEOUT_MS = 300_000
 DEFAULT_PAGE_SIZE = 100
 MAX_PAGE_SIZE = 1_000
+MAX_REQUESTER_LENGTH = 200
 
 
 def check_timeout(timeout_ms: float) -> None:
@@ -32,3 +33,14 @@ def page_size(asked: int) -> int:
             f"a page size of {asked} cannot be; ask for 1 to {MAX_PAGE_SIZE}, or leave it out",
         )
     return min(asked, MAX_PAGE_SIZE) or DEFAULT_PAGE_SIZE
+
+
+def check_requester(name: str, said_as: str = "requested_by") -> None:
+    """`said_as`: where it was said. Raises INVALID_REQUEST for what gRPC's metadata cannot carry,
+    or no line of a log should hold."""
+    if len(name) > MAX_REQUESTER_LENGTH or not (name.isascii() and name.isprintable()):
+        raise TidelogError(
+            ErrorCode.INVALID_REQUEST,
+            f"{said_as} {name[:40]!r} cannot be sent; give at most {MAX_REQUESTER_LENGTH} "
+            "printable characters of ASCII",
+        )

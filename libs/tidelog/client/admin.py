@@ -58,7 +58,8 @@ DESCRIBE_PAUSE_MS = 50
 
 class Admin(TopicRequests, TopicQuestions, OperationRequests, BrokerRequests):
     """Finds the active controller and follows it. Every error is a `TidelogError`.
-    `requested_by`: who asks, kept in events and operations; at most 200 characters of ASCII.
+    `requested_by`: who asks, kept in events and operations; at most 200 printable characters
+    of ASCII, and INVALID_REQUEST is raised for others.
     `timeout_ms`: how long requests are tried that name no time of their own."""
 
     def __init__(

@@ -15,6 +15,7 @@ from tidelog.client.cluster_metadata import ClusterMetadata
 from tidelog.client.connections import Connections
 from tidelog.client.retry import Backoff
 from tidelog.errors import FINAL_ANSWERS, ErrorCode, TidelogError
+from tidelog.request_bounds import check_requester
 from tidelog.rpc.status import UnreachableError
 from tidelog.rpc.trace_context import carried, carrying, of_request
 from tidelog.rpc.wire import error_from_wire
@@ -52,8 +53,9 @@ class Answered(NamedTuple):
 
 
 class ControllerCalls:
-    """`requested_by`: who asks, for events and operations; empty: nothing is said.
-    `timeout_ms`: for requests that name no time of their own."""
+    """`requested_by`: who asks, for events and operations; empty: nothing is said. Raises
+    INVALID_REQUEST for one that cannot be sent. `timeout_ms`: for requests that name no time of
+    their own."""
 
     def __init__(
         self,
@@ -64,6 +66,7 @@ class ControllerCalls:
         requested_by: str = "",
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
     ) -> None:
+        check_requester(requested_by)
         self._metadata = metadata
         self._connections = connections
         self._clock = clock

@@ -26,8 +26,9 @@ Runs a Tidelog cluster: topics, brokers, moves of partitions, leaders, recovery,
   own makes a repeated request the same operation.
 - Single things have an `ETag`; `If-Match` makes a change rest on what was read.
 - Lists are paged: pass `next_page_token` as `page_token`.
-- `X-Tidelog-Requested-By` says who asks, and `traceparent` (W3C) which trace it belongs to; both
-  are kept with every event of what the request begins.
+- `X-Tidelog-Requested-By` says who asks (at most 200 printable characters of ASCII), and
+  `traceparent` (W3C) which trace it belongs to; both are kept with every event of what the request
+  begins.
 """
 TAGS = [
     {"name": "cluster", "description": "The cluster as a whole."},

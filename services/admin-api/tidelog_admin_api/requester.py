@@ -11,11 +11,12 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidelog.client.controller_calls import REQUESTED_BY, REQUESTED_FROM
+from tidelog.errors import TidelogError
+from tidelog.request_bounds import check_requester
 from tidelog.rpc.trace_context import Metadata, carrying, of_trace, passed_on, trace_id_of
 
 REQUESTED_BY_HEADER = "X-Tidelog-Requested-By"
 TRACE_ID_HEADER = "X-Tidelog-Trace-Id"
-MAX_NAME_LENGTH = 200
 _NO_HOST = "unknown"
 # Of an address; a proxy in front may have named anything.
 _HOST = re.compile(r"[0-9A-Za-z.:%_-]{1,80}")
@@ -25,11 +26,27 @@ MAX_TRACE_STATE_LENGTH = 1_024
 
 
 def requested_by(headers: Mapping[str, str], remote_host: str) -> str:
-    """What is said is taken as it is, but for what no line of a log should hold; where nothing
-    is said, the address that the request came from."""
-    said = headers.get(REQUESTED_BY_HEADER, "")
-    name = "".join(c for c in said[:MAX_NAME_LENGTH] if c.isascii() and c.isprintable()).strip()
-    return name or remote_host
+    """Where nothing is said, or what operations refuse (`check_named`), the address that the
+    request came from."""
+    try:
+        check_named(headers)
+    except TidelogError:
+        return remote_host
+    return _said(headers) or remote_host
+
+
+def check_named(headers: Mapping[str, str]) -> None:
+    """Raises INVALID_REQUEST for a name that cannot be passed on."""
+    check_requester(_said(headers), REQUESTED_BY_HEADER)
+
+
+def _said(headers: Mapping[str, str]) -> str:
+    """Clients write UTF-8, and the framework reads Latin-1."""
+    said = headers.get(REQUESTED_BY_HEADER, "").strip()
+    try:
+        return said.encode("latin-1").decode()
+    except UnicodeError:
+        return said
 
 
 def _address(host: str, port: int) -> str:

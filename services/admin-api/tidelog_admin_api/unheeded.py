@@ -15,6 +15,7 @@ from tidelog_admin_api.bodies.problem import FieldError
 from tidelog_admin_api.origins import READS
 from tidelog_admin_api.preconditions import IF_MATCH
 from tidelog_admin_api.problems import Meaning, ProblemError, invalid
+from tidelog_admin_api.requester import check_named
 
 RESOURCES = "/v1/"
 MAX_NAMED = 10
@@ -30,6 +31,7 @@ async def refuse_unheeded(request: Request) -> None:
     _refuse_unknown(request.query_params, known)
     if not any(field.alias == IF_MATCH for field in heeded):
         _refuse_condition(request)
+    check_named(request.headers)
 
 
 def _refuse_unknown(given: Iterable[str], known: list[str]) -> None:

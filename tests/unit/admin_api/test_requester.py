@@ -58,12 +58,32 @@ async def test_an_address_that_a_proxy_told_is_passed_on_where_it_is_one(
     assert dict(seen[0] or ())["tidelog-requested-from"] == told
 
 
-def test_a_name_loses_what_no_line_of_a_log_should_hold() -> None:
-    assert requested_by({"X-Tidelog-Requested-By": "a\nd\xe9a"}, "") == "ada"
+@pytest.mark.parametrize("said", ["J\xfcrgen".encode(), b"J\xfcrgen", b"a\tb", b"a" * 201])
+async def test_a_name_that_cannot_be_passed_on_is_refused(
+    gateway: httpx.AsyncClient, admin: FakeAdmin, said: bytes
+) -> None:
+    headers = {b"X-Tidelog-Requested-By": said}
+    answer = await gateway.get("/v1/cluster", headers=headers)
+    problem = answer.json()
+    assert (answer.status_code, problem["code"]) == (422, "INVALID_REQUEST")
+    assert problem["detail"].startswith("X-Tidelog-Requested-By '")
+    assert problem["detail"].endswith("give at most 200 printable characters of ASCII")
+    assert admin.metadata == []
 
 
-def test_a_long_name_is_cut() -> None:
-    assert requested_by({"X-Tidelog-Requested-By": "a" * 300}, "") == "a" * 200
+async def test_a_name_is_told_as_it_was_written(gateway: httpx.AsyncClient) -> None:
+    headers = {b"X-Tidelog-Requested-By": "J\xfcrgen".encode()}
+    answer = await gateway.get("/v1/cluster", headers=headers)
+    assert "'J\xfcrgen' cannot be sent" in answer.json()["detail"]
+
+
+async def test_whoever_watches_the_gateway_may_have_any_name(gateway: httpx.AsyncClient) -> None:
+    answer = await gateway.get("/health", headers={b"X-Tidelog-Requested-By": b"\xfc"})
+    assert answer.status_code == 200
+
+
+def test_the_log_has_the_address_in_place_of_a_name_that_is_refused() -> None:
+    assert requested_by({"X-Tidelog-Requested-By": "a\nd\xe9a"}, "10.1.2.3") == "10.1.2.3"
 
 
 def test_a_trace_that_is_none_is_replaced_by_a_new_one() -> None:

@@ -138,6 +138,13 @@ async def test_requests_say_who_asks(cluster: FakeCluster) -> None:
     assert all("traceparent" in metadata for metadata in controller.metadata)
 
 
+@pytest.mark.parametrize("name", ["J\xfcrgen", "a\nb", "a" * 201])
+def test_a_name_that_cannot_be_sent_is_refused_at_once(name: str) -> None:
+    with pytest.raises(TidelogError, match="printable characters of ASCII") as caught:
+        Admin("127.0.0.1:1", requested_by=name)
+    assert caught.value.code is ErrorCode.INVALID_REQUEST
+
+
 async def test_a_refusal_is_raised_with_its_code(cluster: FakeCluster) -> None:
     controller = ScriptedController(
         refused(pb.CancelOperationResponse(), ErrorCode.OPERATION_ENDED)

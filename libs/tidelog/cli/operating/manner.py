@@ -13,13 +13,12 @@ import typer
 from tidelog.cli.exit_status import TimedOutError, UsageError
 from tidelog.cli.session import Session
 from tidelog.errors import TidelogError
-from tidelog.request_bounds import check_timeout
+from tidelog.request_bounds import MAX_REQUESTER_LENGTH, check_requester, check_timeout
 
 if TYPE_CHECKING:
     from tidelog.client import Admin
 
 REQUESTED_BY_VARIABLE = "TIDELOG_REQUESTED_BY"
-MAX_NAME_LENGTH = 200
 MAX_REVISION = 2**63 - 1
 
 DryRunOption = Annotated[
@@ -128,12 +127,11 @@ def requester(given: str | None, environment: Mapping[str, str]) -> str:
     said = given if given is not None else environment.get(REQUESTED_BY_VARIABLE)
     if said is None:
         return _login()
-    if len(said) > MAX_NAME_LENGTH or not (said.isascii() and said.isprintable()):
-        source = REQUESTED_BY_VARIABLE if given is None else "--requested-by"
-        raise UsageError(
-            f"{source} {said[:40]!r} cannot be sent; give at most {MAX_NAME_LENGTH} printable "
-            "characters of ASCII"
-        )
+    source = REQUESTED_BY_VARIABLE if given is None else "--requested-by"
+    try:
+        check_requester(said, source)
+    except TidelogError as error:
+        raise UsageError(error.message) from error
     return said
 
 
@@ -145,4 +143,4 @@ def _login() -> str:
     except (KeyError, OSError):  # A user id without a name.
         user = str(os.getuid())
     name = f"{user}@{os.uname().nodename}"
-    return "".join(c for c in name if c.isascii() and c.isprintable())[:MAX_NAME_LENGTH]
+    return "".join(c for c in name if c.isascii() and c.isprintable())[:MAX_REQUESTER_LENGTH]
