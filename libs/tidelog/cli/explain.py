@@ -28,7 +28,7 @@ from tidelog.wording import plural
 if TYPE_CHECKING:
     from tidelog.inspection.model import Explanation, Finding, Scope
 
-MAX_TIMEOUT_MS = 60_000
+MAX_TIMEOUT_SECONDS = 60.0
 # What `info` tells is no fault.
 _FAULTS = ("critical", "warning")
 _WIDTH = 100
@@ -60,16 +60,15 @@ def explain(
             help="What concerns it alone.",
         ),
     ] = None,
-    timeout_ms: Annotated[
-        int,
+    timeout: Annotated[
+        float,
         typer.Option(
-            "--timeout-ms",
-            min=LEAST_ANSWER_MS,
-            max=MAX_TIMEOUT_MS,
-            help="How long services may take to answer; with less than the least a healthy one "
-            "could not.",
+            "--timeout",
+            metavar="SECONDS",
+            help=f"How long services may take to answer, {LEAST_ANSWER_MS / 1000:g} to "
+            f"{MAX_TIMEOUT_SECONDS:g}; in less a healthy one could not.",
         ),
-    ] = 2_000,
+    ] = 2.0,
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -86,7 +85,23 @@ def explain(
     session = session_of(context, bootstrap, as_json)
     with ending_with_a_status(as_json=session.as_json):
         scope = parse_scope(targets or [], broker)
+        timeout_ms = answer_time_ms(timeout)
     session.run(lambda: _explain(session, scope, timeout_ms))
+
+
+def answer_time_ms(timeout_seconds: float) -> int:
+    """Raises `UsageError`, for what is no number too.
+
+    >>> answer_time_ms(2.5)
+    2500
+    """
+    least_seconds = LEAST_ANSWER_MS / 1000
+    if not least_seconds <= timeout_seconds <= MAX_TIMEOUT_SECONDS:
+        raise UsageError(
+            f"--timeout {timeout_seconds:g}: in less than {least_seconds:g} s a healthy service "
+            f"could not answer; give {least_seconds:g} to {MAX_TIMEOUT_SECONDS:g}"
+        )
+    return round(timeout_seconds * 1000)
 
 
 def parse_scope(targets: Sequence[str], broker: int | None = None) -> Scope:

@@ -145,9 +145,9 @@ def test_words_that_name_nothing_are_wrong_usage(words: list[str], said: str) ->
     assert said in result.output
 
 
-@pytest.mark.parametrize("timeout_ms", ["-5", "0", "499"])
-def test_a_time_in_which_nobody_could_answer_is_wrong_usage(timeout_ms: str) -> None:
-    arguments = ["explain", f"--timeout-ms={timeout_ms}"]
+@pytest.mark.parametrize("timeout", ["-5", "0", "0.499", "60.1", "nan"])
+def test_a_time_in_which_nobody_could_answer_is_wrong_usage(timeout: str) -> None:
+    arguments = ["explain", f"--timeout={timeout}"]
     result = CliRunner().invoke(app, arguments, obj=Session("127.0.0.1:1"))
     assert result.exit_code == ExitStatus.USAGE
-    assert "greater than or equal to 500" in result.output
+    assert "give 0.5 to 60" in result.output

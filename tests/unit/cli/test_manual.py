@@ -57,8 +57,8 @@ CHANGING = {
 }
 
 
-# Two read files, one tells the whole past, and one has its time in milliseconds.
-WITHOUT_A_TIME = {"check-history", "dump-log", "explain", "trace"}
+# Two read files, and one tells the whole past.
+WITHOUT_A_TIME = {"check-history", "dump-log", "trace"}
 # What cannot simply be taken back, or copies data.
 ASKING = CHANGING - {
     "topics create",

@@ -83,7 +83,7 @@ def _without_controller(silent: Sequence[SilentService]) -> tuple[str, str, str,
             causes.WARNING,
             "the active controller lives and cannot be asked in time, so that what it knows is "
             "not told here",
-            "Ask again, with more time (--timeout-ms); if it stays so, look at what CPU and "
+            "Ask again, with more time (--timeout); if it stays so, look at what CPU and "
             "memory its machine has left.",
         )
     if listening & {Listening.SILENT, Listening.ERRS}:
@@ -133,7 +133,7 @@ def nobody_tells(view: ClusterView) -> Iterator[Finding]:
             f"{service} {service.listening.value}; asked, it {service.problem}"
             for service in view.observed.silent[:MAX_NAMED]
         ),
-        "Ask again, with more time (--timeout-ms), or a controller (--bootstrap host:port), which "
+        "Ask again, with more time (--timeout), or a controller (--bootstrap host:port), which "
         "has less to tell; if it stays so, look at what CPU, memory and disk their machines have "
         "left.",
     )

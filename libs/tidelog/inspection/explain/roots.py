@@ -44,7 +44,7 @@ _NEXT_STEP = {
     causes.BROKER_UNREACHABLE: "Check the network to its advertised address, and that this "
     "address is the right one; look at its process where that is well, and ask again in some "
     "seconds.",
-    causes.BROKER_BUSY: "Ask again, with more time (--timeout-ms); if it stays so, look at what "
+    causes.BROKER_BUSY: "Ask again, with more time (--timeout); if it stays so, look at what "
     "CPU, memory and disk broker {broker} has left.",
     causes.BROKER_UNREGISTERED: "Check that it reaches the metadata store (tidelog explain "
     "--broker {broker}); it registers by itself.",
