@@ -35,6 +35,7 @@ SAMPLES = (
 NAMED_ONLY = {
     "tidelog topics describe",
     "tidelog --help",
+    "tidelog COMMAND --help",
     "tidelog --install-completion",
 }
 
@@ -81,6 +82,8 @@ PARSER_ERROR = typer.BadParameter.__mro__[1]
 def parse(command: str) -> None:
     """As the command line would, and runs nothing. Raises what the parser raises, and
     `UsageError`."""
+    # Where its output goes is the shell's.
+    command = command.partition(" > ")[0]
     for placeholder, sample in SAMPLES:
         command = re.sub(placeholder, sample, command)
     name, *arguments = shlex.split(command)
