@@ -15,6 +15,7 @@ from tidelog.cli.operating.documents import leader_document
 from tidelog.cli.operating.manner import (
     USUAL_TIMEOUT_SECONDS,
     DryRunOption,
+    ExpectedPlanOption,
     Manner,
     OperationIdOption,
     RequestedByOption,
@@ -112,6 +113,7 @@ def add(
     yes: YesOption = False,
     watch: WatchOption = False,
     operation_id: OperationIdOption = "",
+    expected_plan: ExpectedPlanOption = None,
     requested_by: RequestedByOption = None,
     timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
     bootstrap: BootstrapOption = None,
@@ -124,7 +126,7 @@ def add(
     removed takes replicas again from then on. It shows its plan and asks.
     """
     session = session_of(context, bootstrap, as_json)
-    manner = Manner(dry_run, yes, operation_id, requested_by, timeout)
+    manner = Manner(dry_run, yes, operation_id, requested_by, timeout, expected_plan)
 
     async def start(
         admin: Admin, *, operation_id: str, dry_run: bool, expected_plan: str = ""
@@ -151,6 +153,7 @@ def remove(
     yes: YesOption = False,
     watch: WatchOption = False,
     operation_id: OperationIdOption = "",
+    expected_plan: ExpectedPlanOption = None,
     requested_by: RequestedByOption = None,
     timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
     bootstrap: BootstrapOption = None,
@@ -164,7 +167,7 @@ def remove(
     It shows its plan and asks.
     """
     session = session_of(context, bootstrap, as_json)
-    manner = Manner(dry_run, yes, operation_id, requested_by, timeout)
+    manner = Manner(dry_run, yes, operation_id, requested_by, timeout, expected_plan)
 
     async def start(
         admin: Admin, *, operation_id: str, dry_run: bool, expected_plan: str = ""

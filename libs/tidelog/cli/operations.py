@@ -16,6 +16,7 @@ from tidelog.cli.operating.documents import operation_document, plan_document, p
 from tidelog.cli.operating.manner import (
     USUAL_TIMEOUT_SECONDS,
     DryRunOption,
+    ExpectedPlanOption,
     ExpectedRevisionOption,
     Manner,
     OperationIdOption,
@@ -259,6 +260,7 @@ def reverse(
     yes: YesOption = False,
     follow: WatchOption = False,
     operation_id: OperationIdOption = "",
+    expected_plan: ExpectedPlanOption = None,
     requested_by: RequestedByOption = None,
     timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
     bootstrap: BootstrapOption = None,
@@ -270,7 +272,7 @@ def reverse(
     alone. It shows its plan and asks.
     """
     session = session_of(context, bootstrap, as_json)
-    manner = Manner(dry_run, yes, operation_id, requested_by, timeout)
+    manner = Manner(dry_run, yes, operation_id, requested_by, timeout, expected_plan)
 
     async def start(
         admin: Admin, *, operation_id: str, dry_run: bool, expected_plan: str = ""

@@ -15,6 +15,7 @@ from tidelog.cli.operating.documents import begun_document
 from tidelog.cli.operating.manner import (
     USUAL_TIMEOUT_SECONDS,
     DryRunOption,
+    ExpectedPlanOption,
     Manner,
     OperationIdOption,
     RequestedByOption,
@@ -68,6 +69,7 @@ def reassign(
     yes: YesOption = False,
     watch: WatchOption = False,
     operation_id: OperationIdOption = "",
+    expected_plan: ExpectedPlanOption = None,
     requested_by: RequestedByOption = None,
     timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
     bootstrap: BootstrapOption = None,
@@ -88,7 +90,7 @@ def reassign(
     if not wanted:
         _tell_of_no_moves(session, dry_run=dry_run)
         return
-    manner = Manner(dry_run, yes, operation_id, requested_by, timeout)
+    manner = Manner(dry_run, yes, operation_id, requested_by, timeout, expected_plan)
 
     async def start(
         admin: Admin, *, operation_id: str, dry_run: bool, expected_plan: str = ""

@@ -10,6 +10,7 @@ from tidelog.cli.operating.beginning import Wish, run_operation
 from tidelog.cli.operating.manner import (
     USUAL_TIMEOUT_SECONDS,
     DryRunOption,
+    ExpectedPlanOption,
     Manner,
     OperationIdOption,
     RequestedByOption,
@@ -30,6 +31,7 @@ def rebalance(
     yes: YesOption = False,
     watch: WatchOption = False,
     operation_id: OperationIdOption = "",
+    expected_plan: ExpectedPlanOption = None,
     requested_by: RequestedByOption = None,
     timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
     bootstrap: BootstrapOption = None,
@@ -46,7 +48,7 @@ def rebalance(
     --dry-run --json prints.
     """
     session = session_of(context, bootstrap, as_json)
-    manner = Manner(dry_run, yes, operation_id, requested_by, timeout)
+    manner = Manner(dry_run, yes, operation_id, requested_by, timeout, expected_plan)
     wish = Wish(_start, "partitions of all topics would be moved")
     session.run(lambda: run_operation(session, manner, wish, follow=watch))
 

@@ -185,6 +185,45 @@ def test_only_the_plan_that_was_shown_is_begun(commands: Commands) -> None:
     assert (planned.expected_plan, begun.expected_plan) == ("", PLAN.digest)
 
 
+BEGINNING = {
+    "Reassign": ("reassign", "sea/4=3,2"),
+    "Rebalance": ("rebalance",),
+    "AddBrokers": ("brokers", "add", "3"),
+    "RemoveBrokers": ("brokers", "remove", "3"),
+    "SetReplicationFactor": ("topics", "set-replication-factor", "sea", "-r", "3"),
+    "ReverseOperation": ("operations", "reverse", "former"),
+}
+
+
+@pytest.mark.parametrize("call", BEGINNING)
+def test_a_plan_that_a_dry_run_showed_can_be_begun_by_its_digest(
+    commands: Commands, call: str
+) -> None:
+    answer = getattr(pb, f"{call}Response")
+    commands.controller.answer(call, answer(plan=PLAN), answer(operation=DONE))
+    shown = commands.run(*BEGINNING[call], "--dry-run")
+    assert f"--expected-plan {PLAN.digest}" in shown.stderr
+    begun = commands.run(*BEGINNING[call], "--expected-plan", PLAN.digest, "--yes")
+    assert begun.exit_code == ExitStatus.DONE
+    asked = [(r.dry_run, r.expected_plan) for r in commands.controller.asked[call]]
+    assert asked == [(True, ""), (False, PLAN.digest)]
+
+
+def test_somebody_who_expects_a_plan_is_asked_about_no_other(commands: Commands) -> None:
+    commands.controller.refuse("Rebalance", ErrorCode.REVISION_CONFLICT, "another one")
+    result = commands.run("rebalance", "--expected-plan", "d1", interactive=True)
+    assert (result.exit_code, "Go on?" in result.stderr) == (ExitStatus.FAILED, False)
+    (planned,) = commands.controller.asked["Rebalance"]
+    assert (planned.dry_run, planned.expected_plan) == (True, "d1")
+
+
+def test_an_empty_digest_is_wrong_usage(commands: Commands) -> None:
+    result = commands.run("rebalance", "--yes", "--expected-plan", "")
+    assert result.exit_code == ExitStatus.USAGE
+    assert "give the digest that --dry-run shows" in result.stderr
+    assert commands.controller.called() == []
+
+
 def test_a_request_is_sent_with_its_id_and_who_asks(commands: Commands) -> None:
     commands.controller.answer("Rebalance", pb.RebalanceResponse(operation=DONE))
     commands.run("rebalance", "--yes", "--operation-id", "grow", "--requested-by", "ann")

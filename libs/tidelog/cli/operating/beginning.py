@@ -42,25 +42,34 @@ async def run_operation(
     check_can_be_asked(session, manner, wish.danger)
     async with await manner.admin(session) as admin:
         if manner.dry_run:
-            planned = await wish.start(admin, operation_id=manner.operation_id, dry_run=True)
+            planned = await _planned(admin, manner, wish)
             _show_plan(session, planned)
             return ExitStatus.DONE
-        shown = ""
+        expected = manner.expected_plan or ""
         # A repeated request is to be answered, and neither planned nor asked about once more.
         if not manner.yes and not await is_known(admin, manner.operation_id):
-            planned = await wish.start(admin, operation_id=manner.operation_id, dry_run=True)
-            shown = planned.plan.digest
+            planned = await _planned(admin, manner, wish)
+            expected = planned.plan.digest
             if planned.plan.moves and not agrees(_asking_lines(planned.plan)):
                 return declined(session, "Nothing was begun.")
         operation_id = manner.operation_id or admin.new_operation_id()
         try:
-            # Somebody agreed to what was shown, and to nothing else.
+            # Somebody agreed to what was shown, then or by its digest, and to nothing else.
             begun = await wish.start(
-                admin, operation_id=operation_id, dry_run=False, expected_plan=shown
+                admin, operation_id=operation_id, dry_run=False, expected_plan=expected
             )
         except TidelogError as error:
             raise in_doubt(error, operation_id) from error
         return await _tell_begun(session, admin, begun, follow=follow)
+
+
+async def _planned(admin: Admin, manner: Manner, wish: Wish) -> BegunOperation:
+    return await wish.start(
+        admin,
+        operation_id=manner.operation_id,
+        dry_run=True,
+        expected_plan=manner.expected_plan or "",
+    )
 
 
 async def is_known(admin: Admin, operation_id: str) -> bool:
@@ -130,6 +139,8 @@ def _show_plan(session: Session, planned: BegunOperation) -> None:
     for line in plan_lines(planned.plan, on_terminal=sys.stdout.isatty()):
         write_line(line)
     write_note("This is a dry run: nothing was changed.")
+    if planned.plan.moves:
+        write_note(f"To begin this plan and no other: --expected-plan {planned.plan.digest}")
 
 
 def _asking_lines(plan: Plan) -> list[str]:

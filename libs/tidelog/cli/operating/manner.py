@@ -72,18 +72,29 @@ ExpectedRevisionOption = Annotated[
         help="Refuse where somebody has changed it since it was described at this revision.",
     ),
 ]
+ExpectedPlanOption = Annotated[
+    str | None,
+    typer.Option(
+        "--expected-plan",
+        metavar="DIGEST",
+        show_default=False,
+        help="Begin exactly the plan that a dry run showed with this digest, or refuse where it "
+        "would be another one by now.",
+    ),
+]
 USUAL_TIMEOUT_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """`operation_id` empty: a new one. `yes`: without asking."""
+    """`operation_id` empty: a new one. `yes`: without asking. `expected_plan` None: any."""
 
     dry_run: bool = False
     yes: bool = False
     operation_id: str = ""
     requested_by: str | None = None
     timeout_seconds: float = USUAL_TIMEOUT_SECONDS
+    expected_plan: str | None = None
 
     @property
     def timeout_ms(self) -> int:
@@ -116,6 +127,11 @@ class Manner:
             check_timeout(self.timeout_seconds * 1000)
         except TidelogError as error:
             raise UsageError(error.message) from error
+        # As of a script whose variable is not set.
+        if self.expected_plan == "":
+            raise UsageError(
+                "--expected-plan is empty; give the digest that --dry-run shows, or leave it out"
+            )
 
 
 def requester(given: str | None, environment: Mapping[str, str]) -> str:

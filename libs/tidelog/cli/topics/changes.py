@@ -15,6 +15,7 @@ from tidelog.cli.operating.consent import agrees, check_can_be_asked, declined, 
 from tidelog.cli.operating.manner import (
     USUAL_TIMEOUT_SECONDS,
     DryRunOption,
+    ExpectedPlanOption,
     ExpectedRevisionOption,
     Manner,
     OperationIdOption,
@@ -167,6 +168,7 @@ def set_replication_factor(
     yes: YesOption = False,
     watch: WatchOption = False,
     operation_id: OperationIdOption = "",
+    expected_plan: ExpectedPlanOption = None,
     requested_by: RequestedByOption = None,
     timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
     bootstrap: BootstrapOption = None,
@@ -178,7 +180,7 @@ def set_replication_factor(
     no part. It shows its plan and asks.
     """
     session = session_of(context, bootstrap, as_json)
-    manner = Manner(dry_run, yes, operation_id, requested_by, timeout)
+    manner = Manner(dry_run, yes, operation_id, requested_by, timeout, expected_plan)
 
     async def start(
         admin: Admin, *, operation_id: str, dry_run: bool, expected_plan: str = ""
