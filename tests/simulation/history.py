@@ -1,8 +1,9 @@
 """Writes down what the clients of one world did, for the history checker, and judges at once
 what a client was told against what was committed.
 
-Records carry a unique integer as their value. A producer's fence takes an offset that no
-reader is given: it is written down as a record of its own, so that offsets stay contiguous.
+Records carry a unique integer as their value. What a reader was not given is judged twice: by
+the history checker, which knows what clients know, and at once against the logs, where an
+offset that is passed over has to be that of a producer's fence.
 """
 
 from __future__ import annotations
@@ -41,8 +42,6 @@ from tidelog.history import (
 from tidelog.model import NO_EPOCH, NO_OFFSET, Record, TopicPartition
 from tidelog.v1 import broker_pb2
 
-# Values of fences; producers count from 1.
-FIRST_FENCE_VALUE = 1 << 40
 UNCLEAN = "unclean election"
 
 
@@ -79,7 +78,6 @@ class Recorder:
         self._judged = frozenset(judged)
         self._values = count(1)
         self._questions = count(1)
-        self._fences: dict[tuple[TopicPartition, int, int], int] = {}
         self.losses = ToldLosses(invariants)
         self.on_told: list[Callable[[str, object, object], None]] = []
         self._lives = TopicLives()
@@ -294,37 +292,41 @@ class Recorder:
         final: bool,
         repositioned: bool,
     ) -> None:
-        now_ms = self._now_ms()
-        offsets: list[int] = []
-        values: list[int] = []
-        epochs: list[int] = []
         key = (client, partition)
-        expected = records[0].offset if repositioned else self._next_offset.get(key, 0)
+        expected = records[0].offset if repositioned else self._next_offset.get(key)
         for record in records:
-            for offset in range(expected, record.offset):
-                fence = self._fence_at(partition, offset, record.leader_epoch)
-                if fence is not None:
-                    offsets.append(offset)
-                    values.append(fence[0])
-                    epochs.append(fence[1])
+            if expected is not None:
+                self._judge_passed_over(client, partition, expected, record)
             expected = record.offset + 1
-            offsets.append(record.offset)
-            values.append(value_of(record))
-            epochs.append(record.leader_epoch)
-        self._next_offset[key] = expected
+        self._next_offset[key] = records[-1].offset + 1
         self.operations.append(
             PollEnded(
-                now_ms,
+                self._now_ms(),
                 client,
                 *partition,
                 Outcome.OK,
-                offsets,
-                values,
-                epochs,
+                [record.offset for record in records],
+                [value_of(record) for record in records],
+                [record.leader_epoch for record in records],
                 repositioned=repositioned,
                 final=final,
             )
         )
+
+    def _judge_passed_over(
+        self, client: str, partition: TopicPartition, first: int, record: Record
+    ) -> None:
+        """`record` was given where `first` was next."""
+        place = self._place_now(partition)
+        assert place is not None, "topics that are judged by their names stay"
+        for offset in range(first, record.offset):
+            if self._invariants.replicas.fence_read(place, offset, record.leader_epoch) is None:
+                raise Violation(
+                    "passed_over_without_fence",
+                    f"{client} was given offset {record.offset} in epoch {record.leader_epoch} "
+                    f"where {first} was next, and no fence was committed at {offset}",
+                    partition=str(partition),
+                )
 
     def answered(self, kind: str, source: str, target: str, answer: object) -> None:
         """Notes who acknowledges; and brokers tell no consumer that its offset is beyond the
@@ -343,25 +345,6 @@ class Recorder:
     def _judge_sent_back(self, partition: TopicPartition, why: str) -> None:
         if partition.topic in self._judged and not self.has_lost(partition):
             self._invariants.found("sent_back_without_loss", why, partition=str(partition))
-
-    def _fence_at(
-        self, partition: TopicPartition, offset: int, read_epoch: int
-    ) -> tuple[int, int] | None:
-        """The value and epoch of a fence that was committed there."""
-        place = self._place_now(partition)
-        if place is None:
-            return None
-        entry = self._invariants.replicas.fence_read(place, offset, read_epoch)
-        if entry is None:
-            return None
-        key = (partition, offset, entry.leader_epoch)
-        value = self._fences.get(key)
-        if value is None:
-            value = self._fences[key] = FIRST_FENCE_VALUE + len(self._fences)
-            now_ms = self._now_ms()
-            self.operations.append(SendInvoked(now_ms, "fence", *partition, value))
-            self.operations.append(SendEnded(now_ms, "fence", *partition, value, Outcome.INFO))
-        return value, entry.leader_epoch
 
     # -- what clients are told ---------------------------------------------------------------
 

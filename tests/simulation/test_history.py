@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -9,9 +10,10 @@ import pytest
 
 from simulation.final_checks import Contents, note_digests
 from simulation.history import Recorder
+from simulation.violation import Violation
 from tidelog.client.delivery import BatchReport
 from tidelog.history import NO_BROKER, Anomaly, Outcome, SendEnded
-from tidelog.model import Batch, BatchHeader, TopicPartition
+from tidelog.model import Batch, BatchHeader, Record, TopicPartition
 from tidelog.v1 import broker_pb2, errors_pb2
 
 SEA = TopicPartition("sea", 0)
@@ -165,3 +167,48 @@ def test_replicas_with_different_contents_are_found(
     told = recorder(Leaders())
     note_digests([[contents(1, b"a", b"b"), other]], told)
     assert found(told) == expected
+
+
+def recorder_of_a_log(*, fences: Sequence[int]) -> Recorder:
+    """In which fences were committed at these offsets, and records everywhere else."""
+    committed = SimpleNamespace(
+        committed_entry=lambda _, __: SimpleNamespace(leader_epoch=EPOCH),
+        fence_read=lambda _, offset, __: SimpleNamespace() if offset in fences else None,
+    )
+    invariants = SimpleNamespace(
+        store=SimpleNamespace(topics={SEA.topic: SimpleNamespace(topic_id="id")}, lives={}),
+        replicas=committed,
+        losses=[],
+        name_of=lambda _: SEA,
+    )
+    return Recorder(cast(Any, invariants), lambda: 0, [SEA.topic], Leaders())
+
+
+def given(recorder: Recorder, client: str, *offsets: int, repositioned: bool = False) -> None:
+    """The record at an offset has the next number as its value."""
+    records = [Record(*SEA, offset, 0, None, b"%d" % (offset + 1), (), EPOCH) for offset in offsets]
+    recorder.polled(client, records, repositioned=frozenset([SEA] if repositioned else []))
+
+
+def test_a_reader_may_pass_over_fences() -> None:
+    told = recorder_of_a_log(fences=(1, 3, 4))
+    told.send_invoked(CLIENT, SEA, [1, 3, 6])
+    given(told, "c1", 0, 2)
+    given(told, "c1", 5)
+    assert found(told) == {}
+
+
+def test_a_reader_that_passes_over_more_than_fences_is_found() -> None:
+    told = recorder_of_a_log(fences=(2,))
+    given(told, "c1", 0, 1)
+    with pytest.raises(Violation, match="no fence was committed at 3") as raised:
+        given(told, "c1", 4)
+    assert raised.value.name == "passed_over_without_fence"
+
+
+def test_who_was_moved_passes_over_nothing() -> None:
+    told = recorder_of_a_log(fences=())
+    told.send_invoked(CLIENT, SEA, [1, 4])
+    given(told, "c1", 0)
+    given(told, "c1", 3, repositioned=True)
+    assert found(told) == {}

@@ -1,9 +1,9 @@
 """What a history must not show.
 
-Every verdict is about one partition. Offsets of a partition are contiguous (there are no
-control records), so that an offset is its own index in the partition's order: offset →
-set of values, from every poll and from every send that ended ok. A send that ended info
-(or never ended) is in the order once it was read, at the offset where it was read.
+Every verdict is about one partition and its order: offset → set of values, from every poll
+and from every send that ended ok. A send that ended info (or never ended) is in the order
+once it was read, at the offset where it was read. An offset may hold no record: where a
+producer's name was taken over lies a fence, which no client is given.
 
 - **inconsistent offsets**: one offset, two or more values. An acknowledgement's offset
   counts like a read one.
@@ -23,9 +23,14 @@ set of values, from every poll and from every send that ended ok. A send that en
   already a lost write: the drain ended below it, or its offset is not known. Not judged in
   a partition without final reads; the report names those.
 - **poll skip**: a client's next offset is not its last + 1 but higher, without a
-  repositioning between. A failed poll changes nothing; after one whose outcome is unknown
-  the next may be anywhere.
-- **non-monotonic poll**: a client's next offset is its last or lower; likewise.
+  repositioning between, and a record is known at an offset that it passed over: somebody
+  was acknowledged it there, or was given it there. (Else only a fence may lie there, which
+  is why a record of unknown outcome that nobody was given is missed by nobody.) No loss mark
+  may lie between: what gave up the record and not the log that the client read on in, or the
+  other way round. A failed poll changes nothing; after one whose outcome is unknown the next
+  may be anywhere.
+- **non-monotonic poll**: a client's next offset is its last or lower, without a
+  repositioning between; likewise.
 - **internal skip**, **internal non-monotonic**: the same two inside one poll.
 - **non-monotonic send**: of two successive acknowledged sends of one client, in the order
   in which they were handed over, the second has a lower offset. Those without an offset

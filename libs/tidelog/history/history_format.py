@@ -21,7 +21,8 @@ send:
     o    offset, e leader epoch, b broker that acknowledged: with r = ok
 poll, one line for each partition:
     os   offsets, in the order in which they were given; vs values (-1: a record that
-         carries none); es leader epochs
+         carries none); es leader epochs. An offset that no client is given (a fence lies
+         there) is left out
     new  1: the position was assigned, sought or reset since this client's last poll
     hw   high watermark that came along, he the leader epoch of who said so
     fin  1: belongs to the final reads (the drain); an invocation may say so too

@@ -42,3 +42,13 @@ class LossMarks:
             ):
                 kept = mark.first_offset - 1
         return kept if kept >= lowest else None
+
+    def are_of_one_log(self, offset: int, one_epoch: int, other_epoch: int) -> bool:
+        """Whether what is stamped with either epoch from `offset` on was in one log: no loss
+        lies between, which gave up the one and not the other."""
+        return all(
+            (mark.first_epoch <= one_epoch <= mark.last_epoch)
+            == (mark.first_epoch <= other_epoch <= mark.last_epoch)
+            for mark in self._marks
+            if mark.first_offset <= offset < mark.end_offset
+        )

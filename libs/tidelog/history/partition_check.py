@@ -18,6 +18,7 @@ from tidelog.history.operations import (
     ReplicaDigest,
     Send,
 )
+from tidelog.history.passed_over import PassedOver
 from tidelog.history.poll_order import PollOrder
 from tidelog.history.record_order import RecordOrder
 from tidelog.history.replica_digests import ReplicaDigests
@@ -78,6 +79,9 @@ class PartitionCheck:
     def finish(self) -> Report:
         sends = self._sends.values()
         self._order.judge(self._sends)
+        passed = PassedOver(self._polls.jumps)
+        if passed:
+            passed.judge(self._order.known_in(passed, sends), self._marks, self._found)
         find_unread(
             sends,
             self._order.first,

@@ -8,6 +8,7 @@ from tidelog.history.anomalies import Anomaly, PartitionFindings, Reference
 from tidelog.history.evidence import PollSource
 from tidelog.history.loss_marks import LossMarks
 from tidelog.history.operations import Outcome, PollEnded
+from tidelog.history.passed_over import Jump
 from tidelog.history.read_past import ReadPast, ReadSpan
 
 
@@ -23,12 +24,16 @@ class _Stretch:
 
 
 class PollOrder:
+    """`jumps`: where a client was given a higher offset than the next. Whether records lay
+    between is known in the end."""
+
     def __init__(self, findings: PartitionFindings) -> None:
         self._findings = findings
         self._current: dict[str, _Stretch] = {}
         self._done: list[ReadSpan] = []
         # Clients that may have begun elsewhere than at 0.
         self._moved: set[str] = set()
+        self.jumps: list[Jump] = []
 
     def add(self, poll: PollEnded, source: PollSource) -> None:
         if poll.repositioned or poll.outcome is Outcome.INFO:
@@ -45,10 +50,10 @@ class PollOrder:
             lowest = 0 if is_from_start else offsets[0]
             stretch = self._current[poll.client] = _Stretch(lowest, offsets[0], source)
         elif offsets[0] != stretch.last + 1:
-            self._jumped(stretch, offsets[0], source)
+            self._jumped(stretch, offsets[0], epochs[0], source)
         is_contiguous = _is_contiguous(offsets)
         if not is_contiguous:
-            self._check_inside(offsets, source)
+            self._check_inside(poll, source)
         if is_contiguous and len(set(epochs)) == 1:
             stretch.span.add(offsets[0], offsets[-1], epochs[0])
         else:
@@ -61,39 +66,41 @@ class PollOrder:
         current = (stretch.span for stretch in self._current.values())
         return ReadPast([*self._done, *current], marks)
 
-    def _jumped(self, stretch: _Stretch, offset: int, source: PollSource) -> None:
+    def _jumped(
+        self, stretch: _Stretch, offset: int, leader_epoch: int, source: PollSource
+    ) -> None:
         before, last = stretch.source, stretch.last
-        skipped = offset > last
-        self._findings.add(
-            Anomaly.POLL_SKIP if skipped else Anomaly.NON_MONOTONIC_POLL,
-            lambda: (
-                f"{source.client} was given offset {offset} after {last}",
-                (
-                    Reference(before.line, before.time_ms, f"{before.client} polled up to {last}"),
-                    Reference(source.line, source.time_ms, f"{source.client} polled from {offset}"),
-                ),
-            ),
+        summary = f"{source.client} was given offset {offset} after {last}"
+        shown_by = (
+            Reference(before.line, before.time_ms, f"{before.client} polled up to {last}"),
+            Reference(source.line, source.time_ms, f"{source.client} polled from {offset}"),
         )
+        if offset > last:
+            self.jumps.append(
+                Jump(Anomaly.POLL_SKIP, last + 1, offset, leader_epoch, summary, shown_by)
+            )
+        else:
+            self._findings.add(Anomaly.NON_MONOTONIC_POLL, lambda: (summary, shown_by))
 
-    def _check_inside(self, offsets: Sequence[int], source: PollSource) -> None:
+    def _check_inside(self, poll: PollEnded, source: PollSource) -> None:
+        offsets = poll.offsets
         for index in range(1, len(offsets)):
             before, after = offsets[index - 1], offsets[index]
             if after == before + 1:
                 continue
-            self._findings.add(
-                Anomaly.INTERNAL_SKIP if after > before else Anomaly.INTERNAL_NON_MONOTONIC,
-                lambda before=before, after=after: (  # type: ignore[misc]
-                    f"one poll of {source.client} gave offset {after} after {before}",
-                    (
-                        Reference(
-                            source.line,
-                            source.time_ms,
-                            f"{source.client} polled {len(offsets)} records "
-                            f"from offset {offsets[0]}",
-                        ),
-                    ),
-                ),
-            )
+            summary = f"one poll of {source.client} gave offset {after} after {before}"
+            what = f"{source.client} polled {len(offsets)} records from offset {offsets[0]}"
+            shown_by = (Reference(source.line, source.time_ms, what),)
+            if after > before:
+                epoch = poll.leader_epochs[index]
+                self.jumps.append(
+                    Jump(Anomaly.INTERNAL_SKIP, before + 1, after, epoch, summary, shown_by)
+                )
+            else:
+                self._findings.add(
+                    Anomaly.INTERNAL_NON_MONOTONIC,
+                    lambda summary=summary, shown_by=shown_by: (summary, shown_by),  # type: ignore[misc]
+                )
 
 
 def _is_contiguous(offsets: Sequence[int]) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from tidelog.history.loss_marks import LossMarks
 
 # Offsets, both ends included.
-_Span = tuple[int, int]
+Span = tuple[int, int]
 
 
 class ReadSpan:
@@ -19,7 +19,7 @@ class ReadSpan:
     def __init__(self, lowest: int) -> None:
         self.lowest = lowest
         # The lowest and the highest offset that it was given of each leader epoch.
-        self.reached: dict[int, _Span] = {}
+        self.reached: dict[int, Span] = {}
 
     def add(self, lowest: int, highest: int, leader_epoch: int) -> None:
         self.lowest = min(self.lowest, lowest)
@@ -35,8 +35,8 @@ class ReadPast:
     were not there to be read."""
 
     def __init__(self, spans: Iterable[ReadSpan], marks: LossMarks) -> None:
-        kept: list[_Span] = []
-        given_up: dict[int, list[_Span]] = {}
+        kept: list[Span] = []
+        given_up: dict[int, list[Span]] = {}
         for span in spans:
             for epoch, (lowest, highest) in span.reached.items():
                 highest_kept = marks.highest_kept(epoch, lowest, highest)
@@ -44,20 +44,20 @@ class ReadPast:
                     kept.append((span.lowest, highest_kept))
                 if highest_kept != highest:
                     given_up.setdefault(epoch, []).append((span.lowest, highest))
-        self._kept = _merged(kept)
-        self._given_up = {epoch: _merged(of_epoch) for epoch, of_epoch in given_up.items()}
+        self._kept = merged(kept)
+        self._given_up = {epoch: merged(of_epoch) for epoch, of_epoch in given_up.items()}
 
     def holds(self, offset: int, leader_epoch: int) -> bool:
         """Whether a record that was written there in `leader_epoch` was read past."""
-        return _lies_within(offset, self._kept) or any(
-            epoch >= leader_epoch and _lies_within(offset, spans)
+        return lies_within(offset, self._kept) or any(
+            epoch >= leader_epoch and lies_within(offset, spans)
             for epoch, spans in self._given_up.items()
         )
 
 
-def _merged(spans: list[_Span]) -> list[_Span]:
+def merged(spans: list[Span]) -> list[Span]:
     """In order, disjoint."""
-    merged: list[_Span] = []
+    merged: list[Span] = []
     for lowest, highest in sorted(spans):
         if merged and lowest <= merged[-1][1] + 1:
             merged[-1] = (merged[-1][0], max(merged[-1][1], highest))
@@ -66,6 +66,7 @@ def _merged(spans: list[_Span]) -> list[_Span]:
     return merged
 
 
-def _lies_within(offset: int, spans: list[_Span]) -> bool:
+def lies_within(offset: int, spans: list[Span]) -> bool:
+    """`spans`: as `merged` gives them."""
     index = bisect_right(spans, offset, key=lambda span: span[0])
     return index > 0 and offset <= spans[index - 1][1]

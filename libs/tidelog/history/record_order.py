@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from tidelog.history.anomalies import Anomaly, PartitionFindings, Reference
 from tidelog.history.evidence import PollSource, Sighting, send_reference, sighting_reference
 from tidelog.history.loss_marks import LossMarks
 from tidelog.history.operations import UNREADABLE_VALUE, Outcome, PollEnded, Send
+from tidelog.history.passed_over import KnownRecord, PassedOver
 from tidelog.model import NO_OFFSET
 
 # A value at an offset: leader epoch, offset, and the operation that shows it.
@@ -68,6 +69,23 @@ class RecordOrder:
             if seen is not None and seen.offset != offset:
                 elsewhere.add(value)
         return elsewhere
+
+    def known_in(self, passed: PassedOver, sends: Iterable[Send]) -> Iterator[KnownRecord]:
+        """The records at offsets that somebody passed over."""
+        for value, sighting in self._sightings():
+            if passed.holds(sighting.offset):
+                shown_by = sighting_reference(value, sighting)
+                yield KnownRecord(sighting.offset, sighting.leader_epoch, shown_by)
+        for send in sends:
+            is_placed = send.outcome is Outcome.OK and send.offset != NO_OFFSET
+            if is_placed and passed.holds(send.offset):
+                yield KnownRecord(send.offset, send.leader_epoch, send_reference(send))
+
+    def _sightings(self) -> Iterator[tuple[int, Sighting]]:
+        yield from self.first.items()
+        for value, places in self._other_places.items():
+            yield from ((value, sighting) for sighting in places)
+        yield from ((UNREADABLE_VALUE, sighting) for sighting in self._unreadable)
 
     def _places(self, value: int, sends: dict[int, Send]) -> list[_Place]:
         sightings = [self.first[value]] if value in self.first else []

@@ -12,6 +12,9 @@ PARTITIONS = 2
 CLIENTS = 2
 DRAIN_POLL_RECORDS = 4
 
+# The value of a fence, which no client is given.
+FENCE = -2
+
 # What is done; where, by whom; how, how many.
 Step = tuple[str, int, int]
 
@@ -19,7 +22,7 @@ Step = tuple[str, int, int]
 @dataclass
 class LogModel:
     history: Recording = field(default_factory=Recording)
-    # Value and leader epoch of each record.
+    # Value and leader epoch of each record, and of each fence.
     logs: list[list[tuple[int, int]]] = field(
         default_factory=lambda: [[] for _ in range(PARTITIONS)]
     )
@@ -61,10 +64,19 @@ class LogModel:
         elif how in (5, 6):
             self.history.end(value, Outcome.INFO, client=producer, partition=named)
 
+    def take_over_name(self, partition: int, client: int, how: int) -> None:
+        """Perhaps several times in a row."""
+        fences = 1 + (client + how) % 3
+        self.logs[partition] += [(FENCE, self.epochs[partition])] * fences
+
     def poll(self, partition: int, client: int, how: int) -> None:
         key = (f"c{client}", partition)
-        position = self.positions.get(key, 0)
-        records = self.logs[partition][position : position + how]
+        position = end = self.positions.get(key, 0)
+        log, given = self.logs[partition], 0
+        while given < how and end < len(log):
+            given += log[end][0] != FENCE
+            end += 1
+        records = log[position:end]
         self._polled(key, position, records, final=False)
         self.positions[key] = position + len(records)
 
@@ -124,7 +136,11 @@ class LogModel:
         final: bool,
     ) -> None:
         self.history.polled(
-            [(position + index, value) for index, (value, _) in enumerate(records)],
+            [
+                (position + index, value)
+                for index, (value, _) in enumerate(records)
+                if value != FENCE
+            ],
             *key,
             epoch=self.epochs[key[1]],
             repositioned=key in self.repositioned,

@@ -136,6 +136,48 @@ def test_a_poll_over_several_epochs_reads_past_what_came_in_the_place_of_a_loss(
     assert history.found() == {Anomaly.LOST_WRITE: 1}
 
 
+def test_what_was_given_up_is_skipped_by_nobody_who_read_a_later_log(history: Recording) -> None:
+    history.sent(1, 0, epoch=1)
+    history.sent(2, 1, epoch=1)
+    history.lost(1, 1, first_offset=1)
+    history.sent(3, 2, epoch=2)
+    history.polled([(0, 1), (2, 3)], epochs=[1, 2])
+    assert history.found() == {}
+
+
+def test_what_came_in_the_place_of_a_loss_is_skipped_by_nobody_who_read_what_was_given_up(
+    history: Recording,
+) -> None:
+    history.sent(1, 0, epoch=1)
+    history.sent(2, 2, epoch=1)
+    history.polled([(0, 1), (2, 2)], epoch=1)
+    history.lost(1, 1, first_offset=1)
+    history.sent(3, 1, epoch=2)
+    assert history.found() == {}
+
+
+def test_what_was_given_up_is_skipped_by_who_read_on_in_what_was_given_up(
+    history: Recording,
+) -> None:
+    history.sent(1, 0, epoch=1)
+    history.sent(2, 1, epoch=1)
+    history.sent(3, 2, epoch=1)
+    history.polled([(0, 1), (1, 2), (2, 3)], client="c2", epoch=1)
+    history.polled([(0, 1), (2, 3)], epoch=1)
+    history.lost(1, 1, first_offset=1)
+    assert history.found() == {Anomaly.INTERNAL_SKIP: 1}
+
+
+def test_no_loss_above_or_below_it_explains_a_skip(history: Recording) -> None:
+    history.sent(1, 0, epoch=1)
+    history.sent(2, 1, epoch=1)
+    history.sent(3, 2, epoch=2)
+    history.polled([(0, 1), (2, 3)], epochs=[1, 2])
+    history.lost(1, 1, first_offset=2)
+    history.polled([(1, 2)], client="c2", repositioned=True)
+    assert history.found() == {Anomaly.INTERNAL_SKIP: 1}
+
+
 @pytest.mark.parametrize(
     ("ranges", "kept"),
     [

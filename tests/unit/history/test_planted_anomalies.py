@@ -250,8 +250,52 @@ def test_a_jump_between_polls_is_a_poll_skip(history: Recording) -> None:
     history.polled(outcome=Outcome.FAIL)
     history.polled([(2, 2)])
     history.polled([(3, 3)])
+    history.polled([(0, 0), (1, 1)], client="c2")
     assert history.found() == {Anomaly.POLL_SKIP: 1}
-    assert lines_of(history, Anomaly.POLL_SKIP) == [5, 8]
+    assert lines_of(history, Anomaly.POLL_SKIP) == [5, 8, 10]
+    (finding,) = history.report().findings.of(Anomaly.POLL_SKIP)
+    assert finding.summary == "c1 was given offset 2 after 0, and there is a record at 1"
+
+
+def test_an_offset_at_which_nobody_knows_a_record_is_passed_over_like_a_fence(
+    history: Recording,
+) -> None:
+    history.sent(1, 0)
+    history.sent(2, 2)
+    history.sent(3, 4)
+    # Of unknown outcome, and given to nobody: it may never have been written.
+    history.invoke(4)
+    history.polled([(0, 1), (2, 2)])
+    history.polled([(4, 3)])
+    history.drained([(0, 1), (2, 2), (4, 3)])
+    assert history.found() == {}
+
+
+def test_a_record_that_was_acknowledged_at_an_offset_passed_over_is_skipped(
+    history: Recording,
+) -> None:
+    history.sent(1, 0)
+    history.polled([(0, 1)])
+    history.polled([(3, 3)])
+    history.sent(3, 3, client="p2")
+    history.sent(2, 2)
+    assert history.found() == {Anomaly.POLL_SKIP: 1, Anomaly.LOST_WRITE: 1}
+
+
+def test_records_at_both_ends_of_what_was_passed_over_are_not_skipped(history: Recording) -> None:
+    for value, offset in ((1, 0), (2, 1), (3, 4), (4, 5)):
+        history.sent(value, offset)
+    history.polled([(0, 1), (1, 2)])
+    history.polled([(4, 3), (5, 4)])
+    assert history.found() == {}
+
+
+def test_a_record_without_a_value_is_skipped_like_any(history: Recording) -> None:
+    history.sent(1, 0)
+    history.sent(2, 2)
+    history.polled([(0, 1), (2, 2)])
+    history.polled([(1, UNREADABLE_VALUE)], client="c2", repositioned=True)
+    assert history.found() == {Anomaly.INTERNAL_SKIP: 1, Anomaly.PHANTOM_READ: 1}
 
 
 def test_going_back_between_polls_is_a_non_monotonic_poll(history: Recording) -> None:
@@ -297,10 +341,11 @@ def test_jumps_inside_a_poll_have_their_own_names(history: Recording) -> None:
     for value in range(8):
         history.invoke(value)
     history.polled([(0, 0), (2, 2), (3, 3)])
+    history.polled([(1, 1)], client="c2")
     assert history.found() == {Anomaly.INTERNAL_SKIP: 1}
     history.polled([(4, 4), (5, 5), (5, 5), (6, 6)])
     assert history.found() == {Anomaly.INTERNAL_SKIP: 1, Anomaly.INTERNAL_NON_MONOTONIC: 1}
-    assert lines_of(history, Anomaly.INTERNAL_NON_MONOTONIC) == [10]
+    assert lines_of(history, Anomaly.INTERNAL_NON_MONOTONIC) == [11]
 
 
 def test_a_shuffled_poll_is_found_though_its_ends_fit(history: Recording) -> None:

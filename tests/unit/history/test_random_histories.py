@@ -30,6 +30,7 @@ KINDS = (
     "poll",
     "bad_poll",
     "seek",
+    "take_over_name",
     "fail_over",
     "read_high_watermark",
     "acknowledge_late",
