@@ -105,10 +105,11 @@ def test_what_is_no_history_is_wrong_usage(path: Path) -> None:
     assert f"{path}, line 1: no JSON" in result.stderr
 
 
-def test_a_history_that_contradicts_itself_is_wrong_usage(path: Path) -> None:
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_a_history_that_contradicts_itself_is_wrong_usage(path: Path, options: list[str]) -> None:
     history = sound()
     history.invoke(1)
-    result = check(write(path, history), "--json")
+    result = check(write(path, history), *options)
     assert result.exit_code == ExitStatus.USAGE
-    assert result.stdout == ""
-    assert f"{path}, line 7: value 1 is sent a second time" in result.stderr
+    told = json.loads(result.stdout)["error"]["message"] if options else result.stderr
+    assert f"{path}, line 7: value 1 is sent a second time" in told
