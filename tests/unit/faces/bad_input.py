@@ -423,6 +423,17 @@ def _stale(grpc: Ask, rest: Asked, cli: str, *says: str) -> BadInput:
 
 
 STALE_REVISIONS = {
+    "plan that would be another one": BadInput(
+        ErrorCode.REVISION_CONFLICT,
+        ("the plan would be another one by now", "instead of 'd1'", "look at a dry run again"),
+        lambda admin: admin.reassign([Move("sea", 1, (3, 2))], expected_plan="d1"),
+        _post(
+            "/v1/reassignments",
+            moves=[{"topic": "sea", "partition": 1, "target": [3, 2]}],
+            expected_plan="d1",
+        ),
+        "reassign sea/1=3,2 --expected-plan d1 --yes",
+    ),
     "stale revision of a configuration": _stale(
         lambda admin: admin.alter_topic_config(
             "sea", {"segment_ms": "60000"}, expected_revision=STALE
