@@ -23,6 +23,11 @@ def parse_target(text: str) -> TraceScope:
     topic, slash, number = text.partition("/")
     if not topic or (slash and not (number.isascii() and number.isdecimal())):
         raise UsageError(f"{text!r} is neither TOPIC nor TOPIC/PARTITION, as sea or sea/3")
+    # What a shell passes on is any bytes.
+    try:
+        topic.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"topic {topic!r} is no text in UTF-8; correct its characters") from None
     return TraceScope(topic, parse_number(number, "partition") if slash else None)
 
 

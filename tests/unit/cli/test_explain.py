@@ -136,6 +136,7 @@ def test_a_broker_may_be_named_by_words(words: list[str], scope: Scope) -> None:
         (["broker", "2", "--broker", "3"], "give one of them"),
         (["broker", "9999999999"], "no broker has a higher number than 2147483647"),
         (["--broker", "9999999999"], "Invalid value for '--broker'"),
+        (["s\udcff/3"], r"topic 's\udcff' is no text in UTF-8"),
         (["sea/99999999999999"], "no partition has a higher number than 2147483647"),
     ],
 )
