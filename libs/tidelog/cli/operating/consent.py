@@ -49,11 +49,12 @@ def _answered(shown: Iterable[str], question: str) -> str:
     """Nothing of it goes to stdout, which may be a file. An end of input is no consent."""
     for line in shown:
         write_note(line)
-    sys.stderr.write(f"{question} ")
-    sys.stderr.flush()
-    # An event loop runs, whose handler would let the reading go on.
+    # An event loop runs, whose handler would let the reading go on. Before the question is seen,
+    # for its answer may be Ctrl-C at once.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
+        sys.stderr.write(f"{question} ")
+        sys.stderr.flush()
         return sys.stdin.readline().strip()
     finally:
         signal.signal(signal.SIGINT, before)
