@@ -67,14 +67,14 @@ function Partitions({ topic, query, paused }) {
   const { data, error } = usePolled((signal) => all(at("topics", topic, "partitions"), filters, signal), `${topic}|${unwell}`, EVERY_MS, paused);
   const columns = [
     { name: "Partition", value: (p) => p.partition, show: (p) => html`<a href=${href(["topics", topic, String(p.partition)])}>${p.partition}</a>` },
-    { name: "State", width: "150px", value: (p) => healthOf(p)[1], show: (p) => { const [tone, word] = healthOf(p); return html`<${State} tone=${tone}>${word}<//>`; } },
-    { name: "Leader", width: "90px", num: true, value: (p) => p.leader ?? -1, show: (p) => html`${number(p.leader)}${isLed(p) && p.leader !== p.replicas[0] && html` <span class="faint" title=${`Broker ${p.replicas[0]} is preferred`}>*</span>`}` },
-    { name: "In sync", width: "120px", value: (p) => p.isr.length, show: (p) => brokers(p.isr) },
-    { name: "Replicas", width: "120px", show: (p) => brokers(p.replicas) },
-    { name: "HW", width: "130px", num: true, value: (p) => p.log?.high_watermark ?? -1, show: (p) => number(p.log?.high_watermark) },
-    { name: "LEO", width: "130px", num: true, value: (p) => p.log?.log_end_offset ?? -1, show: (p) => number(p.log?.log_end_offset) },
-    { name: "Lag", width: "110px", num: true, value: lagOf, show: (p) => number(lagOf(p)) },
-    { name: "Size", width: "100px", num: true, value: (p) => p.log?.size_bytes ?? -1, show: (p) => bytes(p.log?.size_bytes) },
+    { name: "State", width: "130px", value: (p) => healthOf(p)[1], show: (p) => { const [tone, word] = healthOf(p); return html`<${State} tone=${tone}>${word}<//>`; } },
+    { name: "Leader", width: "84px", num: true, value: (p) => p.leader ?? -1, show: (p) => html`${number(p.leader)}${isLed(p) && p.leader !== p.replicas[0] && html` <span class="faint" title=${`Broker ${p.replicas[0]} is preferred`}>*</span>`}` },
+    { name: "In sync", width: "110px", value: (p) => p.isr.length, show: (p) => brokers(p.isr) },
+    { name: "Replicas", width: "110px", show: (p) => brokers(p.replicas) },
+    { name: "HW", width: "120px", num: true, value: (p) => p.log?.high_watermark ?? -1, show: (p) => number(p.log?.high_watermark) },
+    { name: "LEO", width: "120px", num: true, value: (p) => p.log?.log_end_offset ?? -1, show: (p) => number(p.log?.log_end_offset) },
+    { name: "Lag", width: "90px", num: true, value: lagOf, show: (p) => number(lagOf(p)) },
+    { name: "Size", width: "90px", num: true, value: (p) => p.log?.size_bytes ?? -1, show: (p) => bytes(p.log?.size_bytes) },
   ];
   return html`<section class="panel" aria-label="Partitions">
     <div class="toolbar">

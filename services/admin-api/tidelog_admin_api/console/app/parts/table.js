@@ -7,6 +7,8 @@ const ROW_PX = 36;
 const MARGIN_ROWS = 12;
 // Below this many all are drawn, and the page scrolls instead of the table.
 const ALL_ROWS = 60;
+// Of a column that shares what the others leave; where there is less, the table scrolls.
+const LEAST_PX = 110;
 
 /**
  * `columns`: [{name, width, num, value(row), show(row)}]: `value` is what is sorted by, `show` is
@@ -24,7 +26,7 @@ export function Table({ label, columns, rows, rowKey, sortedBy = "", empty = "No
   if (!rows.length) return html`<${Empty} title=${empty} />`;
   return html`<div class="scroller ${isAll ? "free" : ""}" ref=${scroller} role="group"
     aria-label=${label} tabindex=${isAll ? undefined : 0}>
-    <table aria-label=${label} aria-rowcount=${sorted.length + 1}>
+    <table aria-label=${label} aria-rowcount=${sorted.length + 1} style=${{ minWidth: `${leastWidth(columns)}px` }}>
       <colgroup>${columns.map(({ width }) => html`<col style=${{ width: width ?? "auto" }} />`)}</colgroup>
       <thead><tr>${columns.map(
         (column) => html`<${Heading} key=${column.name} column=${column} sort=${sort} onSort=${setSort} />`,
@@ -38,6 +40,11 @@ export function Table({ label, columns, rows, rowKey, sortedBy = "", empty = "No
       </tbody>
     </table>
   </div>`;
+}
+
+function leastWidth(columns) {
+  const widths = columns.map(({ width }) => (width?.endsWith("px") ? Number.parseInt(width, 10) : LEAST_PX));
+  return widths.reduce((sum, width) => sum + width, 0);
 }
 
 function Heading({ column, sort, onSort }) {
