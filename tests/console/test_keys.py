@@ -54,10 +54,11 @@ async def test_the_theme_follows_the_system_until_another_is_chosen(
     console = await new_console(browser, gateway, "dark")
     await console.open("overview")
     dark = await _background(console)
+    body = console.page.locator("body")
     await console.page.emulate_media(color_scheme="light")
-    assert await _background(console) != dark
+    await expect(body).not_to_have_css("background-color", dark)
     await console.page.emulate_media(color_scheme="dark")
-    assert await _background(console) == dark
+    await expect(body).to_have_css("background-color", dark)
     await console.page.keyboard.press("d")
     assert await _background(console) != dark
     await console.page.reload()

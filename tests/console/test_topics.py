@@ -98,7 +98,8 @@ async def test_partitions_are_added_and_removed_with_consent(
     await expect(console.page.get_by_text("swell has 5 partitions")).to_be_visible()
     assert (await rest.get("/v1/topics/swell")).json()["partitions"] == 5
 
-    await expect(console.page.get_by_role("definition").first).to_have_text("5")
+    facts = console.page.get_by_role("main").get_by_role("definition")
+    await expect(facts.first).to_have_text("5")
     await console.button("Partitions…").click()
     await console.page.get_by_label("Partitions in all").fill("2")
     await console.look()
