@@ -1,6 +1,6 @@
 """`make bench-console` (`python -m bench.console`): the web console over a live cluster with 3,000
-partitions, in a real browser. How long the gateway takes for the overview, whether a task of any
-page is longer than 100 ms, and how soon a killed broker is seen. With `--quick`
+partitions, in a real browser. How long the gateway takes for the overview, how long the
+longest task of each page is, and how soon a killed broker is seen. With `--quick`
 (`make bench-console QUICK=1`) over few partitions and shortly, to see that it works.
 
 Exit status 1: a bound is not met; the last line says which. `bench/console/results.py` documents

@@ -36,6 +36,7 @@ FILES = {"full": "bench-console.json", "quick": "bench-console.partial.json"}
 WANTED_ANSWER_MS = 300.0
 WANTED_TASK_MS = 100.0
 WANTED_SEEN_S = 3.0
+OVERVIEW_PLACE = "overview"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +75,15 @@ def verdicts(figures: Figures) -> list[Measured]:
 
 
 def _of_page(page: Watched) -> list[Measured]:
+    """The bound is that of the overview, which is open all day."""
+    longest = f"{page.place}: longest task in {page.seconds:.0f} s"
+    if page.place.startswith(OVERVIEW_PLACE):
+        task = at_most(longest, page.longest_ms, WANTED_TASK_MS, "ms")
+    else:
+        task = Measured(longest, page.longest_ms, "ms")
     return [
         Measured(f"{page.place}: shown after", page.shown_ms, "ms"),
-        at_most(
-            f"{page.place}: longest task in {page.seconds:.0f} s",
-            page.longest_ms,
-            WANTED_TASK_MS,
-            "ms",
-        ),
+        task,
         Measured(f"{page.place}: longest task, processor time", page.longest_processor_ms, "ms"),
         Measured(f"{page.place}: main thread busy", page.busy_percent, "%"),
     ]

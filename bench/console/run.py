@@ -12,7 +12,7 @@ import httpx
 from playwright.async_api import Browser
 from rich.console import Console
 
-from bench.console.results import Figures, OverviewFigures
+from bench.console.results import OVERVIEW_PLACE, Figures, OverviewFigures
 from bench.console.scene import OVERVIEW, Scene, running_scene
 from bench.console.watch import Watch, Watched
 from console.browser import running_browser
@@ -55,7 +55,7 @@ async def run_once(directory: Path, settings: Settings, console: Console) -> Fig
 async def _figures(scene: Scene, browser: Browser, settings: Settings, console: Console) -> Figures:
     await asyncio.sleep(settings.alone_s)
     first_ms, _ = await _asked(scene.rest, OVERVIEW)
-    watch = await Watch.begin(browser, scene.url, "overview", MAP_SHOWN)
+    watch = await Watch.begin(browser, scene.url, OVERVIEW_PLACE, MAP_SHOWN)
     answers_ms, _ = await asyncio.gather(
         _answers_ms(scene.rest, settings.watch_s), watch.wander(settings.watch_s)
     )
@@ -105,7 +105,7 @@ async def _answers_ms(rest: httpx.AsyncClient, seconds: float) -> list[float]:
 async def _death(scene: Scene, browser: Browser, settings: Settings) -> tuple[float, Watched]:
     """Seconds until a killed broker is named as gone; and the page on which it was seen, while
     every partition lost a replica."""
-    watch = await Watch.begin(browser, scene.url, "overview", "All is well")
+    watch = await Watch.begin(browser, scene.url, OVERVIEW_PLACE, "All is well")
     named = watch.console.page.get_by_role("navigation").get_by_text("1 gone", exact=True)
     seeing = asyncio.ensure_future(named.wait_for(state="attached"))
     await asyncio.sleep(0)
@@ -114,7 +114,7 @@ async def _death(scene: Scene, browser: Browser, settings: Settings) -> tuple[fl
     await seeing
     seen_s = time.perf_counter() - killed_s
     await watch.wander(settings.watch_s)
-    return seen_s, await watch.end("overview, while a broker dies")
+    return seen_s, await watch.end(f"{OVERVIEW_PLACE}, while a broker dies")
 
 
 def _tell(page: Watched, console: Console) -> None:

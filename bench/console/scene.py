@@ -14,7 +14,6 @@ import httpx
 from tidelog.client import Admin, Delivery, Producer
 from tidelog.errors import TidelogError
 from tidelog_runtime.local.cluster import LocalCluster
-from tidelog_runtime.local.service_file import Setting
 
 REPLICATION_FACTOR = 3
 READY_TIMEOUT_S = 120.0
@@ -97,14 +96,10 @@ async def running_scene(
     topics: Mapping[str, int],
     *,
     brokers: int,
-    broker_config: Mapping[str, Setting] | None = None,
-    controller_config: Mapping[str, Setting] | None = None,
 ) -> AsyncIterator[Scene]:
     cluster = LocalCluster(
         directory,
         brokers=brokers,
-        broker_config=broker_config,
-        controller_config=controller_config,
         usual_ports=False,
         gateway=True,
     )

@@ -120,6 +120,8 @@ async def test_a_partition_is_told_as_it_stands(
         ("duration", 61_000, "1 min 1 s"),
         ("duration", 90_000_000, "1 d 1 h"),
         ("sentence", "brokers_add", "Brokers add"),
+        ("sentence", "the leader is gone", "The leader is gone"),
+        ("sentence", "orders/0 waits", "orders/0 waits"),
     ],
 )
 async def test_figures_are_written_for_people(

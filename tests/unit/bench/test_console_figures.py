@@ -51,8 +51,8 @@ def test_within_all_bounds_nothing_is_named() -> None:
             "overview of 3,000 partitions: first answer",
         ),
         (
-            replace(FIGURES, pages=(PAGE, replace(PAGE, place="topics", long_tasks_ms=(101.0,)))),
-            "topics: longest task in 30 s",
+            replace(FIGURES, pages=(replace(PAGE, long_tasks_ms=(60.0, 101.0)),)),
+            "overview: longest task in 30 s",
         ),
         (replace(FIGURES, seen_s=3.1), "a broker that was killed is named after"),
         (

@@ -62,10 +62,11 @@ export function words(name) {
   return String(name ?? "").replaceAll("_", " ");
 }
 
-/** With a capital: words of programs as words(name), prose as it is. */
+/** With a capital: words of programs as words(name), prose as it is. What begins with the name of
+ * a partition keeps its case. */
 export function sentence(name) {
   const text = String(name).includes(" ") ? String(name) : words(name);
-  return text.charAt(0).toUpperCase() + text.slice(1);
+  return /^\S+\/\d/.test(text) ? text : text.charAt(0).toUpperCase() + text.slice(1);
 }
 
 /** As sentence(name), for kinds of events: isr_shrink is "ISR shrink". */

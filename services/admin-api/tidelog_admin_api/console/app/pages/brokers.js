@@ -63,20 +63,20 @@ async function readProcesses(ids, signal) {
 
 function BrokerTable({ brokers, processes, onAct }) {
   const moving = brokers.some((broker) => broker.moves_in + broker.moves_out > 0);
-  const preferred = { name: "Preferred", width: "82px", num: true, value: (b) => b.preferred_leaders, show: (b) => number(b.preferred_leaders) };
+  const preferred = { name: "Preferred", width: "80px", num: true, value: (b) => b.preferred_leaders, show: (b) => number(b.preferred_leaders) };
   const moves = { name: "Moves", width: "98px", num: true, value: (b) => b.moves_in + b.moves_out, show: (b) => html`<span title="Moves under way that add replicas here, and that take some away">${number(b.moves_in)} in, ${number(b.moves_out)} out</span>` };
   const rack = { name: "Rack", width: "70px", value: (b) => b.rack, show: (b) => b.rack || NONE };
   const columns = [
-    { name: "Broker", width: "78px", value: (b) => b.broker_id },
+    { name: "Broker", width: "74px", value: (b) => b.broker_id },
     { name: "State", width: "124px", value: (b) => statusOf(b)[1], show: (b) => { const [tone, word] = statusOf(b); return html`<${State} tone=${tone}>${word}<//>`; } },
     { name: "Address", value: (b) => b.address, show: (b) => html`<span title=${b.address}>${b.address || NONE}</span>${b.gone_at_ms > 0 && html` <span class="faint small">gone ${ago(b.gone_at_ms)}</span>`}` },
     ...(brokers.some((b) => b.rack) ? [rack] : []),
-    { name: "Replicas", width: "84px", num: true, value: (b) => b.replicas, show: (b) => number(b.replicas) },
-    { name: "Leads", width: "66px", num: true, value: (b) => b.leaders, show: (b) => number(b.leaders) },
+    { name: "Replicas", width: "80px", num: true, value: (b) => b.replicas, show: (b) => number(b.replicas) },
+    { name: "Leads", width: "62px", num: true, value: (b) => b.leaders, show: (b) => number(b.leaders) },
     moving ? moves : preferred,
-    { name: "Behind", width: "76px", num: true, value: (b) => b.out_of_sync, show: (b) => number(b.out_of_sync) },
-    { name: "Disk free", width: "92px", num: true, value: (b) => processes[b.broker_id]?.disk_free_bytes ?? -1, show: (b) => bytes(processes[b.broker_id]?.disk_free_bytes) },
-    { name: "Acts", width: "288px", show: (b) => html`<${Acts} broker=${b} onAct=${onAct} />` },
+    { name: "Behind", width: "70px", num: true, value: (b) => b.out_of_sync, show: (b) => number(b.out_of_sync) },
+    { name: "Disk free", width: "86px", num: true, value: (b) => processes[b.broker_id]?.disk_free_bytes ?? -1, show: (b) => bytes(processes[b.broker_id]?.disk_free_bytes) },
+    { name: "Acts", width: "292px", show: (b) => html`<${Acts} broker=${b} onAct=${onAct} />` },
   ];
   return html`<${Table} label="Brokers" columns=${columns} rows=${brokers} rowKey=${(b) => b.broker_id} sortedBy="Broker" empty="No broker is known." />`;
 }

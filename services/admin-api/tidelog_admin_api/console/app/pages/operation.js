@@ -1,5 +1,5 @@
 // One operation: how far it is, move by move; stopped, or taken back.
-import { html, useState } from "../html.js";
+import { html, useMemo, useState } from "../html.js";
 import { all, at, change, get, newOperationId } from "../api.js";
 import { NONE, ago, brokers, bytes, clock, duration, number, plural, sentence } from "../format.js";
 import { usePolled } from "../live.js";
@@ -14,6 +14,8 @@ import { toneOfOperation } from "../verdict.js";
 const EVERY_MS = 1_000;
 const MOVES_EVERY_MS = 2_000;
 const TONES = { waiting: "", active: "note", done: "ok", dropped: "warn" };
+// What is under way is seen first.
+const ORDER = ["active", "waiting", "dropped", "done"];
 
 export function Operation({ id }) {
   const path = at("operations", id);
@@ -64,6 +66,7 @@ function Shown({ operation }) {
 function MovesOf({ id, hasEnded }) {
   const path = at("operations", id, "moves");
   const { data, error } = usePolled((signal) => all(path, {}, signal), `${path}|${hasEnded}`, hasEnded ? 15_000 : MOVES_EVERY_MS);
+  const moves = useMemo(() => [...(data ?? [])].sort((a, b) => ORDER.indexOf(a.state) - ORDER.indexOf(b.state)), [data]);
   const columns = [
     { name: "Partition", value: ({ move }) => `${move.topic}/${move.partition}`, show: ({ move }) => html`<${PartitionLink} ...${move} />` },
     { name: "State", width: "120px", value: (one) => one.state, show: (one) => html`<${State} tone=${TONES[one.state]}>${one.state}<//>` },
@@ -73,7 +76,7 @@ function MovesOf({ id, hasEnded }) {
     { name: "Waits for", width: "20%", show: (one) => (one.waits_for.length ? `broker ${brokers(one.waits_for)} to be in sync` : "") },
   ];
   return html`<${Panel} title="Move by move" flush>
-    ${data ? html`<${Table} label="Moves" columns=${columns} rows=${data} rowKey=${({ move }) => `${move.topic}/${move.partition}`} empty="It has no moves." />` : html`<${Waiting} error=${error} />`}
+    ${data ? html`<${Table} label="Moves" columns=${columns} rows=${moves} rowKey=${({ move }) => `${move.topic}/${move.partition}`} empty="It has no moves." />` : html`<${Waiting} error=${error} />`}
   <//>`;
 }
 

@@ -8,7 +8,7 @@ import { overview, samples } from "../overview_store.js";
 import { useStore } from "../store.js";
 import { Empty, Figure, Live, PageHead, Panel, PartitionLink, ProblemNote, Progress, State, Waiting } from "../parts/basics.js";
 import { LineChart } from "../parts/charts.js";
-import { Findings } from "../parts/findings.js";
+import { FindingsPanel } from "../parts/findings.js";
 import { Icon } from "../parts/icons.js";
 import { Loads } from "../parts/loads.js";
 import { PartitionMap } from "../parts/partition_map.js";
@@ -90,11 +90,7 @@ function Figures({ data }) {
 function Wrong({ findings }) {
   const { data } = usePolled((signal) => get("explain", {}, signal), "explain", EXPLAIN_EVERY_MS);
   const shown = data?.findings.length ? data.findings : findings;
-  const isFault = shown.some((finding) => finding.severity !== "info");
-  return html`<${Panel} title=${isFault ? "What is wrong, and why" : "Worth knowing"} flush
-    beside=${html`<span class="count">${shown.length}</span>`}>
-    <${Findings} findings=${shown} />
-  <//>`;
+  return html`<${FindingsPanel} findings=${shown} />`;
 }
 
 function Running({ operations }) {

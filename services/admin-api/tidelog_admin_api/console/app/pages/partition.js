@@ -7,7 +7,7 @@ import { href } from "../router.js";
 import { Act } from "../parts/act.js";
 import { Empty, Facts, Field, Live, PageHead, Panel, State, Waiting, tell } from "../parts/basics.js";
 import { LINE_COLOURS, LineChart } from "../parts/charts.js";
-import { Findings } from "../parts/findings.js";
+import { FindingsPanel } from "../parts/findings.js";
 import { Lanes } from "../parts/lanes.js";
 import { RecoverAct } from "../parts/recover.js";
 import { Timeline } from "../parts/timeline.js";
@@ -47,7 +47,7 @@ function Shown({ topic, partition }) {
   const why = usePolled((signal) => get("explain", scope, signal), name, EXPLAIN_EVERY_MS);
   const newest = useMemo(() => newestFirst(told.data?.items ?? []), [told.data]);
   return html`<div class="stack">
-    ${why.data?.findings.length > 0 && html`<${Panel} title="What is wrong, and why" flush><${Findings} findings=${why.data.findings} /><//>`}
+    ${why.data?.findings.length > 0 && html`<${FindingsPanel} findings=${why.data.findings} />`}
     <${Panel}><${Facts} of=${facts(partition)} /><//>
     <div class="split">
       <${Panel} title="Replicas" beside=${html`<span class="faint small">the log's end (LEO) against what is committed (HW)</span>`}>

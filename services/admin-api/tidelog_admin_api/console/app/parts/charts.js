@@ -21,6 +21,7 @@ export function LineChart({ label, times, lines, unit = number }) {
   useEffect(() => {
     const made = new uPlot(options(lines, unit, place.current.clientWidth), data(times, lines), place.current);
     plot.current = made;
+    tellNewest(made);
     const resized = new ResizeObserver(([entry]) => {
       made.setSize({ width: Math.max(200, Math.floor(entry.contentRect.width)), height: HEIGHT_PX });
     });
@@ -33,11 +34,20 @@ export function LineChart({ label, times, lines, unit = number }) {
   }, [shape, painted]);
 
   useEffect(() => {
-    plot.current?.setData(data(times, lines));
+    if (!plot.current) return;
+    plot.current.setData(data(times, lines));
+    tellNewest(plot.current);
   }, [times, lines]);
 
   const latest = lines.map((line) => `${line.name}: ${unit(line.values.at(-1))}`).join(", ");
   return html`<div class="chart" ref=${place} role="img" aria-label=${`${label}. Now: ${latest}`}></div>`;
+}
+
+/** In the legend, unless somebody points at an older one. uPlot empties it in a microtask. */
+function tellNewest(plot) {
+  queueMicrotask(() => {
+    if (!(plot.cursor.left >= 0)) plot.setLegend({ idx: plot.data[0].length - 1 });
+  });
 }
 
 function data(times, lines) {

@@ -3,12 +3,21 @@ import { Fragment, html, useState } from "../html.js";
 import { href } from "../router.js";
 import { plural, sentence, words } from "../format.js";
 import { inOrderOfSeverity, toneOf } from "../verdict.js";
-import { PartitionLink, State } from "./basics.js";
+import { Panel, PartitionLink, State } from "./basics.js";
 
 const MAX_EVIDENCE = 4;
 const MAX_SHOWN = 12;
 
-export function Findings({ findings }) {
+/** A panel that says by its title whether something is wrong. */
+export function FindingsPanel({ findings }) {
+  const isFault = findings.some((finding) => finding.severity !== "info");
+  return html`<${Panel} title=${isFault ? "What is wrong, and why" : "Worth knowing"} flush
+    beside=${html`<span class="count">${findings.length}</span>`}>
+    <${Findings} findings=${findings} />
+  <//>`;
+}
+
+function Findings({ findings }) {
   const [all, setAll] = useState(false);
   const ordered = inOrderOfSeverity(findings);
   const shown = all ? ordered : ordered.slice(0, MAX_SHOWN);
