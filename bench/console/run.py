@@ -70,7 +70,7 @@ async def _figures(scene: Scene, browser: Browser, settings: Settings, console: 
         (f"topics/{topic}/0", "Who led"),
         ("brokers", MAP_SHOWN),
         ("moves", "Nothing moves."),
-        ("events", "completed"),
+        ("events", "told by"),
         (f"records?topic={topic}&partition=0", "buoy-"),
     ):
         watch = await Watch.begin(browser, scene.url, place, seen)
