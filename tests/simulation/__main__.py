@@ -21,7 +21,14 @@ from pathlib import Path
 
 from simulation.coverage import RULES, never_met
 from simulation.faults import KINDS, Fault, parse_fault
-from simulation.scenario import EXCEPTION, MIN_ACKNOWLEDGED, MIN_WORK_MS, Result, run_seed
+from simulation.scenario import (
+    EXCEPTION,
+    MIN_ACKNOWLEDGED,
+    MIN_FAULTS,
+    MIN_WORK_MS,
+    Result,
+    run_seed,
+)
 from simulation.shrink import shrink
 
 DEFAULT_JOBS = 2
@@ -37,8 +44,7 @@ MAX_SHRUNK = 3
 MAX_SHRINK_RUNS = 40
 PROGRESS_INTERVAL_S = 5.0
 TRACE_LINES = 60
-# What a seed must amount to, to show anything; a plan that somebody gives may be less.
-MIN_FAULTS = 5
+# A seed must amount to something, to show anything; a plan that somebody gives may be less.
 THIN = "seed_shows_too_little"
 
 
@@ -132,7 +138,7 @@ def require_enough(result: Result) -> None:
         for is_, least, what in (
             (result.acknowledged, MIN_ACKNOWLEDGED, "records acknowledged"),
             (result.virtual_ms, MIN_WORK_MS, "virtual ms"),
-            (len(result.plan), MIN_FAULTS, "faults"),
+            (sum(result.faults.values()), MIN_FAULTS, "faults that had an effect"),
         )
         if is_ < least
     ]
@@ -160,7 +166,8 @@ def _time_limit() -> Iterator[None]:
 def summary(results: Sequence[Result], seconds: float) -> dict[str, object]:
     """What `out/sim.json` holds. `violations` counts every seed that failed, by
     whatever; `exceptions` those of them that an exception ended which is no invariant's;
-    `acknowledged` and `faults_in_all` are sums, `cpu_seconds` is of a seed."""
+    `acknowledged`, `faults_in_all` and `faults_with_effect` are sums, as are those of each
+    kind in `faults`, which had an effect; `cpu_seconds` is of a seed."""
     faults: Counter[str] = Counter()
     rules: Counter[str] = Counter()
     for result in results:
@@ -176,6 +183,7 @@ def summary(results: Sequence[Result], seconds: float) -> dict[str, object]:
         "virtual_seconds": sum(r.virtual_ms for r in results) // 1000,
         "acknowledged": sum(r.acknowledged for r in results),
         "faults_in_all": sum(len(r.plan) for r in results),
+        "faults_with_effect": faults.total(),
         "failing_seeds": [{"seed": seed, "name": name} for seed, name in failing],
         "faults": {kind: faults[kind] for kind in KINDS},
         "rules": {rule: rules[rule] for rule in RULES},
@@ -197,7 +205,8 @@ def tell(results: Sequence[Result], report: dict[str, object]) -> int:
     _say(
         f"\n{report['seeds']} seeds in {report['seconds']} s ({report['cpu_seconds']} s of CPU "
         f"each), {report['virtual_seconds']:,} virtual seconds, {report['faults_in_all']:,} "
-        f"faults, {report['acknowledged']:,} records acknowledged: {len(failed)} failed"
+        f"faults ({report['faults_with_effect']:,} had an effect), "
+        f"{report['acknowledged']:,} records acknowledged: {len(failed)} failed"
     )
     is_incomplete = bool(missing) and len(results) >= MIN_SEEDS_FOR_COVERAGE
     if is_incomplete:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import PurePath
@@ -131,16 +132,18 @@ class SimFile:
 class SimDisk:
     """`space`: bytes that can still be written; None: no limit. `failing_syncs`,
     `failing_reads`, `failing_writes`: how many fail from now on, of open files.
-    `rewritten`: how many files took the place of one that a failed sync had left open what
-    is on the disk. Directories themselves are always durable; the names in one are
-    as of its last sync."""
+    `failed`: how many were refused, by "sync", "read" or "write", or for want of "space".
+    `flipped`: how many bits were. `rewritten`: how many files took the place of one that a
+    failed sync had left open what is on the disk. Directories themselves are always durable;
+    the names in one are as of its last sync."""
 
     def __init__(self) -> None:
         self._directories: dict[PurePath, dict[str, Inode]] = {}
         self._durable: dict[PurePath, dict[str, Inode]] = {}
         self.space: int | None = None
         self.failing_syncs = self.failing_reads = self.failing_writes = 0
-        self.rewritten = 0
+        self.rewritten = self.flipped = 0
+        self.failed: Counter[str] = Counter()
 
     # -- faults ------------------------------------------------------------------------
 
@@ -149,21 +152,25 @@ class SimDisk:
             return wanted
         taken = min(wanted, self.space)
         self.space -= taken
+        self.failed["space"] += taken < wanted
         return taken
 
     def check_sync(self) -> None:
         if self.failing_syncs:
             self.failing_syncs -= 1
+            self.failed["sync"] += 1
             raise refusal(errno.EIO)
 
     def check_read(self) -> None:
         if self.failing_reads:
             self.failing_reads -= 1
+            self.failed["read"] += 1
             raise refusal(errno.EIO)
 
     def check_write(self) -> None:
         if self.failing_writes:
             self.failing_writes -= 1
+            self.failed["write"] += 1
             raise refusal(errno.EIO)
 
     def mend(self) -> None:
@@ -214,6 +221,7 @@ class SimDisk:
         """Also in what is durable."""
         inode = self._inode(path)
         inode.data[position] ^= 1 << bit
+        self.flipped += 1
         if inode.before is not None and position < len(inode.before):
             before = bytearray(inode.before)
             before[position] ^= 1 << bit
@@ -235,6 +243,7 @@ class SimDisk:
             if not create:
                 raise _missing(path)
             if self.space == 0:
+                self.failed["space"] += 1
                 raise refusal(errno.ENOSPC)
             inode = names[path.name] = Inode()
         return inode

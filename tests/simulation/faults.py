@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 FIRST_FAULT_MS = 4_000
@@ -198,12 +198,3 @@ def draw_fault(name: str, rng: random.Random, cluster: Cluster) -> Fault:
     # As many short ones as long ones, on a scale of factors.
     duration_ms = round(shortest * (longest / shortest) ** rng.random()) if shortest else 0
     return Fault(at_ms, name, kind.args(rng, cluster), min(duration_ms, LAST_END_MS - at_ms))
-
-
-def may_lose_acknowledged(plan: Sequence[Fault]) -> bool:
-    """Whether more replicas may lose data, or are given up, than a factor of 3 with min ISR 2
-    tolerates."""
-    return any(
-        fault.kind == "reboot_all" or (fault.kind == "consent" and "live_replicas" in fault.args)
-        for fault in plan
-    )

@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
 
+from simulation.fault_effects import began
 from simulation.faults import Fault
 from simulation.loop import SimProcess
 from simulation.network import Concerns, Conditions
@@ -52,7 +53,8 @@ class FaultInjector:
     def __init__(self, world: World) -> None:
         self._world = world
         self._network = world.network
-        self._flipped: dict[int, None] = {}
+        # How many faults of each kind had an effect.
+        self.effects: Counter[str] = Counter()
         self._on_topics: list[asyncio.Task[None]] = []
         self._begin: dict[str, Callable[[Fault, random.Random], End]] = {
             "loss": self._weather,
@@ -101,10 +103,6 @@ class FaultInjector:
     def kinds(self) -> list[str]:
         return list(self._begin)
 
-    def flipped_bits_on(self, broker_id: int) -> bool:
-        """Whether parts of what its disk holds may be unreadable."""
-        return broker_id in self._flipped
-
     async def run(self, plan: Sequence[Fault]) -> None:
         """Returns when the last one has ended."""
         await asyncio.gather(*(self._apply(fault, number) for number, fault in enumerate(plan)))
@@ -129,9 +127,12 @@ class FaultInjector:
         await asyncio.sleep(fault.at_ms / 1000 - world.loop.time())
         rng = world.rng(f"fault/{number}/{fault}")
         self._tell(fault, "begin")
-        end = self._begin[fault.kind](fault, rng)
+        ends: list[End] = []
+        had_effect = began(world, fault, lambda: ends.append(self._begin[fault.kind](fault, rng)))
         await asyncio.sleep(fault.duration_ms / 1000)
-        end()
+        self.effects[fault.kind] += had_effect()
+        for end in ends:
+            end()
         self._tell(fault, "end")
 
     def _tell(self, fault: Fault, phase: str) -> None:
@@ -399,8 +400,6 @@ class FaultInjector:
             disk.flip_bit(path, position, rng.randrange(8))
             self._world.trace("bit_flipped", path=path, position=position)
             self._lost_data(service)
-            assert isinstance(service, BrokerProcess)
-            self._flipped[service.broker_id] = None
         return _none
 
     # -- metadata ----------------------------------------------------------------------------

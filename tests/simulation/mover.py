@@ -27,7 +27,7 @@ class Mover:
     def __init__(self, world: World) -> None:
         self._world = world
         self.wanted: dict[TopicPartition, WantedMove] = {}
-        self._operations = 0
+        self.operations = 0
 
     @contextmanager
     def heard(self) -> Iterator[None]:
@@ -60,8 +60,8 @@ class Mover:
         return partition
 
     def want(self, partition: TopicPartition, target: tuple[int, ...]) -> None:
-        self._operations += 1
-        self._want(partition, WantedMove(f"op-{self._operations}", target))
+        self.operations += 1
+        self._want(partition, WantedMove(f"op-{self.operations}", target))
 
     def replicas_of(self, partition: TopicPartition) -> tuple[int, ...]:
         """Those that it is settled with; empty: there is no such partition."""
@@ -78,7 +78,7 @@ class Mover:
         world = self._world
         world.trace("move_wanted", partition=str(partition), wanted=tuple(wanted))
         # A write that everybody's watch tells, as that of an operation would be.
-        note = Put(f"{world.keys.root}moves_wanted", b"%d" % self._operations)
+        note = Put(f"{world.keys.root}moves_wanted", b"%d" % self.operations)
         world.store_data.transact(Transaction([], [note]))
 
     def _states(self) -> list[tuple[TopicPartition, LeaderAndIsr]]:

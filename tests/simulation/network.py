@@ -56,13 +56,15 @@ FAIR = Conditions()
 class Link:
     """One direction between two hosts."""
 
-    __slots__ = ("conditions", "last_us", "rng", "source", "target")
+    __slots__ = ("conditions", "last_us", "met", "rng", "source", "target")
 
     def __init__(self, source: str, target: str, rng: random.Random) -> None:
         self.source = source
         self.target = target
         self.rng = rng
         self.conditions = FAIR
+        # Which of the present conditions a message has met.
+        self.met: dict[str, None] = {}
         self.last_us = 0
 
     def arrival_us(self, now_us: int) -> int | None:
@@ -74,12 +76,18 @@ class Link:
             arrival += int(rng.random() * SPIKE_RANGE_US)
         conditions = self.conditions
         if conditions is not FAIR:
-            if conditions.cut or (conditions.loss and rng.random() < conditions.loss):
+            if conditions.cut:
+                self.met["cut"] = None
+                return None
+            if conditions.loss and rng.random() < conditions.loss:
+                self.met["loss"] = None
                 return None
             if conditions.delay_us:
+                self.met["delay_us"] = None
                 arrival += int(rng.random() * conditions.delay_us)
             if conditions.reorder and rng.random() < conditions.reorder:
                 # It does not hold up what is sent after it.
+                self.met["reorder"] = None
                 return arrival + int(rng.random() * REORDER_RANGE_US)
         if arrival < self.last_us:
             arrival = self.last_us
@@ -90,6 +98,7 @@ class Link:
         """When the same message arrives once more."""
         repeat = self.conditions.repeat
         if repeat and self.rng.random() < repeat:
+            self.met["repeat"] = None
             return arrival_us + int(self.rng.random() * REPEAT_RANGE_US)
         return None
 
@@ -185,7 +194,9 @@ class Network:
         self._links: dict[tuple[str, str], Link] = {}
         self._rng = rng
         self._disturbances: dict[int, tuple[Concerns, Conditions]] = {}
-        self._last_disturbance = 0
+        self.last_disturbance = 0
+        # Those that a message has met.
+        self._effective: dict[int, None] = {}
 
     def host(self, name: str) -> Host:
         host = self.hosts.get(name)
@@ -198,12 +209,30 @@ class Network:
     def disturb(self, concerns: Concerns, conditions: Conditions) -> int:
         """Every link (source, target) that is concerned is under these conditions, until
         they are lifted by the number that this returns."""
-        self._last_disturbance += 1
-        self._disturbances[self._last_disturbance] = (concerns, conditions)
+        self._note_effects()
+        self.last_disturbance += 1
+        self._disturbances[self.last_disturbance] = (concerns, conditions)
         self._reconsider()
-        return self._last_disturbance
+        return self.last_disturbance
+
+    def had_effect(self, number: int) -> bool:
+        """Whether a message has met that disturbance, perhaps with others like it."""
+        self._note_effects()
+        return number in self._effective
+
+    def _note_effects(self) -> None:
+        for link in self._links.values():
+            if not link.met:
+                continue
+            for number, (concerns, conditions) in self._disturbances.items():
+                if concerns(link.source, link.target) and any(
+                    getattr(conditions, met) for met in link.met
+                ):
+                    self._effective[number] = None
+            link.met.clear()
 
     def lift(self, number: int) -> None:
+        self._note_effects()
         self._disturbances.pop(number, None)
         self._reconsider()
 
@@ -251,6 +280,7 @@ class Network:
             return False
         lost = link.conditions.answer_loss
         if lost and answer_of == "transact" and link.rng.random() < lost:
+            link.met["answer_loss"] = None
             return False
         self.loop.call_at_us(arrival, deliver, *args, context=target.context)
         return True
@@ -258,6 +288,10 @@ class Network:
     def listen(self, address: str, server: Server) -> None:
         host, _, port = address.partition(":")
         self.host(host).servers[port] = server
+
+    def serves(self, address: str) -> bool:
+        host, _, port = address.partition(":")
+        return port in self.host(host).servers
 
     def stop_listening(self, address: str) -> None:
         host, _, port = address.partition(":")

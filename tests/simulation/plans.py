@@ -16,10 +16,16 @@ MAX_FAULTS = 12
 USED_KINDS = 0.6
 # All machines at once: what is lost then is legitimately lost, and has to be marked.
 REBOOT_ALL_SHARE = 0.15
-# How many seeds have a story beside what they draw; 150 seeds have each of them seven times.
+# How many seeds have a story beside what they draw; 150 seeds have each of them five or six times.
 STORY_SHARE = 0.9
 # In how many of them partitions are moved meanwhile.
 MOVE_SHARE = 0.5
+
+
+# What a plan goes on with whose faults had too little effect: soon, short, and no loss of data.
+MORE_KINDS = ("crash_broker", "pause_broker", "crash_active_controller", "cut_from_brokers")
+MORE_AFTER_MS = 500
+MORE_LASTS_MS = (300, 1_500)
 
 
 class Size(Protocol):
@@ -49,3 +55,10 @@ def draw_plan(seed: int, size: Size) -> list[Fault]:
     if rng.random() < MOVE_SHARE:
         plan += rng.choice(MOVE_STORIES)(rng, cluster)
     return sorted(plan)
+
+
+def draw_one_more(rng: random.Random, size: Size, now_ms: int) -> Fault:
+    cluster = Cluster(size.brokers, size.controllers, loser=1)
+    kind = rng.choice(MORE_KINDS)
+    at_ms = now_ms + MORE_AFTER_MS
+    return Fault(at_ms, kind, KINDS[kind].args(rng, cluster), rng.randint(*MORE_LASTS_MS))

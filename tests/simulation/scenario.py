@@ -28,7 +28,7 @@ from simulation.invariants import Invariants
 from simulation.last_move import require_moved_off_the_dead
 from simulation.liveness import require_healed, require_writable
 from simulation.observation import patched
-from simulation.plans import draw_plan
+from simulation.plans import draw_one_more, draw_plan
 from simulation.readers import require_read
 from simulation.recovery_operator import Operator
 from simulation.violation import Violation
@@ -45,6 +45,9 @@ MORE_WORK_S = 30
 DRAIN_S = 20.0
 # More than the DELIVERY_TIMEOUT_MS of the workload's producers.
 LONGEST_DELIVERY_MS = 25_000
+# A seed's own plan goes on until so many of its faults had an effect: by so many more at most.
+MIN_FAULTS = 5
+MAX_MORE_FAULTS = 10
 # How an exception is named that is no violation of an invariant.
 EXCEPTION = "exception"
 
@@ -52,7 +55,7 @@ EXCEPTION = "exception"
 @dataclass(slots=True)
 class Result:
     """`violation`: name of the invariant, EXCEPTION, or None. `trace`: the last lines where
-    there is one, all where they are kept. `counts`: coverage."""
+    there is one, all where they are kept. `faults`: how many of each kind had an effect."""
 
     seed: int
     plan: list[Fault]
@@ -78,16 +81,14 @@ def run_seed(
     """Without a plan, the one that the seed draws. Leaves about 10 MB for the collector of
     garbage, which does not run meanwhile."""
     settings = settings or Settings(keep_trace=keep_trace)
-    if plan is None:
-        plan = draw_plan(seed, settings)
-    faults = list(plan)
+    faults = draw_plan(seed, settings) if plan is None else list(plan)
     result = Result(seed, faults)
     began = time.process_time()
     collects = gc.isenabled()
     gc.disable()
     world = World(seed, settings)
     try:
-        _run(world, faults, result)
+        _run(world, faults, result, goes_on=plan is None)
     except Violation as violation:
         result.violation, result.message = violation.name, str(violation)
     except Exception as error:
@@ -120,7 +121,7 @@ def _where(error: BaseException) -> str:
     return " < ".join(reversed(frames[-6:]))
 
 
-def _run(world: World, plan: Sequence[Fault], result: Result) -> None:
+def _run(world: World, plan: list[Fault], result: Result, *, goes_on: bool) -> None:
     flipped = _flipped(plan)
     invariants = Invariants(world, flipped)
     recorder = Recorder(
@@ -137,7 +138,7 @@ def _run(world: World, plan: Sequence[Fault], result: Result) -> None:
     try:
         watched, noted = invariants.watching(), coverage.noting()
         with watched, noted, world.mover.heard(), _short_deliveries():
-            world.run(_live(world, invariants, recorder, injector, plan))
+            world.run(_live(world, invariants, recorder, injector, plan, goes_on=goes_on))
             invariants.raise_found()
             contents = read_replicas(world, invariants, flipped.__contains__)
             note_digests(contents, recorder)
@@ -149,7 +150,7 @@ def _run(world: World, plan: Sequence[Fault], result: Result) -> None:
             require_equal_replicas(contents)
     finally:
         result.acknowledged = recorder.acknowledged
-        result.faults, result.rules = coverage.faults, coverage.rules
+        result.faults, result.rules = +injector.effects, coverage.rules
 
 
 def _short_deliveries() -> AbstractContextManager[None]:
@@ -171,6 +172,16 @@ def _flipped(plan: Sequence[Fault]) -> set[int]:
     return {int(host.rpartition("-")[2]) for host in hosts}
 
 
+async def _enough_faults(world: World, injector: FaultInjector, plan: list[Fault]) -> None:
+    """Appends to the plan what it goes on with."""
+    rng = world.rng("more faults")
+    for _ in range(MAX_MORE_FAULTS):
+        if injector.effects.total() >= MIN_FAULTS:
+            return
+        plan.append(draw_one_more(rng, world.settings, world.now_ms))
+        await injector.run(plan[-1:])
+
+
 async def _enough_work(recorder: Recorder) -> None:
     for _ in range(MORE_WORK_S):
         if recorder.acknowledged >= MIN_ACKNOWLEDGED:
@@ -183,11 +194,15 @@ async def _live(
     invariants: Invariants,
     recorder: Recorder,
     injector: FaultInjector,
-    plan: Sequence[Fault],
+    plan: list[Fault],
+    *,
+    goes_on: bool,
 ) -> None:
     workload = Workload(world, recorder, draw_topics(world.rng("topics")))
     await workload.start()
     await injector.run(plan)
+    if goes_on:
+        await _enough_faults(world, injector, plan)
     await asyncio.sleep(max(0, MIN_WORK_MS - world.now_ms) / 1000)
     await injector.heal()
     has_healed = asyncio.Event()

@@ -9,6 +9,7 @@ forgets history, and lets leases run out by virtual time.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -60,6 +61,12 @@ class EtcdServer:
         self.data = data
         self._misled: dict[SimProcess, EtcdServer] = {}
         self.has_leader = True
+        # What faults came to: requests refused without a leader, processes that were misled by
+        # host, watches that ended or did not begin, by the name that was refused; and how often
+        # a compaction had somebody read anew.
+        self.refused_leaderless = self.read_anew = 0
+        self.misled: Counter[str] = Counter()
+        self.denied_watches: Counter[str] = Counter()
         self._loop = loop
         self._network = network
         self._leases: dict[int, tuple[int, SimHandle]] = {}
@@ -70,6 +77,10 @@ class EtcdServer:
         network.listen(self.address, self)
 
     # -- faults ------------------------------------------------------------------------
+
+    @property
+    def is_there(self) -> bool:
+        return self._network.serves(self.address)
 
     def go_away(self) -> None:
         self._network.stop_listening(self.address)
@@ -92,6 +103,7 @@ class EtcdServer:
     def mislead(self, process: SimProcess, other: EtcdServer) -> None:
         """From now on this process reaches another store, for as long as it lives."""
         self._misled[process] = other
+        self.misled[process.host] += 1
         for stream in [s for s in self._streams if s.process is process]:
             self._break(stream)
 
@@ -103,6 +115,7 @@ class EtcdServer:
         begins until `serve_watches`."""
         self._refused.append(host)
         for stream in [s for s in self._streams if s.process.host.startswith(host)]:
+            self.denied_watches[host] += 1
             self._break(stream)
 
     def serve_watches(self, host: str) -> None:
@@ -162,6 +175,7 @@ class EtcdServer:
     def serve(self, serving: Serving) -> None:
         if not self.has_leader:
             # What etcd says at once where it is asked for `has leader`.
+            self.refused_leaderless += 1
             serving.reply(StoreUnavailableError("etcdserver: no leader"))
             return
         request: Any = serving.call.request
@@ -197,7 +211,9 @@ class EtcdServer:
         serving.reply(answer)
 
     def _begin_watch(self, stream: _Stream) -> object:
-        if any(stream.process.host.startswith(host) for host in self._refused):
+        refused = [host for host in self._refused if stream.process.host.startswith(host)]
+        if refused:
+            self.denied_watches.update(refused)
             return StoreUnavailableError("etcd cancelled a watch")
         self._streams[stream] = None
         return self.data.revision
@@ -373,6 +389,7 @@ class SimStore:
             try:
                 stream.told(await self.ask("watch", stream))
                 if not server.data.history_reaches(view.revision):
+                    server.read_anew += 1
                     differences = view.catch_up(await self.snapshot(view.prefix))
                     if differences:
                         yield differences

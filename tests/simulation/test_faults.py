@@ -6,12 +6,7 @@ from collections import Counter
 
 import pytest
 
-from simulation.faults import (
-    KINDS,
-    LAST_END_MS,
-    may_lose_acknowledged,
-    parse_fault,
-)
+from simulation.faults import KINDS, LAST_END_MS, parse_fault
 from simulation.injector import FaultInjector
 from simulation.plans import MIN_FAULTS, draw_plan
 from simulation.world import Settings, World
@@ -38,9 +33,6 @@ def test_only_one_machine_loses_data_unless_all_reboot() -> None:
     losing = {"reboot", "empty_disk", "bit_flip", "failed_fsync"}
     for plan in PLANS:
         assert len({fault.args[0] for fault in plan if fault.kind in losing}) <= 1
-        gives_up = any(f.kind == "consent" and f.args == ("live_replicas",) for f in plan)
-        reboots = any(f.kind == "reboot_all" for f in plan)
-        assert may_lose_acknowledged(plan) == (gives_up or reboots)
 
 
 def test_a_fault_is_read_as_it_is_written() -> None:

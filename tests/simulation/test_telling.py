@@ -9,7 +9,6 @@ import pytest
 
 import simulation.__main__
 from simulation.__main__ import (
-    MIN_FAULTS,
     THIN,
     TRACE_LINES,
     main,
@@ -18,7 +17,14 @@ from simulation.__main__ import (
 )
 from simulation.faults import Fault, parse_fault
 from simulation.plans import draw_plan
-from simulation.scenario import EXCEPTION, MIN_ACKNOWLEDGED, MIN_WORK_MS, Result, run_seed
+from simulation.scenario import (
+    EXCEPTION,
+    MIN_ACKNOWLEDGED,
+    MIN_FAULTS,
+    MIN_WORK_MS,
+    Result,
+    run_seed,
+)
 from simulation.test_planted_bugs import recover_without_consent
 from simulation.world import Settings
 
@@ -71,10 +77,12 @@ def result(
 ) -> Result:
     return Result(
         7,
-        [FAULT] * faults,
+        # One more came to nothing.
+        [FAULT] * (faults + 1),
         acknowledged=acknowledged,
         virtual_ms=virtual_ms,
         violation=violation,
+        faults={FAULT.kind: faults},
     )
 
 

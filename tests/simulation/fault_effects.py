@@ -1,0 +1,153 @@
+"""Whether a fault had an effect: a crash of a dead process has none, nor a cut of a link over
+which nothing was sent, nor a full disk to which nobody wrote.
+
+Each kind is told by what it did to the world, as far as that shows it. Nobody else is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+from simulation.faults import Fault
+from simulation.processes import Service
+from simulation.topic_lives import AGAIN, GONE
+from tidelog_runtime.metadata.schema import decode_controller
+
+if TYPE_CHECKING:
+    from simulation.world import World
+
+# Whether it had one: asked once it has lasted as long as it should, and before it is ended.
+HadEffect: TypeAlias = Callable[[], bool]
+_Begin: TypeAlias = Callable[[], object]
+_Look: TypeAlias = "Callable[[World, Fault, _Begin], HadEffect]"
+
+
+def began(world: World, fault: Fault, begin: _Begin) -> HadEffect:
+    """Calls `begin`, which begins the fault at once."""
+    looks = _LOOKS.get(fault.kind, _disturbs)
+    return looks(world, fault, begin)
+
+
+def _at_once(
+    is_there: Callable[[World, Fault], bool],
+) -> _Look:
+    """What it strikes is there when it begins."""
+
+    def look(world: World, fault: Fault, begin: _Begin) -> HadEffect:
+        found = is_there(world, fault)
+        begin()
+        return lambda: found
+
+    return look
+
+
+def _counted(count: Callable[[World, Fault], int]) -> _Look:
+    """It was met at least once while it lasted."""
+
+    def look(world: World, fault: Fault, begin: _Begin) -> HadEffect:
+        before = count(world, fault)
+        begin()
+        return lambda: count(world, fault) > before
+
+    return look
+
+
+def _disturbs(world: World, _: Fault, begin: _Begin) -> HadEffect:
+    """A message was lost, late, repeated or overtaken by it."""
+    network = world.network
+    before = network.last_disturbance
+    begin()
+    number = network.last_disturbance
+    return lambda: number != before and network.had_effect(number)
+
+
+def _topic_there(topic: str) -> _Look:
+    """It was created, and is deleted next."""
+
+    def look(world: World, fault: Fault, begin: _Begin) -> HadEffect:
+        begin()
+        key = world.keys.topic(f"{topic}{fault.args[0]}")
+        return lambda: world.store_data.get(key) is not None
+
+    return look
+
+
+def _service(world: World, fault: Fault) -> Service:
+    return world.service(str(fault.args[0]))
+
+
+def _runs(world: World, fault: Fault) -> bool:
+    return _service(world, fault).alive
+
+
+def _runs_unpaused(world: World, fault: Fault) -> bool:
+    process = _service(world, fault).process
+    return process is not None and not process.paused
+
+
+def _controller_reigns(world: World, _: Fault) -> bool:
+    held = world.store_data.get(world.keys.controller)
+    return held is not None and world.controllers[decode_controller(held.value).controller_id].alive
+
+
+def _is_up(world: World, fault: Fault) -> bool:
+    return world.network.host(str(fault.args[0])).up
+
+
+def _any_is_up(world: World, _: Fault) -> bool:
+    return any(world.network.host(broker.host).up for broker in world.brokers.values())
+
+
+def _etcd_is_there(world: World, _: Fault) -> bool:
+    return world.etcd.is_there
+
+
+def _refused_leaderless(world: World, _: Fault) -> int:
+    return world.etcd.refused_leaderless
+
+
+def _denied_watches(world: World, fault: Fault) -> int:
+    return world.etcd.denied_watches[str(fault.args[0]) if fault.args else ""]
+
+
+def _misled(world: World, fault: Fault) -> int:
+    return world.etcd.misled[str(fault.args[0])]
+
+
+def _moves_wanted(world: World, _: Fault) -> int:
+    return world.mover.operations
+
+
+def _disk_failures(world: World, fault: Fault, what: str) -> int:
+    return _service(world, fault).machine.disk.failed[what]
+
+
+_LOOKS: dict[str, _Look] = {
+    "crash_broker": _at_once(_runs),
+    "crash_controller": _at_once(_runs),
+    "crash_active_controller": _at_once(_controller_reigns),
+    "pause_broker": _at_once(_runs_unpaused),
+    "pause_controller": _at_once(_runs_unpaused),
+    "shut_down": _at_once(_runs),
+    "reboot": _at_once(_is_up),
+    "reboot_all": _at_once(_any_is_up),
+    "empty_disk": _at_once(lambda w, f: bool(_service(w, f).machine.disk.paths())),
+    "etcd_away": _at_once(_etcd_is_there),
+    "etcd_leaderless": _counted(_refused_leaderless),
+    "watch_loss": _counted(_denied_watches),
+    "compaction": _counted(_denied_watches),
+    "store_restored": _counted(_misled),
+    "failed_fsync": _counted(lambda w, f: _disk_failures(w, f, "sync")),
+    "disk_error": _counted(lambda w, f: _disk_failures(w, f, str(f.args[1]))),
+    "disk_full": _counted(lambda w, f: _disk_failures(w, f, "space")),
+    "bit_flip": _counted(lambda w, f: _service(w, f).machine.disk.flipped),
+    "topic_deleted": _topic_there(GONE),
+    "topic_recreated": _topic_there(AGAIN),
+    "move": _counted(_moves_wanted),
+    "move_and_back": _counted(_moves_wanted),
+    "move_cancelled": _counted(_moves_wanted),
+    # A key is written, or somebody is asked, whatever there is; what comes of it, rules count.
+    "throttled": _at_once(lambda *_: True),
+    "consent": _at_once(lambda *_: True),
+}
