@@ -12,7 +12,7 @@ import pytest
 from simulation.faults import Fault, parse_fault
 from simulation.regressions import PLANS
 from simulation.scenario import EXCEPTION, run_seed
-from tidelog_broker.log.reopening import Reopening
+from tidelog_broker.log import reopening
 from tidelog_broker.partition import high_watermark as hw
 from tidelog_broker.partition import isr
 from tidelog_broker.partition.exchange import FetchAnswer
@@ -177,7 +177,7 @@ def test_an_eligible_set_that_forgets_is_found(monkeypatch: pytest.MonkeyPatch) 
 def test_an_fsync_that_is_trusted_after_one_that_failed_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Reopening, "_rewrite", lambda *_: None)
+    monkeypatch.setattr(reopening, "rewrite_segments", lambda *_: None)
     plan = [
         Fault(at_ms, "failed_fsync", (f"broker-{n}", 1), 6_000)
         for n, at_ms in ((1, 8_000), (2, 16_000))
