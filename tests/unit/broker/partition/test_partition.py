@@ -183,6 +183,14 @@ def test_a_leaver_holds_the_high_watermark_until_the_store_has_taken_its_removal
     assert partition.revision == 11
 
 
+def test_a_new_leader_grants_its_followers_a_full_lag_time() -> None:
+    partition = leader(FakeLog())
+    assert propose(partition, now_ms=1500) is None
+    shrunk = propose(partition, now_ms=1501)
+    assert shrunk is not None
+    assert shrunk.isr_ids == {1}
+
+
 def test_followers_are_granted_a_full_lag_time_after_the_leader_was_stalled() -> None:
     partition = leader(FakeLog())
     partition.grant_followers(9000)

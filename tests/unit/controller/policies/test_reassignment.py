@@ -251,6 +251,13 @@ def test_another_min_isr_of_the_topic_is_in_force_at_once_also_while_moving() ->
     assert moving == partition(1, 2, 3, moving=TO_456, min_isr=3)
 
 
+def test_another_min_isr_of_the_topic_leaves_nobody_eligible() -> None:
+    state = partition(1, eligible=(2,))
+    higher = step(state, config=TopicConfig(min_insync_replicas=3))
+    assert higher is not None
+    assert (higher.min_isr, higher.isr, higher.eligible) == (3, members(1), ())
+
+
 def test_without_a_leader_the_min_isr_and_who_is_eligible_stay() -> None:
     state = partition(1, eligible=(2,), leader=NO_LEADER)
     assert step(state, config=TopicConfig(min_insync_replicas=1)) is None

@@ -81,6 +81,14 @@ def test_an_eligible_member_counts_like_one_in_sync() -> None:
     assert elected(leaderless(1, eligible=(2,)), rebooted(1, 2), logs) == 2
 
 
+def test_an_unclean_election_leaves_nobody_eligible() -> None:
+    state = leaderless(1, eligible=(2,))
+    new = next_state(state, rebooted(1, 2), 4, BALANCED, logs={1: log(5), 2: log(5)})
+    assert new is not None
+    assert (new.unclean_leader_epoch, new.min_isr, len(new.isr)) == (EPOCH + 1, 2, 1)
+    assert new.eligible == ()
+
+
 def test_nobody_is_elected_while_a_last_known_member_is_away() -> None:
     state = leaderless(1, eligible=(2,))
     assert needs_descriptions(state, rebooted(1, 3), BALANCED, None) == ()
