@@ -13,8 +13,8 @@ from itertools import count, groupby
 
 from simulation.acknowledgers import Acknowledgers
 from simulation.invariants import Invariants
+from simulation.partition_id import PartitionId
 from simulation.replica_rules import Loss
-from simulation.store_rules import PartitionId
 from simulation.told_ends import ends_asked, ends_told
 from simulation.told_losses import RECREATION_TOLD, ToldLosses
 from simulation.topic_lives import LivesHistory, LivesRead, TopicLives, is_short_lived

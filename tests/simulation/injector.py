@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
 
+from simulation.data_losses import replica_in
 from simulation.fault_effects import began
 from simulation.faults import Fault
 from simulation.loop import SimProcess
@@ -261,8 +262,7 @@ class FaultInjector:
 
     def _lost_data(self, service: Service) -> None:
         assert isinstance(service, BrokerProcess)
-        lost = self._world.data_lost
-        lost[service.broker_id] = lost.get(service.broker_id, 0) + 1
+        self._world.data_losses.machine_lost(service.broker_id)
 
     def _reboot(self, fault: Fault, rng: random.Random) -> End:
         return self._power_off(self._service(fault), rng)
@@ -399,7 +399,9 @@ class FaultInjector:
             position = rng.randrange(disk.file_size(path))
             disk.flip_bit(path, position, rng.randrange(8))
             self._world.trace("bit_flipped", path=path, position=position)
-            self._lost_data(service)
+            assert isinstance(service, BrokerProcess)
+            _, partition = replica_in(path.parent)
+            self._world.data_losses.replica_damaged(service.broker_id, partition)
         return _none
 
     # -- metadata ----------------------------------------------------------------------------

@@ -6,17 +6,17 @@ What they say is in `store_rules` and `replica_rules`.
 from __future__ import annotations
 
 import asyncio
-import re
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+from simulation.data_losses import DataLosses, replica_in
 from simulation.disk import SimDisk
 from simulation.observation import ControlCommand, observed, read_entries
+from simulation.partition_id import PartitionId
 from simulation.replica_rules import Loss, Replica, ReplicaRules
 from simulation.shadow_logs import Entry
-from simulation.store_rules import PartitionId, StoreRules
+from simulation.store_rules import StoreRules
 from simulation.violation import Violation
 from tidelog.model import Batch, TopicPartition
 from tidelog_broker.broker import Broker
@@ -27,8 +27,6 @@ from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_runtime.metadata.keys import BrokerKey, Keys
 from tidelog_runtime.metadata.memory_data import MemoryData
 from tidelog_runtime.metadata.store import KeyValue, Transaction
-
-_REPLICA_DIRECTORY = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)\.(?P<topic_id>.{22})")
 
 
 class WatchedMachine(Protocol):
@@ -53,8 +51,6 @@ class WatchedBroker(Protocol):
 
 
 class WatchedWorld(Protocol):
-    """`data_lost`: how often the machine of each broker has lost data."""
-
     @property
     def keys(self) -> Keys: ...
 
@@ -65,7 +61,7 @@ class WatchedWorld(Protocol):
     def brokers(self) -> Mapping[int, WatchedBroker]: ...
 
     @property
-    def data_lost(self) -> Mapping[int, int]: ...
+    def data_losses(self) -> DataLosses: ...
 
     @property
     def after_step(self) -> list[Callable[[], None]]: ...
@@ -89,15 +85,11 @@ class Life:
 
 
 class Invariants:
-    """Of one world. `losses` is what unclean elections gave up, in their order.
+    """Of one world. `losses` is what unclean elections gave up, in their order."""
 
-    `flipped`: brokers on whose disks bits are flipped at some time: what that has damaged
-    may be noticed, and cut, at any later start."""
-
-    def __init__(self, world: WatchedWorld, flipped: Collection[int] = ()) -> None:
+    def __init__(self, world: WatchedWorld) -> None:
         self._world = world
-        self._flipped = flipped
-        self._damage_found: Counter[int] = Counter()
+        self._data_losses = world.data_losses
         self.losses: list[Loss] = []
         self.store = StoreRules(world.keys, self._data_losses)
         self.replicas = ReplicaRules(self.store, self.losses.append)
@@ -166,18 +158,17 @@ class Invariants:
 
     def log_opened(self, disk: Disk, log: Log) -> None:
         broker = self._broker_with(disk)
-        match = _REPLICA_DIRECTORY.fullmatch(log.directory.name)
-        assert match is not None, log.directory
-        partition = PartitionId(match["topic_id"], int(match["partition"]))
-        self._names[partition] = TopicPartition(match["topic"], partition.partition)
+        topic, partition = replica_in(log.directory)
+        self._names[partition] = TopicPartition(topic, partition.partition)
         replica = self.replicas.of(broker.broker_id, partition)
         self._replica_of[log] = replica
         replica.open_with(log)
         end = log.log_end_offset
-        if end < replica.log.end and broker.broker_id in self._flipped:
-            self._damage_found[broker.broker_id] += 1
-        losses = self._data_losses(broker.broker_id)
         key = (broker.broker_id, partition)
+        # What flipped bits have damaged may be noticed, and cut, at any later start.
+        if end < replica.log.end and self._data_losses.was_damaged(*key):
+            self._data_losses.replica_damaged(*key)
+        losses = self._data_losses.last_of(*key)
         lost = self._losses_seen.get(key, losses) != losses or replica in self._failed
         self._losses_seen[key] = losses
         self._failed.pop(replica, None)
@@ -190,9 +181,6 @@ class Invariants:
                 replica, Life(broker), log.log_start_offset, found, lost=lost
             )
         )
-
-    def _data_losses(self, broker_id: int) -> int:
-        return self._world.data_lost.get(broker_id, 0) + self._damage_found[broker_id]
 
     def _broker_with(self, disk: Disk) -> WatchedBroker:
         for broker in self._world.brokers.values():

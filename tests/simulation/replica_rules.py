@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from simulation.partition_id import PartitionId
 from simulation.shadow_logs import Entry, ShadowLog, common_end, first_difference
-from simulation.store_rules import PartitionId, StoreRules
+from simulation.store_rules import StoreRules
 from simulation.violation import Violation
 from tidelog.model import NO_EPOCH
 from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
@@ -215,7 +216,7 @@ class ReplicaRules:
     def _joined(self, partition: PartitionId, member: Member) -> None:
         """The store has taken a new member, or deletes the replicas beside it: it holds all that
         is committed. What an unclean election gives up shows when its leader begins to lead."""
-        if self._store.has_lost_data_since(member):
+        if self._store.has_lost_data_since(member, partition):
             return
         written = self._store.partitions.get(partition)
         known = self.committed_of(partition)
@@ -420,7 +421,7 @@ class ReplicaRules:
         committed.ends[state.leader_epoch] = committed.log.end
 
     def _judge_member(self, leader: Replica, member: Member, high_watermark: int) -> None:
-        if self._store.has_lost_data_since(member):
+        if self._store.has_lost_data_since(member, leader.partition):
             return
         key = (member.broker_id, leader.partition)
         other = self._deleted.get(key) or self.replicas.get(key)

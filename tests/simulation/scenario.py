@@ -123,7 +123,7 @@ def _where(error: BaseException) -> str:
 
 def _run(world: World, plan: list[Fault], result: Result, *, goes_on: bool) -> None:
     flipped = _flipped(plan)
-    invariants = Invariants(world, flipped)
+    invariants = Invariants(world)
     recorder = Recorder(
         invariants,
         lambda: world.now_ms,

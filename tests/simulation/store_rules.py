@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
+from simulation.data_losses import DataLosses
 from simulation.move_rules import is_end, judge_step
+from simulation.partition_id import PartitionId
 from simulation.violation import Violation
 from tidelog.model import NO_EPOCH, NO_LEADER, TopicPartition
 from tidelog_runtime.metadata.keys import (
@@ -43,13 +45,6 @@ SYNCED = "synced"
 MANUAL = "manual"
 
 
-class PartitionId(NamedTuple):
-    """A partition of one topic, and of no other that has the name before or after."""
-
-    topic_id: str
-    partition: int
-
-
 class Registered(NamedTuple):
     registration: BrokerRegistration
     broker_epoch: int
@@ -62,14 +57,14 @@ class Written(NamedTuple):
 
 
 class StoreRules:
-    """`data_losses`: how often the machine of a broker has lost data so far."""
+    """`data_losses`: so far, of all machines."""
 
-    def __init__(self, keys: Keys, data_losses: Callable[[int], int]) -> None:
+    def __init__(self, keys: Keys, data_losses: DataLosses) -> None:
         self._keys = keys
         self._intents = f"{keys.root}admin/"
         self._data_losses = data_losses
         self._controller_epoch = 0
-        self._losses_at: dict[Member, int] = {}  # at the registration of each life
+        self._losses_at: dict[Member, int] = {}  # how many, at the registration of each life
         self._lives: dict[Member, BrokerRegistration] = {}  # as last written
         self.registered: dict[int, Registered] = {}
         self._away_since: dict[int, int] = {}  # revisions at which registrations ended
@@ -98,10 +93,11 @@ class StoreRules:
         """The newest that the store has, or had, of this epoch."""
         return self._last_of_epoch.get((partition, leader_epoch))
 
-    def has_lost_data_since(self, member: Member) -> bool:
-        """Whether the machine has lost anything since that life was registered; a life that
-        never was counts as lost."""
-        return self._losses_at.get(member) != self._data_losses(member.broker_id)
+    def has_lost_data_since(self, member: Member, partition: PartitionId) -> bool:
+        """Whether its replica may have lost anything since that life was registered; a life
+        that never was counts as lost."""
+        before = self._losses_at.get(member)
+        return before is None or self._data_losses.last_of(member.broker_id, partition) > before
 
     def is_being_deleted(self, partition: PartitionId) -> bool:
         written = self.partitions.get(partition)
@@ -205,7 +201,7 @@ class StoreRules:
         self.registered[broker_id] = new
         life = Member(broker_id, new.broker_epoch)
         self._lives[life] = new.registration
-        self._losses_at.setdefault(life, self._data_losses(broker_id))
+        self._losses_at.setdefault(life, self._data_losses.count)
 
     def _partition_changed(
         self, name: TopicPartition, value: KeyValue | None, revision: int

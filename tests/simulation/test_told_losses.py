@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
+from simulation.partition_id import PartitionId
 from simulation.replica_rules import Committed, Loss
 from simulation.shadow_logs import Entry
-from simulation.store_rules import PartitionId
 from simulation.told_losses import ToldLosses
 from simulation.violation import Violation
 from tidelog.client.log_continuity import LogTruncatedError

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from simulation.invariants import Invariants
+from simulation.partition_id import PartitionId
 from simulation.replica_rules import Loss
-from simulation.store_rules import PartitionId
 from simulation.violation import Violation
 from tidelog.client.log_continuity import LogTruncatedError
 from tidelog.client.unclean_elections import UncleanElection

@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 import structlog
 
+from simulation.data_losses import DataLosses
 from simulation.injector import OnFault
 from simulation.loop import PROCESS, SimLoop, SimProcess
 from simulation.mover import Mover
@@ -90,7 +91,7 @@ class World:
         }
         self.clients: dict[str, ClientProcess] = {}
         self.bootstrap = [broker.address for broker in self.brokers.values()]
-        self.data_lost: dict[int, int] = {}
+        self.data_losses = DataLosses()
         self.mover = Mover(self)
         self.after_step = self.loop.after_step
         self.fault_callbacks: list[OnFault] = []

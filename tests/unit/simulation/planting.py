@@ -6,9 +6,11 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from simulation.data_losses import DataLosses
+from simulation.partition_id import PartitionId
 from simulation.replica_rules import Loss, Replica, ReplicaRules
 from simulation.shadow_logs import Entry
-from simulation.store_rules import PartitionId, StoreRules
+from simulation.store_rules import StoreRules
 from simulation.violation import Violation
 from tidelog.model import NO_EPOCH, TopicPartition
 from tidelog_runtime.metadata.keys import Keys
@@ -53,8 +55,8 @@ class Store:
     """Writes keys, one a revision, and has the rules judge each."""
 
     def __init__(self) -> None:
-        self.losses = {1: 0, 2: 0, 3: 0}
-        self.rules = StoreRules(KEYS, self.losses.__getitem__)
+        self.losses = DataLosses()
+        self.rules = StoreRules(KEYS, self.losses)
         self.revision = 10
         for broker_id in (1, 2, 3):
             self.register(broker_id)

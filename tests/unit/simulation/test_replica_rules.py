@@ -2,6 +2,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from simulation.partition_id import PartitionId
 from simulation.shadow_logs import Entry
 from tidelog_runtime.metadata.schema import Member
 from unit.simulation.planting import PARTITION, A, B, C, Cluster, Shown, finds, state
@@ -56,8 +57,35 @@ def test_a_member_that_the_store_has_and_the_leader_does_not_know_of_counts(
 def test_a_member_whose_machine_lost_data_is_not_to_blame(cluster: Cluster) -> None:
     cluster.lead(1, state())
     cluster.append(5, 1, 2)
-    cluster.store.losses[3] += 1
+    cluster.store.losses.machine_lost(3)
     cluster.move(1, 1)
+
+
+def test_a_member_whose_replica_is_damaged_is_not_to_blame(cluster: Cluster) -> None:
+    cluster.lead(1, state())
+    cluster.append(5, 1, 2)
+    cluster.store.losses.replica_damaged(3, PARTITION)
+    cluster.move(1, 1)
+
+
+@pytest.mark.parametrize("damaged", [(3, PARTITION._replace(partition=1)), (2, PARTITION)])
+def test_damage_to_another_replica_excuses_no_member(
+    cluster: Cluster, damaged: tuple[int, PartitionId]
+) -> None:
+    cluster.lead(1, state())
+    cluster.append(5, 1, 2)
+    cluster.store.losses.replica_damaged(*damaged)
+    with finds("committed_without_member"):
+        cluster.move(1, 1)
+
+
+def test_damage_to_another_replica_excuses_no_joiner(cluster: Cluster) -> None:
+    cluster.lead(1, state(isr=(A, B)))
+    cluster.append(5, 1, 2)
+    cluster.move(1, 1)
+    cluster.store.losses.replica_damaged(3, PARTITION._replace(partition=1))
+    with finds("joined_without_committed"):
+        cluster.store.write(state())
 
 
 def test_a_commit_below_min_isr_is_found(cluster: Cluster) -> None:
@@ -301,6 +329,6 @@ def test_what_was_read_after_a_loss_is_what_is_judged(cluster: Cluster) -> None:
 
 
 def test_a_life_that_was_never_registered_has_no_claim(cluster: Cluster) -> None:
-    assert cluster.store.rules.has_lost_data_since(Member(2, 999))
-    assert not cluster.store.rules.has_lost_data_since(B)
-    assert not cluster.store.rules.has_lost_data_since(C)
+    assert cluster.store.rules.has_lost_data_since(Member(2, 999), PARTITION)
+    assert not cluster.store.rules.has_lost_data_since(B, PARTITION)
+    assert not cluster.store.rules.has_lost_data_since(C, PARTITION)
