@@ -69,7 +69,8 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     """Not retriable. The bytes are no RecordBatch, or the header does not describe it."""
     ERROR_CODE_OUT_OF_ORDER_SEQUENCE: _ErrorCode.ValueType  # 33
     """Retriable: an earlier batch may still be on its way. The sequence does not follow the
-    last one that was appended; nothing was appended.
+    last one that was appended; nothing was appended. Sequences go round, so that one more
+    than 2^30 behind the next counts as ahead of it, too.
     """
     ERROR_CODE_DUPLICATE_SEQUENCE: _ErrorCode.ValueType  # 34
     """Not retriable, and no fault: the sequences are in the log, where is not known. A producer
@@ -188,7 +189,8 @@ ERROR_CODE_INVALID_BATCH: ErrorCode.ValueType  # 32
 """Not retriable. The bytes are no RecordBatch, or the header does not describe it."""
 ERROR_CODE_OUT_OF_ORDER_SEQUENCE: ErrorCode.ValueType  # 33
 """Retriable: an earlier batch may still be on its way. The sequence does not follow the
-last one that was appended; nothing was appended.
+last one that was appended; nothing was appended. Sequences go round, so that one more
+than 2^30 behind the next counts as ahead of it, too.
 """
 ERROR_CODE_DUPLICATE_SEQUENCE: ErrorCode.ValueType  # 34
 """Not retriable, and no fault: the sequences are in the log, where is not known. A producer

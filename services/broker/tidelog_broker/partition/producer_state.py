@@ -277,7 +277,12 @@ class ProducerStates:
 
         Raises INVALID_BATCH for an id, epoch or sequence that cannot be, and for a batch
         of which a part is in the log; UNKNOWN_PRODUCER_ID, FENCED_PRODUCER_EPOCH and
-        OUT_OF_ORDER_SEQUENCE."""
+        OUT_OF_ORDER_SEQUENCE.
+
+        Sequences go round: one up to 2^30 behind the next counts as written before, any
+        other as ahead of it. So a batch that is repeated after more than 2^30 others is out
+        of order and not a duplicate; who repeats it has waited far longer than any producer
+        does, and nothing is written twice."""
         return self.running().check(header)
 
     def running(self) -> RunningStates:

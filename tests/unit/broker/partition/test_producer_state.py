@@ -181,6 +181,17 @@ def test_after_the_largest_sequence_comes_0(leader: Leader) -> None:
     assert leader.append(0) is None
 
 
+def test_up_to_half_the_way_round_is_behind(leader: Leader) -> None:
+    near_the_wrap(leader)
+    assert leader.append(MAX_SEQUENCE - 4 - (1 << 30)) == Duplicate(None, 0)
+
+
+def test_more_than_half_the_way_round_is_ahead(leader: Leader) -> None:
+    near_the_wrap(leader)
+    code = leader.refusal(MAX_SEQUENCE - 4 - (1 << 30) - 1)
+    assert code is ErrorCode.OUT_OF_ORDER_SEQUENCE
+
+
 def test_a_batch_may_reach_over_the_wrap(leader: Leader) -> None:
     near_the_wrap(leader).append(MAX_SEQUENCE - 4, 8)
     assert leader.append(3) is None
