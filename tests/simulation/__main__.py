@@ -55,7 +55,7 @@ class _TooLongError(BaseException):
 def main(argv: Sequence[str] | None = None) -> int:
     options = _parse(argv)
     if options.seed is not None:
-        return show_one(options.seed, options.plan)
+        return show_one(options.seed, options.plan, shrinks=options.shrink)
     began = time.monotonic()
     seeds = range(options.first, options.first + options.seeds)
     results: list[Result] = []
@@ -83,6 +83,12 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--plan", type=_read_plan, help="with --seed: a file of faults, as a failure lists them"
     )
+    parser.add_argument(
+        "--shrink",
+        action="store_true",
+        help="with --seed: instead of the trace, the fewest faults that still lead to its "
+        "failure, and the events around it; as is told of seeds that fail among many",
+    )
     parser.add_argument("--jobs", type=int, default=DEFAULT_JOBS, help="processes")
     parser.add_argument("--stop-at-first", action="store_true", help="failure, that is")
     parser.add_argument("--json", action="store_true", help="one line on stdout")
@@ -90,6 +96,8 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     options = parser.parse_args(argv)
     if options.seeds < 1 or options.jobs < 1:
         parser.error("--seeds and --jobs are at least 1")
+    if options.seed is None and (options.shrink or options.plan is not None):
+        parser.error("--shrink and --plan are for one seed: name it by --seed")
     return options
 
 
@@ -240,14 +248,17 @@ def events_around(trace: Sequence[str]) -> list[str]:
     return [*faults, *trace[-TRACE_LINES:]]
 
 
-def show_one(seed: int, plan: Sequence[Fault] | None = None) -> int:
-    """The same in every run, byte for byte."""
+def show_one(seed: int, plan: Sequence[Fault] | None = None, *, shrinks: bool = False) -> int:
+    """The same in every run, byte for byte. `shrinks`: what fails is told like one of many."""
     result = run_seed(seed, plan, keep_trace=True)
     if plan is None:
         require_enough(result)
+    if shrinks and result.violation:
+        _tell_failed(result)
+        return 1
     for fault in result.plan:
         _say(str(fault))
-    for line in result.trace:
+    for line in () if shrinks else result.trace:
         _say(line)
     _say(
         f"seed {seed}: {result.message or 'nothing was violated'}; {result.acknowledged} records "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -131,3 +132,47 @@ def run(seed: int) -> Result:
     found = result()
     found.seed = seed
     return found
+
+
+CULPRIT = Fault(2, "etcd_away", (), 1)
+
+
+def fails_by_the_culprit(seed: int, plan: Sequence[Fault] | None = None, **_: object) -> Result:
+    """As `run_seed`."""
+    faults = [FAULT, CULPRIT, FAULT] if plan is None else list(plan)
+    violation = NAME if CULPRIT in faults else None
+    return Result(seed, faults, violation=violation, message=f"{NAME}: it does not hold")
+
+
+def test_one_seed_is_told_with_all_its_faults(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(simulation.__main__, "run_seed", fails_by_the_culprit)
+    assert main(["--seed", "7"]) == 1
+    assert faults_told(capsys.readouterr().out.splitlines()) == [FAULT, CULPRIT, FAULT]
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_one_seed_is_shrunk_where_that_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    given: bool,
+) -> None:
+    monkeypatch.setattr(simulation.__main__, "run_seed", fails_by_the_culprit)
+    plan = tmp_path / "plan"
+    plan.write_text(f"{FAULT}\n{CULPRIT}\n")
+    options = ["--plan", str(plan)] if given else []
+    assert main(["--seed", "7", "--shrink", *options]) == 1
+    told = capsys.readouterr().out.splitlines()
+    assert told[1] == f"seed 7: {NAME}: it does not hold"
+    assert faults_told(told) == [CULPRIT]
+
+
+@pytest.mark.parametrize("options", [["--shrink"], ["--plan", "/dev/null"]])
+def test_what_is_for_one_seed_names_it(
+    capsys: pytest.CaptureFixture[str], options: list[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(options)
+    assert "name it by --seed" in capsys.readouterr().err
