@@ -126,13 +126,16 @@ async def test_etcd_tells_who_leads_a_partition_and_who_is_in_sync(
         key.removeprefix(root): json.loads(item.value) for key, item in snapshot.items.items()
     }
 
-    trace_id = values["brokers/topics/lake"].pop("trace_id")
-    assert re.fullmatch("[0-9a-f]{32}", trace_id)
-    assert values["brokers/topics/lake"] == {
+    topic = values["brokers/topics/lake"]
+    assert re.fullmatch("[0-9a-f]{32}", topic.pop("trace_id"))
+    assert re.fullmatch("[0-9a-f]{64}", topic.pop("asked"))
+    assert topic.pop("operation_id").startswith("op-")
+    assert topic == {
         "topic_id": described.topic_id,
         "partitions": 1,
         "replication_factor": 3,
         "config": {"min_insync_replicas": "2"},
+        "shrunk": False,
     }
     state = values["brokers/topics/lake/0/leaderAndISR"]
     assert state["leader"] == partition.leader
