@@ -12,6 +12,8 @@ import pytest
 from simulation.faults import Fault, parse_fault
 from simulation.regressions import PLANS
 from simulation.scenario import EXCEPTION, run_seed
+from tidelog.client import Consumer
+from tidelog.model import Record
 from tidelog_broker.log import reopening
 from tidelog_broker.partition import high_watermark as hw
 from tidelog_broker.partition import isr
@@ -194,6 +196,18 @@ def test_a_store_that_is_older_than_what_a_controller_has_told_of_is_found_to_be
     [(seed, faults)] = [plan[:2] for plan in PLANS if "store_restored" in plan[1][0]]
     found = run_seed(seed, [parse_fault(fault) for fault in faults])
     assert found.violation == "state_never_written"
+
+
+@pytest.mark.timeout(300)
+def test_a_consumer_that_passes_over_a_record_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    poll = Consumer.poll
+
+    async def careless(self: Consumer, timeout_ms: int) -> list[Record]:
+        records = await poll(self, timeout_ms)
+        return [record for record in records if record.offset % 20 != 19]
+
+    monkeypatch.setattr(Consumer, "poll", careless)
+    assert first_violation() == "passed_over_without_fence"
 
 
 def test_a_handler_that_raises_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
