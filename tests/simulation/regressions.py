@@ -16,6 +16,7 @@ REGRESSIONS: dict[int, str] = {
     210: "the same on a leader: a partition could not be read, and nobody noticed",
     211: "damage that is found at a later start than the first (the simulator's mistake)",
     257: "the same bit on a follower: equal in length, different in content",
+    164: "a reader skipped nothing that an unclean election brought back (the checker's mistake)",
     283: "a log was cut, grew, and counted as committed up to its old checkpoint after a crash",
     588: "two unclean elections, the losers of the first in between (the simulator's mistake)",
     833: "an unclean election that brought back what the one before had given up (likewise)",

@@ -22,13 +22,13 @@ producer's name was taken over lies a fence, which no client is given.
 - **unseen**: acknowledged before the partition's final reads began, never polled, and not
   already a lost write: the drain ended below it, or its offset is not known. Not judged in
   a partition without final reads; the report names those.
-- **poll skip**: a client's next offset is not its last + 1 but higher, without a
-  repositioning between, and a record is known at an offset that it passed over: somebody
-  was acknowledged it there, or was given it there. (Else only a fence may lie there, which
-  is why a record of unknown outcome that nobody was given is missed by nobody.) No loss mark
-  may lie between: what gave up the record and not the log that the client read on in, or the
-  other way round. A failed poll changes nothing; after one whose outcome is unknown the next
-  may be anywhere.
+- **poll skip**: a client's next offset is not its last + 1 but higher, without a repositioning
+  between, and a record is known at an offset that it passed over: somebody was acknowledged it
+  there, or was given it there. (Else only a fence may lie there, which is why a record of
+  unknown outcome that nobody was given is missed by nobody.) Where they are of different
+  epochs no loss mark may have given up either, the record or what the client read on in: they
+  may be of different logs. A failed poll changes nothing; after one whose outcome is unknown
+  the next may be anywhere.
 - **non-monotonic poll**: a client's next offset is its last or lower, without a
   repositioning between; likewise.
 - **internal skip**, **internal non-monotonic**: the same two inside one poll.

@@ -44,11 +44,9 @@ class LossMarks:
         return kept if kept >= lowest else None
 
     def are_of_one_log(self, offset: int, one_epoch: int, other_epoch: int) -> bool:
-        """Whether what is stamped with either epoch from `offset` on was in one log: no loss
-        lies between, which gave up the one and not the other."""
-        return all(
-            (mark.first_epoch <= one_epoch <= mark.last_epoch)
-            == (mark.first_epoch <= other_epoch <= mark.last_epoch)
-            for mark in self._marks
-            if mark.first_offset <= offset < mark.end_offset
-        )
+        """Whether what is stamped with either epoch from `offset` on was surely in one log: one
+        leader wrote both, or no loss gave up either. One that gave up both may have come between
+        them, for who leads after it may bring back what an earlier leader had not committed."""
+        if one_epoch == other_epoch:
+            return True
+        return self.reason(one_epoch, offset) is None and self.reason(other_epoch, offset) is None

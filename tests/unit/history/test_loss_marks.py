@@ -168,6 +168,19 @@ def test_what_was_given_up_is_skipped_by_who_read_on_in_what_was_given_up(
     assert history.found() == {Anomaly.INTERNAL_SKIP: 1}
 
 
+def test_what_a_loss_brought_back_is_skipped_by_nobody_who_read_what_it_gave_up(
+    history: Recording,
+) -> None:
+    """Two leaders before it had written there; who leads after it has the log of the first."""
+    history.sent(1, 0, epoch=1)
+    history.sent(2, 2, epoch=2)
+    history.invoke(3)
+    history.polled([(0, 1), (2, 2)], epochs=[1, 2])
+    history.lost(0, 2, first_offset=1)
+    history.polled([(1, 3)], client="c2", epoch=1, repositioned=True)
+    assert history.found() == {}
+
+
 def test_no_loss_above_or_below_it_explains_a_skip(history: Recording) -> None:
     history.sent(1, 0, epoch=1)
     history.sent(2, 1, epoch=1)
