@@ -15,7 +15,10 @@ THROTTLED_SHARE = 0.6
 
 
 def _moves(
-    rng: random.Random, at_ms: int, kinds: tuple[str, ...] = ("move", "move_and_back")
+    rng: random.Random,
+    at_ms: int,
+    kinds: tuple[str, ...] = ("move", "move_and_back"),
+    throttled_share: float = THROTTLED_SHARE,
 ) -> list[Fault]:
     moves = [
         Fault(
@@ -26,7 +29,7 @@ def _moves(
         )
         for _ in range(rng.randint(*MOVES))
     ]
-    if rng.random() < THROTTLED_SHARE:
+    if rng.random() < throttled_share:
         moves.append(Fault(at_ms, "throttled", (rng.randint(1_024, 4_096),), 8_000))
     return moves
 
@@ -81,7 +84,9 @@ def _away_and_back(rng: random.Random, cluster: Cluster) -> list[Fault]:
     story = [
         Fault(at_ms, "repeat", (60, "all"), 10_000),
         Fault(at_ms, "reorder", (30, "all"), 8_000),
-        *_moves(rng, at_ms + 300, ("move_and_back",)),
+        # At full speed, so that what was said at a replica's end comes after its next beginning.
+        *_moves(rng, at_ms + 300, ("move_and_back",), throttled_share=0),
+        *_moves(rng, at_ms + 2_500, ("move_and_back",), throttled_share=0),
     ]
     if rng.random() < 0.5:
         crash_ms = at_ms + rng.randint(500, 5_000)

@@ -53,7 +53,7 @@ def draw_plan(seed: int, size: Size) -> list[Fault]:
         # In turn, so that a row of seeds tells all of them.
         plan += STORIES[seed % len(STORIES)](rng, cluster)
     if rng.random() < MOVE_SHARE:
-        plan += rng.choice(MOVE_STORIES)(rng, cluster)
+        plan += MOVE_STORIES[seed % len(MOVE_STORIES)](rng, cluster)
     return sorted(plan)
 
 
