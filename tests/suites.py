@@ -48,14 +48,14 @@ class Outcome:
 
 
 SUITES = (
-    Suite("unit", budget_seconds=180),
+    Suite("unit", budget_seconds=300),
     Suite("model", budget_seconds=180),
-    Suite("contract", budget_seconds=120),
-    Suite("simulation", budget_seconds=600),
-    Suite("integration", budget_seconds=1_080),
-    Suite("api_fuzz", budget_seconds=300),
-    Suite("console", budget_seconds=420, needs=("chromium",)),
-    Suite("monitoring", budget_seconds=480, needs=("prometheus", "promtool")),
+    Suite("contract", budget_seconds=60),
+    Suite("simulation", budget_seconds=480),
+    Suite("integration", budget_seconds=780),
+    Suite("api_fuzz", budget_seconds=120),
+    Suite("console", budget_seconds=300, needs=("chromium",)),
+    Suite("monitoring", budget_seconds=300, needs=("prometheus", "promtool")),
 )
 
 

@@ -1,6 +1,6 @@
 """What happens to a real cluster while a real Prometheus looks at it: all is well; then a
-follower is paused for a while; then a broker is killed, and started again; then the active
-controller."""
+partition is moved; then a follower is paused for a while; then a broker is killed, and started
+again; then the active controller."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from monitoring import grafana
 from monitoring.grafana import PanelQuery
 from monitoring.prometheus import SCRAPE_SECONDS, Prometheus, QueryError, Series
 from tidelog.client import Admin, Consumer
+from tidelog.client.operations import Move
 from tidelog.model import TopicPartition
 from tidelog_runtime.local.cluster import LocalCluster
 from tidelog_runtime.local.service_file import Setting
@@ -36,6 +37,10 @@ HEALTHY_SECONDS = 20.0
 FIRING_SECONDS = 75.0
 HEALED_SECONDS = 60.0
 LINGER_SECONDS = 3.0
+
+# About eight seconds.
+MOVED_RECORDS = 200
+MOVED_BYTES_PER_SECOND = 250_000
 
 # A paused broker is taken out of ISRs by its leaders before it is missed, and both happen before
 # an alert would tell that high watermarks stand still.
@@ -128,6 +133,7 @@ async def tell(directory: Path) -> tuple[Story, Prometheus]:
             story.healthy = Phase(began, time.time())
             story.scrapes = await asyncio.to_thread(_scrape, cluster)
             for chapter in (
+                _a_partition_moves,
                 _a_follower_is_paused,
                 _a_broker_is_killed,
                 _a_controller_is_killed,
@@ -142,6 +148,29 @@ async def tell(directory: Path) -> tuple[Story, Prometheus]:
     finally:
         await cluster.stop()
     return story, prometheus
+
+
+async def _a_partition_moves(story: Story, cluster: LocalCluster, prometheus: Prometheus) -> None:
+    """Slowly enough that several scrapes see it."""
+    del story, prometheus
+    name = new_name("moved")
+    async with Admin(cluster.bootstrap) as admin:
+        await admin.create_topic(name, 1, 2)
+        await write(
+            cluster, name, [random.Random(n).randbytes(10_000) for n in range(MOVED_RECORDS)]
+        )
+        stays, leaves = (await describe(cluster, name)).partitions[0].replicas
+        [added] = set(cluster.broker_ids) - {stays, leaves}
+        await admin.set_throttle(MOVED_BYTES_PER_SECOND)
+        begun = (await admin.reassign([Move(name, 0, (stays, added))])).operation
+        assert begun is not None
+
+        async def is_done() -> bool:
+            return (await admin.describe_operation(begun.operation_id)).state == "done"
+
+        await until(is_done, f"operation {begun.operation_id} is done", HEALED_SECONDS)
+        await admin.set_throttle(None)
+        await admin.delete_topic(name)
 
 
 async def _a_follower_is_paused(
