@@ -16,7 +16,7 @@ help:
 	@echo "make test         run all test suites"
 	@echo "make sim SEEDS=n  run n seeds of the simulator; SEED=s one of them, with its trace"
 	@echo "make model        explore every interleaving of a small cluster; at least 10 minutes of processor time"
-	@echo "make mutants      plant bugs in the rules; each must be found, by name; about 20 minutes"
+	@echo "make mutants      plant bugs in the rules; each must be found, by name; half an hour"
 	@echo "make api-fuzz     5,000 cases over the OpenAPI document of the gateway; about 5 minutes"
 	@echo "make lint         style, types, dependencies between modules, generated code"
 	@echo "make bench        measure throughput and latency against gRPC's own"
