@@ -386,7 +386,7 @@ class FaultInjector:
         return make_room
 
     def _bit_flip(self, fault: Fault, rng: random.Random) -> End:
-        """Somewhere in a segment."""
+        """Somewhere in a segment, of which there is another copy."""
         service = self._service(fault)
         disk = service.machine.disk
         segments = [
@@ -394,13 +394,15 @@ class FaultInjector:
             for path in disk.paths()
             if path.suffix == ".log" and "replicas" in path.parts and disk.file_size(path)
         ]
-        if segments:
-            path = rng.choice(segments)
-            position = rng.randrange(disk.file_size(path))
+        if not segments:
+            return _none
+        path = rng.choice(segments)
+        position = rng.randrange(disk.file_size(path))
+        topic, partition = replica_in(path.parent)
+        if self._world.mover.needs_two(TopicPartition(topic, partition.partition)):
             disk.flip_bit(path, position, rng.randrange(8))
             self._world.trace("bit_flipped", path=path, position=position)
             assert isinstance(service, BrokerProcess)
-            _, partition = replica_in(path.parent)
             self._world.data_losses.replica_damaged(service.broker_id, partition)
         return _none
 

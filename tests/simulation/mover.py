@@ -28,6 +28,9 @@ class Mover:
         self._world = world
         self.wanted: dict[TopicPartition, WantedMove] = {}
         self.operations = 0
+        # Of these some target was a single replica; these are never left with one.
+        self._left_one: set[TopicPartition] = set()
+        self._need_two: set[TopicPartition] = set()
 
     @contextmanager
     def heard(self) -> Iterator[None]:
@@ -68,6 +71,13 @@ class Mover:
         found = dict(self._states()).get(partition)
         return found.settled_replicas if found else ()
 
+    def needs_two(self, partition: TopicPartition) -> bool:
+        """From now on no target is a single replica; False: one was already."""
+        if partition in self._left_one:
+            return False
+        self._need_two.add(partition)
+        return True
+
     def cancel(self, partition: TopicPartition) -> None:
         wanted = self.wanted.get(partition)
         if wanted is not None:
@@ -75,6 +85,8 @@ class Mover:
 
     def _want(self, partition: TopicPartition, wanted: WantedMove) -> None:
         self.wanted = {**self.wanted, partition: wanted}
+        if len(wanted.target) == 1:
+            self._left_one.add(partition)
         world = self._world
         world.trace("move_wanted", partition=str(partition), wanted=tuple(wanted))
         # A write that everybody's watch tells, as that of an operation would be.
@@ -96,10 +108,12 @@ class Mover:
         world = self._world
         entry = world.store_data.get(world.keys.topic(partition.topic))
         assert entry is not None
-        explicit = int(decode_topic(entry.value).config.get("min_insync_replicas", 1))
+        least = int(decode_topic(entry.value).config.get("min_insync_replicas", 1))
+        if partition in self._need_two:
+            least = max(least, 2)
         return [
             target
-            for size in range(explicit, len(world.brokers) + 1)
+            for size in range(least, len(world.brokers) + 1)
             for target in permutations(world.brokers, size)
             if target != state.settled_replicas
         ]

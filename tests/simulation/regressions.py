@@ -22,6 +22,7 @@ REGRESSIONS: dict[int, str] = {
     833: "an unclean election that brought back what the one before had given up (likewise)",
     985: "a backup of the store was believed that ended before what a command had told of",
     1254: "who read what a loss gave up had read past what came after it (the checker's mistake)",
+    1285: "a bit was flipped in the only replica there was after a move (the simulator's mistake)",
     2031: "a topic was deleted, and its leader had yet to hear of it (the simulator's mistake)",
     9112: "a full disk kept a start from writing anew what a failed fsync had left on no disk",
     20580: "after the loss of a fence a former holder wrote what the next took for its own",
