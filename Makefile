@@ -7,8 +7,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PROTOS := $(wildcard proto/tidelog/v1/*.proto)
 
-.PHONY: help demo up test sim model mutants api-fuzz lint bench bench-grow bench-console \
-	screenshots proto dashboards lock system-deps clean
+.PHONY: help demo up test sim model mutants api-fuzz compose-test lint bench bench-grow \
+	bench-console screenshots proto dashboards lock system-deps clean
 
 help:
 	@echo "make demo         show the main job: produce, kill a leader and a controller, lose nothing"
@@ -25,7 +25,8 @@ help:
 	@echo "make screenshots  take the README's pictures of the web console anew"
 	@echo "make proto        generate the code of proto/ anew"
 	@echo "make dashboards   generate the Grafana dashboards anew"
-	@echo "make lock         resolve the dependencies anew into requirements.lock"
+	@echo "make compose-test  build the images, run docker-compose.yml and test it as users run it"
+	@echo "make lock         resolve the dependencies anew into requirements*.lock"
 	@echo "make system-deps  install the Debian packages that some suites need"
 	@echo "make clean        remove what was built; keeps data"
 
@@ -51,6 +52,10 @@ mutants: $(STAMP)
 CASES ?= 5000
 api-fuzz: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python -m api_fuzz --cases $(CASES) --output out/api-fuzz.json
+
+# Images that cannot be pulled are made by the program that TIDELOG_STANDIN_IMAGES names.
+compose-test: $(STAMP)
+	$(BIN)/python -m pytest tests/compose
 
 lint: $(STAMP)
 	$(BIN)/ruff check
@@ -113,10 +118,16 @@ system-deps:
 		{ $(SUDO) systemctl disable prometheus || true; }; \
 	fi
 
+PIP_COMPILE = CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --generate-hashes \
+	--strip-extras --allow-unsafe --no-emit-index-url --no-emit-trusted-host --no-emit-find-links
+
+# All for developing; of these what images hold, and what it takes to make a wheel for them.
 lock: $(STAMP)
-	CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --upgrade --generate-hashes \
-		--strip-extras --all-extras --all-build-deps --allow-unsafe --no-emit-index-url \
-		--no-emit-trusted-host --no-emit-find-links --output-file=requirements.lock pyproject.toml
+	$(PIP_COMPILE) --upgrade --all-extras --all-build-deps --output-file=requirements.lock pyproject.toml
+	$(PIP_COMPILE) --constraint requirements.lock --extra services --extra gateway --extra cli \
+		--output-file=requirements-services.lock pyproject.toml
+	$(PIP_COMPILE) --constraint requirements.lock --build-deps-for wheel --only-build-deps \
+		--output-file=requirements-build.lock pyproject.toml
 
 # Removes what was built and what tools keep; never data (.tidelog) nor results (out).
 clean:
