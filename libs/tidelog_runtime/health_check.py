@@ -1,0 +1,205 @@
+"""`python -m tidelog_runtime.health_check grpc|http [--alive] [HOST:PORT]`: whether the service
+there does its work; with `--alive`, whether it answers at all.
+
+grpc: the standard health service says SERVING; alive: it says anything. http: GET /ready of the
+gateway is answered with 200; alive: GET /health is. Without HOST:PORT that of `TIDELOG_LISTEN`
+is asked, on loopback where it names every address. Exit status 0 or 1, and one line why; 2: it
+was asked wrongly.
+
+Containers run this every few seconds for as long as they live. Importing gRPC takes longer
+than all else that happens here; the one call is therefore written out, over a plain socket: a
+few frames of HTTP/2 (RFC 9113), headers as literals (RFC 7541).
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterator, Sequence
+
+LISTEN_VARIABLE = "TIDELOG_LISTEN"
+TIMEOUT_S = 4.0
+EXIT_WELL, EXIT_UNWELL, EXIT_USAGE = 0, 1, 2
+USAGE = "usage: python -m tidelog_runtime.health_check grpc|http [--alive] [HOST:PORT]"
+
+_LOOPBACK = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "*": "127.0.0.1", "::": "::1"}
+# Of HealthCheckResponse.ServingStatus.
+_STATUSES = {0: "UNKNOWN", 1: "SERVING", 2: "NOT_SERVING", 3: "SERVICE_UNKNOWN"}
+_SERVING = 1
+
+_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+_DATA, _HEADERS, _RST_STREAM, _SETTINGS, _PING, _GOAWAY = 0x0, 0x1, 0x3, 0x4, 0x6, 0x7
+_END_STREAM = _ACK = 0x1
+_END_HEADERS = 0x4
+_FRAME_HEADER_BYTES = 9
+_MESSAGE_HEADER_BYTES = 5
+_STREAM = 1
+# An answer is some hundred bytes; whoever sends more is no Tidelog service.
+_MAX_ANSWER_BYTES = 1 << 16
+
+
+class UnwellError(Exception):
+    """The service does not answer as it should; the message says how."""
+
+
+def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
+    return (
+        len(payload).to_bytes(3) + kind.to_bytes(1) + flags.to_bytes(1) + stream.to_bytes(4)
+    ) + payload
+
+
+def check_request() -> bytes:
+    """What a client sends for one call of Health.Check with an empty request."""
+
+    def text(value: bytes) -> bytes:
+        return len(value).to_bytes(1) + value
+
+    headers = (
+        b"\x83\x86"  # :method POST, :scheme http
+        + (b"\x04" + text(b"/grpc.health.v1.Health/Check"))  # :path
+        + (b"\x01" + text(b"localhost"))  # :authority
+        + (b"\x0f\x10" + text(b"application/grpc"))  # content-type
+        + (b"\x00" + text(b"te") + text(b"trailers"))
+    )
+    return (
+        _PREFACE
+        + frame(_SETTINGS, 0, 0)
+        + frame(_HEADERS, _END_HEADERS, _STREAM, headers)
+        + frame(_DATA, _END_STREAM, _STREAM, bytes(_MESSAGE_HEADER_BYTES))
+    )
+
+
+def serving_status(message: bytes) -> int:
+    """Of a serialized HealthCheckResponse. Raises `UnwellError` where it is none."""
+    if not message:
+        return 0
+    if len(message) != 2 or message[0] != 0x08:
+        raise UnwellError("answers a health check with something else")
+    return message[1]
+
+
+class Conversation:
+    """The client's side of the one call: bytes in, bytes to answer and the status out."""
+
+    def __init__(self) -> None:
+        self._unread = b""
+        self._message = b""
+
+    def receive(self, data: bytes) -> tuple[bytes, int | None]:
+        """What is to be sent at once, and the serving status once it is known. Raises
+        `UnwellError` where the call has failed."""
+        self._unread += data
+        replies = b""
+        for kind, flags, payload in self._frames():
+            if kind in (_SETTINGS, _PING) and not flags & _ACK:
+                replies += frame(kind, _ACK, 0, payload if kind == _PING else b"")
+            elif kind == _DATA:
+                self._message += payload
+                if (status := self._status()) is not None:
+                    return replies, status
+            elif kind in (_RST_STREAM, _GOAWAY) or (kind == _HEADERS and flags & _END_STREAM):
+                raise UnwellError("refuses health checks")
+        return replies, None
+
+    def _frames(self) -> Iterator[tuple[int, int, bytes]]:
+        while len(self._unread) >= _FRAME_HEADER_BYTES:
+            end = _FRAME_HEADER_BYTES + int.from_bytes(self._unread[:3])
+            if end > _MAX_ANSWER_BYTES:
+                raise UnwellError("does not speak gRPC")
+            if len(self._unread) < end:
+                return
+            whole, self._unread = self._unread[:end], self._unread[end:]
+            yield whole[3], whole[4], whole[_FRAME_HEADER_BYTES:]
+
+    def _status(self) -> int | None:
+        if len(self._message) < _MESSAGE_HEADER_BYTES:
+            return None
+        end = _MESSAGE_HEADER_BYTES + int.from_bytes(self._message[1:_MESSAGE_HEADER_BYTES])
+        if len(self._message) < end:
+            return None
+        return serving_status(self._message[_MESSAGE_HEADER_BYTES:end])
+
+
+def check_grpc(connection: socket.socket, deadline: float, *, alive: bool) -> str:
+    """What it says. Raises `UnwellError`, `OSError`."""
+    connection.sendall(check_request())
+    conversation = Conversation()
+    while True:
+        replies, status = conversation.receive(_read(connection, deadline))
+        if status is not None:
+            said = _STATUSES.get(status, str(status))
+            if status != _SERVING and not alive:
+                raise UnwellError(f"says {said}")
+            return said
+        if replies:
+            connection.sendall(replies)
+
+
+def check_http(connection: socket.socket, deadline: float, *, alive: bool) -> str:
+    """What it says. Raises `UnwellError`, `OSError`."""
+    path = "/health" if alive else "/ready"
+    question = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    connection.sendall(question.encode())
+    answer = b""
+    while b"\r\n" not in answer and len(answer) < _MAX_ANSWER_BYTES:
+        answer += _read(connection, deadline)
+    status_line = answer.split(b"\r\n")[0].decode(errors="replace")
+    if status_line.split(" ")[1:2] != ["200"]:
+        raise UnwellError(f"answers GET {path} with {status_line[:100]!r}")
+    return "ready" if not alive else "alive"
+
+
+def _read(connection: socket.socket, deadline: float) -> bytes:
+    left_s = deadline - time.monotonic()
+    if left_s <= 0:
+        raise TimeoutError
+    connection.settimeout(left_s)
+    data = connection.recv(_MAX_ANSWER_BYTES)
+    if not data:
+        raise UnwellError("ends the connection without an answer")
+    return data
+
+
+_CHECKS = {"grpc": check_grpc, "http": check_http}
+
+
+def where_to_ask(address: str) -> tuple[str, int]:
+    """Raises `ValueError` where that is not host:port."""
+    host, separator, port = address.rpartition(":")
+    if not separator or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        raise ValueError(f"{address!r} is not an address; give host:port, such as 127.0.0.1:7500")
+    host = host.removeprefix("[").removesuffix("]")
+    return _LOOPBACK.get(host, host), int(port)
+
+
+def main(argv: Sequence[str]) -> int:
+    arguments = [argument for argument in argv if argument != "--alive"]
+    address = arguments[1] if len(arguments) == 2 else os.environ.get(LISTEN_VARIABLE, "")
+    if not 1 <= len(arguments) <= 2 or arguments[0] not in _CHECKS:
+        return _end(EXIT_USAGE, USAGE)
+    if not address:
+        return _end(EXIT_USAGE, f"give HOST:PORT, or set {LISTEN_VARIABLE}; {USAGE}")
+    try:
+        host, port = where_to_ask(address)
+    except ValueError as error:
+        return _end(EXIT_USAGE, str(error))
+    deadline = time.monotonic() + TIMEOUT_S
+    try:
+        with socket.create_connection((host, port), TIMEOUT_S) as connection:
+            said = _CHECKS[arguments[0]](connection, deadline, alive="--alive" in argv)
+    except TimeoutError:
+        return _end(EXIT_UNWELL, f"{host}:{port} does not answer within {TIMEOUT_S:g} s")
+    except (OSError, UnwellError) as error:
+        return _end(EXIT_UNWELL, f"{host}:{port}: {error}")
+    return _end(EXIT_WELL, f"{host}:{port}: {said}")
+
+
+def _end(status: int, line: str) -> int:
+    sys.stdout.write(line + "\n")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
