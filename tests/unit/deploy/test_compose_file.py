@@ -1,0 +1,151 @@
+"""docker-compose.yml and the images that it builds, as they are written."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[3]
+SERVICES = ("broker", "controller", "admin-api")
+# What runs once, and what has no program that asks it how it is.
+WITHOUT_HEALTH_CHECK = {"tools", "grafana"}
+# What a health check may run: real images have no shell and no curl.
+OWN_PROGRAMS = {"python", "/usr/local/bin/etcdctl", "/bin/promtool"}
+
+
+def dockerfile(service: str) -> str:
+    return (ROOT / "services" / service / "Dockerfile").read_text()
+
+
+def instructions(text: str) -> str:
+    return re.sub(r"^#.*\n", "", text, flags=re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def compose() -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+    return loaded
+
+
+@pytest.fixture(scope="module")
+def services(compose: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = compose["services"]
+    return found
+
+
+def test_the_build_stage_is_the_same_in_all_images() -> None:
+    stages = {instructions(dockerfile(s)).partition("FROM ${BASE_IMAGE}\n")[0] for s in SERVICES}
+    assert len(stages) == 1
+    assert "AS build" in stages.pop()
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_an_image_is_labelled_with_the_version_of_the_package(service: str) -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert f"ARG VERSION={version}\n" in dockerfile(service)
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_images_are_built_without_buildkit(service: str) -> None:
+    text = dockerfile(service)
+    assert not text.startswith("# syntax")
+    assert "--mount" not in text
+    assert "<<" not in text
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_an_image_runs_as_a_numbered_user(service: str) -> None:
+    """Kubernetes checks `runAsNonRoot` by the number alone."""
+    final = dockerfile(service).rpartition("FROM ")[2]
+    assert re.findall(r"^USER (.*)$", final, re.MULTILINE) == ["10001:10001"]
+
+
+def pins(lock: str) -> dict[str, str]:
+    found = re.findall(r"^([a-z0-9.-]+)==(\S+)", (ROOT / lock).read_text(), re.MULTILINE)
+    assert found
+    return dict(found)
+
+
+@pytest.mark.parametrize("lock", ["requirements-services.lock", "requirements-build.lock"])
+def test_images_hold_what_was_tested(lock: str) -> None:
+    tested = pins("requirements.lock")
+    assert {name: tested.get(name) for name in pins(lock)} == pins(lock)
+
+
+def test_ports_are_published_on_loopback_alone(services: dict[str, dict[str, Any]]) -> None:
+    ports = [port for service in services.values() for port in service.get("ports", [])]
+    assert ports
+    assert [port for port in ports if not port.startswith("127.0.0.1:")] == []
+
+
+def test_images_from_elsewhere_are_pinned(services: dict[str, dict[str, Any]]) -> None:
+    foreign = {s["image"] for s in services.values() if "build" not in s}
+    assert [image for image in sorted(foreign) if not re.search(r":v?\d+\.\d+\.\d+$", image)] == []
+
+
+def test_every_service_is_asked_how_it_is_by_a_program_of_its_own(
+    services: dict[str, dict[str, Any]],
+) -> None:
+    asked: dict[str, str] = {}
+    for name, service in services.items():
+        if name in WITHOUT_HEALTH_CHECK:
+            continue
+        if "healthcheck" in service:
+            asked[name] = service["healthcheck"]["test"][1]
+        else:
+            text = (ROOT / service["build"]["dockerfile"]).read_text()
+            found = re.search(r"HEALTHCHECK[^\[]*(\[.*\])", text)
+            assert found, f"{name} has no health check"
+            asked[name] = json.loads(found[1])[0]
+    assert set(asked.values()) <= OWN_PROGRAMS
+
+
+def test_every_service_is_confined(services: dict[str, dict[str, Any]]) -> None:
+    for name, service in services.items():
+        assert service["read_only"] is True, name
+        assert service["cap_drop"] == ["ALL"], name
+        assert service["mem_limit"], name
+        assert service["restart"] in ("unless-stopped", "no"), name
+
+
+def test_brokers_stand_in_two_racks(services: dict[str, dict[str, Any]]) -> None:
+    brokers = [s["environment"] for name, s in services.items() if name.startswith("broker-")]
+    assert len(brokers) == 3
+    assert len({environment["TIDELOG_RACK"] for environment in brokers}) == 2
+
+
+def test_a_stop_is_waited_for_longer_than_a_broker_may_take(
+    services: dict[str, dict[str, Any]],
+) -> None:
+    from tidelog_broker.config import BrokerConfig
+
+    shutdown_ms = BrokerConfig.model_fields["shutdown_timeout_ms"].default
+    grace = services["broker-1"]["stop_grace_period"]
+    assert int(grace.removesuffix("s")) * 1_000 > shutdown_ms
+
+
+def test_prometheus_scrapes_every_service_under_its_own_name(
+    services: dict[str, dict[str, Any]],
+) -> None:
+    targets = json.loads((ROOT / "deploy/compose/prometheus-targets.json").read_text())
+    scraped = {target["labels"]["service"]: target["targets"][0] for target in targets}
+    own = {name for name, service in services.items() if "build" in service} - {"tools"}
+    assert set(scraped) == own
+    assert {service: address.partition(":")[0] for service, address in scraped.items()} == {
+        service: service for service in own
+    }
+
+
+def test_what_is_mounted_from_the_repository_is_there(compose: dict[str, Any]) -> None:
+    mounts = [m for s in compose["services"].values() for m in s.get("volumes", [])]
+    from_here = [mount.split(":")[0] for mount in mounts if mount.startswith("./")]
+    assert from_here
+    assert [path for path in from_here if not (ROOT / path).exists()] == []
+    named = {mount.split(":")[0] for mount in mounts} - set(from_here)
+    assert named == set(compose["volumes"])
