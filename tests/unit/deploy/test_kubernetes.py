@@ -1,0 +1,146 @@
+"""deploy/kubernetes against the schemas of Kubernetes, and against what services need."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import kubernetes_validate
+import pytest
+import yaml
+
+from tidelog_broker.config import BrokerConfig
+from tidelog_controller.config import ControllerConfig
+from tidelog_runtime.config import ENVIRONMENT_PREFIX, ServiceConfig
+
+MANIFESTS = Path(__file__).resolve().parents[3] / "deploy" / "kubernetes"
+# The pod index is a label since 1.28.
+VERSIONS = ("1.28", "1.34")
+SERVICE_MONITOR = "ServiceMonitor"
+
+
+def documents() -> Iterator[tuple[str, dict[str, Any]]]:
+    kustomization = yaml.safe_load((MANIFESTS / "kustomization.yaml").read_text())
+    for name in kustomization["resources"]:
+        for document in yaml.safe_load_all((MANIFESTS / name).read_text()):
+            yield f"{document['kind']}/{document['metadata']['name']}", document
+
+
+ALL = dict(documents())
+OWN_KINDS = {name: found for name, found in ALL.items() if found["kind"] != SERVICE_MONITOR}
+WORKLOADS = {
+    name: found for name, found in ALL.items() if found["kind"] in ("StatefulSet", "Deployment")
+}
+
+
+def container(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = ALL[name]["spec"]["template"]["spec"]["containers"][0]
+    return found
+
+
+def settings(name: str) -> dict[str, str]:
+    """Those that are told by a variable of their own, or by the configuration of all."""
+    given = {entry["name"]: entry.get("value", "") for entry in container(name)["env"]}
+    return given | (ALL["ConfigMap/tidelog"]["data"] if "envFrom" in container(name) else {})
+
+
+def test_every_manifest_is_listed() -> None:
+    listed = yaml.safe_load((MANIFESTS / "kustomization.yaml").read_text())["resources"]
+    present = {path.name for path in MANIFESTS.glob("*.yaml")} - {"kustomization.yaml"}
+    assert set(listed) == present
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("name", OWN_KINDS)
+def test_a_manifest_is_valid(name: str, version: str) -> None:
+    kubernetes_validate.validate(OWN_KINDS[name], version, strict=True)
+
+
+def test_a_misspelt_field_is_found() -> None:
+    broken = json.loads(json.dumps(ALL["StatefulSet/tidelog-broker"]))
+    broken["spec"]["template"]["spec"]["terminationGracePeriod"] = 60
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(broken, VERSIONS[-1], strict=True)
+
+
+def test_the_service_monitor_is_valid() -> None:
+    schema = json.loads((MANIFESTS / "schemas" / "servicemonitor.json").read_text())
+    monitor = ALL[f"{SERVICE_MONITOR}/tidelog"]
+    jsonschema.validate(monitor, schema)
+    broken = json.loads(json.dumps(monitor))
+    broken["spec"]["endpoints"][0]["honourLabels"] = True
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(broken, schema)
+
+
+def test_the_service_monitor_finds_the_ports_of_services() -> None:
+    monitor = ALL[f"{SERVICE_MONITOR}/tidelog"]
+    wanted = {endpoint["port"] for endpoint in monitor["spec"]["endpoints"]}
+    labels = monitor["spec"]["selector"]["matchLabels"].items()
+    scraped = set()
+    for service in (found for found in ALL.values() if found["kind"] == "Service"):
+        assert labels <= service["metadata"]["labels"].items()
+        ports = wanted & {port["name"] for port in service["spec"]["ports"]}
+        assert len(ports) == 1, service["metadata"]["name"]
+        scraped |= ports
+    assert scraped == wanted
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_a_pod_is_confined(name: str) -> None:
+    pod = WORKLOADS[name]["spec"]["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["runAsUser"] == 10001
+    assert container(name)["securityContext"]["readOnlyRootFilesystem"] is True
+    # Else the names of services would become settings.
+    assert pod["enableServiceLinks"] is False
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_a_workload_has_a_disruption_budget_and_a_service(name: str) -> None:
+    labels = WORKLOADS[name]["spec"]["template"]["metadata"]["labels"]
+    budgets = [
+        found
+        for found in ALL.values()
+        if found["kind"] == "PodDisruptionBudget"
+        and found["spec"]["selector"]["matchLabels"] == labels
+    ]
+    assert [budget["spec"]["maxUnavailable"] for budget in budgets] == [1]
+    selectors = [f["spec"]["selector"] for f in ALL.values() if f["kind"] == "Service"]
+    assert labels in selectors
+
+
+@pytest.mark.parametrize(
+    ("name", "config"),
+    [
+        ("StatefulSet/tidelog-broker", BrokerConfig),
+        ("StatefulSet/tidelog-controller", ControllerConfig),
+    ],
+)
+def test_only_settings_that_exist_are_set(name: str, config: type[ServiceConfig]) -> None:
+    own = {n for n in settings(name) if n.startswith(ENVIRONMENT_PREFIX)}
+    known = {ENVIRONMENT_PREFIX + field.upper() for field in config.model_fields}
+    assert own <= known
+    assert f"{ENVIRONMENT_PREFIX}ADVERTISED_ADDRESS" in own
+
+
+@pytest.mark.parametrize("role", ["broker", "controller"])
+def test_pods_are_found_while_they_start(role: str) -> None:
+    """A broker serves once a controller has reached it, so it cannot wait to be found."""
+    service = ALL[f"Service/tidelog-{role}s"]
+    assert service["spec"]["publishNotReadyAddresses"] is True
+    advertised = settings(f"StatefulSet/tidelog-{role}")["TIDELOG_ADVERTISED_ADDRESS"]
+    port = next(port["port"] for port in service["spec"]["ports"] if port["name"] == "grpc")
+    assert advertised == f"$(POD_NAME).tidelog-{role}s.$(POD_NAMESPACE).svc:{port}"
+
+
+def test_the_gateway_asks_pods_that_exist() -> None:
+    told = settings("Deployment/tidelog-admin-api")
+    for setting, role in (("TIDELOG_BOOTSTRAP", "broker"), ("TIDELOG_CONTROLLERS", "controller")):
+        replicas = ALL[f"StatefulSet/tidelog-{role}"]["spec"]["replicas"]
+        port = container(f"StatefulSet/tidelog-{role}")["ports"][0]["containerPort"]
+        asked = [f"tidelog-{role}-{i}.tidelog-{role}s:{port}" for i in range(replicas)]
+        assert told[setting].split(",") == asked
