@@ -1,0 +1,32 @@
+"""One composed cluster for the whole suite: it is whole before each test, and after each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from compose.engine import EngineError
+from compose.stack import LOGS, Stack
+
+# The first test waits for the images, too.
+TEST_TIMEOUT_S = 1_800
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        item.add_marker(pytest.mark.timeout(TEST_TIMEOUT_S))
+
+
+@pytest.fixture(scope="session")
+def stack(request: pytest.FixtureRequest) -> Iterator[Stack]:
+    cluster = Stack()
+    try:
+        cluster.up()
+        yield cluster
+    except EngineError as error:
+        pytest.exit(str(error), returncode=1)
+    finally:
+        if request.session.testsfailed:
+            cluster.save_logs(LOGS)
+        cluster.down()

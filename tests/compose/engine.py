@@ -1,0 +1,122 @@
+"""The engine that runs containers, and the base images: what has to be there before a cluster
+can be composed.
+
+What a registry gives is taken from there. Where none can be reached, `TIDELOG_STANDIN_IMAGES`
+may name a program that makes stand-ins under the same tags, and starts the engine where it
+is missing: `PROGRAM python=TAG etcd=TAG prometheus=TAG`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+STANDIN_VARIABLE = "TIDELOG_STANDIN_IMAGES"
+PULL_TIMEOUT_S = 180
+STANDIN_TIMEOUT_S = 1_800
+
+_MISSING = (
+    "the suite needs a Docker engine and docker-compose, and reaches none: install and start them "
+    f"(on Debian: docker.io, docker-compose), or let {STANDIN_VARIABLE} name a program that does"
+)
+
+
+class EngineError(Exception):
+    """What is missing, and what to do."""
+
+
+def run(
+    command: Sequence[str],
+    *,
+    timeout_s: float,
+    stdin: str | None = None,
+    env: dict[str, str] | None = None,
+    check: bool = True,
+) -> subprocess.CompletedProcess[str]:
+    """Its output; with `check` a failure raises `EngineError` with what it wrote."""
+    try:
+        done = subprocess.run(
+            command,
+            cwd=ROOT,
+            input=stdin,
+            env={**os.environ, **env} if env else None,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise EngineError(f"{' '.join(command)} was not done within {timeout_s:g} s") from error
+    if check and done.returncode != 0:
+        raise EngineError(
+            f"{' '.join(command)} ended with status {done.returncode}:\n{done.stdout}{done.stderr}"
+        )
+    return done
+
+
+def base_images() -> dict[str, str]:
+    """Kind to tag, as the Dockerfiles and docker-compose.yml have them."""
+    dockerfile = (ROOT / "services/broker/Dockerfile").read_text()
+    compose = (ROOT / "docker-compose.yml").read_text()
+    found = {
+        "python": re.search(r"^ARG BASE_IMAGE=(\S+)$", dockerfile, re.MULTILINE),
+        "etcd": re.search(r"^\s+image: (\S*etcd:\S+)$", compose, re.MULTILINE),
+        "prometheus": re.search(r"^\s+image: (\S*prometheus:\S+)$", compose, re.MULTILINE),
+    }
+    return {kind: match[1] for kind, match in found.items() if match}
+
+
+def prepare() -> list[str]:
+    """Afterwards the engine runs and has the base images; returns the command of Compose.
+    Raises `EngineError`."""
+    if not _answers():
+        _make_stand_ins({})
+    if not _answers():
+        raise EngineError(_MISSING)
+    missing = {kind: tag for kind, tag in base_images().items() if not _is_here(tag)}
+    unreachable = {kind: tag for kind, tag in missing.items() if not _pull(tag)}
+    if unreachable:
+        _make_stand_ins(unreachable)
+    absent = [tag for tag in unreachable.values() if not _is_here(tag)]
+    if absent:
+        raise EngineError(f"no registry gives {', '.join(absent)}, and nothing made stand-ins")
+    return compose_command()
+
+
+def compose_command() -> list[str]:
+    """Compose v2 where it is installed, else docker-compose."""
+    if run(["docker", "compose", "version"], timeout_s=30, check=False).returncode == 0:
+        return ["docker", "compose"]
+    if shutil.which("docker-compose"):
+        return ["docker-compose"]
+    raise EngineError(_MISSING)
+
+
+def _answers() -> bool:
+    if shutil.which("docker") is None:
+        return False
+    return run(["docker", "info"], timeout_s=60, check=False).returncode == 0
+
+
+def _is_here(tag: str) -> bool:
+    return run(["docker", "image", "inspect", tag], timeout_s=60, check=False).returncode == 0
+
+
+def _pull(tag: str) -> bool:
+    try:
+        pulled = run(["docker", "pull", "--quiet", tag], timeout_s=PULL_TIMEOUT_S, check=False)
+    except EngineError:
+        return False
+    return pulled.returncode == 0
+
+
+def _make_stand_ins(tags: dict[str, str]) -> None:
+    program = os.environ.get(STANDIN_VARIABLE)
+    if not program:
+        return
+    run([program, *(f"{kind}={tag}" for kind, tag in tags.items())], timeout_s=STANDIN_TIMEOUT_S)

@@ -1,0 +1,191 @@
+"""The cluster of docker-compose.yml, under a project and on ports of its own."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+
+from compose.engine import ROOT, EngineError, prepare, run
+
+PROJECT = "tidelog-test"
+# Everything at once on two cores, imports and all.
+START_TIMEOUT_S = 300.0
+BUILD_TIMEOUT_S = 1_200.0
+COMMAND_TIMEOUT_S = 120.0
+POLL_S = 0.5
+
+ETCD = ("etcd-1", "etcd-2", "etcd-3")
+CONTROLLERS = ("controller-1", "controller-2")
+BROKERS = ("broker-1", "broker-2", "broker-3")
+GATEWAY = "admin-api"
+OWN_SERVICES = (*CONTROLLERS, *BROKERS, GATEWAY)
+
+T = TypeVar("T")
+
+
+def until(look: Callable[[], T], what: str, timeout_s: float) -> T:
+    """The first true value that `look` gives; what it raises counts as not yet."""
+    deadline = time.monotonic() + timeout_s
+    seen: object = "nothing yet"
+    while time.monotonic() < deadline:
+        try:
+            if found := look():
+                return found
+            seen = found
+        except (EngineError, httpx.HTTPError, LookupError, ValueError) as error:
+            seen = error
+        time.sleep(POLL_S)
+    raise AssertionError(f"not within {timeout_s:g} s: {what}; last: {seen!r}")
+
+
+class Stack:
+    """`up` builds and starts it, `down` removes all of it, volumes too."""
+
+    def __init__(self) -> None:
+        self._compose: list[str] = []
+        names = ("GATEWAY", "PROMETHEUS", "GRAFANA")
+        ports = _free_ports(len(names))
+        self._environment = {
+            f"TIDELOG_{name}_PORT": str(port) for name, port in zip(names, ports, strict=True)
+        }
+        self._environment["TIDELOG_TAG"] = "test"
+        self.gateway = httpx.Client(
+            base_url=f"http://127.0.0.1:{ports[0]}",
+            timeout=60.0,
+            headers={"X-Tidelog-Requested-By": "compose-test"},
+        )
+        self.prometheus_url = f"http://127.0.0.1:{ports[1]}"
+
+    def up(self) -> None:
+        """Returns once all is well, as the health checks see it."""
+        self._compose = [*prepare(), "--project-name", PROJECT]
+        # What an earlier run may have left.
+        self.compose("down", "--volumes", "--remove-orphans")
+        self.compose("build", "--quiet", timeout_s=BUILD_TIMEOUT_S)
+        self.compose("up", "--detach", timeout_s=START_TIMEOUT_S)
+        self.wait_healthy((*ETCD, *OWN_SERVICES), START_TIMEOUT_S)
+
+    def down(self) -> None:
+        self.gateway.close()
+        if self._compose:
+            self.compose("down", "--volumes", "--remove-orphans")
+
+    def compose(
+        self,
+        *arguments: str,
+        timeout_s: float = COMMAND_TIMEOUT_S,
+        stdin: str | None = None,
+    ) -> str:
+        command = [*self._compose, *arguments]
+        return run(command, timeout_s=timeout_s, stdin=stdin, env=self._environment).stdout
+
+    def tidelog(self, *arguments: str, stdin: str = "") -> str:
+        """The command line, in a container of its own within the cluster's network."""
+        return self.compose("run", "--rm", "-T", "tools", *arguments, stdin=stdin)
+
+    def container(self, service: str) -> str:
+        """The id of its container, also where that does not run."""
+        found = run(
+            [
+                *("docker", "ps", "--all", "--quiet", "--no-trunc"),
+                *("--filter", f"label=com.docker.compose.project={PROJECT}"),
+                *("--filter", f"label=com.docker.compose.service={service}"),
+                *("--filter", "label=com.docker.compose.oneoff=False"),
+            ],
+            timeout_s=COMMAND_TIMEOUT_S,
+        ).stdout.split()
+        if len(found) != 1:
+            raise EngineError(f"{service} has {len(found)} containers, and should have one")
+        return found[0]
+
+    def inspect(self, service: str) -> dict[str, Any]:
+        found: list[dict[str, Any]] = json.loads(docker("inspect", self.container(service)))
+        return found[0]
+
+    def health(self, service: str) -> str:
+        state = self.inspect(service)["State"]
+        return str(state.get("Health", {}).get("Status", state["Status"]))
+
+    def wait_healthy(self, services: Sequence[str], timeout_s: float) -> None:
+        def unwell() -> dict[str, str]:
+            found = {service: self.health(service) for service in services}
+            return {service: health for service, health in found.items() if health != "healthy"}
+
+        def look() -> bool:
+            if found := unwell():
+                raise LookupError(str(found))
+            return True
+
+        until(look, "every health check is answered well", timeout_s)
+
+    def inside(self, service: str, *command: str) -> tuple[int, str]:
+        """Exit status, and what it wrote."""
+        done = run(
+            ["docker", "exec", self.container(service), *command],
+            timeout_s=COMMAND_TIMEOUT_S,
+            check=False,
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    def signal(self, service: str, name: str) -> None:
+        docker("kill", f"--signal={name}", self.container(service))
+
+    def start(self, service: str) -> None:
+        docker("start", self.container(service))
+
+    def get(self, path: str) -> Any:
+        answer = self.gateway.get(path)
+        answer.raise_for_status()
+        return answer.json()
+
+    def post(self, path: str, body: Any) -> Any:
+        answer = self.gateway.post(path, json=body)
+        assert answer.is_success, f"POST {path}: {answer.status_code} {answer.text}"
+        return answer.json()
+
+    def partitions(self, topic: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.get(f"/v1/topics/{topic}/partitions")["items"]
+        return found
+
+    def wait_whole(self, topic: str, timeout_s: float) -> None:
+        """Every partition has a leader and all of its replicas in sync."""
+
+        def look() -> bool:
+            unwell = [p for p in self.partitions(topic) if p["health"] != "ok"]
+            if unwell:
+                raise LookupError(str([(p["partition"], p["health"]) for p in unwell]))
+            return True
+
+        until(look, f"all replicas of {topic} are in sync", timeout_s)
+
+    def save_logs(self, directory: Path) -> None:
+        """What every container has written."""
+        directory.mkdir(parents=True, exist_ok=True)
+        for service in (*ETCD, *OWN_SERVICES):
+            done = run(
+                ["docker", "logs", "--timestamps", self.container(service)],
+                timeout_s=COMMAND_TIMEOUT_S,
+                check=False,
+            )
+            (directory / f"{service}.log").write_text(done.stdout + done.stderr)
+
+
+def docker(*arguments: str) -> str:
+    return run(["docker", *arguments], timeout_s=COMMAND_TIMEOUT_S).stdout
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [taken.getsockname()[1] for taken in sockets]
+    for taken in sockets:
+        taken.close()
+    return ports
+
+
+LOGS = ROOT / "out" / "compose"

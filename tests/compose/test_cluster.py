@@ -1,0 +1,102 @@
+"""What users do first with the cluster of docker-compose.yml, and what they try next."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from compose.stack import BROKERS, CONTROLLERS, Stack, until
+
+TOPIC = "sea"
+RECORDS = 500
+# Detection, election and the gateway's next look, on a machine that has other things to do.
+FAILOVER_TIMEOUT_S = 60.0
+WHOLE_TIMEOUT_S = 120.0
+
+
+@pytest.fixture(scope="module")
+def topic(stack: Stack) -> str:
+    stack.post("/v1/topics", {"topic": TOPIC, "partitions": 6, "replication_factor": 3})
+    stack.wait_whole(TOPIC, WHOLE_TIMEOUT_S)
+    return TOPIC
+
+
+def lines(first: int, count: int) -> list[str]:
+    return [f"key-{n}:value-{n}" for n in range(first, first + count)]
+
+
+def consumed(stack: Stack, topic: str) -> list[str]:
+    return stack.tidelog("consume", topic, "--key-separator", ":").splitlines()
+
+
+def test_all_brokers_and_controllers_are_registered_in_their_racks(stack: Stack) -> None:
+    cluster = stack.get("/v1/cluster")
+    assert [(b["broker_id"], b["rack"], b["state"]) for b in cluster["brokers"]] == [
+        (1, "a", "running"),
+        (2, "a", "running"),
+        (3, "b", "running"),
+    ]
+    assert [c["controller_id"] for c in cluster["controllers"]] == [1, 2]
+    assert cluster["controller"] is not None
+
+
+def test_a_cluster_that_has_just_come_up_is_well(stack: Stack) -> None:
+    explained = json.loads(stack.tidelog("--json", "explain"))
+    assert explained["findings"] == []
+
+
+def test_the_console_is_served(stack: Stack) -> None:
+    page = stack.gateway.get("/")
+    assert page.status_code == 200
+    assert "Tidelog" in page.text
+
+
+def test_what_is_produced_is_consumed_also_after_a_leader_was_killed(
+    stack: Stack, topic: str
+) -> None:
+    before = lines(0, RECORDS)
+    stack.tidelog("produce", topic, "--key-separator", ":", stdin="\n".join(before))
+    assert sorted(consumed(stack, topic)) == sorted(before)
+
+    victim = stack.partitions(topic)[0]["leader"]
+    name = BROKERS[victim - 1]
+    stack.signal(name, "KILL")
+    until(
+        lambda: all(p["leader"] not in (None, victim) for p in stack.partitions(topic)),
+        f"others lead what broker {victim} led",
+        FAILOVER_TIMEOUT_S,
+    )
+    after = lines(RECORDS, RECORDS)
+    stack.tidelog("produce", topic, "--key-separator", ":", stdin="\n".join(after))
+    assert sorted(consumed(stack, topic)) == sorted(before + after)
+
+    stack.start(name)
+    stack.wait_whole(topic, WHOLE_TIMEOUT_S)
+    stack.wait_healthy([name], WHOLE_TIMEOUT_S)
+
+
+def test_the_other_controller_reigns_when_one_is_killed(stack: Stack, topic: str) -> None:
+    reigning = stack.get("/v1/cluster")["controller"]
+    name = CONTROLLERS[reigning["controller_id"] - 1]
+    stack.signal(name, "KILL")
+
+    def another() -> bool:
+        now = stack.get("/v1/cluster")["controller"]
+        return bool(now and now["controller_epoch"] > reigning["controller_epoch"])
+
+    until(another, "another controller reigns", FAILOVER_TIMEOUT_S)
+    stack.post("/v1/topics", {"topic": "made-by-the-other", "partitions": 1})
+    stack.start(name)
+    stack.wait_healthy([name], WHOLE_TIMEOUT_S)
+    stack.wait_whole(topic, WHOLE_TIMEOUT_S)
+
+
+def test_data_outlives_containers(stack: Stack, topic: str) -> None:
+    """Volumes keep them: a container that is made anew finds its broker's data."""
+    held = sorted(consumed(stack, topic))
+    assert held
+    stack.compose("up", "--detach", "--force-recreate", "--no-deps", BROKERS[0])
+    stack.wait_healthy(BROKERS, WHOLE_TIMEOUT_S)
+    stack.wait_whole(topic, WHOLE_TIMEOUT_S)
+    assert sorted(consumed(stack, topic)) == held
