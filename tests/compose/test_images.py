@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -85,7 +86,7 @@ def test_an_image_says_what_it_is(stack: Stack, service: str) -> None:
 
 @pytest.mark.parametrize("service", ONE_OF_EACH)
 def test_an_image_is_small(
-    stack: Stack, service: str, record_property: pytest.RecordProperty
+    stack: Stack, service: str, record_property: Callable[[str, object], None]
 ) -> None:
     base = json.loads(docker("image", "inspect", base_images()["python"]))[0]["Size"]
     size = image(stack, service)["Size"]

@@ -23,7 +23,7 @@ STATUS = health_pb2.HealthCheckResponse
 
 
 def answer(status: int) -> bytes:
-    message = STATUS(status=status).SerializeToString()  # type: ignore[arg-type]
+    message = STATUS(status=status).SerializeToString()
     return (
         frame(SETTINGS, 0, 0, b"\x00\x03\x00\x00\x00\x64")
         + frame(HEADERS, 0x4, 1, b"\x88")
