@@ -1,0 +1,142 @@
+"""Which kinds of faults there are: what each needs of a cluster, how long it lasts, and how long
+no write may succeed on its account. Pure."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import NamedTuple
+
+# A write may be late by so much without anybody's fault.
+ORDINARY_GAP_MS = 250
+# Beyond the lease: until the controller has elected another, and clients have found it.
+AFTER_LEASE_MS = 1_000
+AFTER_LEASE_OF_A_CRASH_MS = 2_000
+CRASH_SHOWN_MS = 1_000
+AFTER_LAG_MS = 1_000
+# The controller is told, elects, and clients find the new leader.
+AFTER_LAG_AND_REPORT_MS = 3_000
+# Within so long the controller believes so many crashes that connections show.
+REMOVALS_MEMORY_MS = 60_000
+MAX_REMOVALS = 2
+
+
+class Ability(enum.StrEnum):
+    """What a cluster can be made to suffer."""
+
+    PROCESSES = "processes"
+    CLIENT_RELAY = "a relay between clients and brokers"
+    SERVICE_RELAY = "a relay in front of each broker, for services too"
+    NETWORK = "rules in the network of each service"
+    FULL_DISK = "a disk that can be filled"
+    DATA = "data directories that can be written while a broker is down"
+    ETCD = "an etcd that can be killed as a whole"
+    ETCD_MEMBERS = "an etcd of several members"
+    CLOCK = "clocks that can be set"
+
+
+class Timings(NamedTuple):
+    """As the cluster is configured."""
+
+    lease_ms: int
+    lag_ms: int
+
+
+class Circumstances(NamedTuple):
+    """`ordinary_gap_ms`: the longest without any fault. `removals_ms`: how long before this
+    fault others had killed brokers, each."""
+
+    timings: Timings
+    ordinary_gap_ms: int
+    removals_ms: tuple[int, ...] = ()
+
+
+class Bound(NamedTuple):
+    limit_ms: int
+    why: str
+
+
+BoundOf = Callable[[Circumstances], Bound]
+
+
+class Kind(NamedTuple):
+    """`seconds`: how long it lasts alone. `bound` is None where the gap is reported alone:
+    fewer replicas than the min ISR may be left. `victims`: what it strikes, for people."""
+
+    needs: Ability
+    seconds: float
+    victims: str
+    bound: BoundOf | None = None
+    removes_brokers: bool = False
+
+
+def _crash(seen: Circumstances) -> Bound:
+    recent = sum(ago < REMOVALS_MEMORY_MS for ago in seen.removals_ms)
+    if recent >= MAX_REMOVALS:
+        limit = seen.timings.lease_ms + AFTER_LEASE_OF_A_CRASH_MS
+        return Bound(limit, "lease time + 2 s, after two crashes within a minute")
+    return Bound(CRASH_SHOWN_MS, "1 s, where the connection's end shows a crash")
+
+
+def _silence(seen: Circumstances) -> Bound:
+    return Bound(seen.timings.lease_ms + AFTER_LEASE_MS, "lease time + 1 s")
+
+
+def _follower_cut(seen: Circumstances) -> Bound:
+    return Bound(seen.timings.lag_ms + AFTER_LAG_MS, "replica_lag_time_max_ms + 1 s")
+
+
+def _leader_cut(seen: Circumstances) -> Bound:
+    return Bound(seen.timings.lag_ms + AFTER_LAG_AND_REPORT_MS, "replica_lag_time_max_ms + 3 s")
+
+
+def _unnoticed(seen: Circumstances) -> Bound:
+    limit = max(seen.ordinary_gap_ms, ORDINARY_GAP_MS)
+    return Bound(limit, "the longest gap without any fault, or 250 ms")
+
+
+KINDS: dict[str, Kind] = {
+    # Processes.
+    "kill_leader": Kind(Ability.PROCESSES, 4, "the busiest leader", _crash, removes_brokers=True),
+    "stop_leader": Kind(Ability.PROCESSES, 4, "the busiest leader", _crash),
+    "pause_leader": Kind(Ability.PROCESSES, 8, "the busiest leader", _silence),
+    "kill_controller": Kind(Ability.PROCESSES, 5, "the active controller", _unnoticed),
+    "stop_controller": Kind(Ability.PROCESSES, 5, "the active controller", _unnoticed),
+    "pause_controller": Kind(Ability.PROCESSES, 6, "the active controller", _unnoticed),
+    "restart_all_brokers": Kind(Ability.PROCESSES, 1, "all brokers", removes_brokers=True),
+    # The network.
+    "cut_off_leader": Kind(Ability.NETWORK, 8, "the busiest leader, from all", _silence),
+    "cut_follower": Kind(Ability.NETWORK, 8, "a follower, from one leader", _follower_cut),
+    "cut_leader_from_followers": Kind(
+        Ability.NETWORK, 10, "the busiest leader, from all followers", _leader_cut
+    ),
+    "cut_one_way": Kind(
+        Ability.NETWORK, 8, "the busiest leader, to which followers come no more", _leader_cut
+    ),
+    "cut_leader_from_etcd": Kind(Ability.NETWORK, 8, "the busiest leader, from etcd", _silence),
+    "drop_packets": Kind(Ability.NETWORK, 10, "the busiest leader, of whose packets some drop"),
+    "delay_clients": Kind(Ability.CLIENT_RELAY, 8, "all clients, 100 ms each way"),
+    "cut_off_clients": Kind(Ability.CLIENT_RELAY, 5, "all clients, from the busiest leader"),
+    "hang_answers": Kind(Ability.CLIENT_RELAY, 4, "clients, to which a leader's answers hang"),
+    "delay_services": Kind(Ability.SERVICE_RELAY, 8, "all who ask a leader, 100 ms each way"),
+    # Disks.
+    "fill_disk": Kind(Ability.FULL_DISK, 8, "the busiest leader's disk"),
+    "flip_bit": Kind(
+        Ability.DATA, 3, "a follower's segment, while it is down", _crash, removes_brokers=True
+    ),
+    # The metadata store.
+    "kill_etcd_member": Kind(Ability.ETCD_MEMBERS, 8, "an etcd member that follows", _unnoticed),
+    "kill_etcd_leader": Kind(Ability.ETCD_MEMBERS, 8, "the etcd leader", _unnoticed),
+    "kill_all_etcd": Kind(Ability.ETCD, 60, "all of etcd", _unnoticed),
+    # Clocks.
+    "skew_clock": Kind(Ability.CLOCK, 8, "the busiest leader's clock, by an hour"),
+}
+
+
+def left_out(abilities: frozenset[Ability]) -> dict[str, str]:
+    """The kinds that a cluster of these abilities cannot suffer, each with what it lacks."""
+    return {
+        name: f"this cluster has not {kind.needs.value}"
+        for name, kind in KINDS.items()
+        if kind.needs not in abilities
+    }

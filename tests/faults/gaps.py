@@ -1,0 +1,76 @@
+"""Time without a successful write, per partition and per fault, from the times of
+acknowledgements. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from tidelog.history.write_gaps import NO_GAP, Gap
+from tidelog.model import TopicPartition
+
+# Of each partition, in order.
+Successes = Mapping[TopicPartition, Sequence[int]]
+
+
+class Window(NamedTuple):
+    """When a fault and what it may have caused lasted: from its beginning until the cluster
+    was whole again and had settled. Times of one monotonic clock."""
+
+    begin_ms: int
+    end_ms: int
+
+
+class PartitionGap(NamedTuple):
+    gap: Gap
+    partition: TopicPartition | None
+
+
+NOWHERE = PartitionGap(NO_GAP, None)
+
+
+def gap_in(times_ms: Sequence[int], window: Window, load_end_ms: int) -> Gap:
+    """The longest between two successes that touches the window. Before the first success
+    nothing is known; after the last it lasts until the load ended, for writing was tried."""
+    first = bisect_right(times_ms, window.begin_ms) - 1
+    last = bisect_left(times_ms, window.end_ms)
+    longest = NO_GAP
+    for index in range(max(first, 0), min(last, len(times_ms))):
+        begin = times_ms[index]
+        end = times_ms[index + 1] if index + 1 < len(times_ms) else load_end_ms
+        if end - begin > longest.length_ms:
+            longest = Gap(begin, end)
+    return longest
+
+
+def worst_in(successes: Successes, window: Window, load_end_ms: int) -> PartitionGap:
+    """Of all partitions: a fault that stops one of them stops its users."""
+    worst = NOWHERE
+    for partition, times in sorted(successes.items()):
+        gap = gap_in(times, window, load_end_ms)
+        if gap.length_ms > worst.gap.length_ms:
+            worst = PartitionGap(gap, partition)
+    return worst
+
+
+def ordinary(successes: Successes, windows: Sequence[Window], load: Window) -> PartitionGap:
+    """The worst that no fault's window touches, while the load lasted."""
+    quiet: list[Window] = []
+    begin = load.begin_ms
+    for window in sorted(windows):
+        if window.begin_ms > begin:
+            quiet.append(Window(begin, window.begin_ms))
+        begin = max(begin, window.end_ms)
+    if load.end_ms > begin:
+        quiet.append(Window(begin, load.end_ms))
+    worst = NOWHERE
+    for partition, times in sorted(successes.items()):
+        for window in quiet:
+            # Both ends lie within: what began or ended in a fault's window is that fault's.
+            inside = times[bisect_left(times, window.begin_ms) : bisect_right(times, window.end_ms)]
+            for before, after in pairwise(inside):
+                if after - before > worst.gap.length_ms:
+                    worst = PartitionGap(Gap(before, after), partition)
+    return worst

@@ -1,0 +1,352 @@
+"""The load of a run, in a process of its own, so that what injects faults delays no client:
+
+    python -m faults.load SETTINGS
+
+`SETTINGS` is a JSON file (`LoadSettings`). Writes and reads until its standard input ends, then
+waits for what is on its way, writes its series and ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from faults.acknowledgers import Acknowledgers
+from faults.connections import NotingConnections
+from faults.series import Series
+from faults.values import payload, value_of, values_of_client
+from tidelog.client import Consumer, FetchedBatch, Producer
+from tidelog.client.delivery import BatchDelivery
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.history import (
+    HistoryWriter,
+    Operation,
+    Outcome,
+    PollEnded,
+    SendEnded,
+    SendInvoked,
+)
+from tidelog.model import TopicPartition
+
+# How often each producer writes to each of its partitions.
+TICK_S = 0.04
+# Sends of one partition without an answer: beyond it a producer waits.
+MAX_UNANSWERED = 100
+# A record that is not settled by then is of unknown outcome; longer than any fault lasts.
+DELIVERY_TIMEOUT_MS = 90_000
+REQUEST_TIMEOUT_MS = 4_000
+POLL_TIMEOUT_MS = 500
+RETRY_PAUSE_S = 0.2
+READY = "writing"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSettings:
+    """`routes`: where to connect instead of each advertised address. `rate`: records a second
+    in all, of `producers` together, of which each writes to its share of the partitions."""
+
+    history: str
+    series: str
+    bootstrap: Sequence[str]
+    routes: dict[str, str]
+    topic: str
+    partitions: int
+    rate: int
+    producers: int = 2
+    consumers: int = 2
+
+    @property
+    def records_per_send(self) -> int:
+        return max(1, round(self.rate * TICK_S / self.partitions))
+
+    def write(self, path: Path) -> None:
+        path.write_text(json.dumps(asdict(self)))
+
+
+def read_settings(path: Path) -> LoadSettings:
+    return LoadSettings(**json.loads(path.read_text()))
+
+
+def now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
+
+
+class Load:
+    def __init__(self, settings: LoadSettings, history: HistoryWriter) -> None:
+        self._settings = settings
+        self._history = history
+        self._series = Series()
+        self._ending = asyncio.Event()
+        self._lives = 0
+        self.is_writing = asyncio.Event()
+
+    async def run(self, until: asyncio.Event) -> Series:
+        readers = [
+            asyncio.create_task(self._read(f"consumer-{number}"))
+            for number in range(1, self._settings.consumers + 1)
+        ]
+        writers = [
+            asyncio.create_task(self._write(number, until))
+            for number in range(self._settings.producers)
+        ]
+        try:
+            # One that ends by an error ends all: half a load shows nothing.
+            await asyncio.gather(*writers)
+        finally:
+            self._ending.set()
+            await asyncio.gather(*readers, return_exceptions=True)
+        for reader in readers:
+            reader.result()
+        return self._series
+
+    def _connections(self, client: str, acknowledgers: Acknowledgers) -> NotingConnections:
+        routes = self._settings.routes
+        return NotingConnections(client, routes, acknowledgers, self._note, now_ms)
+
+    def _note(self, operations: list[Operation]) -> None:
+        if operations:
+            self._history.write_all(operations)
+
+    # -- writing ---------------------------------------------------------------------------
+
+    async def _write(self, number: int, until: asyncio.Event) -> None:
+        """A producer that can go on no longer is followed by another."""
+        while not until.is_set():
+            self._lives += 1
+            name = f"producer-{number}.{self._lives}"
+            acknowledgers = Acknowledgers()
+            connections = self._connections(name, acknowledgers)
+            producer = Producer(
+                self._settings.bootstrap,
+                linger_ms=0,
+                request_timeout_ms=REQUEST_TIMEOUT_MS,
+                delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
+                connections=connections,
+            )
+            async with producer:
+                writer = _Writer(self, name, self._lives, producer, acknowledgers)
+                await writer.run(self._own_partitions(number), until)
+            await asyncio.sleep(RETRY_PAUSE_S)
+
+    def _own_partitions(self, number: int) -> list[TopicPartition]:
+        settings = self._settings
+        return [
+            TopicPartition(settings.topic, partition)
+            for partition in range(number, settings.partitions, settings.producers)
+        ]
+
+    @property
+    def records_per_send(self) -> int:
+        return self._settings.records_per_send
+
+    def invoked(self, client: str, partition: TopicPartition, values: Sequence[int]) -> None:
+        at_ms = now_ms()
+        self._note([SendInvoked(at_ms, client, *partition, value) for value in values])
+
+    def ended(
+        self,
+        client: str,
+        partition: TopicPartition,
+        values: Sequence[int],
+        outcome: Outcome,
+    ) -> None:
+        at_ms = now_ms()
+        self._note([SendEnded(at_ms, client, *partition, value, outcome) for value in values])
+
+    def acknowledged(
+        self,
+        client: str,
+        partition: TopicPartition,
+        values: Sequence[int],
+        place: tuple[int, int, int],
+        began_ms: int,
+    ) -> None:
+        """`place`: base offset, leader epoch, broker."""
+        at_ms = now_ms()
+        offset, leader_epoch, broker_id = place
+        self._series.acknowledged(at_ms, len(values), at_ms - began_ms)
+        self.is_writing.set()
+        self._note(
+            [
+                SendEnded(
+                    at_ms,
+                    client,
+                    *partition,
+                    value,
+                    Outcome.OK,
+                    offset + index,
+                    leader_epoch,
+                    broker_id,
+                )
+                for index, value in enumerate(values)
+            ]
+        )
+
+    # -- reading ---------------------------------------------------------------------------
+
+    async def _read(self, name: str) -> None:
+        consumer = Consumer(
+            self._settings.bootstrap, connections=self._connections(name, Acknowledgers())
+        )
+        repositioned = False
+        async with consumer:
+            consumer.assign(
+                TopicPartition(self._settings.topic, partition)
+                for partition in range(self._settings.partitions)
+            )
+            while not self._ending.is_set():
+                try:
+                    batches = await consumer.poll_batches(POLL_TIMEOUT_MS)
+                except TidelogError as error:
+                    await asyncio.sleep(RETRY_PAUSE_S)
+                    if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                        # Nothing is given up here, so that what is read anew shows what is gone.
+                        await consumer.seek_to_beginning()
+                        repositioned = True
+                    continue
+                self._note(polled(name, batches, now_ms(), repositioned=repositioned))
+                repositioned = repositioned and not batches
+
+
+class _Writer:
+    """One life of a producer. Its sends are paced by the clock, not by the answers, so that a
+    partition without a leader holds up no other."""
+
+    def __init__(
+        self,
+        load: Load,
+        name: str,
+        number: int,
+        producer: Producer,
+        acknowledgers: Acknowledgers,
+    ) -> None:
+        self._load = load
+        self._name = name
+        self._values = values_of_client(number)
+        self._producer = producer
+        self._acknowledgers = acknowledgers
+        self._unanswered: dict[TopicPartition, int] = {}
+        self._settling: set[asyncio.Task[None]] = set()
+        self._is_over = asyncio.Event()
+
+    async def run(self, partitions: Sequence[TopicPartition], until: asyncio.Event) -> None:
+        tasks = []
+        for partition in partitions:
+            tasks.append(asyncio.create_task(self._write_to(partition, until)))
+            # They take turns within a tick.
+            await asyncio.sleep(TICK_S / len(partitions))
+        await asyncio.gather(*tasks)
+        if self._settling:
+            await asyncio.gather(*self._settling)
+
+    async def _write_to(self, partition: TopicPartition, until: asyncio.Event) -> None:
+        loop = asyncio.get_running_loop()
+        due_s = loop.time()
+        while not until.is_set() and not self._is_over.is_set():
+            if self._unanswered.get(partition, 0) < MAX_UNANSWERED:
+                await self._send(partition)
+            due_s = max(due_s + TICK_S, loop.time() - TICK_S)
+            await asyncio.sleep(max(0.0, due_s - loop.time()))
+
+    async def _send(self, partition: TopicPartition) -> None:
+        values = [next(self._values) for _ in range(self._load.records_per_send)]
+        began_ms = now_ms()
+        self._load.invoked(self._name, partition, values)
+        try:
+            delivery = await self._producer.send_many(
+                partition.topic, [payload(v) for v in values], partition=partition.partition
+            )
+        except TidelogError:
+            # Nothing was taken.
+            self._load.ended(self._name, partition, values, Outcome.FAIL)
+            self._is_over.set()
+            return
+        self._unanswered[partition] = self._unanswered.get(partition, 0) + 1
+        task = asyncio.create_task(self._settle(delivery, partition, values, began_ms))
+        self._settling.add(task)
+        task.add_done_callback(self._settling.discard)
+
+    async def _settle(
+        self,
+        delivery: BatchDelivery,
+        partition: TopicPartition,
+        values: list[int],
+        began_ms: int,
+    ) -> None:
+        try:
+            [report] = await delivery
+        except TidelogError as error:
+            outcome = Outcome.INFO if error.outcome_unknown else Outcome.FAIL
+            self._load.ended(self._name, partition, values, outcome)
+        else:
+            offset, epoch = report.base_offset, report.leader_epoch
+            broker_id = self._acknowledgers.of(partition, epoch, offset)
+            self._load.acknowledged(
+                self._name, partition, values, (offset, epoch, broker_id), began_ms
+            )
+        finally:
+            self._unanswered[partition] -= 1
+
+
+def polled(
+    client: str,
+    batches: Sequence[FetchedBatch],
+    at_ms: int,
+    *,
+    repositioned: bool = False,
+    final: bool = False,
+) -> list[Operation]:
+    """What one poll gave, partition by partition."""
+    by_partition: dict[TopicPartition, list[FetchedBatch]] = {}
+    for batch in batches:
+        by_partition.setdefault(batch.partition, []).append(batch)
+    return [
+        PollEnded(
+            at_ms,
+            client,
+            *partition,
+            Outcome.OK,
+            [o for batch in own for o in range(batch.first_offset, batch.next_offset)],
+            [value_of(value) for batch in own for value in batch.columns().values],
+            [batch.header.leader_epoch for batch in own for _ in range(batch.record_count)],
+            repositioned=repositioned,
+            final=final,
+        )
+        for partition, own in by_partition.items()
+    ]
+
+
+async def _until_stdin_ends(ended: asyncio.Event) -> None:
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    await reader.read()
+    ended.set()
+
+
+async def main(path: Path) -> None:
+    settings = read_settings(path)
+    ended = asyncio.Event()
+    with HistoryWriter(Path(settings.history)) as history:
+        load = Load(settings, history)
+        watching = asyncio.create_task(_until_stdin_ends(ended))
+        telling = asyncio.create_task(_tell_ready(load))
+        series = await load.run(ended)
+        watching.cancel()
+        telling.cancel()
+    Path(settings.series).write_text(json.dumps(series.points()))
+
+
+async def _tell_ready(load: Load) -> None:
+    await load.is_writing.wait()
+    sys.stdout.write(READY + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1])))

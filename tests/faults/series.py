@@ -1,0 +1,47 @@
+"""Throughput and latency second by second. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+BUCKET_MS = 1_000
+
+
+@dataclass(slots=True)
+class Series:
+    """By second of the monotonic clock: records acknowledged, and from handing over each batch
+    to its acknowledgement in ms."""
+
+    records: dict[int, int] = field(default_factory=dict)
+    latencies_ms: dict[int, list[int]] = field(default_factory=dict)
+
+    def acknowledged(self, now_ms: int, records: int, latency_ms: int) -> None:
+        second = now_ms // BUCKET_MS
+        self.records[second] = self.records.get(second, 0) + records
+        self.latencies_ms.setdefault(second, []).append(latency_ms)
+
+    def points(self) -> list[tuple[int, int, int, int]]:
+        """Second, records, median and 99th percentile of latency; seconds in which nothing was
+        acknowledged are there with 0."""
+        if not self.records:
+            return []
+        points = []
+        for second in range(min(self.records), max(self.records) + 1):
+            latencies = sorted(self.latencies_ms.get(second, []))
+            points.append(
+                (
+                    second,
+                    self.records.get(second, 0),
+                    percentile(latencies, 50),
+                    percentile(latencies, 99),
+                )
+            )
+        return points
+
+
+def percentile(ordered: Sequence[int], percent: int) -> int:
+    """0 of none."""
+    if not ordered:
+        return 0
+    return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)]

@@ -1,0 +1,249 @@
+"""What a run has shown, and whether that is enough. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from faults.catalogue import KINDS, Bound, Circumstances, Timings
+from faults.effects import lacking
+from faults.gaps import PartitionGap, Successes, Window, ordinary, worst_in
+from faults.plan import Step
+from tidelog.history import Anomaly, Outcome, Report
+
+WHOLE_AGAIN_S = 60.0
+# Of a full proof; a short run proves less, and says so.
+FULL_RUNS = 3
+FULL_MINUTES = 5.0
+FULL_KINDS = 12
+FULL_ACKNOWLEDGED = 2_000_000
+NO_FAULT = "none"
+
+# The keys of the result that count anomalies, each with its class.
+COUNTED = {
+    "lost": Anomaly.LOST_WRITE,
+    "duplicated": Anomaly.DUPLICATE,
+    "unseen": Anomaly.UNSEEN,
+    "aborted_reads": Anomaly.ABORTED_READ,
+    "hw_regressions": Anomaly.HW_REGRESSION,
+    "divergent_replicas": Anomaly.REPLICA_DIVERGENCE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class InjectedFault:
+    """One fault as it came. Times of one monotonic clock; `end_ms`: when it was healed."""
+
+    kind: str
+    target: str
+    times: int
+    begin_ms: int
+    end_ms: int
+    measures: Mapping[str, float]
+
+    @property
+    def lacks(self) -> list[str]:
+        return lacking(self.kind, self.measures, self.times)
+
+
+@dataclass(frozen=True, slots=True)
+class DoneStep:
+    """`whole_s`: from the end of its last fault until the cluster was whole; None: it was not
+    within the time."""
+
+    step: Step
+    faults: Sequence[InjectedFault]
+    window: Window
+    whole_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedGap:
+    """`bound` is None where the gap is reported alone."""
+
+    step: str
+    kinds: tuple[str, ...]
+    worst: PartitionGap
+    bound: Bound | None
+
+    @property
+    def is_met(self) -> bool:
+        return self.bound is None or self.worst.gap.length_ms <= self.bound.limit_ms
+
+
+@dataclass(slots=True)
+class RunVerdict:
+    """`acknowledged`: records. `anomalies`: all that nothing excuses, by class. `unchecked`:
+    what could not be judged, which is as bad as a fault that was found."""
+
+    acknowledged: int
+    anomalies: dict[Anomaly, int]
+    steps: Sequence[DoneStep]
+    gaps: list[JudgedGap]
+    ordinary: PartitionGap
+    unchecked: list[str] = field(default_factory=list)
+
+    @property
+    def problems(self) -> list[str]:
+        found = [f"{count} × {anomaly.value}" for anomaly, count in self.anomalies.items() if count]
+        found += self.unchecked
+        for done in self.steps:
+            found += [
+                f"{fault.kind} on {fault.target} had no effect: {lack}"
+                for fault in done.faults
+                for lack in fault.lacks
+            ]
+            if done.whole_s is None or done.whole_s > WHOLE_AGAIN_S:
+                found.append(f"not whole within {WHOLE_AGAIN_S:g} s of {done.step.name}")
+        found += [
+            f"{gap.worst.gap.length_ms} ms without a write to {gap.worst.partition} in {gap.step}; "
+            f"at most {gap.bound.limit_ms} ms ({gap.bound.why})"
+            for gap in self.gaps
+            if gap.bound is not None and not gap.is_met
+        ]
+        return found
+
+
+def judge_run(
+    report: Report,
+    steps: Sequence[DoneStep],
+    load: Window,
+    timings: Timings,
+    unchecked: Iterable[str] = (),
+) -> RunVerdict:
+    """`load`: while writing was tried."""
+    successes = report.success_times_ms
+    quiet = ordinary(successes, [done.window for done in steps], load)
+    gaps = [
+        _judge_gap(done, steps, successes, load, timings, quiet.gap.length_ms) for done in steps
+    ]
+    not_judged = list(unchecked)
+    if report.undrained:
+        not_judged.append(f"no final reads of {', '.join(map(str, report.undrained))}")
+    if report.unplaced_sends:
+        not_judged.append(f"{report.unplaced_sends} sends of unknown partitions")
+    return RunVerdict(
+        acknowledged=report.sends[Outcome.OK],
+        anomalies={anomaly: report.findings.counts[anomaly] for anomaly in Anomaly},
+        steps=steps,
+        gaps=gaps,
+        ordinary=quiet,
+        unchecked=not_judged,
+    )
+
+
+def _judge_gap(
+    done: DoneStep,
+    steps: Sequence[DoneStep],
+    successes: Successes,
+    load: Window,
+    timings: Timings,
+    ordinary_ms: int,
+) -> JudgedGap:
+    worst = worst_in(successes, done.window, load.end_ms)
+    kinds = tuple(fault.kind for fault in done.faults)
+    bound_of = KINDS[kinds[0]].bound if done.step.is_single and done.faults else None
+    if bound_of is None:
+        return JudgedGap(done.step.name, kinds, worst, None)
+    circumstances = Circumstances(timings, ordinary_ms, _removals_before(done, steps))
+    return JudgedGap(done.step.name, kinds, worst, bound_of(circumstances))
+
+
+def _removals_before(done: DoneStep, steps: Sequence[DoneStep]) -> tuple[int, ...]:
+    """How long before this step's last fault brokers had been killed, each; what comes several
+    times in the step counts for its later times, too."""
+    last_ms = done.faults[-1].end_ms
+    ago: list[int] = []
+    for other in steps:
+        for fault in other.faults:
+            if not KINDS[fault.kind].removes_brokers:
+                continue
+            if fault in done.faults:
+                ago += [0] * (fault.times - 1)
+            elif fault.end_ms <= last_ms:
+                ago += [done.faults[0].begin_ms - fault.end_ms] * fault.times
+    return tuple(ago)
+
+
+@dataclass(slots=True)
+class Result:
+    """Of all runs together."""
+
+    runs: list[RunVerdict] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def acknowledged(self) -> int:
+        return sum(run.acknowledged for run in self.runs)
+
+    @property
+    def injected_kinds(self) -> list[str]:
+        present = {fault.kind for run in self.runs for done in run.steps for fault in done.faults}
+        return [kind for kind in KINDS if kind in present]
+
+    def count(self, anomaly: Anomaly) -> int:
+        return sum(run.anomalies[anomaly] for run in self.runs)
+
+    def problems(self, *, is_full: bool) -> list[str]:
+        """Empty: all that was asked for was shown."""
+        found = [
+            f"run {number}: {problem}"
+            for number, run in enumerate(self.runs, 1)
+            for problem in run.problems
+        ]
+        if not self.acknowledged:
+            found.append("no record was acknowledged, so nothing was shown")
+        if is_full:
+            kinds = len(self.injected_kinds)
+            if kinds < FULL_KINDS:
+                found.append(f"{kinds} kinds of faults; a full proof has {FULL_KINDS}")
+            if self.acknowledged < FULL_ACKNOWLEDGED:
+                found.append(
+                    f"{self.acknowledged:,} records were acknowledged; a full proof has "
+                    f"{FULL_ACKNOWLEDGED:,}"
+                )
+        return found
+
+    def as_json(self) -> dict[str, object]:
+        """What `out/faults.json` holds. `faults`: by kind, how many came and had their effect.
+        `gaps_seconds`: by step, and so by kind where it came alone, the worst; without any fault
+        as "none"."""
+        return {
+            "acknowledged": self.acknowledged,
+            **{key: self.count(anomaly) for key, anomaly in COUNTED.items()},
+            "faults": self._faults(),
+            "whole_again_seconds": self._whole_again(),
+            "gaps_seconds": self._gaps(),
+        }
+
+    def _faults(self) -> dict[str, dict[str, int]]:
+        faults: dict[str, dict[str, int]] = {}
+        for run in self.runs:
+            for done in run.steps:
+                for fault in done.faults:
+                    counts = faults.setdefault(fault.kind, {"injected": 0, "with_effect": 0})
+                    counts["injected"] += fault.times
+                    counts["with_effect"] += 0 if fault.lacks else fault.times
+        return {kind: faults[kind] for kind in self.injected_kinds}
+
+    def _whole_again(self) -> float | None:
+        """The longest; None: once it was not at all."""
+        longest = 0.0
+        for run in self.runs:
+            for done in run.steps:
+                if done.whole_s is None:
+                    return None
+                longest = max(longest, done.whole_s)
+        return round(longest, 2)
+
+    def _gaps(self) -> dict[str, float]:
+        worst: dict[str, int] = {}
+        for run in self.runs:
+            _raise(worst, NO_FAULT, run.ordinary.gap.length_ms)
+            for gap in run.gaps:
+                _raise(worst, gap.step, gap.worst.gap.length_ms)
+        return {name: round(ms / 1000, 3) for name, ms in worst.items()}
+
+
+def _raise(worst: dict[str, int], name: str, length_ms: int) -> None:
+    worst[name] = max(worst.get(name, 0), length_ms)

@@ -1,0 +1,111 @@
+"""What a plan holds: every kind that is possible, the named stories, and mixtures of a seed."""
+
+import pytest
+
+from faults.catalogue import KINDS, Ability, left_out
+from faults.plan import ALONE_ONLY, MATRIX, ROUND_TRIP, STORIES, TRUNCATION, make_plan
+
+ALL = frozenset(KINDS)
+LONG_S = 600.0
+
+
+def names(plan_runs: tuple[tuple[object, ...], ...]) -> list[str]:
+    return [step.name for steps in plan_runs for step in steps]  # type: ignore[attr-defined]
+
+
+def test_every_kind_comes_alone_where_there_is_time() -> None:
+    plan = make_plan(ALL, runs=3, seconds=LONG_S, seed=1)
+
+    assert set(KINDS) <= set(names(plan.runs))
+    assert plan.no_time == ()
+
+
+def test_every_story_is_told_where_there_is_time() -> None:
+    plan = make_plan(ALL, runs=3, seconds=LONG_S, seed=1)
+
+    assert {story.name for story in STORIES} <= set(names(plan.runs))
+
+
+def test_what_does_not_fit_is_left_out_by_name() -> None:
+    plan = make_plan(ALL, runs=1, seconds=60, seed=1)
+
+    assert set(plan.no_time) | set(names(plan.runs)) >= set(KINDS)
+    assert plan.no_time
+    assert not set(plan.no_time) & set(names(plan.runs))
+
+
+def test_no_run_is_expected_to_last_longer_than_it_may() -> None:
+    plan = make_plan(ALL, runs=3, seconds=300, seed=3)
+
+    assert all(sum(step.expected_s for step in steps) <= 300 for steps in plan.runs)
+
+
+def test_a_seed_gives_the_same_plan_again() -> None:
+    first = make_plan(ALL, runs=3, seconds=LONG_S, seed=7)
+
+    assert first == make_plan(ALL, runs=3, seconds=LONG_S, seed=7)
+    assert first != make_plan(ALL, runs=3, seconds=LONG_S, seed=8)
+
+
+def test_the_matrix_has_eight_cells() -> None:
+    cells = {(fault.kind, fault.times) for step in MATRIX for fault in step.faults}
+
+    assert cells == {
+        (f"{how}_{whom}", times)
+        for how in ("stop", "kill")
+        for whom in ("leader", "controller")
+        for times in (1, 5)
+    }
+
+
+def test_the_round_trip_has_a_partition_a_pause_and_a_cut_client_under_latency() -> None:
+    latency, *others = ROUND_TRIP.faults
+
+    assert latency.kind == "delay_clients"
+    assert {fault.kind for fault in others} == {
+        "cut_leader_from_followers",
+        "pause_leader",
+        "cut_off_clients",
+    }
+    assert all(fault.at_s > latency.at_s and fault.end_s < latency.end_s for fault in others)
+
+
+def test_truncation_has_several_failovers() -> None:
+    assert sum(fault.times for fault in TRUNCATION.faults) >= 4
+
+
+def test_a_story_goes_on_without_the_kinds_that_are_not_possible() -> None:
+    plan = make_plan(["delay_clients", "pause_leader"], runs=1, seconds=LONG_S, seed=1)
+    story = next(step for step in plan.runs[0] if step.name == "round_trip")
+
+    assert [fault.kind for fault in story.faults] == ["delay_clients", "pause_leader"]
+
+
+def test_only_one_name_is_repeated() -> None:
+    plan = make_plan(ALL, runs=2, seconds=100, seed=1, only="kill_leader")
+
+    assert set(names(plan.runs)) == {"kill_leader"}
+    assert all(len(steps) > 1 for steps in plan.runs)
+
+
+def test_a_name_that_is_not_known_is_told_with_those_that_are() -> None:
+    with pytest.raises(ValueError, match=r"'kill_laeder' cannot be injected here.*kill_leader"):
+        make_plan(ALL, runs=1, seconds=60, seed=1, only="kill_laeder")
+
+
+def test_a_kind_that_is_not_possible_cannot_be_asked_for() -> None:
+    with pytest.raises(ValueError, match="cannot be injected here"):
+        make_plan(["kill_leader"], runs=1, seconds=60, seed=1, only="skew_clock")
+
+
+def test_mixtures_leave_somebody_that_may_lead() -> None:
+    plan = make_plan(ALL, runs=1, seconds=5_000, seed=2, only="mixed")
+
+    assert not {fault.kind for step in plan.runs[0] for fault in step.faults} & ALONE_ONLY
+    assert all(not step.is_single for step in plan.runs[0])
+
+
+def test_what_a_cluster_cannot_suffer_is_left_out_by_name_and_reason() -> None:
+    lacking = left_out(frozenset(Ability) - {Ability.CLOCK})
+
+    assert lacking == {"skew_clock": "this cluster has not clocks that can be set"}

@@ -1,0 +1,188 @@
+"""What makes a run fail, and what the result says."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+
+from faults.catalogue import Timings
+from faults.effects import RULES
+from faults.gaps import Window
+from faults.plan import Fault, Step
+from faults.verdict import COUNTED, DoneStep, InjectedFault, Result, RunVerdict, judge_run
+from tidelog.history import Anomaly, Outcome, Report
+from tidelog.model import TopicPartition
+
+TIMINGS = Timings(lease_ms=3_000, lag_ms=2_000)
+LOAD = Window(0, 60_000)
+SEA = TopicPartition("sea", 0)
+
+
+def report(without: Window | None = None, every_ms: int = 50) -> Report:
+    """Of a success every so often, but in one window."""
+    found = Report()
+    found.sends[Outcome.OK] = 1_000
+    found.success_times_ms = {
+        SEA: [
+            ms
+            for ms in range(0, LOAD.end_ms + 1, every_ms)
+            if without is None or not without.begin_ms < ms < without.end_ms
+        ]
+    }
+    return found
+
+
+def seen(kind: str) -> dict[str, float]:
+    return {rule.measure: rule.least for rule in RULES[kind]}
+
+
+def done(
+    kind: str,
+    begin_ms: int,
+    *,
+    measures: Mapping[str, float] | None = None,
+    whole_s: float | None = 2.0,
+    name: str = "",
+) -> DoneStep:
+    end_ms = begin_ms + 4_000
+    fault = InjectedFault(
+        kind, "broker-1", 1, begin_ms, end_ms, seen(kind) if measures is None else measures
+    )
+    step = Step(name or kind, (Fault(kind, 0, 4),))
+    return DoneStep(step, [fault], Window(begin_ms, end_ms + 4_000), whole_s)
+
+
+def judged(steps: Sequence[DoneStep], found: Report | None = None) -> RunVerdict:
+    return judge_run(found or report(), steps, LOAD, TIMINGS)
+
+
+def test_a_run_in_which_all_is_well_has_no_problems() -> None:
+    assert judged([done("kill_leader", 10_000)]).problems == []
+
+
+@pytest.mark.parametrize("anomaly", Anomaly)
+def test_any_anomaly_fails_the_run(anomaly: Anomaly) -> None:
+    found = report()
+    found.findings.counts[anomaly] = 2
+
+    assert judged([], found).problems == [f"2 × {anomaly.value}"]
+
+
+def test_a_fault_without_effect_fails_the_run() -> None:
+    [problem] = judged([done("kill_leader", 10_000, measures={})]).problems
+
+    assert problem.startswith("kill_leader on broker-1 had no effect")
+
+
+def test_a_gap_within_its_bound_is_no_problem() -> None:
+    steps = [done("kill_leader", 10_000)]
+
+    assert judged(steps, report(without=Window(10_050, 11_000))).problems == []
+
+
+def test_a_gap_beyond_its_bound_is_told_with_the_bound() -> None:
+    steps = [done("kill_leader", 10_000)]
+
+    [problem] = judged(steps, report(without=Window(10_050, 11_100))).problems
+
+    assert problem == (
+        "1050 ms without a write to sea/0 in kill_leader; at most 1000 ms (1 s, where the "
+        "connection's end shows a crash)"
+    )
+
+
+def test_the_third_crash_within_a_minute_has_the_lease_time_and_more() -> None:
+    steps = [done("kill_leader", begin) for begin in (10_000, 20_000, 30_000)]
+
+    assert judged(steps, report(without=Window(30_050, 34_900))).problems == []
+
+
+def test_the_second_crash_within_a_minute_has_not() -> None:
+    steps = [done("kill_leader", begin) for begin in (10_000, 30_000)]
+
+    assert judged(steps, report(without=Window(30_050, 34_900))).problems
+
+
+def test_gaps_of_mixtures_are_reported_and_not_judged() -> None:
+    single = done("kill_leader", 10_000, name="mixed")
+    faults = (*single.step.faults, Fault("pause_leader", 2, 4))
+    mixed = replace(single, step=Step("mixed", faults))
+
+    verdict = judged([mixed], report(without=Window(10_050, 19_000)))
+
+    assert verdict.problems == []
+    assert verdict.gaps[0].worst.gap.length_ms == 8_950
+
+
+def test_a_cluster_that_does_not_become_whole_fails_the_run() -> None:
+    assert judged([done("kill_leader", 10_000, whole_s=None)]).problems == [
+        "not whole within 60 s of kill_leader"
+    ]
+
+
+def test_partitions_without_final_reads_fail_the_run() -> None:
+    found = report()
+    found.undrained = [SEA]
+
+    assert judged([], found).problems == ["no final reads of sea/0"]
+
+
+def test_the_result_has_the_keys_that_were_asked_for_and_no_others() -> None:
+    assert Result([judged([])]).as_json().keys() == {
+        "acknowledged",
+        "lost",
+        "duplicated",
+        "unseen",
+        "aborted_reads",
+        "hw_regressions",
+        "divergent_replicas",
+        "faults",
+        "whole_again_seconds",
+        "gaps_seconds",
+    }
+
+
+@pytest.mark.parametrize(("key", "anomaly"), COUNTED.items())
+def test_each_class_is_counted_under_its_key(key: str, anomaly: Anomaly) -> None:
+    found = report()
+    found.findings.counts[anomaly] = 3
+
+    assert Result([judged([], found), judged([], found)]).as_json()[key] == 6
+
+
+def test_faults_are_counted_with_and_without_effect() -> None:
+    steps = [done("kill_leader", 10_000), done("kill_leader", 20_000, measures={})]
+
+    assert Result([judged(steps)]).as_json()["faults"] == {
+        "kill_leader": {"injected": 2, "with_effect": 1}
+    }
+
+
+def test_the_longest_time_to_become_whole_counts() -> None:
+    runs = [judged([done("kill_leader", 10_000, whole_s=seconds)]) for seconds in (3.0, 7.5)]
+
+    assert Result(runs).as_json()["whole_again_seconds"] == 7.5
+
+
+def test_gaps_are_told_by_kind_beside_that_without_any_fault() -> None:
+    verdict = judged([done("kill_leader", 10_000)], report(without=Window(10_050, 10_800)))
+
+    assert Result([verdict]).as_json()["gaps_seconds"] == {"none": 0.05, "kill_leader": 0.75}
+
+
+def test_a_run_without_an_acknowledged_record_shows_nothing() -> None:
+    found = report()
+    found.sends.clear()
+
+    assert Result([judged([], found)]).problems(is_full=False) == [
+        "no record was acknowledged, so nothing was shown"
+    ]
+
+
+def test_a_full_proof_has_enough_kinds_and_records() -> None:
+    problems = Result([judged([done("kill_leader", 10_000)])]).problems(is_full=True)
+
+    assert problems == [
+        "1 kinds of faults; a full proof has 12",
+        "1,000 records were acknowledged; a full proof has 2,000,000",
+    ]
