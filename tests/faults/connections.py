@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from simulation.told_ends import ends_asked, ends_told
-
 from faults.acknowledgers import Acknowledgers, Sequenced
+from simulation.told_ends import ends_asked, ends_told
 from tidelog.client.admin_api import AdminApi
 from tidelog.client.connections import BrokerApi, GrpcConnections
 from tidelog.history import (
@@ -27,9 +26,12 @@ READING_INTERVAL_MS = 100
 Write = Callable[[list[Operation]], None]
 
 
-class NotingConnections:
+def routed(routes: Mapping[str, str]) -> GrpcConnections:
     """`routes`: where to connect instead of an advertised address."""
+    return GrpcConnections(lambda address: open_channel(routes.get(address, address)))
 
+
+class NotingConnections:
     def __init__(
         self,
         client: str,
@@ -38,7 +40,7 @@ class NotingConnections:
         write: Write,
         now_ms: Callable[[], int],
     ) -> None:
-        self._inner = GrpcConnections(lambda address: open_channel(routes.get(address, address)))
+        self._inner = routed(routes)
         self._client = client
         self._acknowledgers = acknowledgers
         self._write = write

@@ -329,8 +329,7 @@ async def _until_stdin_ends(ended: asyncio.Event) -> None:
     ended.set()
 
 
-async def main(path: Path) -> None:
-    settings = read_settings(path)
+async def _run(settings: LoadSettings) -> Series:
     ended = asyncio.Event()
     with HistoryWriter(Path(settings.history)) as history:
         load = Load(settings, history)
@@ -339,6 +338,12 @@ async def main(path: Path) -> None:
         series = await load.run(ended)
         watching.cancel()
         telling.cancel()
+    return series
+
+
+def main(path: Path) -> None:
+    settings = read_settings(path)
+    series = asyncio.run(_run(settings))
     Path(settings.series).write_text(json.dumps(series.points()))
 
 
@@ -349,4 +354,4 @@ async def _tell_ready(load: Load) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1])))
+    main(Path(sys.argv[1]))

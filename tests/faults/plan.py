@@ -100,7 +100,6 @@ TRUNCATION = Step(
     ),
 )
 STORIES = (*MATRIX, ROUND_TRIP, TRUNCATION)
-NAMES = (*KINDS, *(story.name for story in STORIES), "mixed")
 
 
 class Plan(NamedTuple):

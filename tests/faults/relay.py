@@ -12,7 +12,7 @@ import asyncio
 import enum
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 
@@ -77,6 +77,10 @@ class Relay:
             self._server.close()
         await self._break_all()
 
+    def aim(self, target: str) -> None:
+        """Where new connections go from now on."""
+        self._target = _host_and_port(target)
+
     async def behave(self, manner: Manner) -> None:
         """From now on."""
         self._manner = manner
@@ -120,9 +124,9 @@ class Relay:
                     # At once, as a reset: nothing that is left may still arrive.
                     end.transport.abort()
 
-    async def _join(self, *directions: object) -> None:
+    async def _join(self, *directions: Coroutine[object, None, None]) -> None:
         """The first to end ends both."""
-        tasks = [asyncio.ensure_future(direction) for direction in directions]  # type: ignore[call-overload]
+        tasks = [asyncio.create_task(direction) for direction in directions]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:

@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 BUCKET_MS = 1_000
+
+
+class Point(NamedTuple):
+    """`second` of the monotonic clock."""
+
+    second: int
+    records: int
+    median_ms: int
+    p99_ms: int
 
 
 @dataclass(slots=True)
@@ -21,16 +31,15 @@ class Series:
         self.records[second] = self.records.get(second, 0) + records
         self.latencies_ms.setdefault(second, []).append(latency_ms)
 
-    def points(self) -> list[tuple[int, int, int, int]]:
-        """Second, records, median and 99th percentile of latency; seconds in which nothing was
-        acknowledged are there with 0."""
+    def points(self) -> list[Point]:
+        """Seconds in which nothing was acknowledged are there, with 0."""
         if not self.records:
             return []
         points = []
         for second in range(min(self.records), max(self.records) + 1):
             latencies = sorted(self.latencies_ms.get(second, []))
             points.append(
-                (
+                Point(
                     second,
                     self.records.get(second, 0),
                     percentile(latencies, 50),

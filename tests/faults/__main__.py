@@ -1,0 +1,172 @@
+"""`python -m faults`: real faults on real processes, under a load whose history is judged.
+
+Exit status 0: everything acknowledged is there once, every fault had a measured effect and stayed
+within its bounds, and the cluster was whole in time; 1 otherwise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from faults.catalogue import KINDS, Ability, left_out
+from faults.cluster import Cluster, ClusterFailedError
+from faults.container_cluster import Containers
+from faults.local_cluster import LocalProcesses, abilities
+from faults.plan import Plan, make_plan
+from faults.report.write import write_report
+from faults.run import FinishedRun, RunFailedError, run
+from faults.verdict import FULL_MINUTES, FULL_RUNS, Result
+from tidelog.rpc.status import UnreachableError
+from tidelog_runtime.local.errors import ClusterError
+
+OUT = Path("out/faults.json")
+# Records a second: three runs of five minutes acknowledge two million.
+RATE = 2_600
+LOCAL_RATE = 1_200
+SECONDS_A_MINUTE = 60
+
+# A cluster for one run, which has a directory of its own.
+Clusters = Callable[[Path], AbstractAsyncContextManager[Cluster]]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    options = _parse(argv)
+    seed = random.SystemRandom().randrange(1 << 32) if options.seed is None else options.seed
+    _say(f"seed {seed}")
+    with tempfile.TemporaryDirectory(prefix="tidelog-faults-") as scratch:
+        directory = options.directory or Path(scratch)
+        try:
+            return asyncio.run(_faults(options, seed, directory))
+        except (RunFailedError, ClusterFailedError, ClusterError, ValueError) as error:
+            _say(f"FAILED: {error}")
+            return 1
+
+
+async def _faults(options: argparse.Namespace, seed: int, directory: Path) -> int:
+    asyncio.get_running_loop().set_exception_handler(_heard)
+    async with _clusters(options, directory) as (can, clusters):
+        return await _prove(options, seed, directory, can, clusters)
+
+
+def _heard(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """That a broker which is down does not answer is no news here, whoever has stopped waiting
+    for it."""
+    if not isinstance(context.get("exception"), UnreachableError):
+        loop.default_exception_handler(context)
+
+
+async def _prove(
+    options: argparse.Namespace,
+    seed: int,
+    directory: Path,
+    can: frozenset[Ability],
+    clusters: Clusters,
+) -> int:
+    result = Result(left_out=left_out(can))
+    possible = [kind for kind in KINDS if kind not in result.left_out]
+    seconds = options.minutes * SECONDS_A_MINUTE
+    plan = make_plan(possible, runs=options.runs, seconds=seconds, seed=seed, only=options.only)
+    result.left_out |= dict.fromkeys(plan.no_time, "it does not fit into the time")
+    for name, why in result.left_out.items():
+        _say(f"left out: {name}: {why}")
+    finished = await _runs(plan, directory, options, clusters)
+    result.runs = [one.verdict for one in finished]
+    problems = result.problems(is_full=_is_full(options))
+    page = await asyncio.to_thread(write_report, options.out, result, finished, problems, seed)
+    for problem in problems:
+        _say(f"PROBLEM: {problem}")
+    verdict = "failed" if problems else "all is well"
+    _say(
+        f"{verdict}: {result.acknowledged:,} records acknowledged, "
+        f"{len(result.injected_kinds)} kinds of faults, {len(result.left_out)} left out; "
+        f"{options.out}, {page}"
+    )
+    return 1 if problems else 0
+
+
+async def _runs(
+    plan: Plan, directory: Path, options: argparse.Namespace, clusters: Clusters
+) -> list[FinishedRun]:
+    finished = []
+    for number, steps in enumerate(plan.runs, 1):
+        _say(f"run {number} of {len(plan.runs)}: {', '.join(step.name for step in steps)}")
+        own = directory / f"run-{number}"
+        await asyncio.to_thread(own.mkdir, parents=True, exist_ok=True)
+        async with clusters(own) as cluster:
+            finished.append(await run(cluster, steps, own, f"faults-{number}", options.rate, _say))
+    return finished
+
+
+@asynccontextmanager
+async def _clusters(
+    options: argparse.Namespace, directory: Path
+) -> AsyncIterator[tuple[frozenset[Ability], Clusters]]:
+    """What runs strike: processes are new in each, containers stay for all of them."""
+    if options.local:
+        yield abilities(), _local
+        return
+    cluster = Containers(directory / "containers")
+    try:
+        _say("making disks and images")
+        await cluster.prepare()
+        await cluster.start()
+
+        @asynccontextmanager
+        async def composed(_: Path) -> AsyncIterator[Cluster]:
+            yield cluster
+
+        yield cluster.abilities, composed
+    finally:
+        await cluster.stop()
+
+
+@asynccontextmanager
+async def _local(directory: Path) -> AsyncIterator[Cluster]:
+    cluster = LocalProcesses(directory / "cluster")
+    await cluster.start()
+    try:
+        yield cluster
+    finally:
+        await cluster.stop()
+
+
+def _is_full(options: argparse.Namespace) -> bool:
+    return options.runs >= FULL_RUNS and options.minutes >= FULL_MINUTES and not options.only
+
+
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m faults", description=__doc__)
+    parser.add_argument(
+        "--local", action="store_true", help="processes of this machine, and no containers"
+    )
+    parser.add_argument("--minutes", type=float, default=FULL_MINUTES, help="of each run")
+    parser.add_argument("--runs", type=int, default=FULL_RUNS)
+    parser.add_argument("--seed", type=int, help="of the plan; a new one by default")
+    parser.add_argument("--only", default="", metavar="NAME", help="one kind, story, or mixed")
+    parser.add_argument("--rate", type=int, help="records a second")
+    parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument("--directory", type=Path, help="keeps histories, logs and data there")
+    options = parser.parse_args(argv)
+    if options.minutes <= 0 or options.runs < 1:
+        parser.error("--minutes is more than 0, and --runs at least 1")
+    if options.rate is None:
+        options.rate = LOCAL_RATE if options.local else RATE
+    return options
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{time.strftime('%H:%M:%S')} {text}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

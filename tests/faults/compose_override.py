@@ -1,0 +1,62 @@
+"""What a run changes in docker-compose.yml, as a second file beside it. Pure.
+
+The cluster is that of its users; only where its data lie is another: each broker's on a small disk
+of its own that can be filled, and that this process can read. A restart policy would bring back
+what is to stay down.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+FAKETIME_TAG = "faketime"
+FAKETIME_DIR = "/faketime"
+FAKETIME_FILE = f"{FAKETIME_DIR}/offset"
+# Where Debian's package has it, by the machine's architecture.
+FAKETIME_LIBRARY = "/usr/local/lib/libfaketime.so.1"
+DATA_DIR = "/var/lib/tidelog"
+
+FAKETIME_DOCKERFILE = f"""\
+ARG BROKER_IMAGE
+FROM $BROKER_IMAGE
+USER root
+RUN apt-get update -qq \\
+ && apt-get install -y -qq --no-install-recommends libfaketime \\
+ && rm -rf /var/lib/apt/lists/* \\
+ && ln -s "$(find /usr/lib -name libfaketime.so.1)" {FAKETIME_LIBRARY}
+USER 10001:10001
+"""
+
+
+def override(
+    disks: Mapping[str, Path],
+    services: Sequence[str],
+    clocks: Mapping[str, Path] | None,
+    faketime_image: str,
+) -> str:
+    """`disks`: the data directory of each broker. `clocks`: the directory of each broker's clock
+    file; None: clocks are the machine's. JSON, which is YAML as well."""
+    changed: dict[str, dict[str, object]] = {name: {"restart": "no"} for name in services}
+    for broker, directory in disks.items():
+        volumes = [f"{directory}:{DATA_DIR}"]
+        if clocks is not None:
+            volumes.append(f"{clocks[broker]}:{FAKETIME_DIR}:ro")
+            changed[broker] |= {
+                "image": faketime_image,
+                "environment": {
+                    "LD_PRELOAD": FAKETIME_LIBRARY,
+                    "FAKETIME_TIMESTAMP_FILE": FAKETIME_FILE,
+                    # Time that only grows is nobody's to set.
+                    "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+                    "FAKETIME_CACHE_DURATION": "1",
+                },
+            }
+        changed[broker]["volumes"] = volumes
+    return json.dumps({"services": changed}, indent=2)
+
+
+def clock_setting(ahead_s: int) -> str:
+    """As libfaketime reads it."""
+    return f"{ahead_s:+d}\n"

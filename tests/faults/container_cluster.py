@@ -1,0 +1,325 @@
+"""The composed cluster as one to strike: containers, their networks, disks, logs and clocks.
+
+Docker's command line does what a user could do. Rules in a container's network, disks that can be
+filled and writing into data directories need root on this machine; without it these kinds are
+left out by name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from faults import packet_rules
+from faults.catalogue import Ability, Timings
+from faults.cluster import ClusterFailedError, Cut, LogSince, Traffic
+from faults.commands import run_command
+from faults.compose_override import FAKETIME_DOCKERFILE, FAKETIME_TAG, clock_setting, override
+from faults.container_network import Rules, ServiceRelay
+from faults.local_cluster import state_of
+from faults.relay import Manner
+from faults.relayed_traffic import RelayedTraffic, SharedRelay
+from faults.service_logs import count_told
+from faults.small_disks import SmallDisk
+
+PROJECT = "tidelog-faults"
+ROOT = Path(__file__).resolve().parents[2]
+BROKERS = ("broker-1", "broker-2", "broker-3")
+CONTROLLERS = ("controller-1", "controller-2")
+ETCD_MEMBERS = ("etcd-1", "etcd-2", "etcd-3")
+SERVICES = (*ETCD_MEMBERS, *CONTROLLERS, *BROKERS)
+BROKER_PORT = 7500
+CONTROLLER_PORT = 7400
+LEASE_MS = 3_000
+LAG_TIME_MAX_MS = 2_000
+STOP_TIMEOUT_S = 30
+UP_TIMEOUT_S = 900.0
+UNASKED = frozenset({"exited", "dead"})
+
+
+async def read_log(container: str, *options: str) -> list[bytes]:
+    """What it said, in all of its lives."""
+    process = await asyncio.create_subprocess_exec(
+        *("docker", "logs", *options, container),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    out, _ = await process.communicate()
+    return out.splitlines(keepends=True)
+
+
+class Containers:
+    """A `Cluster`. `directory` keeps the disks, for as long as the cluster is there."""
+
+    timings = Timings(LEASE_MS, LAG_TIME_MAX_MS)
+    brokers: Sequence[str] = BROKERS
+    controllers: Sequence[str] = CONTROLLERS
+    etcd_members: Sequence[str] = ETCD_MEMBERS
+    bootstrap: Sequence[str] = tuple(f"{broker}:{BROKER_PORT}" for broker in BROKERS)
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._stack = AsyncExitStack()
+        self._abilities: set[Ability] = set()
+        self._disks: dict[str, SmallDisk] = {}
+        self._clocks: dict[str, Path] = {}
+        # Where clients of the load, and where this harness connects, which nothing strikes.
+        self._relays: dict[str, SharedRelay] = {}
+        self._own_relays: dict[str, SharedRelay] = {}
+        self._fault_numbers = count(1)
+        self._asked_to_end: set[str] = set()
+
+    @property
+    def abilities(self) -> frozenset[Ability]:
+        """Known once it is prepared."""
+        return frozenset(self._abilities)
+
+    @property
+    def routes(self) -> Mapping[str, str]:
+        return {_address(name): relay.address for name, relay in self._relays.items()} | {
+            _address(name): self._own_relays[name].address for name in CONTROLLERS
+        }
+
+    @property
+    def own_routes(self) -> Mapping[str, str]:
+        return {_address(name): relay.address for name, relay in self._own_relays.items()}
+
+    def data_dir(self, broker: str) -> Path:
+        return self._disks[broker].data_dir
+
+    # -- the whole -------------------------------------------------------------------------
+
+    async def prepare(self) -> None:
+        """Makes disks and images, and so finds out what can be done here."""
+        await run_command(["docker", "info"])
+        self._abilities = {
+            Ability.PROCESSES,
+            Ability.CLIENT_RELAY,
+            Ability.ETCD,
+            Ability.ETCD_MEMBERS,
+        }
+        if os.geteuid() != 0:
+            raise ClusterFailedError(
+                "faults on containers need root, to mount disks and to reach into networks; run "
+                "`sudo make faults`, or `make faults LOCAL=1` for what processes alone can suffer"
+            )
+        if all(map(shutil.which, ("nsenter", "iptables", "iptables-restore"))):
+            self._abilities |= {Ability.NETWORK, Ability.SERVICE_RELAY}
+        for broker in BROKERS:
+            disk = self._disks[broker] = SmallDisk(self._directory / "disks" / broker)
+            self._stack.push_async_callback(disk.remove)
+            await disk.make()
+        self._abilities |= {Ability.FULL_DISK, Ability.DATA}
+        await self._compose("build")
+        with suppress(ClusterFailedError):
+            await self._build_faketime()
+            self._abilities.add(Ability.CLOCK)
+
+    async def _build_faketime(self) -> None:
+        """Clocks are the machine's where the package cannot be had."""
+        tag = os.environ.get("TIDELOG_TAG", "local")
+        command = ["docker", "build", "--tag", f"tidelog-broker:{FAKETIME_TAG}"]
+        command += ["--build-arg", f"BROKER_IMAGE=tidelog-broker:{tag}", "-"]
+        await run_command(command, stdin=FAKETIME_DOCKERFILE, timeout_s=UP_TIMEOUT_S)
+        for broker in BROKERS:
+            directory = self._clocks[broker] = self._directory / "clocks" / broker
+            directory.mkdir(parents=True)
+            (directory / "offset").write_text(clock_setting(0))
+
+    async def start(self) -> None:
+        (self._directory / "override.json").write_text(
+            override(
+                {broker: disk.data_dir for broker, disk in self._disks.items()},
+                SERVICES,
+                self._clocks if Ability.CLOCK in self._abilities else None,
+                f"tidelog-broker:{FAKETIME_TAG}",
+            )
+        )
+        self._stack.push_async_callback(self._down)
+        await self._compose("up", "--detach", "--no-build", *SERVICES)
+        for name in (*BROKERS, *CONTROLLERS):
+            relays = [self._own_relays] if name in CONTROLLERS else [self._own_relays, self._relays]
+            for by_name in relays:
+                relay = by_name[name] = SharedRelay(await self._target(name))
+                await relay.start()
+                self._stack.push_async_callback(relay.stop)
+
+    async def stop(self) -> None:
+        await self._stack.aclose()
+
+    async def _down(self) -> None:
+        with suppress(ClusterFailedError):
+            await self._compose("down", "--volumes", "--timeout", "5")
+
+    async def _compose(self, *arguments: str) -> None:
+        program = ["docker-compose"] if shutil.which("docker-compose") else ["docker", "compose"]
+        files = ["--file", str(ROOT / "docker-compose.yml")]
+        changes = self._directory / "override.json"
+        if changes.exists():
+            files += ["--file", str(changes)]
+        command = [*program, "--project-name", PROJECT, "--project-directory", str(ROOT), *files]
+        await run_command([*command, *arguments], timeout_s=UP_TIMEOUT_S)
+
+    # -- processes -------------------------------------------------------------------------
+
+    async def kill(self, service: str) -> None:
+        self._asked_to_end.add(service)
+        await run_command(["docker", "kill", _container(service)])
+        await self._wait_for_end(service)
+
+    async def terminate(self, service: str) -> None:
+        self._asked_to_end.add(service)
+        await run_command(["docker", "stop", "--time", str(STOP_TIMEOUT_S), _container(service)])
+
+    async def _wait_for_end(self, service: str) -> None:
+        await run_command(["docker", "wait", _container(service)])
+
+    async def start_again(self, service: str) -> None:
+        await run_command(["docker", "start", _container(service)])
+        self._asked_to_end.discard(service)
+        # Its address may be another.
+        for relays in (self._relays, self._own_relays):
+            if service in relays:
+                relays[service].aim(await self._target(service))
+
+    async def pause(self, service: str) -> None:
+        await self._signal(service, "STOP")
+
+    async def resume(self, service: str) -> None:
+        await self._signal(service, "CONT")
+
+    async def _signal(self, service: str, signal: str) -> None:
+        await run_command(["docker", "kill", "--signal", signal, _container(service)])
+
+    async def life(self, service: str) -> str:
+        state = (await self._inspect(service))["State"]
+        return f"{state['Pid']} since {state['StartedAt']}" if state["Running"] else ""
+
+    async def is_stopped(self, service: str) -> bool:
+        return state_of(await self._pid(service)) == "T"
+
+    def log_since_now(self, service: str) -> LogSince:
+        return _LogSince(_container(service))
+
+    async def log_lines(self, service: str) -> Iterable[bytes]:
+        return await read_log(_container(service))
+
+    async def ended_by_themselves(self) -> list[str]:
+        ended = []
+        for service in SERVICES:
+            state = (await self._inspect(service))["State"]
+            if state["Status"] in UNASKED and service not in self._asked_to_end:
+                ended.append(f"{service} (exit status {state['ExitCode']})")
+        return ended
+
+    async def _inspect(self, service: str) -> dict[str, Any]:
+        [found] = json.loads(await run_command(["docker", "inspect", _container(service)]))
+        assert isinstance(found, dict)
+        return found
+
+    async def _pid(self, service: str) -> int:
+        return int((await self._inspect(service))["State"]["Pid"])
+
+    async def _ip(self, service: str) -> str:
+        networks = (await self._inspect(service))["NetworkSettings"]["Networks"]
+        [network] = networks.values()
+        return str(network["IPAddress"])
+
+    async def _target(self, service: str) -> str:
+        return f"{await self._ip(service)}:{_port(service)}"
+
+    # -- relays and network ----------------------------------------------------------------
+
+    async def relay_clients(self, brokers: Sequence[str], manner: Manner) -> Traffic:
+        traffic = RelayedTraffic([self._relays[broker] for broker in brokers], manner)
+        await traffic.begin()
+        return traffic
+
+    async def relay_services(self, broker: str, manner: Manner) -> Traffic:
+        name = self._fault_name()
+        relay = ServiceRelay(name, lambda: self._pid(broker), BROKER_PORT, manner)
+        await relay.begin()
+        return relay
+
+    async def cut(self, service: str, others: Sequence[str], *, only_in: bool = False) -> Cut:
+        name = self._fault_name()
+        addresses = [await self._ip(other) for other in others]
+        return await self._rules(name, service, packet_rules.cut(name, addresses, only_in=only_in))
+
+    async def drop(self, service: str, percent: int) -> Cut:
+        name = self._fault_name()
+        return await self._rules(name, service, packet_rules.drop(name, percent))
+
+    async def _rules(self, name: str, service: str, begin: str) -> Rules:
+        rules = Rules(name, lambda: self._pid(service), begin, packet_rules.remove(name))
+        await rules.begin()
+        return rules
+
+    def _fault_name(self) -> str:
+        return f"FAULT-{next(self._fault_numbers)}"
+
+    # -- disks, etcd, clocks ---------------------------------------------------------------
+
+    async def fill_disk(self, broker: str) -> None:
+        await asyncio.to_thread(self._disks[broker].fill)
+
+    async def free_disk(self, broker: str) -> None:
+        await asyncio.to_thread(self._disks[broker].free)
+
+    async def etcd_leader(self) -> str:
+        for member in ETCD_MEMBERS:
+            command = ["docker", "exec", _container(member), "etcdctl", "endpoint", "status"]
+            try:
+                [status] = json.loads(await run_command([*command, "--write-out", "json"]))
+            except ClusterFailedError:  # this one is down
+                continue
+            found = status["Status"]
+            if found.get("leader") and found["leader"] == found["header"]["member_id"]:
+                return member
+        raise ClusterFailedError("no etcd member says that it leads")
+
+    async def kill_all_etcd(self) -> int:
+        running = [member for member in ETCD_MEMBERS if await self.life(member)]
+        await asyncio.gather(*(self.kill(member) for member in running))
+        return len(running)
+
+    async def start_all_etcd(self) -> None:
+        await asyncio.gather(*(self.start_again(member) for member in ETCD_MEMBERS))
+
+    async def set_clock(self, broker: str, ahead_s: int) -> None:
+        setting = self._clocks[broker] / "offset"
+        await asyncio.to_thread(setting.write_text, clock_setting(ahead_s))
+
+
+class _LogSince:
+    """Since it was made."""
+
+    def __init__(self, container: str) -> None:
+        self._container = container
+        self._since = asyncio.get_running_loop().time()
+
+    async def told(self, kind: str) -> int:
+        ago_s = asyncio.get_running_loop().time() - self._since
+        return count_told(await read_log(self._container, "--since", f"{ago_s:.3f}s"), kind)
+
+
+def _container(service: str) -> str:
+    """As docker-compose 1.29 and Compose v2 name it, respectively."""
+    separator = "_" if shutil.which("docker-compose") else "-"
+    return f"{PROJECT}{separator}{service}{separator}1"
+
+
+def _port(service: str) -> int:
+    return BROKER_PORT if service in BROKERS else CONTROLLER_PORT
+
+
+def _address(service: str) -> str:
+    """As it is advertised."""
+    return f"{service}:{_port(service)}"

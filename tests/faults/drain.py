@@ -1,0 +1,50 @@
+"""The final reads: a fresh client reads each partition from its start to its committed end."""
+
+from __future__ import annotations
+
+import asyncio
+
+from faults.cluster import Cluster
+from faults.connections import routed
+from faults.load import now_ms, polled
+from tidelog.client import Consumer
+from tidelog.errors import TidelogError
+from tidelog.history import HistoryWriter, PollInvoked
+from tidelog.model import TopicPartition
+
+CLIENT = "drain"
+DRAIN_TIMEOUT_S = 300.0
+POLL_TIMEOUT_MS = 1_000
+
+
+class DrainError(Exception):
+    """The final reads came to no end; the message says where they stand."""
+
+
+async def drain(cluster: Cluster, topic: str, history: HistoryWriter) -> dict[TopicPartition, int]:
+    """Returns the committed ends, up to which was read. Raises `DrainError`."""
+    reached: dict[TopicPartition, int] = {}
+    ends: dict[TopicPartition, int] = {}
+    try:
+        async with asyncio.timeout(DRAIN_TIMEOUT_S), _consumer(cluster) as consumer:
+            partitions = await consumer.partitions_of(topic)
+            ends = await consumer.end_offsets(partitions)
+            reached = dict.fromkeys(ends, 0)
+            history.write_all(PollInvoked(now_ms(), CLIENT, *p, final=True) for p in partitions)
+            consumer.assign(partitions)
+            while any(reached[p] < end for p, end in ends.items()):
+                batches = await consumer.poll_batches(POLL_TIMEOUT_MS)
+                history.write_all(polled(CLIENT, batches, now_ms(), final=True))
+                for batch in batches:
+                    reached[batch.partition] = max(reached[batch.partition], batch.next_offset)
+    except (TimeoutError, TidelogError) as error:
+        behind = {str(p): (reached.get(p, 0), end) for p, end in ends.items()}
+        raise DrainError(
+            f"the final reads came to no end within {DRAIN_TIMEOUT_S:g} s ({error!r}); "
+            f"reached, and committed: {behind}"
+        ) from error
+    return ends
+
+
+def _consumer(cluster: Cluster) -> Consumer:
+    return Consumer(cluster.bootstrap, connections=routed(cluster.own_routes))

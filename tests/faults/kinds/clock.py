@@ -1,0 +1,61 @@
+"""Wall clocks that are wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from faults.connections import routed
+from faults.effects import Measures
+from faults.scene import Scene
+from faults.values import payload
+from tidelog.client import Producer
+from tidelog.errors import TidelogError
+
+AHEAD_S = 3_600
+PROBE_TIMEOUT_S = 5.0
+# A value that no client of the load has; its topic is not the load's.
+PROBE_VALUE = 0
+PROBE_TOPIC_SUFFIX = "-probe"
+
+
+class _Skewed:
+    def __init__(self, scene: Scene, broker: str) -> None:
+        self._scene = scene
+        self.target = broker
+        self._skew_s = 0.0
+
+    async def measured(self) -> Measures:
+        self._skew_s = max(self._skew_s, await self._stamped_ahead_s())
+        return {"skew_s": self._skew_s}
+
+    async def heal(self) -> None:
+        await self.measured()
+        await self._scene.cluster.set_clock(self.target, 0)
+
+    async def _stamped_ahead_s(self) -> float:
+        """How far what leaders stamp is ahead of this process's clock, at most."""
+        topic = self._scene.topic + PROBE_TOPIC_SUFFIX
+        try:
+            async with asyncio.timeout(PROBE_TIMEOUT_S), self._producer() as producer:
+                partitions = (await self._scene.admin.describe_topic(topic)).partitions
+                ahead = 0.0
+                for partition in partitions:
+                    sent = await producer.send_many(
+                        topic, [payload(PROBE_VALUE)], partition=partition.partition
+                    )
+                    [report] = await sent
+                    ahead = max(ahead, report.append_time_ms / 1000 - time.time())
+                return ahead
+        except (TidelogError, TimeoutError):
+            return 0.0
+
+    def _producer(self) -> Producer:
+        cluster = self._scene.cluster
+        return Producer(cluster.bootstrap, linger_ms=0, connections=routed(cluster.own_routes))
+
+
+async def skew_clock(scene: Scene) -> _Skewed:
+    leader = await scene.busiest_leader()
+    await scene.cluster.set_clock(leader, AHEAD_S)
+    return _Skewed(scene, leader)

@@ -1,0 +1,85 @@
+"""Disks that are full, and bits that flip on them."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from faults.cluster import LogSince
+from faults.effects import Measures
+from faults.scene import Scene
+from tidelog.log_dump import dump_log, segment_paths
+from tidelog.state_changes.event import Kind
+
+# Of the frame's last bytes, which are the records': the producer's checksum covers them.
+FLIPPED_FROM_THE_END = 5
+FLIPPED_BIT = 4
+# So many frames before the last: what is cut as a torn tail is none of them.
+MIN_FRAMES_BEHIND = 20
+
+
+class _Full:
+    def __init__(self, scene: Scene, broker: str, log: LogSince) -> None:
+        self._scene = scene
+        self.target = broker
+        self._log = log
+
+    async def measured(self) -> Measures:
+        return {"refusals_told": await self._log.told(Kind.DISK_REFUSED.value)}
+
+    async def heal(self) -> None:
+        await self._scene.cluster.free_disk(self.target)
+
+
+async def fill_disk(scene: Scene) -> _Full:
+    leader = await scene.busiest_leader()
+    log = scene.cluster.log_since_now(leader)
+    await scene.cluster.fill_disk(leader)
+    return _Full(scene, leader, log)
+
+
+class _Flipped:
+    def __init__(self, scene: Scene, broker: str, life: str, log: LogSince, where: str) -> None:
+        self._scene = scene
+        self._broker = broker
+        self._life = life
+        self._log = log
+        self.target = f"{broker}: {where}"
+
+    async def measured(self) -> Measures:
+        now = await self._scene.cluster.life(self._broker)
+        return {
+            "lives_ended": int(bool(now) and now != self._life),
+            "damage_told": await self._log.told(Kind.REPLICA_DAMAGED.value),
+        }
+
+    async def heal(self) -> None:
+        """The bit stays as it is: to find it is the broker's."""
+        await self._scene.cluster.start_again(self._broker)
+
+
+async def flip_bit(scene: Scene) -> _Flipped:
+    """In the newest segment, for a start after a crash reads what may not be synced."""
+    follower, _ = await scene.follower_and_leader()
+    life = await scene.cluster.life(follower)
+    log = scene.cluster.log_since_now(follower)
+    await scene.cluster.kill(follower)
+    replicas = sorted(scene.cluster.data_dir(follower).glob(f"replicas/{scene.topic}-*"))
+    where = await asyncio.to_thread(flip_in_last_whole_frame, replicas[0])
+    return _Flipped(scene, follower, life, log, where)
+
+
+def flip_in_last_whole_frame(replica: Path) -> str:
+    """Returns where."""
+    segment = segment_paths(replica)[-1]
+    frames = [info for _, info in dump_log(segment) if info.fault is None]
+    # The last but a few: below the committed end, above what was synced long ago.
+    info = frames[max(0, len(frames) - MIN_FRAMES_BEHIND)]
+    assert info.header is not None, "a frame without fault has a header"
+    position = info.position + info.size - FLIPPED_FROM_THE_END
+    with segment.open("r+b", buffering=0) as file:
+        file.seek(position)
+        [byte] = file.read(1)
+        file.seek(position)
+        file.write(bytes([byte ^ FLIPPED_BIT]))
+    return f"{replica.name}/{segment.name} at byte {position}, offset {info.header.base_offset}"

@@ -1,0 +1,69 @@
+"""The metadata store: members that end, its leader, all of it."""
+
+from __future__ import annotations
+
+from faults.cluster import ClusterFailedError, LogSince
+from faults.effects import Measures
+from faults.scene import Scene
+from tidelog.state_changes.event import Kind
+
+
+class _Member:
+    def __init__(self, scene: Scene, member: str, life: str, *, leads: bool) -> None:
+        self._scene = scene
+        self.target = member
+        self._life = life
+        self._leads = leads
+        self._other_leader = 0
+
+    async def measured(self) -> Measures:
+        now = await self._scene.cluster.life(self.target)
+        measures = {"members_ended": int(bool(self._life) and now != self._life)}
+        if self._leads:
+            try:
+                leader = await self._scene.cluster.etcd_leader()
+            except ClusterFailedError:  # none yet
+                leader = self.target
+            self._other_leader |= int(leader != self.target)
+            measures["other_etcd_leader"] = self._other_leader
+        return measures
+
+    async def heal(self) -> None:
+        await self._scene.cluster.start_again(self.target)
+
+
+async def _kill(scene: Scene, member: str, *, leads: bool) -> _Member:
+    life = await scene.cluster.life(member)
+    await scene.cluster.kill(member)
+    return _Member(scene, member, life, leads=leads)
+
+
+async def kill_etcd_leader(scene: Scene) -> _Member:
+    return await _kill(scene, await scene.cluster.etcd_leader(), leads=True)
+
+
+async def kill_etcd_member(scene: Scene) -> _Member:
+    leader = await scene.cluster.etcd_leader()
+    member = next(m for m in scene.cluster.etcd_members if m != leader)
+    return await _kill(scene, member, leads=False)
+
+
+class _AllAway:
+    target = "all of etcd"
+
+    def __init__(self, scene: Scene, ended: int, logs: list[LogSince]) -> None:
+        self._scene = scene
+        self._ended = ended
+        self._logs = logs
+
+    async def measured(self) -> Measures:
+        told = [await log.told(Kind.STORE_LOST.value) for log in self._logs]
+        return {"members_ended": self._ended, "store_lost_told": sum(told)}
+
+    async def heal(self) -> None:
+        await self._scene.cluster.start_all_etcd()
+
+
+async def kill_all_etcd(scene: Scene) -> _AllAway:
+    logs = [scene.cluster.log_since_now(broker) for broker in scene.cluster.brokers]
+    return _AllAway(scene, await scene.cluster.kill_all_etcd(), logs)

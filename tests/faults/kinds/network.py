@@ -1,0 +1,64 @@
+"""Links that are cut, wholly, in part or one way, and packets that drop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from faults.cluster import Cut
+from faults.effects import Measures
+from faults.scene import Scene
+
+# TCP sends them again; a leader's connections slow down and some time out.
+DROP_PERCENT = 20
+
+
+class _Rules:
+    def __init__(self, target: str, cut: Cut) -> None:
+        self.target = target
+        self._cut = cut
+        self._lost = 0
+
+    async def measured(self) -> Measures:
+        self._lost = max(self._lost, await self._cut.packets_lost())
+        return {"packets_lost": self._lost}
+
+    async def heal(self) -> None:
+        # The counters go with the rules.
+        await self.measured()
+        await self._cut.heal()
+
+
+async def _cut(
+    scene: Scene, service: str, others: Sequence[str], *, only_in: bool = False
+) -> _Rules:
+    how = " does not hear " if only_in else " from "
+    target = f"{service}{how}{', '.join(others) or 'all'}"
+    return _Rules(target, await scene.cluster.cut(service, others, only_in=only_in))
+
+
+async def cut_off_leader(scene: Scene) -> _Rules:
+    return await _cut(scene, await scene.busiest_leader(), [])
+
+
+async def cut_follower(scene: Scene) -> _Rules:
+    follower, leader = await scene.follower_and_leader()
+    return await _cut(scene, follower, [leader])
+
+
+async def cut_leader_from_followers(scene: Scene) -> _Rules:
+    leader = await scene.busiest_leader()
+    return await _cut(scene, leader, scene.others(leader))
+
+
+async def cut_one_way(scene: Scene) -> _Rules:
+    leader = await scene.busiest_leader()
+    return await _cut(scene, leader, scene.others(leader), only_in=True)
+
+
+async def cut_leader_from_etcd(scene: Scene) -> _Rules:
+    return await _cut(scene, await scene.busiest_leader(), scene.cluster.etcd_members)
+
+
+async def drop_packets(scene: Scene) -> _Rules:
+    leader = await scene.busiest_leader()
+    return _Rules(leader, await scene.cluster.drop(leader, DROP_PERCENT))

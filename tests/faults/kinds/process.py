@@ -1,0 +1,109 @@
+"""Processes that are killed, stopped, paused."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from faults.effects import Measures
+from faults.scene import Scene
+
+
+class _Ended:
+    """Processes that ended, until they are started again."""
+
+    def __init__(self, scene: Scene, services: Sequence[str], lives: Sequence[str]) -> None:
+        self._scene = scene
+        self._services = services
+        self._lives = lives
+        self.target = ", ".join(services)
+
+    async def measured(self) -> Measures:
+        now = [await self._scene.cluster.life(service) for service in self._services]
+        ended = sum(
+            bool(before) and bool(after) and before != after
+            for before, after in zip(self._lives, now, strict=True)
+        )
+        return {"lives_ended": ended}
+
+    async def heal(self) -> None:
+        for service in self._services:
+            if not await self._scene.cluster.life(service):
+                await self._scene.cluster.start_again(service)
+
+
+class _EndedController(_Ended):
+    """Another becomes the active one."""
+
+    def __init__(self, scene: Scene, controller: str, life: str) -> None:
+        super().__init__(scene, [controller], [life])
+        self._controller = controller
+        self._other_active = 0
+
+    async def measured(self) -> Measures:
+        told = await self._scene.describe()
+        if told is not None and told[0].controller is not None:
+            active = f"controller-{told[0].controller.controller_id}"
+            self._other_active |= int(active != self._controller)
+        return {**await super().measured(), "other_active": self._other_active}
+
+
+class _Paused:
+    def __init__(self, scene: Scene, service: str) -> None:
+        self._scene = scene
+        self.target = service
+        self._seen = 0
+
+    async def measured(self) -> Measures:
+        self._seen |= int(await self._scene.cluster.is_stopped(self.target))
+        return {"seen_stopped": self._seen}
+
+    async def heal(self) -> None:
+        await self._scene.cluster.resume(self.target)
+
+
+async def _end(scene: Scene, services: Sequence[str], *, kill: bool) -> _Ended:
+    lives = [await scene.cluster.life(service) for service in services]
+    end = scene.cluster.kill if kill else scene.cluster.terminate
+    await asyncio.gather(*(end(service) for service in services))
+    return _Ended(scene, services, lives)
+
+
+async def kill_leader(scene: Scene) -> _Ended:
+    return await _end(scene, [await scene.busiest_leader()], kill=True)
+
+
+async def stop_leader(scene: Scene) -> _Ended:
+    return await _end(scene, [await scene.busiest_leader()], kill=False)
+
+
+async def restart_all_brokers(scene: Scene) -> _Ended:
+    return await _end(scene, scene.cluster.brokers, kill=True)
+
+
+async def _end_controller(scene: Scene, *, kill: bool) -> _EndedController:
+    active = await scene.active_controller()
+    life = await scene.cluster.life(active)
+    await (scene.cluster.kill(active) if kill else scene.cluster.terminate(active))
+    return _EndedController(scene, active, life)
+
+
+async def kill_controller(scene: Scene) -> _EndedController:
+    return await _end_controller(scene, kill=True)
+
+
+async def stop_controller(scene: Scene) -> _EndedController:
+    return await _end_controller(scene, kill=False)
+
+
+async def _pause(scene: Scene, service: str) -> _Paused:
+    await scene.cluster.pause(service)
+    return _Paused(scene, service)
+
+
+async def pause_leader(scene: Scene) -> _Paused:
+    return await _pause(scene, await scene.busiest_leader())
+
+
+async def pause_controller(scene: Scene) -> _Paused:
+    return await _pause(scene, await scene.active_controller())

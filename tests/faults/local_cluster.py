@@ -1,0 +1,213 @@
+"""The processes of one machine as a cluster to strike: kills, pauses, relays before clients, disks
+that refuse, bits that flip, an etcd that goes away. For quick runs, and to try this harness."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from faults.catalogue import Ability, Timings
+from faults.cluster import Cut, LogSince, Traffic
+from faults.relay import Manner
+from faults.relayed_traffic import RelayedTraffic, SharedRelay
+from faults.service_logs import FileLog
+from faults.small_disks import SmallDisk
+from tidelog_runtime.local.cluster import LocalCluster
+from tidelog_runtime.local.process import LocalProcess
+
+BROKERS = 3
+CONTROLLERS = 2
+LAG_TIME_MAX_MS = 2_000
+LEASE_TTL_S = 3
+# On a machine that has other things to do as well.
+READY_TIMEOUT_S = 180.0
+ETCD = "etcd-1"
+
+
+def abilities() -> frozenset[Ability]:
+    """Disks that can be filled have to be mounted, which is root's."""
+    always = {Ability.PROCESSES, Ability.CLIENT_RELAY, Ability.DATA, Ability.ETCD}
+    return frozenset(always | ({Ability.FULL_DISK} if os.geteuid() == 0 else set()))
+
+
+class LocalProcesses:
+    """A `Cluster` of `LocalCluster`."""
+
+    timings = Timings(LEASE_TTL_S * 1000, LAG_TIME_MAX_MS)
+
+    def __init__(self, directory: Path) -> None:
+        self.abilities = abilities()
+        self._cluster = LocalCluster(
+            directory,
+            brokers=BROKERS,
+            controllers=CONTROLLERS,
+            # Its etcd is to be killed: one that is given from outside is not ours.
+            etcd="",
+            broker_config={
+                "replica_lag_time_max_ms": LAG_TIME_MAX_MS,
+                "lease_ttl_seconds": LEASE_TTL_S,
+            },
+            controller_config={"lease_ttl_seconds": LEASE_TTL_S},
+            usual_ports=False,
+            rng=random.Random(),
+        )
+        self._relays: dict[str, SharedRelay] = {}
+        self._disks: dict[str, SmallDisk] = {}
+        self._stack = AsyncExitStack()
+        self.routes: Mapping[str, str] = {}
+        # Advertised addresses are this machine's.
+        self.own_routes: Mapping[str, str] = {}
+
+    @property
+    def brokers(self) -> Sequence[str]:
+        return [f"broker-{i}" for i in range(1, BROKERS + 1)]
+
+    @property
+    def controllers(self) -> Sequence[str]:
+        return [f"controller-{i}" for i in range(1, CONTROLLERS + 1)]
+
+    @property
+    def etcd_members(self) -> Sequence[str]:
+        return [ETCD]
+
+    @property
+    def bootstrap(self) -> Sequence[str]:
+        return [self._cluster.broker_address(_number(broker)) for broker in self.brokers]
+
+    def data_dir(self, broker: str) -> Path:
+        return self._cluster.broker_data_dir(_number(broker))
+
+    # -- processes -------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        try:
+            if Ability.FULL_DISK in self.abilities:
+                for broker in self.brokers:
+                    await self._mount(broker)
+            await self._cluster.start()
+            self._stack.push_async_callback(self._cluster.stop)
+            await self._cluster.ready(READY_TIMEOUT_S)
+            for broker in self.brokers:
+                relay = SharedRelay(self._cluster.broker_address(_number(broker)))
+                await relay.start()
+                self._stack.push_async_callback(relay.stop)
+                self._relays[broker] = relay
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        self.routes = {
+            self._cluster.broker_address(_number(broker)): relay.address
+            for broker, relay in self._relays.items()
+        }
+
+    async def stop(self) -> None:
+        await self._stack.aclose()
+
+    async def kill(self, service: str) -> None:
+        await self._process(service).kill()
+
+    async def terminate(self, service: str) -> None:
+        await self._process(service).stop()
+
+    async def start_again(self, service: str) -> None:
+        self._process(service).start()
+
+    async def pause(self, service: str) -> None:
+        self._process(service).pause()
+
+    async def resume(self, service: str) -> None:
+        self._process(service).resume()
+
+    async def life(self, service: str) -> str:
+        pid = self._process(service).pid
+        return "" if pid is None else str(pid)
+
+    async def is_stopped(self, service: str) -> bool:
+        pid = self._process(service).pid
+        return pid is not None and state_of(pid) == "T"
+
+    def log_since_now(self, service: str) -> LogSince:
+        return FileLog(self._process(service).log_path)
+
+    async def log_lines(self, service: str) -> Iterable[bytes]:
+        path = self._process(service).log_path
+        return path.read_bytes().splitlines(keepends=True) if path.exists() else []
+
+    async def ended_by_themselves(self) -> list[str]:
+        return [process.name for process in self._cluster.died()]
+
+    def _process(self, service: str) -> LocalProcess:
+        kind, _, number = service.rpartition("-")
+        if kind == "broker":
+            return self._cluster.broker_process(int(number))
+        if kind == "controller":
+            return self._cluster.controller_process(int(number))
+        assert self._cluster.etcd is not None, "the cluster runs"
+        return self._cluster.etcd.process
+
+    # -- relays ----------------------------------------------------------------------------
+
+    async def relay_clients(self, brokers: Sequence[str], manner: Manner) -> Traffic:
+        traffic = RelayedTraffic([self._relays[broker] for broker in brokers], manner)
+        await traffic.begin()
+        return traffic
+
+    async def relay_services(self, broker: str, manner: Manner) -> Traffic:
+        raise NotImplementedError(Ability.SERVICE_RELAY)
+
+    # -- what this cluster cannot ------------------------------------------------------------
+
+    async def cut(self, service: str, others: Sequence[str], *, only_in: bool = False) -> Cut:
+        raise NotImplementedError(Ability.NETWORK)
+
+    async def drop(self, service: str, percent: int) -> Cut:
+        raise NotImplementedError(Ability.NETWORK)
+
+    async def etcd_leader(self) -> str:
+        raise NotImplementedError(Ability.ETCD_MEMBERS)
+
+    async def set_clock(self, broker: str, ahead_s: int) -> None:
+        raise NotImplementedError(Ability.CLOCK)
+
+    # -- disks and etcd --------------------------------------------------------------------
+
+    async def _mount(self, broker: str) -> None:
+        disk = self._disks[broker] = SmallDisk(self._cluster.directory / "disks" / broker)
+        self._stack.push_async_callback(disk.remove)
+        await disk.make()
+        data_dir = self.data_dir(broker)
+        data_dir.parent.mkdir(parents=True, exist_ok=True)
+        data_dir.symlink_to(disk.data_dir)
+
+    async def fill_disk(self, broker: str) -> None:
+        await asyncio.to_thread(self._disks[broker].fill)
+
+    async def free_disk(self, broker: str) -> None:
+        await asyncio.to_thread(self._disks[broker].free)
+
+    async def kill_all_etcd(self) -> int:
+        assert self._cluster.etcd is not None, "the cluster runs"
+        was_running = self._cluster.etcd.process.running
+        await self._cluster.etcd.kill()
+        return int(was_running)
+
+    async def start_all_etcd(self) -> None:
+        assert self._cluster.etcd is not None, "the cluster runs"
+        await self._cluster.etcd.start_again()
+
+
+def _number(service: str) -> int:
+    return int(service.rpartition("-")[2])
+
+
+def state_of(pid: int) -> str:
+    """The kernel's letter for what a process does; empty: there is none."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return ""
+    return status.rpartition(")")[2].split()[0]

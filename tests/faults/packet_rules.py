@@ -1,0 +1,98 @@
+"""What iptables is told, and what it counts. Pure: text in, text out.
+
+Each fault has two chains of its own, so that it counts and goes by itself. They are made and
+removed by iptables-restore, which does all of it at once or nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+# Of the addresses of a container network; loopback, where Docker answers for names, stays.
+_LOOPBACK = "lo"
+# As `iptables -v -x -n -L` prints a rule: packets first, then bytes, then the target.
+_PACKETS, _TARGET = 0, 2
+TAKING_AWAY = ("DROP", "REJECT")
+
+
+def chains(name: str) -> tuple[str, str]:
+    """For what comes in, and what goes out."""
+    return f"{name}-IN", f"{name}-OUT"
+
+
+def cut(name: str, others: Sequence[str], *, only_in: bool) -> str:
+    """`others`: addresses; none: whatever is not loopback."""
+    incoming = [f"-s {other} -j DROP" for other in others] or [f"! -i {_LOOPBACK} -j DROP"]
+    outgoing = [f"-d {other} -j DROP" for other in others] or [f"! -o {_LOOPBACK} -j DROP"]
+    return _filter(name, incoming, [] if only_in else outgoing)
+
+
+def drop(name: str, percent: int) -> str:
+    some = f"-m statistic --mode random --probability {percent / 100:.2f} -j DROP"
+    return _filter(name, [f"! -i {_LOOPBACK} {some}"], [f"! -o {_LOOPBACK} {some}"])
+
+
+def redirect(name: str, port: int, to_port: int) -> str:
+    """Connections to `port` come to `to_port`, and those of before break, so that all go there."""
+    breaking = f"! -i {_LOOPBACK} -p tcp --dport {port} -j REJECT --reject-with tcp-reset"
+    nat_chain = f"{name}-NAT"
+    nat = [
+        "*nat",
+        f":{nat_chain} - [0:0]",
+        f"-A {nat_chain} -p tcp --dport {port} -j REDIRECT --to-ports {to_port}",
+        f"-I PREROUTING 1 -j {nat_chain}",
+        "COMMIT",
+    ]
+    return "\n".join(nat) + "\n" + _filter(name, [breaking], [])
+
+
+def stop_redirect(name: str) -> str:
+    """New connections come to the port itself again; those of the relay break with it."""
+    nat_chain = f"{name}-NAT"
+    nat = [
+        "*nat",
+        f"-D PREROUTING -j {nat_chain}",
+        f"-F {nat_chain}",
+        f"-X {nat_chain}",
+        "COMMIT",
+    ]
+    return "\n".join(nat) + "\n" + remove(name)
+
+
+def remove(name: str) -> str:
+    incoming, outgoing = chains(name)
+    return _lines(
+        "*filter",
+        f"-D INPUT -j {incoming}",
+        f"-D OUTPUT -j {outgoing}",
+        *(f"-F {chain}" for chain in (incoming, outgoing)),
+        *(f"-X {chain}" for chain in (incoming, outgoing)),
+        "COMMIT",
+    )
+
+
+def packets(listing: str) -> int:
+    """That the rules of a chain took away, as `iptables -v -x -n -L CHAIN` lists them."""
+    return sum(
+        int(fields[_PACKETS])
+        for fields in map(str.split, listing.splitlines())
+        if len(fields) > _TARGET and fields[_PACKETS].isdigit() and fields[_TARGET] in TAKING_AWAY
+    )
+
+
+def _filter(name: str, incoming: Iterable[str], outgoing: Iterable[str]) -> str:
+    into, out = chains(name)
+    return _lines(
+        "*filter",
+        f":{into} - [0:0]",
+        f":{out} - [0:0]",
+        *(f"-A {into} {rule}" for rule in incoming),
+        *(f"-A {out} {rule}" for rule in outgoing),
+        f"-I INPUT 1 -j {into}",
+        f"-I OUTPUT 1 -j {out}",
+        "COMMIT",
+    )
+
+
+def _lines(*lines: str) -> str:
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,144 @@
+"""The HTML page of a proof. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import NamedTuple
+
+from faults.report.pictures import Span, latency, throughput
+from faults.report.worst_moment import Said
+from faults.series import Point
+from faults.verdict import COUNTED, JudgedGap, Result, RunVerdict
+
+STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 1040px; margin: 2rem auto; color: #1f2328; }
+h1, h2, h3 { line-height: 1.2; } table { border-collapse: collapse; margin: 1rem 0; }
+td, th { padding: .2rem .8rem .2rem 0; text-align: left; border-bottom: 1px solid #d1d9e0; }
+td.number { text-align: right; font-variant-numeric: tabular-nums; }
+.bad { color: #cf222e; font-weight: 600; } .good { color: #1a7f37; font-weight: 600; }
+svg { width: 100%; } svg text { font-size: 9px; fill: #59636e; } svg .title { font-size: 11px; }
+svg .value, svg .end { text-anchor: end; } svg .grid { stroke: #d1d9e0; stroke-width: .5; }
+svg .fault { fill: #ffb77c; opacity: .45; } svg polyline { stroke-width: 1.2; }
+pre { font-size: 12px; overflow-x: auto; background: #f6f8fa; padding: .8rem; }
+"""
+
+
+class RunPictures(NamedTuple):
+    """`begin_s`: what the clock of `points` shows when the load begins."""
+
+    points: Sequence[Point]
+    begin_s: float
+
+
+class WorstMoment(NamedTuple):
+    gap: JudgedGap
+    run: int
+    begin_s: float
+    said: Sequence[Said]
+    left_out: int
+
+
+def page(
+    result: Result,
+    pictures: Sequence[RunPictures],
+    worst: WorstMoment | None,
+    problems: Sequence[str],
+    seed: int,
+) -> str:
+    parts = [
+        "<!doctype html><html lang=en><meta charset=utf-8><title>Tidelog: faults</title>",
+        f"<style>{STYLE}</style><h1>Faults on real processes</h1>",
+        _verdict(result, problems, seed),
+        _counts(result),
+        _faults(result),
+    ]
+    for number, (run, picture) in enumerate(zip(result.runs, pictures, strict=True), 1):
+        spans = spans_of(run, picture.begin_s)
+        parts.append(f"<h2>Run {number}</h2>")
+        parts.append(throughput(picture.points, spans, picture.begin_s))
+        parts.append(latency(picture.points, spans, picture.begin_s))
+        parts.append(_steps(run))
+    if worst is not None:
+        parts.append(_worst(worst))
+    return "\n".join(parts) + "\n"
+
+
+def spans_of(run: RunVerdict, begin_s: float) -> list[Span]:
+    return [
+        Span(fault.begin_ms / 1000 - begin_s, fault.end_ms / 1000 - begin_s, fault.kind)
+        for done in run.steps
+        for fault in done.faults
+    ]
+
+
+def _verdict(result: Result, problems: Sequence[str], seed: int) -> str:
+    if not problems:
+        said = f"All is well (seed {seed}): {result.acknowledged:,} records acknowledged."
+        return f"<p class=good>{said}</p>"
+    listed = "".join(f"<li>{escape(problem)}</li>" for problem in problems)
+    return f"<p class=bad>Failed (seed {seed}).</p><ul>{listed}</ul>"
+
+
+def _counts(result: Result) -> str:
+    rows = [("acknowledged", result.acknowledged)]
+    rows += [(key, result.count(anomaly)) for key, anomaly in COUNTED.items()]
+    others = [
+        a for a in {a for run in result.runs for a in run.anomalies} if a not in COUNTED.values()
+    ]
+    rows += [(a.value, result.count(a)) for a in sorted(others) if result.count(a)]
+    return _table(("count", ""), [(name, f"{count:,}") for name, count in rows])
+
+
+def _faults(result: Result) -> str:
+    told = result.as_json()
+    faults, gaps = told["faults"], told["gaps_seconds"]
+    assert isinstance(faults, dict)
+    assert isinstance(gaps, dict)
+    rows = [
+        (kind, str(counts["injected"]), str(counts["with_effect"]), str(gaps.get(kind, "")))
+        for kind, counts in faults.items()
+    ]
+    table = _table(("kind", "injected", "with effect", "worst gap alone, s"), rows)
+    left_out = "".join(
+        f"<li>{escape(name)}: {escape(why)}</li>" for name, why in result.left_out.items()
+    )
+    return f"<h2>Kinds of faults</h2>{table}" + (
+        f"<p>Left out:</p><ul>{left_out}</ul>" if left_out else ""
+    )
+
+
+def _steps(run: RunVerdict) -> str:
+    rows = []
+    for done, gap in zip(run.steps, run.gaps, strict=True):
+        bound = "" if gap.bound is None else f"{gap.bound.limit_ms / 1000:g} ({gap.bound.why})"
+        targets = "; ".join(fault.target for fault in done.faults)
+        whole = "never" if done.whole_s is None else f"{done.whole_s:.1f}"
+        worst = f"{gap.worst.gap.length_ms / 1000:.3f}"
+        rows.append((gap.step, targets, worst, bound, "yes" if gap.is_met else "NO", whole))
+    heads = ("step", "on whom", "worst gap, s", "bound, s", "met", "whole after, s")
+    ordinary = f"<p>Without any fault: at most {run.ordinary.gap.length_ms / 1000:.3f} s.</p>"
+    return _table(heads, rows) + ordinary
+
+
+def _worst(worst: WorstMoment) -> str:
+    gap = worst.gap.worst
+    lines = [
+        f"{said.at_s - worst.begin_s:+9.3f} s  {said.service:13} {said.what:24} "
+        + " ".join(f"{name}={value}" for name, value in said.details.items())
+        for said in worst.said
+    ]
+    more = f"<p>{worst.left_out} lines more are left out.</p>" if worst.left_out else ""
+    return (
+        f"<h2>The worst moment</h2><p>{gap.gap.length_ms / 1000:.3f} s without a write to "
+        f"{escape(str(gap.partition))} in {escape(worst.gap.step)}, run {worst.run}. Times from "
+        f"the last write before it.</p><pre>{escape(chr(10).join(lines))}</pre>{more}"
+    )
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    head = "".join(f"<th>{escape(name)}</th>" for name in heads)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
+    )
+    return f"<table><tr>{head}</tr>{body}</table>"

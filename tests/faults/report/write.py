@@ -1,0 +1,54 @@
+"""Writes out/faults.json, and the page beside it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from faults.report.page import RunPictures, WorstMoment, page
+from faults.report.worst_moment import said_between
+from faults.run import FinishedRun
+from faults.verdict import JudgedGap, Result
+
+
+def write_report(
+    out: Path,
+    result: Result,
+    finished: Sequence[FinishedRun],
+    problems: Sequence[str],
+    seed: int,
+) -> Path:
+    """Returns where the page is."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(result.as_json(), indent=2) + "\n")
+    pictures = [RunPictures(run.series, run.load.begin_ms / 1000) for run in finished]
+    html = out.with_suffix(".html")
+    html.write_text(page(result, pictures, _worst(finished), problems, seed))
+    return html
+
+
+def _worst(finished: Sequence[FinishedRun]) -> WorstMoment | None:
+    """The longest gap of all."""
+    gaps = [
+        (gap, number, run)
+        for number, run in enumerate(finished, 1)
+        for gap in run.verdict.gaps
+        if gap.worst.partition is not None
+    ]
+    if not gaps:
+        return None
+    gap, number, run = max(gaps, key=lambda one: one[0].worst.gap.length_ms)
+    begin_s, end_s = wall_s(gap, run.wall_ahead_ms)
+    said, left_out = said_between(_lines(run.logs), begin_s, end_s)
+    return WorstMoment(gap, number, begin_s, said, left_out)
+
+
+def wall_s(gap: JudgedGap, wall_ahead_ms: int) -> tuple[float, float]:
+    """`wall_ahead_ms`: of the monotonic clock, by which gaps are told."""
+    begin, end = gap.worst.gap
+    return (begin + wall_ahead_ms) / 1000, (end + wall_ahead_ms) / 1000
+
+
+def _lines(logs: Mapping[str, Path]) -> dict[str, list[bytes]]:
+    return {name: path.read_bytes().splitlines() for name, path in logs.items()}

@@ -1,0 +1,203 @@
+"""One run: a load, the faults of its steps, healing, final reads, and the verdict."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from faults.cluster import Cluster
+from faults.connections import routed
+from faults.drain import DrainError, drain
+from faults.gaps import Window
+from faults.kinds.clock import PROBE_TOPIC_SUFFIX
+from faults.load import READY, LoadSettings, now_ms
+from faults.nemesis import Say, StepsDone, carry_out
+from faults.plan import Step
+from faults.replicas import digests
+from faults.scene import Scene
+from faults.series import Point
+from faults.verdict import RunVerdict, judge_run
+from tidelog.client import Admin
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.history import HistoryWriter, Report, check_history, read_history
+
+PARTITIONS = 6
+REPLICATION_FACTOR = 3
+TOPIC_CONFIG = {"min_insync_replicas": "2"}
+READY_TIMEOUT_S = 60.0
+WHOLE_AT_START_S = 60.0
+# Without any fault, before the first and after the last: what is ordinary here.
+QUIET_S = 4.0
+# What is on its way when a load ends is settled by its delivery timeout.
+LOAD_END_TIMEOUT_S = 120.0
+TESTS = Path(__file__).resolve().parents[1]
+
+
+class RunFailedError(Exception):
+    """The run shows nothing; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedRun:
+    """`load`: while writing was tried. `wall_ahead_ms`: of the monotonic clock. `logs`: what
+    each service said, until the next run is begun in the same directory."""
+
+    verdict: RunVerdict
+    report: Report
+    series: list[Point]
+    load: Window
+    wall_ahead_ms: int
+    logs: Mapping[str, Path]
+
+
+async def run(
+    cluster: Cluster, steps: Sequence[Step], directory: Path, topic: str, rate: int, say: Say
+) -> FinishedRun:
+    """`topic` is a new one; `directory` is there. Raises `RunFailedError`."""
+    settings = LoadSettings(
+        history=str(directory / "history"),
+        series=str(directory / "series.json"),
+        bootstrap=list(cluster.bootstrap),
+        routes=dict(cluster.routes),
+        topic=topic,
+        partitions=PARTITIONS,
+        rate=rate,
+    )
+    async with Admin(cluster.bootstrap, connections=routed(cluster.own_routes)) as admin:
+        done, load, unchecked = await _strike(
+            Scene(cluster, topic, admin), steps, settings, directory, say
+        )
+    say("checking the history")
+    report = await asyncio.to_thread(lambda: check_history(read_history(Path(settings.history))))
+    verdict = judge_run(report, done.steps, load, cluster.timings, [*done.failed, *unchecked])
+    return FinishedRun(
+        verdict,
+        report,
+        _read_series(settings),
+        load,
+        time.time_ns() // 1_000_000 - now_ms(),
+        await _save_logs(cluster, directory),
+    )
+
+
+async def _strike(
+    scene: Scene, steps: Sequence[Step], settings: LoadSettings, directory: Path, say: Say
+) -> tuple[StepsDone, Window, list[str]]:
+    """Leaves the history behind; returns what was done, while writing was tried, and what was
+    not checked."""
+    await _create_topics(scene)
+    await _require_whole(scene)
+    with HistoryWriter(Path(settings.history)) as history:
+        async with _load(settings, directory):
+            begin_ms = now_ms()
+            await asyncio.sleep(QUIET_S)
+            done = await carry_out(scene, steps, history, say)
+            await asyncio.sleep(QUIET_S)
+            load = Window(begin_ms, now_ms())
+        say("the load has ended; final reads")
+        unchecked = await _final_reads(scene, history, done)
+    ended = await scene.cluster.ended_by_themselves()
+    return done, load, [*unchecked, *(f"{name} ended by itself" for name in ended)]
+
+
+async def _save_logs(cluster: Cluster, directory: Path) -> dict[str, Path]:
+    saved: dict[str, Path] = {}
+    for service in (*cluster.controllers, *cluster.brokers):
+        path = saved[service] = directory / f"{service}.log"
+        lines = await cluster.log_lines(service)
+        await asyncio.to_thread(path.write_bytes, b"".join(lines))
+    return saved
+
+
+def _read_series(settings: LoadSettings) -> list[Point]:
+    return [Point(*point) for point in json.loads(Path(settings.series).read_text())]
+
+
+async def _create_topics(scene: Scene) -> None:
+    for name in (scene.topic, scene.topic + PROBE_TOPIC_SUFFIX):
+        try:
+            await scene.admin.create_topic(name, PARTITIONS, REPLICATION_FACTOR, TOPIC_CONFIG)
+        except TidelogError as error:
+            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
+
+
+async def _require_whole(scene: Scene) -> None:
+    whole_s, missing = await scene.until_whole(WHOLE_AT_START_S)
+    if whole_s is None:
+        raise RunFailedError(
+            f"the cluster is not whole {WHOLE_AT_START_S:g} s after its start: {'; '.join(missing)}"
+        )
+
+
+async def _final_reads(scene: Scene, history: HistoryWriter, done: StepsDone) -> list[str]:
+    """What was not done; the digests are part of it."""
+    if done.steps and done.steps[-1].whole_s is None:
+        return ["no final reads: the cluster is not whole"]
+    try:
+        ends = await drain(scene.cluster, scene.topic, history)
+    except DrainError as error:
+        return [str(error)]
+    told = await scene.describe()
+    if told is None:
+        return ["replicas were not compared: no broker describes the topic"]
+    data_dirs = {
+        int(broker.rpartition("-")[2]): scene.cluster.data_dir(broker)
+        for broker in scene.cluster.brokers
+    }
+    history.write_all(await asyncio.to_thread(digests, data_dirs, told[1], ends))
+    return []
+
+
+@asynccontextmanager
+async def _load(settings: LoadSettings, directory: Path) -> AsyncIterator[None]:
+    """Runs while this is entered. Raises `RunFailedError` where it ends by itself, or badly."""
+    path = directory / "load.json"
+    settings.write(path)
+    errors = directory / "load.log"
+    with errors.open("wb") as log:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-m", "faults.load", str(path)),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=log,
+            env={**os.environ, "PYTHONPATH": _python_path()},
+        )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(READY_TIMEOUT_S):
+            told = await process.stdout.readline()
+        if told.decode().strip() != READY:
+            raise RunFailedError(f"the load ended before it wrote anything: {_tail(errors)}")
+        yield
+        if process.returncode is not None:
+            raise RunFailedError(f"the load ended by itself: {_tail(errors)}")
+        process.stdin.close()
+        async with asyncio.timeout(LOAD_END_TIMEOUT_S):
+            await process.wait()
+    except TimeoutError as error:
+        raise RunFailedError(f"the load does not begin, or end: {_tail(errors)}") from error
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if process.returncode:
+        raise RunFailedError(f"the load failed: {_tail(errors)}")
+
+
+def _python_path() -> str:
+    before = os.environ.get("PYTHONPATH", "")
+    return os.pathsep.join(filter(None, [str(TESTS), before]))
+
+
+def _tail(path: Path) -> str:
+    return path.read_text(errors="replace")[-2_000:] or "(it said nothing)"

@@ -1,0 +1,133 @@
+"""Who leads what, who is in sync, who is active: as clients of the cluster are told."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+
+from faults.cluster import Cluster
+from tidelog.client import Admin
+from tidelog.client.descriptions import ClusterDescription, TopicDescription
+from tidelog.errors import TidelogError
+
+LOOK_PAUSE_S = 0.1
+FIND_TIMEOUT_S = 30.0
+# For the rest of the cluster to answer, when one of it does not.
+ASK_TIMEOUT_S = 5.0
+
+
+class NobodyThereError(Exception):
+    """Who is to be struck was not found in time."""
+
+
+class Scene:
+    """`topic` is what the load writes to. What one fault strikes, no other strikes meanwhile:
+    each looks at the scene through a `view` of its own, and releases it when it is over."""
+
+    def __init__(
+        self, cluster: Cluster, topic: str, admin: Admin, struck: Counter[str] | None = None
+    ) -> None:
+        self.cluster = cluster
+        self.topic = topic
+        self.admin = admin
+        self._struck: Counter[str] = Counter() if struck is None else struck
+        self._own: list[str] = []
+
+    def view(self) -> Scene:
+        return Scene(self.cluster, self.topic, self.admin, self._struck)
+
+    def release(self) -> None:
+        self._struck.subtract(self._own)
+        self._own.clear()
+
+    def strike(self, service: str) -> str:
+        self._struck[service] += 1
+        self._own.append(service)
+        return service
+
+    async def describe(self) -> tuple[ClusterDescription, TopicDescription] | None:
+        """None: nobody has told it in time."""
+        try:
+            async with asyncio.timeout(ASK_TIMEOUT_S):
+                cluster = await self.admin.describe_cluster()
+                return cluster, await self.admin.describe_topic(self.topic)
+        except (TidelogError, TimeoutError):
+            return None
+
+    async def busiest_leader(self) -> str:
+        return self.strike((await self._found(self._free_leaders, "leader"))[0])
+
+    async def follower_and_leader(self) -> tuple[str, str]:
+        """The leader is the busiest, and not struck itself."""
+        leader = (await self._found(self._free_leaders, "leader"))[0]
+        free = [b for b in self.others(leader) if not self._struck[b]]
+        if not free:
+            raise NobodyThereError("every follower is struck already")
+        return self.strike(free[0]), leader
+
+    def others(self, broker: str) -> list[str]:
+        return [other for other in self.cluster.brokers if other != broker]
+
+    async def active_controller(self) -> str:
+        return self.strike((await self._found(self._free_active, "active controller"))[0])
+
+    async def _found(
+        self, look: Callable[[], Awaitable[Sequence[str]]], what: str
+    ) -> Sequence[str]:
+        """Whom nobody strikes already."""
+        deadline = time.monotonic() + FIND_TIMEOUT_S
+        while time.monotonic() < deadline:
+            found = await look()
+            if found:
+                return found
+            await asyncio.sleep(LOOK_PAUSE_S)
+        raise NobodyThereError(f"no {what} was there to be struck within {FIND_TIMEOUT_S:g} s")
+
+    async def _free_leaders(self) -> Sequence[str]:
+        """The one that leads most first."""
+        told = await self.describe()
+        if told is None:
+            return []
+        led = Counter(p.leader for p in told[1].partitions if p.leader >= 0)
+        leaders = [f"broker-{broker_id}" for broker_id, _ in led.most_common()]
+        return [leader for leader in leaders if not self._struck[leader]]
+
+    async def _free_active(self) -> Sequence[str]:
+        told = await self.describe()
+        if told is None or told[0].controller is None:
+            return []
+        active = f"controller-{told[0].controller.controller_id}"
+        return [] if self._struck[active] else [active]
+
+    async def missing(self) -> list[str]:
+        """What keeps the cluster from being whole; empty: nothing."""
+        told = await self.describe()
+        if told is None:
+            return ["no broker describes the cluster"]
+        cluster, topic = told
+        missing = []
+        if cluster.controller is None:
+            missing.append("no controller is active")
+        controllers = {f"controller-{c.controller_id}" for c in cluster.controllers}
+        missing += [f"{c} is away" for c in self.cluster.controllers if c not in controllers]
+        brokers = {f"broker-{b.broker_id}" for b in cluster.brokers}
+        missing += [f"{b} is not registered" for b in self.cluster.brokers if b not in brokers]
+        for partition in topic.partitions:
+            if partition.leader < 0:
+                missing.append(f"partition {partition.partition} has no leader")
+            elif len(partition.isr) < topic.replication_factor:
+                missing.append(f"partition {partition.partition} has ISR {list(partition.isr)}")
+        return missing
+
+    async def until_whole(self, timeout_s: float) -> tuple[float | None, list[str]]:
+        """How long it took, or None and what is missing."""
+        began = time.monotonic()
+        missing = ["nothing has been looked at"]
+        while time.monotonic() - began < timeout_s:
+            missing = await self.missing()
+            if not missing:
+                return time.monotonic() - began, []
+            await asyncio.sleep(LOOK_PAUSE_S)
+        return None, missing

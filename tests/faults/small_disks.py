@@ -1,0 +1,65 @@
+"""Disks that can be filled: a file system in a file, mounted through a loop device.
+
+Not a tmpfs volume, which Docker unmounts, and so empties, with the container that it is for: a
+broker that restarts would have lost its data. Not a quota, which few storage drivers have.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from faults.cluster import ClusterFailedError
+from faults.commands import run_command
+
+# For the records of some runs; sparse, so that it costs what is written.
+DISK_BYTES = 4 << 30
+_BALLAST = "ballast"
+_BLOCK_BYTES = 1 << 20
+# Of the broker in its container.
+OWNER = 10_001
+
+
+class SmallDisk:
+    """Mounted at `path` / mount; the broker's data are below it."""
+
+    def __init__(self, path: Path) -> None:
+        self._image = path / "image"
+        self._mount = path / "mount"
+        self.data_dir = self._mount / "data"
+
+    async def make(self) -> None:
+        """Raises `ClusterFailedError` where this process may not mount."""
+        self._mount.mkdir(parents=True)
+        with self._image.open("wb") as image:
+            image.truncate(DISK_BYTES)
+        # Nothing is kept back for root: full is full.
+        await run_command(["mkfs.ext4", "-q", "-m", "0", str(self._image)])
+        await run_command(["mount", "-o", "loop", str(self._image), str(self._mount)])
+        self.data_dir.mkdir()
+        os.chown(self.data_dir, OWNER, OWNER)
+
+    async def remove(self) -> None:
+        with suppress(ClusterFailedError):
+            await run_command(["umount", str(self._mount)])
+        self._image.unlink(missing_ok=True)
+
+    def fill(self) -> None:
+        """To the last block."""
+        with (self._mount / _BALLAST).open("wb", buffering=0) as ballast:
+            with suppress(OSError):
+                left = os.statvfs(self._mount)
+                os.posix_fallocate(ballast.fileno(), 0, left.f_bavail * left.f_frsize)
+            ballast.seek(0, os.SEEK_END)
+            for size in (_BLOCK_BYTES, 1):
+                try:
+                    while ballast.write(bytes(size)):
+                        pass
+                except OSError as error:
+                    if error.errno != errno.ENOSPC:
+                        raise
+
+    def free(self) -> None:
+        (self._mount / _BALLAST).unlink(missing_ok=True)

@@ -1,0 +1,154 @@
+"""What a load writes down: values, who acknowledged, and its course."""
+
+from __future__ import annotations
+
+import json
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from faults.acknowledgers import MAX_ANSWERS, Acknowledgers, Sequenced
+from faults.compose_override import clock_setting, override
+from faults.kinds.disk import flip_in_last_whole_frame
+from faults.load import LoadSettings, read_settings
+from faults.report.worst_moment import said_between
+from faults.series import Point, Series
+from faults.service_logs import count_told
+from faults.values import payload, value_of, values_of_client
+from tidelog.batch import broker_crc32c, producer_crc32c
+from tidelog.history import NO_BROKER, UNREADABLE_VALUE
+from tidelog.log_dump import dump_log
+from tidelog.log_format import encode_frame_header, segment_name
+from tidelog.model import Batch, BatchHeader, TopicPartition
+
+SEA = TopicPartition("sea", 0)
+
+
+def test_values_of_two_clients_never_meet() -> None:
+    first, second = (set(islice(values_of_client(n), 1_000)) for n in (1, 2))
+
+    assert not first & second
+
+
+def test_a_value_is_found_again_in_its_record() -> None:
+    assert value_of(payload(7 << 32)) == 7 << 32
+
+
+@pytest.mark.parametrize("record", [None, b"", b"17", payload(17)[:-1], b"x" + payload(17)[1:]])
+def test_what_is_no_such_record_has_no_value(record: bytes | None) -> None:
+    assert value_of(record) == UNREADABLE_VALUE
+
+
+def batch(sequence: int) -> Sequenced:
+    return Sequenced(SEA, producer_id=1, base_sequence=sequence)
+
+
+def test_who_acknowledged_is_told_of_each_batch_of_a_request() -> None:
+    acknowledgers = Acknowledgers()
+    acknowledgers.acknowledged([batch(0)], 3, 100, broker_id=1)
+    acknowledgers.acknowledged([batch(10), batch(20)], 3, 110, broker_id=2)
+
+    assert [acknowledgers.of(SEA, 3, offset) for offset in (100, 110, 120)] == [1, 2, 2]
+    assert acknowledgers.of(SEA, 4, 100) == NO_BROKER
+
+
+def test_what_is_sent_again_is_no_first_time() -> None:
+    acknowledgers = Acknowledgers()
+
+    assert acknowledgers.sent([batch(0)])
+    assert not acknowledgers.sent([batch(0), batch(10)])
+
+
+def test_answers_are_bounded() -> None:
+    acknowledgers = Acknowledgers()
+    for offset in range(MAX_ANSWERS + 5):
+        acknowledgers.acknowledged([batch(offset)], 0, offset, broker_id=1)
+
+    assert acknowledgers.of(SEA, 0, 4) == NO_BROKER
+    assert acknowledgers.of(SEA, 0, 5) == 1
+
+
+def test_seconds_without_an_acknowledgement_are_in_the_series() -> None:
+    series = Series()
+    series.acknowledged(1_200, 10, 5)
+    series.acknowledged(1_800, 10, 9)
+    series.acknowledged(3_100, 10, 7)
+
+    assert series.points() == [Point(1, 20, 9, 9), Point(2, 0, 0, 0), Point(3, 10, 7, 7)]
+
+
+def test_settings_are_read_as_they_were_written(tmp_path: Path) -> None:
+    settings = LoadSettings("h", "s", ["b:1"], {"b:1": "127.0.0.1:2"}, "sea", 6, 1_200)
+    settings.write(tmp_path / "load.json")
+
+    assert read_settings(tmp_path / "load.json") == settings
+    assert settings.records_per_send == 8
+
+
+def line(kind: str, time: str = "2026-01-01T00:00:00.500Z") -> bytes:
+    return json.dumps({"time": time, "event": "state_change", "kind": kind}).encode()
+
+
+def test_state_changes_of_a_kind_are_counted_and_torn_lines_are_not() -> None:
+    lines = [line("store_lost"), line("store_back"), b"store_lost", line("store_lost")[:-3]]
+
+    assert count_told(lines, "store_lost") == 1
+
+
+def test_the_worst_moment_is_told_in_the_order_of_time() -> None:
+    logs = {
+        "broker-1": [line("election", "2026-01-01T00:00:02Z"), b"no JSON"],
+        "broker-2": [line("isr_shrink"), line("late", "2026-01-01T00:01:00Z")],
+    }
+    said, left_out = said_between(logs, 1_767_225_600.0, 1_767_225_602.0)
+
+    assert [(one.service, one.what) for one in said] == [
+        ("broker-2", "isr_shrink"),
+        ("broker-1", "election"),
+    ]
+    assert left_out == 0
+
+
+def test_composed_services_stay_down_and_brokers_have_disks_of_their_own() -> None:
+    told = json.loads(override({"broker-1": Path("/disk")}, ["etcd-1", "broker-1"], None, ""))
+
+    assert told == {
+        "services": {
+            "etcd-1": {"restart": "no"},
+            "broker-1": {"restart": "no", "volumes": ["/disk:/var/lib/tidelog"]},
+        }
+    }
+
+
+def test_clocks_are_files_that_every_broker_reads() -> None:
+    text = override({"broker-1": Path("/d")}, ["broker-1"], {"broker-1": Path("/c")}, "b:faketime")
+    broker = json.loads(text)["services"]["broker-1"]
+
+    assert broker["image"] == "b:faketime"
+    assert broker["volumes"] == ["/d:/var/lib/tidelog", "/c:/faketime:ro"]
+    assert clock_setting(3_600) == "+3600\n"
+
+
+def _write_segment(replica: Path, batches: int) -> None:
+    replica.mkdir()
+    content = b""
+    for offset in range(batches):
+        records = b"record %d" % offset
+        header = BatchHeader(offset, 0, 0, 0, 0, 0, 1, 0, 0, -1, -1, -1)
+        header = header._replace(crc32c=producer_crc32c(header, records))
+        crc = broker_crc32c(offset, 0, 0, header.crc32c)
+        whole = Batch(header._replace(broker_crc32c=crc), records)
+        content += encode_frame_header(whole) + records
+    (replica / segment_name(0)).write_bytes(content)
+
+
+def test_a_flipped_bit_is_damage_that_the_checksum_tells(tmp_path: Path) -> None:
+    replica = tmp_path / "sea-0.id"
+    _write_segment(replica, 40)
+    assert [info for _, info in dump_log(replica) if info.fault] == []
+
+    where = flip_in_last_whole_frame(replica)
+
+    assert [info for _, info in dump_log(replica) if info.fault]
+    assert where.endswith("offset 20")

@@ -1,0 +1,60 @@
+"""What iptables is told, and what is read of its counters."""
+
+from faults import packet_rules
+
+
+def rules(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.startswith("-A")]
+
+
+def test_a_cut_takes_away_what_comes_and_what_goes() -> None:
+    assert rules(packet_rules.cut("F", ["10.0.0.2"], only_in=False)) == [
+        "-A F-IN -s 10.0.0.2 -j DROP",
+        "-A F-OUT -d 10.0.0.2 -j DROP",
+    ]
+
+
+def test_a_cut_one_way_takes_away_what_comes_alone() -> None:
+    assert rules(packet_rules.cut("F", ["10.0.0.2"], only_in=True)) == [
+        "-A F-IN -s 10.0.0.2 -j DROP"
+    ]
+
+
+def test_who_is_cut_off_from_all_still_hears_itself() -> None:
+    assert rules(packet_rules.cut("F", [], only_in=False)) == [
+        "-A F-IN ! -i lo -j DROP",
+        "-A F-OUT ! -o lo -j DROP",
+    ]
+
+
+def test_some_packets_drop_at_random() -> None:
+    incoming, _ = rules(packet_rules.drop("F", 20))
+
+    assert "-m statistic --mode random --probability 0.20 -j DROP" in incoming
+
+
+def test_what_is_redirected_breaks_the_connections_of_before() -> None:
+    text = packet_rules.redirect("F", 7500, 17500)
+
+    assert "-A F-NAT -p tcp --dport 7500 -j REDIRECT --to-ports 17500" in text
+    assert "-A F-IN ! -i lo -p tcp --dport 7500 -j REJECT --reject-with tcp-reset" in text
+
+
+def test_removal_names_every_chain_that_was_made() -> None:
+    made = {w for w in packet_rules.redirect("F", 1, 2).replace(":", " ").split() if w[:2] == "F-"}
+    removed = [
+        line.split()[1] for line in packet_rules.stop_redirect("F").splitlines() if "-X" in line
+    ]
+
+    assert made == set(removed)
+
+
+def test_packets_that_rules_took_away_are_counted() -> None:
+    listing = """\
+Chain F-IN (1 references)
+    pkts      bytes target     prot opt in     out     source               destination
+      12      720 DROP       0    --  *      *       10.0.0.2             0.0.0.0/0
+       3      180 REJECT     6    --  !lo    *       0.0.0.0/0            0.0.0.0/0
+       9      500 ACCEPT     0    --  *      *       0.0.0.0/0            0.0.0.0/0
+"""
+    assert packet_rules.packets(listing) == 15
