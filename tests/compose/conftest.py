@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,8 +15,11 @@ TEST_TIMEOUT_S = 1_800
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The hook sees those of all suites when several run at once."""
+    here = Path(__file__).parent
     for item in items:
-        item.add_marker(pytest.mark.timeout(TEST_TIMEOUT_S))
+        if item.path.is_relative_to(here):
+            item.add_marker(pytest.mark.timeout(TEST_TIMEOUT_S))
 
 
 @pytest.fixture(scope="session")
