@@ -58,15 +58,20 @@ def _from_cluster_file(path: Path) -> Bootstrap:
             f"{path} has no 'bootstrap' with host:port addresses; name brokers with "
             "--bootstrap, or start the local cluster again"
         )
-    return Bootstrap(addresses, str(path), tuple(_services_in(content)))
+    return Bootstrap(addresses, str(path), tuple(_services_in(content, path)))
 
 
-def _services_in(content: dict[str, object]) -> Iterator[tuple[str, int, str]]:
+def _services_in(content: dict[str, object], path: Path) -> Iterator[tuple[str, int, str]]:
     for role, key in (("broker", "brokers"), ("controller", "controllers")):
         parts = content.get(key)
         for part in parts if isinstance(parts, list) else ():
             if isinstance(part, dict) and {"id", "address"} <= part.keys():
-                yield role, int(part["id"]), str(part["address"])
+                if not isinstance(part["id"], int):
+                    raise UsageError(
+                        f"{path} has a {role} whose id {part['id']!r} is no number; name brokers "
+                        "with --bootstrap host:port, or start the local cluster again"
+                    )
+                yield role, part["id"], str(part["address"])
 
 
 def nobody_answers(reason: str, *, stand_still: bool = False) -> ClusterUnreachableError:

@@ -14,6 +14,7 @@ from tidelog.cli.completion import TopicArgument
 from tidelog.cli.exit_status import ExitStatus, TimedOutError
 from tidelog.cli.positions import AtOffset, AtTime, Beginning, End, Position, parse_position
 from tidelog.cli.record_format import RecordFormat, format_records
+from tidelog.cli.seconds import MOST_SECONDS, seconds_up_to
 from tidelog.cli.session import (
     BootstrapOption,
     JsonOption,
@@ -67,7 +68,7 @@ _TimeoutOption = Annotated[
     typer.Option(
         "--timeout",
         metavar="SECONDS",
-        min=0.1,
+        callback=seconds_up_to(MOST_SECONDS),
         help="Without --follow: how long to wait for a record that is known to be there.",
     ),
 ]

@@ -50,6 +50,7 @@ from tidelog.cli.output import (
     write_note,
     write_table,
 )
+from tidelog.cli.seconds import MOST_SECONDS, seconds_up_to
 from tidelog.cli.session import BootstrapOption, JsonOption, Session, session_of
 from tidelog.errors import TidelogError
 from tidelog.wording import plural
@@ -57,6 +58,8 @@ from tidelog.wording import plural
 if TYPE_CHECKING:
     from tidelog.client import Admin
     from tidelog.client.operations import BegunOperation, MoveProgress, Operation, Plan
+
+MAX_INTERVAL_SECONDS = 3_600.0
 
 
 class OperationState(enum.StrEnum):
@@ -181,14 +184,19 @@ def watch(
     operation_id: OperationArgument,
     interval: Annotated[
         float,
-        typer.Option("--interval", metavar="SECONDS", min=0.1, max=3600, help="Between looks."),
+        typer.Option(
+            "--interval",
+            metavar="SECONDS",
+            callback=seconds_up_to(MAX_INTERVAL_SECONDS),
+            help="Between looks.",
+        ),
     ] = USUAL_INTERVAL_SECONDS,
     timeout: Annotated[
         float | None,
         typer.Option(
             "--timeout",
             metavar="SECONDS",
-            min=0.1,
+            callback=seconds_up_to(MOST_SECONDS),
             show_default=False,
             help="Give up after this long, with exit status 5. Default: when it has ended.",
         ),

@@ -16,6 +16,7 @@ from tidelog.cli.exit_status import ExitStatus, UsageError
 from tidelog.cli.lines import Line, LineSplitter
 from tidelog.cli.output import progress_bar, write_error, write_json, write_note
 from tidelog.cli.produce_tally import ProduceTally
+from tidelog.cli.seconds import MOST_SECONDS, seconds_up_to
 from tidelog.cli.session import (
     BootstrapOption,
     JsonOption,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 # How long a leader may wait for its replicas.
 REQUEST_TIMEOUT_MS = 30_000
+MAX_LINGER_MS = 3_600_000
 
 
 class AcksChoice(enum.StrEnum):
@@ -86,7 +88,12 @@ _PartitionOption = Annotated[
 ]
 _TimeoutOption = Annotated[
     float,
-    typer.Option("--timeout", metavar="SECONDS", min=0.1, help="How long a batch is tried."),
+    typer.Option(
+        "--timeout",
+        metavar="SECONDS",
+        callback=seconds_up_to(MOST_SECONDS),
+        help="How long a batch is tried.",
+    ),
 ]
 _KeySeparatorOption = Annotated[
     str | None,
@@ -129,10 +136,13 @@ def produce(
         CodecChoice, typer.Option("--compression", help="How batches are compressed.")
     ] = CodecChoice.NONE,
     batch_bytes: Annotated[
-        int, typer.Option("--batch-bytes", min=1, help="A batch is sent when it has this much,")
+        int,
+        typer.Option(
+            "--batch-bytes", min=1, max=MAX_INT32, help="A batch is sent when it has this much,"
+        ),
     ] = 64 << 10,
     linger_ms: Annotated[
-        int, typer.Option("--linger-ms", min=0, help="or has waited this long.")
+        int, typer.Option("--linger-ms", min=0, max=MAX_LINGER_MS, help="or has waited this long.")
     ] = 5,
     timeout: _TimeoutOption = 120.0,
     producer_name: _ProducerNameOption = None,

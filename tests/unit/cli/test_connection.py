@@ -52,7 +52,15 @@ def test_without_any_the_usual_ports_are_tried(tmp_path: Path) -> None:
     assert find_bootstrap(None, {}, tmp_path).addresses == USUAL_BOOTSTRAP
 
 
-@pytest.mark.parametrize("content", ["{", "[]", json.dumps({"bootstrap": ""})])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "{",
+        "[]",
+        json.dumps({"bootstrap": ""}),
+        json.dumps({"bootstrap": "a:1", "brokers": [{"id": "first", "address": "a:1"}]}),
+    ],
+)
 def test_a_file_that_is_no_cluster_file_is_refused(tmp_path: Path, content: str) -> None:
     local_cluster(tmp_path).write_text(content)
     with pytest.raises(UsageError, match=r"cluster\.json.*--bootstrap"):

@@ -1,0 +1,87 @@
+"""Numbers that cannot be meant are refused before anybody is asked, by every command that takes
+one: with what would be right, and never as a fault of the command."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from typer.core import TyperOption
+from typer.testing import CliRunner, Result
+
+from tidelog.cli.__main__ import app
+from tidelog.cli.exit_status import ExitStatus
+from tidelog.cli.session import Session
+from unit.cli.test_manual import COMMANDS
+
+NOBODY = "127.0.0.1:1"
+# The first is the one that ranges of a parser let through.
+NO_TIMES = ("nan", "inf", "-inf", "1e300", "-1", "0")
+OWN_BOUNDS = ("produce", "consume", "operations watch")
+# What commands need besides.
+WORDS = {
+    "name": ["sea"],
+    "topic": ["sea"],
+    "topics": ["sea"],
+    "broker_id": ["1"],
+    "broker_ids": ["1"],
+    "operation_id": ["grow"],
+    "reversed_operation_id": ["grow"],
+    "rate": ["50MB"],
+    "moves": ["sea/0=1"],
+    "leaders": ["sea/0=1"],
+    "partitions": ["--partitions", "1"],
+    "replication_factor": ["--replication-factor", "1"],
+}
+MORE = {
+    "topics alter-config": ["--set", "segment_ms=60000"],
+    "brokers maintenance": ["--on"],
+    "throttle set": ["--dry-run"],
+}
+
+
+def command_line(name: str) -> list[str]:
+    command = COMMANDS[name]
+    needed = [
+        param.name or "" for param in command.params if param.required or param.name == "moves"
+    ]
+    asks = any("--yes" in param.opts for param in command.params)
+    words = [word for wanted in needed for word in WORDS[wanted]]
+    return [*name.split(), *words, *MORE.get(name, []), *(["--yes"] if asks else [])]
+
+
+def times() -> Iterator[tuple[str, str]]:
+    for name, command in sorted(COMMANDS.items()):
+        for param in command.params:
+            if isinstance(param, TyperOption) and param.metavar == "SECONDS":
+                yield name, param.opts[0]
+
+
+def run(words: list[str]) -> Result:
+    return CliRunner().invoke(app, words, obj=Session(NOBODY, interactive=False))
+
+
+@pytest.mark.parametrize(("name", "option"), list(times()))
+def test_a_time_that_cannot_be_waited_is_refused_with_what_would_be_right(
+    name: str, option: str
+) -> None:
+    for stated in NO_TIMES if name in OWN_BOUNDS else NO_TIMES[:2]:
+        result = run([*command_line(name), "--json", f"{option}={stated}"])
+        assert (stated, result.exit_code) == (stated, ExitStatus.USAGE), result.exception
+        refusal = json.loads(result.stdout)["error"]
+        assert refusal["code"] == "INVALID_REQUEST"
+        assert "give" in refusal["message"] or "ask for" in refusal["message"]
+
+
+@pytest.mark.parametrize("option", ["--linger-ms", "--batch-bytes", "--partition"])
+@pytest.mark.parametrize("stated", ["9" * 400, "-1", "nan"])
+def test_a_number_that_no_producer_could_work_with_is_refused(option: str, stated: str) -> None:
+    result = run(["produce", "sea", f"{option}={stated}"])
+    assert result.exit_code == ExitStatus.USAGE
+    assert option in result.stderr
+
+
+@pytest.mark.parametrize("words", [["consume", "sea", "--timeout=2"], ["operations", "list"]])
+def test_a_time_that_can_be_waited_is_no_reason_to_refuse(words: list[str]) -> None:
+    assert run(words).exit_code == ExitStatus.UNREACHABLE
