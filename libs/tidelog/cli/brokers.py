@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -38,9 +39,8 @@ from tidelog.errors import TidelogError
 from tidelog.wording import plural
 
 if TYPE_CHECKING:
-    from tidelog.client import Admin
     from tidelog.client.descriptions import PartitionDescription, TopicDescription
-    from tidelog.client.operations import BegunOperation, BrokerDetails, RestartCheck
+    from tidelog.client.operations import BrokerDetails, RestartCheck
 
 app = typer.Typer(no_args_is_help=True, epilog=EPILOG)
 
@@ -128,14 +128,10 @@ def add(
     session = session_of(context, bootstrap, as_json)
     manner = Manner(dry_run, yes, operation_id, requested_by, timeout, expected_plan)
 
-    async def start(
-        admin: Admin, *, operation_id: str, dry_run: bool, expected_plan: str = ""
-    ) -> BegunOperation:
-        return await admin.add_brokers(
-            broker_ids, operation_id=operation_id, dry_run=dry_run, expected_plan=expected_plan
-        )
-
-    wish = Wish(start, f"partitions would be moved to {_named(broker_ids)}")
+    wish = Wish(
+        lambda admin: partial(admin.add_brokers, broker_ids),
+        f"partitions would be moved to {_named(broker_ids)}",
+    )
     session.run(lambda: run_operation(session, manner, wish, follow=watch))
 
 
@@ -169,14 +165,10 @@ def remove(
     session = session_of(context, bootstrap, as_json)
     manner = Manner(dry_run, yes, operation_id, requested_by, timeout, expected_plan)
 
-    async def start(
-        admin: Admin, *, operation_id: str, dry_run: bool, expected_plan: str = ""
-    ) -> BegunOperation:
-        return await admin.remove_brokers(
-            broker_ids, operation_id=operation_id, dry_run=dry_run, expected_plan=expected_plan
-        )
-
-    wish = Wish(start, f"everything would be moved off {_named(broker_ids)}")
+    wish = Wish(
+        lambda admin: partial(admin.remove_brokers, broker_ids),
+        f"everything would be moved off {_named(broker_ids)}",
+    )
     session.run(lambda: run_operation(session, manner, wish, follow=watch))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -56,8 +57,7 @@ from tidelog.errors import TidelogError
 from tidelog.wording import plural
 
 if TYPE_CHECKING:
-    from tidelog.client import Admin
-    from tidelog.client.operations import BegunOperation, MoveProgress, Operation, Plan
+    from tidelog.client.operations import MoveProgress, Operation, Plan
 
 MAX_INTERVAL_SECONDS = 3_600.0
 
@@ -282,17 +282,10 @@ def reverse(
     session = session_of(context, bootstrap, as_json)
     manner = Manner(dry_run, yes, operation_id, requested_by, timeout, expected_plan)
 
-    async def start(
-        admin: Admin, *, operation_id: str, dry_run: bool, expected_plan: str = ""
-    ) -> BegunOperation:
-        return await admin.reverse_operation(
-            reversed_operation_id,
-            operation_id=operation_id,
-            dry_run=dry_run,
-            expected_plan=expected_plan,
-        )
-
-    wish = Wish(start, f"what operation {reversed_operation_id} has moved would be moved back")
+    wish = Wish(
+        lambda admin: partial(admin.reverse_operation, reversed_operation_id),
+        f"what operation {reversed_operation_id} has moved would be moved back",
+    )
     session.run(lambda: run_operation(session, manner, wish, follow=follow))
 
 

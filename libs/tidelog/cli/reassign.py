@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -34,8 +35,7 @@ from tidelog.cli.session import (
 from tidelog.wording import plural
 
 if TYPE_CHECKING:
-    from tidelog.client import Admin
-    from tidelog.client.operations import BegunOperation, Move
+    from tidelog.client.operations import Move
 
 STDIN = "-"
 MAX_MOVES = 100_000
@@ -92,14 +92,10 @@ def reassign(
         return
     manner = Manner(dry_run, yes, operation_id, requested_by, timeout, expected_plan)
 
-    async def start(
-        admin: Admin, *, operation_id: str, dry_run: bool, expected_plan: str = ""
-    ) -> BegunOperation:
-        return await admin.reassign(
-            wanted, operation_id=operation_id, dry_run=dry_run, expected_plan=expected_plan
-        )
-
-    wish = Wish(start, f"{plural(len(wanted), 'partition')} would be moved")
+    wish = Wish(
+        lambda admin: partial(admin.reassign, wanted),
+        f"{plural(len(wanted), 'partition')} would be moved",
+    )
     session.run(lambda: run_operation(session, manner, wish, follow=watch))
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import typer
 
 from tidelog.cli.operating.beginning import Wish, run_operation
@@ -19,10 +17,6 @@ from tidelog.cli.operating.manner import (
     YesOption,
 )
 from tidelog.cli.session import BootstrapOption, JsonOption, session_of
-
-if TYPE_CHECKING:
-    from tidelog.client import Admin
-    from tidelog.client.operations import BegunOperation
 
 
 def rebalance(
@@ -49,13 +43,5 @@ def rebalance(
     """
     session = session_of(context, bootstrap, as_json)
     manner = Manner(dry_run, yes, operation_id, requested_by, timeout, expected_plan)
-    wish = Wish(_start, "partitions of all topics would be moved")
+    wish = Wish(lambda admin: admin.rebalance, "partitions of all topics would be moved")
     session.run(lambda: run_operation(session, manner, wish, follow=watch))
-
-
-async def _start(
-    admin: Admin, *, operation_id: str, dry_run: bool, expected_plan: str = ""
-) -> BegunOperation:
-    return await admin.rebalance(
-        operation_id=operation_id, dry_run=dry_run, expected_plan=expected_plan
-    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from tidelog.client.operations import BegunOperation, Operation, Plan
 
 
-class Start(Protocol):
+class Begins(Protocol):
+    """One of the calls of `Admin` that begin an operation, with what it is about."""
+
     def __call__(
-        self, admin: Admin, /, *, operation_id: str, dry_run: bool, expected_plan: str = ""
+        self, *, operation_id: str, dry_run: bool, expected_plan: str
     ) -> Awaitable[BegunOperation]: ...
 
 
@@ -32,7 +34,7 @@ class Start(Protocol):
 class Wish:
     """`danger`: what would happen, as a sentence without its end."""
 
-    start: Start
+    call_of: Callable[[Admin], Begins]
     danger: str
 
 
@@ -55,8 +57,8 @@ async def run_operation(
         operation_id = manner.operation_id or admin.new_operation_id()
         try:
             # Somebody agreed to what was shown, then or by its digest, and to nothing else.
-            begun = await wish.start(
-                admin, operation_id=operation_id, dry_run=False, expected_plan=expected
+            begun = await wish.call_of(admin)(
+                operation_id=operation_id, dry_run=False, expected_plan=expected
             )
         except TidelogError as error:
             raise in_doubt(error, operation_id) from error
@@ -64,8 +66,7 @@ async def run_operation(
 
 
 async def _planned(admin: Admin, manner: Manner, wish: Wish) -> BegunOperation:
-    return await wish.start(
-        admin,
+    return await wish.call_of(admin)(
         operation_id=manner.operation_id,
         dry_run=True,
         expected_plan=manner.expected_plan or "",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -39,9 +40,7 @@ from tidelog.model import MAX_INT32
 from tidelog.wording import plural
 
 if TYPE_CHECKING:
-    from tidelog.client import Admin
     from tidelog.client.admin_topics import AlteredConfig, ResizedTopic
-    from tidelog.client.operations import BegunOperation
 
 _PENDING = "pending_brokers (have not acknowledged yet)"
 _TRACE = "trace_id (null in a dry run)"
@@ -182,19 +181,11 @@ def set_replication_factor(
     session = session_of(context, bootstrap, as_json)
     manner = Manner(dry_run, yes, operation_id, requested_by, timeout, expected_plan)
 
-    async def start(
-        admin: Admin, *, operation_id: str, dry_run: bool, expected_plan: str = ""
-    ) -> BegunOperation:
-        return await admin.set_replication_factor(
-            topics,
-            replication_factor,
-            operation_id=operation_id,
-            dry_run=dry_run,
-            expected_plan=expected_plan,
-        )
-
     count = plural(replication_factor, "replica")
-    wish = Wish(start, f"partitions of {', '.join(topics)} would be given {count}")
+    wish = Wish(
+        lambda admin: partial(admin.set_replication_factor, topics, replication_factor),
+        f"partitions of {', '.join(topics)} would be given {count}",
+    )
     session.run(lambda: run_operation(session, manner, wish, follow=watch))
 
 
