@@ -365,7 +365,12 @@ class LocalCluster:
         metrics = str(own.get("metrics_listen", ""))
         if not metrics:
             metrics = self._addresses.choose_metrics(name, usual_port + METRICS_PORT_OFFSET)
-        settings = {f"{kind}_id": member_id, **own, "metrics_listen": metrics}
+        settings = {
+            f"{kind}_id": member_id,
+            "etcd_endpoints": [self.etcd_address],
+            **own,
+            "metrics_listen": metrics,
+        }
         process = self._process(name, program, address, settings)
         measured = "" if metrics == METRICS_OFF else metrics
         return _Member(member_id, address, measured, process)
@@ -383,7 +388,6 @@ class LocalCluster:
     ) -> LocalProcess:
         settings = {
             "cluster": self.cluster,
-            "etcd_endpoints": [self.etcd_address],
             "listen": address,
             **settings,
         }

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar, Self
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 from pydantic_settings import NoDecode
 
 from tidelog_runtime.config import (
@@ -16,10 +16,21 @@ from tidelog_runtime.config import (
     split_list,
 )
 
+# Each takes a file descriptor, of which a process has 1,024 where nobody has raised that; and no
+# request comes without one.
+MAX_CONNECTIONS = 800
+
 NameList = Annotated[list[str], NoDecode, BeforeValidator(split_list)]
 
 
 class AdminApiConfig(ServiceConfig):
+    # It neither asks etcd, nor registers itself, nor changes a state: what it has no use for is no
+    # setting of it, and refused as any other that does not exist.
+    etcd_endpoints: ClassVar[AddressList]  # type: ignore[misc]
+    lease_ttl_seconds: ClassVar[int]  # type: ignore[misc]
+    state_changes_topic: ClassVar[bool]  # type: ignore[misc]
+    state_changes_queue_events: ClassVar[int]  # type: ignore[misc]
+
     bootstrap: AddressList = Field(
         default=["127.0.0.1:7501", "127.0.0.1:7502", "127.0.0.1:7503"],
         min_length=1,
@@ -66,15 +77,27 @@ class AdminApiConfig(ServiceConfig):
     max_concurrent_requests: int = Field(
         default=256,
         ge=1,
-        le=10_000,
+        le=MAX_CONNECTIONS,
         description="further requests are refused while so many are being answered",
     )
     max_concurrent_streams: int = Field(
         default=64,
         ge=1,
-        le=10_000,
-        description="further streams of events are refused while so many are open",
+        le=MAX_CONNECTIONS,
+        description="further streams of events are refused while so many are open; each is a "
+        "request that is being answered",
     )
+
+    @model_validator(mode="after")
+    def _bounds_can_be_reached(self) -> Self:
+        streams, requests = self.max_concurrent_streams, self.max_concurrent_requests
+        if streams > requests:
+            raise ValueError(
+                f"max_concurrent_streams is {streams} and max_concurrent_requests {requests}, "
+                "which counts streams, too; raise max_concurrent_requests or lower "
+                "max_concurrent_streams"
+            )
+        return self
 
     @property
     def browser_hosts(self) -> frozenset[str]:

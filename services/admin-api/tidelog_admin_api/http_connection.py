@@ -13,6 +13,7 @@ from http import HTTPStatus
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from tidelog_admin_api.config import MAX_CONNECTIONS
 from tidelog_admin_api.problems import (
     Meaning,
     ProblemError,
@@ -21,8 +22,6 @@ from tidelog_admin_api.problems import (
     unavailable,
 )
 
-# Each takes a file descriptor, of which a process has 1,024 where nobody has raised that.
-MAX_CONNECTIONS = 800
 # From the connection, or the first byte of a request, to the end of the request's head.
 HEAD_TIMEOUT_MS = 10_000
 # Whoever reads an answer takes at least so much of what is held back in each such time.

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
+from tidelog_admin_api.config import AdminApiConfig
 from tidelog_broker.config import BrokerConfig
 from tidelog_broker.partition.producer_state import (
     MAX_RECENT_UNNAMED_PRODUCERS,
@@ -38,6 +39,14 @@ def keys_after(introduction: str) -> set[str]:
 )
 def test_every_key_is_listed_and_no_other(introduction: str, config: type[BaseModel]) -> None:
     assert keys_after(introduction) == set(config.model_fields) - set(ServiceConfig.model_fields)
+
+
+def test_every_key_of_the_gateway_is_listed_and_no_other() -> None:
+    shared = SERVICE_KEYS | {"config"}
+    # Of those that all have it explains what it listens on for.
+    assert keys_after("The gateway (`python") == (
+        set(AdminApiConfig.model_fields) - shared | {"listen"}
+    )
 
 
 def test_every_key_of_all_services_is_listed_and_no_other() -> None:

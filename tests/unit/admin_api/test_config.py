@@ -1,0 +1,56 @@
+"""What the gateway can be told, and what it has no use for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tidelog_admin_api.config import MAX_CONNECTIONS, AdminApiConfig
+from tidelog_runtime.config import flag, load
+from tidelog_runtime.local import service_file
+from tidelog_runtime.local.service_file import Setting
+
+UNUSED: dict[str, Setting] = {
+    "etcd_endpoints": ["127.0.0.1:2379"],
+    "lease_ttl_seconds": 5,
+    "state_changes_topic": False,
+    "state_changes_queue_events": 7,
+}
+
+
+def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+    with pytest.raises(SystemExit) as ended:
+        load(AdminApiConfig, argv)
+    assert ended.value.code == 2
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", UNUSED)
+def test_a_setting_without_an_effect_is_refused_as_one_that_does_not_exist(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "gateway.toml"
+    service_file.write(path, {name: UNUSED[name]})
+    assert f"sets {name}, which does not exist" in refused(capsys, "--config", str(path))
+    assert f"unrecognized arguments: {flag(name)}" in refused(capsys, flag(name), "1")
+
+
+def test_a_variable_that_is_for_other_services_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TIDELOG_LEASE_TTL_SECONDS", "no number")
+    assert not hasattr(load(AdminApiConfig, []), "lease_ttl_seconds")
+
+
+def test_more_requests_than_connections_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    said = refused(capsys, "--max-concurrent-requests", str(MAX_CONNECTIONS + 1))
+    assert "max_concurrent_requests" in said
+    assert f"less than or equal to {MAX_CONNECTIONS}" in said
+
+
+def test_more_streams_than_requests_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    said = refused(capsys, "--max-concurrent-requests", "10")
+    assert "max_concurrent_streams is 64 and max_concurrent_requests 10" in said
+    assert "raise max_concurrent_requests or lower max_concurrent_streams" in said
+    assert load(AdminApiConfig, ["--max-concurrent-streams", "256"]).max_concurrent_streams == 256
