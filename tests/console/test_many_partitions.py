@@ -43,7 +43,7 @@ def _topic(number: int, turn: int) -> TopicDescription:
         is_well = (p + turn) % 7
         isr = replicas if is_well else replicas[1:]
         partitions.append(partition(p, leader=isr[0], replicas=replicas, isr=isr))
-    return topic(f"topic-{number}", *partitions)
+    return topic(f"sea-{number}", *partitions)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -111,7 +111,7 @@ async def test_of_a_long_table_only_what_is_in_sight_is_in_the_page(
     browser: Browser, many: str
 ) -> None:
     console = await new_console(browser, many)
-    await console.open("topics/topic-3")
+    await console.open("topics/sea-3")
     table = console.page.get_by_role("table", name="Partitions")
     await expect(table).to_have_attribute("aria-rowcount", str(PARTITIONS + 1))
     assert await table.get_by_role("row").count() < PARTITIONS / 2
@@ -119,6 +119,24 @@ async def test_of_a_long_table_only_what_is_in_sight_is_in_the_page(
     await scroller.evaluate("element => element.scrollTo(0, element.scrollHeight)")
     last = console.page.get_by_role("link", name=str(PARTITIONS - 1), exact=True)
     await expect(last).to_be_visible()
+    await console.close()
+    assert console.faults == []
+
+
+async def test_records_of_all_partitions_are_read_part_by_part_and_the_page_says_so(
+    browser: Browser, many: str
+) -> None:
+    console = await new_console(browser, many)
+    await console.open("records?topic=sea-3")
+    parts = console.page.get_by_role("group", name="Partitions that are read")
+    await expect(parts).to_contain_text(f"Partitions 0 to 23 of {PARTITIONS}: the others are left")
+    await expect(console.button("Those before")).to_be_disabled()
+    await console.button("Those after").click()
+    await expect(parts).to_contain_text("Partitions 24 to 47")
+    await console.page.get_by_label("Partition", exact=True).fill(str(PARTITIONS - 1))
+    await console.page.keyboard.press("Enter")
+    await expect(parts).to_have_count(0)
+    await expect(console.page.get_by_text("There are no records here.")).to_be_visible()
     await console.close()
     assert console.faults == []
 

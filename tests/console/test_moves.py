@@ -97,6 +97,29 @@ async def test_a_move_under_way_is_seen_and_cancelled(
     assert await replicas_of(rest, "ebb") == [[1, 2]]
 
 
+@pytest.mark.usefixtures("slowly")
+async def test_min_isr_follows_a_move_to_fewer_replicas_and_comes_back_when_it_is_cancelled(
+    console: Console, rest: httpx.AsyncClient
+) -> None:
+    await created(rest, "neap", [[1, 2]])
+    records = [{"value": VALUE}] * RECORDS
+    (await rest.post("/v1/topics/neap/records", json={"records": records})).raise_for_status()
+    await console.open("topics/neap/0")
+    min_isr = console.page.get_by_role("main").locator("dt:text-is('Min ISR') + dd")
+    await expect(min_isr).to_have_text("2")
+
+    move = {"topic": "neap", "partition": 0, "target": [3]}
+    body = {"moves": [move], "operation_id": "neap-to-3"}
+    (await rest.post("/v1/reassignments", json=body)).raise_for_status()
+    await console.until_state("moving")
+    await expect(min_isr).to_have_text("1")
+    (await rest.post("/v1/operations/neap-to-3/cancel", json={})).raise_for_status()
+    await console.until_state("in sync")
+    await expect(min_isr).to_have_text("2")
+    told = (await rest.get("/v1/topics/neap/partitions/0")).json()
+    assert (told["min_isr"], told["replicas"]) == (2, [1, 2])
+
+
 async def test_the_throttle_is_set_and_shown(console: Console, rest: httpx.AsyncClient) -> None:
     await console.open("moves")
     await console.page.get_by_label("Throttle").get_by_role("button").click()
@@ -124,6 +147,29 @@ async def test_each_partition_of_a_topic_gets_more_replicas(
     await console.follow()
     await console.until_state("done")
     assert [sorted(replicas) for replicas in await replicas_of(rest, "fog")] == [[1, 2, 3]] * 2
+
+
+async def test_a_plan_that_has_changed_since_it_was_shown_is_refused_and_shown_anew(
+    console: Console, rest: httpx.AsyncClient
+) -> None:
+    await created(rest, "spume", [[1], [2]])
+    await console.open("topics/spume")
+    await console.button("Replicas…").click()
+    await console.page.get_by_label("Replicas of each partition").fill("2")
+    await console.look()
+    await expect(console.plan).to_contain_text("2 partitions would change replicas")
+
+    more = {"partitions": 3, "assignment": [[3]]}
+    (await rest.put("/v1/topics/spume/partition-count", json=more)).raise_for_status()
+    await console.button("Begin").click()
+    await expect(console.dialog.get_by_role("alert")).to_contain_text("the cluster has changed")
+    await expect(console.plan).to_have_count(0)
+    assert await replicas_of(rest, "spume") == [[1], [2], [3]]
+    # The browser tells of the refused request itself.
+    console.faults[:] = [fault for fault in console.faults if "/v1/topics/spume" not in fault]
+
+    await console.look()
+    await expect(console.plan).to_contain_text("3 partitions would change replicas")
 
 
 @pytest.mark.usefixtures("sea")

@@ -130,6 +130,27 @@ async def test_figures_are_written_for_people(
     assert await told(opened, "format", name, value) == text
 
 
+@pytest.mark.parametrize(
+    ("partition", "first", "count", "read"),
+    [
+        ("7", "", 300, [7]),
+        ("", "", 5, [0, 1, 2, 3, 4]),
+        ("", "", 300, list(range(24))),
+        ("", "24", 300, list(range(24, 48))),
+        ("", "288", 300, list(range(288, 300))),
+        ("", "no number", 30, list(range(24))),
+        # It had more when the address was kept.
+        ("", "288", 30, [29]),
+        ("", "", 0, []),
+    ],
+)
+async def test_records_are_read_of_so_many_partitions_at_a_time(
+    opened: Console, partition: str, first: str, count: int, read: list[int]
+) -> None:
+    asked = {"partition": partition, "first": first}
+    assert await told(opened, "pages/records", "partitionsRead", asked, count) == read
+
+
 async def test_every_cell_of_the_map_is_found_where_it_is_drawn(opened: Console) -> None:
     topics = [{"topic": "sea", "partitions": [[1, [1, 2], [1]]] * 40}]
     layout = await told(opened, "parts/map_layout", "layOut", topics, [1, 2, 3], 400)

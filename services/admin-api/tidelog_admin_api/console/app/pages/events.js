@@ -5,10 +5,9 @@ import { number, words } from "../format.js";
 import { useEvents } from "../live.js";
 import { replaceQuery } from "../router.js";
 import { Empty, PageHead, ProblemNote } from "../parts/basics.js";
-import { Entry, toneOfEvent } from "../parts/timeline.js";
+import { Timeline, toneOfEvent } from "../parts/timeline.js";
 
 const MAX_KEPT = 2_000;
-const SHOWN_AT_ONCE = 150;
 const MAX_FIRST = 200;
 const FILTERS = ["topic", "partition", "broker", "kind"];
 const NOT_WELL = ["bad", "warn"];
@@ -77,7 +76,6 @@ function Following({ state, isPaused }) {
 function Listed({ events, asked, wrong, note, isWaiting }) {
   const [isBadOnly, setBadOnly] = useState(false);
   const [search, setSearch] = useState("");
-  const [count, setCount] = useState(SHOWN_AT_ONCE);
   const found = useMemo(
     () => events.filter((event) => (!isBadOnly || NOT_WELL.includes(toneOfEvent(event))) && matches(event, search)),
     [events, isBadOnly, search],
@@ -95,8 +93,7 @@ function Listed({ events, asked, wrong, note, isWaiting }) {
       ${note && html`<span class="faint small">${note}</span>`}
     </div>
     ${found.length
-      ? html`<ol class="timeline" style=${{ paddingTop: "8px" }}>${found.slice(0, count).map((event) => html`<${Entry} key=${event.id} event=${event} about=${true} />`)}</ol>
-          ${found.length > count && html`<p class="toolbar plain"><button class="button" onClick=${() => setCount(count + SHOWN_AT_ONCE)}>Show older ones</button></p>`}`
+      ? html`<${Timeline} events=${found} />`
       : html`<${Empty} title=${isWaiting ? "Loading…" : events.length ? "None is like that." : "Nothing has happened yet."}>What happens from now on shows here by itself.<//>`}
   </section>`;
 }

@@ -5,13 +5,15 @@ import { all, at, get } from "../api.js";
 import { NONE, clock, exactTime, number, plural } from "../format.js";
 import { usePolled } from "../live.js";
 import { href, replaceQuery } from "../router.js";
-import { Empty, Field, Live, PageHead, ProblemNote, Waiting } from "../parts/basics.js";
+import { Dialog, Empty, Field, Live, PageHead, ProblemNote, Waiting } from "../parts/basics.js";
 import { Table } from "../parts/table.js";
 
 const EVERY_MS = 3_000;
 const TOPICS_EVERY_MS = 15_000;
-// Reading all partitions of a topic asks each one.
+// Reading all partitions of a topic asks each one: so many at a time.
 const MAX_PARTITIONS = 24;
+// More are chosen by their number: a list of thousands is slow to draw, and to choose from.
+const MAX_OPTIONS = 100;
 const COUNTS = [20, 50, 100, 500];
 const PREVIEW = 160;
 const NEVER_MS = 3_600_000;
@@ -20,6 +22,7 @@ export function Records({ query }) {
   const asked = {
     topic: query.get("topic") ?? "",
     partition: query.get("partition") ?? "",
+    first: query.get("first") ?? "",
     from: query.get("from") ?? "newest",
     offset: query.get("offset") ?? "0",
     time: query.get("time") ?? "",
@@ -36,7 +39,8 @@ export function Records({ query }) {
       ${asked.topic === ""
         ? html`<${Empty} title="Choose a topic.">Records are read, and nothing is changed by it.<//>`
         : topic
-          ? html`<${Read} key=${ofAsked(asked)} asked=${asked} topic=${topic} />`
+          ? html`<${Parts} asked=${asked} topic=${topic} onChange=${(first) => set({ first })} />
+              <${Read} key=${ofAsked(asked)} asked=${asked} topic=${topic} />`
           : topics.data
             ? html`<${Empty} title=${`There is no topic ${asked.topic}.`} />`
             : html`<${Waiting} error=${topics.error} />`}
@@ -44,16 +48,13 @@ export function Records({ query }) {
 }
 
 function Choice({ asked, set, topics, topic }) {
-  const partitions = Array.from({ length: topic?.partitions ?? 0 }, (_, one) => one);
   return html`<div class="toolbar ask">
-    <${Field} label="Topic"><select name="topic" value=${asked.topic} onChange=${(event) => set({ topic: event.target.value, partition: "" })}>
+    <${Field} label="Topic"><select name="topic" value=${asked.topic} onChange=${(event) => set({ topic: event.target.value, partition: "", first: "" })}>
       <option value="">Choose…</option>
       ${topics.map((one) => html`<option key=${one.topic} value=${one.topic}>${one.topic}</option>`)}
     </select><//>
-    <${Field} label="Partition"><select name="partition" value=${asked.partition} onChange=${(event) => set({ partition: event.target.value })}>
-      <option value="">all</option>
-      ${partitions.map((one) => html`<option key=${one} value=${one}>${one}</option>`)}
-    </select><//>
+    <${Field} label="Partition"><${PartitionChoice} count=${topic?.partitions ?? 0} chosen=${asked.partition}
+      onChange=${(event) => set({ partition: event.target.value, first: "" })} /><//>
     <${Field} label="From"><select name="from" value=${asked.from} onChange=${(event) => set({ from: event.target.value })}>
       <option value="newest">the newest</option><option value="offset">an offset on</option><option value="time">a time on</option>
     </select><//>
@@ -65,6 +66,36 @@ function Choice({ asked, set, topics, topic }) {
     <${Field} label="With the key"><input class="short" name="key" value=${asked.key} autocomplete="off" spellcheck=${false}
       title="Looked for among the last 10,000 records of each partition, or as many from where you begin" onChange=${(event) => set({ key: event.target.value })} /><//>
     <${Field} label="Key or value has"><input type="search" value=${asked.has} onInput=${(event) => set({ has: event.target.value })} /><//>
+  </div>`;
+}
+
+function PartitionChoice({ count, chosen, onChange }) {
+  if (count > MAX_OPTIONS) {
+    return html`<input class="shorter" name="partition" type="number" min="0" max=${count - 1} placeholder="all" value=${chosen} onChange=${onChange} />`;
+  }
+  return html`<select name="partition" value=${chosen} onChange=${onChange}>
+    <option value="">all</option>
+    ${Array.from({ length: count }, (_, one) => html`<option key=${one} value=${one}>${one}</option>`)}
+  </select>`;
+}
+
+/** Which partitions are read: the one that is chosen, or some of all from `first` on. */
+export function partitionsRead({ partition, first }, count) {
+  if (partition !== "") return [Number(partition)];
+  const from = Math.max(0, Math.min(Math.floor(Number(first)) || 0, count - 1));
+  return Array.from({ length: Math.min(MAX_PARTITIONS, count - from) }, (_, at) => from + at);
+}
+
+/** Of a topic with more partitions than are read at a time: which these are, and the way to the
+ * others. */
+function Parts({ asked, topic: { partitions: count }, onChange }) {
+  const shown = partitionsRead(asked, count);
+  if (asked.partition !== "" || shown.length === count) return null;
+  const [from, until] = [shown[0], shown.at(-1)];
+  return html`<div class="toolbar plain small" role="group" aria-label="Partitions that are read">
+    <span>Partitions <strong>${from} to ${until}</strong> of ${number(count)}: the others are left out.</span>
+    <button class="button compact" disabled=${from === 0} onClick=${() => onChange(String(Math.max(0, from - MAX_PARTITIONS)))}>Those before</button>
+    <button class="button compact" disabled=${until === count - 1} onClick=${() => onChange(String(until + 1))}>Those after</button>
   </div>`;
 }
 
@@ -80,20 +111,21 @@ function startOf(asked) {
 }
 
 async function read(asked, topic, signal) {
-  const chosen = asked.partition === "" ? Array.from({ length: Math.min(topic.partitions, MAX_PARTITIONS) }, (_, p) => p) : [Number(asked.partition)];
+  const chosen = partitionsRead(asked, topic.partitions);
   const query = { ...startOf(asked), max_records: asked.count, key: asked.key };
   const pages = await Promise.allSettled(chosen.map((p) => get(at("topics", asked.topic, "partitions", p, "records"), query, signal)));
   const good = pages.filter((page) => page.status === "fulfilled").map((page) => page.value);
-  const bad = pages.find((page) => page.status === "rejected");
-  if (!good.length && bad) throw bad.reason;
+  const silent = chosen.filter((_, at) => pages[at].status === "rejected");
+  const problem = pages.find((page) => page.status === "rejected")?.reason ?? null;
+  if (!good.length && problem) throw problem;
   const records = good.flatMap((page) => page.items);
   const newest = asked.from === "newest";
   records.sort((a, b) => (newest ? -1 : 1) * (a.timestamp_ms - b.timestamp_ms || a.offset - b.offset));
-  return { records: records.slice(0, asked.count), problem: bad?.reason ?? null, left: topic.partitions - chosen.length };
+  return { records: records.slice(0, asked.count), problem, silent };
 }
 
 function Read({ asked, topic }) {
-  const [open, setOpen] = useState("");
+  const [open, setOpen] = useState(null);
   // A search reads far back, and is not repeated by itself.
   const isLive = asked.from === "newest" && asked.key === "";
   const { data, error } = usePolled((signal) => read(asked, topic, signal), ofAsked(asked), isLive ? EVERY_MS : NEVER_MS);
@@ -106,16 +138,17 @@ function Read({ asked, topic }) {
     { name: "Time", width: "170px", value: (r) => r.timestamp_ms, show: (r) => html`<time title=${exactTime(r.timestamp_ms)}>${clock(r.timestamp_ms, true)}</time>` },
     { name: "Key", width: "20%", value: (r) => textOf(r.key), show: (r) => (r.key == null ? html`<span class="faint">none</span>` : html`<code>${textOf(r.key)}</code>`) },
     { name: "Value", show: (r) => html`<code class="dim">${textOf(r.value).slice(0, PREVIEW)}</code>` },
-    { name: "Whole", width: "84px", show: (r) => html`<button class="button quiet compact" aria-expanded=${open === keyOf(r)} aria-label=${`Whole record ${keyOf(r)}`} onClick=${() => setOpen(open === keyOf(r) ? "" : keyOf(r))}>${open === keyOf(r) ? "Close" : "Open"}</button>` },
+    { name: "Whole", width: "84px", show: (r) => html`<button class="button quiet compact" aria-haspopup="dialog" aria-label=${`Whole record ${keyOf(r)}`} onClick=${() => setOpen(r)}>Open</button>` },
   ];
   return html`<div class="row small" style=${{ padding: "8px 16px" }}>
       <span class="faint">${plural(shown.length, "record")}${asked.has && ` of ${data.records.length}`}</span>
       ${isLive && html`<${Live} error=${error} />`}
-      ${data.left > 0 && html`<span class="faint">the first ${MAX_PARTITIONS} partitions; choose one for the others</span>`}
     </div>
-    ${data.problem && html`<div style=${{ padding: "0 16px 12px" }}><${ProblemNote} problem=${data.problem} /></div>`}
-    <${Table} label="Records" columns=${columns} rows=${shown} rowKey=${keyOf} under=${(r) => (open === keyOf(r) ? html`<${Whole} record=${r} />` : null)}
-      empty=${emptyWords(asked, data.records)} />`;
+    ${data.problem && html`<div style=${{ padding: "0 16px 12px" }}>
+      <p class="warned">Left out, because they cannot be read: ${plural(data.silent.length, "partition")}, ${data.silent.join(", ")}.</p>
+      <${ProblemNote} problem=${data.problem} /></div>`}
+    <${Table} label="Records" columns=${columns} rows=${shown} rowKey=${keyOf} empty=${emptyWords(asked, data.records)} />
+    ${open && html`<${Whole} topic=${asked.topic} record=${open} onClose=${() => setOpen(null)} />`}`;
 }
 
 function emptyWords(asked, records) {
@@ -133,12 +166,12 @@ function has(record, sought) {
   return `${textOf(record.key)} ${textOf(record.value)}`.toLowerCase().includes(sought.toLowerCase());
 }
 
-function Whole({ record }) {
+function Whole({ topic, record, onClose }) {
   const value = typeof record.value === "string" || record.value == null ? textOf(record.value) : JSON.stringify(record.value, null, 2);
-  return html`<div class="stack">
+  return html`<${Dialog} title=${`${topic}/${record.partition}, offset ${number(record.offset)}`} onClose=${onClose}><div class="stack">
     <p class="small dim">${clock(record.timestamp_ms, true)} · key ${record.key == null ? NONE : html`<code>${textOf(record.key)}</code>`}
       · value as ${record.value_encoding}${record.value == null ? ", none" : ""}</p>
     ${record.headers?.length > 0 && html`<p class="small">${record.headers.map((header) => html`<span class="tag">${header.key}: ${header.value}</span> `)}</p>`}
     <pre>${value || NONE}</pre>
-  </div>`;
+  </div><//>`;
 }

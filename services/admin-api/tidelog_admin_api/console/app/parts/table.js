@@ -12,13 +12,12 @@ const LEAST_PX = 110;
 
 /**
  * `columns`: [{name, width, num, value(row), show(row)}]: `value` is what is sorted by, `show` is
- * drawn. `rowKey(row)` is unique. `under(row)`: a row that is opened below it, or nothing; with
- * it, all rows are drawn.
+ * drawn. `rowKey(row)` is unique.
  */
-export function Table({ label, columns, rows, rowKey, sortedBy = "", empty = "Nothing", under }) {
+export function Table({ label, columns, rows, rowKey, sortedBy = "", empty = "Nothing" }) {
   const [sort, setSort] = useState({ name: sortedBy, down: false });
   const sorted = useMemo(() => inOrder(rows, columns, sort), [rows, sort, columns.length]);
-  const isAll = under !== undefined || sorted.length <= ALL_ROWS;
+  const isAll = sorted.length <= ALL_ROWS;
   const scroller = useRef(null);
   const [first, count] = useWindow(scroller, sorted.length, isAll);
   const shown = sorted.slice(first, first + count);
@@ -34,7 +33,7 @@ export function Table({ label, columns, rows, rowKey, sortedBy = "", empty = "No
       <tbody>
         ${first > 0 && html`<${Spacer} key="above" rows=${first} columns=${columns.length} />`}
         ${shown.map((row, at) => html`<${Row} key=${rowKey(row)} row=${row} columns=${columns}
-          index=${first + at + 2} below=${under?.(row)} />`)}
+          index=${first + at + 2} />`)}
         ${first + count < sorted.length &&
         html`<${Spacer} key="below" rows=${sorted.length - first - count} columns=${columns.length} />`}
       </tbody>
@@ -58,13 +57,12 @@ function Heading({ column, sort, onSort }) {
   </th>`;
 }
 
-function Row({ row, columns, index, below }) {
-  return html`<tr aria-rowindex=${index} class=${below ? "open" : ""}>
-      ${columns.map((column) => html`<td key=${column.name} class=${column.num ? "num" : ""}>
-        ${(column.show ?? column.value)(row)}
-      </td>`)}
-    </tr>
-    ${below && html`<tr><td class="whole" colspan=${columns.length}>${below}</td></tr>`}`;
+function Row({ row, columns, index }) {
+  return html`<tr aria-rowindex=${index}>
+    ${columns.map((column) => html`<td key=${column.name} class=${column.num ? "num" : ""}>
+      ${(column.show ?? column.value)(row)}
+    </td>`)}
+  </tr>`;
 }
 
 function Spacer({ rows, columns }) {

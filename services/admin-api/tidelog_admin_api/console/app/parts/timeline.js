@@ -1,5 +1,5 @@
 // State changes in the order of time, each in a line that says what, why, where and how long.
-import { html } from "../html.js";
+import { html, useRef, useState } from "../html.js";
 import { clock, duration, exactTime, kindWords, words } from "../format.js";
 import { Empty, PartitionLink, TopicLink } from "./basics.js";
 
@@ -7,6 +7,8 @@ const BAD = new Set(["leader_lost", "unclean_election", "replica_damaged", "brok
 const WARN = new Set(["isr_shrink", "resignation", "hw_stalled", "leader_unreachable", "connection_lost", "command_overdue", "broker_stalled", "broker_stopping", "truncation"]);
 const GOOD = new Set(["isr_expand", "replica_repaired", "hw_moves_again", "broker_joined", "store_back", "leader_reached", "disk_takes_again"]);
 const MAX_DETAIL = 160;
+// Each is a dozen elements: more are drawn when somebody asks for them.
+const SHOWN_AT_ONCE = 50;
 
 export function toneOfEvent({ kind, stage }) {
   if (stage === "failed" || BAD.has(kind)) return "bad";
@@ -17,11 +19,20 @@ export function toneOfEvent({ kind, stage }) {
 
 /** `events`: in the order in which they are shown, each with `at`; `about`: name what it is about. */
 export function Timeline({ events, about = true, empty = "Nothing has happened yet." }) {
+  const [count, setCount] = useState(SHOWN_AT_ONCE);
+  // An event never changes: what was drawn of it once is not drawn, nor compared, again.
+  const drawn = useRef(new Map());
   if (!events.length) return html`<${Empty} title=${empty} />`;
-  return html`<ol class="timeline">${events.map((event) => html`<${Entry} key=${event.id} event=${event} about=${about} />`)}</ol>`;
+  const entries = events.slice(0, count).map((event) => [
+    event.id,
+    drawn.current.get(event.id) ?? html`<${Entry} key=${event.id} event=${event} about=${about} />`,
+  ]);
+  drawn.current = new Map(entries);
+  return html`<ol class="timeline">${entries.map(([, entry]) => entry)}</ol>
+    ${events.length > count && html`<p class="toolbar plain"><button class="button" onClick=${() => setCount(count + SHOWN_AT_ONCE)}>Show older ones</button></p>`}`;
 }
 
-export function Entry({ event, about }) {
+function Entry({ event, about }) {
   return html`<li class=${toneOfEvent(event)}>
     <time datetime=${exactTime(event.at)} title=${exactTime(event.at)}>${clock(event.at, true)}</time>
     <div>
