@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,9 @@ import pytest
 
 from compose.engine import EngineError
 from compose.stack import LOGS, Stack
+
+# Whose time is up removes its containers all the same.
+signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 # The first test waits for the images, too.
 TEST_TIMEOUT_S = 1_800
