@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PROTOS := $(wildcard proto/tidelog/v1/*.proto)
 
-.PHONY: help demo up test sim model mutants api-fuzz compose-test lint bench bench-grow \
+.PHONY: help demo up test sim model mutants api-fuzz compose-test faults lint bench bench-grow \
 	bench-console screenshots proto dashboards lock system-deps clean
 
 help:
@@ -26,6 +26,8 @@ help:
 	@echo "make proto        generate the code of proto/ anew"
 	@echo "make dashboards   generate the Grafana dashboards anew"
 	@echo "make compose-test  build the images, run docker-compose.yml and test it as users run it"
+	@echo "make faults       strike the composed cluster under load, judge its history; needs root; LOCAL=1: processes alone"
+	@echo "                  ONLY=name MINUTES=n RUNS=n SEED=s; PLANTED=1: bugs that it has to find"
 	@echo "make lock         resolve the dependencies anew into requirements*.lock"
 	@echo "make system-deps  install the Debian packages that some suites need"
 	@echo "make clean        remove what was built; keeps data"
@@ -56,6 +58,12 @@ api-fuzz: $(STAMP)
 # Images that cannot be pulled are made by the program that TIDELOG_STANDIN_IMAGES names.
 compose-test: $(STAMP)
 	$(BIN)/python -m pytest tests/compose
+
+# Three runs of five minutes and more than two million records, unless it is told otherwise.
+faults: $(STAMP)
+	PYTHONPATH=tests $(BIN)/python -m $(if $(PLANTED),faults.planted,faults \
+		$(if $(LOCAL),--local) $(if $(RUNS),--runs $(RUNS)) $(if $(SEED),--seed $(SEED))) \
+		$(if $(MINUTES),--minutes $(MINUTES)) $(if $(ONLY),--only $(ONLY)) $(if $(RATE),--rate $(RATE))
 
 lint: $(STAMP)
 	$(BIN)/ruff check

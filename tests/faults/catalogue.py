@@ -100,6 +100,7 @@ KINDS: dict[str, Kind] = {
     "kill_leader": Kind(Ability.PROCESSES, 4, "the busiest leader", _crash, removes_brokers=True),
     "stop_leader": Kind(Ability.PROCESSES, 4, "the busiest leader", _crash),
     "pause_leader": Kind(Ability.PROCESSES, 8, "the busiest leader", _silence),
+    "pause_follower": Kind(Ability.PROCESSES, 8, "a follower of the busiest leader", _silence),
     "kill_controller": Kind(Ability.PROCESSES, 5, "the active controller", _unnoticed),
     "stop_controller": Kind(Ability.PROCESSES, 5, "the active controller", _unnoticed),
     "pause_controller": Kind(Ability.PROCESSES, 6, "the active controller", _unnoticed),

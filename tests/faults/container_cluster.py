@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
@@ -17,6 +18,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from compose.engine import EngineError, compose_command, prepare
 from faults import packet_rules
 from faults.catalogue import Ability, Timings
 from faults.cluster import ClusterFailedError, Cut, LogSince, Traffic
@@ -28,6 +30,7 @@ from faults.relay import Manner
 from faults.relayed_traffic import RelayedTraffic, SharedRelay
 from faults.service_logs import count_told
 from faults.small_disks import SmallDisk
+from tidelog_runtime.local.ports import choose_port
 
 PROJECT = "tidelog-faults"
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,7 +44,8 @@ LEASE_MS = 3_000
 LAG_TIME_MAX_MS = 2_000
 STOP_TIMEOUT_S = 30
 UP_TIMEOUT_S = 900.0
-UNASKED = frozenset({"exited", "dead"})
+TAG = "faults"
+ENDED = frozenset({"exited", "dead"})
 
 
 async def read_log(container: str, *options: str) -> list[bytes]:
@@ -56,7 +60,9 @@ async def read_log(container: str, *options: str) -> list[bytes]:
 
 
 class Containers:
-    """A `Cluster`. `directory` keeps the disks, for as long as the cluster is there."""
+    """A `Cluster`. `directory` keeps the disks, for as long as the cluster is there.
+    `compose_file`: instead of docker-compose.yml one of the same services, whose images are there
+    already."""
 
     timings = Timings(LEASE_MS, LAG_TIME_MAX_MS)
     brokers: Sequence[str] = BROKERS
@@ -64,8 +70,10 @@ class Containers:
     etcd_members: Sequence[str] = ETCD_MEMBERS
     bootstrap: Sequence[str] = tuple(f"{broker}:{BROKER_PORT}" for broker in BROKERS)
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
+    def __init__(self, directory: Path, compose_file: Path | None = None) -> None:
+        self._has_own_images = compose_file is None
+        self._compose_file = (compose_file or ROOT / "docker-compose.yml").absolute()
+        self._directory = directory.absolute()
         self._stack = AsyncExitStack()
         self._abilities: set[Ability] = set()
         self._disks: dict[str, SmallDisk] = {}
@@ -75,6 +83,21 @@ class Containers:
         self._own_relays: dict[str, SharedRelay] = {}
         self._fault_numbers = count(1)
         self._asked_to_end: set[str] = set()
+        self._program: list[str] = []
+        self._ids: dict[str, str] = {}
+        # Ports that are published are not those of another cluster on this machine.
+        rng, taken = random.Random(), set[int]()
+        self._environment = {
+            **os.environ,
+            "TIDELOG_TAG": TAG,
+            "TIDELOG_REPLICA_LAG_TIME_MAX_MS": str(LAG_TIME_MAX_MS),
+            **{
+                f"TIDELOG_{service.upper().replace('-', '_')}_PORT": str(
+                    choose_port(None, taken=taken, rng=rng)
+                )
+                for service in (*BROKERS, *CONTROLLERS, "gateway")
+            },
+        }
 
     @property
     def abilities(self) -> frozenset[Ability]:
@@ -98,7 +121,11 @@ class Containers:
 
     async def prepare(self) -> None:
         """Makes disks and images, and so finds out what can be done here."""
-        await run_command(["docker", "info"])
+        try:
+            get_program = prepare if self._has_own_images else compose_command
+            self._program = await asyncio.to_thread(get_program)
+        except EngineError as error:
+            raise ClusterFailedError(str(error)) from error
         self._abilities = {
             Ability.PROCESSES,
             Ability.CLIENT_RELAY,
@@ -117,16 +144,17 @@ class Containers:
             self._stack.push_async_callback(disk.remove)
             await disk.make()
         self._abilities |= {Ability.FULL_DISK, Ability.DATA}
-        await self._compose("build")
+        if not self._has_own_images:
+            return
+        await self._compose("build", *CONTROLLERS[:1], *BROKERS[:1])
         with suppress(ClusterFailedError):
             await self._build_faketime()
             self._abilities.add(Ability.CLOCK)
 
     async def _build_faketime(self) -> None:
         """Clocks are the machine's where the package cannot be had."""
-        tag = os.environ.get("TIDELOG_TAG", "local")
         command = ["docker", "build", "--tag", f"tidelog-broker:{FAKETIME_TAG}"]
-        command += ["--build-arg", f"BROKER_IMAGE=tidelog-broker:{tag}", "-"]
+        command += ["--build-arg", f"BROKER_IMAGE=tidelog-broker:{TAG}", "-"]
         await run_command(command, stdin=FAKETIME_DOCKERFILE, timeout_s=UP_TIMEOUT_S)
         for broker in BROKERS:
             directory = self._clocks[broker] = self._directory / "clocks" / broker
@@ -142,8 +170,11 @@ class Containers:
                 f"tidelog-broker:{FAKETIME_TAG}",
             )
         )
+        # What an earlier run may have left.
+        await self._down()
         self._stack.push_async_callback(self._down)
         await self._compose("up", "--detach", "--no-build", *SERVICES)
+        self._ids = {service: await self._find(service) for service in SERVICES}
         for name in (*BROKERS, *CONTROLLERS):
             relays = [self._own_relays] if name in CONTROLLERS else [self._own_relays, self._relays]
             for by_name in relays:
@@ -159,30 +190,42 @@ class Containers:
             await self._compose("down", "--volumes", "--timeout", "5")
 
     async def _compose(self, *arguments: str) -> None:
-        program = ["docker-compose"] if shutil.which("docker-compose") else ["docker", "compose"]
-        files = ["--file", str(ROOT / "docker-compose.yml")]
+        files = ["--file", str(self._compose_file)]
         changes = self._directory / "override.json"
         if changes.exists():
             files += ["--file", str(changes)]
-        command = [*program, "--project-name", PROJECT, "--project-directory", str(ROOT), *files]
-        await run_command([*command, *arguments], timeout_s=UP_TIMEOUT_S)
+        place = ["--project-name", PROJECT, "--project-directory", str(ROOT)]
+        await run_command(
+            [*self._program, *place, *files, *arguments],
+            timeout_s=UP_TIMEOUT_S,
+            environment=self._environment,
+        )
+
+    async def _find(self, service: str) -> str:
+        """The id of its container, which stays the same through its lives."""
+        labels = {"project": PROJECT, "service": service, "oneoff": "False"}
+        filters = [f"--filter=label=com.docker.compose.{k}={v}" for k, v in labels.items()]
+        found = (await run_command(["docker", "ps", "--all", "--quiet", *filters])).split()
+        if len(found) != 1:
+            raise ClusterFailedError(f"{service} has {len(found)} containers, and should have one")
+        return found[0]
 
     # -- processes -------------------------------------------------------------------------
 
     async def kill(self, service: str) -> None:
         self._asked_to_end.add(service)
-        await run_command(["docker", "kill", _container(service)])
+        await run_command(["docker", "kill", self._ids[service]])
         await self._wait_for_end(service)
 
     async def terminate(self, service: str) -> None:
         self._asked_to_end.add(service)
-        await run_command(["docker", "stop", "--time", str(STOP_TIMEOUT_S), _container(service)])
+        await run_command(["docker", "stop", "--time", str(STOP_TIMEOUT_S), self._ids[service]])
 
     async def _wait_for_end(self, service: str) -> None:
-        await run_command(["docker", "wait", _container(service)])
+        await run_command(["docker", "wait", self._ids[service]])
 
     async def start_again(self, service: str) -> None:
-        await run_command(["docker", "start", _container(service)])
+        await run_command(["docker", "start", self._ids[service]])
         self._asked_to_end.discard(service)
         # Its address may be another.
         for relays in (self._relays, self._own_relays):
@@ -196,7 +239,7 @@ class Containers:
         await self._signal(service, "CONT")
 
     async def _signal(self, service: str, signal: str) -> None:
-        await run_command(["docker", "kill", "--signal", signal, _container(service)])
+        await run_command(["docker", "kill", "--signal", signal, self._ids[service]])
 
     async def life(self, service: str) -> str:
         state = (await self._inspect(service))["State"]
@@ -206,21 +249,21 @@ class Containers:
         return state_of(await self._pid(service)) == "T"
 
     def log_since_now(self, service: str) -> LogSince:
-        return _LogSince(_container(service))
+        return _LogSince(self._ids[service])
 
     async def log_lines(self, service: str) -> Iterable[bytes]:
-        return await read_log(_container(service))
+        return await read_log(self._ids[service])
 
     async def ended_by_themselves(self) -> list[str]:
         ended = []
         for service in SERVICES:
             state = (await self._inspect(service))["State"]
-            if state["Status"] in UNASKED and service not in self._asked_to_end:
+            if state["Status"] in ENDED and service not in self._asked_to_end:
                 ended.append(f"{service} (exit status {state['ExitCode']})")
         return ended
 
     async def _inspect(self, service: str) -> dict[str, Any]:
-        [found] = json.loads(await run_command(["docker", "inspect", _container(service)]))
+        [found] = json.loads(await run_command(["docker", "inspect", self._ids[service]]))
         assert isinstance(found, dict)
         return found
 
@@ -275,7 +318,7 @@ class Containers:
 
     async def etcd_leader(self) -> str:
         for member in ETCD_MEMBERS:
-            command = ["docker", "exec", _container(member), "etcdctl", "endpoint", "status"]
+            command = ["docker", "exec", self._ids[member], "etcdctl", "endpoint", "status"]
             try:
                 [status] = json.loads(await run_command([*command, "--write-out", "json"]))
             except ClusterFailedError:  # this one is down
@@ -308,12 +351,6 @@ class _LogSince:
     async def told(self, kind: str) -> int:
         ago_s = asyncio.get_running_loop().time() - self._since
         return count_told(await read_log(self._container, "--since", f"{ago_s:.3f}s"), kind)
-
-
-def _container(service: str) -> str:
-    """As docker-compose 1.29 and Compose v2 name it, respectively."""
-    separator = "_" if shutil.which("docker-compose") else "-"
-    return f"{PROJECT}{separator}{service}{separator}1"
 
 
 def _port(service: str) -> int:

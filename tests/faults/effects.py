@@ -37,6 +37,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "kill_leader": (_ENDED,),
     "stop_leader": (_ENDED,),
     "pause_leader": (_STOPPED,),
+    "pause_follower": (_STOPPED,),
     "kill_controller": (_ENDED, _OTHER_ACTIVE),
     "stop_controller": (_ENDED, _OTHER_ACTIVE),
     "pause_controller": (_STOPPED,),

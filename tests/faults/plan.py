@@ -99,7 +99,13 @@ TRUNCATION = Step(
         Fault("kill_leader", 19.0, 1.0, 2),
     ),
 )
-STORIES = (*MATRIX, ROUND_TRIP, TRUNCATION)
+# A follower lags within its time, and so is in sync; then the leader dies, and the follower may
+# lead: what was acknowledged or read before it was committed is gone.
+LAGGING_FOLLOWER = Step(
+    "lagging_follower",
+    (Fault("pause_follower", 0.0, 1.6), Fault("kill_leader", 1.0, 3.0)),
+)
+STORIES = (*MATRIX, ROUND_TRIP, TRUNCATION, LAGGING_FOLLOWER)
 
 
 class Plan(NamedTuple):

@@ -43,7 +43,7 @@ class SmallDisk:
 
     async def remove(self) -> None:
         with suppress(ClusterFailedError):
-            await run_command(["umount", str(self._mount)])
+            await run_command(["umount", "--lazy", str(self._mount)])
         self._image.unlink(missing_ok=True)
 
     def fill(self) -> None:

@@ -167,10 +167,12 @@ def _removals_before(done: DoneStep, steps: Sequence[DoneStep]) -> tuple[int, ..
 
 @dataclass(slots=True)
 class Result:
-    """Of all runs together."""
+    """Of all runs together. `left_out`: kinds and steps with why, those for want of time among
+    them."""
 
     runs: list[RunVerdict] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
+    no_time: Sequence[str] = ()
 
     @property
     def acknowledged(self) -> int:
@@ -194,6 +196,7 @@ class Result:
         if not self.acknowledged:
             found.append("no record was acknowledged, so nothing was shown")
         if is_full:
+            found += [f"{name} did not fit into the time" for name in self.no_time]
             kinds = len(self.injected_kinds)
             if kinds < FULL_KINDS:
                 found.append(f"{kinds} kinds of faults; a full proof has {FULL_KINDS}")

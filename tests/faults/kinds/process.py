@@ -105,5 +105,10 @@ async def pause_leader(scene: Scene) -> _Paused:
     return await _pause(scene, await scene.busiest_leader())
 
 
+async def pause_follower(scene: Scene) -> _Paused:
+    follower, _ = await scene.follower_and_leader()
+    return await _pause(scene, follower)
+
+
 async def pause_controller(scene: Scene) -> _Paused:
     return await _pause(scene, await scene.active_controller())

@@ -79,7 +79,7 @@ def test_seconds_without_an_acknowledgement_are_in_the_series() -> None:
 
 
 def test_settings_are_read_as_they_were_written(tmp_path: Path) -> None:
-    settings = LoadSettings("h", "s", ["b:1"], {"b:1": "127.0.0.1:2"}, "sea", 6, 1_200)
+    settings = LoadSettings("h", "s", ["b:1"], {"b:1": "127.0.0.1:2"}, "sea", 6, 1_200, producers=2)
     settings.write(tmp_path / "load.json")
 
     assert read_settings(tmp_path / "load.json") == settings

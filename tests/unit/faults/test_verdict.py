@@ -186,3 +186,10 @@ def test_a_full_proof_has_enough_kinds_and_records() -> None:
         "1 kinds of faults; a full proof has 12",
         "1,000 records were acknowledged; a full proof has 2,000,000",
     ]
+
+
+def test_a_full_proof_leaves_nothing_out_for_want_of_time() -> None:
+    result = Result([judged([])], no_time=("round_trip",))
+
+    assert "round_trip did not fit into the time" in result.problems(is_full=True)
+    assert "round_trip did not fit into the time" not in result.problems(is_full=False)
