@@ -11,6 +11,11 @@ from typing import Any
 import pytest
 import yaml
 
+from tidelog_admin_api.config import AdminApiConfig
+from tidelog_broker.config import BrokerConfig
+from tidelog_controller.config import ControllerConfig
+from tidelog_runtime.config import ENVIRONMENT_PREFIX, ServiceConfig
+
 ROOT = Path(__file__).resolve().parents[3]
 SERVICES = ("broker", "controller", "admin-api")
 # What runs once, and what has no program that asks it how it is.
@@ -114,6 +119,26 @@ def test_every_service_is_confined(services: dict[str, dict[str, Any]]) -> None:
         assert service["restart"] in ("unless-stopped", "no"), name
 
 
+@pytest.mark.parametrize(
+    ("role", "config"),
+    [
+        ("broker", BrokerConfig),
+        ("controller", ControllerConfig),
+        ("admin-api", AdminApiConfig),
+    ],
+)
+def test_only_settings_that_exist_are_set(
+    role: str, config: type[ServiceConfig], services: dict[str, dict[str, Any]]
+) -> None:
+    """A variable that no service knows is passed over in silence."""
+    known = {ENVIRONMENT_PREFIX + field.upper() for field in config.model_fields}
+    for service in (s for name, s in services.items() if name.startswith(role)):
+        assert set(service["environment"]) <= known
+    in_image = set(re.findall(rf"\b({ENVIRONMENT_PREFIX}\w+)=", dockerfile(role)))
+    assert in_image
+    assert in_image <= known
+
+
 def test_brokers_stand_in_two_racks(services: dict[str, dict[str, Any]]) -> None:
     brokers = [s["environment"] for name, s in services.items() if name.startswith("broker-")]
     assert len(brokers) == 3
@@ -123,8 +148,6 @@ def test_brokers_stand_in_two_racks(services: dict[str, dict[str, Any]]) -> None
 def test_a_stop_is_waited_for_longer_than_a_broker_may_take(
     services: dict[str, dict[str, Any]],
 ) -> None:
-    from tidelog_broker.config import BrokerConfig
-
     shutdown_ms = BrokerConfig.model_fields["shutdown_timeout_ms"].default
     grace = services["broker-1"]["stop_grace_period"]
     assert int(grace.removesuffix("s")) * 1_000 > shutdown_ms
