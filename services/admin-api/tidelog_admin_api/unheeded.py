@@ -3,13 +3,16 @@ to rest on what was read, must not be carried out as if nothing had been said.""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 from http import HTTPStatus
+from typing import Any, get_args, get_origin
 
 from fastapi import Request, params
 from fastapi.dependencies.utils import get_flat_params
 from fastapi.routing import APIRoute
+from starlette.datastructures import QueryParams
 
 from tidelog_admin_api.bodies.problem import FieldError
 from tidelog_admin_api.origins import READS
@@ -27,17 +30,61 @@ async def refuse_unheeded(request: Request) -> None:
     if not isinstance(route, APIRoute) or not route.path.startswith(RESOURCES):
         return
     heeded = get_flat_params(route.dependant)
-    known = [field.alias for field in heeded if isinstance(field.field_info, params.Query)]
-    _refuse_unknown(request.query_params, known)
+    known = {
+        field.alias: _takes_many(field.field_info.annotation)
+        for field in heeded
+        if isinstance(field.field_info, params.Query)
+    }
+    _refuse_unknown(request.query_params, list(known))
+    _refuse_repeated(request.query_params, [name for name, many in known.items() if not many])
     if not any(field.alias == IF_MATCH for field in heeded):
         _refuse_condition(request)
+    elif len(request.headers.getlist(IF_MATCH)) > 1:
+        raise invalid("If-Match is there twice; give all entity tags in one, with commas between")
+    if route.body_field is None and request.method not in READS:
+        _refuse_body(await request.body(), known)
     check_named(request.headers)
+
+
+def _takes_many(annotation: Any) -> bool:
+    return any(get_origin(part) is list for part in (annotation, *get_args(annotation)))
 
 
 def _refuse_unknown(given: Iterable[str], known: list[str]) -> None:
     unknown = [name for name in dict.fromkeys(given) if name not in known][:MAX_NAMED]
-    if unknown:
-        errors = [FieldError(field=name[:100], message=_hint(name, known)) for name in unknown]
+    _refuse([FieldError(field=name[:100], message=_hint(name, known)) for name in unknown])
+
+
+def _refuse_repeated(given: QueryParams, single: Iterable[str]) -> None:
+    """One of its values would be heeded, and nobody knows which one was meant."""
+    repeated = [name for name in single if len(given.getlist(name)) > 1]
+    message = "is given more than once, and takes one value; give the one that is meant"
+    _refuse([FieldError(field=name, message=message) for name in repeated])
+
+
+def _refuse_body(body: bytes, parameters: Collection[str]) -> None:
+    """Of what takes none. What says nothing may be there."""
+    if not body.strip():
+        return
+    try:
+        said = json.loads(body)
+    except (ValueError, RecursionError):
+        said = body
+    if said is None or said == {}:
+        return
+    names = list(said)[:MAX_NAMED] if isinstance(said, dict) else []
+    _refuse([FieldError(field=name[:100], message=_no_field(name, parameters)) for name in names])
+    raise invalid("there is a body, and none is taken here; leave it out")
+
+
+def _no_field(name: str, parameters: Collection[str]) -> str:
+    if name in parameters:
+        return f"no body is taken here; give it in the query, as ?{name}=…"
+    return "no body is taken here; leave it out"
+
+
+def _refuse(errors: list[FieldError]) -> None:
+    if errors:
         raise invalid("; ".join(f"{one.field}: {one.message}" for one in errors[:3]), errors)
 
 

@@ -1,0 +1,78 @@
+"""What a request says and nobody would heed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+from fastapi.routing import APIRoute
+
+from tidelog_admin_api.app import ROUTERS
+from unit.admin_api.fake_operations import operation
+from unit.admin_api.fakes import FakeAdmin
+
+CANCEL = "/v1/operations/op/cancel"
+DRY_RUN = {"dry_run": True}
+WITHOUT_BODY = sorted(
+    (method, route.path.replace("{operation_id}", "op").replace("{topic}", "sea"))
+    for router in ROUTERS
+    for route in router.routes
+    if isinstance(route, APIRoute) and route.body_field is None
+    for method in (route.methods or set()) - {"GET", "HEAD"}
+)
+
+
+async def asked(
+    gateway: httpx.AsyncClient, method: str, path: str, body: bytes, query: str = ""
+) -> list[tuple[str, str]]:
+    """The fields that are refused."""
+    answer = await gateway.request(
+        method, f"{path}?{query}", content=body, headers={"Content-Type": "application/json"}
+    )
+    assert answer.status_code == 422, answer.text
+    told: list[dict[str, Any]] = answer.json().get("errors", [{"field": "", "message": ""}])
+    return [(error["field"], error["message"]) for error in told]
+
+
+@pytest.mark.parametrize(("method", "path"), WITHOUT_BODY)
+async def test_a_dry_run_that_is_asked_for_in_a_body_is_not_carried_out(
+    gateway: httpx.AsyncClient, admin: FakeAdmin, method: str, path: str
+) -> None:
+    query = "confirm=sea" if method == "DELETE" else ""
+    refused = await asked(gateway, method, path, json.dumps(DRY_RUN).encode(), query)
+    assert refused == [("dry_run", "no body is taken here; give it in the query, as ?dry_run=…")]
+    assert admin.calls == []
+
+
+@pytest.mark.parametrize("body", [b'["dry_run"]', b"dry_run=true", b"[" * 100_000, b"false"])
+async def test_a_body_is_refused_where_none_is_taken(
+    gateway: httpx.AsyncClient, admin: FakeAdmin, body: bytes
+) -> None:
+    assert await asked(gateway, "POST", CANCEL, body) == [("", "")]
+    assert admin.calls == []
+
+
+@pytest.mark.parametrize("body", [b"", b" { } ", b"null"])
+async def test_a_body_that_says_nothing_is_none(
+    gateway: httpx.AsyncClient, admin: FakeAdmin, body: bytes
+) -> None:
+    admin.operations = [operation()]
+    assert (await gateway.post(CANCEL, content=body)).status_code == 202
+
+
+async def test_a_parameter_that_is_given_twice_is_refused(
+    gateway: httpx.AsyncClient, admin: FakeAdmin
+) -> None:
+    (refused,) = await asked(gateway, "POST", CANCEL, b"", "dry_run=true&dry_run=false")
+    assert refused[0] == "dry_run"
+    assert admin.calls == []
+
+
+async def test_a_condition_that_is_given_twice_is_refused(
+    gateway: httpx.AsyncClient, admin: FakeAdmin
+) -> None:
+    tags = [("If-Match", "*"), ("If-Match", '"412"')]
+    answer = await gateway.post(CANCEL, headers=tags)
+    assert (answer.status_code, admin.calls) == (422, [])
