@@ -6,7 +6,12 @@ import base64
 import binascii
 import enum
 import json
+from collections.abc import Iterable
 from typing import Any, NamedTuple
+
+# Arrays and objects within each other: what writes answers gives up at some 255, the answer's own
+# among them, and programs that read them at fewer.
+MAX_DEPTH = 100
 
 
 class Encoding(enum.StrEnum):
@@ -82,6 +87,11 @@ def _json_bytes(value: Any) -> bytes:
         raise WrongEncodingError(
             "it is no JSON value: NaN and infinities are none, and values are nested less deeply"
         ) from error
+    if _is_too_deep(value, text):
+        raise WrongEncodingError(
+            f"its arrays and objects are nested more than {MAX_DEPTH} deep; encoding text or "
+            "base64 carries any"
+        )
     return _utf8(text)
 
 
@@ -93,7 +103,27 @@ def _parsed(text: str) -> Encoded:
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError):
         return Encoded(text, Encoding.TEXT)
-    return Encoded(text, Encoding.TEXT) if value is None else Encoded(value, Encoding.JSON)
+    if value is None or _is_too_deep(value, text):
+        return Encoded(text, Encoding.TEXT)
+    return Encoded(value, Encoding.JSON)
+
+
+def _is_too_deep(value: Any, text: str) -> bool:
+    """`text`: the value as JSON, from which it is known of most of them at once that they are
+    not."""
+    if text.count("[") + text.count("{") <= MAX_DEPTH:
+        return False
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        holding = [one for one in level if isinstance(one, dict | list)]
+        level = [held for one in holding for held in _held(one)]
+        if not holding:
+            return False
+    return True
+
+
+def _held(one: dict[str, Any] | list[Any]) -> Iterable[Any]:
+    return one.values() if isinstance(one, dict) else one
 
 
 def _refuse(word: str) -> None:

@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 from tidelog.model import Record
 from tidelog_admin_api import record_encoding, server_sent_events
 from tidelog_admin_api.bodies.records import ProduceRequest, read_records, records_to_send
-from tidelog_admin_api.record_encoding import Encoding, WrongEncodingError, from_bytes, to_bytes
+from tidelog_admin_api.record_encoding import (
+    MAX_DEPTH,
+    Encoding,
+    WrongEncodingError,
+    from_bytes,
+    to_bytes,
+)
 
 JSON_VALUES = st.recursive(
     st.booleans() | st.integers() | st.text() | st.floats(allow_nan=False, allow_infinity=False),
@@ -72,6 +78,22 @@ def test_a_value_that_its_encoding_does_not_have_is_refused(
 ) -> None:
     with pytest.raises(WrongEncodingError):
         to_bytes(value, encoding)
+
+
+@pytest.mark.parametrize(("opened", "closed"), [("[", "]"), ('{"a":', "}"), ('[[],{"a":', "}]")])
+def test_what_is_nested_as_deep_as_may_be_comes_back_and_deeper_is_text(
+    opened: str, closed: str
+) -> None:
+    levels = opened.count("[", 0, 1) + opened.count("{")
+    most = MAX_DEPTH // levels
+    deepest = opened * most + "1" + closed * most
+    read = from_bytes(deepest.encode(), Encoding.JSON)
+    assert read.encoding is Encoding.JSON
+    assert to_bytes(read.value, Encoding.JSON) == deepest.encode()
+    deeper = f"[{deepest}]"
+    assert from_bytes(deeper.encode(), Encoding.JSON) == (deeper, Encoding.TEXT)
+    with pytest.raises(WrongEncodingError, match="nested more than 100 deep"):
+        to_bytes([read.value], Encoding.JSON)
 
 
 def test_every_wrong_value_is_named_with_its_place() -> None:
