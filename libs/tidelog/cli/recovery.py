@@ -47,7 +47,7 @@ from tidelog.errors import TidelogError
 
 if TYPE_CHECKING:
     from tidelog.client import Admin
-    from tidelog.client.admin_topics import RecoveredPartition, Recovery
+    from tidelog.client.admin_topics import RecoveredPartition, Recovery, RecoveryChoice
 
 app = typer.Typer(
     no_args_is_help=True, epilog=EPILOG, help="Choose leaders where the good ones are lost."
@@ -171,9 +171,14 @@ async def _describe(
 
 
 async def _looked(
-    admin: Admin, manner: Manner, topic: str, numbers: Sequence[int]
+    admin: Admin,
+    manner: Manner,
+    topic: str,
+    numbers: Sequence[int],
+    choices: Sequence[RecoveryChoice] = (),
 ) -> list[Recovery]:
-    return await admin.describe_recovery(topic, numbers, min(manner.timeout_ms, MAX_LOOK_MS))
+    timeout_ms = min(manner.timeout_ms, MAX_LOOK_MS)
+    return await admin.describe_recovery(topic, numbers, timeout_ms, choices=choices)
 
 
 async def _choose(
@@ -184,7 +189,10 @@ async def _choose(
     danger = f"records of topic {topic!r} may be lost for good"
     check_can_be_asked(session, manner, danger)
     async with await manner.admin(session) as admin:
-        described = {r.partition: r for r in await _looked(admin, manner, topic, sorted(chosen))}
+        # What cannot be chosen is refused before anybody is asked for consent.
+        wanted = [RecoveryChoice(*choice) for choice in sorted(chosen.items())]
+        found = await _looked(admin, manner, topic, sorted(chosen), wanted)
+        described = {recovery.partition: recovery for recovery in found}
         if manner.dry_run:
             _show_choice(session, topic, chosen, described)
             return ExitStatus.DONE

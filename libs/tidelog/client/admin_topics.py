@@ -306,15 +306,7 @@ class TopicRequests:
             partitions=partitions,
             from_live_replicas=from_live_replicas,
             timeout_ms=timeout_ms,
-            choices=[
-                built(
-                    pb.RecoveryChoice,
-                    partition=choice.partition,
-                    broker_id=choice.broker_id,
-                    expected_revision=choice.expected_revision,
-                )
-                for choice in choices
-            ],
+            choices=_choices_to_wire(choices),
         )
         answer = await self._controllers.ask(
             lambda api, try_ms: api.recover_partitions(request, try_ms), timeout_ms
@@ -332,9 +324,12 @@ class TopicRequests:
         topic: str = "",
         partitions: Sequence[int] = (),
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
+        *,
+        choices: Sequence[RecoveryChoice] = (),
     ) -> list[Recovery]:
         """What the surviving replicas of partitions without a leader hold; without a topic, of
-        all. `timeout_ms`: for brokers to tell how far their logs reach."""
+        all. `timeout_ms`: for brokers to tell how far their logs reach. `choices`: looked at,
+        too, and refused as `recover_partitions` would refuse them."""
         found: list[Recovery] = []
         token = ""
         for _ in range(MAX_PAGES):
@@ -346,6 +341,7 @@ class TopicRequests:
                     timeout_ms=timeout_ms,
                     page_size=PAGE_SIZE,
                     page_token=token,
+                    choices=_choices_to_wire(choices),
                 ),
                 timeout_ms,
             )
@@ -361,6 +357,18 @@ class TopicRequests:
         return await self._controllers.ask(
             lambda api, try_ms: api.describe_recovery(request, try_ms), timeout_ms
         )
+
+
+def _choices_to_wire(choices: Sequence[RecoveryChoice]) -> list[pb.RecoveryChoice]:
+    return [
+        built(
+            pb.RecoveryChoice,
+            partition=choice.partition,
+            broker_id=choice.broker_id,
+            expected_revision=choice.expected_revision,
+        )
+        for choice in choices
+    ]
 
 
 def _recovery_from_wire(wire: pb.RecoveryDetails) -> Recovery:

@@ -2583,6 +2583,7 @@ class DescribeRecoveryRequest(_message.Message):
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    CHOICES_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """UNKNOWN_TOPIC_OR_PARTITION where there is none of this name; empty: all topics."""
     timeout_ms: _builtins.int
@@ -2593,6 +2594,12 @@ class DescribeRecoveryRequest(_message.Message):
     def partitions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """From 0; empty: every one that has no leader. INVALID_REQUEST without a topic."""
 
+    @_builtins.property
+    def choices(self) -> _containers.RepeatedCompositeFieldContainer[Global___RecoveryChoice]:
+        """Refused as RecoverPartitions would refuse them, and nothing is written: a dry run of the
+        choices. Their partitions are looked at besides those that are named.
+        """
+
     def __init__(
         self,
         *,
@@ -2601,10 +2608,11 @@ class DescribeRecoveryRequest(_message.Message):
         timeout_ms: _builtins.int = ...,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
+        choices: _abc.Iterable[Global___RecoveryChoice] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "partitions", b"partitions", "timeout_ms", b"timeout_ms", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["choices", b"choices", "page_size", b"page_size", "page_token", b"page_token", "partitions", b"partitions", "timeout_ms", b"timeout_ms", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -77,7 +77,12 @@ class LeadersAdmin(Protocol):
 
 class RecoveryAdmin(Protocol):
     async def describe_recovery(
-        self, topic: str = "", partitions: Sequence[int] = (), timeout_ms: int = ...
+        self,
+        topic: str = "",
+        partitions: Sequence[int] = (),
+        timeout_ms: int = ...,
+        *,
+        choices: Sequence[RecoveryChoice] = (),
     ) -> list[Recovery]: ...
 
     async def recover_partitions(

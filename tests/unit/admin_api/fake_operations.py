@@ -153,9 +153,14 @@ class FakeOperations:
         return self.changes
 
     async def describe_recovery(
-        self, topic: str = "", partitions: Sequence[int] = (), timeout_ms: int = 0
+        self,
+        topic: str = "",
+        partitions: Sequence[int] = (),
+        timeout_ms: int = 0,
+        *,
+        choices: Sequence[RecoveryChoice] = (),
     ) -> list[Recovery]:
-        self.asked("describe_recovery", topic, partitions, timeout_ms)
+        self.asked("describe_recovery", topic, partitions, timeout_ms, choices=choices)
         return self.recoveries
 
     async def recover_partitions(

@@ -275,9 +275,9 @@ async def test_a_dry_recovery_looks_and_elects_nobody(
     answer = await gateway.post("/v1/recovery", json=body, params={"dry_run": True})
     assert answer.json()["results"] == []
     assert answer.json()["described"][0]["survivors"][0]["broker_id"] == 3
-    assert [(name, arguments[:2]) for name, arguments, _ in admin.calls] == [
-        ("describe_recovery", ("sea", [0]))
-    ]
+    ((name, arguments, named),) = admin.calls
+    assert (name, arguments[:2]) == ("describe_recovery", ("sea", []))
+    assert named == {"choices": [RecoveryChoice(0, 3, 412)]}
 
 
 async def test_a_partition_that_has_no_leader_yet_is_told(

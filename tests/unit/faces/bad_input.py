@@ -755,6 +755,18 @@ RECOVERY = {
         ("broker 1 holds no replica of reef/0", "those that do: [4]"),
         *_choose("reef", 0, 1),
     ),
+    "leader chosen without a replica, in a dry run": BadInput(
+        ErrorCode.INVALID_REQUEST,
+        ("broker 1 holds no replica of reef/0", "those that do: [4]"),
+        lambda admin: admin.describe_recovery("reef", choices=[RecoveryChoice(0, 1)]),
+        _post(
+            "/v1/recovery",
+            {"dry_run": True},
+            topic="reef",
+            choices=[{"partition": 0, "broker_id": 1}],
+        ),
+        "recovery choose reef/0=1 --dry-run",
+    ),
     "two leaders chosen": BadInput(
         ErrorCode.INVALID_REQUEST,
         ("named twice", "name each partition once"),

@@ -157,8 +157,9 @@ class RecoveryResults(AnswerBody):
     topic: str
     results: list[RecoveredPartitionResult] = Field(description="empty in a dry run")
     described: list[Recovery] = Field(
-        description="of a dry run: what each choice would lose; partitions that have a leader are "
-        "left out, since nothing would be done to them"
+        description="of a dry run, which is refused as the request would be: what each choice "
+        "would lose; partitions that have a leader are left out, since nothing would be done to "
+        "them"
     )
 
     @property

@@ -75,9 +75,14 @@ async def recover_partitions(
     """Consents to the loss of records: elects the chosen replicas, or the best of what is left,
     where no replica with every committed record will come back. It needs the topic's name once
     more, as `confirm`."""
+    choices = [
+        RecoveryChoice(choice.partition, choice.broker_id, choice.expected_revision)
+        for choice in body.choices
+    ]
     if dry_run:
-        numbers = body.partitions or [choice.partition for choice in body.choices]
-        found = await admin.describe_recovery(body.topic, numbers, timeout_ms)
+        found = await admin.describe_recovery(
+            body.topic, body.partitions, timeout_ms, choices=choices
+        )
         described = [Recovery.model_validate(details) for details in found]
         return RecoveryResults(topic=body.topic, results=[], described=described)
     if body.confirm != body.topic:
@@ -91,10 +96,7 @@ async def recover_partitions(
         body.partitions,
         timeout_ms,
         from_live_replicas=body.from_live_replicas,
-        choices=[
-            RecoveryChoice(choice.partition, choice.broker_id, choice.expected_revision)
-            for choice in body.choices
-        ],
+        choices=choices,
     )
     results = recovery_results(body.topic, recovered)
     if results.has_failures:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 import grpc
 
 from tidelog.rpc.wire import error_to_wire
-from tidelog.v1 import errors_pb2
+from tidelog.v1 import admin_pb2, errors_pb2
 from tidelog.v1.admin_pb2_grpc import AdminServiceServicer
 from tidelog_controller.edge.asking import Context
+from tidelog_controller.state.admin_requests import RecoveryChoice
 from tidelog_controller.state.commands import AdminReply
 from tidelog_controller.state.events import AdminRequest
 
@@ -43,3 +45,10 @@ class AdminCalls(AdminServiceServicer):
 
 def error_of(reply: AdminReply) -> errors_pb2.Error | None:
     return error_to_wire(reply.error) if reply.error else None
+
+
+def recovery_choices(wire: Iterable[admin_pb2.RecoveryChoice]) -> tuple[RecoveryChoice, ...]:
+    return tuple(
+        RecoveryChoice(choice.partition, choice.broker_id, choice.expected_revision)
+        for choice in wire
+    )

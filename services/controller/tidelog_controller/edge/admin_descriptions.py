@@ -4,7 +4,7 @@ and its replies answers."""
 from __future__ import annotations
 
 from tidelog.v1 import admin_pb2 as pb
-from tidelog_controller.edge.admin_calls import NO_ID, AdminCalls, error_of
+from tidelog_controller.edge.admin_calls import NO_ID, AdminCalls, error_of, recovery_choices
 from tidelog_controller.edge.asking import Context
 from tidelog_controller.state.admin_answers import (
     BrokersAnswer,
@@ -58,6 +58,7 @@ class DescriptionCalls(AdminCalls):
                 request.timeout_ms,
                 request.page_size,
                 request.page_token,
+                choices=recovery_choices(request.choices),
             ),
             context,
         )

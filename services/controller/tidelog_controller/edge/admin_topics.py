@@ -6,14 +6,13 @@ from collections.abc import Iterable
 
 from tidelog.rpc.wire import error_to_wire
 from tidelog.v1 import admin_pb2 as pb
-from tidelog_controller.edge.admin_calls import NO_ID, AdminCalls, error_of
+from tidelog_controller.edge.admin_calls import NO_ID, AdminCalls, error_of, recovery_choices
 from tidelog_controller.edge.asking import Context, asker_of, trace_of
 from tidelog_controller.state.admin_answers import ConfigAnswer, PartitionsAnswer
 from tidelog_controller.state.admin_requests import (
     AddPartitions,
     AlterTopicConfig,
     Assignment,
-    RecoveryChoice,
     RemovePartitions,
 )
 from tidelog_controller.state.commands import AdminReply
@@ -171,10 +170,7 @@ class TopicCalls(AdminCalls):
                 request.timeout_ms,
                 trace_of(context),
                 asker_of(context),
-                tuple(
-                    RecoveryChoice(choice.partition, choice.broker_id, choice.expected_revision)
-                    for choice in request.choices
-                ),
+                recovery_choices(request.choices),
             ),
             context,
         )

@@ -15,6 +15,7 @@ from tidelog.errors import ErrorCode, TidelogError, unknown_partition, unknown_t
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog_controller.policies.electability import is_running, last_known
 from tidelog_controller.policies.leader_election import leader_stands
+from tidelog_controller.requests.recovery_checks import check_choices
 from tidelog_controller.requests.topic_checks import (
     being_deleted,
     check_revision,
@@ -99,27 +100,8 @@ class RecoveryAdmin:
         wrong = [p for p in named if not 0 <= p < count]
         if wrong:
             raise unknown_partition(request.topic, wrong[0], count)
-        for choice in request.choices:
-            self._check_choice(request, choice)
+        check_choices(self._context, request.topic, request.choices)
         return topic
-
-    def _check_choice(self, request: RecoverPartitions, choice: RecoveryChoice) -> None:
-        name = TopicPartition(request.topic, choice.partition)
-        held = self._context.partition(name)
-        if [c.partition for c in request.choices].count(choice.partition) > 1:
-            raise _invalid(f"{name} is named twice; name each partition once")
-        if held is not None and held.state.leader == choice.broker_id:
-            return  # It leads: whoever asks again, because an answer was lost, has what he wants.
-        if held is None or held.state.leader != NO_LEADER:
-            raise _invalid(
-                f"{name} has a leader, or has not been led yet: there is nothing to recover"
-            )
-        if choice.broker_id not in held.state.replicas:
-            raise _invalid(
-                f"broker {choice.broker_id} holds no replica of {name}; those that do: "
-                f"{list(held.state.replicas)}"
-            )
-        check_revision(str(name), held.revision, choice.expected_revision)
 
     def _advance(self, recovery: _Recovery, now_ms: int) -> list[Command]:
         topic = self._context.topics.get(recovery.topic)
@@ -260,10 +242,6 @@ class RecoveryAdmin:
 def _consent(recovery: _Recovery, number: int) -> RecoveryConsent:
     choice = recovery.choices.get(number)
     return replace(recovery.consent, broker_id=choice.broker_id if choice else NO_LEADER)
-
-
-def _invalid(problem: str) -> TidelogError:
-    return TidelogError(ErrorCode.INVALID_REQUEST, problem)
 
 
 def _covers(standing: RecoveryConsent, wanted: RecoveryConsent) -> bool:

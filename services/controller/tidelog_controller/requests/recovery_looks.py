@@ -16,6 +16,7 @@ from tidelog_controller.control.descriptions import Descriptions
 from tidelog_controller.policies.electability import is_running, is_whole, last_known
 from tidelog_controller.policies.recovery import Logs, records_given_up
 from tidelog_controller.requests.operation_views import position_of
+from tidelog_controller.requests.recovery_checks import check_choices
 from tidelog_controller.requests.topic_checks import known_topic, request_timeout_ms
 from tidelog_controller.state.admin_answers import (
     RecoveryAnswer,
@@ -77,19 +78,20 @@ class RecoveryLooks:
     def _leaderless(self, request: DescribeRecovery) -> list[TopicPartition]:
         context = self._context
         if not request.topic:
-            if request.partitions:
+            if request.partitions or request.choices:
                 raise TidelogError(
                     ErrorCode.INVALID_REQUEST,
-                    f"partitions {list(request.partitions)} are named without their topic; name "
+                    f"partitions {_named(request)} are named without their topic; name "
                     "it, or leave the partitions out",
                 )
             topics = sorted(set(context.topics) - set(context.deletions))
             return [n for t in topics for n in context.partitions_of(t) if self._held(n)]
         topic = known_topic(context, request.topic)
-        numbers = request.partitions or range(topic.entry.partitions)
+        numbers = _named(request) or range(topic.entry.partitions)
         wrong = [n for n in numbers if not 0 <= n < topic.entry.partitions]
         if wrong:
             raise unknown_partition(request.topic, wrong[0], topic.entry.partitions)
+        check_choices(context, request.topic, request.choices)
         names = (TopicPartition(request.topic, number) for number in sorted(set(numbers)))
         return [name for name in names if self._held(name)]
 
@@ -148,3 +150,7 @@ class RecoveryLooks:
         )
         lost = records_given_up(held.state, broker_id, logs)
         return SurvivorView(broker_id, "", log, whole, lost)
+
+
+def _named(request: DescribeRecovery) -> list[int]:
+    return [*request.partitions, *(choice.partition for choice in request.choices)]

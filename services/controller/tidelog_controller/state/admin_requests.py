@@ -242,7 +242,8 @@ class RecoveryChoice(NamedTuple):
 
 
 class DescribeRecovery(NamedTuple):
-    """`topic` empty: all topics. `partitions` empty: all that have no leader."""
+    """`topic` empty: all topics. Neither `partitions` nor `choices`: all that have no leader.
+    `choices` are checked and looked at."""
 
     request_id: int
     topic: str
@@ -252,3 +253,4 @@ class DescribeRecovery(NamedTuple):
     page_token: str
     trace_id: str = ""
     asker: Asker = NOBODY
+    choices: tuple[RecoveryChoice, ...] = ()

@@ -279,10 +279,16 @@ async def test_survivors_are_asked_for_and_go_out_with_all_their_fields(
     fake.answer = RecoveryAnswer((view,), "7")
     answer = await stub.DescribeRecovery(
         pb.DescribeRecoveryRequest(
-            topic="t", partitions=[4], timeout_ms=8, page_size=2, page_token="5"
+            topic="t",
+            partitions=[4],
+            timeout_ms=8,
+            page_size=2,
+            page_token="5",
+            choices=[pb.RecoveryChoice(partition=1, broker_id=3, expected_revision=33)],
         )
     )
-    assert fake.requests == [DescribeRecovery(0, "t", (4,), 8, 2, "5")]
+    choices = (RecoveryChoice(1, 3, 33),)
+    assert fake.requests == [DescribeRecovery(0, "t", (4,), 8, 2, "5", choices=choices)]
     first = pb.ReplicaSurvivor(
         broker_id=1,
         described=True,

@@ -62,6 +62,35 @@ def test_partitions_without_their_topic_are_refused() -> None:
     assert reply.error.code is ErrorCode.INVALID_REQUEST
 
 
+@pytest.mark.parametrize(
+    ("choices", "code"),
+    [
+        ([RecoveryChoice(0, 4)], ErrorCode.INVALID_REQUEST),
+        ([RecoveryChoice(0, 1), RecoveryChoice(0, 2)], ErrorCode.INVALID_REQUEST),
+        ([RecoveryChoice(0, 1, 999_999)], ErrorCode.REVISION_CONFLICT),
+        ([RecoveryChoice(7, 1)], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ],
+)
+def test_a_look_at_choices_is_refused_as_the_choices_are(
+    choices: list[RecoveryChoice], code: ErrorCode
+) -> None:
+    driver = diverged()
+    look = DescribeRecovery(0, "t", (), 5_000, 0, "", choices=tuple(choices))
+    refused, carried_out = driver.ask(look).error, choose(driver, *choices).error
+    assert refused is not None
+    assert carried_out is not None
+    assert (refused.code, refused.message) == (code, carried_out.message)
+
+
+def test_a_look_at_a_choice_describes_its_partition_and_elects_nobody() -> None:
+    driver = diverged()
+    look = DescribeRecovery(0, "t", (), 5_000, 0, "", choices=(RecoveryChoice(0, 2),))
+    answer = driver.ask(look).answer
+    assert isinstance(answer, RecoveryAnswer)
+    assert only(answer).name == T0
+    assert (leader(driver), consents(driver)) == (NO_LEADER, [])
+
+
 def test_who_is_away_is_named_and_nobody_can_tell_what_it_holds() -> None:
     view = only(looked(diverged()))
     (away,) = [survivor for survivor in view.survivors if survivor.broker_id == 3]

@@ -1,0 +1,40 @@
+"""Which choices of leaders are refused, whether they are carried out or only looked at."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import NO_LEADER, TopicPartition
+from tidelog_controller.requests.topic_checks import check_revision
+from tidelog_controller.state.admin_requests import RecoveryChoice
+from tidelog_controller.state.context import Context
+
+
+def check_choices(context: Context, topic: str, choices: Sequence[RecoveryChoice]) -> None:
+    """Of partitions that the topic has. Raises what the request is refused with."""
+    chosen = Counter(choice.partition for choice in choices)
+    for choice in choices:
+        name = TopicPartition(topic, choice.partition)
+        if chosen[choice.partition] > 1:
+            raise _invalid(f"{name} is named twice; name each partition once")
+        _check_choice(context, name, choice)
+
+
+def _check_choice(context: Context, name: TopicPartition, choice: RecoveryChoice) -> None:
+    held = context.partition(name)
+    if held is not None and held.state.leader == choice.broker_id:
+        return  # It leads: whoever asks again, because an answer was lost, has what he wants.
+    if held is None or held.state.leader != NO_LEADER:
+        raise _invalid(f"{name} has a leader, or has not been led yet: there is nothing to recover")
+    if choice.broker_id not in held.state.replicas:
+        raise _invalid(
+            f"broker {choice.broker_id} holds no replica of {name}; those that do: "
+            f"{list(held.state.replicas)}"
+        )
+    check_revision(str(name), held.revision, choice.expected_revision)
+
+
+def _invalid(problem: str) -> TidelogError:
+    return TidelogError(ErrorCode.INVALID_REQUEST, problem)
