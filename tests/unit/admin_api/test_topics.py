@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -193,6 +194,19 @@ async def test_the_confirmation_of_a_removal_is_the_clusters_to_judge(
     await gateway.put("/v1/topics/sea/partition-count", json=body)
     named = admin.calls[-1][2]
     assert (named["confirm_topic"], named["topic_id"]) == ("see", "id-of-sea")
+
+
+@pytest.mark.parametrize(("said", "confirm"), [("", "sea"), ("see", "see")])
+async def test_a_removal_that_is_asked_for_again_is_waited_for_and_removes_no_more(
+    gateway: httpx.AsyncClient, admin: FakeAdmin, said: str, confirm: str
+) -> None:
+    admin.details = replace(admin.details, partitions_being_removed=2)
+    body = {"partitions": admin.details.partition_count, "confirm": said}
+    told = (await gateway.put("/v1/topics/sea/partition-count", json=body)).json()
+    name, _, named = admin.calls[-1]
+    assert (name, named["confirm_topic"]) == ("remove_partitions", confirm)
+    assert named["expected_revision"] == admin.details.revision
+    assert (told["added"], told["removed"]) == (0, 0)
 
 
 async def test_another_factor_is_an_operation(gateway: httpx.AsyncClient) -> None:

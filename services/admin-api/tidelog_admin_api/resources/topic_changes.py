@@ -62,14 +62,19 @@ async def set_partition_count(
     timeout_ms: TimeoutMs = USUAL_TIMEOUT_MS,
 ) -> ResizedTopic:
     """Adds partitions after the last, or deletes the last ones with their data, which has to be
-    confirmed by the topic's name."""
+    confirmed by the topic's name. A removal that is asked for again is waited for again."""
     now = await details_of(topic, admin, with_partitions=False)
 
     async def current() -> int:
         return now.revision
 
     expected = await expected_revision(if_match, current)
-    grows = body.partitions >= now.partition_count
+    going_already = now.partitions_being_removed > 0 and body.partitions == now.partition_count
+    confirm = body.confirm
+    if going_already:
+        # This has been confirmed; and had the topic been changed by now, nothing else may go.
+        confirm, expected = confirm or topic, expected or now.revision
+    grows = body.partitions >= now.partition_count and not going_already
     if grows:
         resized = await admin.add_partitions(
             topic,
@@ -85,7 +90,7 @@ async def set_partition_count(
             topic,
             body.partitions,
             timeout_ms,
-            confirm_topic=body.confirm,
+            confirm_topic=confirm,
             topic_id=now.topic_id,
             expected_revision=expected,
             dry_run=dry_run,
