@@ -14,6 +14,7 @@ from tidelog_admin_api.config import AdminApiConfig
 from tidelog_admin_api.console_files import add_console
 from tidelog_admin_api.dependencies import Dependencies, Gateway
 from tidelog_admin_api.event_hub import EventHub
+from tidelog_admin_api.head_requests import Headed
 from tidelog_admin_api.limits import Limits, Usage
 from tidelog_admin_api.metrics import GatewayMetrics, Metered
 from tidelog_admin_api.origins import Sealed
@@ -104,6 +105,7 @@ def create_app(dependencies: Dependencies, config: AdminApiConfig) -> FastAPI:
     app.add_middleware(Limits, bounds=config, usage=usage)
     app.add_middleware(Guarded)
     app.add_middleware(Logged, seconds=measured.seconds)
+    app.add_middleware(Headed)
     app.add_middleware(Asking, rng=dependencies.rng)
     app.add_middleware(Sealed)
     app.add_middleware(Metered, metrics=measured)

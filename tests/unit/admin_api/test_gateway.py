@@ -140,6 +140,33 @@ async def test_it_is_ready_when_a_broker_and_the_controller_answer(
     assert told == {"status": "ready", "controller": "127.0.0.1:7401", "brokers": 1}
 
 
+@pytest.mark.parametrize("path", ["/health", "/ready", "/v1/cluster", "/v1/operations/never"])
+async def test_a_head_is_answered_as_a_get_and_without_its_body(
+    gateway: httpx.AsyncClient, path: str
+) -> None:
+    read, asked = await gateway.get(path), await gateway.head(path)
+    assert asked.status_code == read.status_code
+    assert asked.headers["Content-Type"] == read.headers["Content-Type"]
+    assert asked.headers["Content-Length"] == str(len(read.content))
+    assert asked.content == b""
+
+
+async def test_a_stream_has_no_head(gateway: httpx.AsyncClient) -> None:
+    assert (await gateway.head("/v1/events/stream")).status_code == 405
+
+
+async def test_a_head_is_counted_as_one_of_its_route(gateway: httpx.AsyncClient) -> None:
+    await gateway.head("/v1/cluster")
+    lines = (await gateway.get("/metrics")).text.splitlines()
+    counted = 'tidelog_gateway_requests_total{method="other",route="/v1/cluster",status="200"} 1.0'
+    assert counted in lines
+
+
+def test_what_has_an_entity_tag_says_so(document: dict[str, Any]) -> None:
+    told = document["paths"]["/v1/operations/{operation_id}"]["get"]["responses"]["200"]
+    assert "ETag" in told["headers"]
+
+
 async def test_without_a_controller_it_is_not_ready_and_says_why(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:

@@ -28,7 +28,7 @@ from tidelog_admin_api.bodies.operations import (
 from tidelog_admin_api.dependencies import AskOperations
 from tidelog_admin_api.paging import PagingQuery, page_of
 from tidelog_admin_api.parameters import MAX_NAME_LENGTH, DryRun
-from tidelog_admin_api.preconditions import IfMatch, etag, expected_revision
+from tidelog_admin_api.preconditions import TAGGED, IfMatch, etag, expected_revision
 from tidelog_admin_api.problems import CHANGE_PROBLEMS, READ_PROBLEMS
 
 router = APIRouter(prefix="/v1/operations", tags=["operations"])
@@ -60,7 +60,7 @@ async def list_operations(
     )
 
 
-@router.get("/{operation_id}", responses=READ_PROBLEMS)
+@router.get("/{operation_id}", responses={**TAGGED, **READ_PROBLEMS})
 async def describe_operation(admin: AskOperations, operation_id: Id, answer: Response) -> Operation:
     """One operation with its progress. Its moves are a resource of their own."""
     operation = await admin.describe_operation(operation_id)
