@@ -135,13 +135,16 @@ def _trace_files(targets: Sequence[str], since_ms: int, *, as_json: bool) -> Non
 
 async def _trace(session: Session, scope: TraceScope, *, follow: bool) -> ExitStatus:
     from tidelog.client.event_streams import EventStreams
+    from tidelog.client.published_events import gathered_with_published, published
     from tidelog.rpc.status import UnreachableError
     from tidelog.state_changes.life import trace as lives_in
 
     addresses = session.service_addresses()
     async with EventStreams(addresses) as streams:
         try:
-            gathered, read = await _ask(streams, addresses, scope)
+            gathered, read = await gathered_with_published(
+                streams.recent(scope), published(addresses, scope)
+            )
         except UnreachableError as error:
             raise nobody_answers(error.reason) from error
         told = [*read.events, *gathered.events]
@@ -162,23 +165,6 @@ async def _trace(session: Session, scope: TraceScope, *, follow: bool) -> ExitSt
         if follow:
             await _follow(streams, told, scope, as_json=session.as_json)
     return ExitStatus.DONE
-
-
-async def _ask(
-    streams: EventStreams, addresses: Sequence[str], scope: TraceScope
-) -> tuple[Gathered, Published]:
-    """What services remember and what the topic holds, side by side. Where no service answers
-    there is no topic either."""
-    import asyncio
-
-    from tidelog.client.published_events import published
-
-    reading = asyncio.create_task(published(addresses, scope))
-    try:
-        return await streams.recent(scope), await reading
-    finally:
-        reading.cancel()
-        await asyncio.gather(reading, return_exceptions=True)
 
 
 def _show(lives: Sequence[ChangeLife], scope: TraceScope, *, as_json: bool) -> None:

@@ -1,6 +1,7 @@
 """State changes out of the topic `__state_changes`, which outlive the services that told them.
 
     told = await published(["127.0.0.1:7501"], TraceScope("sea", 0))
+    both = await gathered_with_published(streams.recent(scope), published(addresses, scope))
 
 What services remember is told without them: whatever is in the way of reading is a note.
 """
@@ -8,12 +9,13 @@ What services remember is told without them: whatever is in the way of reading i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Coroutine, Sequence
+from typing import Any, NamedTuple
 
 from tidelog.client.clock import Clock
 from tidelog.client.connections import Connections
 from tidelog.client.consumer import Consumer
+from tidelog.client.event_streams import Gathered
 from tidelog.client.fetch_state import OnOutOfRange
 from tidelog.client.fetched_batch import FetchedBatch
 from tidelog.errors import ErrorCode, TidelogError
@@ -75,6 +77,19 @@ async def published(
     return Published(reader.events, (*reader.notes, *reader.cut_notes()))
 
 
+async def gathered_with_published(
+    remembered: Coroutine[Any, Any, Gathered], reading: Coroutine[Any, Any, Published]
+) -> tuple[Gathered, Published]:
+    """What services remember and what the topic holds, side by side. Where no service answers
+    there is no topic either."""
+    read = asyncio.create_task(reading)
+    try:
+        return await remembered, await read
+    finally:
+        read.cancel()
+        await asyncio.gather(read, return_exceptions=True)
+
+
 class _Span(NamedTuple):
     """Offsets of a partition that are to be read; `cut`: there are older ones."""
 
@@ -121,7 +136,7 @@ class _Reader:
         return [
             f"Of each partition of {STATE_CHANGES_TOPIC} the newest {self._max_events:,} events "
             f"were read: before {format_time(max(read))} some may be missing; log files have "
-            "more (--files)."
+            "more (tidelog trace --files)."
         ]
 
     async def _span(self, partition: TopicPartition) -> _Span | TidelogError:
@@ -161,6 +176,6 @@ def _why_not(error: Exception) -> str:
         return (
             f"There is no topic {STATE_CHANGES_TOPIC} (state_changes_topic is off, or too few "
             "brokers have run): of services that ended or began anew since, log files tell "
-            "(--files)."
+            "(tidelog trace --files)."
         )
     return f"{STATE_CHANGES_TOPIC} could not be read: {error.message}."

@@ -80,6 +80,7 @@ async def _serve(config: AdminApiConfig) -> int:
                 events,
                 records.producer,
                 records.consumer,
+                records.published,
             ),
             config,
         )

@@ -38,6 +38,7 @@ from tidelog_admin_api.resources import (
     topic_changes,
     topics,
 )
+from tidelog_admin_api.timelines import Timelines
 from tidelog_admin_api.unheeded import refuse_unheeded
 
 ROUTERS = (
@@ -64,6 +65,7 @@ def create_app(dependencies: Dependencies, config: AdminApiConfig) -> FastAPI:
     overviews = Overviews(dependencies.admin, dependencies.explains, dependencies.clock)
     hub = EventHub(dependencies.events, dependencies.clock)
     sender = RecordSender(dependencies.producers)
+    timelines = Timelines(dependencies.events, dependencies.published, dependencies.clock)
     measured = GatewayMetrics(config.cluster, usage, overviews)
 
     @asynccontextmanager
@@ -79,6 +81,7 @@ def create_app(dependencies: Dependencies, config: AdminApiConfig) -> FastAPI:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await hub.close()
+            await timelines.close()
             await sender.close()
 
     app = FastAPI(
@@ -93,7 +96,7 @@ def create_app(dependencies: Dependencies, config: AdminApiConfig) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.state.gateway = Gateway(config, dependencies, usage, overviews, hub, sender)
+    app.state.gateway = Gateway(config, dependencies, usage, overviews, hub, sender, timelines)
     app.state.metrics = measured
     for router in ROUTERS:
         app.include_router(router)
@@ -102,10 +105,10 @@ def create_app(dependencies: Dependencies, config: AdminApiConfig) -> FastAPI:
     refusals.install(app)
     openapi.install(app)
     # The last one is the outermost.
+    app.add_middleware(Headed)
     app.add_middleware(Limits, bounds=config, usage=usage)
     app.add_middleware(Guarded)
     app.add_middleware(Logged, seconds=measured.seconds)
-    app.add_middleware(Headed)
     app.add_middleware(Asking, rng=dependencies.rng)
     app.add_middleware(Sealed)
     app.add_middleware(Metered, metrics=measured)

@@ -30,6 +30,7 @@ from tidelog_admin_api.operating import LeadersAdmin, OperationsAdmin, RecoveryA
 from tidelog_admin_api.overviews import Overviews
 from tidelog_admin_api.record_reader import ReadsRecords
 from tidelog_admin_api.record_sender import RecordSender, SendsRecords
+from tidelog_admin_api.timelines import ReadsPublished, Timelines
 from tidelog_runtime.clock import Clock
 
 
@@ -215,6 +216,7 @@ class Dependencies:
     producers: Callable[[Acks], SendsRecords]
     # For each read one, which has so long to find where the partition begins and ends.
     consumers: Callable[[int], ReadsRecords]
+    published: ReadsPublished
 
 
 @dataclass(slots=True)
@@ -227,6 +229,7 @@ class Gateway:
     overviews: Overviews
     hub: EventHub
     sender: RecordSender
+    timelines: Timelines
 
 
 def gateway_of(request: Request) -> Gateway:
@@ -254,6 +257,10 @@ def _events(request: Request) -> TellsEvents:
     return gateway_of(request).dependencies.events
 
 
+def _timelines(request: Request) -> Timelines:
+    return gateway_of(request).timelines
+
+
 AskCluster = Annotated[ClusterAdmin, Depends(_admin)]
 AskThrottle = Annotated[ThrottleAdmin, Depends(_admin)]
 AskBrokers = Annotated[BrokerAdmin, Depends(_admin)]
@@ -265,4 +272,5 @@ AskOperations = Annotated[OperationsAdmin, Depends(_admin)]
 AskLeaders = Annotated[LeadersAdmin, Depends(_admin)]
 AskRecovery = Annotated[RecoveryAdmin, Depends(_admin)]
 AskEvents = Annotated[TellsEvents, Depends(_events)]
+AskTimelines = Annotated[Timelines, Depends(_timelines)]
 AskGateway = Annotated[Gateway, Depends(gateway_of)]

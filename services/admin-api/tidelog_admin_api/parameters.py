@@ -11,7 +11,7 @@ from pydantic import AfterValidator
 from tidelog.client.controller_calls import DEFAULT_TIMEOUT_MS
 from tidelog.model import MAX_INT32
 from tidelog.request_bounds import MAX_TIMEOUT_MS, check_timeout
-from tidelog_admin_api.bodies.base import MIN_INT32, documented
+from tidelog_admin_api.bodies.base import MAX_INT64, MIN_INT32, documented
 from tidelog_admin_api.problems import invalid
 
 MAX_NAME_LENGTH = 255
@@ -61,6 +61,11 @@ PartitionQuery = Annotated[
 ]
 BrokerQuery = Annotated[
     int | None, Query(ge=0, le=MAX_INT32, description="of this broker; default: of all")
+]
+# Of events.
+BeforeMs = Annotated[
+    int | None,
+    Query(ge=0, le=MAX_INT64, description="milliseconds since 1970; none at or after it"),
 ]
 
 

@@ -8,7 +8,9 @@ from typing import Self
 from tidelog.client import Consumer, Producer
 from tidelog.client.admin_api import AdminApi
 from tidelog.client.connections import BrokerApi, Connections, GrpcConnections
+from tidelog.client.published_events import Published, published
 from tidelog.model import Acks
+from tidelog.state_changes.life import TraceScope
 
 # What a request does not wait for is given up soon after the longest of them.
 DELIVERY_TIMEOUT_MS = 300_000
@@ -54,3 +56,6 @@ class RecordClients:
             offsets_timeout_ms=timeout_ms,
             connections=_Kept(self._connections),
         )
+
+    async def published(self, scope: TraceScope) -> Published:
+        return await published(self._bootstrap, scope, connections=_Kept(self._connections))

@@ -20,6 +20,7 @@ from tidelog.client.operations import (
     Plan,
     Progress,
 )
+from tidelog.client.published_events import Published
 from tidelog.errors import ErrorCode, TidelogError, unknown_topic
 from tidelog.model import Record, TopicPartition
 from tidelog.rpc.status import UnreachableError
@@ -215,6 +216,18 @@ class FakeEvents:
             if isinstance(batch, Exception):
                 raise batch
             yield batch
+
+
+class FakePublished:
+    """`told`: what the topic of state changes holds; `scopes`: what was read."""
+
+    def __init__(self) -> None:
+        self.told = Published([], ())
+        self.scopes: list[TraceScope] = []
+
+    async def read(self, scope: TraceScope) -> Published:
+        self.scopes.append(scope)
+        return self.told
 
 
 class FakeProducer:

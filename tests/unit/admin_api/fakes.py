@@ -48,6 +48,7 @@ from unit.admin_api.fake_operations import (
     FakeEvents,
     FakeOperations,
     FakeProducer,
+    FakePublished,
     how_begun,
 )
 
@@ -371,6 +372,7 @@ class FakeCluster:
         self.events = FakeEvents()
         self.producer = FakeProducer()
         self.consumer = FakeConsumer([])
+        self.published = FakePublished()
 
     def app(self, **settings: Any) -> FastAPI:
         dependencies = Dependencies(
@@ -382,6 +384,7 @@ class FakeCluster:
             self.events,
             lambda _acks: self.producer,
             lambda _timeout_ms: self.consumer,
+            self.published.read,
         )
         return create_app(dependencies, AdminApiConfig(**settings))
 

@@ -10,10 +10,13 @@ import pytest
 from fastapi import FastAPI
 
 from tidelog.client.event_streams import Silent
+from tidelog.client.published_events import Published
 from tidelog.model import Record
 from tidelog.state_changes.event import Kind
+from tidelog.state_changes.life import TraceScope
 from tidelog_admin_api.dependencies import Gateway
 from tidelog_admin_api.event_ids import event_id
+from tidelog_admin_api.timelines import KEPT_MS, Timelines
 from unit.admin_api.fakes import FakeCluster, client_of
 from unit.admin_api.test_event_hub import messages, times
 from unit.admin_api.test_events_asked_for import change
@@ -53,6 +56,35 @@ async def test_the_timeline_of_a_partition_has_what_is_about_it_and_its_topic(
     ]
     answer = await gateway.get("/v1/topics/sea/partitions/0/events")
     assert [event["time_ms"] for event in answer.json()["items"]] == [1, 3, 4]
+
+
+@pytest.mark.parametrize("path", ["topics/sea/partitions/0/events", "events?topic=sea&partition=0"])
+async def test_a_timeline_has_what_a_service_told_that_has_ended(
+    gateway: httpx.AsyncClient, fake_cluster: FakeCluster, path: str
+) -> None:
+    of_the_dead = change(1, topic="sea", partition=0)
+    both, other = change(2, topic="sea"), change(3, topic="sea", partition=1)
+    fake_cluster.published.told = Published([of_the_dead, both, other], ("It was cut.",))
+    fake_cluster.events.remembered = [both]
+    told = (await gateway.get(f"/v1/{path}")).json()
+    assert [event["time_ms"] for event in told["items"]] == [1, 2]
+    assert told["notes"] == ["It was cut."]
+
+
+async def test_events_of_the_cluster_do_not_wait_for_the_topic(
+    gateway: httpx.AsyncClient, fake_cluster: FakeCluster
+) -> None:
+    assert (await gateway.get("/v1/events")).json()["notes"] == []
+    assert fake_cluster.published.scopes == []
+
+
+async def test_the_topic_is_read_anew_only_now_and_then(fake_cluster: FakeCluster) -> None:
+    timelines = Timelines(fake_cluster.events, fake_cluster.published.read, fake_cluster.clock)
+    for since_last_ms in (0, KEPT_MS, 1):
+        fake_cluster.clock.now_ms += since_last_ms
+        await timelines.told(TraceScope("sea", 0))
+    await timelines.told(TraceScope("sea", 1))
+    assert [scope.partition for scope in fake_cluster.published.scopes] == [0, 0, 1]
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,9 @@ class EventList(AnswerBody):
     """Ordered by time, the oldest first."""
 
     model_config = ConfigDict(
-        json_schema_extra={"examples": [{"items": [_EVENT], "more": False, "silent": []}]}
+        json_schema_extra={
+            "examples": [{"items": [_EVENT], "more": False, "silent": [], "notes": []}]
+        }
     )
 
     items: list[Event]
@@ -80,6 +82,10 @@ class EventList(AnswerBody):
     )
     silent: list[SilentService] = Field(
         description="services that gave no answer, so that what they know is missing"
+    )
+    notes: list[str] = Field(
+        description="what of the topic __state_changes, which holds what was told by services "
+        "that have ended, was not read, and why; for a person"
     )
 
 
@@ -94,11 +100,12 @@ def event_object(change: StateChange, id_: str) -> Mapping[str, Any]:
     }
 
 
-def event_list(found: Newest, silent: Sequence[Silent]) -> EventList:
+def event_list(found: Newest, silent: Sequence[Silent], notes: Sequence[str] = ()) -> EventList:
     return EventList(
         items=[
             Event.model_validate(event_object(change, event_id(change))) for change in found.changes
         ],
         more=found.left_out > 0,
         silent=[SilentService(address=one.address, problem=one.problem) for one in silent],
+        notes=list(notes),
     )

@@ -14,15 +14,22 @@ from starlette.types import Scope as AsgiScope
 from tidelog.state_changes.event import Kind
 from tidelog_admin_api.bodies.base import MAX_INT64
 from tidelog_admin_api.bodies.events import EventList, event_list
-from tidelog_admin_api.dependencies import AskEvents, AskGateway
+from tidelog_admin_api.dependencies import AskEvents, AskGateway, AskTimelines
 from tidelog_admin_api.event_filter import EventFilter, newest
 from tidelog_admin_api.event_hub import END, MISSED, Bound
 from tidelog_admin_api.event_ids import time_ms_of
 from tidelog_admin_api.event_ring import SERVICE_SILENT, STATE_CHANGE
 from tidelog_admin_api.limits import Bounds, Usage, stream
-from tidelog_admin_api.parameters import BrokerQuery, PartitionQuery, TopicQuery, require_topic
+from tidelog_admin_api.parameters import (
+    BeforeMs,
+    BrokerQuery,
+    PartitionQuery,
+    TopicQuery,
+    require_topic,
+)
 from tidelog_admin_api.problems import READ_PROBLEMS, malformed
 from tidelog_admin_api.server_sent_events import MEDIA_TYPE
+from tidelog_admin_api.timelines import Told
 
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 1_000
@@ -60,25 +67,27 @@ _EVENT_EXAMPLE = {
 @router.get("", responses=READ_PROBLEMS, response_model_exclude_unset=True)
 async def list_events(
     events: AskEvents,
+    timelines: AskTimelines,
     topic: TopicQuery = "",
     partition: PartitionQuery = None,
     broker: BrokerQuery = None,
     kind: Kinds = None,
     since_ms: SinceMs = 0,
-    before_ms: Annotated[
-        int | None,
-        Query(ge=0, le=MAX_INT64, description="milliseconds since 1970; none at or after it"),
-    ] = None,
+    before_ms: BeforeMs = None,
     limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="the newest ones")] = DEFAULT_LIMIT,
 ) -> EventList:
     """The newest state changes that services remember, the oldest of them first. All services
-    are asked, and those that do not answer are named."""
+    are asked, and those that do not answer are named. Of one topic also those that the topic
+    __state_changes holds of services that have ended."""
     require_topic(topic, partition)
     wanted = EventFilter(topic, partition, broker, tuple(kind or ()), since_ms, before_ms)
-    gathered = await events.recent(wanted.scope)
-    await events.require_known(wanted.scope, gathered.events)
-    found = await asyncio.to_thread(newest, gathered.events, wanted, limit)
-    return event_list(found, gathered.silent)
+    if topic:
+        told = await timelines.told(wanted.scope)
+    else:
+        gathered = await events.recent(wanted.scope)
+        told = Told(gathered.events, gathered.silent, ())
+    found = await asyncio.to_thread(newest, told.events, wanted, limit)
+    return event_list(found, told.silent, told.notes)
 
 
 class EventStream(StreamingResponse):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Annotated
 
@@ -15,10 +16,10 @@ from tidelog.model import MAX_INT32
 from tidelog_admin_api.bodies.base import MAX_INT64
 from tidelog_admin_api.bodies.events import EventList, event_list
 from tidelog_admin_api.bodies.partitions import PartitionPage, PartitionWithReplicas
-from tidelog_admin_api.dependencies import AskEvents, AskStates, AskTopics
+from tidelog_admin_api.dependencies import AskStates, AskTimelines, AskTopics
 from tidelog_admin_api.event_filter import EventFilter, newest
 from tidelog_admin_api.paging import PagingQuery, page_of
-from tidelog_admin_api.parameters import PartitionNumber, TopicName
+from tidelog_admin_api.parameters import BeforeMs, PartitionNumber, TopicName
 from tidelog_admin_api.problems import READ_PROBLEMS
 from tidelog_admin_api.replica_views import (
     Replicas,
@@ -95,18 +96,20 @@ async def describe_partition(
 async def list_partition_events(
     topic: TopicName,
     partition: PartitionNumber,
-    events: AskEvents,
+    timelines: AskTimelines,
     since_ms: Annotated[
         int,
         Query(ge=0, le=MAX_INT64, description="milliseconds since 1970; 0: all that is known"),
     ] = 0,
+    before_ms: BeforeMs = None,
     limit: Annotated[
         int, Query(ge=1, le=MAX_EVENTS, description="the newest ones")
     ] = DEFAULT_EVENTS,
 ) -> EventList:
     """Its timeline: the newest state changes of the partition and of its whole topic that
-    services remember, the oldest of them first."""
-    wanted = EventFilter(topic, partition, since_ms=since_ms)
-    gathered = await events.recent(wanted.scope)
-    await events.require_known(wanted.scope, gathered.events)
-    return event_list(newest(gathered.events, wanted, limit), gathered.silent)
+    services remember, and those of the topic __state_changes, which outlive the services that
+    told them; the oldest of them first."""
+    wanted = EventFilter(topic, partition, since_ms=since_ms, before_ms=before_ms)
+    told = await timelines.told(wanted.scope)
+    found = await asyncio.to_thread(newest, told.events, wanted, limit)
+    return event_list(found, told.silent, told.notes)
