@@ -21,7 +21,7 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import TopicPartition
 from tidelog.rpc.inspect_codec import event_from_wire
 from tidelog.rpc.status import UnreachableError
-from tidelog.state_changes.event import StateChange
+from tidelog.state_changes.event import Kind, StateChange
 from tidelog.state_changes.grouping import TOPIC_KINDS
 from tidelog.state_changes.life import CLUSTER_KINDS, TraceScope
 from tidelog.v1 import inspect_pb2 as pb
@@ -145,9 +145,32 @@ class EventStreams:
 
     async def recent(self, scope: TraceScope, timeout_ms: int = RECENT_TIMEOUT_MS) -> Gathered:
         """What services remember. Raises `UnreachableError` where nobody answers."""
+        return await self._gathered(_requests(scope), timeout_ms)
+
+    async def newest(
+        self,
+        limit: int,
+        *,
+        kinds: Sequence[Kind] = (),
+        since_ms: int = 0,
+        timeout_ms: int = RECENT_TIMEOUT_MS,
+    ) -> Gathered:
+        """Of the whole cluster, of each service its newest `limit`: the newest of all are among
+        them. `kinds` empty: all. Raises `UnreachableError` where nobody answers."""
+        request = pb.WatchEventsRequest(
+            kinds=[kind.value for kind in kinds],
+            since_ms=since_ms,
+            limit=limit,
+            skip_unknown_kinds=True,
+        )
+        return await self._gathered([request], timeout_ms)
+
+    async def _gathered(
+        self, requests: Sequence[pb.WatchEventsRequest], timeout_ms: int
+    ) -> Gathered:
         addresses = await self.addresses()
         answers = await asyncio.gather(
-            *(self._recent_of(address, scope, timeout_ms) for address in addresses)
+            *(self._recent_of(address, requests, timeout_ms) for address in addresses)
         )
         silent = [answer for answer in answers if isinstance(answer, Silent)]
         recent = [answer for answer in answers if isinstance(answer, _Recent)]
@@ -184,11 +207,11 @@ class EventStreams:
                 raise
 
     async def _recent_of(
-        self, address: str, scope: TraceScope, timeout_ms: int
+        self, address: str, requests: Sequence[pb.WatchEventsRequest], timeout_ms: int
     ) -> _Recent | Silent:
         try:
             answers = await asyncio.gather(
-                *(self._collect(address, request, timeout_ms) for request in _requests(scope))
+                *(self._collect(address, request, timeout_ms) for request in requests)
             )
         except UnreachableError as error:
             return Silent(address, error.reason)

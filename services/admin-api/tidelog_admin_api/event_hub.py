@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 import structlog
 
 from tidelog.client.event_streams import Gathered, Silent
-from tidelog.state_changes.event import StateChange
+from tidelog.state_changes.event import Kind, StateChange
 from tidelog.state_changes.life import TraceScope
 from tidelog_admin_api.event_filter import EventFilter, Newest, newest
 from tidelog_admin_api.event_ids import event_id, time_ms_of
@@ -42,6 +42,10 @@ class TellsEvents(Protocol):
     """`tidelog.client.event_streams.EventStreams`, as far as the gateway asks it."""
 
     async def recent(self, scope: TraceScope) -> Gathered: ...
+
+    async def newest(
+        self, limit: int, *, kinds: Sequence[Kind] = (), since_ms: int = 0
+    ) -> Gathered: ...
 
     async def require_known(self, scope: TraceScope, told: Sequence[StateChange]) -> None: ...
 

@@ -24,7 +24,7 @@ from tidelog.client.published_events import Published
 from tidelog.errors import ErrorCode, TidelogError, unknown_topic
 from tidelog.model import Record, TopicPartition
 from tidelog.rpc.status import UnreachableError
-from tidelog.state_changes.event import StateChange
+from tidelog.state_changes.event import Kind, StateChange
 from tidelog.state_changes.life import TraceScope
 
 MOVE = Move("sea", 0, (4, 2, 3), (1, 2, 3), "id-of-sea")
@@ -193,6 +193,7 @@ class FakeEvents:
         self.silent: tuple[Silent, ...] = ()
         self.is_silent = False
         self.followed: list[TraceScope] = []
+        self.limits: list[int] = []
         self.topics = ["sea"]
 
     async def recent(self, scope: TraceScope) -> Gathered:
@@ -200,6 +201,14 @@ class FakeEvents:
             raise UnreachableError("any service", "it is gone")
         told = [change for change in self.remembered if change.time_ms >= scope.since_ms]
         return Gathered(told, (), self.silent, {})
+
+    async def newest(
+        self, limit: int, *, kinds: Sequence[Kind] = (), since_ms: int = 0
+    ) -> Gathered:
+        gathered = await self.recent(TraceScope(since_ms=since_ms))
+        told = [change for change in gathered.events if not kinds or change.kind in kinds]
+        self.limits.append(limit)
+        return gathered._replace(events=sorted(told, key=lambda c: c.time_ms)[-limit:])
 
     async def require_known(
         self,

@@ -35,6 +35,8 @@ async def test_the_newest_events_are_listed_oldest_first(
     assert told["more"] is True
     assert told["silent"] == [{"address": "127.0.0.1:7502", "problem": "it refuses"}]
     assert told["items"][0]["id"] == event_id(change(7, broker=2))
+    # One more than are told: it says that there are older ones.
+    assert fake_cluster.events.limits == [3]
 
 
 async def test_what_does_not_apply_to_an_event_is_left_out(

@@ -23,6 +23,7 @@ class _Ring:
 
     def __init__(self, *since_ms: int) -> None:
         self._since_ms = list(since_ms)
+        self.asked: list[pb.WatchEventsRequest] = []
 
     def broker(self, _: str) -> _Ring:
         return self
@@ -36,7 +37,10 @@ class _Ring:
     async def describe_service(self, *_: object) -> None:
         raise UnreachableError(RING, "it tells what happened alone")
 
-    async def watch_events(self, *_: object) -> AsyncIterator[pb.WatchEventsResponse]:
+    async def watch_events(
+        self, request: pb.WatchEventsRequest, *_: object
+    ) -> AsyncIterator[pb.WatchEventsResponse]:
+        self.asked.append(request)
         yield pb.WatchEventsResponse(oldest_kept_ms=self._since_ms.pop(0))
         yield pb.WatchEventsResponse(events=[EVENT])
 
@@ -52,6 +56,16 @@ async def _memories(*since_ms: int) -> dict[str, int]:
 
 async def test_a_service_remembers_as_far_back_as_its_ring_reaches() -> None:
     assert await _memories(BEGAN_MS, BEGAN_MS) == {"broker-1": BEGAN_MS}
+
+
+async def test_of_a_ring_its_newest_can_be_asked_for_alone() -> None:
+    ring: Any = _Ring(BEGAN_MS)
+    async with EventStreams(RING, connections=ring) as streams:
+        await streams.newest(7, kinds=[Kind.HW_STALLED], since_ms=BEGAN_MS)
+    kinds = [Kind.HW_STALLED.value]
+    assert ring.asked == [
+        pb.WatchEventsRequest(kinds=kinds, since_ms=BEGAN_MS, limit=7, skip_unknown_kinds=True)
+    ]
 
 
 async def test_what_it_forgets_between_two_questions_it_does_not_remember() -> None:

@@ -16,7 +16,7 @@ from tidelog_admin_api.bodies.base import MAX_INT64
 from tidelog_admin_api.bodies.events import EventList, event_list
 from tidelog_admin_api.dependencies import AskEvents, AskGateway, AskTimelines
 from tidelog_admin_api.event_filter import EventFilter, newest
-from tidelog_admin_api.event_hub import END, MISSED, Bound
+from tidelog_admin_api.event_hub import END, MISSED, Bound, TellsEvents
 from tidelog_admin_api.event_ids import time_ms_of
 from tidelog_admin_api.event_ring import SERVICE_SILENT, STATE_CHANGE
 from tidelog_admin_api.limits import Bounds, Usage, stream
@@ -84,10 +84,19 @@ async def list_events(
     if topic:
         told = await timelines.told(wanted.scope)
     else:
-        gathered = await events.recent(wanted.scope)
-        told = Told(gathered.events, gathered.silent, ())
+        told = await _of_the_cluster(events, wanted, limit)
     found = await asyncio.to_thread(newest, told.events, wanted, limit)
     return event_list(found, told.silent, told.notes)
+
+
+async def _of_the_cluster(events: TellsEvents, wanted: EventFilter, limit: int) -> Told:
+    """Services remember many thousands each: where they can choose they are asked for the newest
+    alone, and for one more, which says that there are older ones."""
+    if wanted.broker is None and wanted.before_ms is None:
+        gathered = await events.newest(limit + 1, kinds=wanted.kinds, since_ms=wanted.since_ms)
+    else:
+        gathered = await events.recent(wanted.scope)
+    return Told(gathered.events, gathered.silent, ())
 
 
 class EventStream(StreamingResponse):
