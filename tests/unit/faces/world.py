@@ -35,7 +35,12 @@ from tidelog_runtime.metadata.schema import (
     encode_leader_and_isr,
 )
 from tidelog_runtime.metadata.store import Delete, ModRevision, Put, Transaction
-from unit.admin_api.fake_operations import FakeConsumer, FakeEvents, FakeProducer
+from unit.admin_api.fake_operations import (
+    FakeConsumer,
+    FakeEvents,
+    FakeProducer,
+    FakePublished,
+)
 from unit.admin_api.fakes import FakeClock, FakeExplains, FakeStates
 from unit.client.fake_broker import FakeCluster
 from unit.controller.shell_fakes import (
@@ -179,6 +184,7 @@ class World:
             FakeEvents(),
             lambda _acks: FakeProducer(),
             lambda _timeout_ms: FakeConsumer([]),
+            FakePublished().read,
         )
         transport = httpx.ASGITransport(create_app(dependencies, AdminApiConfig()))
         client = httpx.AsyncClient(transport=transport, base_url="http://gateway")
