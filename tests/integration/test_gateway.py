@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -159,6 +160,32 @@ async def test_a_change_of_controller_in_mid_request_is_followed(
     await cluster.kill_controller(active)
     answer = await created(gateway, "followed")
     assert answer.json()["topic_id"]
+    cluster.start_controller(active)
+    await cluster.ready()
+
+
+async def test_what_a_controller_has_begun_when_it_is_killed_is_answered_by_the_next(
+    gateway: httpx.AsyncClient, cluster: LocalCluster
+) -> None:
+    active = await cluster.active_controller()
+    assert active is not None
+    # It waits for the start of the replicas there: the request is in flight until they do.
+    cluster.pause(3)
+    asked = asyncio.create_task(created(gateway, "begun"))
+    seen: list[str] = []
+
+    async def has_begun() -> bool:
+        answer = await gateway.get("/v1/topics/begun")
+        seen.extend([answer.json()["topic_id"]] if answer.status_code == 200 else [])
+        return bool(seen)
+
+    try:
+        await until(has_begun, "the topic is there")
+        assert not asked.done()
+        await cluster.kill_controller(active)
+    finally:
+        cluster.resume(3)
+    assert (await asked).json()["topic_id"] == seen[0]
     cluster.start_controller(active)
     await cluster.ready()
 
