@@ -110,6 +110,13 @@ def _maintenance(facts: Facts, rng: random.Random) -> Grounds:
     )
 
 
+@_for("set_maintenance_of_several")
+def _maintenance_of_several(facts: Facts, rng: random.Random) -> Grounds:
+    begins = rng.random() < 0.3
+    chosen = rng.sample(facts.brokers, rng.randint(1, len(facts.brokers)))
+    return Grounds(query={"dry_run": begins}, body={"broker_ids": chosen, "maintenance": begins})
+
+
 @_for("add_brokers")
 def _add(facts: Facts, rng: random.Random) -> Grounds:
     return Grounds(body={"broker_ids": [rng.choice(facts.brokers)]})
@@ -191,6 +198,15 @@ def _count(facts: Facts, rng: random.Random) -> Grounds:
 def _factor(facts: Facts, rng: random.Random) -> Grounds:
     return Grounds(
         path={"topic": _topic(facts, rng).name}, body={"replication_factor": rng.choice([2, 3])}
+    )
+
+
+@_for("set_replication_factor_of_several")
+def _factor_of_several(facts: Facts, rng: random.Random) -> Grounds:
+    topics = rng.sample(facts.topics, rng.randint(1, len(facts.topics)))
+    return Grounds(
+        query={"dry_run": rng.random() < 0.8},
+        body={"topics": [topic.name for topic in topics], "replication_factor": rng.choice([2, 3])},
     )
 
 

@@ -48,6 +48,7 @@ ROUTERS = (
     brokers.router,
     topics.router,
     topic_changes.router,
+    topic_changes.factors,
     partitions.router,
     throttle.router,
     operations.router,

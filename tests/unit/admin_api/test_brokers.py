@@ -111,6 +111,17 @@ async def test_an_operation_that_runs_has_an_address(
     assert admin.calls == [(f"{verb}_brokers", ([4, 5],), asked)]
 
 
+async def test_several_brokers_come_into_maintenance_by_one_request(
+    gateway: httpx.AsyncClient, admin: FakeAdmin
+) -> None:
+    body = {"broker_ids": [2, 1, 2], "maintenance": True}
+    answer = await gateway.put("/v1/brokers/maintenance", json=body, params={"timeout_ms": 50})
+    assert answer.json()["broker_ids"] == [2, 1]
+    assert admin.calls == [
+        ("set_maintenance", ([2, 1], 50), {"maintenance": True, "dry_run": False})
+    ]
+
+
 async def test_a_dry_run_has_the_plan_and_no_operation(gateway: httpx.AsyncClient) -> None:
     answer = await gateway.post(
         "/v1/brokers/add", params={"dry_run": "true"}, json={"broker_ids": [4]}

@@ -118,6 +118,15 @@ async def test_operations_are_listed_by_state_and_kind(
     assert "running" in problem["errors"][0]["message"]
 
 
+async def test_reassignments_are_the_operations_of_their_kind(
+    gateway: httpx.AsyncClient, admin: FakeAdmin
+) -> None:
+    admin.operations = [operation("op")]
+    told = await gateway.get("/v1/reassignments", params={"state": "running"})
+    assert [one["operation_id"] for one in told.json()["items"]] == ["op"]
+    assert admin.calls[0][1] == (["running"], ["reassignment"])
+
+
 async def test_an_operation_has_its_progress_and_its_revision(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:

@@ -212,3 +212,12 @@ async def test_a_removal_that_is_asked_for_again_is_waited_for_and_removes_no_mo
 async def test_another_factor_is_an_operation(gateway: httpx.AsyncClient) -> None:
     answer = await gateway.put("/v1/topics/sea/replication-factor", json={"replication_factor": 2})
     assert (answer.status_code, answer.headers["location"]) == (202, "/v1/operations/op-1")
+
+
+async def test_another_factor_of_several_topics_is_one_operation(
+    gateway: httpx.AsyncClient, admin: FakeAdmin
+) -> None:
+    body = {"topics": ["sea", "bay", "sea"], "replication_factor": 2}
+    answer = await gateway.put("/v1/replication-factor", json=body)
+    assert answer.status_code == 202
+    assert admin.calls[0][1] == (["sea", "bay"], 2)

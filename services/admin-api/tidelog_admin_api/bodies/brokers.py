@@ -146,6 +146,16 @@ class MaintenanceRequest(RequestBody):
     )
 
 
+class MaintenanceOfSeveralRequest(MaintenanceRequest):
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"broker_ids": [1, 2], "maintenance": True}]}
+    )
+
+    broker_ids: list[BrokerId] = Field(
+        max_length=MAX_BROKERS, json_schema_extra=documented(minItems=1)
+    )
+
+
 class Maintenance(AnswerBody):
     model_config = example(
         broker_id=1,
@@ -158,6 +168,20 @@ class Maintenance(AnswerBody):
     maintenance: bool = Field(description="as it is now, or in a dry run would be")
     leaders: list[LeaderResult] = Field(description="what it led and somebody else can")
     leaders_kept: int = Field(description="what it goes on leading: nobody else can")
+
+
+class MaintenanceOfSeveral(AnswerBody):
+    model_config = example(
+        broker_ids=[1, 2],
+        maintenance=True,
+        leaders=[{"topic": "sea", "partition": 0, "leader_before": 1, "leader": 3, "error": None}],
+        leaders_kept=0,
+    )
+
+    broker_ids: list[int]
+    maintenance: bool = Field(description="as it is now, or in a dry run would be")
+    leaders: list[LeaderResult] = Field(description="what they led and somebody else can")
+    leaders_kept: int = Field(description="what they go on leading: nobody else can")
 
 
 class BrokersRequest(OperationRequest):

@@ -13,6 +13,7 @@ from tidelog_admin_api.bodies.base import (
     BrokerId,
     OperationId,
     RequestBody,
+    TopicName,
     WireInt,
     documented,
     example,
@@ -22,6 +23,7 @@ from tidelog_admin_api.bodies.operations import OperationRequest
 MAX_ASSIGNED_PARTITIONS = 1_000
 MAX_REPLICAS = 1_000
 MAX_CONFIG_KEYS = 100
+MAX_TOPICS = 10_000
 
 # Numbers and booleans are written as the configuration has them.
 ConfigValue = Annotated[StrictStr, Field(max_length=MAX_TEXT)] | StrictBool | StrictInt
@@ -308,3 +310,11 @@ class ReplicationFactorRequest(OperationRequest):
     )
 
     replication_factor: Count
+
+
+class FactorOfSeveralRequest(ReplicationFactorRequest):
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"topics": ["sea", "bay"], "replication_factor": 3}]}
+    )
+
+    topics: list[TopicName] = Field(max_length=MAX_TOPICS, json_schema_extra=documented(minItems=1))

@@ -18,6 +18,8 @@ from tidelog_admin_api.bodies.brokers import (
     BrokersRequest,
     BrokerWithProcess,
     Maintenance,
+    MaintenanceOfSeveral,
+    MaintenanceOfSeveralRequest,
     MaintenanceRequest,
     RestartCheckPage,
     RestartFinding,
@@ -131,6 +133,26 @@ async def set_maintenance(
     )
     return Maintenance(
         broker_id=broker_id,
+        maintenance=body.maintenance,
+        leaders=leader_results(changes).items,
+        leaders_kept=kept,
+    )
+
+
+@router.put("/maintenance", responses=CHANGE_PROBLEMS)
+async def set_maintenance_of_several(
+    body: MaintenanceOfSeveralRequest,
+    admin: AskBrokers,
+    dry_run: DryRun = False,
+    timeout_ms: TimeoutMs = USUAL_TIMEOUT_MS,
+) -> MaintenanceOfSeveral:
+    """The same for several brokers at once, none of whose leaders moves to another of them."""
+    broker_ids = _distinct(body.broker_ids)
+    changes, kept = await admin.set_maintenance(
+        broker_ids, timeout_ms, maintenance=body.maintenance, dry_run=dry_run
+    )
+    return MaintenanceOfSeveral(
+        broker_ids=broker_ids,
         maintenance=body.maintenance,
         leaders=leader_results(changes).items,
         leaders_kept=kept,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Annotated
 
@@ -26,7 +27,8 @@ from tidelog_admin_api.bodies.operations import (
     Plan,
 )
 from tidelog_admin_api.dependencies import AskOperations
-from tidelog_admin_api.paging import PagingQuery, page_of
+from tidelog_admin_api.operating import OperationsAdmin
+from tidelog_admin_api.paging import Paging, PagingQuery, page_of
 from tidelog_admin_api.parameters import MAX_NAME_LENGTH, DryRun
 from tidelog_admin_api.preconditions import TAGGED, IfMatch, etag, expected_revision
 from tidelog_admin_api.problems import CHANGE_PROBLEMS, READ_PROBLEMS
@@ -38,20 +40,31 @@ Id = Annotated[
     Path(min_length=1, max_length=MAX_NAME_LENGTH, description="its id", examples=["grow-2026-01"]),
 ]
 
+States = Annotated[
+    list[OperationState] | None, Query(description="of these states; default: of all")
+]
+
 
 @router.get("", responses=READ_PROBLEMS)
 async def list_operations(
     admin: AskOperations,
     paging: PagingQuery,
-    state: Annotated[
-        list[OperationState] | None, Query(description="of these states; default: of all")
-    ] = None,
+    state: States = None,
     kind: Annotated[
         list[OperationKind] | None, Query(description="of these kinds; default: of all")
     ] = None,
 ) -> OperationPage:
     """Those that run, and the last 100 that have ended; the newest first."""
-    found = await admin.list_operations(state or (), kind or ())
+    return await operation_page(admin, paging, state or (), kind or ())
+
+
+async def operation_page(
+    admin: OperationsAdmin,
+    paging: Paging,
+    states: Sequence[OperationState],
+    kinds: Sequence[OperationKind],
+) -> OperationPage:
+    found = await admin.list_operations(states, kinds)
     items, token = page_of(
         "operations", found, lambda o: (-o.requested_at_ms, o.operation_id), paging
     )

@@ -6,11 +6,28 @@ from fastapi import APIRouter, Response
 
 from tidelog.client.operations import Move
 from tidelog_admin_api.begun import BEGUN_RESPONSES, OptionalRequest, begun_answer
-from tidelog_admin_api.bodies.operations import BegunOperation, OperationRequest, ReassignRequest
+from tidelog_admin_api.bodies.operations import (
+    BegunOperation,
+    OperationPage,
+    OperationRequest,
+    ReassignRequest,
+)
 from tidelog_admin_api.dependencies import AskOperations
+from tidelog_admin_api.paging import PagingQuery
 from tidelog_admin_api.parameters import DryRun
+from tidelog_admin_api.problems import READ_PROBLEMS
+from tidelog_admin_api.resources.operations import States, operation_page
 
 router = APIRouter(prefix="/v1", tags=["operations"])
+
+
+@router.get("/reassignments", responses=READ_PROBLEMS)
+async def list_reassignments(
+    admin: AskOperations, paging: PagingQuery, state: States = None
+) -> OperationPage:
+    """Operations that move partitions as somebody chose; the newest first. Operations of all
+    kinds are /v1/operations."""
+    return await operation_page(admin, paging, state or (), ["reassignment"])
 
 
 @router.post("/reassignments", responses=BEGUN_RESPONSES)

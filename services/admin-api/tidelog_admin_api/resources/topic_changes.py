@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from fastapi import APIRouter, Response
 
 from tidelog_admin_api.begun import BEGUN_RESPONSES, begun_answer
@@ -9,18 +11,20 @@ from tidelog_admin_api.bodies.operations import BegunOperation
 from tidelog_admin_api.bodies.topics import (
     AlteredConfig,
     ConfigRequest,
+    FactorOfSeveralRequest,
     PartitionCountRequest,
     ReplicationFactorRequest,
     ResizedTopic,
     config_text,
 )
-from tidelog_admin_api.dependencies import AskTopics
+from tidelog_admin_api.dependencies import AskTopics, TopicAdmin
 from tidelog_admin_api.parameters import USUAL_TIMEOUT_MS, DryRun, TimeoutMs, TopicName
 from tidelog_admin_api.preconditions import TAGGED, IfMatch, etag, expected_revision
 from tidelog_admin_api.problems import CHANGE_PROBLEMS
 from tidelog_admin_api.resources.topics import details_of
 
 router = APIRouter(prefix="/v1/topics/{topic}", tags=["topics"])
+factors = APIRouter(tags=["topics"])
 
 
 @router.patch("/config", responses={**TAGGED, **CHANGE_PROBLEMS})
@@ -117,8 +121,31 @@ async def set_replication_factor(
     dry_run: DryRun = False,
 ) -> BegunOperation:
     """Gives all its partitions another number of replicas; a dry run shows the plan."""
+    return await _begin_factor([topic], body, admin, response, dry_run=dry_run)
+
+
+@factors.put("/v1/replication-factor", responses=BEGUN_RESPONSES)
+async def set_replication_factor_of_several(
+    body: FactorOfSeveralRequest,
+    admin: AskTopics,
+    response: Response,
+    dry_run: DryRun = False,
+) -> BegunOperation:
+    """The same for several topics, as one operation."""
+    topics = list(dict.fromkeys(body.topics))
+    return await _begin_factor(topics, body, admin, response, dry_run=dry_run)
+
+
+async def _begin_factor(
+    topics: Sequence[str],
+    body: ReplicationFactorRequest,
+    admin: TopicAdmin,
+    response: Response,
+    *,
+    dry_run: bool,
+) -> BegunOperation:
     begun = await admin.set_replication_factor(
-        [topic],
+        topics,
         body.replication_factor,
         operation_id=body.operation_id or "",
         dry_run=dry_run,
