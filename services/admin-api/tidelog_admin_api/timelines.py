@@ -19,8 +19,11 @@ from tidelog.state_changes.topic import STATE_CHANGES_TOPIC
 from tidelog_admin_api.event_hub import TellsEvents
 from tidelog_runtime.clock import Clock
 
-# What was read of the topic holds for so long, and for so many scopes.
-KEPT_MS = 5_000
+# What was read of the topic is read again after so long.
+FRESH_MS = 5_000
+# So long it will do for who asks meanwhile: to read a topic whose leaders are away takes seconds.
+KEPT_MS = 15_000
+# Scopes.
 MAX_KEPT = 50
 # Each holds what it has read, and takes part of a core.
 MAX_READS_AT_ONCE = 4
@@ -43,8 +46,11 @@ class Told(NamedTuple):
 
 
 class _Read(NamedTuple):
+    """`former`: what was read before, and will do until this is read."""
+
     begun_ms: int
     task: asyncio.Task[Published]
+    former: Published | None
 
 
 class Timelines:
@@ -74,22 +80,26 @@ class Timelines:
 
     async def _published(self, scope: TraceScope) -> Published:
         """One reading serves all who ask meanwhile, and goes on when one of them has gone."""
-        self._forget()
+        now_ms = self._clock.monotonic_ms()
+        self._forget(now_ms)
         read = self._reads.get(scope)
-        if read is None:
-            if len(self._reads) >= MAX_READS:
+        if read is None or (read.task.done() and now_ms - read.begun_ms > FRESH_MS):
+            if read is None and len(self._reads) >= MAX_READS:
                 return Published([], (_BUSY,))
+            former = read.task.result() if read is not None else None
             task = asyncio.create_task(self._read_anew(scope))
-            read = self._reads[scope] = _Read(self._clock.monotonic_ms(), task)
+            self._reads.pop(scope, None)
+            read = self._reads[scope] = _Read(now_ms, task, former)
+        if read.former is not None and not read.task.done():
+            return read.former
         return await asyncio.shield(read.task)
 
     async def _read_anew(self, scope: TraceScope) -> Published:
         async with self._room:
             return await self._read(scope)
 
-    def _forget(self) -> None:
+    def _forget(self, now_ms: int) -> None:
         """What was read too long ago, and the oldest of too many."""
-        now_ms = self._clock.monotonic_ms()
         done = [scope for scope, read in self._reads.items() if read.task.done()]
         for number, scope in enumerate(done):
             is_old = now_ms - self._reads[scope].begun_ms > KEPT_MS

@@ -233,9 +233,12 @@ class FakePublished:
     def __init__(self) -> None:
         self.told = Published([], ())
         self.scopes: list[TraceScope] = []
+        self.may_answer: asyncio.Event | None = None
 
     async def read(self, scope: TraceScope) -> Published:
         self.scopes.append(scope)
+        if self.may_answer is not None:
+            await self.may_answer.wait()
         return self.told
 
 

@@ -16,7 +16,7 @@ from tidelog.state_changes.event import Kind
 from tidelog.state_changes.life import TraceScope
 from tidelog_admin_api.dependencies import Gateway
 from tidelog_admin_api.event_ids import event_id
-from tidelog_admin_api.timelines import KEPT_MS, Timelines
+from tidelog_admin_api.timelines import FRESH_MS, KEPT_MS, Timelines
 from unit.admin_api.fakes import FakeCluster, client_of
 from unit.admin_api.test_event_hub import messages, times
 from unit.admin_api.test_events_asked_for import change
@@ -82,11 +82,36 @@ async def test_events_of_the_cluster_do_not_wait_for_the_topic(
 
 async def test_the_topic_is_read_anew_only_now_and_then(fake_cluster: FakeCluster) -> None:
     timelines = Timelines(fake_cluster.events, fake_cluster.published.read, fake_cluster.clock)
-    for since_last_ms in (0, KEPT_MS, 1):
+    for since_last_ms in (0, FRESH_MS, 1):
         fake_cluster.clock.now_ms += since_last_ms
         await timelines.told(TraceScope("sea", 0))
+        await asyncio.sleep(0)
     await timelines.told(TraceScope("sea", 1))
     assert [scope.partition for scope in fake_cluster.published.scopes] == [0, 0, 1]
+
+
+async def test_what_was_read_lately_will_do_while_the_topic_is_read_anew(
+    fake_cluster: FakeCluster,
+) -> None:
+    published, clock = fake_cluster.published, fake_cluster.clock
+    timelines = Timelines(fake_cluster.events, published.read, clock)
+    await timelines.told(TraceScope("sea", 0))
+    published.told, published.may_answer = Published([change(1)], ()), asyncio.Event()
+    clock.now_ms += FRESH_MS + 1
+    assert (await timelines.told(TraceScope("sea", 0))).events == []
+    published.may_answer.set()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert (await timelines.told(TraceScope("sea", 0))).events == [change(1)]
+
+
+async def test_what_was_read_long_ago_will_not_do(fake_cluster: FakeCluster) -> None:
+    published, clock = fake_cluster.published, fake_cluster.clock
+    timelines = Timelines(fake_cluster.events, published.read, clock)
+    await timelines.told(TraceScope("sea", 0))
+    published.told = Published([change(1)], ())
+    clock.now_ms += KEPT_MS + 1
+    assert (await timelines.told(TraceScope("sea", 0))).events == [change(1)]
 
 
 @pytest.mark.parametrize(
