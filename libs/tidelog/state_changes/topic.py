@@ -45,7 +45,11 @@ def value_of(change: StateChange) -> bytes:
 def from_value(value: bytes) -> StateChange:
     """Raises `NotAStateChangeError`."""
     try:
-        document = json.loads(value)
+        text = value.decode()
+        document = json.loads(text)
+        if "\\u" in text:
+            # Half of a surrogate pair could be told to nobody: no UTF-8 has it.
+            json.dumps(document, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise json_form.NotAStateChangeError(f"no JSON: {error}") from error
     if not isinstance(document, dict):

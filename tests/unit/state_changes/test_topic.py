@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from tidelog.state_changes.json_form import NotAStateChangeError
 from tidelog.state_changes.topic import (
     STATE_CHANGES_TOPIC,
     from_value,
@@ -33,3 +36,16 @@ def test_the_topic_is_internal_and_does_not_tell_of_itself() -> None:
     assert is_internal(STATE_CHANGES_TOPIC)
     assert is_published(event)
     assert not is_published(event._replace(topic=STATE_CHANGES_TOPIC))
+
+
+@pytest.mark.parametrize("value", [b"", b"[]", b"{}", b"[" * 100_000, b"\xff"])
+def test_a_record_that_anybody_has_written_is_no_event(value: bytes) -> None:
+    with pytest.raises(NotAStateChangeError):
+        from_value(value)
+
+
+@pytest.mark.parametrize("half", [b"\\ud800", b"\xed\xa0\x80"])
+def test_what_no_utf8_can_hold_is_no_event(half: bytes) -> None:
+    value = value_of(leader_death()[0]._replace(service="broker-HALF"))
+    with pytest.raises(NotAStateChangeError):
+        from_value(value.replace(b"HALF", half))
