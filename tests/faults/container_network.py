@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from asyncio import subprocess
 from collections.abc import Awaitable, Callable
@@ -85,7 +86,7 @@ class ServiceRelay:
             *(f"0.0.0.0:{RELAY_PORT}", f"127.0.0.1:{self._port}"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={"PYTHONPATH": str(TESTS)},
+            env={**os.environ, "PYTHONPATH": str(TESTS)},
         )
         # It says its counts once it listens, and after each manner.
         await self._heard()

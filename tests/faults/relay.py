@@ -124,11 +124,14 @@ class Relay:
                     # At once, as a reset: nothing that is left may still arrive.
                     end.transport.abort()
 
-    async def _join(self, *directions: Coroutine[object, None, None]) -> None:
-        """The first to end ends both."""
-        tasks = [asyncio.create_task(direction) for direction in directions]
+    async def _join(self, *parts: Coroutine[object, None, None]) -> None:
+        """Until all have ended, or one has failed, which ends the others."""
+        tasks = [asyncio.create_task(part) for part in parts]
         try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+            for task in tasks:
+                if task.done():
+                    task.result()
         finally:
             for task in tasks:
                 task.cancel()
@@ -137,24 +140,28 @@ class Relay:
     async def _carry(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: Way
     ) -> None:
-        """Reads and writes go side by side, so that a delay takes nothing of the throughput."""
+        """To the end of what is said, and then says that it is the end. Reads and writes go side
+        by side, so that a delay takes nothing of the throughput."""
         loop = asyncio.get_running_loop()
         chunks: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(MAX_DELAYED_CHUNKS)
 
         async def read() -> None:
             while data := await reader.read(CHUNK_BYTES):
                 await chunks.put((loop.time(), data))
+            await chunks.put((loop.time(), b""))
 
         async def write() -> None:
             while True:
                 came_s, data = await chunks.get()
                 await self._wait(way, came_s, len(data))
+                if not data:
+                    writer.write_eof()
+                    return
                 writer.write(data)
                 self.counts.bytes_through += len(data)
                 await writer.drain()
 
-        with suppress(OSError):
-            await self._join(read(), write())
+        await self._join(read(), write())
 
     async def _wait(self, way: Way, came_s: float, size: int) -> None:
         loop = asyncio.get_running_loop()

@@ -75,6 +75,17 @@ async def test_what_is_said_goes_through_both_ways() -> None:
         assert relay.counts.bytes_delayed == 0
 
 
+async def test_what_was_said_before_the_end_arrives_late_and_whole() -> None:
+    async with relayed() as relay:
+        await relay.behave(Manner(delay_ms=20))
+        client = await connect(relay)
+        client.writer.write(b"last")
+        client.writer.write_eof()
+
+        assert await client.hears(WAIT_S) == b"last"
+        assert await client.hears(WAIT_S) == b""
+
+
 async def test_a_delay_is_that_of_each_way() -> None:
     async with relayed() as relay:
         client = await connect(relay)
