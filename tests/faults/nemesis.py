@@ -16,7 +16,7 @@ from faults.verdict import WHOLE_AGAIN_S, DoneStep, InjectedFault
 from tidelog.history import HistoryWriter, Nemesis
 
 # An effect that shows only after the end, as a process that came back, has so much time.
-EFFECT_TIMEOUT_S = 15.0
+EFFECT_TIMEOUT_S = 60.0
 EFFECT_POLL_S = 0.2
 
 Say = Callable[[str], None]

@@ -14,8 +14,9 @@ from tidelog.state_changes.event import Kind
 # Of the frame's last bytes, which are the records': the producer's checksum covers them.
 FLIPPED_FROM_THE_END = 5
 FLIPPED_BIT = 4
-# So many frames before the last: what is cut as a torn tail is none of them.
-MIN_FRAMES_BEHIND = 20
+# So many frames before the last: sound ones follow it, so that it is no torn tail, and it is
+# hardly synced yet, for what was synced is not read after a crash.
+MIN_FRAMES_BEHIND = 3
 
 
 class _Full:

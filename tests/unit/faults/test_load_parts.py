@@ -151,4 +151,4 @@ def test_a_flipped_bit_is_damage_that_the_checksum_tells(tmp_path: Path) -> None
     where = flip_in_last_whole_frame(replica)
 
     assert [info for _, info in dump_log(replica) if info.fault]
-    assert where.endswith("offset 20")
+    assert where.endswith("offset 37")
