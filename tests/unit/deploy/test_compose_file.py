@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from compose.engine import base_images
 from tidelog_admin_api.config import AdminApiConfig
 from tidelog_broker.config import BrokerConfig
 from tidelog_controller.config import ControllerConfig
@@ -92,6 +93,19 @@ def test_ports_are_published_on_loopback_alone(services: dict[str, dict[str, Any
 def test_images_from_elsewhere_are_pinned(services: dict[str, dict[str, Any]]) -> None:
     foreign = {s["image"] for s in services.values() if "build" not in s}
     assert [image for image in sorted(foreign) if not re.search(r":v?\d+\.\d+\.\d+$", image)] == []
+
+
+def test_stand_ins_are_made_for_the_images_that_are_used(
+    services: dict[str, dict[str, Any]],
+) -> None:
+    """For all but Grafana's, of which there is none."""
+    used = {
+        s["image"] for s in services.values() if "build" not in s and "grafana" not in s["image"]
+    }
+    bases = {re.findall(r"^ARG BASE_IMAGE=(.*)$", dockerfile(s), re.MULTILINE)[0] for s in SERVICES}
+    found = base_images()
+    assert set(found) == {"python", "etcd", "prometheus"}
+    assert set(found.values()) == used | bases
 
 
 def test_every_service_is_asked_how_it_is_by_a_program_of_its_own(
