@@ -137,7 +137,7 @@ KINDS: dict[str, Kind] = {
 def left_out(abilities: frozenset[Ability]) -> dict[str, str]:
     """The kinds that a cluster of these abilities cannot suffer, each with what it lacks."""
     return {
-        name: f"this cluster has not {kind.needs.value}"
+        name: f"this cluster lacks {kind.needs.value}"
         for name, kind in KINDS.items()
         if kind.needs not in abilities
     }

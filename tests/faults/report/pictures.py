@@ -53,7 +53,7 @@ def chart(
     highest = max((value for line in lines for value in line.values), default=0) or 1
     parts = [
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">',
-        f'<text x="{LEFT}" y="11" class="title">{escape(title)}</text>',
+        f'<text x="{LEFT}" y="11" class="title">{escape(title)} {_legend(lines)}</text>',
     ]
     for number, span in enumerate(spans):
         parts += _span(span, number, last_s)
@@ -76,6 +76,15 @@ def chart(
         f'<text x="{WIDTH - RIGHT}" y="{HEIGHT - 6}" class="time end">{last_s:.0f} s</text></svg>'
     )
     return "\n".join(parts)
+
+
+def _legend(lines: Sequence[Line]) -> str:
+    """One line needs no name beside the title."""
+    if len(lines) < 2:
+        return ""
+    return " ".join(
+        f'<tspan style="fill:{line.colour}">{escape(line.name)}</tspan>' for line in lines
+    )
 
 
 def _span(span: Span, number: int, last_s: float) -> list[str]:

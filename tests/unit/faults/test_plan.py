@@ -108,4 +108,4 @@ def test_mixtures_leave_somebody_that_may_lead() -> None:
 def test_what_a_cluster_cannot_suffer_is_left_out_by_name_and_reason() -> None:
     lacking = left_out(frozenset(Ability) - {Ability.CLOCK})
 
-    assert lacking == {"skew_clock": "this cluster has not clocks that can be set"}
+    assert lacking == {"skew_clock": "this cluster lacks clocks that can be set"}
