@@ -19,7 +19,10 @@ from playwright.async_api import Browser, expect
 from console.console import Console, new_console
 from console.tracing import begin_trace, end_trace
 from tidelog.client.descriptions import TopicDescription
+from tidelog.model import Record
+from unit.admin_api.fake_operations import FakeConsumer
 from unit.admin_api.fakes import FakeCluster, broker, partition, topic
+from unit.admin_api.test_events_asked_for import change as state_change
 
 TOPICS = 10
 PARTITIONS = 300
@@ -28,6 +31,9 @@ FACTOR = 3
 CHANGES_EVERY_SECONDS = 1.0
 WATCHED_SECONDS = 30.0
 LONGEST_TASK_MS = 100.0
+RECORDS = 500
+EVENTS = 200
+EVENTS_AT_ONCE = 50
 OVERVIEW_MS = 300.0
 
 
@@ -53,6 +59,12 @@ async def many() -> AsyncIterator[str]:
     each = TOPICS * PARTITIONS * FACTOR // BROKERS
     cluster.admin.brokers = [
         broker(n, replicas=each, leaders=each // FACTOR) for n in range(1, BROKERS + 1)
+    ]
+    cluster.consumer = FakeConsumer(
+        [Record("sea-3", 0, n, 1_000 + n, None, b"calm", (), 1) for n in range(RECORDS)]
+    )
+    cluster.events.remembered = [
+        state_change(n, topic="sea-3", partition=n) for n in range(1, EVENTS + 1)
     ]
 
     async def change() -> None:
@@ -123,6 +135,29 @@ async def test_of_a_long_table_only_what_is_in_sight_is_in_the_page(
     assert console.faults == []
 
 
+async def test_of_many_records_only_those_in_sight_are_in_the_page(
+    browser: Browser, many: str
+) -> None:
+    console = await new_console(browser, many)
+    await console.open(f"records?topic=sea-3&partition=0&count={RECORDS}")
+    table = console.page.get_by_role("table", name="Records")
+    await expect(table).to_have_attribute("aria-rowcount", str(RECORDS + 1))
+    assert await table.get_by_role("row").count() < RECORDS / 2
+    await console.close()
+    assert console.faults == []
+
+
+async def test_older_events_are_drawn_when_they_are_asked_for(browser: Browser, many: str) -> None:
+    console = await new_console(browser, many)
+    await console.open("events")
+    events = console.page.get_by_role("main").get_by_role("listitem")
+    await expect(events).to_have_count(EVENTS_AT_ONCE)
+    await console.button("Show older ones").click()
+    await expect(events).to_have_count(2 * EVENTS_AT_ONCE)
+    await console.close()
+    assert console.faults == []
+
+
 async def test_records_of_all_partitions_are_read_part_by_part_and_the_page_says_so(
     browser: Browser, many: str
 ) -> None:
@@ -136,7 +171,7 @@ async def test_records_of_all_partitions_are_read_part_by_part_and_the_page_says
     await console.page.get_by_label("Partition", exact=True).fill(str(PARTITIONS - 1))
     await console.page.keyboard.press("Enter")
     await expect(parts).to_have_count(0)
-    await expect(console.page.get_by_text("There are no records here.")).to_be_visible()
+    await expect(console.page.get_by_role("table", name="Records")).to_be_visible()
     await console.close()
     assert console.faults == []
 
