@@ -5,18 +5,16 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import socket
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import httpx
 import pytest_asyncio
-import uvicorn
 from playwright.async_api import Browser, expect
 
 from console.console import Console, new_console
+from console.gateways import MemoryGateway
 from console.tracing import begin_trace, end_trace
 from tidelog.client.descriptions import TopicDescription
 from tidelog.model import Record
@@ -73,23 +71,11 @@ async def many() -> AsyncIterator[str]:
             await asyncio.sleep(CHANGES_EVERY_SECONDS)
 
     changing = asyncio.create_task(change())
-    async with _served(cluster) as url:
-        yield url
+    gateway = MemoryGateway(cluster.app)
+    gateway.start()
+    yield gateway.url
+    await gateway.stop()
     changing.cancel()
-
-
-@asynccontextmanager
-async def _served(cluster: FakeCluster) -> AsyncIterator[str]:
-    listening = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(cluster.app(), log_config=None, access_log=False))
-    serving = asyncio.create_task(server.serve(sockets=[listening]))
-    try:
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        with suppress(asyncio.CancelledError):
-            await serving
-        listening.close()
 
 
 async def test_the_overview_is_answered_at_once(many: str) -> None:

@@ -10,7 +10,10 @@ import pytest_asyncio
 from playwright.async_api import Browser
 
 from console.console import Console, new_console
+from tidelog_admin_api.parameters import USUAL_TIMEOUT_MS
 
+# With which the gateway may end, after its time is up.
+LAST_TRY_MS = 10_000
 _CALL = """async ([module, name, given]) =>
   (await import(`/console/app/${module}.js`))[name](...given)"""
 WELL = {
@@ -149,6 +152,14 @@ async def test_records_are_read_of_so_many_partitions_at_a_time(
 ) -> None:
     asked = {"partition": partition, "first": first}
     assert await told(opened, "pages/records", "partitionsRead", asked, count) == read
+
+
+@pytest.mark.parametrize("query", [{}, {"timeout_ms": 5_000}])
+async def test_an_answer_is_waited_for_longer_than_the_gateway_waits(
+    opened: Console, query: dict[str, int]
+) -> None:
+    waits_ms = query.get("timeout_ms", USUAL_TIMEOUT_MS)
+    assert await told(opened, "api", "answerMs", query) >= waits_ms + LAST_TRY_MS
 
 
 async def test_every_cell_of_the_map_is_found_where_it_is_drawn(opened: Console) -> None:

@@ -1,7 +1,10 @@
 // The gateway's resources. What goes wrong comes as a `Problem` (RFC 9457), also where no
 // gateway answers.
 const BASE = new URL("../v1/", document.baseURI);
-const TIMEOUT_MS = 20_000;
+// As long the gateway asks the cluster for what names no time of its own.
+const USUAL_TIMEOUT_MS = 30_000;
+// Its answer, which says what was waited for in vain, comes after that: a last try takes its time.
+const ANSWER_GRACE_MS = 15_000;
 const MAX_PAGES = 100;
 const PAGE_SIZE = 1_000;
 
@@ -58,7 +61,7 @@ export function urlOf(path, query = {}) {
 }
 
 async function ask(method, path, { query, body, revision, signal }) {
-  const timeout = AbortSignal.timeout(Number(query.timeout_ms ?? 0) + TIMEOUT_MS);
+  const timeout = AbortSignal.timeout(answerMs(query));
   const headers = { Accept: "application/json", "X-Tidelog-Requested-By": "console" };
   if (body !== undefined) headers["Content-Type"] = "application/json";
   if (revision) headers["If-Match"] = `"${revision}"`;
@@ -75,15 +78,20 @@ async function ask(method, path, { query, body, revision, signal }) {
     text = await response.text();
   } catch (error) {
     if (signal?.aborted) throw error;
-    throw unanswered(timeout.aborted);
+    throw unanswered(timeout.aborted, method !== "GET" && !query.dry_run);
   }
   return parsed(response, text);
 }
 
-function unanswered(timedOut) {
+/** How long an answer is waited for: longer than the gateway waits, which knows the cause. */
+export function answerMs({ timeout_ms: timeoutMs = USUAL_TIMEOUT_MS }) {
+  return timeoutMs + ANSWER_GRACE_MS;
+}
+
+function unanswered(timedOut, changes) {
   return new Problem({
     title: timedOut ? "The gateway has not answered in time" : "The gateway does not answer",
-    detail: "What was asked for may have been done all the same.",
+    detail: changes ? "What was asked for may have been done all the same." : "",
     fix: "Look whether tidelog_admin_api runs and can be reached; this page goes on trying.",
   });
 }

@@ -9,9 +9,11 @@ import { Dialog, Empty, Field, Waiting, tell } from "./basics.js";
 import { Table } from "./table.js";
 
 const EVERY_MS = 3_000;
+// So long replicas have to describe their logs; those that have not are told as such.
+const LOOK_MS = 5_000;
 
 export function RecoverAct({ topic, partition, onClose }) {
-  const { data, error } = usePolled((signal) => get("recovery", { topic }, signal), `${topic}/${partition}`, EVERY_MS);
+  const { data, error } = usePolled((signal) => get("recovery", { topic, timeout_ms: LOOK_MS }, signal), `${topic}/${partition}`, EVERY_MS);
   const title = `Recover ${topic}/${partition}`;
   if (!data) return html`<${Dialog} title=${title} onClose=${onClose}><${Waiting} error=${error} /><//>`;
   const found = data.items.find((item) => item.topic === topic && item.partition === partition);
@@ -44,7 +46,7 @@ function Choose({ title, found, onClose }) {
       </select>
     <//>`;
   return html`<${Act} title=${title} verb="Elect it, and lose those records" danger confirm=${found.topic} form=${form}
-    ready=${chosen !== ""} subject=${chosen} plan=${() => send({ dry_run: true })}
+    ready=${chosen !== ""} subject=${chosen} plan=${() => send({ dry_run: true, timeout_ms: LOOK_MS })}
     show=${() => html`<p class="warned">Broker ${chosen} would lead; ${survivor?.lost_records == null
       ? "nobody can tell how many records would be lost"
       : html`<strong>${plural(survivor.lost_records, "record")}</strong> that others hold would be cut`}.</p>`}

@@ -44,7 +44,7 @@ export function CreateTopic({ onClose, onDone }) {
     show=${(plan) => html`<${Placement} topic=${topic} assignment=${plan.assignment} />`}
     run=${(plan) => send({}, { operation_id: id, ...exactly(plan.assignment) })}
     done=${(answer) => {
-      tell(`Topic ${topic} is created.${late(answer, "start")}`, { name: "Open it", target: href(["topics", topic]) });
+      tell(`Topic ${topic} is created.${late(answer, "start its replicas")}`, { name: "Open it", target: href(["topics", topic]) });
       onDone();
     }}
     onClose=${onClose} />`;
@@ -57,7 +57,8 @@ function exactly(assignment) {
 /** Of an answer that names brokers which have not done so yet. */
 function late(answer, verb) {
   const behind = answer?.pending_brokers ?? [];
-  return behind.length ? ` Brokers ${brokers(behind)} have yet to ${verb} their replicas.` : "";
+  if (behind.length === 1) return ` Broker ${behind[0]} has yet to ${verb}.`;
+  return behind.length ? ` Brokers ${brokers(behind)} have yet to ${verb}.` : "";
 }
 
 export function ChangeConfig({ topic, onClose, onDone }) {
@@ -82,8 +83,8 @@ export function ChangeConfig({ topic, onClose, onDone }) {
     plan=${() => send({ dry_run: true })}
     show=${(plan) => html`<${Table} label="What would change" columns=${columns} rows=${plan.changes} rowKey=${(c) => c.key} empty="Nothing: all is as asked for." />`}
     run=${() => send({})}
-    done=${() => {
-      tell(`The configuration of ${topic.topic} is changed.`);
+    done=${(answer) => {
+      tell(`The configuration of ${topic.topic} is changed.${late(answer, "take it")}`);
       onDone();
     }}
     onClose=${onClose} />`;
@@ -107,7 +108,7 @@ export function PartitionCountAct({ topic, onClose }) {
           deleted with all records, on brokers ${brokers(plan.brokers)}.</p>`
       : html`<${Placement} topic=${topic.topic} assignment=${plan.assignment} first=${topic.partitions} />`)}
     run=${() => send({}, isLess ? { confirm: topic.topic } : {})}
-    done=${() => tell(`${topic.topic} has ${plural(wanted, "partition")}.`)}
+    done=${(answer) => tell(`${topic.topic} has ${plural(wanted, "partition")}.${late(answer, isLess ? "delete its replicas" : "start its replicas")}`)}
     onClose=${onClose} />`;
 }
 
@@ -135,7 +136,7 @@ export function DeleteTopic({ topic, onDeleted, onClose }) {
       brokers ${brokers(plan.brokers)}. Nothing brings them back.</p>`}
     run=${() => send({ confirm: topic.topic })}
     done=${(answer) => {
-      tell(`Topic ${topic.topic} is deleted.${late(answer, "delete")}`);
+      tell(`Topic ${topic.topic} is deleted.${late(answer, "delete its replicas")}`);
       onDeleted();
     }}
     onClose=${onClose} />`;
