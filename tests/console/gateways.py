@@ -14,7 +14,9 @@ _GRACE_SECONDS = 1
 
 
 class MemoryGateway:
-    """`make_app`: called for each of its lives."""
+    """`make_app`: called for each of its lives; `app`: of the present one."""
+
+    app: FastAPI
 
     def __init__(self, make_app: Callable[[], FastAPI]) -> None:
         self._make_app = make_app
@@ -29,9 +31,10 @@ class MemoryGateway:
     def start(self) -> None:
         listening = socket.create_server(("127.0.0.1", self._port))
         self._port = listening.getsockname()[1]
+        self.app = self._make_app()
         self._server = uvicorn.Server(
             uvicorn.Config(
-                self._make_app(),
+                self.app,
                 log_config=None,
                 access_log=False,
                 timeout_graceful_shutdown=_GRACE_SECONDS,

@@ -3,15 +3,29 @@ cluster behind it in memory."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
+import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, expect
+from playwright.async_api import Browser, Locator, expect
 
 from console.console import Console, new_console
 from console.gateways import MemoryGateway
+from tidelog.client.event_streams import Silent
+from tidelog.state_changes.event import Kind, Stage, StateChange
+from tidelog_admin_api.limits import Usage
 from unit.admin_api.fakes import FakeCluster
+
+NOW_MS = 1_700_000_000_000
+LOOK_SECONDS = 0.2
+MAX_LOOKS = 500
+# The page is told that its tab is hidden, or is not any more.
+_TURN = """(hidden) => {
+  Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+  document.dispatchEvent(new Event("visibilitychange"));
+}"""
 
 
 @dataclass
@@ -19,6 +33,27 @@ class Scene:
     cluster: FakeCluster
     gateway: MemoryGateway
     console: Console
+
+    def tell(self, topic: str) -> None:
+        """That it was created."""
+        change = StateChange(NOW_MS, "controller-1", Kind.TOPIC_CREATION, Stage.COMPLETED)
+        self.cluster.events.told.put_nowait([change._replace(topic=topic)])
+
+    def shown(self, topic: str) -> Locator:
+        return self.console.page.get_by_role("link", name=topic, exact=True)
+
+    @property
+    def streams(self) -> int:
+        """That are open."""
+        usage: Usage = self.gateway.app.state.gateway.usage
+        return usage.streams
+
+    async def until_streams(self, wanted: int) -> None:
+        for _ in range(MAX_LOOKS):
+            if self.streams == wanted:
+                return
+            await asyncio.sleep(LOOK_SECONDS)
+        pytest.fail(f"{self.streams} streams are open, and not {wanted}")
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -42,3 +77,59 @@ async def test_brokers_that_have_yet_to_start_their_replicas_are_named(scene: Sc
     await console.button("Create it").click()
     behind = "Topic slack is created. Broker 3 has yet to start its replicas."
     await expect(console.page.get_by_role("status").get_by_text(behind)).to_be_visible()
+
+
+async def test_a_stream_goes_on_after_the_gateway_was_away_and_refused_it(scene: Scene) -> None:
+    live = scene.console.page.get_by_text("live", exact=True)
+    await scene.console.open("events")
+    await expect(live).to_be_visible()
+    scene.tell("flood")
+    await expect(scene.shown("flood")).to_be_visible()
+
+    refused = scene.console.page.wait_for_event(
+        "response", lambda answer: "/stream" in answer.url and answer.status == 503
+    )
+    waiting = asyncio.ensure_future(refused)
+    await scene.gateway.stop()
+    await expect(scene.console.page.get_by_text("connection lost")).to_be_visible()
+    scene.cluster.events.is_silent = True
+    scene.gateway.start()
+    await waiting
+    scene.cluster.events.is_silent = False
+    await expect(live).to_be_visible()
+    scene.tell("squall")
+    await expect(scene.shown("squall")).to_be_visible()
+    await expect(scene.shown("flood")).to_be_visible()
+
+
+async def test_events_are_shown_once_the_cluster_answers(scene: Scene) -> None:
+    scene.cluster.events.is_silent = True
+    await scene.console.open("events")
+    problem = scene.console.page.get_by_role("alert")
+    await expect(problem).to_contain_text("it is gone")
+    scene.cluster.events.is_silent = False
+    await expect(scene.console.page.get_by_text("live", exact=True)).to_be_visible()
+    await expect(problem).to_have_count(0)
+
+
+async def test_a_hidden_tab_has_no_stream(scene: Scene) -> None:
+    page = scene.console.page
+    await scene.console.open("events")
+    await scene.until_streams(1)
+    await page.evaluate(_TURN, True)
+    await scene.until_streams(0)
+    await page.evaluate(_TURN, False)
+    await scene.until_streams(1)
+    await expect(page.get_by_text("live", exact=True)).to_be_visible()
+
+
+async def test_that_a_service_was_not_heard_is_told_for_a_while(scene: Scene) -> None:
+    page = scene.console.page
+    await page.clock.install()
+    await scene.console.open("events")
+    await expect(page.get_by_text("live", exact=True)).to_be_visible()
+    scene.cluster.events.told.put_nowait([Silent("127.0.0.1:7501", "it refuses connections")])
+    note = page.get_by_text("127.0.0.1:7501 was not heard: it refuses connections")
+    await expect(note).to_be_visible()
+    await page.clock.fast_forward("01:30")
+    await expect(note).to_have_count(0)

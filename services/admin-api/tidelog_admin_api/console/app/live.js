@@ -5,6 +5,10 @@ import { urlOf } from "./api.js";
 // A gateway that is slow is not asked the more often for it.
 const REST_PER_BUSY_MS = 4;
 const MAX_PAUSE_MS = 15_000;
+// So long after a refusal a stream is asked for again.
+const REOPEN_MS = 2_000;
+// So far the clocks of services may be apart, and an event may come late.
+const RESUME_OVERLAP_MS = 60_000;
 // What a stream tells besides state changes.
 const NOTES = ["service_silent", "missed"];
 
@@ -93,8 +97,9 @@ export function poll(load, everyMs, tell) {
 }
 
 /**
- * Follows a stream of server-sent events while `enabled`; `onEvents(list)` gets what has come
- * since the last frame, `onNote(name, data)` what else it tells. Returns connecting, open or lost.
+ * Follows a stream of server-sent events while `enabled` and somebody looks; `onEvents(list)` gets
+ * what has come since the last frame, of which some may have come before; `onNote(name, data)` what
+ * else it tells. Returns connecting, open or lost.
  */
 export function useEvents(path, query, onEvents, onNote, enabled = true) {
   const [state, setState] = useState("connecting");
@@ -102,32 +107,82 @@ export function useEvents(path, query, onEvents, onNote, enabled = true) {
   latest.current = onEvents;
   const noted = useRef(onNote);
   noted.current = onNote;
-  const url = String(urlOf(path, query));
+  const asked = useRef(query);
+  asked.current = query;
 
   useEffect(() => {
     if (!enabled) return undefined;
     let waiting = [];
     let frame = 0;
-    const source = new EventSource(url);
     const hand = () => {
       frame = 0;
       const events = waiting;
       waiting = [];
       latest.current(events);
     };
-    const take = (message) => {
-      waiting.push(JSON.parse(message.data));
+    const take = (event) => {
+      waiting.push(event);
       frame ||= setTimeout(hand, 50);
     };
-    source.onopen = () => setState("open");
-    source.onerror = () => setState("lost");
-    source.addEventListener("state_change", take);
-    for (const name of NOTES) source.addEventListener(name, (message) => noted.current?.(name, JSON.parse(message.data)));
+    const stop = follow(path, asked.current, setState, take, (name, data) => noted.current?.(name, data));
     return () => {
+      stop();
       clearTimeout(frame);
-      source.close();
     };
-  }, [url, enabled]);
+  }, [path, JSON.stringify(query), enabled]);
 
   return state;
+}
+
+/**
+ * One stream after the other until it is stopped by what is returned: browsers go on by themselves
+ * with one that broke off, but never with one that was refused. Each later one begins a little
+ * before the newest event that has come.
+ */
+export function follow(path, query, setState, take, note) {
+  let source = null;
+  let timer = 0;
+  let newestMs = 0;
+
+  function open() {
+    clearTimeout(timer);
+    if (source || document.hidden) return;
+    const sinceMs = Math.max(query.since_ms ?? 0, newestMs - RESUME_OVERLAP_MS);
+    const own = new EventSource(urlOf(path, { ...query, since_ms: sinceMs }));
+    source = own;
+    own.onopen = () => setState("open");
+    own.onerror = () => {
+      setState("lost");
+      if (own.readyState !== EventSource.CLOSED) return;
+      close();
+      timer = setTimeout(open, REOPEN_MS);
+    };
+    own.addEventListener("state_change", (message) => {
+      const event = JSON.parse(message.data);
+      newestMs = Math.max(newestMs, event.time_ms);
+      take(event);
+    });
+    for (const name of NOTES) own.addEventListener(name, (message) => note(name, JSON.parse(message.data)));
+  }
+
+  function close() {
+    clearTimeout(timer);
+    source?.close();
+    source = null;
+  }
+
+  // A browser has six connections to a gateway for all its tabs, and a stream takes one.
+  function seen() {
+    if (!document.hidden) return open();
+    close();
+    setState("connecting");
+  }
+
+  document.addEventListener("visibilitychange", seen);
+  setState("connecting");
+  open();
+  return () => {
+    close();
+    document.removeEventListener("visibilitychange", seen);
+  };
 }

@@ -1,8 +1,8 @@
 // State changes of all services, live.
 import { html, useEffect, useMemo, useRef, useState } from "../html.js";
 import { get } from "../api.js";
-import { number, words } from "../format.js";
-import { useEvents } from "../live.js";
+import { clock, number, words } from "../format.js";
+import { poll, useEvents } from "../live.js";
 import { replaceQuery } from "../router.js";
 import { Empty, PageHead, ProblemNote } from "../parts/basics.js";
 import { Timeline, toneOfEvent } from "../parts/timeline.js";
@@ -11,6 +11,9 @@ const MAX_KEPT = 2_000;
 const MAX_FIRST = 200;
 const FILTERS = ["topic", "partition", "broker", "kind"];
 const NOT_WELL = ["bad", "warn"];
+const FIRST_AGAIN_MS = 2_000;
+// That a service is heard again nobody says: what was told of it is shown for so long.
+const NOTE_MS = 60_000;
 
 export function Events({ query }) {
   const asked = Object.fromEntries(FILTERS.map((name) => [name, query.get(name) ?? ""]));
@@ -24,11 +27,13 @@ function Asked({ asked }) {
   const wrong = wrongOf(asked);
   useEffect(() => {
     if (wrong) return undefined;
-    const stop = new AbortController();
-    get("events", { ...asked, limit: MAX_FIRST }, stop.signal).then(setFirst, (error) => {
-      if (!stop.signal.aborted) setProblem(error);
+    const poller = poll((signal) => get("events", { ...asked, limit: MAX_FIRST }, signal), FIRST_AGAIN_MS, ({ data, error }) => {
+      setProblem(error ?? null);
+      if (!data) return;
+      setFirst(data);
+      poller.stop();
     });
-    return () => stop.abort();
+    return poller.stop;
   }, []);
   return html`<${Followed} asked=${asked} first=${first} problem=${problem} wrong=${wrong} />`;
 }
@@ -41,7 +46,7 @@ function wrongOf({ partition, broker, topic }) {
 
 function Followed({ asked, first, problem, wrong }) {
   const [events, setEvents] = useState([]);
-  const [note, setNote] = useState("");
+  const [note, tell] = useNote();
   const [isPaused, setPaused] = useState(false);
   const known = useRef(new Set());
   const take = (told) => {
@@ -58,13 +63,26 @@ function Followed({ asked, first, problem, wrong }) {
     if (first) take(first.items);
   }, [first]);
   const since = useMemo(() => (first ? (first.items.at(-1)?.time_ms ?? Date.now()) : 0), [first]);
-  const tell = (name, data) => setNote(name === "missed" ? "Some came too fast to be shown." : `${data.address} is not heard: ${data.problem}`);
   const state = useEvents("events/stream", { ...asked, since_ms: since }, take, tell, first !== null && !isPaused && !wrong);
   return html`<${PageHead} title="Events" beside=${html`<${Following} state=${state} isPaused=${isPaused} />`}>
       <button class="button" data-first-act aria-pressed=${isPaused} onClick=${() => setPaused(!isPaused)}>${isPaused ? "Go on" : "Pause"}</button>
     <//>
     ${problem && html`<div style=${{ marginBottom: "16px" }}><${ProblemNote} problem=${problem} /></div>`}
     <${Listed} events=${events} asked=${asked} wrong=${wrong} note=${note} isWaiting=${first === null && !problem && !wrong} />`;
+}
+
+/** What was told last besides events, with its time, and how it is told. */
+function useNote() {
+  const [note, setNote] = useState("");
+  useEffect(() => {
+    const timer = setTimeout(setNote, NOTE_MS, "");
+    return () => clearTimeout(timer);
+  }, [note]);
+  const tell = (name, data) => {
+    const text = name === "missed" ? "some came too fast to be shown" : `${data.address} was not heard: ${data.problem}`;
+    setNote(`${clock(Date.now())}: ${text}`);
+  };
+  return [note, tell];
 }
 
 function Following({ state, isPaused }) {
