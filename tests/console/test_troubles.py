@@ -13,12 +13,17 @@ from playwright.async_api import Browser, Locator, expect
 
 from console.console import Console, new_console
 from console.gateways import MemoryGateway
+from tidelog.client.descriptions import PartitionDescription
 from tidelog.client.event_streams import Silent
+from tidelog.model import NO_LEADER
 from tidelog.state_changes.event import Kind, Stage, StateChange
 from tidelog_admin_api.limits import Usage
-from unit.admin_api.fakes import FakeCluster
+from unit.admin_api.fake_operations import recovery
+from unit.admin_api.fakes import FakeCluster, partition, topic
 
 NOW_MS = 1_700_000_000_000
+# So long brokers have to describe their logs while somebody waits for the dialog.
+LOOK_AT_RECOVERY_MS = 5_000
 LOOK_SECONDS = 0.2
 MAX_LOOKS = 500
 # The page is told that its tab is hidden, or is not any more.
@@ -26,6 +31,10 @@ _TURN = """(hidden) => {
   Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
   document.dispatchEvent(new Event("visibilitychange"));
 }"""
+
+
+def leaderless(partition_id: int) -> PartitionDescription:
+    return partition(partition_id, leader=NO_LEADER, isr=())
 
 
 @dataclass
@@ -77,6 +86,17 @@ async def test_brokers_that_have_yet_to_start_their_replicas_are_named(scene: Sc
     await console.button("Create it").click()
     behind = "Topic slack is created. Broker 3 has yet to start its replicas."
     await expect(console.page.get_by_role("status").get_by_text(behind)).to_be_visible()
+
+
+async def test_a_partition_is_found_among_many_that_have_no_leader(scene: Scene) -> None:
+    last = 149
+    scene.cluster.admin.topics = [topic("sea", *(leaderless(n) for n in range(last + 1)))]
+    scene.cluster.admin.recoveries = [recovery(n) for n in range(last + 1)]
+    await scene.console.open(f"topics/sea/{last}")
+    await scene.console.button("Recover…").click()
+    await expect(scene.console.dialog).to_contain_text("It waits for broker 1 or 2")
+    looked = ("describe_recovery", ("sea", [last], LOOK_AT_RECOVERY_MS), {})
+    assert looked in scene.cluster.admin.calls
 
 
 async def test_a_stream_goes_on_after_the_gateway_was_away_and_refused_it(scene: Scene) -> None:

@@ -162,7 +162,7 @@ class FakeOperations:
         choices: Sequence[RecoveryChoice] = (),
     ) -> list[Recovery]:
         self.asked("describe_recovery", topic, partitions, timeout_ms, choices=choices)
-        return self.recoveries
+        return [r for r in self.recoveries if not partitions or r.partition in partitions]
 
     async def recover_partitions(
         self,

@@ -13,7 +13,7 @@ const EVERY_MS = 3_000;
 const LOOK_MS = 5_000;
 
 export function RecoverAct({ topic, partition, onClose }) {
-  const { data, error } = usePolled((signal) => get("recovery", { topic, timeout_ms: LOOK_MS }, signal), `${topic}/${partition}`, EVERY_MS);
+  const { data, error } = usePolled((signal) => get("recovery", { topic, partition, timeout_ms: LOOK_MS }, signal), `${topic}/${partition}`, EVERY_MS);
   const title = `Recover ${topic}/${partition}`;
   if (!data) return html`<${Dialog} title=${title} onClose=${onClose}><${Waiting} error=${error} /><//>`;
   const found = data.items.find((item) => item.topic === topic && item.partition === partition);
