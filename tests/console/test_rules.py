@@ -10,7 +10,9 @@ import pytest_asyncio
 from playwright.async_api import Browser
 
 from console.console import Console, new_console
+from console.gateways import MemoryGateway
 from tidelog_admin_api.parameters import USUAL_TIMEOUT_MS
+from unit.admin_api.fakes import FakeCluster
 
 # With which the gateway may end, after its time is up.
 LAST_TRY_MS = 10_000
@@ -34,11 +36,14 @@ PARTITION = {
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def opened(browser: Browser, gateway: str) -> AsyncIterator[Console]:
-    console = await new_console(browser, gateway)
+async def opened(browser: Browser) -> AsyncIterator[Console]:
+    gateway = MemoryGateway(FakeCluster().app)
+    gateway.start()
+    console = await new_console(browser, gateway.url)
     await console.open("no-such-page")
     yield console
     await console.close()
+    await gateway.stop()
 
 
 async def told(console: Console, module: str, name: str, *given: Any) -> Any:
@@ -152,6 +157,25 @@ async def test_records_are_read_of_so_many_partitions_at_a_time(
 ) -> None:
     asked = {"partition": partition, "first": first}
     assert await told(opened, "pages/records", "partitionsRead", asked, count) == read
+
+
+@pytest.mark.parametrize(
+    ("value", "encoding", "text", "shown_as"),
+    [
+        ('{"tide":"ebb"}', "text", '{\n  "tide": "ebb"\n}', "json"),
+        ('{"id":9007199254740993}', "text", '{"id":9007199254740993}', "json"),
+        ('{"metres":1.0}', "text", '{"metres":1.0}', "json"),
+        ('{"a":1,"a":2}', "text", '{"a":1,"a":2}', "json"),
+        ("ebb", "text", "ebb", "text"),
+        ("/w==", "base64", "/w==", "base64"),
+        (None, "text", "", "none"),
+    ],
+)
+async def test_a_value_is_shown_as_it_was_written(
+    opened: Console, value: str | None, encoding: str, text: str, shown_as: str
+) -> None:
+    found = await told(opened, "parts/record_text", "shownValue", value, encoding)
+    assert (found["text"], found["as"]) == (text, shown_as)
 
 
 @pytest.mark.parametrize("query", [{}, {"timeout_ms": 5_000}])

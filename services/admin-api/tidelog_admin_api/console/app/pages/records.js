@@ -6,6 +6,7 @@ import { NONE, clock, exactTime, number, plural } from "../format.js";
 import { usePolled } from "../live.js";
 import { href, replaceQuery } from "../router.js";
 import { Dialog, Empty, Field, Live, PageHead, ProblemNote, Waiting } from "../parts/basics.js";
+import { shownValue } from "../parts/record_text.js";
 import { Table } from "../parts/table.js";
 
 const EVERY_MS = 3_000;
@@ -112,7 +113,7 @@ function startOf(asked) {
 
 async function read(asked, topic, signal) {
   const chosen = partitionsRead(asked, topic.partitions);
-  const query = { ...startOf(asked), max_records: asked.count, key: asked.key };
+  const query = { ...startOf(asked), max_records: asked.count, key: asked.key, encoding: "text" };
   const pages = await Promise.allSettled(chosen.map((p) => get(at("topics", asked.topic, "partitions", p, "records"), query, signal)));
   const good = pages.filter((page) => page.status === "fulfilled").map((page) => page.value);
   const silent = chosen.filter((_, at) => pages[at].status === "rejected");
@@ -136,8 +137,8 @@ function Read({ asked, topic }) {
     { name: "Partition", width: "90px", num: true, value: (r) => r.partition, show: (r) => html`<a href=${href(["topics", asked.topic, String(r.partition)])}>${r.partition}</a>` },
     { name: "Offset", width: "110px", num: true, value: (r) => r.offset, show: (r) => number(r.offset) },
     { name: "Time", width: "170px", value: (r) => r.timestamp_ms, show: (r) => html`<time title=${exactTime(r.timestamp_ms)}>${clock(r.timestamp_ms, true)}</time>` },
-    { name: "Key", width: "20%", value: (r) => textOf(r.key), show: (r) => (r.key == null ? html`<span class="faint">none</span>` : html`<code>${textOf(r.key)}</code>`) },
-    { name: "Value", show: (r) => html`<code class="dim">${textOf(r.value).slice(0, PREVIEW)}</code>` },
+    { name: "Key", width: "20%", value: (r) => r.key ?? "", show: (r) => (r.key == null ? html`<span class="faint">none</span>` : html`<code>${r.key}</code>`) },
+    { name: "Value", show: (r) => html`<code class="dim">${(r.value ?? "").slice(0, PREVIEW)}</code>` },
     { name: "Whole", width: "84px", show: (r) => html`<button class="button quiet compact" aria-haspopup="dialog" aria-label=${`Whole record ${keyOf(r)}`} onClick=${() => setOpen(r)}>Open</button>` },
   ];
   return html`<div class="row small" style=${{ padding: "8px 16px" }}>
@@ -156,22 +157,17 @@ function emptyWords(asked, records) {
   return asked.key === "" ? "There are no records here." : "None of those that were looked at has that key.";
 }
 
-function textOf(value) {
-  if (value == null) return "";
-  return typeof value === "string" ? value : JSON.stringify(value);
-}
-
 function has(record, sought) {
   if (!sought) return true;
-  return `${textOf(record.key)} ${textOf(record.value)}`.toLowerCase().includes(sought.toLowerCase());
+  return `${record.key ?? ""} ${record.value ?? ""}`.toLowerCase().includes(sought.toLowerCase());
 }
 
 function Whole({ topic, record, onClose }) {
-  const value = typeof record.value === "string" || record.value == null ? textOf(record.value) : JSON.stringify(record.value, null, 2);
+  const { text, as } = shownValue(record.value, record.value_encoding);
   return html`<${Dialog} title=${`${topic}/${record.partition}, offset ${number(record.offset)}`} onClose=${onClose}><div class="stack">
-    <p class="small dim">${clock(record.timestamp_ms, true)} · key ${record.key == null ? NONE : html`<code>${textOf(record.key)}</code>`}
-      · value as ${record.value_encoding}${record.value == null ? ", none" : ""}</p>
+    <p class="small dim">${clock(record.timestamp_ms, true)} · key ${record.key == null ? NONE : html`<code>${record.key}</code>`}
+      · value as ${as}</p>
     ${record.headers?.length > 0 && html`<p class="small">${record.headers.map((header) => html`<span class="tag">${header.key}: ${header.value}</span> `)}</p>`}
-    <pre>${value || NONE}</pre>
+    <pre>${text || NONE}</pre>
   </div><//>`;
 }
