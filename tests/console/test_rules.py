@@ -127,6 +127,10 @@ async def test_a_partition_is_told_as_it_stands(
         ("duration", 999, "999 ms"),
         ("duration", 61_000, "1 min 1 s"),
         ("duration", 90_000_000, "1 d 1 h"),
+        # Nanoseconds, by mistake.
+        ("clock", 1_700_000_000_000_000_000, "1,700,000,000,000,000,000 ms"),
+        ("exactTime", 1_700_000_000_000_000_000, ""),
+        ("exactTime", 1_700_000_000_000, "2023-11-14T22:13:20.000Z"),
         ("sentence", "brokers_add", "Brokers add"),
         ("sentence", "the leader is gone", "The leader is gone"),
         ("sentence", "orders/0 waits", "orders/0 waits"),

@@ -8,6 +8,9 @@ const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 const DAY_MS = 24 * HOUR;
 
+// Beyond it there is no date: a time that was written in other units than milliseconds.
+const LAST_MS = 8.64e15;
+
 export const NONE = "–";
 
 export function number(value) {
@@ -45,16 +48,17 @@ export function ago(timeMs, now = Date.now()) {
   return past < SECOND ? "now" : `${duration(past)} ago`;
 }
 
-/** Time of the day, with the day where it is not today's. */
+/** Time of the day, with the day where it is not today's. Anything may stand in a record. */
 export function clock(timeMs, withMs = false) {
   if (!timeMs || timeMs < 0) return NONE;
+  if (timeMs > LAST_MS) return `${NUMBER.format(timeMs)} ms`;
   const time = new Date(timeMs);
   const told = CLOCK.format(time) + (withMs ? `.${String(time.getMilliseconds()).padStart(3, "0")}` : "");
   return time.toDateString() === new Date().toDateString() ? told : `${DAY.format(time)} ${told}`;
 }
 
 export function exactTime(timeMs) {
-  return timeMs > 0 ? new Date(timeMs).toISOString() : "";
+  return timeMs > 0 && timeMs <= LAST_MS ? new Date(timeMs).toISOString() : "";
 }
 
 /** A word for programs as words for people: brokers_add, "brokers add". */
