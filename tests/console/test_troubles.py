@@ -15,11 +15,12 @@ from console.console import Console, new_console
 from console.gateways import MemoryGateway
 from tidelog.client.descriptions import PartitionDescription
 from tidelog.client.event_streams import Silent
+from tidelog.errors import ErrorCode, TidelogError, unknown_topic
 from tidelog.model import NO_LEADER
 from tidelog.state_changes.event import Kind, Stage, StateChange
 from tidelog_admin_api.limits import Usage
 from unit.admin_api.fake_operations import recovery
-from unit.admin_api.fakes import FakeCluster, partition, topic
+from unit.admin_api.fakes import FakeCluster, operation, partition, topic
 
 NOW_MS = 1_700_000_000_000
 # So long brokers have to describe their logs while somebody waits for the dialog.
@@ -97,6 +98,63 @@ async def test_a_partition_is_found_among_many_that_have_no_leader(scene: Scene)
     await expect(scene.console.dialog).to_contain_text("It waits for broker 1 or 2")
     looked = ("describe_recovery", ("sea", [last], LOOK_AT_RECOVERY_MS), {})
     assert looked in scene.cluster.admin.calls
+
+
+WITHOUT_CONTROLLER = TidelogError(
+    ErrorCode.REQUEST_TIMED_OUT,
+    "the request was not answered in time; the last problem: no active controller is known",
+)
+
+
+@pytest.mark.parametrize(
+    ("place", "shown"),
+    [
+        ("topics", "sea"),
+        ("topics/sea", "Durability"),
+        ("topics/sea/0", "High watermark"),
+        ("brokers", "127.0.0.1:7501"),
+        ("moves", "op-1"),
+        ("moves/op-1", "Move by move"),
+    ],
+)
+async def test_a_page_tells_how_old_it_is_and_why_it_is_not_up_to_date(
+    scene: Scene, place: str, shown: str
+) -> None:
+    page = scene.console.page
+    main = page.get_by_role("main")
+    scene.cluster.admin.operations = [operation()]
+    await scene.console.open(place)
+    await expect(main.get_by_text(shown).first).to_be_visible()
+    scene.cluster.admin.refusal = WITHOUT_CONTROLLER
+    await expect(main.get_by_role("alert").first).to_contain_text("no active controller is known")
+    await expect(main.get_by_text("As of")).to_be_visible()
+    await expect(main.get_by_text(shown).first).to_be_visible()
+    scene.cluster.admin.refusal = None
+    await expect(main.get_by_role("alert")).to_have_count(0)
+    await expect(main.get_by_text("As of")).to_have_count(0)
+
+
+async def test_a_topic_that_somebody_else_deletes_keeps_no_buttons(scene: Scene) -> None:
+    await scene.console.open("topics/sea")
+    await scene.console.button("Partitions…").click()
+    await expect(scene.console.dialog).to_be_visible()
+    scene.cluster.admin.refusal = unknown_topic("sea")
+    alert = scene.console.page.get_by_role("main").get_by_role("alert")
+    await expect(alert).to_contain_text("Unknown topic")
+    for name in ("Partitions…", "Replicas…", "Delete…"):
+        await expect(scene.console.button(name)).to_have_count(0)
+    await expect(scene.console.dialog).to_have_count(0)
+
+
+async def test_an_answer_that_takes_long_is_told_before_it_comes(scene: Scene) -> None:
+    page = scene.console.page
+    await scene.console.open("brokers")
+    await expect(page.get_by_text("127.0.0.1:7501")).to_be_visible()
+    # Nobody answers.
+    await page.route("**/v1/brokers?*", lambda _: None)
+    await expect(page.get_by_text("there has been no answer since")).to_be_visible()
+    await expect(page.get_by_text("127.0.0.1:7501")).to_be_visible()
+    await expect(page.get_by_text("not up to date")).to_be_visible()
 
 
 async def test_a_stream_goes_on_after_the_gateway_was_away_and_refused_it(scene: Scene) -> None:

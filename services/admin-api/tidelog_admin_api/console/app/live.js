@@ -5,6 +5,9 @@ import { urlOf } from "./api.js";
 // A gateway that is slow is not asked the more often for it.
 const REST_PER_BUSY_MS = 4;
 const MAX_PAUSE_MS = 15_000;
+// Whoever has waited so long for an answer is told so.
+const LATE_MS = 5_000;
+const NOT_FOUND = 404;
 // So long after a refusal a stream is asked for again.
 const REOPEN_MS = 2_000;
 // So far the clocks of services may be apart, and an event may come late.
@@ -14,10 +17,10 @@ const NOTES = ["service_silent", "missed"];
 
 /**
  * The answer of `load(signal)`, asked for again every `everyMs` and whenever `key` changes, but
- * not while `paused`. `error` may stand beside the last good `data`.
+ * not while `paused`: what is `known` of it, and `refresh`.
  */
 export function usePolled(load, key, everyMs, paused = false) {
-  const [state, setState] = useState({ data: null, error: null, key: null });
+  const [state, setState] = useState({ key, known: NOTHING });
   const latest = useRef(load);
   latest.current = load;
   const wake = useRef(() => {});
@@ -25,26 +28,31 @@ export function usePolled(load, key, everyMs, paused = false) {
   useEffect(() => {
     if (paused) return undefined;
     const poller = poll((signal) => latest.current(signal), everyMs, (told) =>
-      setState((before) => ({
-        key,
-        error: told.error ?? null,
-        data: told.error ? (before.key === key ? before.data : null) : told.data,
-      })),
+      setState((before) => ({ key, known: after(before.key === key ? before.known : NOTHING, told, Date.now()) })),
     );
     wake.current = poller.now;
     return poller.stop;
   }, [key, everyMs, paused]);
 
   const refresh = useCallback(() => wake.current(), []);
-  const current = state.key === key;
-  return {
-    data: current ? state.data : null,
-    error: current ? state.error : null,
-    refresh,
-  };
+  return { ...(state.key === key ? state.known : NOTHING), refresh };
 }
 
-/** Asks until `stop`, one question at a time; `tell({data} | {error})`. */
+/** `data`: the last good answer, or null; `asOfMs`: when it came. `error`: what is wrong with the
+ * newest; `late`: there has been none for LATE_MS. */
+export const NOTHING = { data: null, asOfMs: 0, error: null, late: false };
+
+/** What is known once `{data}`, `{error}` or `{late}` is told. Of what is not there any more, no
+ * data is kept. */
+export function after(known, told, nowMs) {
+  if (told.late) return { ...known, late: true };
+  if (!told.error) return { data: told.data, asOfMs: nowMs, error: null, late: false };
+  const kept = told.error.status === NOT_FOUND ? NOTHING : known;
+  return { ...kept, error: told.error, late: false };
+}
+
+/** Asks until `stop`, one question at a time; `tell({data} | {error})`, and before it `{late}`
+ * where an answer takes long. */
 export function poll(load, everyMs, tell) {
   let stopped = false;
   let timer = 0;
@@ -65,6 +73,7 @@ export function poll(load, everyMs, tell) {
     }
     running = new AbortController();
     const began = performance.now();
+    const late = setTimeout(() => !stopped && tell({ late: true }), LATE_MS);
     let failed = false;
     try {
       const data = await load(running.signal);
@@ -73,6 +82,7 @@ export function poll(load, everyMs, tell) {
       failed = true;
       if (!stopped) tell({ error });
     }
+    clearTimeout(late);
     running = null;
     if (stopped) return;
     timer = setTimeout(once, again ? 0 : pauseMs(performance.now() - began, failed));

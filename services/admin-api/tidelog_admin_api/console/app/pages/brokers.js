@@ -4,7 +4,7 @@ import { all, at, get } from "../api.js";
 import { NONE, ago, bytes, number, plural } from "../format.js";
 import { usePolled } from "../live.js";
 import { BalanceAct, MaintenanceAct, PreferredAct, RestartCheck } from "../parts/broker_acts.js";
-import { Live, PageHead, Panel, State, Waiting } from "../parts/basics.js";
+import { Live, PageHead, Panel, Stale, State, Waiting } from "../parts/basics.js";
 import { Loads } from "../parts/loads.js";
 import { PartitionMap } from "../parts/partition_map.js";
 import { Table } from "../parts/table.js";
@@ -17,7 +17,8 @@ const MAX_ASKED = 50;
 
 export function Brokers() {
   const [act, setAct] = useState(null);
-  const { data, error, refresh } = usePolled((signal) => all("brokers", {}, signal), "brokers", EVERY_MS);
+  const known = usePolled((signal) => all("brokers", {}, signal), "brokers", EVERY_MS);
+  const { data, refresh } = known;
   const ids = (data ?? []).map(idOf).slice(0, MAX_ASKED).join(",");
   const processes = usePolled((signal) => readProcesses(ids, signal), ids, PROCESSES_EVERY_MS);
   const close = () => {
@@ -25,13 +26,14 @@ export function Brokers() {
     refresh();
   };
   const waiting = (data ?? []).filter((broker) => broker.status === "running" && broker.not_added);
-  return html`<${PageHead} title="Brokers" beside=${html`<${Live} error=${error} />`}>
+  return html`<${PageHead} title="Brokers" beside=${html`<${Live} of=${known} />`}>
       <button class="button" onClick=${() => setAct({ kind: "preferred" })}>Preferred leaders…</button>
       <button class="button" onClick=${() => setAct({ kind: "rebalance" })}>Rebalance…</button>
       <button class="button primary" data-first-act disabled=${!data} onClick=${() => setAct({ kind: "add", chosen: waiting.map(idOf) })}>Add brokers…</button>
     <//>
     ${data
       ? html`<div class="stack">
+          <${Stale} of=${known} />
           <section class="panel" aria-label="Brokers"><${BrokerTable} brokers=${data} processes=${processes.data ?? {}} onAct=${setAct} /></section>
           <div class="split">
             <${Panel} title="Leaders per broker"><${Loads} brokers=${data} /><//>
@@ -39,7 +41,7 @@ export function Brokers() {
           </div>
           <${Panel} title="Partitions by broker"><${PartitionMap} brokers=${data} /><//>
         </div>`
-      : html`<${Waiting} error=${error} />`}
+      : html`<${Waiting} of=${known} />`}
     ${act && html`<${ActOf} act=${act} brokers=${data ?? []} onClose=${close} />`}`;
 }
 

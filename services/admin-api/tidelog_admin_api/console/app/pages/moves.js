@@ -6,7 +6,7 @@ import { usePolled } from "../live.js";
 import { href } from "../router.js";
 import { Act } from "../parts/act.js";
 import { BalanceAct, begun } from "../parts/broker_acts.js";
-import { Field, Live, PageHead, Panel, Progress, State, Waiting, tell } from "../parts/basics.js";
+import { Age, Field, Live, PageHead, Panel, Progress, Stale, State, Waiting, tell } from "../parts/basics.js";
 import { PlanView } from "../parts/plan.js";
 import { Table } from "../parts/table.js";
 import { toneOfOperation } from "../verdict.js";
@@ -16,18 +16,20 @@ const UNITS = [["KiB", 1_024], ["MiB", 1_048_576], ["GiB", 1_073_741_824]];
 
 export function Moves() {
   const [act, setAct] = useState("");
-  const { data, error, refresh } = usePolled((signal) => all("operations", {}, signal), "operations", EVERY_MS);
+  const known = usePolled((signal) => all("operations", {}, signal), "operations", EVERY_MS);
+  const { data, refresh } = known;
   const close = () => {
     setAct("");
     refresh();
   };
-  return html`<${PageHead} title="Moves" beside=${html`<${Live} error=${error} />`}>
+  return html`<${PageHead} title="Moves" beside=${html`<${Live} of=${known} />`}>
       <button class="button" onClick=${() => setAct("rebalance")}>Rebalance…</button>
       <button class="button primary" data-first-act onClick=${() => setAct("byhand")}>Move partitions…</button>
     <//>
     <div class="stack">
+      <${Stale} of=${known} />
       <${Throttle} />
-      ${data ? html`<${Listed} operations=${data} />` : html`<${Waiting} error=${error} />`}
+      ${data ? html`<${Listed} operations=${data} />` : html`<${Waiting} of=${known} />`}
     </div>
     ${act === "rebalance" && html`<${BalanceAct} kind="rebalance" onClose=${close} />`}
     ${act === "byhand" && html`<${ByHand} onClose=${close} />`}`;
@@ -69,11 +71,13 @@ function Moved({ operation: { operation_id: id, progress, ended_at_ms: ended } }
 }
 
 function Throttle() {
-  const { data, error, refresh } = usePolled((signal) => get("throttle", {}, signal), "throttle", 3_000);
+  const known = usePolled((signal) => get("throttle", {}, signal), "throttle", 3_000);
+  const { data, error, refresh } = known;
   const [editing, setEditing] = useState(false);
   const bound = data?.bytes_per_second;
   return html`<section class="panel" aria-label="Throttle"><div class="toolbar plain">
       <span><strong>Throttle</strong>: ${data ? (bound == null ? "moves carry as much as they can" : `each broker sends and receives at most ${bytes(bound)} a second for moves`) : error ? error.message : "…"}</span>
+      ${data && html`<${Age} of=${known} />`}
       <span class="grow"></span>
       <button class="button" disabled=${!data} onClick=${() => setEditing(true)}>Change…</button>
     </div></section>

@@ -6,7 +6,7 @@ import { usePolled } from "../live.js";
 import { href } from "../router.js";
 import { Act } from "../parts/act.js";
 import { begun } from "../parts/broker_acts.js";
-import { Facts, Live, PageHead, Panel, PartitionLink, Progress, State, Waiting, tell } from "../parts/basics.js";
+import { Age, Facts, Live, PageHead, Panel, PartitionLink, Progress, Stale, State, Waiting, tell } from "../parts/basics.js";
 import { PlanView } from "../parts/plan.js";
 import { Table } from "../parts/table.js";
 import { toneOfOperation } from "../verdict.js";
@@ -20,27 +20,29 @@ const ORDER = ["active", "waiting", "dropped", "done"];
 export function Operation({ id }) {
   const path = at("operations", id);
   const [act, setAct] = useState("");
-  const { data, error, refresh } = usePolled((signal) => get(path, {}, signal), path, EVERY_MS);
+  const known = usePolled((signal) => get(path, {}, signal), path, EVERY_MS);
+  const { data, refresh } = known;
   const close = () => {
     setAct("");
     refresh();
   };
   const hasEnded = data?.ended_at_ms > 0;
   return html`<${PageHead} title=${data ? sentence(data.kind) : "Operation"} crumbs=${[["Moves", href(["moves"])], [id, href(["moves", id])]]}
-      beside=${html`${data && html`<${State} tone=${toneOfOperation(data.state)}>${data.state}<//>`}<${Live} error=${error} still=${hasEnded} />`}>
+      beside=${html`${data && html`<${State} tone=${toneOfOperation(data.state)}>${data.state}<//>`}<${Live} of=${known} still=${hasEnded} />`}>
       ${data && !hasEnded && html`<button class="button danger" data-first-act onClick=${() => setAct("cancel")}>Cancel…</button>`}
       ${hasEnded && data.progress.moves_done > 0 && html`<button class="button" data-first-act onClick=${() => setAct("reverse")}>Move back…</button>`}
     <//>
-    ${data ? html`<${Shown} operation=${data} />` : html`<${Waiting} error=${error} />`}
-    ${act === "cancel" && html`<${Cancel} operation=${data} onClose=${close} />`}
-    ${act === "reverse" && html`<${Reverse} operation=${data} onClose=${close} />`}`;
+    ${data ? html`<${Shown} operation=${data} known=${known} />` : html`<${Waiting} of=${known} />`}
+    ${data && act === "cancel" && html`<${Cancel} operation=${data} onClose=${close} />`}
+    ${data && act === "reverse" && html`<${Reverse} operation=${data} onClose=${close} />`}`;
 }
 
-function Shown({ operation }) {
+function Shown({ operation, known }) {
   const { progress } = operation;
   const hasEnded = operation.ended_at_ms > 0;
   const end = hasEnded ? `ended ${ago(operation.ended_at_ms)}` : progress.estimated_end_ms ? `done in about ${duration(progress.estimated_end_ms - Date.now())}` : "nobody can tell yet when it will be done";
   return html`<div class="stack">
+    <${Stale} of=${known} />
     <${Panel}><div class="progress">
       <div class="row"><strong>${number(progress.moves_done)} of ${plural(progress.moves, "move")} done</strong><span class="grow"></span><span class="dim">${end}</span></div>
       <${Progress} label="Moves done" part=${progress.moves_done} whole=${progress.moves} ended=${hasEnded} />
@@ -65,7 +67,8 @@ function Shown({ operation }) {
 
 function MovesOf({ id, hasEnded }) {
   const path = at("operations", id, "moves");
-  const { data, error } = usePolled((signal) => all(path, {}, signal), `${path}|${hasEnded}`, hasEnded ? 15_000 : MOVES_EVERY_MS);
+  const known = usePolled((signal) => all(path, {}, signal), `${path}|${hasEnded}`, hasEnded ? 15_000 : MOVES_EVERY_MS);
+  const { data } = known;
   const moves = useMemo(() => [...(data ?? [])].sort((a, b) => ORDER.indexOf(a.state) - ORDER.indexOf(b.state)), [data]);
   const columns = [
     { name: "Partition", value: ({ move }) => `${move.topic}/${move.partition}`, show: ({ move }) => html`<${PartitionLink} ...${move} />` },
@@ -75,8 +78,8 @@ function MovesOf({ id, hasEnded }) {
     { name: "Copied", width: "15%", num: true, value: (one) => one.bytes_copied ?? -1, show: (one) => (one.bytes_to_copy ? `${bytes(one.bytes_copied)} of ${bytes(one.bytes_to_copy)}` : "") },
     { name: "Waits for", width: "20%", show: (one) => (one.waits_for.length ? `broker ${brokers(one.waits_for)} to be in sync` : "") },
   ];
-  return html`<${Panel} title="Move by move" flush>
-    ${data ? html`<${Table} label="Moves" columns=${columns} rows=${moves} rowKey=${({ move }) => `${move.topic}/${move.partition}`} empty="It has no moves." />` : html`<${Waiting} error=${error} />`}
+  return html`<${Panel} title="Move by move" flush beside=${html`<${Age} of=${known} />`}>
+    ${data ? html`<${Table} label="Moves" columns=${columns} rows=${moves} rowKey=${({ move }) => `${move.topic}/${move.partition}`} empty="It has no moves." />` : html`<${Waiting} of=${known} />`}
   <//>`;
 }
 

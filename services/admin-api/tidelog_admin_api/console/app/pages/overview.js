@@ -6,7 +6,7 @@ import { get } from "../api.js";
 import { usePolled } from "../live.js";
 import { overview, samples } from "../overview_store.js";
 import { useStore } from "../store.js";
-import { Empty, Figure, Live, PageHead, Panel, PartitionLink, ProblemNote, Progress, State, Waiting } from "../parts/basics.js";
+import { Empty, Figure, Live, PageHead, Panel, PartitionLink, Progress, Stale, State, Waiting } from "../parts/basics.js";
 import { LineChart } from "../parts/charts.js";
 import { FindingsPanel } from "../parts/findings.js";
 import { Icon } from "../parts/icons.js";
@@ -22,18 +22,18 @@ const EXPLAIN_EVERY_MS = 3_000;
 const STALE_MS = 6_000;
 
 export function Overview() {
-  const { data, error } = useStore(overview);
-  return html`<${PageHead} title="Overview" beside=${html`<${Live} error=${error} />`} />
+  const known = useStore(overview);
+  return html`<${PageHead} title="Overview" beside=${html`<${Live} of=${known} />`} />
     <div class="stack">
-      ${error && html`<${ProblemNote} problem=${error} />`}
-      ${data ? html`<${Standing} data=${data} />` : !error && html`<${Waiting} />`}
+      <${Stale} of=${known} />
+      ${known.data ? html`<${Standing} data=${known.data} />` : html`<${Waiting} of=${known} />`}
     </div>`;
 }
 
 function Standing({ data }) {
   return html`
     <${Verdict} data=${data} />
-    <${Stale} parts=${data.parts} />
+    <${StaleParts} parts=${data.parts} />
     <${Figures} data=${data} />
     ${data.findings.length > 0 && html`<${Wrong} findings=${data.findings} />`}
     ${data.operations.length > 0 && html`<${Running} operations=${data.operations} />`}
@@ -59,7 +59,7 @@ function Verdict({ data }) {
 }
 
 /** What is shown and could not be asked lately. */
-function Stale({ parts }) {
+function StaleParts({ parts }) {
   const old = Object.entries(parts).filter(([, part]) => part.problem && Date.now() - part.as_of_ms > STALE_MS);
   if (!old.length) return null;
   return html`<div class="warned" role="status">${old.map(([name, part]) => html`<p key=${name}>
@@ -88,8 +88,8 @@ function Figures({ data }) {
 
 /** The overview has them in short; what speaks for each is asked for beside it. */
 function Wrong({ findings }) {
-  const { data } = usePolled((signal) => get("explain", {}, signal), "explain", EXPLAIN_EVERY_MS);
-  const shown = data?.findings.length ? data.findings : findings;
+  const { data, error, late } = usePolled((signal) => get("explain", {}, signal), "explain", EXPLAIN_EVERY_MS);
+  const shown = data?.findings.length && !error && !late ? data.findings : findings;
   return html`<${FindingsPanel} findings=${shown} />`;
 }
 

@@ -5,7 +5,7 @@ import { brokers, bytes, duration, number } from "../format.js";
 import { usePolled } from "../live.js";
 import { href } from "../router.js";
 import { Act } from "../parts/act.js";
-import { Empty, Facts, Field, Live, PageHead, Panel, State, Waiting, tell } from "../parts/basics.js";
+import { Age, Empty, Facts, Field, Live, PageHead, Panel, Stale, State, Waiting, tell } from "../parts/basics.js";
 import { LINE_COLOURS, LineChart } from "../parts/charts.js";
 import { FindingsPanel } from "../parts/findings.js";
 import { Lanes } from "../parts/lanes.js";
@@ -23,31 +23,33 @@ export function Partition({ topic, partition }) {
   const path = at("topics", topic, "partitions", partition);
   const name = `${topic}/${partition}`;
   const [act, setAct] = useState("");
-  const { data, error, refresh } = usePolled((signal) => get(path, {}, signal), path, EVERY_MS);
+  const known = usePolled((signal) => get(path, {}, signal), path, EVERY_MS);
+  const { data, refresh } = known;
   const close = () => {
     setAct("");
     refresh();
   };
   const [tone, word] = data ? healthOf(data) : ["", ""];
   return html`<${PageHead} title=${name} crumbs=${[["Topics", href(["topics"])], [topic, href(["topics", topic])]]}
-      beside=${html`${data && html`<${State} tone=${tone}>${word}<//>`}<${Live} error=${error} />`}>
+      beside=${html`${data && html`<${State} tone=${tone}>${word}<//>`}<${Live} of=${known} />`}>
       <a class="button" href=${href(["records"], { topic, partition })}>Look at records</a>
       ${data && isLed(data) && html`<button class="button" data-first-act onClick=${() => setAct("leader")}>Let another lead…</button>`}
       ${data && !isLed(data) && html`<button class="button danger" data-first-act onClick=${() => setAct("recover")}>Recover…</button>`}
     <//>
-    ${data ? html`<${Shown} topic=${topic} partition=${data} />` : html`<${Waiting} error=${error} />`}
-    ${act === "leader" && html`<${MoveLeader} topic=${topic} partition=${data} onClose=${close} />`}
+    ${data ? html`<${Shown} topic=${topic} partition=${data} known=${known} />` : html`<${Waiting} of=${known} />`}
+    ${data && act === "leader" && html`<${MoveLeader} topic=${topic} partition=${data} onClose=${close} />`}
     ${act === "recover" && html`<${RecoverAct} topic=${topic} partition=${partition} onClose=${close} />`}`;
 }
 
-function Shown({ topic, partition }) {
+function Shown({ topic, partition, known }) {
   const scope = { topic, partition: partition.partition };
   const name = `${topic}/${partition.partition}`;
   const told = usePolled((signal) => get("events", { ...scope, limit: MAX_EVENTS }, signal), name, EVENTS_EVERY_MS);
   const why = usePolled((signal) => get("explain", scope, signal), name, EXPLAIN_EVERY_MS);
   const newest = useMemo(() => newestFirst(told.data?.items ?? []), [told.data]);
   return html`<div class="stack">
-    ${why.data?.findings.length > 0 && html`<${FindingsPanel} findings=${why.data.findings} />`}
+    <${Stale} of=${known} />
+    ${why.data?.findings.length > 0 && html`<${FindingsPanel} findings=${why.data.findings} beside=${html`<${Age} of=${why} />`} />`}
     <${Panel}><${Facts} of=${facts(partition)} /><//>
     <div class="split">
       <${Panel} title="Replicas" beside=${html`<span class="faint small">the log's end (LEO) against what is committed (HW)</span>`}>
@@ -56,10 +58,10 @@ function Shown({ topic, partition }) {
       <${LagOverTime} partition=${partition} />
     </div>
     <${Panel} title="Who led, who was in sync"><${Lanes} events=${newest} partition=${partition} /><//>
-    <${Panel} title="State changes" flush beside=${html`<span class="faint small">the newest first</span>`}>
+    <${Panel} title="State changes" flush beside=${html`<span class="faint small">the newest first</span><${Age} of=${told} />`}>
       ${told.data
         ? html`<${Timeline} events=${newest} about=${false} empty="No service remembers a state change of it." />`
-        : html`<${Waiting} error=${told.error} />`}
+        : html`<${Waiting} of=${told} />`}
     <//>
   </div>`;
 }

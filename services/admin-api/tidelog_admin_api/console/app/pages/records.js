@@ -5,7 +5,7 @@ import { all, at, get } from "../api.js";
 import { NONE, clock, exactTime, number, plural } from "../format.js";
 import { usePolled } from "../live.js";
 import { href, replaceQuery } from "../router.js";
-import { Dialog, Empty, Field, Live, PageHead, ProblemNote, Waiting } from "../parts/basics.js";
+import { Dialog, Empty, Field, Live, PageHead, ProblemNote, Stale, Waiting } from "../parts/basics.js";
 import { shownValue } from "../parts/record_text.js";
 import { Table } from "../parts/table.js";
 
@@ -44,7 +44,7 @@ export function Records({ query }) {
               <${Read} key=${ofAsked(asked)} asked=${asked} topic=${topic} />`
           : topics.data
             ? html`<${Empty} title=${`There is no topic ${asked.topic}.`} />`
-            : html`<${Waiting} error=${topics.error} />`}
+            : html`<${Waiting} of=${topics} />`}
     </section>`;
 }
 
@@ -129,9 +129,10 @@ function Read({ asked, topic }) {
   const [open, setOpen] = useState(null);
   // A search reads far back, and is not repeated by itself.
   const isLive = asked.from === "newest" && asked.key === "";
-  const { data, error } = usePolled((signal) => read(asked, topic, signal), ofAsked(asked), isLive ? EVERY_MS : NEVER_MS);
+  const known = usePolled((signal) => read(asked, topic, signal), ofAsked(asked), isLive ? EVERY_MS : NEVER_MS);
+  const { data } = known;
   const shown = useMemo(() => (data?.records ?? []).filter((record) => has(record, asked.has)), [data, asked.has]);
-  if (!data) return html`<${Waiting} error=${error} />`;
+  if (!data) return html`<${Waiting} of=${known} />`;
   const keyOf = (record) => `${record.partition}/${record.offset}`;
   const columns = [
     { name: "Partition", width: "90px", num: true, value: (r) => r.partition, show: (r) => html`<a href=${href(["topics", asked.topic, String(r.partition)])}>${r.partition}</a>` },
@@ -141,9 +142,9 @@ function Read({ asked, topic }) {
     { name: "Value", show: (r) => html`<code class="dim">${(r.value ?? "").slice(0, PREVIEW)}</code>` },
     { name: "Whole", width: "84px", show: (r) => html`<button class="button quiet compact" aria-haspopup="dialog" aria-label=${`Whole record ${keyOf(r)}`} onClick=${() => setOpen(r)}>Open</button>` },
   ];
-  return html`<div class="row small" style=${{ padding: "8px 16px" }}>
+  return html`<${Stale} of=${known} /><div class="row small" style=${{ padding: "8px 16px" }}>
       <span class="faint">${plural(shown.length, "record")}${asked.has && ` of ${data.records.length}`}</span>
-      ${isLive && html`<${Live} error=${error} />`}
+      ${isLive && html`<${Live} of=${known} />`}
     </div>
     ${data.problem && html`<div style=${{ padding: "0 16px 12px" }}>
       <p class="warned">Left out, because they cannot be read: ${plural(data.silent.length, "partition")}, ${data.silent.join(", ")}.</p>

@@ -4,7 +4,7 @@ import { all, at, get } from "../api.js";
 import { NONE, brokers, bytes, number, plural } from "../format.js";
 import { usePolled } from "../live.js";
 import { go, href, replaceQuery } from "../router.js";
-import { Facts, Live, PageHead, Panel, State, Waiting } from "../parts/basics.js";
+import { Age, Facts, Live, PageHead, Panel, Stale, State, Waiting } from "../parts/basics.js";
 import { ChangeConfig, DeleteTopic, FactorAct, PartitionCountAct } from "../parts/topic_acts.js";
 import { Table } from "../parts/table.js";
 import { healthOf, isLed, topicState } from "../verdict.js";
@@ -17,7 +17,8 @@ export function Topic({ topic, query }) {
   const [act, setAct] = useState("");
   // From then on nothing of it is asked for any more: it may be gone at any moment.
   const isGoing = act === "delete" || act === "deleted";
-  const { data, error, refresh } = usePolled((signal) => get(at("topics", topic), {}, signal), topic, EVERY_MS, isGoing);
+  const known = usePolled((signal) => get(at("topics", topic), {}, signal), topic, EVERY_MS, isGoing);
+  const { data, refresh } = known;
   const close = () => {
     setAct((now) => (now === "deleted" ? now : ""));
     refresh();
@@ -29,7 +30,7 @@ export function Topic({ topic, query }) {
   const [tone, word] = data ? topicState(data) : ["", ""];
 
   return html`<${PageHead} title=${topic} crumbs=${[["Topics", href(["topics"])]]}
-      beside=${html`${data && html`<${State} tone=${tone}>${word}<//>`}<${Live} error=${error} />`}>
+      beside=${html`${data && html`<${State} tone=${tone}>${word}<//>`}<${Live} of=${known} />`}>
       <a class="button" href=${href(["records"], { topic })}>Look at records</a>
       ${data && html`
         <button class="button" onClick=${() => setAct("count")}>Partitions…</button>
@@ -38,6 +39,7 @@ export function Topic({ topic, query }) {
     <//>
     ${data
       ? html`<div class="stack">
+          <${Stale} of=${known} />
           <${Panel}><${Facts} of=${[
             ["Partitions", number(data.partitions)],
             ["Replicas of each", number(data.replication_factor)],
@@ -51,10 +53,10 @@ export function Topic({ topic, query }) {
             ? html`<${Config} topic=${data} onChanged=${refresh} />`
             : html`<${Partitions} topic=${topic} query=${query} paused=${isGoing} />`}
         </div>`
-      : html`<${Waiting} error=${error} />`}
-    ${act === "delete" && html`<${DeleteTopic} topic=${data} onDeleted=${leave} onClose=${close} />`}
-    ${act === "count" && html`<${PartitionCountAct} topic=${data} onClose=${close} />`}
-    ${act === "factor" && html`<${FactorAct} topic=${data} onClose=${close} />`}`;
+      : html`<${Waiting} of=${known} />`}
+    ${data && act === "delete" && html`<${DeleteTopic} topic=${data} onDeleted=${leave} onClose=${close} />`}
+    ${data && act === "count" && html`<${PartitionCountAct} topic=${data} onClose=${close} />`}
+    ${data && act === "factor" && html`<${FactorAct} topic=${data} onClose=${close} />`}`;
 }
 
 function valueOf(topic, key) {
@@ -64,7 +66,8 @@ function valueOf(topic, key) {
 function Partitions({ topic, query, paused }) {
   const unwell = query.get("unwell") === "1";
   const filters = { logs: true, unwell: unwell || undefined };
-  const { data, error } = usePolled((signal) => all(at("topics", topic, "partitions"), filters, signal), `${topic}|${unwell}`, EVERY_MS, paused);
+  const known = usePolled((signal) => all(at("topics", topic, "partitions"), filters, signal), `${topic}|${unwell}`, EVERY_MS, paused);
+  const { data } = known;
   const columns = [
     { name: "Partition", value: (p) => p.partition, show: (p) => html`<a href=${href(["topics", topic, String(p.partition)])}>${p.partition}</a>` },
     { name: "State", width: "130px", value: (p) => healthOf(p)[1], show: (p) => { const [tone, word] = healthOf(p); return html`<${State} tone=${tone}>${word}<//>`; } },
@@ -80,14 +83,14 @@ function Partitions({ topic, query, paused }) {
     <div class="toolbar">
       <label class="check"><input type="checkbox" checked=${unwell}
         onChange=${() => replaceQuery(["topics", topic], { unwell: unwell ? "" : "1" })} />Only those that are not well</label>
-      ${data && html`<span class="faint small">${plural(data.length, "partition")}</span>`}
+      ${data && html`<span class="faint small">${plural(data.length, "partition")}</span><${Age} of=${known} />`}
       <span class="grow"></span>
       <span class="faint small">HW: committed up to here. LEO: the leader's end. Lag: records that the slowest replica lacks.</span>
     </div>
     ${data
       ? html`<${Table} label="Partitions" columns=${columns} rows=${data} rowKey=${(p) => p.partition} sortedBy="Partition"
           empty=${unwell ? "All partitions are well." : "It has no partitions yet."} />`
-      : html`<${Waiting} error=${error} />`}
+      : html`<${Waiting} of=${known} />`}
   </section>`;
 }
 

@@ -4,7 +4,7 @@ import { all } from "../api.js";
 import { number, plural } from "../format.js";
 import { usePolled } from "../live.js";
 import { replaceQuery } from "../router.js";
-import { Live, PageHead, State, TopicLink, Waiting } from "../parts/basics.js";
+import { Live, PageHead, Stale, State, TopicLink, Waiting } from "../parts/basics.js";
 import { Icon } from "../parts/icons.js";
 import { Table } from "../parts/table.js";
 import { CreateTopic } from "../parts/topic_acts.js";
@@ -18,13 +18,16 @@ export function Topics({ query }) {
   const unwell = query.get("unwell") === "1";
   const [creating, setCreating] = useState(false);
   const filters = { name_contains: search, internal: internal || undefined, unwell: unwell || undefined };
-  const { data, error, refresh } = usePolled((signal) => all("topics", filters, signal), JSON.stringify(filters), EVERY_MS);
+  const known = usePolled((signal) => all("topics", filters, signal), JSON.stringify(filters), EVERY_MS);
+  const { data, refresh } = known;
   const filter = (changed) =>
     replaceQuery(["topics"], { search, internal: internal ? "1" : "", unwell: unwell ? "1" : "", ...changed });
 
-  return html`<${PageHead} title="Topics" beside=${html`<${Live} error=${error} />`}>
+  return html`<${PageHead} title="Topics" beside=${html`<${Live} of=${known} />`}>
       <button class="button primary" data-first-act onClick=${() => setCreating(true)}><${Icon} name="plus" />Create topic</button>
     <//>
+    <div class="stack">
+    <${Stale} of=${known} />
     <section class="panel" aria-label="Topics">
       <div class="toolbar">
         <input type="search" placeholder="Find a topic ( / )" aria-label="Find a topic" value=${search}
@@ -33,8 +36,9 @@ export function Topics({ query }) {
         <label class="check"><input type="checkbox" checked=${internal} onChange=${() => filter({ internal: internal ? "" : "1" })} />The cluster's own, too</label>
         ${data && html`<span class="faint small">${plural(data.length, "topic")}</span>`}
       </div>
-      ${data ? html`<${TopicTable} topics=${data} filtered=${search || unwell} />` : html`<${Waiting} error=${error} />`}
+      ${data ? html`<${TopicTable} topics=${data} filtered=${search || unwell} />` : html`<${Waiting} of=${known} />`}
     </section>
+    </div>
     ${creating && html`<${CreateTopic} onClose=${() => setCreating(false)} onDone=${refresh} />`}`;
 }
 

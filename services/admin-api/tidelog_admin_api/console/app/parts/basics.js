@@ -1,5 +1,6 @@
 // Small things that every page uses.
 import { html, useEffect, useRef } from "../html.js";
+import { clock } from "../format.js";
 import { href } from "../router.js";
 import { createStore, useStore } from "../store.js";
 import { Icon } from "./icons.js";
@@ -50,13 +51,30 @@ export function Empty({ title, children }) {
   return html`<div class="empty"><p>${title}</p>${children && html`<p>${children}</p>`}</div>`;
 }
 
-/** What stands in the place of data that is not there yet. */
-export function Waiting({ error }) {
-  return error ? html`<${ProblemNote} problem=${error} />` : html`<${Empty} title="Loading…" />`;
+/** What stands in the place of data that is not there yet. `of`: what is known of it. */
+export function Waiting({ of: { error, late } }) {
+  if (error) return html`<${ProblemNote} problem=${error} />`;
+  return html`<${Empty} title="Loading…">${late && "It takes long: the overview tells how the cluster stands."}<//>`;
 }
 
-export function Live({ error, still = false, children = "live" }) {
-  if (error) return html`<span class="live lost">not reached, trying again</span>`;
+/** Stands above data that could not be asked for anew: how old it is, and why. */
+export function Stale({ of: { data, asOfMs, error, late } }) {
+  if (!data || !(error || late)) return null;
+  return html`<div class="stack">
+    <p class="warned" role="status">${`As of ${clock(asOfMs)}`}${error ? "." : "; there has been no answer since."}</p>
+    <${ProblemNote} problem=${error} />
+  </div>`;
+}
+
+/** The same in short, of a part of a page. */
+export function Age({ of: { data, asOfMs, error, late } }) {
+  if (!data || !(error || late)) return null;
+  return html`<span class="live lost" title=${error?.message}>as of ${clock(asOfMs)}</span>`;
+}
+
+/** `of`: what is known of what is shown. */
+export function Live({ of: { error, late }, still = false, children = "live" }) {
+  if (error || late) return html`<span class="live lost">not up to date, trying again</span>`;
   return html`<span class="live ${still ? "still" : ""}">${children}</span>`;
 }
 

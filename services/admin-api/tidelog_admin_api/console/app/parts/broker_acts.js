@@ -6,7 +6,7 @@ import { usePolled } from "../live.js";
 import { href } from "../router.js";
 import { statusOf } from "../verdict.js";
 import { Act } from "./act.js";
-import { Dialog, Empty, PartitionLink, State, Waiting, tell } from "./basics.js";
+import { Dialog, Empty, PartitionLink, Stale, State, Waiting, tell } from "./basics.js";
 import { PlanView } from "./plan.js";
 import { Table } from "./table.js";
 
@@ -90,9 +90,10 @@ const EFFECTS = {
 
 export function RestartCheck({ broker, onClose }) {
   const path = at("brokers", broker.broker_id, "restart-check");
-  const { data, error } = usePolled((signal) => get(path, {}, signal), path, CHECK_EVERY_MS);
+  const known = usePolled((signal) => get(path, {}, signal), path, CHECK_EVERY_MS);
   return html`<${Dialog} title=${`If broker ${broker.broker_id} were stopped now`} onClose=${onClose}>
-    ${data ? html`<${Checked} check=${data} />` : html`<${Waiting} error=${error} />`}
+    <${Stale} of=${known} />
+    ${known.data ? html`<${Checked} check=${known.data} />` : html`<${Waiting} of=${known} />`}
   <//>`;
 }
 

@@ -9,10 +9,10 @@ const MAX_EVIDENCE = 4;
 const MAX_SHOWN = 12;
 
 /** A panel that says by its title whether something is wrong. */
-export function FindingsPanel({ findings }) {
+export function FindingsPanel({ findings, beside }) {
   const isFault = findings.some((finding) => finding.severity !== "info");
   return html`<${Panel} title=${isFault ? "What is wrong, and why" : "Worth knowing"} flush
-    beside=${html`<span class="count">${findings.length}</span>`}>
+    beside=${html`<span class="count">${findings.length}</span>${beside}`}>
     <${Findings} findings=${findings} />
   <//>`;
 }

@@ -7,7 +7,7 @@ import { usePolled } from "../live.js";
 import { go } from "../router.js";
 import { useStore } from "../store.js";
 import { colour, colours } from "../theme.js";
-import { Empty, ProblemNote } from "./basics.js";
+import { Waiting } from "./basics.js";
 import { LABEL_PX, cellAt, cellsOfSame, kindsOf, layOut } from "./map_layout.js";
 
 const EVERY_MS = 2_000;
@@ -20,9 +20,9 @@ const PAINTS = {
 };
 
 export function PartitionMap({ brokers }) {
-  const { data, error } = usePolled((signal) => get("cluster/partition-map", {}, signal), "map", EVERY_MS);
-  if (!data) return error ? html`<${ProblemNote} problem=${error} />` : html`<${Empty} title="Loading…" />`;
-  return html`<${Drawn} topics=${data.topics} brokers=${brokers} />`;
+  const known = usePolled((signal) => get("cluster/partition-map", {}, signal), "map", EVERY_MS);
+  if (!known.data) return html`<${Waiting} of=${known} />`;
+  return html`<${Drawn} topics=${known.data.topics} brokers=${brokers} />`;
 }
 
 function Drawn({ topics, brokers }) {

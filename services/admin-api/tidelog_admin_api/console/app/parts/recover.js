@@ -5,7 +5,7 @@ import { change, get } from "../api.js";
 import { brokers, number, plural } from "../format.js";
 import { usePolled } from "../live.js";
 import { Act } from "./act.js";
-import { Dialog, Empty, Field, Waiting, tell } from "./basics.js";
+import { Dialog, Empty, Field, Stale, Waiting, tell } from "./basics.js";
 import { Table } from "./table.js";
 
 const EVERY_MS = 3_000;
@@ -13,15 +13,15 @@ const EVERY_MS = 3_000;
 const LOOK_MS = 5_000;
 
 export function RecoverAct({ topic, partition, onClose }) {
-  const { data, error } = usePolled((signal) => get("recovery", { topic, partition, timeout_ms: LOOK_MS }, signal), `${topic}/${partition}`, EVERY_MS);
+  const known = usePolled((signal) => get("recovery", { topic, partition, timeout_ms: LOOK_MS }, signal), `${topic}/${partition}`, EVERY_MS);
   const title = `Recover ${topic}/${partition}`;
-  if (!data) return html`<${Dialog} title=${title} onClose=${onClose}><${Waiting} error=${error} /><//>`;
-  const found = data.items.find((item) => item.topic === topic && item.partition === partition);
+  if (!known.data) return html`<${Dialog} title=${title} onClose=${onClose}><${Waiting} of=${known} /><//>`;
+  const found = known.data.items.find((item) => item.topic === topic && item.partition === partition);
   if (!found) return html`<${Dialog} title=${title} onClose=${onClose}><${Empty} title="It has a leader." /><//>`;
-  return html`<${Choose} title=${title} found=${found} onClose=${onClose} />`;
+  return html`<${Choose} title=${title} found=${found} known=${known} onClose=${onClose} />`;
 }
 
-function Choose({ title, found, onClose }) {
+function Choose({ title, found, known, onClose }) {
   const able = found.survivors.filter((survivor) => survivor.described);
   const [chosen, setChosen] = useState("");
   const body = {
@@ -36,7 +36,7 @@ function Choose({ title, found, onClose }) {
     { name: "Log", num: true, show: (s) => (s.described ? `${number(s.log_start_offset)} to ${number(s.log_end_offset)}` : html`<span title=${s.problem}>${s.problem}</span>`) },
     { name: "Would lose", width: "150px", num: true, show: (s) => (s.lost_records == null ? "nobody can tell" : plural(s.lost_records, "record")) },
   ];
-  const form = html`<p>${found.waits_for ? `It waits for ${found.waits_for}.` : ""} Last known to hold every committed
+  const form = html`<${Stale} of=${known} /><p>${found.waits_for ? `It waits for ${found.waits_for}.` : ""} Last known to hold every committed
       record: ${brokers(found.last_known)}. Bringing one of them back loses nothing.</p>
     <${Table} label="Surviving replicas" columns=${columns} rows=${found.survivors} rowKey=${(s) => s.broker_id} />
     <${Field} label="Who is to lead, whatever is lost by it">

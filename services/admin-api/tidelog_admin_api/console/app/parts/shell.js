@@ -37,7 +37,8 @@ export function Shell({ page, place, children }) {
 }
 
 function Side({ page }) {
-  const { data, error } = useStore(overview);
+  const known = useStore(overview);
+  const { data } = known;
   const chosen = useStore(theme);
   return html`<header class="side">
     <a class="brand" href=${href(["overview"])}><img src="icon.svg" alt="" />Tidelog</a>
@@ -48,7 +49,7 @@ function Side({ page }) {
       </a>`,
     )}</nav>
     <div class="side-foot">
-      <${Standing} data=${data} error=${error} />
+      <${Standing} of=${known} />
       ${data && html`<dl>
         <dt>Cluster</dt><dd title=${data.cluster_id}>${data.cluster_id || "not known"}</dd>
         <dt>Controller</dt><dd>${data.controller ? `${data.controller.controller_id} · ${data.controller.address}` : "none is active"}</dd>
@@ -65,8 +66,9 @@ function Side({ page }) {
   </header>`;
 }
 
-function Standing({ data, error }) {
+function Standing({ of: { data, error, late } }) {
   if (error) return html`<div role="status"><${State} tone="bad">Gateway not reached<//></div>`;
+  if (late) return html`<div role="status"><${State} tone="bad">Gateway does not answer<//></div>`;
   const { tone, short } = verdict(data);
   return html`<div role="status"><a href=${href(["overview"])}><${State} tone=${tone}>${short}<//></a></div>`;
 }
