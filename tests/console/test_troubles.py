@@ -146,6 +146,26 @@ async def test_a_topic_that_somebody_else_deletes_keeps_no_buttons(scene: Scene)
     await expect(scene.console.dialog).to_have_count(0)
 
 
+async def test_what_is_deleted_or_cancelled_is_what_was_seen(scene: Scene) -> None:
+    admin, console = scene.cluster.admin, scene.console
+    admin.operations = [operation()]
+    await console.open("moves/op-1")
+    await console.button("Cancel…").click()
+    await console.button("Stop it, and go back").click()
+    await expect(console.dialog).to_have_count(0)
+    expected = {"expected_revision": admin.operations[0].revision}
+    assert ("plan_cancellation", ("op-1",), expected) in admin.calls
+    assert ("cancel_operation", ("op-1",), expected) in admin.calls
+
+    await console.open("topics/sea")
+    await console.button("Delete…").click()
+    await console.page.get_by_label("Type sea to confirm").fill("sea")
+    await console.button("Delete it with its data").click()
+    await expect(console.dialog).to_have_count(0)
+    deleted = next(named for name, _, named in admin.calls if name == "delete_topic")
+    assert deleted["expected_revision"] == admin.details.revision
+
+
 async def test_an_answer_that_takes_long_is_told_before_it_comes(scene: Scene) -> None:
     page = scene.console.page
     await scene.console.open("brokers")

@@ -84,7 +84,9 @@ function MovesOf({ id, hasEnded }) {
 }
 
 function Cancel({ operation, onClose }) {
-  const send = (query) => change("POST", at("operations", operation.operation_id, "cancel"), {}, { query });
+  // It moves with the state of the operation, and not with its progress.
+  const [revision] = useState(operation.revision);
+  const send = (query) => change("POST", at("operations", operation.operation_id, "cancel"), {}, { query, revision });
   return html`<${Act} title="Cancel this operation" verb="Stop it, and go back" danger plan=${() => send({ dry_run: true })}
     show=${({ plan }) => html`<p>Moves that have not begun never will; those that are done stay. <strong>${plural(plan?.move_count ?? 0, "move")}</strong> under way would go back:</p>
       ${plan?.move_count > 0 && html`<${PlanView} plan=${plan} />`}`}

@@ -129,7 +129,8 @@ export function FactorAct({ topic, onClose }) {
 }
 
 export function DeleteTopic({ topic, onDeleted, onClose }) {
-  const send = (query) => change("DELETE", at("topics", topic.topic), undefined, { query });
+  const [revision] = useState(topic.revision);
+  const send = (query) => change("DELETE", at("topics", topic.topic), undefined, { query, revision });
   return html`<${Act} title=${`Delete ${topic.topic}`} verb="Delete it with its data" danger confirm=${topic.topic} narrow
     plan=${() => send({ dry_run: true, confirm: topic.topic })}
     show=${(plan) => html`<p><strong>${plural(plan.partitions, "partition")}</strong> with all records would be deleted, on
