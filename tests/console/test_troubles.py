@@ -200,6 +200,14 @@ async def test_a_stream_goes_on_after_the_gateway_was_away_and_refused_it(scene:
     await expect(scene.shown("flood")).to_be_visible()
 
 
+async def test_a_clock_that_is_ahead_hides_no_events(scene: Scene) -> None:
+    await scene.console.page.clock.install(time=NOW_MS / 1000 + 3_600)
+    await scene.console.open("events")
+    await expect(scene.console.page.get_by_text("live", exact=True)).to_be_visible()
+    scene.tell("ripple")
+    await expect(scene.shown("ripple")).to_be_visible()
+
+
 async def test_events_are_shown_once_the_cluster_answers(scene: Scene) -> None:
     scene.cluster.events.is_silent = True
     await scene.console.open("events")

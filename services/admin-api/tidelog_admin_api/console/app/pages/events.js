@@ -12,6 +12,8 @@ const MAX_FIRST = 200;
 const FILTERS = ["topic", "partition", "broker", "kind"];
 const NOT_WELL = ["bad", "warn"];
 const FIRST_AGAIN_MS = 2_000;
+// Since then services tell all that they remember; since 0, nothing.
+const BEGINNING_MS = 1;
 // That a service is heard again nobody says: what was told of it is shown for so long.
 const NOTE_MS = 60_000;
 
@@ -62,7 +64,8 @@ function Followed({ asked, first, problem, wrong }) {
   useEffect(() => {
     if (first) take(first.items);
   }, [first]);
-  const since = useMemo(() => (first ? (first.items.at(-1)?.time_ms ?? Date.now()) : 0), [first]);
+  // By the clocks of services alone: this machine's may be ahead of them.
+  const since = useMemo(() => (first ? (first.items.at(-1)?.time_ms ?? BEGINNING_MS) : 0), [first]);
   const state = useEvents("events/stream", { ...asked, since_ms: since }, take, tell, first !== null && !isPaused && !wrong);
   return html`<${PageHead} title="Events" beside=${html`<${Following} state=${state} isPaused=${isPaused} />`}>
       <button class="button" data-first-act aria-pressed=${isPaused} onClick=${() => setPaused(!isPaused)}>${isPaused ? "Go on" : "Pause"}</button>
