@@ -94,9 +94,12 @@ async def test_partitions_are_added_and_removed_with_consent(
     await console.page.get_by_label("Partitions in all").fill("5")
     await console.look()
     await expect(console.plan).to_contain_text("swell/4")
+    rows = (await console.plan.get_by_role("row").all())[1:]
+    shown = [await row.get_by_role("cell").all_inner_texts() for row in rows]
     await console.button("Add them").click()
     await expect(console.page.get_by_text("swell has 5 partitions")).to_be_visible()
-    assert (await rest.get("/v1/topics/swell")).json()["partitions"] == 5
+    placed = (await rest.get("/v1/topics/swell/partitions")).json()["items"]
+    assert [", ".join(map(str, one["replicas"])) for one in placed[2:]] == [row[2] for row in shown]
 
     facts = console.page.get_by_role("main").get_by_role("definition")
     await expect(facts.first).to_have_text("5")

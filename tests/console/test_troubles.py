@@ -166,6 +166,21 @@ async def test_what_is_deleted_or_cancelled_is_what_was_seen(scene: Scene) -> No
     assert deleted["expected_revision"] == admin.details.revision
 
 
+async def test_partitions_are_added_where_it_was_shown(scene: Scene) -> None:
+    admin, console = scene.cluster.admin, scene.console
+    await console.open("topics/sea")
+    await console.button("Partitions…").click()
+    await console.page.get_by_label("Partitions in all").fill("7")
+    await console.look()
+    await expect(console.plan).to_contain_text("sea/6")
+    await console.button("Add them").click()
+    added = "sea has 7 partitions. Broker 3 has yet to start its replicas."
+    await expect(console.page.get_by_text(added)).to_be_visible()
+    asked = [named for name, _, named in admin.calls if name == "add_partitions"]
+    assert asked[0]["dry_run"]
+    assert list(asked[-1]["assignment"]) == [[1, 2]]  # type: ignore[call-overload]
+
+
 async def test_an_answer_that_takes_long_is_told_before_it_comes(scene: Scene) -> None:
     page = scene.console.page
     await scene.console.open("brokers")

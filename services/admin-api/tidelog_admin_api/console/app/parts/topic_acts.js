@@ -107,7 +107,7 @@ export function PartitionCountAct({ topic, onClose }) {
       ? html`<p><strong>${plural(topic.partitions - wanted, "partition")}</strong>, from ${wanted} to ${topic.partitions - 1}, would be
           deleted with all records, on brokers ${brokers(plan.brokers)}.</p>`
       : html`<${Placement} topic=${topic.topic} assignment=${plan.assignment} first=${topic.partitions} />`)}
-    run=${() => send({}, isLess ? { confirm: topic.topic } : {})}
+    run=${(plan) => send({}, isLess ? { confirm: topic.topic } : exactly(plan.assignment))}
     done=${(answer) => tell(`${topic.topic} has ${plural(wanted, "partition")}.${late(answer, isLess ? "delete its replicas" : "start its replicas")}`)}
     onClose=${onClose} />`;
 }
