@@ -181,6 +181,15 @@ async def test_partitions_are_added_where_it_was_shown(scene: Scene) -> None:
     assert list(asked[-1]["assignment"]) == [[1, 2]]  # type: ignore[call-overload]
 
 
+async def test_a_restart_check_says_that_there_is_more_than_it_shows(scene: Scene) -> None:
+    findings = [RestartFinding("sea", n, "leader_moves", "broker 2 leads then") for n in range(150)]
+    scene.cluster.admin.restart_check = RestartCheck(True, 0, 0, 0, 150, tuple(findings))
+    await scene.console.open("brokers")
+    await scene.console.button("Restart check of broker 1").click()
+    await expect(scene.console.dialog).to_contain_text("150 partitions led by another broker")
+    await expect(scene.console.dialog).to_contain_text("The worst 100 are shown.")
+
+
 async def test_an_answer_that_takes_long_is_told_before_it_comes(scene: Scene) -> None:
     page = scene.console.page
     await scene.console.open("brokers")

@@ -108,7 +108,8 @@ function Checked({ check }) {
       <strong>${check.safe ? "It can be stopped" : "It should not be stopped"}</strong>
       <span class="dim">${counted(check)}</span></div></div>
     ${findings.length
-      ? html`<${Table} label="What it would touch" columns=${columns} rows=${findings} rowKey=${(f) => `${f.topic}/${f.partition}`} />`
+      ? html`<${Table} label="What it would touch" columns=${columns} rows=${findings} rowKey=${(f) => `${f.topic}/${f.partition}`} />
+          ${check.next_page_token && html`<p class="faint small">The worst ${number(findings.length)} are shown.</p>`}`
       : html`<${Empty} title="No partition would notice." />`}`;
 }
 
