@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 
 import httpx
@@ -13,6 +14,8 @@ from tidelog_runtime.local.cluster import LocalCluster
 
 SEEN_WITHIN_SECONDS = 3.0
 VICTIM = 3
+CONTROLLERS = (1, 2)
+GATEWAYS_WORDS = "the request was not answered in time; the last problem"
 
 
 async def test_a_broker_that_dies_is_seen_within_three_seconds(
@@ -58,6 +61,28 @@ async def test_an_event_is_shown_while_it_happens(
     await expect(console.page.get_by_role("link", name="gust", exact=True).first).to_be_visible()
 
 
+async def test_without_a_controller_the_cause_is_told(
+    console: Console, cluster: LocalCluster, sea: str
+) -> None:
+    await console.open(f"topics/{sea}")
+    main = console.page.get_by_role("main")
+    await expect(main.get_by_text("Durability")).to_be_visible()
+    for controller_id in CONTROLLERS:
+        await cluster.kill_controller(controller_id)
+    try:
+        await expect(main.get_by_text("there has been no answer since")).to_be_visible()
+        # By the gateway, once it has tried for long.
+        await expect(main.get_by_role("alert").first).to_contain_text(GATEWAYS_WORDS)
+        await expect(main.get_by_text("Durability")).to_be_visible()
+    finally:
+        for controller_id in CONTROLLERS:
+            cluster.start_controller(controller_id)
+        await cluster.ready()
+    await expect(main.get_by_role("alert")).to_have_count(0)
+    # The browser tells of the failed requests itself.
+    console.faults[:] = [fault for fault in console.faults if "/v1/" not in fault]
+
+
 async def test_another_replica_is_made_leader(console: Console, rest: httpx.AsyncClient) -> None:
     body = {"topic": "helm", "assignment": [[1, 2]]}
     (await rest.post("/v1/topics", json=body)).raise_for_status()
@@ -67,6 +92,12 @@ async def test_another_replica_is_made_leader(console: Console, rest: httpx.Asyn
     await console.button("Let it lead").click()
     await expect(console.page.get_by_text("Broker 2 leads helm/0.")).to_be_visible()
     assert (await rest.get("/v1/topics/helm/partitions/0")).json()["leader"] == 2
+    await expect(console.page.get_by_label("State changes")).to_contain_text("leader 1 → 2")
+    lanes = console.page.get_by_label("Who led, who was in sync")
+    led = lanes.get_by_role("img", name=re.compile("Broker 1: led from .*, in sync from .* to now"))
+    await expect(led).to_be_visible()
+    leads = lanes.get_by_role("img", name=re.compile("Broker 2: in sync from .*, led from .* now"))
+    await expect(leads).to_be_visible()
 
 
 async def test_maintenance_and_the_restart_check_tell_what_they_mean(
@@ -89,3 +120,12 @@ async def test_maintenance_and_the_restart_check_tell_what_they_mean(
     await console.button("End maintenance of broker 1").click()
     await console.button("End maintenance").click()
     await expect(console.button("Maintenance of broker 1")).to_be_visible()
+
+    assert (await rest.get("/v1/topics/keel/partitions/0")).json()["leader"] == 2
+    await console.button("Preferred leaders…").click()
+    row = console.plan.get_by_role("row").filter(has=console.page.get_by_text("keel/0"))
+    await expect(row.get_by_role("cell")).to_have_text(["keel/0", "2", "1", ""])
+    await console.button("Elect them").click()
+    again = console.page.get_by_role("status").get_by_text("led by preferred replicas again")
+    await expect(again).to_be_visible()
+    assert (await rest.get("/v1/topics/keel/partitions/0")).json()["leader"] == 1

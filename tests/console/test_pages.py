@@ -44,6 +44,9 @@ async def test_a_partition_shows_every_replica_against_the_high_watermark(
     for broker in (1, 2, 3):
         bar = console.page.get_by_role("img", name=f"Broker {broker}: ")
         await expect(bar.first).to_have_attribute("aria-label", _told_of(broker))
+    # The leader lacks nothing, and is no follower.
+    lag = console.page.get_by_role("img", name="Lag of each follower in records")
+    await expect(lag).to_have_attribute("aria-label", re.compile(r"(?=.*: –)(?=(.*: 0){2})"))
 
 
 def _told_of(broker: int) -> re.Pattern[str]:

@@ -42,6 +42,15 @@ async def test_a_leader_is_elected_with_loss_only_once_the_loss_is_shown_and_con
         await console.button("Recover…").click()
         whole = f"Last known to hold every committed record: {AHEAD}"
         await expect(console.dialog).to_contain_text(whole)
+        survivors = console.dialog.get_by_role("table", name="Surviving replicas")
+        columns = survivors.get_by_role("columnheader")
+        await expect(columns).to_have_text(["Broker", "Last epoch", "Log", "Would lose"])
+        # What it lacks only the other one knows.
+        behind = survivors.get_by_role("row").filter(has_text="0 to 1")
+        await expect(behind.get_by_role("cell").first).to_have_text(str(BEHIND))
+        await expect(behind.get_by_role("cell").last).to_have_text("nobody can tell")
+        gone = survivors.get_by_role("row").filter(has_text="its broker is not running")
+        await expect(gone.get_by_role("cell").first).to_have_text(str(AHEAD))
         await console.page.get_by_label("Who is to lead").select_option(f"Broker {BEHIND}")
         await console.look()
         await expect(console.plan).to_contain_text(f"Broker {BEHIND} would lead")

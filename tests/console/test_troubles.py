@@ -15,6 +15,7 @@ from console.console import Console, new_console
 from console.gateways import MemoryGateway
 from tidelog.client.descriptions import PartitionDescription
 from tidelog.client.event_streams import Silent
+from tidelog.client.operations import RestartCheck, RestartFinding
 from tidelog.errors import ErrorCode, TidelogError, unknown_topic
 from tidelog.model import NO_LEADER
 from tidelog.state_changes.event import Kind, Stage, StateChange

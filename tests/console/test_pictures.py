@@ -1,0 +1,81 @@
+"""What pictures tell to who cannot see them. The gateway is as it is, the cluster behind it in
+memory."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest_asyncio
+from playwright.async_api import Browser, expect
+
+from console.console import Console, new_console
+from console.gateways import MemoryGateway
+from tidelog.state_changes.event import Cause, Detail, Kind, Stage, StateChange
+from unit.admin_api.fakes import FakeCluster, broker
+
+NOON_MS = 1_700_049_600_000  # 2023-11-15 12:00:00 UTC
+DAY = "15 Nov"
+SECOND_MS = 1_000
+
+
+def changed(seconds: int, kind: Kind, cause: Cause, **details: Detail) -> StateChange:
+    """Of sea/0, so long after noon."""
+    at_ms = NOON_MS + seconds * SECOND_MS
+    change = StateChange(at_ms, "controller-1", kind, Stage.COMPLETED, cause)
+    return change._replace(topic="sea", partition=0, details=details)
+
+
+CRASHED = {"leader": 2, "leader_before": 1, "isr": [2], "isr_before": [1, 2]}
+HISTORY = [
+    changed(0, Kind.ELECTION, Cause.TOPIC_CREATED, leader=1, isr=[1, 2]),
+    changed(10, Kind.ELECTION, Cause.BROKER_CRASHED, **CRASHED),
+    changed(25, Kind.ISR_EXPAND, Cause.CAUGHT_UP, leader=2, isr=[2, 1], isr_before=[2]),
+]
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def shown(browser: Browser) -> AsyncIterator[Console]:
+    cluster = FakeCluster()
+    cluster.events.remembered = HISTORY
+    cluster.admin.brokers = [
+        broker(1, replicas=7, leaders=3),
+        broker(2, replicas=6, leaders=2, status="gone"),
+    ]
+    gateway = MemoryGateway(cluster.app)
+    gateway.start()
+    console = await new_console(browser, gateway.url)
+    yield console
+    await console.close()
+    await gateway.stop()
+    assert console.faults == []
+
+
+async def test_the_timeline_tells_what_changed_and_why_the_newest_first(shown: Console) -> None:
+    await shown.open("topics/sea/0")
+    entries = shown.page.get_by_label("State changes").get_by_role("listitem")
+    await expect(entries).to_have_count(len(HISTORY))
+    await expect(entries.nth(0)).to_contain_text("ISR expand")
+    await expect(entries.nth(0)).to_contain_text("in sync 2 → 2, 1 · because caught up")
+    await expect(entries.nth(1)).to_contain_text("leader 1 → 2; in sync 1, 2 → 2")
+    await expect(entries.nth(1)).to_contain_text("because broker crashed · told by controller-1")
+    await expect(entries.nth(2)).to_contain_text("leader 1; in sync 1, 2")
+
+
+async def test_the_lanes_tell_who_led_and_who_was_in_sync_and_when(shown: Console) -> None:
+    await shown.open("topics/sea/0")
+    lanes = shown.page.get_by_label("Who led, who was in sync").get_by_role("img")
+    began, crashed, back = (f"{DAY} 12:00:{second}" for second in ("00", "10", "25"))
+    first = f"Broker 1: led from {began} to {crashed}, in sync from {back} to now"
+    await expect(lanes.nth(0)).to_have_attribute("aria-label", first)
+    second = f"Broker 2: in sync from {began} to {crashed}, led from {crashed} to now"
+    await expect(lanes.nth(1)).to_have_attribute("aria-label", second)
+    third = "Broker 3: neither led nor in sync"
+    await expect(lanes.nth(2)).to_have_attribute("aria-label", third)
+
+
+async def test_the_load_of_each_broker_is_told_in_words(shown: Console) -> None:
+    await shown.open("brokers")
+    loads = shown.page.get_by_role("list", name="Leaders and replicas of each broker")
+    await expect(loads.get_by_role("listitem")).to_have_text(
+        ["Broker 1leads 3 of 7", "Broker 2gone, holds 6"]
+    )
