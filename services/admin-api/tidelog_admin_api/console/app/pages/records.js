@@ -142,7 +142,8 @@ function Read({ asked, topic }) {
     { name: "Value", show: (r) => html`<code class="dim">${(r.value ?? "").slice(0, PREVIEW)}</code>` },
     { name: "Whole", width: "84px", show: (r) => html`<button class="button quiet compact" aria-haspopup="dialog" aria-label=${`Whole record ${keyOf(r)}`} onClick=${() => setOpen(r)}>Open</button>` },
   ];
-  return html`<${Stale} of=${known} /><div class="row small" style=${{ padding: "8px 16px" }}>
+  return html`${(known.error || known.late) && html`<div style=${{ padding: "12px 16px 0" }}><${Stale} of=${known} /></div>`}
+    <div class="row small" style=${{ padding: "8px 16px" }}>
       <span class="faint">${plural(shown.length, "record")}${asked.has && ` of ${data.records.length}`}</span>
       ${isLive && html`<${Live} of=${known} />`}
     </div>
