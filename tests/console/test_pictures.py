@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, expect
 
 from console.console import Console, new_console
 from console.gateways import MemoryGateway
+from tidelog.client.event_streams import Silent
 from tidelog.state_changes.event import Cause, Detail, Kind, Stage, StateChange
 from unit.admin_api.fakes import FakeCluster, broker
 
@@ -37,6 +39,7 @@ HISTORY = [
 async def shown(browser: Browser) -> AsyncIterator[Console]:
     cluster = FakeCluster()
     cluster.events.remembered = HISTORY
+    cluster.events.silent = (Silent("127.0.0.1:7503", "it refuses connections"),)
     cluster.admin.brokers = [
         broker(1, replicas=7, leaders=3),
         broker(2, replicas=6, leaders=2, status="gone"),
@@ -52,13 +55,22 @@ async def shown(browser: Browser) -> AsyncIterator[Console]:
 
 async def test_the_timeline_tells_what_changed_and_why_the_newest_first(shown: Console) -> None:
     await shown.open("topics/sea/0")
-    entries = shown.page.get_by_label("State changes").get_by_role("listitem")
+    entries = shown.page.get_by_label("State changes").locator("ol").get_by_role("listitem")
     await expect(entries).to_have_count(len(HISTORY))
     await expect(entries.nth(0)).to_contain_text("ISR expand")
     await expect(entries.nth(0)).to_contain_text("in sync 2 → 2, 1 · because caught up")
     await expect(entries.nth(1)).to_contain_text("leader 1 → 2; in sync 1, 2 → 2")
     await expect(entries.nth(1)).to_contain_text("because broker crashed · told by controller-1")
     await expect(entries.nth(2)).to_contain_text("leader 1; in sync 1, 2")
+
+
+@pytest.mark.parametrize("place", ["topics/sea/0", "events"])
+async def test_who_did_not_answer_is_named_beside_the_events(shown: Console, place: str) -> None:
+    await shown.open(place)
+    missing = shown.page.get_by_role("list", name="What may be missing")
+    problem = "127.0.0.1:7503 did not answer (it refuses connections)"
+    silence = f"{problem}: what it alone knows is missing."
+    await expect(missing.get_by_role("listitem")).to_have_text([silence])
 
 
 async def test_the_lanes_tell_who_led_and_who_was_in_sync_and_when(shown: Console) -> None:

@@ -97,8 +97,8 @@ async def test_a_partition_is_found_among_many_that_have_no_leader(scene: Scene)
     await scene.console.open(f"topics/sea/{last}")
     await scene.console.button("Recover…").click()
     await expect(scene.console.dialog).to_contain_text("It waits for broker 1 or 2")
-    looked = ("describe_recovery", ("sea", [last], LOOK_AT_RECOVERY_MS), {})
-    assert looked in scene.cluster.admin.calls
+    looked = ("describe_recovery", ("sea", [last], LOOK_AT_RECOVERY_MS))
+    assert looked in [call[:2] for call in scene.cluster.admin.calls]
 
 
 WITHOUT_CONTROLLER = TidelogError(

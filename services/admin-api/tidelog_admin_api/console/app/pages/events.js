@@ -5,7 +5,7 @@ import { clock, number, words } from "../format.js";
 import { poll, useEvents } from "../live.js";
 import { replaceQuery } from "../router.js";
 import { Empty, PageHead, ProblemNote } from "../parts/basics.js";
-import { Timeline, toneOfEvent } from "../parts/timeline.js";
+import { Missing, Timeline, toneOfEvent } from "../parts/timeline.js";
 
 const MAX_KEPT = 2_000;
 const MAX_FIRST = 200;
@@ -71,7 +71,7 @@ function Followed({ asked, first, problem, wrong }) {
       <button class="button" data-first-act aria-pressed=${isPaused} onClick=${() => setPaused(!isPaused)}>${isPaused ? "Go on" : "Pause"}</button>
     <//>
     ${problem && html`<div style=${{ marginBottom: "16px" }}><${ProblemNote} problem=${problem} /></div>`}
-    <${Listed} events=${events} asked=${asked} wrong=${wrong} note=${note} isWaiting=${first === null && !problem && !wrong} />`;
+    <${Listed} events=${events} first=${first} asked=${asked} wrong=${wrong} note=${note} isWaiting=${first === null && !problem && !wrong} />`;
 }
 
 /** What was told last besides events, with its time, and how it is told. */
@@ -94,7 +94,7 @@ function Following({ state, isPaused }) {
   return html`<span class="live ${state === "open" ? "" : "still"}">${state === "open" ? "live" : "connecting"}</span>`;
 }
 
-function Listed({ events, asked, wrong, note, isWaiting }) {
+function Listed({ events, first, asked, wrong, note, isWaiting }) {
   const [isBadOnly, setBadOnly] = useState(false);
   const [search, setSearch] = useState("");
   const found = useMemo(
@@ -113,6 +113,7 @@ function Listed({ events, asked, wrong, note, isWaiting }) {
       ${wrong && html`<span class="wrong small" role="alert">${wrong}</span>`}
       ${note && html`<span class="faint small">${note}</span>`}
     </div>
+    ${first && html`<${Missing} list=${first} />`}
     ${found.length
       ? html`<${Timeline} events=${found} />`
       : html`<${Empty} title=${isWaiting ? "Loading…" : events.length ? "None is like that." : "Nothing has happened yet."}>What happens from now on shows here by itself.<//>`}

@@ -10,7 +10,7 @@ import { LINE_COLOURS, LineChart } from "../parts/charts.js";
 import { FindingsPanel } from "../parts/findings.js";
 import { Lanes } from "../parts/lanes.js";
 import { RecoverAct } from "../parts/recover.js";
-import { Timeline } from "../parts/timeline.js";
+import { Missing, Timeline } from "../parts/timeline.js";
 import { healthOf, isLed } from "../verdict.js";
 
 const EVERY_MS = 1_000;
@@ -60,7 +60,7 @@ function Shown({ topic, partition, known }) {
     <${Panel} title="Who led, who was in sync"><${Lanes} events=${newest} partition=${partition} /><//>
     <${Panel} title="State changes" flush beside=${html`<span class="faint small">the newest first</span><${Age} of=${told} />`}>
       ${told.data
-        ? html`<${Timeline} events=${newest} about=${false} empty="No service remembers a state change of it." />`
+        ? html`<${Missing} list=${told.data} /><${Timeline} events=${newest} about=${false} empty="No service remembers a state change of it." />`
         : html`<${Waiting} of=${told} />`}
     <//>
   </div>`;

@@ -27,17 +27,17 @@ export function Topics({ query }) {
       <button class="button primary" data-first-act onClick=${() => setCreating(true)}><${Icon} name="plus" />Create topic</button>
     <//>
     <div class="stack">
-    <${Stale} of=${known} />
-    <section class="panel" aria-label="Topics">
-      <div class="toolbar">
-        <input type="search" placeholder="Find a topic ( / )" aria-label="Find a topic" value=${search}
-          onInput=${(event) => filter({ search: event.target.value })} />
-        <label class="check"><input type="checkbox" checked=${unwell} onChange=${() => filter({ unwell: unwell ? "" : "1" })} />Only those that are not well</label>
-        <label class="check"><input type="checkbox" checked=${internal} onChange=${() => filter({ internal: internal ? "" : "1" })} />The cluster's own, too</label>
-        ${data && html`<span class="faint small">${plural(data.length, "topic")}</span>`}
-      </div>
-      ${data ? html`<${TopicTable} topics=${data} filtered=${search || unwell} />` : html`<${Waiting} of=${known} />`}
-    </section>
+      <${Stale} of=${known} />
+      <section class="panel" aria-label="Topics">
+        <div class="toolbar">
+          <input type="search" placeholder="Find a topic ( / )" aria-label="Find a topic" value=${search}
+            onInput=${(event) => filter({ search: event.target.value })} />
+          <label class="check"><input type="checkbox" checked=${unwell} onChange=${() => filter({ unwell: unwell ? "" : "1" })} />Only those that are not well</label>
+          <label class="check"><input type="checkbox" checked=${internal} onChange=${() => filter({ internal: internal ? "" : "1" })} />The cluster's own, too</label>
+          ${data && html`<span class="faint small">${plural(data.length, "topic")}</span>`}
+        </div>
+        ${data ? html`<${TopicTable} topics=${data} filtered=${search || unwell} />` : html`<${Waiting} of=${known} />`}
+      </section>
     </div>
     ${creating && html`<${CreateTopic} onClose=${() => setCreating(false)} onDone=${refresh} />`}`;
 }
