@@ -27,7 +27,7 @@ def changed(seconds: int, kind: Kind, cause: Cause, **details: Detail) -> StateC
     return change._replace(topic="sea", partition=0, details=details)
 
 
-CRASHED = {"leader": 2, "leader_before": 1, "isr": [2], "isr_before": [1, 2]}
+CRASHED: dict[str, Detail] = {"leader": 2, "leader_before": 1, "isr": [2], "isr_before": [1, 2]}
 HISTORY = [
     changed(0, Kind.ELECTION, Cause.TOPIC_CREATED, leader=1, isr=[1, 2]),
     changed(10, Kind.ELECTION, Cause.BROKER_CRASHED, **CRASHED),
