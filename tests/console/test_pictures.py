@@ -12,11 +12,13 @@ from playwright.async_api import Browser, expect
 from console.console import Console, new_console
 from console.gateways import MemoryGateway
 from tidelog.client.event_streams import Silent
+from tidelog.client.published_events import Published
 from tidelog.state_changes.event import Cause, Detail, Kind, Stage, StateChange
 from unit.admin_api.fakes import FakeCluster, broker
 
 NOON_MS = 1_700_049_600_000  # 2023-11-15 12:00:00 UTC
 DAY = "15 Nov"
+UNREAD = "__state_changes has no leader, and was not read."
 SECOND_MS = 1_000
 
 
@@ -39,7 +41,8 @@ HISTORY = [
 async def shown(browser: Browser) -> AsyncIterator[Console]:
     cluster = FakeCluster()
     cluster.events.remembered = HISTORY
-    cluster.events.silent = (Silent("127.0.0.1:7503", "it refuses connections"),)
+    cluster.events.silent = (Silent("127.0.0.1:7503", "it is gone"),)
+    cluster.published.told = Published([], (UNREAD,))
     cluster.admin.brokers = [
         broker(1, replicas=7, leaders=3),
         broker(2, replicas=6, leaders=2, status="gone"),
@@ -64,13 +67,14 @@ async def test_the_timeline_tells_what_changed_and_why_the_newest_first(shown: C
     await expect(entries.nth(2)).to_contain_text("leader 1; in sync 1, 2")
 
 
-@pytest.mark.parametrize("place", ["topics/sea/0", "events"])
-async def test_who_did_not_answer_is_named_beside_the_events(shown: Console, place: str) -> None:
+@pytest.mark.parametrize(("place", "also"), [("topics/sea/0", [UNREAD]), ("events", [])])
+async def test_what_may_be_missing_is_told_beside_the_events(
+    shown: Console, place: str, also: list[str]
+) -> None:
     await shown.open(place)
     missing = shown.page.get_by_role("list", name="What may be missing")
-    problem = "127.0.0.1:7503 did not answer (it refuses connections)"
-    silence = f"{problem}: what it alone knows is missing."
-    await expect(missing.get_by_role("listitem")).to_have_text([silence])
+    silence = "127.0.0.1:7503 did not answer (it is gone): what it alone knows is missing."
+    await expect(missing.get_by_role("listitem")).to_have_text([silence, *also])
 
 
 async def test_the_lanes_tell_who_led_and_who_was_in_sync_and_when(shown: Console) -> None:

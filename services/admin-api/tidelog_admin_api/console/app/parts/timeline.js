@@ -34,7 +34,7 @@ export function Timeline({ events, about = true, empty = "Nothing has happened y
 
 /** What may be missing in a list of events: what services know that did not answer, and what of the
  * topic of state changes was not read. */
-export function Missing({ list: { silent, notes = [] } }) {
+export function Missing({ list: { silent, notes } }) {
   const told = [...silent.map(({ address, problem }) => `${address} did not answer (${problem}): what it alone knows is missing.`), ...notes];
   if (!told.length) return null;
   return html`<ul class="missing small" aria-label="What may be missing">${told.map((line) => html`<li key=${line}>${line}</li>`)}</ul>`;
