@@ -20,7 +20,8 @@ DESCRIPTION = """\
 Runs a Tidelog cluster: topics, brokers, moves of partitions, leaders, recovery, events.
 
 - Refusals are problem documents (RFC 9457): `detail` says what is wrong, `fix` what to do.
-- Fields and parameters that are not known are refused, so that none is passed over.
+- Fields and parameters that are not known are refused, so that none is passed over; so are
+  parameters that are given twice, and bodies where none is taken.
 - Changes take `dry_run=true`: all is checked, and the answer is the exact plan.
 - What takes long is an operation: 202, with its address in `Location`. An `operation_id` of your
   own makes a repeated request the same operation.

@@ -86,7 +86,7 @@ class Timelines:
         if read is None or (read.task.done() and now_ms - read.begun_ms > FRESH_MS):
             if read is None and len(self._reads) >= MAX_READS:
                 return Published([], (_BUSY,))
-            former = read.task.result() if read is not None else None
+            former = None if read is None else _result_of(read.task)
             task = asyncio.create_task(self._read_anew(scope))
             self._reads.pop(scope, None)
             read = self._reads[scope] = _Read(now_ms, task, former)
@@ -105,3 +105,8 @@ class Timelines:
             is_old = now_ms - self._reads[scope].begun_ms > KEPT_MS
             if is_old or len(done) - number >= MAX_KEPT:
                 del self._reads[scope]
+
+
+def _result_of(task: asyncio.Task[Published]) -> Published | None:
+    """None: it has failed."""
+    return None if task.cancelled() or task.exception() else task.result()
