@@ -89,9 +89,11 @@ async def running_cluster(
 
 
 @asynccontextmanager
-async def publishing_cluster(directory: Path) -> AsyncIterator[LocalCluster]:
+async def publishing_cluster(
+    directory: Path, *, gateway: bool = False
+) -> AsyncIterator[LocalCluster]:
     """Its services write their state changes to the topic."""
     async with running_cluster(
-        directory, broker_config=PUBLISHING, controller_config=PUBLISHING
+        directory, broker_config=PUBLISHING, controller_config=PUBLISHING, gateway=gateway
     ) as running:
         yield running

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any
 
+import httpx
 import pytest
 import pytest_asyncio
 
@@ -20,7 +21,7 @@ from tidelog_runtime.local.cluster import LocalCluster
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalCluster]:
-    async with publishing_cluster(tmp_path_factory.mktemp("publishing")) as running:
+    async with publishing_cluster(tmp_path_factory.mktemp("publishing"), gateway=True) as running:
         yield running
 
 
@@ -49,6 +50,13 @@ async def _services_that_remember(cluster: LocalCluster, topic: str) -> set[str]
         return {event.service for event in (await streams.recent(TraceScope(topic, 0))).events}
 
 
+async def _services_of_the_timeline(cluster: LocalCluster, topic: str) -> set[str]:
+    """Of the gateway's."""
+    async with httpx.AsyncClient(base_url=f"http://{cluster.gateway_address}") as gateway:
+        answer = await gateway.get(f"/v1/topics/{topic}/partitions/0/events", timeout=60)
+    return {event["service"] for event in answer.json()["items"]}
+
+
 async def test_an_election_is_told_when_its_controller_has_died_too(cluster: LocalCluster) -> None:
     topic = new_name("sea")
     before = (await create_topic(cluster, topic)).partitions[0]
@@ -66,10 +74,12 @@ async def test_an_election_is_told_when_its_controller_has_died_too(cluster: Loc
     await until(replaced, "another controller is active")
     story = await traced(f"{topic}/0", "--bootstrap", cluster.bootstrap)
     remember = await _services_that_remember(cluster, topic)
+    in_timeline = await _services_of_the_timeline(cluster, topic)
     cluster.start_controller(controller)
     cluster.start_broker(before.leader)
 
     assert f"controller-{controller}" not in remember
+    assert f"controller-{controller}" in in_timeline
     (still_told,) = [c for c in story if c["change_id"] == election["change_id"]]
     assert (still_told["kind"], still_told["cause"]) == ("election", "broker_crashed")
     assert set(stages_of(election)) <= set(stages_of(still_told))
