@@ -1,16 +1,11 @@
-"""Requests that begin and cancel operations, and what operations need besides their moves: the
-writing of their plans, their ends, and the removal of what nobody looks for any more.
-
-A plan's chunks are written first, and then the operation's key, which is the commit point:
-chunks without one are orphans.
-"""
+"""Requests that begin and cancel operations, and what operations need besides their moves: their
+beginnings and ends, and the removal of what nobody looks for any more."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import random
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from tidelog.errors import ErrorCode, TidelogError
@@ -25,6 +20,14 @@ from tidelog_controller.requests.operation_plans import (
     unknown_operation,
 )
 from tidelog_controller.requests.operation_views import Now, view_of
+from tidelog_controller.requests.plan_writing import (
+    MAX_CHUNKS_IN_FLIGHT,
+    PlanWriting,
+    plan_revision,
+    plan_writing,
+    superfluous_keys,
+    unreadable_key,
+)
 from tidelog_controller.requests.planning import (
     OnRemoved,
     Planning,
@@ -53,25 +56,15 @@ from tidelog_controller.state.commands import AdminReply, Command, Reply
 from tidelog_controller.state.context import Context
 from tidelog_controller.state.events import PlanMade
 from tidelog_controller.state.plans import Planned
-from tidelog_controller.state.purposes import (
-    KeysRemoval,
-    OperationCommit,
-    OperationUpdate,
-    PlanChunkWrite,
-)
+from tidelog_controller.state.purposes import OperationCommit, OperationUpdate
 from tidelog_controller.state.transactions import Transactions
 from tidelog_runtime.identifiers import new_id
 from tidelog_runtime.metadata.operations import (
-    MOVES_PER_CHUNK,
     OperationEntry,
     OperationKind,
     OperationMove,
     OperationState,
 )
-
-MAX_CHUNKS_IN_FLIGHT = 4
-# Of a transaction's changes; an operation's chunks and its key fit into one.
-MAX_KEYS_REMOVED = 110
 
 _KINDS: dict[type, OperationKind] = {
     Reassignment: OperationKind.REASSIGNMENT,
@@ -94,14 +87,14 @@ class _Draft:
 
 @dataclass(slots=True)
 class _Beginning:
-    """`chunks`: those of its plan that the store may lack. `commit`: once all are written."""
+    """`commit`: once its plan is written."""
 
     request: BeginOperation
     operation_id: str
     planned: Planned
     layout: int  # of the context, when the plan was last found to stand
     deadline_ms: int
-    chunks: dict[int, PlanChunkWrite]
+    plan: PlanWriting
     commit: OperationCommit
     commit_begun: bool = False
 
@@ -185,8 +178,7 @@ class OperationAdmin:
             self._check_not_being_written(planned)
         except TidelogError as refusal:
             return [Reply(request.request_id, AdminReply(refusal))]
-        layout = self._context.layout_version
-        self._beginnings[request.request_id] = _beginning(draft, request, planned, layout)
+        self._beginnings[request.request_id] = self._beginning(draft, request, planned)
         return []
 
     def advance(self, now: Now) -> list[Command]:
@@ -203,8 +195,9 @@ class OperationAdmin:
         for cancelling in list(self._cancellings.values()):
             commands += self._advance_cancelling(cancelling, now)
         commands += self._end_operations(now.wall_ms)
-        commands += self._remove_superfluous()
-        return commands
+        removals = superfluous_keys(self._context, self._asked_for(), self._transactions.purposes())
+        waiting = [r for r in removals if not self._transactions.is_in_flight(r)]
+        return [*commands, *(self._transactions.begin(removal) for removal in waiting)]
 
     def wake_at_ms(self) -> int | None:
         deadlines = [draft.deadline_ms for draft in self._drafts.values()]
@@ -217,6 +210,29 @@ class OperationAdmin:
     def _drafted(self, request: BeginOperation | CancelOperation, now: Now) -> None:
         deadline_ms = now.monotonic_ms + DEFAULT_TIMEOUT_MS
         self._drafts[request.request_id] = _Draft(request, deadline_ms, now.wall_ms)
+
+    def _beginning(self, draft: _Draft, request: BeginOperation, planned: Planned) -> _Beginning:
+        operation_id, moves = request.operation_id, planned.summary.moves
+        plan = plan_writing(self._context.operations, operation_id, moves)
+        entry = OperationEntry(
+            kind=kind_of(request.wanted),
+            request=text_of(request.wanted),
+            requested_by=request.asker.name,
+            requested_from=request.asker.address,
+            requested_at_ms=draft.wall_ms,
+            trace_id=request.trace_id,
+            state=OperationState.RUNNING,
+            reason="",
+            ended_at_ms=0,
+            moves=len(moves),
+            chunks=len(plan.chunks),
+            replicas_to_add=planned.summary.replicas_added,
+            marks_before=planned.marks_before,
+            factors_before=planned.factors_before,
+        )
+        commit = OperationCommit(operation_id, entry, marks=planned.marks, topics=planned.topics)
+        layout, deadline_ms = self._context.layout_version, draft.deadline_ms
+        return _Beginning(request, operation_id, planned, layout, deadline_ms, plan, commit)
 
     def _known(self, request: BeginOperation) -> OperationEntry | None:
         """The operation of the request's id that is there, or being written, if it is the same.
@@ -276,8 +292,11 @@ class OperationAdmin:
             entry = beginning.commit.entry
             if (held.entry.kind, held.entry.request) != (entry.kind, entry.request):
                 return self._refuse(beginning, _in_use(operation_id))
-            plan = beginning.planned.summary._replace(moves=())
-            answer = OperationAnswer(view_of(self._context, operation_id, now), plan)
+            answer = OperationAnswer(view_of(self._context, operation_id, now))
+            if not beginning.plan.missing(self._context.operations):
+                # Otherwise an earlier try, whose answer was lost, has begun with its own plan.
+                plan = beginning.planned.summary._replace(moves=())
+                answer = answer._replace(plan=plan)
             return self._reply(beginning, AdminReply(None, answer=answer))
         if now.monotonic_ms >= beginning.deadline_ms:
             return self._refuse(beginning, outcome_unknown(f"operation {operation_id} has begun"))
@@ -285,19 +304,23 @@ class OperationAdmin:
 
     def _write(self, beginning: _Beginning) -> list[Command]:
         """What is not on the way yet: chunks, and then the commit."""
-        known = self._context.operations.chunks.get(beginning.operation_id, {})
-        for number in [n for n, c in beginning.chunks.items() if known.get(n) == c.moves]:
-            del beginning.chunks[number]
-        waiting = [c for c in beginning.chunks.values() if not self._transactions.is_in_flight(c)]
-        room = MAX_CHUNKS_IN_FLIGHT - (len(beginning.chunks) - len(waiting))
-        if beginning.chunks:
+        operations, operation_id = self._context.operations, beginning.operation_id
+        unreadable = unreadable_key(self._context, operation_id)
+        if unreadable is not None:
+            return self._refuse(beginning, _unreadable(operation_id, unreadable))
+        missing = beginning.plan.missing(operations)
+        waiting = [chunk for chunk in missing if not self._transactions.is_in_flight(chunk)]
+        room = MAX_CHUNKS_IN_FLIGHT - (len(missing) - len(waiting))
+        if missing:
             return [self._transactions.begin(chunk) for chunk in waiting[: max(room, 0)]]
-        if self._transactions.is_in_flight(beginning.commit):
+        revision = plan_revision(operations, operation_id)
+        commit = replace(beginning.commit, plan_revision=revision)
+        if self._transactions.is_in_flight(commit):
             return []
         if not self._may_commit(beginning):
             return self._refuse(beginning, _changed_meanwhile())
         beginning.commit_begun = True
-        return [self._transactions.begin(beginning.commit)]
+        return [self._transactions.begin(commit)]
 
     def _may_commit(self, beginning: _Beginning) -> bool:
         """Whether what its plan rests on is as it was, and once the commit is on its way, whether
@@ -383,23 +406,10 @@ class OperationAdmin:
             for purpose in self._transactions.purposes()
         )
 
-    def _remove_superfluous(self) -> Iterable[Command]:
-        """The oldest of those that have ended, and what a plan that was not begun left."""
-        keys, operations = self._context.keys, self._context.operations
-        removals: list[KeysRemoval] = []
-        for operation_id in operations.superfluous():
-            key = (keys.operation(operation_id), operations.held[operation_id].revision)
-            removals.append(KeysRemoval((key,), self._chunk_keys(operation_id)))
-        begun = {beginning.operation_id for beginning in self._beginnings.values()}
-        orphans = (i for i in operations.orphans() if i not in begun)
-        removals += [KeysRemoval((), self._chunk_keys(operation_id)) for operation_id in orphans]
-        waiting = [r for r in removals if not self._transactions.is_in_flight(r)]
-        return [self._transactions.begin(removal) for removal in waiting]
-
-    def _chunk_keys(self, operation_id: str) -> tuple[str, ...]:
-        keys, chunks = self._context.keys, self._context.operations.chunks.get(operation_id, {})
-        numbers = sorted(chunks)[:MAX_KEYS_REMOVED]
-        return tuple(keys.operation_plan(operation_id, number) for number in numbers)
+    def _asked_for(self) -> set[str]:
+        """Operations that are not begun yet."""
+        drafts = (draft.request.operation_id for draft in self._drafts.values())
+        return {*drafts, *(beginning.operation_id for beginning in self._beginnings.values())}
 
 
 def _judged(entry: OperationEntry, on_brokers: OnRemoved) -> OperationEntry:
@@ -441,38 +451,19 @@ def text_of(wanted: OperationWanted) -> str:
             return json.dumps({"reversed_operation_id": operation_id})
 
 
-def _beginning(draft: _Draft, request: BeginOperation, planned: Planned, layout: int) -> _Beginning:
-    operation_id, moves = request.operation_id, planned.summary.moves
-    starts = range(0, len(moves), MOVES_PER_CHUNK)
-    chunks = {
-        number: PlanChunkWrite(operation_id, number, moves[start : start + MOVES_PER_CHUNK])
-        for number, start in enumerate(starts)
-    }
-    entry = OperationEntry(
-        kind=kind_of(request.wanted),
-        request=text_of(request.wanted),
-        requested_by=request.asker.name,
-        requested_from=request.asker.address,
-        requested_at_ms=draft.wall_ms,
-        trace_id=request.trace_id,
-        state=OperationState.RUNNING,
-        reason="",
-        ended_at_ms=0,
-        moves=len(moves),
-        chunks=len(chunks),
-        replicas_to_add=planned.summary.replicas_added,
-        marks_before=planned.marks_before,
-        factors_before=planned.factors_before,
-    )
-    commit = OperationCommit(operation_id, entry, planned.marks, planned.topics)
-    return _Beginning(request, operation_id, planned, layout, draft.deadline_ms, chunks, commit)
-
-
 def _in_use(operation_id: str) -> TidelogError:
     return TidelogError(
         ErrorCode.OPERATION_ID_IN_USE,
         f"operation {operation_id} is another one that was asked for at the same time; choose "
         "another id",
+    )
+
+
+def _unreadable(operation_id: str, key: str) -> TidelogError:
+    return TidelogError(
+        ErrorCode.OPERATION_ID_IN_USE,
+        f"something is there under operation id {operation_id} that cannot be read; mend the key "
+        f"{key}, or choose another id",
     )
 
 

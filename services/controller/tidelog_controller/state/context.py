@@ -40,7 +40,7 @@ from tidelog_controller.state.known import (
     TopicChanged,
 )
 from tidelog_controller.state.operations import Held as HeldOperation
-from tidelog_controller.state.operations import Operations
+from tidelog_controller.state.operations import Operations, PlanChunk
 from tidelog_runtime.metadata.keys import (
     BrokerAdditionKey,
     BrokerKey,
@@ -300,8 +300,10 @@ class Context:
                 old = former.entry if former else None
                 return OperationChanged(operation_id, old, held.entry if held else None)
             case OperationPlanKey(operation_id, chunk):
-                moves = decode_moves(value.value) if value is not None else None
-                self.operations.absorb_chunk(operation_id, chunk, moves)
+                planned = None
+                if value is not None:
+                    planned = PlanChunk(decode_moves(value.value), value.mod_revision)
+                self.operations.absorb_chunk(operation_id, chunk, planned)
                 return None
             case BrokerRemovalKey(broker_id):
                 _absorb_mark(self.removed_brokers, broker_id, value)

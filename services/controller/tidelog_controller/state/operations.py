@@ -54,6 +54,13 @@ class Held(NamedTuple):
     number: int
 
 
+class PlanChunk(NamedTuple):
+    """`revision`: modification revision of its key."""
+
+    moves: tuple[OperationMove, ...]
+    revision: int
+
+
 # What the partition's key says; None: there is none, or it is being deleted.
 StateOf = Callable[[TopicPartition], LeaderAndIsr | None]
 
@@ -82,7 +89,7 @@ class Operations:
     def __init__(self, max_moves_per_broker: int = DEFAULT_MAX_MOVES_PER_BROKER) -> None:
         self.max_moves_per_broker = max_moves_per_broker
         self.held: dict[str, Held] = {}
-        self.chunks: dict[str, dict[int, tuple[OperationMove, ...]]] = {}
+        self.chunks: dict[str, dict[int, PlanChunk]] = {}
         self._work: dict[str, _Work] = {}
         self._operation_of: dict[TopicPartition, str] = {}
         # Whose plan has it, with the topic's id, also once its move is done.
@@ -103,14 +110,12 @@ class Operations:
             self.held[operation_id] = held._replace(number=former.number) if former else held
         self._changed[operation_id] = None
 
-    def absorb_chunk(
-        self, operation_id: str, number: int, moves: tuple[OperationMove, ...] | None
-    ) -> None:
+    def absorb_chunk(self, operation_id: str, number: int, chunk: PlanChunk | None) -> None:
         chunks = self.chunks.setdefault(operation_id, {})
-        if moves is None:
+        if chunk is None:
             chunks.pop(number, None)
         else:
-            chunks[number] = moves
+            chunks[number] = chunk
         if not chunks:
             del self.chunks[operation_id]
         self._changed[operation_id] = None
@@ -123,14 +128,16 @@ class Operations:
     # What follows.
 
     def moves_of(self, operation_id: str) -> list[OperationMove]:
-        """Ordered as planned; of an operation whose plan is known."""
-        chunks = self.chunks.get(operation_id, {})
-        return [move for number in sorted(chunks) for move in chunks[number]]
+        """Ordered as planned; of an operation whose plan is known. Further chunks are what a
+        longer plan of its id, that was never begun, has left."""
+        held, chunks = self.held.get(operation_id), self.chunks.get(operation_id, {})
+        numbers = range(held.entry.chunks) if held is not None else ()
+        return [move for n in numbers if n in chunks for move in chunks[n].moves]
 
     def is_whole(self, operation_id: str) -> bool:
         """Whether its plan is known."""
-        held = self.held.get(operation_id)
-        return held is not None and len(self.chunks.get(operation_id, {})) >= held.entry.chunks
+        held, chunks = self.held.get(operation_id), self.chunks.get(operation_id, {})
+        return held is not None and all(n in chunks for n in range(held.entry.chunks))
 
     def busy_with(self, partition: TopicPartition, topic_id: str) -> str:
         """The operation that has not ended and has it in its plan; empty: none has. It counts

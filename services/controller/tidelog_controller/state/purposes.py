@@ -109,11 +109,13 @@ class TopicChange:
 
 
 class PlanChunkWrite(NamedTuple):
-    """A part of a plan, before the key of its operation."""
+    """A part of a plan, before the key of its operation. `revision`: of its own key before; 0:
+    absent."""
 
     operation_id: str
     chunk: int
     moves: tuple[OperationMove, ...]
+    revision: int
 
 
 class BrokerMarking(NamedTuple):
@@ -137,10 +139,11 @@ class TopicRewrite(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class OperationCommit:
     """From here on an operation exists, brokers are marked by it, and topics have another
-    replication factor."""
+    replication factor. `plan_revision`: of the first chunk of its plan; 0: there is none."""
 
     operation_id: str
     entry: OperationEntry
+    plan_revision: int = 0
     marks: tuple[BrokerMarking, ...] = ()
     topics: tuple[TopicRewrite, ...] = field(default=(), compare=False)
 
@@ -158,10 +161,11 @@ class OperationUpdate(NamedTuple):
 
 class KeysRemoval(NamedTuple):
     """What is of no use any more: keys with their modification revisions, and keys that are
-    nothing without them, of which only this controller knows."""
+    nothing without them. `absent`: keys of which there are none."""
 
     guarded: tuple[tuple[str, int], ...]
-    others: tuple[str, ...]
+    others: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
 
 
 class MaintenanceChange(NamedTuple):

@@ -250,7 +250,8 @@ class Transactions:
     def _commit_parts(self, commit: OperationCommit) -> tuple[list[Guard], list[Change]]:
         keys, entry = self._keys, commit.entry
         key = keys.operation(commit.operation_id)
-        guards: list[Guard] = [CreateRevision(key, 0)]
+        first = keys.operation_plan(commit.operation_id, 0)
+        guards: list[Guard] = [CreateRevision(key, 0), ModRevision(first, commit.plan_revision)]
         changes: list[Change] = [Put(key, encode_operation(entry))]
         mark = BrokerMark(entry.requested_by, commit.operation_id)
         also = self._marking_parts(commit.marks, mark, commit.topics)
@@ -291,10 +292,10 @@ class Transactions:
     ) -> tuple[list[Guard], list[Change]]:
         keys = self._keys
         match purpose:
-            case PlanChunkWrite(operation_id, chunk, moves):
+            case PlanChunkWrite(operation_id, chunk, moves, revision):
                 key = keys.operation_plan(operation_id, chunk)
                 return (
-                    [CreateRevision(keys.operation(operation_id), 0)],
+                    [CreateRevision(keys.operation(operation_id), 0), ModRevision(key, revision)],
                     [Put(key, encode_moves(moves))],
                 )
             case OperationCommit():
@@ -306,9 +307,12 @@ class Transactions:
                     [ModRevision(key, revision), *also[0]],
                     [Put(key, encode_operation(updated)), *also[1]],
                 )
-            case KeysRemoval(guarded, others):
+            case KeysRemoval(guarded, others, absent):
                 return (
-                    [ModRevision(key, revision) for key, revision in guarded],
+                    [
+                        *(ModRevision(key, revision) for key, revision in guarded),
+                        *(CreateRevision(key, 0) for key in absent),
+                    ],
                     [Delete(key) for key in (*(key for key, _ in guarded), *others)],
                 )
             case MaintenanceChange(marked, unmarked, asker):

@@ -6,7 +6,7 @@ import pytest
 
 from tidelog.errors import ErrorCode
 from tidelog.model import TopicPartition
-from tidelog_controller.requests import operation_admin
+from tidelog_controller.requests import plan_writing
 from tidelog_controller.state.admin_requests import (
     AddedBrokers,
     OtherFactor,
@@ -55,7 +55,7 @@ def test_an_operation_is_replied_when_its_key_is_written_and_not_before() -> Non
 
 
 def test_a_plan_is_written_in_chunks_before_the_operation(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operation_admin, "MOVES_PER_CHUNK", 2)
+    monkeypatch.setattr(plan_writing, "MOVES_PER_CHUNK", 2)
     driver = with_topic(5)
     written: list[str] = []
     driver.before_transaction = lambda transaction: written.extend(
@@ -94,7 +94,7 @@ def test_another_controller_goes_on_with_an_operation() -> None:
 def test_a_takeover_at_any_transaction_makes_every_move_once(
     transactions: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(operation_admin, "MOVES_PER_CHUNK", 1)
+    monkeypatch.setattr(plan_writing, "MOVES_PER_CHUNK", 1)
     driver = with_topic()
     wanted = by_hand((0, (4, 1)), (1, (4, 2)), (2, (3, 4)))
     interrupted(driver, transactions)

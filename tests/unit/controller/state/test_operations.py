@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tidelog.model import NO_LEADER, TopicPartition
-from tidelog_controller.state.operations import MAX_ENDED_KEPT, Held, Hindrance, Operations
+from tidelog_controller.state.operations import (
+    MAX_ENDED_KEPT,
+    Held,
+    Hindrance,
+    Operations,
+    PlanChunk,
+)
 from tidelog_runtime.metadata.operations import (
     OperationEntry,
     OperationKind,
@@ -41,7 +47,7 @@ class Table:
     def begin(self, *moves: OperationMove, operation_id: str = "op") -> None:
         for planned in moves:
             self.states[planned.name] = self.state(planned.original)
-        self.operations.absorb_chunk(operation_id, 0, moves)
+        self.operations.absorb_chunk(operation_id, 0, PlanChunk(moves, 1))
         self.put(operation_id, replace(RUNNING, moves=len(moves), chunks=1))
 
     def put(self, operation_id: str, entry: OperationEntry) -> None:
@@ -208,7 +214,7 @@ def test_nothing_is_wanted_of_an_operation_whose_plan_is_not_known_whole() -> No
 
 def test_chunks_without_an_operation_are_orphans() -> None:
     table = Table()
-    table.operations.absorb_chunk("op", 0, (move(0, 1, 3),))
+    table.operations.absorb_chunk("op", 0, PlanChunk((move(0, 1, 3),), 1))
     assert table.operations.orphans() == ["op"]
     table.put("op", replace(RUNNING, chunks=1))
     assert table.operations.orphans() == []
