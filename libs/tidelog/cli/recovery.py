@@ -43,7 +43,7 @@ from tidelog.cli.session import (
     ending_with_a_status,
     session_of,
 )
-from tidelog.errors import TidelogError
+from tidelog.errors import ErrorCode, TidelogError
 
 if TYPE_CHECKING:
     from tidelog.client import Admin
@@ -196,14 +196,12 @@ async def _choose(
         if manner.dry_run:
             _show_choice(session, topic, chosen, described)
             return ExitStatus.DONE
+        _check_all_described(topic, chosen, described)
         lines = list(_choice_lines(chosen, described, on_terminal=notes_on_terminal()))
-        # Those that have got a leader meanwhile are refused by the cluster itself.
-        if described and not manner.yes and not types_its_name(lines, topic):
+        if not manner.yes and not types_its_name(lines, topic):
             return declined(session, "Nothing was elected.")
         choices = [
-            RecoveryChoice(
-                number, broker_id, described[number].revision if number in described else 0
-            )
+            RecoveryChoice(number, broker_id, described[number].revision)
             for number, broker_id in sorted(chosen.items())
         ]
         with admin.traced() as trace_id:
@@ -218,6 +216,21 @@ async def _choose(
         "trace_id": trace_id,
     }
     return _tell_results(session, topic, chosen, results, document)
+
+
+def _check_all_described(
+    topic: str, chosen: Mapping[int, int], described: Mapping[int, Recovery]
+) -> None:
+    """A choice without a revision would hold for whatever the partition has become by the time
+    of its election, which nobody was shown. Raises `TidelogError`."""
+    led = sorted(chosen.keys() - described.keys())
+    if led:
+        others = "; leave it out" if described else ""
+        raise TidelogError(
+            ErrorCode.INVALID_REQUEST,
+            f"{topic}/{led[0]} has a leader, or has not been led yet: there is nothing to recover"
+            f"{others}",
+        )
 
 
 def _tell_results(

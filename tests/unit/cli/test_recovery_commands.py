@@ -90,6 +90,18 @@ def test_a_choice_holds_for_what_was_shown(leaderless: Commands) -> None:
     assert list(asked.choices) == [choice]
 
 
+@pytest.mark.parametrize("leaders", [["sea/0=2"], ["sea/1=2", "sea/0=2"]])
+def test_a_partition_that_nobody_was_shown_is_not_chosen_for(
+    leaderless: Commands, leaders: list[str]
+) -> None:
+    if len(leaders) == 1:
+        leaderless.controller.answer("DescribeRecovery", pb.DescribeRecoveryResponse())
+    result = leaderless.run("recovery", "choose", *leaders, "--yes")
+    assert result.exit_code == ExitStatus.FAILED
+    assert "sea/0 has a leader, or has not been led yet: there is nothing" in result.stderr
+    assert "RecoverPartitions" not in leaderless.controller.called()
+
+
 def test_a_dry_run_elects_nobody(leaderless: Commands) -> None:
     result = leaderless.run("recovery", "choose", "sea/1=2", "--dry-run")
     assert "If broker 2 leads sea/1, nothing that others hold would be cut." in result.stdout
