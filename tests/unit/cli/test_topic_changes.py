@@ -33,6 +33,17 @@ def test_a_placement_is_shown_as_it_can_be_asked_for(commands: Commands) -> None
     assert "bay" not in commands.cluster.topics
 
 
+def test_what_a_dry_run_of_a_creation_has_shown_can_be_had_exactly(commands: Commands) -> None:
+    placed = [pb.ReplicaAssignment(replicas=[1, 0]), pb.ReplicaAssignment(replicas=[0, 1])]
+    commands.controller.answer("CreateTopic", pb.CreateTopicResponse(assignment=placed))
+    arguments = ["create", "new", "-p", "2", "-c", "retention_ms=9", "-c", "recovery=manual"]
+    told = commands.run("topics", *arguments, "--dry-run").stderr
+    assert (
+        "tidelog topics create new --assignment 1,0:0,1 -c retention_ms=9 -c recovery=manual"
+        in " ".join(told.split())
+    )
+
+
 def test_a_topic_is_created_by_hand_under_an_id(commands: Commands) -> None:
     commands.controller.answer("CreateTopic", pb.CreateTopicResponse(topic_id="id"))
     result = commands.run(
@@ -176,6 +187,19 @@ def test_partitions_are_added_once_somebody_agrees(commands: Commands) -> None:
     assert "Brokers 1 have not acknowledged it yet" in result.stderr
     planned, made = commands.controller.asked["AddPartitions"]
     assert (planned.dry_run, made.partitions, made.expected_revision) == (True, 3, 44)
+
+
+@pytest.mark.parametrize(("added", "sent"), [(1_000, 1_000), (1_001, 0)])
+def test_partitions_are_added_where_they_were_planned_as_far_as_a_request_takes(
+    commands: Commands, added: int, sent: int
+) -> None:
+    placed = [pb.ReplicaAssignment(replicas=[1, 0])] * added
+    commands.controller.answer(
+        "AddPartitions", pb.AddPartitionsResponse(added=added, revision=44, assignment=placed)
+    )
+    commands.run("topics", "add-partitions", "sea", "-p", str(added + 2), "--yes")
+    _, made = commands.controller.asked["AddPartitions"]
+    assert list(made.assignment) == placed[:sent]
 
 
 def test_an_addition_is_planned_with_its_placement(commands: Commands) -> None:

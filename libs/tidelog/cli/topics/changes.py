@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 
 _PENDING = "pending_brokers (have not acknowledged yet)"
 _TRACE = "trace_id (null in a dry run)"
+# As many as a request may place by hand.
+MAX_ASSIGNED_PARTITIONS = 1_000
+
 ALTER_JSON = f"dry_run, topic, changes [key, before, after], revision, {_PENDING}, {_TRACE}."
 ADD_JSON = (
     "dry_run, topic, partitions (in all), added, assignment (in a dry run: the replicas of each "
@@ -278,13 +281,15 @@ async def _add(
             )
             if not manner.yes and not agrees([shown]):
                 return declined(session, "Nothing was added.")
+            fits = len(resized.assignment) <= MAX_ASSIGNED_PARTITIONS
             with admin.traced() as trace:
                 try:
                     resized = await admin.add_partitions(
                         name,
                         partitions,
                         manner.timeout_ms,
-                        assignment=assignment,
+                        # As it was planned, whichever brokers come meanwhile.
+                        assignment=resized.assignment if fits else assignment,
                         expected_revision=resized.revision,
                     )
                 except TidelogError as error:

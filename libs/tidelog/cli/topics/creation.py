@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
@@ -203,8 +204,9 @@ def _show_placement(wanted: NewTopic, created: CreatedTopic) -> None:
     rows = [(number, ids_text(replicas)) for number, replicas in enumerate(created.assignment)]
     write_table(("partition", "replicas"), rows)
     if len(created.assignment) <= MAX_PARTITIONS_TO_COPY:
+        settings = "".join(f" -c {shlex.quote(f'{k}={v}')}" for k, v in wanted.config.items())
         write_note(
-            f"To have exactly these: tidelog topics create {wanted.name} --assignment "
-            f"{assignment_text(created.assignment)}"
+            f"Placed anew when it is created. To have exactly these: tidelog topics create "
+            f"{wanted.name} --assignment {assignment_text(created.assignment)}{settings}"
         )
     write_note("This is a dry run: nothing was created.")
