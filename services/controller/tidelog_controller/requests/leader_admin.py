@@ -140,7 +140,9 @@ class LeaderAdmin:
                     "at once"
                 )
             for broker_id in request.broker_ids:
-                check_known_broker(context, broker_id)
+                # A mark may outlive its broker, and lasts until it is taken off.
+                if request.maintenance or broker_id not in context.maintenance:
+                    check_known_broker(context, broker_id)
         except TidelogError as error:
             return [Reply(request.request_id, AdminReply(error))]
         maintenance = {*context.maintenance, *request.broker_ids}

@@ -15,11 +15,13 @@ from tidelog_controller.state.admin_requests import (
     MoveLeaders,
     PartitionSelector,
     Reassignment,
+    RemovedBrokers,
     SetMaintenance,
     WantedReplicas,
 )
 from tidelog_controller.state.commands import AdminReply
 from unit.controller.driver import ASKER, KEYS, Driver, cluster
+from unit.controller.operated import catch_up
 
 INTERVAL_MS = 60_000
 
@@ -321,6 +323,22 @@ def test_maintenance_that_stands_already_is_no_fault_and_ends_when_asked() -> No
     assert KEYS.maintenance(1) in driver.store.items
     maintain(driver, 1, on=False)
     assert KEYS.maintenance(1) not in driver.store.items
+
+
+def test_a_mark_of_maintenance_is_taken_off_a_broker_that_is_gone() -> None:
+    driver = cluster(1, 2, 3, 4)
+    driver.create_topic(partitions=4, replication_factor=2)
+    assert maintain(driver, 4).error is None
+    driver.begin_operation(RemovedBrokers((4,)), "shrink")
+    catch_up(driver)
+    driver.kill_broker(4)
+    driver.watch()
+    assert maintain(driver, 4, on=False).error is None
+    assert KEYS.maintenance(4) not in driver.store.items
+    # Of one that has no mark nothing is known.
+    error = maintain(driver, 4, on=False).error
+    assert error is not None
+    assert error.code is ErrorCode.UNKNOWN_BROKER
 
 
 def test_a_dry_run_of_maintenance_says_who_would_lead_and_changes_nothing() -> None:
