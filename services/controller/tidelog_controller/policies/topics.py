@@ -4,7 +4,7 @@ would be right."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog_runtime.topic_config import MAX_TOPIC_NAME_LENGTH, TopicConfig
@@ -42,18 +42,28 @@ def check_partitions(partitions: int) -> None:
         )
 
 
-def check_replication_factor(replication_factor: int, live_brokers: int) -> None:
-    if 1 <= replication_factor <= live_brokers:
+def check_replication_factor(
+    replication_factor: int, taking: int, removed: Sequence[int] = ()
+) -> None:
+    """`taking`: so many running brokers take new replicas; `removed`: those that run and do
+    not."""
+    if 1 <= replication_factor <= taking:
         return
-    brokers = "1 broker is" if live_brokers == 1 else f"{live_brokers} brokers are"
-    remedy = (
-        f"ask for 1 to {live_brokers}, or start more brokers"
-        if live_brokers
-        else "start a broker first"
-    )
+    brokers = "1 broker" if taking == 1 else f"{taking} brokers"
+    if removed:
+        verb = "takes" if taking == 1 else "take"
+        there = f"{brokers} {verb} new replicas, since {list(removed)} were removed"
+        remedy = f"add {list(removed)} again, or start more brokers"
+        if taking:
+            remedy = f"ask for 1 to {taking}, {remedy}"
+    else:
+        there = f"{brokers} {'is' if taking == 1 else 'are'} running"
+        remedy = f"ask for 1 to {taking}, or start more brokers"
+        if not taking:
+            remedy = "start a broker first"
     raise TidelogError(
         ErrorCode.INVALID_REPLICATION_FACTOR,
-        f"replication factor {replication_factor} is asked for and {brokers} running; {remedy}",
+        f"replication factor {replication_factor} is asked for and {there}; {remedy}",
     )
 
 

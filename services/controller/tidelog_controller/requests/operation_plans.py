@@ -18,7 +18,6 @@ from tidelog_controller.policies.balancing import (
     plan_removal,
     plan_replication_factor,
 )
-from tidelog_controller.policies.topics import check_replication_factor
 from tidelog_controller.requests.taking_back import (
     factors_taken_back,
     marked_as,
@@ -26,6 +25,7 @@ from tidelog_controller.requests.taking_back import (
     marks_taken_back,
 )
 from tidelog_controller.requests.topic_checks import (
+    check_factor,
     check_revision,
     known_topic,
     no_such_partition,
@@ -366,7 +366,7 @@ def _other_factor(context: Context, topics: Sequence[str], factor: int) -> Plann
         topic = known_topic(context, name)
         if not context.partitions_of(name):
             # The plan says nothing of a topic whose partitions have yet to be placed.
-            check_replication_factor(factor, len(context.placement_brokers()))
+            check_factor(context, factor)
         _check_min_isr(name, topic, max(factor, 1))
         if topic.entry.replication_factor != factor:
             entry = replace(topic.entry, replication_factor=factor)

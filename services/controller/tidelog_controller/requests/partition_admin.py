@@ -17,8 +17,9 @@ from tidelog_controller.control.broker_control import BrokerControl
 from tidelog_controller.policies.assignment import check_assignment
 from tidelog_controller.policies.internal_topics import check_may_resize
 from tidelog_controller.policies.placement import place, start_of
-from tidelog_controller.policies.topics import check_partitions, check_replication_factor
+from tidelog_controller.policies.topics import check_partitions
 from tidelog_controller.requests.topic_checks import (
+    check_factor,
     check_revision,
     known_topic,
     outcome_unknown,
@@ -126,7 +127,7 @@ class PartitionAdmin:
         if request.partitions < count:
             raise _too_few(request, count)
         brokers = self._context.placement_brokers()
-        check_replication_factor(factor, len(brokers))
+        check_factor(self._context, factor)
         if request.assignment:
             added = request.partitions - count
             numbers = range(count, count + added)

@@ -26,11 +26,11 @@ from tidelog_controller.policies.topics import (
     check_config,
     check_name,
     check_partitions,
-    check_replication_factor,
 )
 from tidelog_controller.requests.partition_admin import check_by_hand, placed
 from tidelog_controller.requests.topic_checks import (
     being_deleted,
+    check_factor,
     check_revision,
     other_id,
     outcome_unknown,
@@ -174,7 +174,7 @@ class TopicAdmin:
         partitions, factor = _shape(request)
         check_partitions(partitions)
         brokers = self._context.placement_brokers()
-        check_replication_factor(factor, len(brokers))
+        check_factor(self._context, factor)
         if request.assignment:
             check_by_hand(request.topic, request.assignment, range(partitions), factor, brokers)
         check_config(request.config, factor)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from tidelog.errors import ErrorCode, TidelogError, unknown_partition, unknown_topic
 from tidelog.model import TopicPartition
 from tidelog_controller.control.broker_control import BrokerControl
+from tidelog_controller.policies.topics import check_replication_factor
 from tidelog_controller.state.context import Context
 from tidelog_controller.state.known import Topic
 
@@ -34,6 +35,12 @@ def known_topic(context: Context, topic: str, topic_id: str = "") -> Topic:
             f"{context.keys.topic(topic)} first",
         )
     return known
+
+
+def check_factor(context: Context, replication_factor: int) -> None:
+    """Whether so many replicas of a new partition could be placed."""
+    removed = [b for b in context.running_brokers() if b in context.removed_brokers]
+    check_replication_factor(replication_factor, len(context.placement_brokers()), removed)
 
 
 def check_revision(what: str, revision: int, expected: int) -> None:

@@ -54,6 +54,14 @@ def test_without_brokers_the_refusal_says_to_start_one() -> None:
         check_replication_factor(1, 0)
 
 
+def test_brokers_that_run_and_were_removed_are_named() -> None:
+    said = r"2 brokers take new replicas, since \[3\] were removed; ask for 1 to 2, add \[3\] again"
+    with pytest.raises(TidelogError, match=said):
+        check_replication_factor(3, 2, [3])
+    with pytest.raises(TidelogError, match=r"\[3\] were removed; add \[3\] again, or start more"):
+        check_replication_factor(1, 0, [3])
+
+
 def test_an_unknown_config_key_is_refused() -> None:
     with pytest.raises(TidelogError, match="did you mean retention_ms") as refusal:
         check_config({"retention_mss": "5"}, 1)
