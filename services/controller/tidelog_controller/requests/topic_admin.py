@@ -100,8 +100,9 @@ class TopicAdmin:
         if request.dry_run:
             return [Reply(request.request_id, AdminReply(None, answer=self._plan(request)))]
         deadline_ms = now_ms + request_timeout_ms(request.timeout_ms)
+        begun = self._begun(request) or self._half_way(request.topic)
         self._creations[request.request_id] = _Creation(
-            request.request_id, self._begun(request) or self._creation(request), deadline_ms
+            request.request_id, begun or self._creation(request), deadline_ms
         )
         return []
 
@@ -168,8 +169,11 @@ class TopicAdmin:
         if begun is not None:
             _check_same(request, begun.entry)
             return
-        claimed = (c.purpose.topic == request.topic for c in self._creations.values())
-        if request.topic in self._context.topics or any(claimed):
+        half_way = self._half_way(request.topic)
+        if half_way is not None:
+            self._check_continues(request, half_way)
+            return
+        if request.topic in self._context.topics or self._is_claimed(request.topic):
             raise _exists(request.topic)
         partitions, factor = _shape(request)
         check_partitions(partitions)
@@ -190,6 +194,37 @@ class TopicAdmin:
         same = (request.topic, request.operation_id)
         return next((c for c in creations if (c.topic, c.entry.operation_id) == same), None)
 
+    def _is_claimed(self, topic: str) -> bool:
+        return any(creation.purpose.topic == topic for creation in self._creations.values())
+
+    def _half_way(self, name: str) -> TopicCreation | None:
+        """A creation that nobody waits for any more, and that lacks replicas: whoever asks for
+        the same again goes on with it, under whichever operation id."""
+        topic, addition = self._context.topics.get(name), self._context.additions.get(name)
+        if topic is None or self._is_claimed(name) or name in self._context.removals:
+            return None
+        if addition is not None and addition.entry.first:
+            return None  # It was complete, and grows.
+        if not self._context.unplaced(name):
+            return None
+        return TopicCreation(name, topic.entry, addition.entry.assignment if addition else ())
+
+    def _check_continues(self, request: CreateTopic, half_way: TopicCreation) -> None:
+        entry = half_way.entry
+        there = (entry.partitions, entry.replication_factor, dict(entry.config))
+        asked = (*_shape(request), dict(request.config))
+        if (asked, request.assignment) == (there, half_way.assignment):
+            return
+        unplaced = len(self._context.unplaced(request.topic))
+        by_id = f", also by operation id {entry.operation_id}" if entry.operation_id else ""
+        raise TidelogError(
+            ErrorCode.TOPIC_ALREADY_EXISTS,
+            f"topic {request.topic} is being created with {entry.partitions} partitions of "
+            f"{entry.replication_factor} replicas and the configuration {dict(entry.config)}, and "
+            f"{unplaced} of its partitions have no replicas yet; ask for exactly that again"
+            f"{by_id}, delete it, or choose another name",
+        )
+
     def _creation(self, request: CreateTopic) -> TopicCreation:
         entry = TopicEntry(
             new_id(self._rng),
@@ -203,7 +238,7 @@ class TopicAdmin:
 
     def _plan(self, request: CreateTopic) -> PartitionsAnswer:
         partitions, factor = _shape(request)
-        if self._begun(request) is not None:
+        if self._begun(request) or self._half_way(request.topic):
             return PartitionsAnswer(assignment=request.assignment)
         # The id that a topic is placed by is given when it is created.
         assignment = request.assignment or placed(
