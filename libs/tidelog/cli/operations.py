@@ -427,7 +427,8 @@ def _going_back(
         f"Of operation {operation.operation_id} ({operation.kind}), "
         f"{plural(progress.moves_done, 'move')} done would stay, "
         f"{plural(len(plan.moves), 'move')} under way would go back, and "
-        f"{plural(max(0, waiting), 'move')} would never begin."
+        f"{plural(max(0, waiting), 'move')} would never begin.",
+        *(f"Warning: {warning}" for warning in plan.warnings),
     ]
     if plan.moves:
         lines += ["", *move_lines(plan.moves[:max_moves], on_terminal=on_terminal)]

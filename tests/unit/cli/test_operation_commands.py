@@ -397,7 +397,10 @@ def test_a_cancellation_shows_what_goes_back_and_asks(commands: Commands) -> Non
     commands.controller.answer(
         "DescribeOperation", pb.DescribeOperationResponse(operation=operation())
     )
-    back = pb.Plan(moves=[pb.Move(topic="sea", partition=4, original=[3, 2], target=[1, 2])])
+    back = pb.Plan(
+        moves=[pb.Move(topic="sea", partition=4, original=[3, 2], target=[1, 2])],
+        warnings=["besides the moves, topic sea gets replication factor 2 again"],
+    )
     commands.controller.answer(
         "CancelOperation",
         pb.CancelOperationResponse(plan=back),
@@ -407,6 +410,7 @@ def test_a_cancellation_shows_what_goes_back_and_asks(commands: Commands) -> Non
     assert result.exit_code == ExitStatus.DONE
     assert "1 move under way would go back, and 1 move would never begin" in result.stderr
     assert "sea/4      3,2       1,2" in result.stderr
+    assert "Warning: besides the moves, topic sea gets replication factor 2" in result.stderr
     assert [r.dry_run for r in commands.controller.asked["CancelOperation"]] == [True, False]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tidelog.model import NO_LEADER
 from tidelog.state_changes.event import Change, Detail, Kind, Stage
+from tidelog_controller.requests.taking_back import taken_back_texts
 from tidelog_controller.state.admin_requests import Asker
 from tidelog_controller.state.commands import Tell
 from tidelog_controller.state.purposes import (
@@ -141,6 +142,9 @@ def _operation_requested(
         details["reason"] = entry.reason
     if not entry.state.has_ended:
         details |= asked_by(purpose.asker)
+        taken_back = list(taken_back_texts(purpose.marks, purpose.topics))
+        if taken_back:
+            details["taken_back"] = taken_back
         return Tell(Kind.OPERATION_CANCELLING, Stage.REQUESTED, change, details=details)
     details |= {
         "state": entry.state.value,

@@ -38,6 +38,7 @@ from tidelog_controller.requests.planning import (
 from tidelog_controller.requests.taking_back import (
     factors_taken_back,
     marks_taken_back,
+    with_taken_back,
 )
 from tidelog_controller.requests.topic_checks import DEFAULT_TIMEOUT_MS, outcome_unknown
 from tidelog_controller.state.admin_answers import OperationAnswer, PlanSummary
@@ -484,11 +485,14 @@ def _not_planned() -> TidelogError:
 
 
 def _going_back(context: Context, operation_id: str) -> PlanSummary:
-    """The moves that are under way, the other way round."""
+    """The moves that are under way, the other way round, and what else goes back."""
     back: list[OperationMove] = []
     for move in context.operations.moves_of(operation_id):
         state = context.state_to_stay(move.name)
         if state is not None and state.moving and state.moving.operation == operation_id:
             moving = state.moving
             back.append(move._replace(original=moving.target, target=moving.original))
-    return summary_of(sorted(back), assignment_of(context))
+    entry = context.operations.held[operation_id].entry
+    marks = marks_taken_back(context, operation_id, entry)
+    topics = factors_taken_back(context, entry)
+    return with_taken_back(summary_of(sorted(back), assignment_of(context)), marks, topics)

@@ -23,6 +23,7 @@ from tidelog_controller.requests.taking_back import (
     marked_as,
     marking,
     marks_taken_back,
+    with_taken_back,
 )
 from tidelog_controller.requests.topic_checks import (
     check_factor,
@@ -231,7 +232,7 @@ def _reversal(context: Context, operation_id: str) -> Planned:
         if _has_throughout(context, back, rewrite)
     ]
     return Planned(
-        _warned(context, summary_of(back, assignment_of(context))),
+        with_taken_back(_warned(context, summary_of(back, assignment_of(context))), marks, topics),
         tuple(marks),
         tuple(topics),
         tuple((m.broker_id, marked_as(context, m.broker_id).value) for m in marks),

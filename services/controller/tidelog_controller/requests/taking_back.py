@@ -7,9 +7,10 @@ Only what is still as the operation left it: what somebody has changed since is 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from tidelog_controller.state.admin_answers import PlanSummary
 from tidelog_controller.state.context import Context
 from tidelog_controller.state.known import Mark
 from tidelog_controller.state.purposes import BrokerMarking, TopicRewrite
@@ -52,6 +53,27 @@ def factors_taken_back(context: Context, entry: OperationEntry) -> Iterator[Topi
         if is_as_left and topic.config.min_isr(before) <= before:
             former = replace(topic.entry, replication_factor=before)
             yield TopicRewrite(name, topic.revision, former)
+
+
+def taken_back_texts(
+    marks: Iterable[BrokerMarking], topics: Iterable[TopicRewrite]
+) -> Iterator[str]:
+    """What goes back besides moves, for a person."""
+    for broker_id, marked, added_revision, removed_revision in marks:
+        if marked is not MarkedAs.NOTHING:
+            yield f"broker {broker_id} is marked as {marked.value} again"
+        elif added_revision or removed_revision:
+            before = MarkedAs.REMOVED if removed_revision else MarkedAs.ADDED
+            yield f"broker {broker_id} is not marked as {before.value} any more"
+    for topic, _, entry in topics:
+        yield f"topic {topic} gets replication factor {entry.replication_factor} again"
+
+
+def with_taken_back(
+    plan: PlanSummary, marks: Iterable[BrokerMarking], topics: Iterable[TopicRewrite]
+) -> PlanSummary:
+    lines = (f"besides the moves, {text}" for text in taken_back_texts(marks, topics))
+    return plan._replace(warnings=(*plan.warnings, *lines))
 
 
 def _factors_given(context: Context, entry: OperationEntry) -> Mapping[str, int]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tidelog.errors import ErrorCode
+from tidelog.state_changes.event import Kind
 from tidelog_controller.state.admin_requests import (
     AddedBrokers,
     OtherFactor,
@@ -16,7 +17,7 @@ from tidelog_controller.state.admin_requests import (
 from tidelog_runtime.metadata.operations import OperationState, decode_operation
 from tidelog_runtime.metadata.schema import decode_topic, encode
 from unit.controller.driver import KEYS, Driver
-from unit.controller.operated import catch_up, code_of, state_of, with_topic
+from unit.controller.operated import by_hand, catch_up, code_of, plan_of, state_of, with_topic
 
 
 def factor(driver: Driver) -> int:
@@ -210,3 +211,66 @@ def test_a_reversed_removal_fills_its_broker_again() -> None:
     driver.kill_broker(1)
     driver.watch()
     assert code_of(driver, driver.begin_operation(RemovedBrokers((1,)), "last")) is None
+
+
+# What is told of it.
+
+
+def warnings_of(driver: Driver, request: int) -> tuple[str, ...]:
+    return plan_of(driver, request).warnings
+
+
+def test_a_factor_that_goes_back_is_told_beforehand_and_with_the_cancellation() -> None:
+    driver = with_topic()
+    driver.begin_operation(OtherFactor(("t",), 3), "op")
+    goes_back = "topic t gets replication factor 2 again"
+    shown = driver.cancel_operation("op", dry_run=True)
+    assert warnings_of(driver, shown) == (f"besides the moves, {goes_back}",)
+    driver.cancel_operation("op")
+    for told in driver.tells(Kind.OPERATION_CANCELLING):
+        assert told.details["taken_back"] == [goes_back]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "goes_back"),
+    [
+        (RemovedBrokers((1,)), "broker 1 is not marked as removed any more"),
+        (AddedBrokers((4,)), "broker 4 is not marked as added any more"),
+    ],
+)
+def test_marks_that_go_back_are_told_beforehand_and_with_the_cancellation(
+    wanted: RemovedBrokers | AddedBrokers, goes_back: str
+) -> None:
+    driver = with_topic(12)
+    driver.begin_operation(wanted, "op")
+    shown = driver.cancel_operation("op", dry_run=True)
+    assert warnings_of(driver, shown) == (f"besides the moves, {goes_back}",)
+    driver.cancel_operation("op")
+    (told, *_) = driver.tells(Kind.OPERATION_CANCELLING)
+    assert told.details["taken_back"] == [goes_back]
+
+
+def test_a_mark_that_stood_before_is_told_to_stand_again() -> None:
+    driver = with_topic(12)
+    driver.begin_operation(AddedBrokers((4,)), "add")
+    catch_up(driver)
+    driver.begin_operation(RemovedBrokers((4,)), "op")
+    (warning,) = warnings_of(driver, driver.cancel_operation("op", dry_run=True))
+    assert "broker 4 is marked as added again" in warning
+
+
+def test_a_cancellation_that_takes_nothing_else_back_says_nothing_of_it() -> None:
+    driver = with_topic()
+    driver.begin_operation(by_hand((0, (4, 1))), "op")
+    assert warnings_of(driver, driver.cancel_operation("op", dry_run=True)) == ()
+    driver.cancel_operation("op")
+    (told, *_) = driver.tells(Kind.OPERATION_CANCELLING)
+    assert "taken_back" not in told.details
+
+
+def test_what_a_reversal_takes_back_besides_moves_is_told_beforehand() -> None:
+    driver = with_topic()
+    driver.begin_operation(OtherFactor(("t",), 3), "op")
+    catch_up(driver)
+    plan = plan_of(driver, driver.begin_operation(Reversal("op"), dry_run=True))
+    assert plan.warnings == ("besides the moves, topic t gets replication factor 2 again",)
