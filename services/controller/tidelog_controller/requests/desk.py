@@ -89,11 +89,11 @@ class AdminDesk:
         self._partitions = PartitionAdmin(context, transactions, controls)
         self._configs = TopicConfigAdmin(context, transactions, controls)
         self._recoveries = RecoveryAdmin(context, transactions)
-        self._operations = OperationAdmin(context, transactions, rng)
+        self._leaders = LeaderAdmin(context, transactions, leader_balancing)
+        self._operations = OperationAdmin(context, transactions, rng, self._leaders.is_settled)
         self._throttle = ThrottleAdmin(context, transactions)
         self._looks = RecoveryLooks(context, descriptions)
         self._operation_looks = OperationLooks(context, measures)
-        self._leaders = LeaderAdmin(context, transactions, leader_balancing)
         self._context = context
         self._departed = departed
 
@@ -171,10 +171,11 @@ class AdminDesk:
             *self._partitions.advance(now_ms),
             *self._configs.advance(now_ms),
             *self._recoveries.advance(now_ms),
+            # An operation ends once its leaders are elected.
+            *self._leaders.advance(now_ms),
             *self._operations.advance(Now(now_ms, wall_ms)),
             *self._operation_looks.advance(Now(now_ms, wall_ms)),
             *self._throttle.advance(now_ms),
-            *self._leaders.advance(now_ms),
             *self._looks.advance(now_ms),
         ]
 

@@ -164,6 +164,10 @@ class LeaderAdmin:
 
     # What waits.
 
+    def is_settled(self, operation_id: str) -> bool:
+        """Of an operation whose moves are done: whether it may end."""
+        return self._moved.is_settled(operation_id)
+
     def advance(self, now_ms: int) -> list[Command]:
         commands: list[Command] = []
         for moving in list(self._moving.values()):

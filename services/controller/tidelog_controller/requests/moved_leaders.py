@@ -1,8 +1,10 @@
 """Leaders of what was moved: an operation that balances leaves its partitions to the leaders
 that its plan prefers.
 
-The switch of a move keeps the leader where it can, so when the operation is done brokers that
-were added lead little. Soft state of this reign: after a takeover automatic balance does it.
+The switch of a move keeps the leader where it can, so when all moves are done brokers that were
+added lead little. The operation has not ended then: it ends once its partitions are led by
+those that its plan prefers, or by others where these cannot lead. So the next controller goes on
+with the elections that one leaves undone.
 """
 
 from __future__ import annotations
@@ -35,43 +37,61 @@ class MovedLeaders:
     ) -> None:
         self._context = context
         self._hindrance = hindrance
-        # Operations that balance and have not ended, as far as this reign has seen.
-        self._standing: frozenset[str] = frozenset()
-        # Partitions that ended ones have moved, with the trace of the request.
-        self._moved: dict[TopicPartition, str] = {}
+        # Operations whose moves are done and that have not ended: how many of their partitions
+        # have yet to be judged, or to be led by another.
+        self._left: dict[str, int] = {}
+        self._moved: dict[TopicPartition, str] = {}  # by which operation; not wanted yet
         self._wanted: dict[TopicPartition, WantedLeader] = {}
+        self._wanted_by: dict[TopicPartition, str] = {}
+
+    def is_settled(self, operation_id: str) -> bool:
+        """Of one whose moves are done: whether nobody has to be elected for it any more."""
+        entry = self._context.operations.held[operation_id].entry
+        return entry.kind not in _BALANCING or self._left.get(operation_id) == 0
 
     def advance(self) -> Mapping[TopicPartition, WantedLeader]:
         """Who is to lead what now. A preferred replica that cannot lead, or that leads already,
         is not wanted any more."""
-        self._note_ended()
+        self._note_operations()
         for name, leader in list(self._wanted.items()):
             if self._is_over(name, leader):
                 del self._wanted[name]
+                self._left[self._wanted_by.pop(name)] -= 1
         while self._moved and len(self._wanted) < MAX_ELECTED_AT_ONCE:
             name = next(iter(self._moved))
-            trace_id = self._moved.pop(name)
-            state = self._context.state_to_stay(name)
-            if state is not None:
-                leader = WantedLeader(state.replicas[0], False, Cause.PREFERRED_LEADER, trace_id)
-                if not self._is_over(name, leader):
-                    self._wanted[name] = leader
+            self._want(name, self._moved.pop(name))
         return self._wanted
 
-    def _note_ended(self) -> None:
+    def _want(self, name: TopicPartition, operation_id: str) -> None:
+        state = self._context.state_to_stay(name)
+        if state is not None:
+            trace_id = self._context.operations.held[operation_id].entry.trace_id
+            leader = WantedLeader(state.replicas[0], False, Cause.PREFERRED_LEADER, trace_id)
+            if not self._is_over(name, leader):
+                self._wanted[name], self._wanted_by[name] = leader, operation_id
+                return
+        self._left[operation_id] -= 1
+
+    def _note_operations(self) -> None:
         operations = self._context.operations
-        standing = frozenset(
+        settling = [
             operation_id
             for operation_id, held in operations.held.items()
-            if held.entry.kind in _BALANCING and not held.entry.state.has_ended
-        )
-        for operation_id in sorted(self._standing - standing):
-            held = operations.held.get(operation_id)
-            if held is None or held.entry.state is not OperationState.DONE:
-                continue
-            for move in operations.moves_of(operation_id):
-                self._moved[move.name] = held.entry.trace_id
-        self._standing = standing
+            if held.entry.kind in _BALANCING
+            and held.entry.state is OperationState.RUNNING
+            and (work := operations.work_of(operation_id)) is not None
+            and work.is_over
+        ]
+        if self._left.keys() - settling:
+            self._left = {i: left for i, left in self._left.items() if i in settling}
+            self._moved = {name: i for name, i in self._moved.items() if i in settling}
+            self._wanted_by = {name: i for name, i in self._wanted_by.items() if i in settling}
+            self._wanted = {n: w for n, w in self._wanted.items() if n in self._wanted_by}
+        for operation_id in settling:
+            if operation_id not in self._left:
+                moves = operations.moves_of(operation_id)
+                self._left[operation_id] = len(moves)
+                self._moved.update((move.name, operation_id) for move in moves)
 
     def _is_over(self, name: TopicPartition, leader: WantedLeader) -> bool:
         state = self._context.state_to_stay(name)

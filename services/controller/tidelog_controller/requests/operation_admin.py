@@ -3,13 +3,13 @@ beginnings and ends, and the removal of what nobody looks for any more."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog_controller.policies.operation_ids import check_operation_id
+from tidelog_controller.requests.asked_operations import asked_of, kind_of, text_of
 from tidelog_controller.requests.operation_plans import (
     assignment_of,
     check_expected,
@@ -43,15 +43,8 @@ from tidelog_controller.requests.taking_back import (
 from tidelog_controller.requests.topic_checks import DEFAULT_TIMEOUT_MS, outcome_unknown
 from tidelog_controller.state.admin_answers import OperationAnswer, PlanSummary
 from tidelog_controller.state.admin_requests import (
-    AddedBrokers,
     BeginOperation,
     CancelOperation,
-    OperationWanted,
-    OtherFactor,
-    Reassignment,
-    Rebalancing,
-    RemovedBrokers,
-    Reversal,
 )
 from tidelog_controller.state.commands import AdminReply, Command, Reply
 from tidelog_controller.state.context import Context
@@ -62,19 +55,9 @@ from tidelog_controller.state.transactions import Transactions
 from tidelog_runtime.identifiers import new_id
 from tidelog_runtime.metadata.operations import (
     OperationEntry,
-    OperationKind,
     OperationMove,
     OperationState,
 )
-
-_KINDS: dict[type, OperationKind] = {
-    Reassignment: OperationKind.REASSIGNMENT,
-    Rebalancing: OperationKind.REBALANCE,
-    AddedBrokers: OperationKind.BROKERS_ADD,
-    RemovedBrokers: OperationKind.BROKERS_REMOVE,
-    OtherFactor: OperationKind.SET_REPLICATION_FACTOR,
-    Reversal: OperationKind.REVERSAL,
-}
 
 
 @dataclass(slots=True)
@@ -107,10 +90,19 @@ class _Cancelling:
 
 
 class OperationAdmin:
-    def __init__(self, context: Context, transactions: Transactions, rng: random.Random) -> None:
+    """`is_settled`: of an operation whose moves are done, whether it may end."""
+
+    def __init__(
+        self,
+        context: Context,
+        transactions: Transactions,
+        rng: random.Random,
+        is_settled: Callable[[str], bool],
+    ) -> None:
         self._context = context
         self._transactions = transactions
         self._rng = rng
+        self._is_settled = is_settled
         self._planning = Planning(context)
         self._drafts: dict[int, _Draft] = {}
         self._beginnings: dict[int, _Beginning] = {}
@@ -392,7 +384,7 @@ class OperationAdmin:
                 continue
             on_brokers = on_removed(self._context, operation_id, entry)
             is_done = entry.state is OperationState.DONE
-            if is_done and on_brokers.leaving:
+            if is_done and (on_brokers.leaving or not self._is_settled(operation_id)):
                 continue  # Others have yet to move them off, or are cancelled: then they stay.
             judged = _judged(entry, on_brokers) if is_done else entry
             revision = operations.held[operation_id].revision
@@ -424,32 +416,6 @@ def _judged(entry: OperationEntry, on_brokers: OnRemoved) -> OperationEntry:
         f"{left[0]}; remove these brokers again, and do not stop them before"
     )
     return replace(entry, state=OperationState.FAILED, reason=reason)
-
-
-def kind_of(wanted: OperationWanted) -> OperationKind:
-    return _KINDS[type(wanted)]
-
-
-def asked_of(wanted: OperationWanted) -> tuple[OperationKind, str]:
-    """By which the same request is known again."""
-    return kind_of(wanted), text_of(wanted)
-
-
-def text_of(wanted: OperationWanted) -> str:
-    """What was asked, as JSON in one form. Moves by hand, which may be many, by their digest."""
-    match wanted:
-        case Reassignment(moves):
-            text = json.dumps([list(move) for move in sorted(moves)])
-            digest = hashlib.sha256(text.encode()).hexdigest()
-            return json.dumps({"moves": len(moves), "sha256": digest})
-        case Rebalancing():
-            return "{}"
-        case AddedBrokers(broker_ids) | RemovedBrokers(broker_ids):
-            return json.dumps({"broker_ids": sorted(set(broker_ids))})
-        case OtherFactor(topics, factor):
-            return json.dumps({"replication_factor": factor, "topics": sorted(set(topics))})
-        case Reversal(operation_id):
-            return json.dumps({"reversed_operation_id": operation_id})
 
 
 def _in_use(operation_id: str) -> TidelogError:

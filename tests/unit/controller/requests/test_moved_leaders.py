@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
+from tidelog.model import TopicPartition
 from tidelog_controller.requests import moved_leaders
 from tidelog_controller.state.admin_requests import (
     AddedBrokers,
@@ -13,7 +15,9 @@ from tidelog_controller.state.admin_requests import (
     SetMaintenance,
 )
 from tidelog_runtime.metadata.operations import OperationState
-from unit.controller.driver import Driver
+from tidelog_runtime.metadata.schema import decode_leader_and_isr, encode_leader_and_isr
+from tidelog_runtime.metadata.store import Delete, Transaction
+from unit.controller.driver import KEYS, Driver
 from unit.controller.operated import by_hand, catch_up, state_of, with_topic
 
 
@@ -73,6 +77,53 @@ def test_a_broker_in_maintenance_is_not_elected_and_not_when_that_ends_either() 
     assert 4 not in leaders(driver)
     driver.ask(SetMaintenance(0, (4,), False, False, 5_000))
     assert 4 not in leaders(driver)
+
+
+def is_election(driver: Driver, transaction: Transaction) -> bool:
+    """Of a partition that is not being moved."""
+    changes = [c for c in transaction.changes if c.key.endswith("/leaderAndISR")]
+    if not changes or isinstance(changes[0], Delete):
+        return False
+    before = decode_leader_and_isr(driver.store.items[changes[0].key].value)
+    after = decode_leader_and_isr(changes[0].value)
+    return before.moving is after.moving is None and before.leader != after.leader
+
+
+@pytest.mark.parametrize("elections", [1, 2])
+def test_another_controller_makes_the_elections_that_are_left(
+    elections: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(moved_leaders, "MAX_ELECTED_AT_ONCE", 1)
+    driver = with_topic(partitions=12)
+    driver.begin_operation(AddedBrokers((4,)), "op")
+    left = [elections]
+
+    def stop(transaction: Transaction) -> None:
+        left[0] -= is_election(driver, transaction)
+        driver.hold_transactions = left[0] == 0
+
+    driver.before_transaction = stop
+    catch_up(driver)
+    driver.before_transaction = None
+    assert leaders(driver) != preferred(driver)
+    assert state_of(driver) is OperationState.RUNNING
+    driver.take_over()
+    assert leaders(driver) == preferred(driver)
+    assert state_of(driver) is OperationState.DONE
+
+
+def test_who_is_elected_for_an_operation_that_has_ended_is_of_no_matter_to_the_next() -> None:
+    driver = with_topic(partitions=12)
+    grown(driver)
+    name = TopicPartition("t", 0)
+    other = driver.state(0).replicas[1]
+    state = driver.state(0)
+    key = KEYS.leader_and_isr(name)
+    led = replace(state, leader=other, leader_epoch=state.leader_epoch + 1)
+    driver.store.put(key, encode_leader_and_isr(led))
+    driver.watch()
+    driver.take_over()
+    assert driver.state(0).leader == other
 
 
 def test_more_elections_than_are_made_at_once_follow(monkeypatch: pytest.MonkeyPatch) -> None:
