@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+CUSTOM = "custom"
+
 S = TypeVar("S", bound="DataclassInstance")
 
 
 def parse(
     prog: str, description: str | None, full: S, quick: S, argv: Sequence[str]
 ) -> tuple[str, S]:
-    """Form ("full" or "quick") and settings, which are numbers above 0. Exits with status 2, and
-    says what is wrong, where they are not."""
+    """Form ("full" or "quick"; "custom" where a setting is another one) and settings, which are
+    numbers above 0. Exits with status 2, and says what is wrong, where they are not."""
     parser = argparse.ArgumentParser(prog=prog, description=description)
     parser.add_argument("--quick", action="store_true", help="once, with little data")
     for field in fields(full):
@@ -30,4 +32,6 @@ def parse(
     for name, value in chosen.items():
         if value <= 0:
             parser.error(f"--{name.replace('_', '-')} is {value}; it is above 0")
-    return form, replace(quick if form == "quick" else full, **chosen)
+    usual_of_form = quick if form == "quick" else full
+    settings = replace(usual_of_form, **chosen)
+    return (form if settings == usual_of_form else CUSTOM), settings

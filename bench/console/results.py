@@ -1,10 +1,11 @@
-"""What `make bench-console` leaves behind: a table, and `out/bench-console.json` (in its quick form
-`out/bench-console.partial.json`).
+"""What `make bench-console` leaves behind: a table, and `out/bench-console.json` (in all but
+its full form `out/bench-console.partial.json`).
 
 The file holds
 
 - `machine`: processor, cores, memory, Python, kernel;
-- `form`: "full" or "quick"; `settings`: what was asked for, by the names of the options;
+- `form`: "full", "quick", or "custom" where a setting is another one; `settings`: what was asked
+  for, by the names of the options;
 - `results`: what the table shows, a list of `name`, `value`, `unit`, `wanted` (the bound, as a
   text) and `met` (null where there is no bound);
 - `not_met`: names of results beyond their bounds; empty with exit status 0, else it is 1;
@@ -32,7 +33,7 @@ from bench.console.watch import Watched
 from bench.produce import median
 from bench.report import Measured, at_most, machine, not_met, rows
 
-FILES = {"full": "bench-console.json", "quick": "bench-console.partial.json"}
+FULL_FILE, PARTIAL_FILE = "bench-console.json", "bench-console.partial.json"
 WANTED_ANSWER_MS = 300.0
 WANTED_TASK_MS = 100.0
 WANTED_SEEN_S = 3.0
@@ -104,6 +105,6 @@ def content(form: str, settings: Mapping[str, object], figures: Figures) -> dict
 
 def write(directory: Path, what: Mapping[str, object]) -> Path:
     directory.mkdir(parents=True, exist_ok=True)
-    path = directory / FILES[str(what["form"])]
+    path = directory / (FULL_FILE if what["form"] == "full" else PARTIAL_FILE)
     path.write_text(json.dumps(what, indent=2) + "\n")
     return path

@@ -1,10 +1,11 @@
-"""What `make bench-grow` leaves behind: a table, and `out/bench-grow.json` (in its quick form
-`out/bench-grow.partial.json`).
+"""What `make bench-grow` leaves behind: a table, and `out/bench-grow.json` (in all but
+its full form `out/bench-grow.partial.json`).
 
 The file holds
 
 - `machine`: processor, cores, memory, Python, kernel;
-- `form`: "full" or "quick"; `settings`: what was asked for, by the names of the options;
+- `form`: "full", "quick", or "custom" where a setting is another one; `settings`: what was asked
+  for, by the names of the options;
 - `results`: what the table shows, a list of `name`, `value`, `unit`, `wanted` (the bound, as a
   text) and `met` (null where there is no bound);
 - `not_met`: names of results beyond their bounds; empty with exit status 0, else it is 1;
@@ -48,7 +49,7 @@ from pathlib import Path
 from bench.grow.figures import MoveFigures, RunFigures, verdicts
 from bench.report import machine, not_met, rows
 
-FILES = {"full": "bench-grow.json", "quick": "bench-grow.partial.json"}
+FULL_FILE, PARTIAL_FILE = "bench-grow.json", "bench-grow.partial.json"
 
 
 def content(
@@ -67,7 +68,7 @@ def content(
 
 def write(directory: Path, what: Mapping[str, object]) -> Path:
     directory.mkdir(parents=True, exist_ok=True)
-    path = directory / FILES[str(what["form"])]
+    path = directory / (FULL_FILE if what["form"] == "full" else PARTIAL_FILE)
     path.write_text(json.dumps(what, indent=2) + "\n")
     return path
 

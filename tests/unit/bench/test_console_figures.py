@@ -79,5 +79,5 @@ def test_the_file_holds_what_was_measured_and_what_was_missed(tmp_path: Path) ->
 
 
 def test_settings_are_asked_for_by_name() -> None:
-    assert parse(["--watch-s", "12"]) == ("full", replace(FULL, watch_s=12.0))
+    assert parse(["--watch-s", "12"]) == ("custom", replace(FULL, watch_s=12.0))
     assert parse(["--quick"]) == ("quick", QUICK)

@@ -120,7 +120,16 @@ def test_the_file_of_each_form_documents_every_key_of_a_run(tmp_path: Path) -> N
 
 def test_options_change_single_settings_of_a_form() -> None:
     assert parse([]) == ("full", FULL)
-    assert parse(["--quick", "--rate", "0.5"]) == ("quick", replace(QUICK, rate=0.5))
+    assert parse(["--quick", "--rate", "0.5"]) == ("custom", replace(QUICK, rate=0.5))
+    assert parse(["--quick"]) == ("quick", QUICK)
+    assert parse(["--runs", str(FULL.runs)]) == ("full", FULL)
+
+
+def test_a_shortened_run_does_not_overwrite_the_file_of_a_full_one(tmp_path: Path) -> None:
+    form, _ = parse(["--runs", "1"])
+    written = results.write(tmp_path, results.content(form, {"runs": 1}, [RUN]))
+    full = results.write(tmp_path, results.content("full", {"runs": 5}, [RUN]))
+    assert written != full
 
 
 def test_an_option_of_nothing_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
