@@ -191,6 +191,9 @@ def test_a_leader_that_falls_behind_before_it_leads_is_told_of_in_time() -> None
     driver.watch()
     driver.pass_time(2_000)
     assert codes(answer_of(driver.replies[77])) == [ErrorCode.REQUEST_TIMED_OUT]
+    # From then on nobody wants it any more.
+    driver.leader_writes_isr(0, *sorted(driver.brokers))
+    driver.watch()
     assert driver.state(0).leader == leader
 
 
