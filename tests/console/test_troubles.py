@@ -16,7 +16,7 @@ from console.console import Console, new_console
 from console.gateways import MemoryGateway
 from tidelog.client.descriptions import PartitionDescription
 from tidelog.client.event_streams import Silent
-from tidelog.client.operations import RestartCheck, RestartFinding
+from tidelog.client.operations import Plan, RestartCheck, RestartFinding
 from tidelog.errors import ErrorCode, TidelogError, unknown_topic
 from tidelog.model import NO_LEADER
 from tidelog.state_changes.event import Kind, Stage, StateChange
@@ -170,6 +170,16 @@ async def test_what_is_deleted_or_cancelled_is_what_was_seen(scene: Scene) -> No
     await expect(console.dialog).to_have_count(0)
     deleted = next(named for name, _, named in admin.calls if name == "delete_topic")
     assert deleted["expected_revision"] == admin.details.revision
+
+
+async def test_what_goes_back_besides_moves_is_shown_before_a_cancellation(scene: Scene) -> None:
+    goes_back = "besides the moves, broker 3 is not marked as removed any more"
+    scene.cluster.admin.operations = [operation()]
+    scene.cluster.admin.cancellation = Plan((), 0, 0, 0, None, (), (goes_back,))
+    await scene.console.open("moves/op-1")
+    await scene.console.button("Cancel…").click()
+    await expect(scene.console.plan).to_contain_text("0 moves under way would go back")
+    await expect(scene.console.plan).to_contain_text(goes_back)
 
 
 async def test_partitions_are_added_where_it_was_shown(scene: Scene) -> None:

@@ -68,6 +68,7 @@ class FakeOperations:
 
     def __init__(self) -> None:
         self.ends = False
+        self.cancellation = PLAN
         self.moves = [MoveProgress(MOVE, "active", (4,))]
         self.changes: list[LeaderChange] = []
         self.recoveries = [recovery()]
@@ -118,7 +119,7 @@ class FakeOperations:
 
     async def plan_cancellation(self, operation_id: str, *, expected_revision: int = 0) -> Plan:
         self.asked("plan_cancellation", operation_id, expected_revision=expected_revision)
-        return PLAN
+        return self.cancellation
 
     async def describe_operation(self, operation_id: str) -> Operation:
         self.asked("describe_operation", operation_id)

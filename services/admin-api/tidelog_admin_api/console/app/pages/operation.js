@@ -7,7 +7,7 @@ import { href } from "../router.js";
 import { Act } from "../parts/act.js";
 import { begun } from "../parts/broker_acts.js";
 import { Age, Facts, Live, PageHead, Panel, PartitionLink, Progress, Stale, State, Waiting, tell } from "../parts/basics.js";
-import { PlanView } from "../parts/plan.js";
+import { PlanView, Warnings } from "../parts/plan.js";
 import { Table } from "../parts/table.js";
 import { toneOfOperation } from "../verdict.js";
 
@@ -89,7 +89,7 @@ function Cancel({ operation, onClose }) {
   const send = (query) => change("POST", at("operations", operation.operation_id, "cancel"), {}, { query, revision });
   return html`<${Act} title="Cancel this operation" verb="Stop it, and go back" danger plan=${() => send({ dry_run: true })}
     show=${({ plan }) => html`<p>Moves that have not begun never will; those that are done stay. <strong>${plural(plan?.move_count ?? 0, "move")}</strong> under way would go back:</p>
-      ${plan?.move_count > 0 && html`<${PlanView} plan=${plan} />`}`}
+      ${plan && (plan.move_count > 0 ? html`<${PlanView} plan=${plan} />` : html`<${Warnings} plan=${plan} />`)}`}
     run=${() => send({})} done=${() => tell("It is being cancelled.")} onClose=${onClose} />`;
 }
 

@@ -21,7 +21,7 @@ export function PlanView({ plan }) {
     </details>`}`;
 }
 
-function Warnings({ plan }) {
+export function Warnings({ plan }) {
   return plan.warnings.map((warning) => html`<p class="warned" key=${warning}>${warning}</p>`);
 }
 
