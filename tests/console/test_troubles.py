@@ -115,11 +115,9 @@ WITHOUT_CONTROLLER = TidelogError(
 @pytest.mark.parametrize(
     ("place", "shown"),
     [
-        ("topics", "sea"),
         ("topics/sea", "Durability"),
         ("topics/sea/0", "High watermark"),
         ("brokers", "127.0.0.1:7501"),
-        ("moves", "op-1"),
         ("moves/op-1", "Move by move"),
     ],
 )
