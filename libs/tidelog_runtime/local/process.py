@@ -95,7 +95,12 @@ class LocalProcess:
         await self.wait()
 
     def pause(self) -> None:
-        self._signal(signal.SIGSTOP)
+        """Returns once it stands still, or has ended: what has just been sent a SIGSTOP may go
+        on for a moment."""
+        process = self._process
+        if process is not None and process.poll() is None:
+            process.send_signal(signal.SIGSTOP)
+            os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
         self._signal(signal.SIGCONT)

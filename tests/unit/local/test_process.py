@@ -85,6 +85,19 @@ async def test_it_can_be_stopped_while_it_is_paused(started: Started) -> None:
     assert await process.stop()
 
 
+def state_of(process: LocalProcess) -> str:
+    """As `ps` has it; T: stopped."""
+    return Path(f"/proc/{process.pid}/stat").read_text().rpartition(") ")[2][0]
+
+
+async def test_it_stands_still_as_soon_as_it_is_paused(started: Started) -> None:
+    process = await started(f"{ECHO_READY}\nwhile True: pass")
+
+    process.pause()
+
+    assert state_of(process) == "T"
+
+
 async def test_it_can_be_started_again_and_keeps_its_log(started: Started) -> None:
     process = await started(f"import os; print('life', os.getpid(), flush=True); {SLEEP}", "life")
     first = process.pid
