@@ -49,12 +49,12 @@ class Outcome:
 
 SUITES = (
     Suite("unit", budget_seconds=300),
-    Suite("model", budget_seconds=180),
+    Suite("model", budget_seconds=120),
     Suite("contract", budget_seconds=60),
     Suite("simulation", budget_seconds=480),
     Suite("integration", budget_seconds=780),
     Suite("api_fuzz", budget_seconds=120),
-    Suite("console", budget_seconds=300, needs=("chromium",)),
+    Suite("console", budget_seconds=420, needs=("chromium",)),
     Suite("monitoring", budget_seconds=300, needs=("prometheus", "promtool")),
 )
 
