@@ -94,13 +94,13 @@ class TopicAdmin:
     def create(self, request: CreateTopic, now_ms: int) -> list[Command]:
         """Refuses what cannot be, or begins; `advance` does the rest."""
         try:
-            self._check_creation(request)
+            begun = self._check_creation(request)
         except TidelogError as error:
             return [Reply(request.request_id, AdminReply(error))]
         if request.dry_run:
-            return [Reply(request.request_id, AdminReply(None, answer=self._plan(request)))]
+            plan = self._plan(request, goes_on=begun is not None)
+            return [Reply(request.request_id, AdminReply(None, answer=plan))]
         deadline_ms = now_ms + request_timeout_ms(request.timeout_ms)
-        begun = self._begun(request) or self._half_way(request.topic)
         self._creations[request.request_id] = _Creation(
             request.request_id, begun or self._creation(request), deadline_ms
         )
@@ -158,7 +158,8 @@ class TopicAdmin:
         deadlines += [deletion.deadline_ms for deletion in self._deletions.values()]
         return min(deadlines, default=None)
 
-    def _check_creation(self, request: CreateTopic) -> None:
+    def _check_creation(self, request: CreateTopic) -> TopicCreation | None:
+        """What it goes on with; None: with nothing that was begun."""
         check_name(request.topic)
         check_may_create(request.topic)
         if request.topic in self._context.deletions:
@@ -168,11 +169,11 @@ class TopicAdmin:
         begun = self._begun(request)
         if begun is not None:
             _check_same(request, begun.entry)
-            return
+            return begun
         half_way = self._half_way(request.topic)
         if half_way is not None:
             self._check_continues(request, half_way)
-            return
+            return half_way
         if request.topic in self._context.topics or self._is_claimed(request.topic):
             raise _exists(request.topic)
         partitions, factor = _shape(request)
@@ -182,6 +183,7 @@ class TopicAdmin:
         if request.assignment:
             check_by_hand(request.topic, request.assignment, range(partitions), factor, brokers)
         check_config(request.config, factor)
+        return None
 
     def _begun(self, request: CreateTopic) -> TopicCreation | None:
         """What the same operation has begun before, whoever was the controller then."""
@@ -236,9 +238,9 @@ class TopicAdmin:
         )
         return TopicCreation(request.topic, entry, request.assignment, request.asker)
 
-    def _plan(self, request: CreateTopic) -> PartitionsAnswer:
+    def _plan(self, request: CreateTopic, *, goes_on: bool) -> PartitionsAnswer:
         partitions, factor = _shape(request)
-        if self._begun(request) or self._half_way(request.topic):
+        if goes_on:
             return PartitionsAnswer(assignment=request.assignment)
         # The id that a topic is placed by is given when it is created.
         assignment = request.assignment or placed(
