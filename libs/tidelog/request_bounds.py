@@ -9,6 +9,8 @@ MAX_TIMEOUT_MS = 300_000
 DEFAULT_PAGE_SIZE = 100
 MAX_PAGE_SIZE = 1_000
 MAX_REQUESTER_LENGTH = 200
+# The intent that keeps the replicas chosen by hand is one value of the metadata store.
+MAX_ASSIGNED_PARTITIONS = 1_000
 
 
 def check_timeout(timeout_ms: float) -> None:

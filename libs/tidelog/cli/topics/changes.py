@@ -37,6 +37,7 @@ from tidelog.cli.session import (
 from tidelog.cli.topics.settings import dangers, parse_settings
 from tidelog.errors import TidelogError
 from tidelog.model import MAX_INT32
+from tidelog.request_bounds import MAX_ASSIGNED_PARTITIONS
 from tidelog.wording import plural
 
 if TYPE_CHECKING:
@@ -44,9 +45,6 @@ if TYPE_CHECKING:
 
 _PENDING = "pending_brokers (have not acknowledged yet)"
 _TRACE = "trace_id (null in a dry run)"
-# As many as a request may place by hand.
-MAX_ASSIGNED_PARTITIONS = 1_000
-
 ALTER_JSON = f"dry_run, topic, changes [key, before, after], revision, {_PENDING}, {_TRACE}."
 ADD_JSON = (
     "dry_run, topic, partitions (in all), added, assignment (in a dry run: the replicas of each "

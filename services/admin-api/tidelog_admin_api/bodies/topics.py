@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import ConfigDict, Field, StrictBool, StrictInt, StrictStr
 from pydantic.config import JsonDict
 
+from tidelog.request_bounds import MAX_ASSIGNED_PARTITIONS
 from tidelog_admin_api.bodies.base import (
     MAX_TEXT,
     AnswerBody,
@@ -20,7 +21,6 @@ from tidelog_admin_api.bodies.base import (
 )
 from tidelog_admin_api.bodies.operations import OperationRequest
 
-MAX_ASSIGNED_PARTITIONS = 1_000
 MAX_REPLICAS = 1_000
 MAX_CONFIG_KEYS = 100
 MAX_TOPICS = 10_000

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import TopicPartition
+from tidelog.request_bounds import MAX_ASSIGNED_PARTITIONS
 from tidelog_controller.control.broker_control import BrokerControl
 from tidelog_controller.policies.assignment import check_assignment
 from tidelog_controller.policies.internal_topics import check_may_resize
@@ -35,9 +36,6 @@ from tidelog_controller.state.known import Topic
 from tidelog_controller.state.purposes import IntentRemoval, TopicChange
 from tidelog_controller.state.transactions import Transactions
 from tidelog_runtime.metadata.topic_intents import PartitionsAddition, PartitionsRemoval
-
-# The intent that keeps the replicas chosen by hand is one value of the metadata store.
-MAX_ASSIGNED_PARTITIONS = 1_000
 
 
 @dataclass(slots=True)
