@@ -85,11 +85,6 @@ class ServiceConfig(BaseSettings):
         description="name of the cluster: 1 to 64 letters, digits, '.', '_' or '-'; "
         "clusters of different names share one etcd without touching",
     )
-    etcd_endpoints: AddressList = Field(
-        default=["127.0.0.1:2379"],
-        min_length=1,
-        description="host:port of each etcd member, separated by commas",
-    )
     listen: Address = Field(description="host:port to serve gRPC on")
     advertised_address: Address | None = Field(
         default=None, description="host:port at which others reach this service; default: listen"
@@ -98,24 +93,6 @@ class ServiceConfig(BaseSettings):
         default=None,
         description="host:port to serve Prometheus metrics on, or off; port 0: any free one; "
         "default: port 1000 above listen's, on 127.0.0.1",
-    )
-    lease_ttl_seconds: int = Field(
-        default=3,
-        ge=2,
-        le=60,
-        description="seconds after which etcd forgets a service that has fallen silent",
-    )
-    state_changes_topic: bool = Field(
-        default=True,
-        description="whether state changes are written to the topic __state_changes, which the "
-        "active controller creates",
-    )
-    state_changes_queue_events: int = Field(
-        default=20_000,
-        ge=1,
-        le=1_000_000,
-        description="state changes that wait for that topic at most; what comes besides is in the "
-        "log alone, and counted",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="least level that is logged"
@@ -159,6 +136,34 @@ class ServiceConfig(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         # Highest first; pydantic-settings puts the flags before all of them.
         return init_settings, env_settings, _ConfigFileSource(settings_cls)
+
+
+class RegisteredConfig(ServiceConfig):
+    """What a service can be told besides that registers in etcd: a broker, or a controller."""
+
+    etcd_endpoints: AddressList = Field(
+        default=["127.0.0.1:2379"],
+        min_length=1,
+        description="host:port of each etcd member, separated by commas",
+    )
+    lease_ttl_seconds: int = Field(
+        default=3,
+        ge=2,
+        le=60,
+        description="seconds after which etcd forgets a service that has fallen silent",
+    )
+    state_changes_topic: bool = Field(
+        default=True,
+        description="whether state changes are written to the topic __state_changes, which the "
+        "active controller creates",
+    )
+    state_changes_queue_events: int = Field(
+        default=20_000,
+        ge=1,
+        le=1_000_000,
+        description="state changes that wait for that topic at most; what comes besides is in the "
+        "log alone, and counted",
+    )
 
 
 class _ConfigFileSource(PydanticBaseSettingsSource):

@@ -24,7 +24,7 @@ from tidelog.model import Codec
 from tidelog.rpc.status import UnreachableError
 from tidelog.state_changes.event import StateChange
 from tidelog.state_changes.topic import STATE_CHANGES_TOPIC, is_published, key_of, value_of
-from tidelog_runtime.config import ServiceConfig
+from tidelog_runtime.config import RegisteredConfig
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.schema import decode_broker
 from tidelog_runtime.metadata.store import MetadataStore, StoreError
@@ -90,7 +90,7 @@ async def registered_brokers(store: MetadataStore, keys: Keys) -> list[str]:
 
 @asynccontextmanager
 async def publishing(
-    state_changes: StateChangeLog, find_brokers: FindBrokers, config: ServiceConfig
+    state_changes: StateChangeLog, find_brokers: FindBrokers, config: RegisteredConfig
 ) -> AsyncIterator[None]:
     """State changes are published while the service does what is inside, where it is
     configured to."""

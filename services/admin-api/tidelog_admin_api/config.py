@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 from pydantic_settings import NoDecode
@@ -24,13 +24,6 @@ NameList = Annotated[list[str], NoDecode, BeforeValidator(split_list)]
 
 
 class AdminApiConfig(ServiceConfig):
-    # It neither asks etcd, nor registers itself, nor changes a state: what it has no use for is no
-    # setting of it, and refused as any other that does not exist.
-    etcd_endpoints: ClassVar[AddressList]  # type: ignore[misc]
-    lease_ttl_seconds: ClassVar[int]  # type: ignore[misc]
-    state_changes_topic: ClassVar[bool]  # type: ignore[misc]
-    state_changes_queue_events: ClassVar[int]  # type: ignore[misc]
-
     bootstrap: AddressList = Field(
         default=["127.0.0.1:7501", "127.0.0.1:7502", "127.0.0.1:7503"],
         min_length=1,

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from pydantic import Field
 
-from tidelog_runtime.config import Address, ServiceConfig
+from tidelog_runtime.config import Address, RegisteredConfig
 
 
-class BrokerConfig(ServiceConfig):
+class BrokerConfig(RegisteredConfig):
     """A Tidelog broker: stores partitions, serves clients, follows other leaders."""
 
     listen: Address = Field(

@@ -6,12 +6,12 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from tidelog_runtime.config import Address, ServiceConfig
+from tidelog_runtime.config import Address, RegisteredConfig
 
 _ANY_HOST = frozenset({"0.0.0.0", "[::]", "::", "*"})
 
 
-class ControllerConfig(ServiceConfig):
+class ControllerConfig(RegisteredConfig):
     controller_id: int = Field(ge=0, description="id of this controller, unique in the cluster")
     listen: Address = Field(
         default="127.0.0.1:7400", description="host:port to serve gRPC on; port 0: any free one"

@@ -6,10 +6,10 @@ from typing import Self
 import pytest
 from pydantic import Field, model_validator
 
-from tidelog_runtime.config import Address, ServiceConfig, load
+from tidelog_runtime.config import Address, RegisteredConfig, load
 
 
-class StoreConfig(ServiceConfig):
+class StoreConfig(RegisteredConfig):
     listen: Address = Field(default="127.0.0.1:7500", description="host:port to serve gRPC on")
     store_id: int = Field(ge=0, description="a number that no other store has")
     data_dir: Path = Field(description="directory that holds the data")

@@ -15,7 +15,7 @@ from tidelog_broker.partition.producer_state import (
     MAX_UNNAMED_PRODUCERS,
 )
 from tidelog_controller.config import ControllerConfig
-from tidelog_runtime.config import ServiceConfig
+from tidelog_runtime.config import RegisteredConfig, ServiceConfig
 from tidelog_runtime.topic_config import TopicConfig
 
 README = (Path(__file__).parents[3] / "README.md").read_text()
@@ -38,7 +38,7 @@ def keys_after(introduction: str) -> set[str]:
     ],
 )
 def test_every_key_is_listed_and_no_other(introduction: str, config: type[BaseModel]) -> None:
-    assert keys_after(introduction) == set(config.model_fields) - set(ServiceConfig.model_fields)
+    assert keys_after(introduction) == set(config.model_fields) - set(RegisteredConfig.model_fields)
 
 
 def test_every_key_of_the_gateway_is_listed_and_no_other() -> None:
@@ -51,6 +51,12 @@ def test_every_key_of_the_gateway_is_listed_and_no_other() -> None:
 
 def test_every_key_of_all_services_is_listed_and_no_other() -> None:
     assert keys_after("Every service") == SERVICE_KEYS
+
+
+def test_every_key_of_brokers_and_controllers_is_listed_and_no_other() -> None:
+    assert keys_after("A broker and a controller, besides:") == (
+        set(RegisteredConfig.model_fields) - set(ServiceConfig.model_fields)
+    )
 
 
 def test_the_bounds_on_producers_are_where_their_expiry_is_described() -> None:
