@@ -50,15 +50,16 @@ def resignation(found: LeaderAndIsr | None, topic_id: str, broker_id: int) -> Le
 
     Where nobody leads there always is, perhaps the same again: it may have been described
     for a recovery (interleaving 11), which holds for one revision of the key."""
-    if found is None or found.topic_id != topic_id:
+    if found is None or found.topic_id != topic_id or broker_id not in found.replicas:
+        # Whoever left the replicas did so with a new leader epoch, and counts for nothing.
         return None
-    if found.leader == NO_LEADER and broker_id in found.replicas:
+    if found.leader == NO_LEADER:
         return found.resigned(broker_id)
     relied_on = any(
         member.broker_id == broker_id and member.broker_epoch != NOT_WHOLE
         for member in (*found.isr, *found.eligible)
     )
-    known_to_leader = found.leader not in (broker_id, NO_LEADER)
+    known_to_leader = found.leader != broker_id
     return found.resigned(broker_id) if relied_on or known_to_leader else None
 
 
