@@ -20,7 +20,7 @@ from .values import (
     Replica,
 )
 from .world import BUDGET, GHOST, MESSAGES, STORE, State, World
-from .writes import broken_by_joiners
+from .writes import broken_by_joiners, broken_by_write
 
 Label = tuple[str | int, ...]
 
@@ -190,7 +190,8 @@ class BrokerActions:
         after = self._steps.write(state, swap.value)
         written = self._steps.is_written(after[slot])
         step = self.changed(after, ("writes its ISR change", slot), slot, written)
-        return step if swap.broken is None else step._replace(broken=swap.broken)
+        broken = swap.broken or broken_by_write(self.world.stores.values[state[STORE]], swap.value)
+        return step if broken is None else step._replace(broken=broken)
 
     # -- what was on its way ---------------------------------------------------------------
 
@@ -238,11 +239,12 @@ class BrokerActions:
                 yield self.changed(state, label, follower, told)
 
     def _isr_write_arrives(self, state: State, message: IsrWrite) -> Iterator[Step]:
-        registered = self.world.stores.values[state[STORE]].registered
-        if guard_holds(registered, message.joiners):
+        store = self.world.stores.values[state[STORE]]
+        if guard_holds(store.registered, message.joiners):
             after = self._steps.write(state, message.value)
             label = ("a late ISR change is taken", message.value.leader)
-            broken = broken_by_joiners(registered, message.joiners)
+            broken = broken_by_joiners(store.registered, message.joiners)
+            broken = broken or broken_by_write(store, message.value)
             yield Step(label, self.world.canonical(after), broken)
 
     def _command_arrives(self, state: State, command: Command) -> Step:

@@ -35,7 +35,6 @@ from tidelog_runtime.replica_control import (
     StopReplicaCommand,
 )
 
-from . import writes
 
 # As a revision: newer than all that the model has.
 LATEST = 100
@@ -390,12 +389,6 @@ FETCH_TOPIC = Rule(
     ReplicaManager,
     "replica",
     _replica_by_name,
-)
-ASSIGNED_AGAIN = Rule(
-    "a replica that is assigned again comes with a new leader epoch",
-    writes,
-    "assigned_again",
-    lambda value: value,
 )
 SWITCH_IN_SYNC = Rule(
     "a move switches when its whole target is in the ISR",

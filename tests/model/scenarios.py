@@ -130,7 +130,6 @@ REMOVALS = (
     _removal(rules.LEADER_LIFE, 1, 1, 1, late=of("registration")),
     _removal(rules.JOINER_GUARD, 2, 0, 1, late=of("view"), kinds=of("stop", "lag")),
     _removal(rules.STOP_ORDER, 1, 1, 2, in_flight=1, late=of("stop"), kinds=of("move")),
-    _removal(rules.ASSIGNED_AGAIN, 1, 1, 2, in_flight=1, late=of("stop"), kinds=of("move")),
     _removal(rules.STOP_TOPIC, 1, 1, 2, in_flight=1, late=of("stop"), kinds=of("delete")),
     _removal(
         rules.STOPPED_REMEMBERED, 1, 0, 2, in_flight=1, late=of("command"), kinds=of("delete")
