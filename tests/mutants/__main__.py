@@ -37,7 +37,7 @@ class Outcome(NamedTuple):
 
     @property
     def told(self) -> str:
-        found_by, seeds, exceptions = self.verdict
+        found_by, seeds, exceptions, _ = self.verdict
         if not self.is_found:
             left = f" ({exceptions} by exceptions, which find nothing)" if exceptions else ""
             found_by = f"SURVIVES{left}"
@@ -118,6 +118,8 @@ def _baseline(mutants: Sequence[Mutant], jobs: int) -> str:
     for scenario, verdict in zip(scenarios, verdicts, strict=True):
         if verdict.found_by:
             return f"the model with {scenario} shows {verdict.found_by}"
+        if not verdict.complete:
+            return f"the model has not seen every state of {scenario}: give it smaller budgets"
     _say(
         f"without any bug: nothing is found in {BASELINE_SEEDS} seeds and {len(scenarios)} "
         f"scenarios of the model, {time.monotonic() - began:.0f} s"

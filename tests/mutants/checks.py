@@ -23,11 +23,13 @@ TIMEOUT_S = 1_800
 
 class Verdict(NamedTuple):
     """`found_by`: name of the invariant or anomaly; '': nothing was found. `seeds`: how many
-    were run; 0: the model found it. `exceptions`: seeds that ended by one, and so by nothing."""
+    were run; 0: the model found it. `exceptions`: seeds that ended by one, and so by nothing.
+    `complete`: of the model, whether it saw every state, where it found nothing."""
 
     found_by: str
     seeds: int = 0
     exceptions: int = 0
+    complete: bool = True
 
 
 def simulate(tree: Path, *, seeds: int = MAX_SEEDS, first: int = 1, jobs: int = 1) -> Verdict:
@@ -55,7 +57,7 @@ def simulate(tree: Path, *, seeds: int = MAX_SEEDS, first: int = 1, jobs: int = 
 
 def explore(tree: Path, scenario: str) -> Verdict:
     found = _run(tree, "mutants.explore", *scenario.split())
-    return Verdict(found["name"] or "")
+    return Verdict(found["name"] or "", complete=found.get("complete", False))
 
 
 def _run(tree: Path, module: str, *arguments: str) -> dict[str, Any]:

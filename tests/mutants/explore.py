@@ -1,5 +1,6 @@
 """`python -m mutants.explore faults=1 records=1 epochs=2 kinds=crash,reboot`: what the model
-finds in one scenario, as a line of JSON: `name` of the invariant, or null."""
+finds in one scenario, as a line of JSON: `name` of the invariant, or null; `complete`: whether
+every state was seen."""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ def main(words: Sequence[str]) -> int:
         max_states=MAX_STATES, max_seconds=MAX_SECONDS
     )
     name = outcome.violation.invariant if outcome.violation else None
-    sys.stdout.write(json.dumps({"name": name, "states": outcome.states}) + "\n")
+    found = {"name": name, "states": outcome.states, "complete": outcome.complete}
+    sys.stdout.write(json.dumps(found) + "\n")
     return 1 if name else 0
 
 
