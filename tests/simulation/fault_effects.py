@@ -6,7 +6,7 @@ Each kind is told by what it did to the world, as far as that shows it. Nobody e
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from simulation.faults import Fault
@@ -16,6 +16,9 @@ from tidelog_runtime.metadata.schema import decode_controller
 
 if TYPE_CHECKING:
     from simulation.world import World
+
+# Drawn among faults, because what they do has to hold beside them.
+_NO_DISORDER = ("throttled", "consent")
 
 # Whether it had one: asked once it has lasted as long as it should, and before it is ended.
 HadEffect: TypeAlias = Callable[[], bool]
@@ -27,6 +30,11 @@ def began(world: World, fault: Fault, begin: _Begin) -> HadEffect:
     """Calls `begin`, which begins the fault at once."""
     looks = _LOOKS.get(fault.kind, _disturbs)
     return looks(world, fault, begin)
+
+
+def struck(effects: Mapping[str, int]) -> int:
+    """How many had an effect, by kind, without those that put nothing out of order."""
+    return sum(times for kind, times in effects.items() if kind not in _NO_DISORDER)
 
 
 def _at_once(
@@ -148,6 +156,5 @@ _LOOKS: dict[str, _Look] = {
     "move_and_back": _counted(_moves_wanted),
     "move_cancelled": _counted(_moves_wanted),
     # A key is written, or somebody is asked, whatever there is; what comes of it, rules count.
-    "throttled": _at_once(lambda *_: True),
-    "consent": _at_once(lambda *_: True),
+    **dict.fromkeys(_NO_DISORDER, _at_once(lambda *_: True)),
 }

@@ -4,11 +4,12 @@ high watermark, everything acknowledged is read, and the history shows no anomal
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from simulation.history import Recorder
 from simulation.invariants import Invariants
+from simulation.partition_id import PartitionId
 from simulation.violation import Violation
 from simulation.world import World
 from tidelog.history import Anomaly, Report
@@ -31,11 +32,9 @@ class Contents(NamedTuple):
     is_readable: bool
 
 
-def read_replicas(
-    world: World, invariants: Invariants, is_damaged: Callable[[int], bool]
-) -> list[list[Contents]]:
-    """By partition, the leader's first. `is_damaged`: whether bits were flipped on the disk
-    of a broker, whose replicas may then be unreadable in parts, but never different."""
+def read_replicas(world: World, invariants: Invariants) -> list[list[Contents]]:
+    """By partition, the leader's first. One that was damaged may be unreadable in parts, but
+    never different."""
     found: list[list[Contents]] = []
     for written in invariants.store.partitions.values():
         leader = written.state.leader
@@ -47,14 +46,14 @@ def read_replicas(
             if partition.topic_id == written.state.topic_id and partition.name == written.name
         ]
         end = replicas[0][1].high_watermark
-        found.append([_contents(*replica, end, is_damaged) for replica in replicas])
+        found.append([_contents(world, *replica, end) for replica in replicas])
     return found
 
 
-def _contents(
-    broker_id: int, partition: Partition, end: int, is_damaged: Callable[[int], bool]
-) -> Contents:
-    batches = _read(broker_id, partition, end, is_damaged)
+def _contents(world: World, broker_id: int, partition: Partition, end: int) -> Contents:
+    identity = PartitionId(partition.topic_id, partition.name.partition)
+    is_damaged = world.data_losses.was_damaged(broker_id, identity)
+    batches = _read(broker_id, partition, end, is_damaged=is_damaged)
     reached = batches[-1].header.next_offset if batches else partition.log.log_start_offset
     start = partition.log.log_start_offset
     return Contents(partition.name, broker_id, start, end, batches, reached >= end)
@@ -120,9 +119,7 @@ def require_equal_replicas(contents: Sequence[Sequence[Contents]]) -> None:
                     )
 
 
-def _read(
-    broker_id: int, partition: Partition, end: int, is_damaged: Callable[[int], bool]
-) -> list[Batch]:
+def _read(broker_id: int, partition: Partition, end: int, *, is_damaged: bool) -> list[Batch]:
     log = partition.log
     batches: list[Batch] = []
     offset = log.log_start_offset
@@ -130,7 +127,7 @@ def _read(
         try:
             read = log.read(offset, max_bytes=READ_BYTES, up_to=end)
         except LogError as error:
-            if is_damaged(broker_id):
+            if is_damaged:
                 return batches
             raise Violation(
                 "replica_unreadable", str(error), broker=broker_id, partition=str(partition.name)

@@ -13,6 +13,7 @@ from functools import partial
 
 from simulation.acknowledgers import broker_id_of
 from simulation.coverage import Coverage
+from simulation.fault_effects import struck
 from simulation.faults import Fault
 from simulation.final_checks import (
     note_digests,
@@ -122,7 +123,6 @@ def _where(error: BaseException) -> str:
 
 
 def _run(world: World, plan: list[Fault], result: Result, *, goes_on: bool) -> None:
-    flipped = _flipped(plan)
     invariants = Invariants(world)
     recorder = Recorder(
         invariants,
@@ -140,7 +140,7 @@ def _run(world: World, plan: list[Fault], result: Result, *, goes_on: bool) -> N
         with watched, noted, world.mover.heard(), _short_deliveries():
             world.run(_live(world, invariants, recorder, injector, plan, goes_on=goes_on))
             invariants.raise_found()
-            contents = read_replicas(world, invariants, flipped.__contains__)
+            contents = read_replicas(world, invariants)
             note_digests(contents, recorder)
             require_named_known(world, contents)
             for idempotent in (True, False):
@@ -176,7 +176,7 @@ async def _enough_faults(world: World, injector: FaultInjector, plan: list[Fault
     """Appends to the plan what it goes on with."""
     rng = world.rng("more faults")
     for _ in range(MAX_MORE_FAULTS):
-        if injector.effects.total() >= MIN_FAULTS:
+        if struck(injector.effects) >= MIN_FAULTS:
             return
         plan.append(draw_one_more(rng, world.settings, world.now_ms))
         await injector.run(plan[-1:])
