@@ -13,9 +13,9 @@ import sys
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
@@ -35,6 +35,8 @@ METRICS_OFF = "off"
 # Without metrics_listen: so far above the service's own port, on loopback.
 METRICS_PORT_OFFSET = 1_000
 METRICS_HOST = "127.0.0.1"
+
+_ANY_HOST = frozenset({"0.0.0.0", "[::]", "::", "*"})
 
 
 def _check_address(value: str) -> str:
@@ -139,7 +141,8 @@ class ServiceConfig(BaseSettings):
 
 
 class RegisteredConfig(ServiceConfig):
-    """What a service can be told besides that registers in etcd: a broker, or a controller."""
+    """What a service can be told besides that registers in etcd, where clients and others find its
+    addresses: a broker, or a controller."""
 
     etcd_endpoints: AddressList = Field(
         default=["127.0.0.1:2379"],
@@ -164,6 +167,57 @@ class RegisteredConfig(ServiceConfig):
         description="state changes that wait for that topic at most; what comes besides is in the "
         "log alone, and counted",
     )
+    external_listen: Address | None = Field(
+        default=None,
+        description="host:port to serve clients on that do not reach advertised_address, such as "
+        "those outside of the brokers' network; they are told external addresses; default: "
+        "none",
+    )
+    external_advertised_address: Address | None = Field(
+        default=None,
+        description="host:port at which such clients reach this service; default: external_listen",
+    )
+
+    @property
+    def external_address(self) -> str:
+        """Where clients from outside reach this service; empty: where everybody does."""
+        return self.external_advertised_address or self.external_listen or ""
+
+    @model_validator(mode="after")
+    def _can_be_reached(self) -> Self:
+        if self.advertised_address is None and _is_any_host(self.listen):
+            raise ValueError(
+                f"listen is {self.listen}, which is no address for others to use; set "
+                "advertised_address to the host:port at which they reach this service"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _can_be_reached_from_outside(self) -> Self:
+        external = self.external_listen
+        if external is None:
+            if self.external_advertised_address is not None:
+                raise ValueError(
+                    f"external_advertised_address is {self.external_advertised_address}, and "
+                    "nothing listens for it; set external_listen to the host:port to serve on"
+                )
+            return self
+        if external == self.listen:
+            raise ValueError(
+                f"external_listen and listen are both {external}; give each a port of its own"
+            )
+        if external.endswith(":0"):
+            raise ValueError(f"external_listen is {external}; give it a port that others can know")
+        if self.external_advertised_address is None and _is_any_host(external):
+            raise ValueError(
+                f"external_listen is {external}, which is no address for others to use; set "
+                "external_advertised_address to the host:port at which clients reach this service"
+            )
+        return self
+
+
+def _is_any_host(address: str) -> bool:
+    return address.rpartition(":")[0] in _ANY_HOST
 
 
 class _ConfigFileSource(PydanticBaseSettingsSource):

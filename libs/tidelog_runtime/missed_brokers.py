@@ -19,9 +19,9 @@ def missed_brokers(
     wall_ms: int,
 ) -> Iterator[Missed]:
     """Those that have not come back, newest first. `wall_ms`: the teller's clock."""
-    newest_first = sorted(departures.items(), key=lambda left: (-left[1].at_ms, left[0]))
-    for broker_id, (broker_epoch, cause, at_ms, address) in newest_first:
+    newest_first = sorted(departures.items(), key=lambda item: (-item[1].at_ms, item[0]))
+    for broker_id, left in newest_first:
         if broker_id in registered:
             continue
-        if wall_ms - at_ms <= UNMISSED_TOLD_MS or holds_replicas(broker_id):
-            yield Missed(broker_id, broker_epoch, at_ms, cause.value, address)
+        if wall_ms - left.at_ms <= UNMISSED_TOLD_MS or holds_replicas(broker_id):
+            yield Missed(broker_id, left.broker_epoch, left.at_ms, left.cause.value, left.address)

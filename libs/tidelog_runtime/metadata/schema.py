@@ -184,7 +184,8 @@ class BrokerRegistration:
 
     `whole_since`: the oldest broker epoch since which this replica set has lost nothing;
     0: only since this registration. `synced_whole_since`: the same for data that was
-    fsynced before it counted."""
+    fsynced before it counted. `external_address`: where clients outside of the brokers' network
+    reach it; empty, and then not in the JSON: as everybody does."""
 
     address: str
     rack: str
@@ -192,36 +193,40 @@ class BrokerRegistration:
     state: str
     whole_since: int
     synced_whole_since: int
+    external_address: str = ""
 
 
 class Departure(NamedTuple):
     """Value of `brokers/departures/<id>`: how the last life of a broker that ended did so, as
     the controller saw it that was active then. Kept when the broker is back, until its next
     life ends; told, and never decided by. `at_ms`: wall clock, when it was noticed. `address`:
-    where it was reached."""
+    where it was reached, and `external_address` from outside."""
 
     broker_epoch: int
     cause: Cause
     at_ms: int
     address: str
+    external_address: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerEntry:
-    """Value of `controller`, under the controller's lease."""
+    """Value of `controller`, under the controller's lease. `external_address` as a broker's."""
 
     controller_id: int
     address: str
+    external_address: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerProcess:
     """Value of `controllers/ids/<id>`, under a lease of its own, which does not end with a
     reign: a controller that lives, active or not. Told, and never decided by; a new life of the
-    controller overwrites it. `started_at_ms`: wall clock."""
+    controller overwrites it. `started_at_ms`: wall clock. `external_address` as a broker's."""
 
     address: str
     started_at_ms: int
+    external_address: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,12 +339,19 @@ def _decode_change(raw: Mapping[str, Any]) -> Change:
 
 
 def encode_departure(departure: Departure) -> bytes:
-    return _dump({**departure._asdict(), "cause": departure.cause.value})
+    fields = {**departure._asdict(), "cause": departure.cause.value}
+    return _dump(_without_empty_external_address(fields))
 
 
 def decode_departure(value: bytes) -> Departure:
     raw = json.loads(value)
-    return Departure(raw["broker_epoch"], Cause.parse(raw["cause"]), raw["at_ms"], raw["address"])
+    return Departure(
+        raw["broker_epoch"],
+        Cause.parse(raw["cause"]),
+        raw["at_ms"],
+        raw["address"],
+        raw.get("external_address", ""),
+    )
 
 
 def encode(
@@ -353,7 +365,15 @@ def encode(
     | NamedProducer
     | NextProducerId,
 ) -> bytes:
-    return _dump(asdict(value))
+    return _dump(_without_empty_external_address(asdict(value)))
+
+
+def _without_empty_external_address(fields: dict[str, Any]) -> dict[str, Any]:
+    """As keys were before there were such addresses: who has none can still be read by those
+    that do not know them."""
+    if fields.get("external_address") == "":
+        del fields["external_address"]
+    return fields
 
 
 def decode_topic(value: bytes) -> TopicEntry:

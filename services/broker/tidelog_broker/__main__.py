@@ -11,10 +11,11 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path, PurePath
+from types import ModuleType
 from typing import NamedTuple, TextIO
 
 import grpc.aio
@@ -40,8 +41,9 @@ from tidelog.v1 import (
 )
 from tidelog_broker.broker import Broker
 from tidelog_broker.config import BrokerConfig
-from tidelog_broker.edge.broker_service import client_service
+from tidelog_broker.edge.broker_service import BrokerService, client_service
 from tidelog_broker.edge.controller_client import GrpcControllers
+from tidelog_broker.edge.external_broker_service import ExternalBrokerService
 from tidelog_broker.edge.metered_service import MeteredBrokerService
 from tidelog_broker.edge.replica_client import GrpcPeers
 from tidelog_broker.edge.replica_control_service import ReplicaControlService
@@ -59,8 +61,10 @@ from tidelog_broker.storage.data_directory import DataDirectory, DataDirectoryEr
 from tidelog_broker.storage.disk_use import disk_use
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.config import load
+from tidelog_runtime.external_addresses import ExternalAddresses, Reachable
 from tidelog_runtime.metadata.etcd import EtcdStore
 from tidelog_runtime.telemetry.explained import Explained
+from tidelog_runtime.telemetry.external_inspect import ExternalInspectServicer
 from tidelog_runtime.telemetry.inspect_service import InspectServicer
 from tidelog_runtime.telemetry.logging import configure_logging
 from tidelog_runtime.telemetry.metrics.broker_catalogue import BROKER_METRICS
@@ -161,15 +165,13 @@ def new_broker(config: BrokerConfig) -> Parts:
 def add_services(
     server: grpc.aio.Server, parts: Parts, health: health_aio.HealthServicer, broker_id: int
 ) -> None:
+    """What everybody asks: clients, brokers and controllers."""
     broker, metrics = parts
-    gate = StartGate(lambda: broker.start.refusal(broker_id))
-    server.add_generic_rpc_handlers((gate,))
-    clients = client_service(broker)
+    add_start_gate(server, broker, broker_id)
     replica_fetch: ReplicaFetchCall = broker.replica_fetch
     if metrics is not None:
-        clients = MeteredBrokerService(broker, metrics.requests)
         replica_fetch = metered_replica_fetch(replica_fetch, metrics.requests)
-    broker_pb2_grpc.add_BrokerServiceServicer_to_server(clients, server)
+    broker_pb2_grpc.add_BrokerServiceServicer_to_server(client_service_of(parts), server)
     replica_pb2_grpc.add_ReplicaServiceServicer_to_server(
         ReplicaService(replica_fetch, broker.stopped), server
     )
@@ -181,7 +183,55 @@ def add_services(
         InspectServicer(explained, broker.state_changes), server
     )
     health_pb2_grpc.add_HealthServicer_to_server(health, server)
-    modules = (broker_pb2, replica_pb2, replica_control_pb2, inspect_pb2, health_pb2)
+    add_reflection(server, (broker_pb2, replica_pb2, replica_control_pb2, inspect_pb2, health_pb2))
+
+
+def add_external_services(
+    server: grpc.aio.Server, parts: Parts, health: health_aio.HealthServicer, config: BrokerConfig
+) -> None:
+    """What clients ask that come in by `external_listen`: nothing of brokers and controllers."""
+    broker, _ = parts
+    add_start_gate(server, broker, config.broker_id)
+    addresses = external_addresses(broker, config)
+    broker_pb2_grpc.add_BrokerServiceServicer_to_server(
+        ExternalBrokerService(client_service_of(parts), addresses), server
+    )
+    explained = Explained(broker.inspection, Explainer(SystemClock()))
+    inspect_pb2_grpc.add_InspectServiceServicer_to_server(
+        ExternalInspectServicer(explained, broker.state_changes, addresses), server
+    )
+    health_pb2_grpc.add_HealthServicer_to_server(health, server)
+    add_reflection(server, (broker_pb2, inspect_pb2, health_pb2))
+
+
+def client_service_of(parts: Parts) -> BrokerService:
+    broker, metrics = parts
+    if metrics is None:
+        return client_service(broker)
+    return MeteredBrokerService(broker, metrics.requests)
+
+
+def external_addresses(broker: Broker, config: BrokerConfig) -> ExternalAddresses:
+    cache = broker.cache
+
+    def brokers() -> Mapping[int, Reachable]:
+        registered = {b: live.registration for b, live in cache.brokers.items()}
+        # Itself before it is registered, too; others also when they are no more.
+        return {**cache.departures, config.broker_id: config, **registered}
+
+    def controllers() -> Mapping[int, Reachable]:
+        active = cache.controller
+        return {**({active.controller_id: active} if active else {}), **cache.controllers}
+
+    return ExternalAddresses(brokers, controllers)
+
+
+def add_start_gate(server: grpc.aio.Server, broker: Broker, broker_id: int) -> None:
+    gate = StartGate(lambda: broker.start.refusal(broker_id))
+    server.add_generic_rpc_handlers((gate,))
+
+
+def add_reflection(server: grpc.aio.Server, modules: Sequence[ModuleType]) -> None:
     names = [
         service.full_name
         for module in modules
@@ -214,17 +264,21 @@ def serve_metrics(config: BrokerConfig, parts: Parts) -> MetricsServer | None:
 
 
 class GrpcEdge:
-    """The server with its services, bound already."""
+    """A server for each listener, with its services, bound already."""
 
     def __init__(
-        self, server: grpc.aio.Server, health: health_aio.HealthServicer, address: str
+        self,
+        servers: Sequence[grpc.aio.Server],
+        health: health_aio.HealthServicer,
+        address: str,
     ) -> None:
-        self._server = server
+        self._servers = servers
         self._health = health
         self._address = address
 
     async def start(self) -> str:
-        await self._server.start()
+        for server in self._servers:
+            await server.start()
         return self._address
 
     async def set_serving(self, serving: bool) -> None:
@@ -232,7 +286,7 @@ class GrpcEdge:
         await self._health.set("", status.SERVING if serving else status.NOT_SERVING)
 
     async def stop(self) -> None:
-        await self._server.stop(SERVER_GRACE_S)
+        await asyncio.gather(*(server.stop(SERVER_GRACE_S) for server in self._servers))
 
 
 async def run(config: BrokerConfig) -> int:
@@ -244,12 +298,16 @@ async def run(config: BrokerConfig) -> int:
         loop.add_signal_handler(signal_number, stop_requested.set)
     parts = new_broker(config)
     broker = parts.broker
-    server = new_server()
+    servers = [new_server()]
     health = health_aio.HealthServicer()
     await health.set("", health_pb2.HealthCheckResponse.NOT_SERVING)
-    add_services(server, parts, health, config.broker_id)
-    bound = listen(server, config.listen)
-    edge = GrpcEdge(server, health, config.advertised_address or bound)
+    add_services(servers[0], parts, health, config.broker_id)
+    bound = listen(servers[0], config.listen)
+    if config.external_listen is not None:
+        servers.append(new_server())
+        add_external_services(servers[1], parts, health, config)
+        listen(servers[1], config.external_listen)
+    edge = GrpcEdge(servers, health, config.advertised_address or bound)
     metrics_server = serve_metrics(config, parts)
 
     async def live_brokers() -> list[str]:

@@ -338,6 +338,7 @@ class Broker:
                 state=RUNNING,
                 whole_since=identity.whole_since,
                 synced_whole_since=identity.synced_whole_since,
+                external_address=self._config.external_address,
             ),
             self._config.lease_ttl_seconds,
             self._rng,

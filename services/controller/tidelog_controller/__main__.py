@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from types import ModuleType
 
 import structlog
 import uvloop
@@ -25,6 +26,7 @@ from tidelog.v1.inspect_pb2_grpc import add_InspectServiceServicer_to_server
 from tidelog_controller.config import ControllerConfig
 from tidelog_controller.edge.admin import AdminServicer
 from tidelog_controller.edge.controller import ControllerServicer
+from tidelog_controller.edge.external_admin import ExternalAdminServicer
 from tidelog_controller.edge.replica_control_client import GrpcReplicaControl
 from tidelog_controller.edge.standard_services import add_standard_services
 from tidelog_controller.metrics.controller_metrics import ControllerMetrics
@@ -36,12 +38,14 @@ from tidelog_controller.shell.event_loop import Environment, NoStopwatch
 from tidelog_controller.shell.service import ControllerService
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.config import load
+from tidelog_runtime.external_addresses import ExternalAddresses
 from tidelog_runtime.metadata.etcd import EtcdStore
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.measured_store import MeasuredStore
 from tidelog_runtime.metadata.schema import ControllerEntry
 from tidelog_runtime.metadata.store import StoreError
 from tidelog_runtime.telemetry.explained import Explained
+from tidelog_runtime.telemetry.external_inspect import ExternalInspectServicer
 from tidelog_runtime.telemetry.inspect_service import InspectServicer
 from tidelog_runtime.telemetry.logging import configure_logging
 from tidelog_runtime.telemetry.metrics.controller_catalogue import CONTROLLER_METRICS
@@ -72,15 +76,21 @@ async def _serve(config: ControllerConfig) -> int:
         loop.add_signal_handler(number, stopping.set)
 
     server = new_server()
+    external = new_server() if config.external_listen is not None else None
+    wanted = config.listen
     try:
-        port = server.add_insecure_port(config.listen)
+        port = server.add_insecure_port(wanted)
+        if external is not None and config.external_listen is not None:
+            wanted = config.external_listen
+            external.add_insecure_port(wanted)
     except RuntimeError:
+        setting = "--listen" if wanted == config.listen else "--external-listen"
         log.error(
             "cannot_listen",
-            listen=config.listen,
-            problem=f"{config.listen} cannot be bound: another process uses it, or this machine "
+            listen=wanted,
+            problem=f"{wanted} cannot be bound: another process uses it, or this machine "
             "has no such address",
-            remedy="stop the other process, or give another address by --listen",
+            remedy=f"stop the other process, or give another address by {setting}",
         )
         return EXIT_FAULT
     address = config.advertised_address or f"{config.listen.rpartition(':')[0]}:{port}"
@@ -114,7 +124,7 @@ async def _serve(config: ControllerConfig) -> int:
             internal_topics=internal_topics(config),
             run_blocking=run_in_thread,
         ),
-        ControllerEntry(config.controller_id, address),
+        ControllerEntry(config.controller_id, address, config.external_address),
         lease_ttl_seconds=config.lease_ttl_seconds,
     )
     admin = MeteredAdmin(service, metrics.decisions) if metrics else service
@@ -122,18 +132,24 @@ async def _serve(config: ControllerConfig) -> int:
     add_ControllerServiceServicer_to_server(ControllerServicer(service), server)
     explained = Explained(service, Explainer(clock))
     add_InspectServiceServicer_to_server(InspectServicer(explained, state_changes), server)
-    names = [
-        service_descriptor.full_name
-        for module in (admin_pb2, controller_pb2, inspect_pb2)
-        for service_descriptor in module.DESCRIPTOR.services_by_name.values()
-    ]
-    await add_standard_services(server, names)
+    await add_standard_services(server, names_in(admin_pb2, controller_pb2, inspect_pb2))
+    servers = [server]
+    if external is not None:
+        # What clients ask, and nothing of brokers.
+        addresses = ExternalAddresses(service.known_brokers, service.known_controllers)
+        add_AdminServiceServicer_to_server(ExternalAdminServicer(admin, addresses), external)
+        add_InspectServiceServicer_to_server(
+            ExternalInspectServicer(explained, state_changes, addresses), external
+        )
+        await add_standard_services(external, names_in(admin_pb2, inspect_pb2))
+        servers.append(external)
     metrics_server = None
     try:
         if metrics is not None:
             collect = partial(metrics.collect, service)
             metrics_server = serve(config, CONTROLLER_METRICS, collect)
-        await server.start()
+        for each in servers:
+            await each.start()
         log.info("controller_started", address=address, cluster=config.cluster)
         find_brokers = partial(registered_brokers, store, keys)
         async with publishing(state_changes, find_brokers, config):
@@ -144,9 +160,18 @@ async def _serve(config: ControllerConfig) -> int:
     finally:
         if metrics_server is not None:
             metrics_server.stop()
-        await server.stop(SERVER_GRACE_SECONDS)
+        await asyncio.gather(*(each.stop(SERVER_GRACE_SECONDS) for each in servers))
         await store.close()
         state_changes.flush()
+
+
+def names_in(*modules: ModuleType) -> list[str]:
+    """Of the services that these modules of generated code describe."""
+    return [
+        service.full_name
+        for module in modules
+        for service in module.DESCRIPTOR.services_by_name.values()
+    ]
 
 
 def internal_topics(config: ControllerConfig) -> list[InternalTopic]:

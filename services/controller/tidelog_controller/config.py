@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Self
-
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from tidelog_runtime.config import Address, RegisteredConfig
-
-_ANY_HOST = frozenset({"0.0.0.0", "[::]", "::", "*"})
 
 
 class ControllerConfig(RegisteredConfig):
@@ -60,13 +56,3 @@ class ControllerConfig(RegisteredConfig):
         description="replicas of the topic __state_changes, which is created once so many "
         "brokers are running",
     )
-
-    @model_validator(mode="after")
-    def _is_reachable(self) -> Self:
-        host = self.listen.rpartition(":")[0]
-        if host in _ANY_HOST and self.advertised_address is None:
-            raise ValueError(
-                f"listen is {self.listen}, which is no address for others to use; set "
-                "advertised_address to the host:port at which they reach this controller"
-            )
-        return self

@@ -10,7 +10,7 @@ so that no step depends on how the controller came to know something.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from tidelog.errors import ErrorCode
 from tidelog.inspection.model import BrokerBacklog, ControllerState, StateRequest
@@ -90,6 +90,7 @@ from tidelog_controller.state.transactions import Transactions, outcome
 from tidelog_controller.state.unreachable_leaders import UnreachableLeaders
 from tidelog_runtime.leader_reports import UnreachableLeadersReport
 from tidelog_runtime.metadata.keys import Keys
+from tidelog_runtime.metadata.schema import Departure
 from tidelog_runtime.metadata.store import (
     MAX_TRANSACTION_CHANGES,
     Changed,
@@ -181,6 +182,11 @@ class Controller:
             self._unreachable.wake_at_ms(),
         ]
         return min((time for time in times if time is not None), default=None)
+
+    @property
+    def departed(self) -> Mapping[int, Departure]:
+        """The last life of each broker that ended, whether or not it is back since."""
+        return self._departures.last
 
     def describe(self, request: StateRequest, now_ms: int) -> ControllerState:
         """How it stands; changes nothing."""

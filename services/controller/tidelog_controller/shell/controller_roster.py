@@ -36,6 +36,10 @@ class ControllerRoster:
             for controller_id, known in sorted(self._known.items())
         )
 
+    @property
+    def processes(self) -> dict[int, ControllerProcess]:
+        return {controller_id: known.process for controller_id, known in self._known.items()}
+
     def load(self, snapshot: Snapshot) -> None:
         """In place of all that was known. Who is found at this one's own start is no news."""
         ids = {self._id_in(key): item for key, item in snapshot.items.items()}

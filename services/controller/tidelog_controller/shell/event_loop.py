@@ -57,6 +57,7 @@ from tidelog_runtime.clock import Clock
 from tidelog_runtime.leader_reports import UnreachableLeadersReport
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.measured_store import MeasuredStore
+from tidelog_runtime.metadata.schema import Departure
 from tidelog_runtime.metadata.store import (
     Lease,
     ModRevision,
@@ -192,6 +193,11 @@ class EventLoop:
     def not_found(self, request: StateRequest) -> TidelogError | None:
         """Why nothing can be told of what is asked for; None also before the cluster is read."""
         return not_found(self.context, request) if self.is_loaded else None
+
+    @property
+    def departed(self) -> Mapping[int, Departure]:
+        """The last life of each broker that ended, whether or not it is back since."""
+        return self._controller.departed
 
     # What a scrape asks for.
 

@@ -21,6 +21,7 @@ from tidelog_controller.shell.event_loop import Environment, EventLoop
 from tidelog_controller.shell.lease_end import end_lease
 from tidelog_controller.state.commands import AdminReply
 from tidelog_controller.state.events import AdminRequest
+from tidelog_runtime.external_addresses import Reachable
 from tidelog_runtime.leader_reports import UnreachableLeadersReport
 from tidelog_runtime.metadata.cluster_id import UnknownFormatError, ensure_cluster
 from tidelog_runtime.metadata.schema import ControllerEntry, ControllerProcess
@@ -52,7 +53,7 @@ class ControllerService:
         self._registration = ControllerRegistration(
             environment.store,
             environment.keys.controller_process(entry.controller_id),
-            ControllerProcess(entry.address, self._started_at_ms),
+            ControllerProcess(entry.address, self._started_at_ms, entry.external_address),
             lease_ttl_seconds,
             environment.log,
         )
@@ -129,6 +130,18 @@ class ControllerService:
             controller=self._describe_reign(request),
             error=self._reign.not_found(request) if self._reign is not None else None,
         )
+
+    def known_brokers(self) -> dict[int, Reachable]:
+        """Those that are registered, or were last, by id; none while it stands by."""
+        if self._reign is None:
+            return {}
+        registered = {b: known.registration for b, known in self._reign.context.brokers.items()}
+        return {**self._reign.departed, **registered}
+
+    def known_controllers(self) -> dict[int, Reachable]:
+        """Active or not, itself among them, by id."""
+        own = {self._entry.controller_id: self._entry}
+        return {**own, **self._roster.processes}
 
     def _describe_reign(self, request: StateRequest) -> ControllerState:
         active = self._election.active

@@ -62,7 +62,14 @@ class Departures:
     def judged(self, old: Broker, new: Broker | None, wall_ms: int) -> Departure:
         """How it leaves, by what is known now."""
         cause = self._cause(old, new)
-        return Departure(old.broker_epoch, cause, wall_ms, old.registration.address)
+        registration = old.registration
+        return Departure(
+            old.broker_epoch,
+            cause,
+            wall_ms,
+            registration.address,
+            registration.external_address,
+        )
 
     def _keep(self, broker_id: int, departure: Departure) -> None:
         self._last.pop(broker_id, None)

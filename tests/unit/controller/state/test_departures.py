@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tidelog.state_changes.event import Cause
@@ -14,6 +16,7 @@ from tidelog_runtime.metadata.schema import (
     RUNNING,
     STOPPING,
     BrokerRegistration,
+    Departure,
 )
 
 
@@ -25,7 +28,7 @@ def broker(broker_id: int, broker_epoch: int, state: str = RUNNING) -> Broker:
 
 def test_a_registration_that_ends_by_itself_is_an_ended_lease() -> None:
     left = Departures().left(broker(1, 10), None, 5)
-    assert left == (10, Cause.BROKER_LEASE_ENDED, 5, "b:1")
+    assert left == Departure(10, Cause.BROKER_LEASE_ENDED, 5, "b:1")
 
 
 def test_a_refused_connection_makes_it_a_crash_of_that_life_alone() -> None:
@@ -100,3 +103,10 @@ def test_a_broken_connection_is_news_when_it_looks_otherwise_or_after_a_while() 
         known.is_news(1, 11, accepted, 5_000 + TELL_AGAIN_MS),
     ]
     assert told == [True, False, True, True, True]
+
+
+def test_who_was_reached_from_outside_leaves_that_address_too() -> None:
+    registered = broker(1, 10).registration
+    outside = replace(registered, external_address="127.0.0.1:7501")
+    left = Departures().left(Broker(1, outside, 10), None, 5)
+    assert (left.address, left.external_address) == ("b:1", "127.0.0.1:7501")

@@ -1,0 +1,62 @@
+"""InspectService for clients that came in by `external_listen`: with addresses that they reach.
+
+What is told for people (findings and their evidence) names services as logs do.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc.aio
+
+from tidelog.v1 import inspect_pb2 as pb
+from tidelog_runtime.external_addresses import ExternalAddresses
+from tidelog_runtime.telemetry.inspect_service import Inspected, InspectServicer
+from tidelog_runtime.telemetry.state_change_log import StateChangeLog
+
+_Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class ExternalInspectServicer(InspectServicer):
+    def __init__(
+        self, inspected: Inspected, state_changes: StateChangeLog, addresses: ExternalAddresses
+    ) -> None:
+        super().__init__(inspected, state_changes)
+        self._addresses = addresses
+
+    async def DescribeService(  # noqa: N802 - the generated name
+        self, request: pb.DescribeServiceRequest, context: _Context
+    ) -> pb.DescribeServiceResponse:
+        response = await super().DescribeService(request, context)
+        tell_externally(response, self._addresses)
+        return response
+
+    async def Explain(  # noqa: N802 - the generated name
+        self, request: pb.ExplainRequest, context: _Context
+    ) -> pb.ExplainResponse:
+        response = await super().Explain(request, context)
+        for services in (response.asked, response.silent):
+            # Clients go on to ask those that did not answer.
+            services[:] = [self._addresses.in_text(service) for service in services]
+        return response
+
+
+def tell_externally(state: pb.DescribeServiceResponse, addresses: ExternalAddresses) -> None:
+    """Changes `state`: every address in it becomes an external one."""
+    if state.HasField("broker"):
+        state.address = addresses.of_broker(state.id, state.address)
+        _tell_known(state.broker, addresses)
+        state.broker.controller_address = addresses.of(state.broker.controller_address)
+    elif state.HasField("controller"):
+        state.address = addresses.of_controller(state.id, state.address)
+        _tell_known(state.controller, addresses)
+        state.controller.active_address = addresses.of(state.controller.active_address)
+
+
+def _tell_known(known: pb.BrokerState | pb.ControllerState, addresses: ExternalAddresses) -> None:
+    for broker in known.registered:
+        broker.address = addresses.of_broker(broker.broker_id, broker.address)
+    for departure in known.departures:
+        departure.address = addresses.of_broker(departure.broker_id, departure.address)
+    for controller in known.controllers:
+        controller.address = addresses.of_controller(controller.controller_id, controller.address)
