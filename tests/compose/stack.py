@@ -49,18 +49,20 @@ class Stack:
 
     def __init__(self) -> None:
         self._compose: list[str] = []
-        names = ("GATEWAY", "PROMETHEUS", "GRAFANA")
-        ports = _free_ports(len(names))
-        self._environment = {
-            f"TIDELOG_{name}_PORT": str(port) for name, port in zip(names, ports, strict=True)
-        }
+        names = (*BROKERS, *CONTROLLERS, GATEWAY, "prometheus", "grafana")
+        ports = dict(zip(names, _free_ports(len(names)), strict=True))
+        self._environment = {_port_variable(name): str(port) for name, port in ports.items()}
         self._environment["TIDELOG_TAG"] = "test"
+        # As clients on this machine reach them.
+        self.brokers = {
+            number: f"127.0.0.1:{ports[name]}" for number, name in enumerate(BROKERS, start=1)
+        }
         self.gateway = httpx.Client(
-            base_url=f"http://127.0.0.1:{ports[0]}",
+            base_url=f"http://127.0.0.1:{ports[GATEWAY]}",
             timeout=60.0,
             headers={"X-Tidelog-Requested-By": "compose-test"},
         )
-        self.prometheus_url = f"http://127.0.0.1:{ports[1]}"
+        self.prometheus_url = f"http://127.0.0.1:{ports['prometheus']}"
 
     def up(self) -> None:
         """Returns once all is well, as the health checks see it."""
@@ -178,6 +180,11 @@ class Stack:
 
 def docker(*arguments: str) -> str:
     return run(["docker", *arguments], timeout_s=COMMAND_TIMEOUT_S).stdout
+
+
+def _port_variable(service: str) -> str:
+    name = "gateway" if service == GATEWAY else service
+    return f"TIDELOG_{name.upper().replace('-', '_')}_PORT"
 
 
 def _free_ports(count: int) -> list[int]:

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from compose.stack import BROKERS, CONTROLLERS, Stack, until
+from tidelog.client import SyncAdmin, SyncConsumer, SyncProducer
 
 TOPIC = "sea"
 RECORDS = 500
@@ -74,6 +75,34 @@ def test_what_is_produced_is_consumed_also_after_a_leader_was_killed(
     stack.start(name)
     stack.wait_whole(topic, WHOLE_TIMEOUT_S)
     stack.wait_healthy([name], WHOLE_TIMEOUT_S)
+
+
+def test_a_client_on_this_machine_needs_the_published_ports_alone(stack: Stack) -> None:
+    bootstrap = ",".join(stack.brokers.values())
+    with SyncAdmin(bootstrap) as admin:
+        brokers = admin.describe_cluster().brokers
+        assert {broker.broker_id: broker.address for broker in brokers} == stack.brokers
+        admin.create_topic("from-outside", partitions=3, replication_factor=3)
+    sent = [f"value-{n}".encode() for n in range(RECORDS)]
+    with SyncProducer(bootstrap) as producer:
+        for value in sent[: RECORDS // 2]:
+            producer.send("from-outside", value)
+        victim = BROKERS[stack.partitions("from-outside")[0]["leader"] - 1]
+        stack.signal(victim, "KILL")
+        for value in sent[RECORDS // 2 :]:
+            producer.send("from-outside", value)
+    read: list[bytes] = []
+    with SyncConsumer(bootstrap) as consumer:
+        consumer.assign_topic("from-outside")
+
+        def all_read() -> bool:
+            read.extend(record.value or b"" for record in consumer.poll(timeout_ms=1_000))
+            return len(read) >= len(sent)
+
+        until(all_read, "every record is consumed", WHOLE_TIMEOUT_S)
+    assert sorted(read) == sorted(sent)
+    stack.start(victim)
+    stack.wait_whole("from-outside", WHOLE_TIMEOUT_S)
 
 
 def test_the_other_controller_reigns_when_one_is_killed(stack: Stack, topic: str) -> None:

@@ -153,6 +153,20 @@ def test_only_settings_that_exist_are_set(
     assert in_image <= known
 
 
+@pytest.mark.parametrize("role", ["broker", "controller"])
+def test_clients_on_this_machine_are_told_the_ports_that_are_published(
+    role: str, services: dict[str, dict[str, Any]]
+) -> None:
+    found = {name: s for name, s in services.items() if name.startswith(f"{role}-")}
+    assert found
+    for service in found.values():
+        told = service["environment"]["TIDELOG_EXTERNAL_ADVERTISED_ADDRESS"]
+        port = service["environment"]["TIDELOG_EXTERNAL_LISTEN"].rpartition(":")[2]
+        assert service["ports"] == [f"{told}:{port}"]
+        # As the client's usual bootstrap, and `make up`, have them.
+        assert f":-{port}}}" in told
+
+
 def test_brokers_stand_in_two_racks(services: dict[str, dict[str, Any]]) -> None:
     brokers = [s["environment"] for name, s in services.items() if name.startswith("broker-")]
     assert len(brokers) == 3
