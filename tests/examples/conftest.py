@@ -1,0 +1,45 @@
+"""A live cluster, and the examples built. All tests share them, on one event loop."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from examples.programs import BUILD_SECONDS, PROGRAMS, Program
+from integration.clusters import running_cluster
+from tidelog_runtime.local.cluster import LocalCluster
+
+# Compilers and virtual machines take the processor from all others for a while: that is no
+# death. A broker that is killed is missed at once, whatever its lease says.
+UNHURRIED = {"lease_ttl_seconds": 15}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The hook sees the items of all suites when several run at once."""
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.is_relative_to(here):
+            item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
+            # The first test of a language builds its program.
+            item.add_marker(pytest.mark.timeout(BUILD_SECONDS))
+
+
+@pytest.fixture(scope="session", params=PROGRAMS, ids=lambda program: program.language)
+def program(request: pytest.FixtureRequest) -> Program:
+    built: Program = request.param
+    built.build()
+    return built
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalCluster]:
+    async with running_cluster(
+        tmp_path_factory.mktemp("examples"),
+        broker_config={**UNHURRIED, "replica_lag_time_max_ms": 10_000},
+        controller_config=UNHURRIED,
+    ) as running:
+        yield running
+        running.check_alive()

@@ -1,0 +1,175 @@
+"""The clients in other languages, side by side with the Python one on one cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from examples.programs import Line, Program, running
+from integration.topics import (
+    create_topic,
+    new_name,
+    partition_of,
+    read,
+    until_in_sync,
+    until_led_by_another,
+)
+from tidelog.client import Consumer, Producer
+from tidelog.client.partitioner import partition_for_key
+from tidelog.model import Codec, Record
+from tidelog_runtime.local.cluster import LocalCluster
+
+PARTITIONS = 3
+RECORDS = 3_000
+# Enough on the way, before, while and after the leader dies, to be in several batches.
+PORTION = 200
+
+
+def as_lines(records: Sequence[Record]) -> list[Line]:
+    return sorted(Line(r.partition, r.offset, r.key, r.value or b"") for r in records)
+
+
+async def codecs_of(cluster: LocalCluster, topic: str) -> set[int]:
+    """Of all batches that the topic has."""
+    async with Consumer(cluster.bootstrap) as consumer:
+        await consumer.assign_topic(topic)
+        ends = await consumer.end_offsets(consumer.assignment())
+        codecs: set[int] = set()
+        while any((consumer.position(p) or 0) < end for p, end in ends.items()):
+            codecs.update(batch.header.codec for batch in await consumer.poll_batches())
+        return codecs
+
+
+@pytest.mark.parametrize("codec", Codec, ids=lambda codec: codec.name.lower())
+async def test_python_reads_what_it_produced(
+    cluster: LocalCluster, program: Program, codec: Codec
+) -> None:
+    topic = new_name(f"{program.language}-{codec.name.lower()}")
+    await create_topic(cluster, topic, PARTITIONS)
+    given = [(f"tide {n % 7}".encode(), f"wave {n}: höher".encode()) for n in range(RECORDS)]
+
+    printed = await program.run(
+        *("produce", topic, "--brokers", cluster.bootstrap),
+        *("--compression", codec.name.lower()),
+        given=b"".join(b"%b:%b\n" % record for record in given),
+    )
+    records = await read(cluster, topic)
+
+    assert as_lines(records) == sorted(printed)
+    assert await codecs_of(cluster, topic) == {codec}
+    for partition in range(PARTITIONS):
+        assert [(r.key, r.value) for r in records if r.partition == partition] == [
+            (key, value) for key, value in given if partition_for_key(key, PARTITIONS) == partition
+        ]
+
+
+async def test_records_without_a_key_or_with_an_empty_value_stay_what_they_are(
+    cluster: LocalCluster, program: Program
+) -> None:
+    topic = new_name(f"{program.language}-null")
+    await create_topic(cluster, topic)
+
+    await program.run(
+        *("produce", topic, "--brokers", cluster.bootstrap),
+        given=b"no key\nempty:\n:keyless\na:b:c\n",
+    )
+
+    assert [(r.key, r.value) for r in await read(cluster, topic)] == [
+        (None, b"no key"),
+        (b"empty", b""),
+        (b"", b"keyless"),
+        (b"a", b"b:c"),
+    ]
+
+
+async def test_it_reads_what_python_wrote_in_every_codec(
+    cluster: LocalCluster, program: Program
+) -> None:
+    topic = new_name(f"{program.language}-read")
+    await create_topic(cluster, topic, PARTITIONS)
+    for codec in Codec:
+        # Each holder of the name after the first leaves a fence, which is nobody's record.
+        async with Producer(
+            cluster.bootstrap, codec=codec, producer_name=topic, batch_bytes=16 << 10
+        ) as producer:
+            keys = [None if n % 5 == 0 else f"key {n % 50}".encode() for n in range(RECORDS)]
+            values = [f"{codec.name} {n} ".encode() * (n % 20) for n in range(RECORDS)]
+            await (await producer.send_many(topic, values, keys))
+            sent = await producer.send(topic, b"with a header", b"key", headers=[("a", b"b")])
+            await sent
+
+    printed = await program.run("consume", topic, "--brokers", cluster.bootstrap, "--until-end")
+    records = await read(cluster, topic)
+
+    assert await codecs_of(cluster, topic) == set(Codec)
+    assert len(printed) == len(Codec) * (RECORDS + 1)
+    assert sorted(printed) == as_lines(records)
+    for partition in range(PARTITIONS):
+        offsets = [line.offset for line in printed if line.partition == partition]
+        assert offsets == sorted(offsets)
+        assert len(offsets) < offsets[-1] + 1, "there is no fence to be skipped"
+
+
+async def test_it_goes_on_after_its_leader_was_killed_and_nothing_is_lost(
+    cluster: LocalCluster, program: Program
+) -> None:
+    topic = new_name(f"{program.language}-killed")
+    before = (await create_topic(cluster, topic)).partitions[0]
+    sent: list[str] = []
+
+    def portion() -> list[str]:
+        lines = [f"key:{len(sent) + n}" for n in range(PORTION)]
+        sent.extend(lines)
+        return lines
+
+    at = ("--brokers", cluster.bootstrap)
+    async with (
+        running(program, "produce", topic, *at) as producer,
+        running(program, "consume", topic, *at) as consumer,
+    ):
+        await producer.feed(portion())
+        await producer.prints(len(sent))
+        await consumer.prints(len(sent))
+        killing = asyncio.create_task(cluster.kill(before.leader))
+        while not killing.done():
+            await producer.feed(portion())
+            await asyncio.sleep(0)
+        await killing
+        await producer.feed(portion())
+        await until_led_by_another(cluster, topic, before)
+        await producer.feed(portion())
+        await producer.prints(len(sent))
+        status = await producer.end_of_input()
+        await consumer.prints(len(sent))
+    records = await read(cluster, topic)
+    after = await partition_of(cluster, topic)
+    cluster.start_broker(before.leader)
+    await cluster.ready()
+    await until_in_sync(cluster, topic)
+
+    assert status == 0
+    assert after.leader_epoch > before.leader_epoch
+    assert [f"key:{(r.value or b'').decode()}" for r in records] == sent
+    assert as_lines(records) == [line for line in producer.lines if line.offset >= 0]
+    assert consumer.lines == producer.lines
+
+
+async def test_a_topic_that_is_not_there_is_named(cluster: LocalCluster, program: Program) -> None:
+    status, output, errors = await program.run_to_end(
+        "consume", "no-such-topic", "--brokers", cluster.bootstrap, "--until-end"
+    )
+
+    assert (status, output) == (1, b"")
+    assert "ERROR_CODE_UNKNOWN_TOPIC_OR_PARTITION" in errors
+    assert "no-such-topic" in errors
+
+
+async def test_brokers_that_cannot_be_reached_end_it(program: Program) -> None:
+    status, output, errors = await program.run_to_end(
+        "consume", "any", "--brokers", "127.0.0.1:1", "--until-end"
+    )
+
+    assert (status, output) == (1, b"")
+    assert "127.0.0.1:1" in errors
