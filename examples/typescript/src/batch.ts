@@ -103,7 +103,7 @@ function codecOf(header: Sealed): CodecName {
 }
 
 function producerCrc(header: Sealed, records: Uint8Array): number {
-  const fields = Buffer.alloc(41);
+  const fields = Buffer.alloc(37);
   fields.writeUInt8(CODECS[codecOf(header)].number, 0);
   fields.writeInt32LE(header.recordCount, 1);
   fields.writeBigInt64LE(BigInt(header.baseTimestampMs), 5);
@@ -111,7 +111,7 @@ function producerCrc(header: Sealed, records: Uint8Array): number {
   fields.writeBigInt64LE(BigInt(header.producerId), 21);
   fields.writeInt32LE(header.producerEpoch, 29);
   fields.writeInt32LE(header.baseSequence, 33);
-  return crc32c(records, crc32c(fields.subarray(0, 37)));
+  return crc32c(records, crc32c(fields));
 }
 
 function brokerCrc(header: BatchHeader__Output): number {

@@ -101,7 +101,7 @@ final class Batches {
 
   private static int producerCrc(BatchHeader header, ByteString records) {
     ByteBuffer fields =
-        littleEndian(41)
+        littleEndian(37)
             .put((byte) header.getCodecValue())
             .putInt(header.getRecordCount())
             .putLong(header.getBaseTimestampMs())
