@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -89,10 +90,10 @@ func (c *Cluster) Ask(partition int32, call func(context.Context, pb.BrokerServi
 			refusal, err := call(ctx, broker, leader)
 			cancel()
 			switch {
-			case err != nil && unreachable(err):
-				last = err
-			case err != nil:
+			case err != nil && final(err):
 				return err
+			case err != nil:
+				last = err
 			case refusal == nil:
 				return nil
 			case !retriable[refusal.Code]:
@@ -115,7 +116,7 @@ func (c *Cluster) Ask(partition int32, call func(context.Context, pb.BrokerServi
 
 // AskAny calls one broker after another until one answers.
 func (c *Cluster) AskAny(call func(context.Context, pb.BrokerServiceClient) (*pb.Error, error)) error {
-	last := errors.New("no broker was asked")
+	var said, failed error // what one has said tells more than that others are gone
 	for range metadataRounds {
 		for _, broker := range c.brokers() {
 			ctx, cancel := context.WithTimeout(context.Background(), metadataTimeout)
@@ -124,13 +125,15 @@ func (c *Cluster) AskAny(call func(context.Context, pb.BrokerServiceClient) (*pb
 			if err == nil && refusal == nil {
 				return nil
 			}
-			if last = err; err == nil {
-				last = refused(refusal) // this broker may only be behind
+			if err != nil {
+				failed = err
+			} else {
+				said = refused(refusal) // this broker may only be behind
 			}
 		}
 		time.Sleep(2 * minPause)
 	}
-	return last
+	return cmp.Or(said, failed)
 }
 
 func (c *Cluster) refresh() error {
@@ -226,10 +229,15 @@ func (c *Cluster) connect(address string) pb.BrokerServiceClient {
 	return c.connections[address]
 }
 
-// unreachable: there was no answer, and what was asked may have been done all the same.
-func unreachable(err error) bool {
-	code := status.Code(err)
-	return code == codes.Unavailable || code == codes.DeadlineExceeded || code == codes.Canceled
+// final: a broker understood, and would say the same again. After any other status there was no
+// answer, and what was asked may have been done all the same.
+func final(err error) bool {
+	switch status.Code(err) {
+	case codes.InvalidArgument, codes.FailedPrecondition, codes.OutOfRange, codes.Unimplemented,
+		codes.ResourceExhausted, codes.PermissionDenied, codes.Unauthenticated:
+		return true
+	}
+	return false
 }
 
 func refused(refusal *pb.Error) error {

@@ -41,8 +41,19 @@ const RETRIABLE = new Set<string>([
   "ERROR_CODE_STORAGE_ERROR",
 ]);
 
-/** There was no answer, and what was asked may have been done all the same. */
-const UNREACHABLE = new Set<unknown>([status.UNAVAILABLE, status.DEADLINE_EXCEEDED, status.CANCELLED]);
+/**
+ * A broker understood, and would say the same again. After any other status there was no answer,
+ * and what was asked may have been done all the same.
+ */
+const FINAL = new Set<unknown>([
+  status.INVALID_ARGUMENT,
+  status.FAILED_PRECONDITION,
+  status.OUT_OF_RANGE,
+  status.UNIMPLEMENTED,
+  status.RESOURCE_EXHAUSTED,
+  status.PERMISSION_DENIED,
+  status.UNAUTHENTICATED,
+]);
 
 /** Of one partition: a broker (-1: none), in one epoch of its leadership. */
 export interface Leader {
@@ -123,7 +134,7 @@ export class Cluster {
           if (error instanceof Refused) {
             if (!RETRIABLE.has(error.refusal.code)) throw error;
             if (this.follow(partition, error.refusal.leader)) continue; // it has told who leads now
-          } else if (!UNREACHABLE.has((error as ServiceError).code)) throw error;
+          } else if (FINAL.has((error as ServiceError).code)) throw error;
         }
       }
       await sleep(pauseMs * (0.5 + Math.random() / 2));
@@ -141,7 +152,8 @@ export class Cluster {
         try {
           return await ask(this.client(address), callWithin(METADATA_TIMEOUT_MS));
         } catch (error) {
-          last = error; // this broker may only be behind
+          // This broker may only be behind. What one has said tells more than that others are gone.
+          if (error instanceof Refused || !(last instanceof Refused)) last = error;
         }
       }
       await sleep(2 * MIN_PAUSE_MS);

@@ -111,7 +111,7 @@ final class Cluster {
         try {
           return call.to(broker(address, CALL_TIMEOUT_MS), leader);
         } catch (StatusRuntimeException failure) {
-          if (!unreachable(failure)) {
+          if (isFinal(failure)) {
             throw failure;
           }
           last = failure;
@@ -144,8 +144,11 @@ final class Cluster {
       for (String address : candidates()) {
         try {
           return call.to(broker(address, METADATA_TIMEOUT_MS));
-        } catch (StatusRuntimeException | Refused failure) { // this broker may only be behind
-          last = failure;
+        } catch (StatusRuntimeException | Refused failure) {
+          // This broker may only be behind. What one has said tells more than that others are gone.
+          if (failure instanceof Refused || !(last instanceof Refused)) {
+            last = failure;
+          }
         }
       }
       Thread.sleep(2 * MIN_PAUSE_MS);
@@ -237,10 +240,20 @@ final class Cluster {
     return BrokerServiceGrpc.newBlockingStub(channel).withDeadlineAfter(timeoutMs, MILLISECONDS);
   }
 
-  /** There was no answer, and what was asked may have been done all the same. */
-  private static boolean unreachable(StatusRuntimeException failure) {
+  /**
+   * A broker understood, and would say the same again. After any other status there was no answer,
+   * and what was asked may have been done all the same.
+   */
+  private static boolean isFinal(StatusRuntimeException failure) {
     return switch (failure.getStatus().getCode()) {
-      case UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED -> true;
+      case INVALID_ARGUMENT,
+              FAILED_PRECONDITION,
+              OUT_OF_RANGE,
+              UNIMPLEMENTED,
+              RESOURCE_EXHAUSTED,
+              PERMISSION_DENIED,
+              UNAUTHENTICATED ->
+          true;
       default -> false;
     };
   }
