@@ -234,7 +234,7 @@ func (c *Cluster) connect(address string) pb.BrokerServiceClient {
 func final(err error) bool {
 	switch status.Code(err) {
 	case codes.InvalidArgument, codes.FailedPrecondition, codes.OutOfRange, codes.Unimplemented,
-		codes.ResourceExhausted, codes.PermissionDenied, codes.Unauthenticated:
+		codes.PermissionDenied, codes.Unauthenticated:
 		return true
 	}
 	return false

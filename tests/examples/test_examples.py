@@ -34,7 +34,7 @@ async def batches_of(cluster: LocalCluster, topic: str) -> list[FetchedBatch]:
     batches: list[FetchedBatch] = []
     async with Consumer(cluster.bootstrap) as consumer:
         await consumer.assign_topic(topic)
-        ends = await consumer.end_offsets(consumer.assignment())
+        ends = await consumer.end_offsets(consumer.assignment)
 
         async def look() -> bool:
             batches.extend(await consumer.poll_batches())

@@ -50,7 +50,6 @@ const FINAL = new Set<unknown>([
   status.FAILED_PRECONDITION,
   status.OUT_OF_RANGE,
   status.UNIMPLEMENTED,
-  status.RESOURCE_EXHAUSTED,
   status.PERMISSION_DENIED,
   status.UNAUTHENTICATED,
 ]);

@@ -250,7 +250,6 @@ final class Cluster {
               FAILED_PRECONDITION,
               OUT_OF_RANGE,
               UNIMPLEMENTED,
-              RESOURCE_EXHAUSTED,
               PERMISSION_DENIED,
               UNAUTHENTICATED ->
           true;
