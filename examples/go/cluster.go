@@ -143,9 +143,6 @@ func (c *Cluster) refresh() error {
 			return nil, err
 		}
 		topic := answer.Topics[0]
-		if topic.Error == nil && len(topic.Partitions) == 0 {
-			return nil, fmt.Errorf("topic %s is still being created", c.Topic)
-		}
 		if topic.Error == nil {
 			c.apply(answer.Brokers, topic)
 		}
@@ -161,7 +158,7 @@ func (c *Cluster) apply(brokers []*pb.BrokerEndpoint, topic *pb.TopicMetadata) {
 	}
 	if c.leaders == nil {
 		c.TopicID = topic.TopicId
-		c.leaders = slices.Repeat([]Leader{{-1, -1}}, len(topic.Partitions))
+		c.leaders = slices.Repeat([]Leader{{-1, -1}}, int(topic.PartitionCount))
 	}
 	for _, p := range topic.Partitions {
 		// Another broker may have told newer: epochs only grow, within one topic.

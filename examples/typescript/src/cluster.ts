@@ -166,7 +166,6 @@ export class Cluster {
         broker.metadata({ topics: [this.topic] }, options, done),
       );
       check(told.topics[0].error);
-      if (told.topics[0].partitions.length === 0) throw new Error(`topic ${this.topic} is still being created`);
       return told;
     });
     this.apply(answer.brokers, answer.topics[0]);
@@ -176,7 +175,7 @@ export class Cluster {
     for (const broker of brokers) this.addresses.set(broker.brokerId, broker.address);
     if (!this.topicId) {
       this.topicId = topic.topicId;
-      this.leaders.push(...topic.partitions.map(() => ({ brokerId: -1, epoch: -1 })));
+      this.leaders.push(...Array.from({ length: topic.partitionCount }, () => ({ brokerId: -1, epoch: -1 })));
     }
     if (topic.topicId !== this.topicId) return;
     for (const { partition, leader, leaderEpoch } of topic.partitions) {

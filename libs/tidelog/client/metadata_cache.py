@@ -24,12 +24,19 @@ class KnownLeader(NamedTuple):
     is_hint: bool = False
 
 
+# Of a partition that the topic has, and whose replicas are yet to be chosen.
+_NOT_CHOSEN = KnownLeader(NO_LEADER, NO_EPOCH)
+
+
 @dataclass(slots=True)
 class KnownTopic:
+    """`leaders`: of each partition that the topic has, by its number."""
+
     topic_id: str
     leaders: list[KnownLeader]
     config: dict[str, str]
     create_revision: int
+    revision: int
 
 
 class _KnownBroker(NamedTuple):
@@ -75,29 +82,29 @@ class MetadataCache:
         self._controller_epoch = -1
         self._brokers.clear()
         for topic in self._topics.values():
-            topic.create_revision = 0
+            topic.create_revision = topic.revision = 0
 
     def _apply_topic(self, topic: broker_pb2.TopicMetadata) -> None:
         known = self._topics.get(topic.name)
-        create_revision = topic.create_revision
-        if known is not None and known.topic_id != topic.topic_id:
-            if create_revision < known.create_revision:
+        told = KnownTopic(
+            topic.topic_id,
+            _leaders(topic),
+            dict(topic.config),
+            topic.create_revision,
+            topic.revision,
+        )
+        if known is not None and known.topic_id != told.topic_id:
+            if told.create_revision < known.create_revision:
                 # The broker that answered has not seen yet that the name has another topic.
                 return
             known = None
-        told = [
-            KnownLeader(p.leader, p.leader_epoch, p.unclean_leader_epoch) for p in topic.partitions
-        ]
-        if known is not None:
-            create_revision = max(create_revision, known.create_revision)
-            for partition, leader in enumerate(known.leaders):
-                if partition >= len(told):
-                    told.append(leader)
-                elif leader.leader_epoch > told[partition].leader_epoch:
-                    told[partition] = leader
-        self._topics[topic.name] = KnownTopic(
-            topic.topic_id, told, dict(topic.config), create_revision
-        )
+        # A broker applies what the store tells in its order: whoever has seen a later change of
+        # the topic has seen all that was told before, also that a partition was removed and is
+        # there again, with the leader epochs of a new one.
+        if known is None or told.revision > known.revision > 0:
+            self._topics[topic.name] = told
+        else:
+            self._topics[topic.name] = _joined(known, told)
 
     def apply_hint(self, partition: TopicPartition, topic_id: str, hint: LeaderHint) -> bool:
         """Takes a leader that a broker named while it refused a request for this topic id;
@@ -151,3 +158,30 @@ class MetadataCache:
 
     def addresses(self) -> list[str]:
         return [broker.address for broker in self._brokers.values()]
+
+
+def _leaders(topic: broker_pb2.TopicMetadata) -> list[KnownLeader]:
+    leaders = [_NOT_CHOSEN] * max(
+        topic.partition_count, *(p.partition + 1 for p in topic.partitions), 0
+    )
+    for p in topic.partitions:
+        leaders[p.partition] = KnownLeader(p.leader, p.leader_epoch, p.unclean_leader_epoch)
+    return leaders
+
+
+def _joined(known: KnownTopic, told: KnownTopic) -> KnownTopic:
+    """What two answers tell of one topic, of which `told` is not known to be newer."""
+    is_older = told.revision < known.revision
+    leaders = list(known.leaders)
+    if not is_older:
+        leaders += told.leaders[len(leaders) :]
+    for partition, leader in enumerate(told.leaders[: len(leaders)]):
+        if leader.leader_epoch >= leaders[partition].leader_epoch:
+            leaders[partition] = leader
+    return KnownTopic(
+        known.topic_id,
+        leaders,
+        known.config if is_older else told.config,
+        max(known.create_revision, told.create_revision),
+        max(known.revision, told.revision),
+    )

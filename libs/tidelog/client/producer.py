@@ -350,7 +350,9 @@ class Producer:
         if key is not None:
             return partition_for_key(key, len(known.leaders))
         current = self._sticky.current(topic)
-        return self._sticky.move(topic, self._usable(topic)) if current is None else current
+        if current is None or current >= len(known.leaders):
+            return self._sticky.move(topic, self._usable(topic))
+        return current
 
     def _usable(self, topic: str) -> Sequence[int]:
         """Partitions that have a leader; all of them when none has."""

@@ -140,7 +140,9 @@ class ProducePartition(_message.Message):
     BATCHES_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     partition: _builtins.int
-    """From 0."""
+    """From 0. The client chooses. Where all are to put a key to the same place: CRC32C of its
+    bytes, unsigned, modulo the topic's partition_count.
+    """
     topic_id: _builtins.str
     """Where set, the append is refused with UNKNOWN_TOPIC_ID unless the topic still has
     this id.
@@ -737,6 +739,8 @@ class TopicMetadata(_message.Message):
     CONFIG_FIELD_NUMBER: _builtins.int
     REPLICATION_FACTOR_FIELD_NUMBER: _builtins.int
     CREATE_REVISION_FIELD_NUMBER: _builtins.int
+    PARTITION_COUNT_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     topic_id: _builtins.str
     """Names this topic and no later one of the same name: 22 characters of base64url."""
@@ -745,6 +749,14 @@ class TopicMetadata(_message.Message):
     create_revision: _builtins.int
     """Revision at which the topic was created: a later topic of the same name has a greater
     one, by which a client knows the answer of a broker that is behind. 0: not told.
+    """
+    partition_count: _builtins.int
+    """How many partitions the topic has, also while replicas of some are not chosen yet: by
+    this number keys are spread. 0: not told; then as many as `partitions`.
+    """
+    revision: _builtins.int
+    """Revision at which the topic's entry changed last: of two answers for one topic_id the
+    greater one is newer in all that it says. 0: not told.
     """
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
@@ -768,10 +780,12 @@ class TopicMetadata(_message.Message):
         config: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         replication_factor: _builtins.int = ...,
         create_revision: _builtins.int = ...,
+        partition_count: _builtins.int = ...,
+        revision: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "create_revision", b"create_revision", "error", b"error", "name", b"name", "partitions", b"partitions", "replication_factor", b"replication_factor", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "create_revision", b"create_revision", "error", b"error", "name", b"name", "partition_count", b"partition_count", "partitions", b"partitions", "replication_factor", b"replication_factor", "revision", b"revision", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -801,7 +815,9 @@ class PartitionMetadata(_message.Message):
     leader: _builtins.int
     """-1: none."""
     leader_epoch: _builtins.int
-    """Grows with every election of a leader and never otherwise; -1: there was none."""
+    """Grows with every election of a leader and never otherwise; -1: there was none. Brokers
+    may be behind: of two answers for one topic_id the greater epoch is the newer.
+    """
     unclean_leader_epoch: _builtins.int
     """Leader epoch of the last unclean election; -1: there was none."""
     min_isr: _builtins.int

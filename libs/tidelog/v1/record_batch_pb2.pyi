@@ -108,7 +108,8 @@ class BatchHeader(_message.Message):
     crc32c: _builtins.int
     """CRC32C over what the producer set. The bytes, little endian:
     codec u8, record_count i32, base_timestamp_ms i64, max_timestamp_ms i64,
-    producer_id i64, producer_epoch i32, base_sequence i32, then `records`.
+    producer_id i64, producer_epoch i32, base_sequence i32, then `records` as they travel,
+    which is compressed.
     """
     codec: Global___Codec.ValueType
     """How `records` is compressed."""

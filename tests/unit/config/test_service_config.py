@@ -89,7 +89,7 @@ def test_others_reach_a_service_where_it_listens_unless_told_otherwise(file: Pat
     ("flags", "address"),
     [
         ([], ("127.0.0.1", 8500)),
-        (["--listen", "0.0.0.0:7700"], ("127.0.0.1", 8700)),
+        (["--listen", "0.0.0.0:7700", "--advertised-address", "x:1"], ("127.0.0.1", 8700)),
         (["--listen", "127.0.0.1:0"], ("127.0.0.1", 0)),
         (["--listen", "127.0.0.1:65000"], ("127.0.0.1", 0)),
         (["--metrics-listen", "0.0.0.0:9000"], ("0.0.0.0", 9000)),

@@ -348,5 +348,7 @@ def _topic_metadata(cache: MetadataCache, topic: str) -> pb.TopicMetadata:
         partitions=partitions,
         config=dict(entry.config),
         replication_factor=entry.replication_factor,
+        partition_count=entry.partitions,
         create_revision=live.create_revision,
+        revision=live.revision,
     )

@@ -5,7 +5,6 @@ import static java.util.concurrent.TimeUnit.SECONDS;
 
 import io.grpc.ManagedChannel;
 import io.grpc.ManagedChannelBuilder;
-import io.grpc.Status;
 import io.grpc.StatusRuntimeException;
 import java.util.ArrayList;
 import java.util.Collections;
@@ -170,11 +169,6 @@ final class Cluster {
             broker -> {
               var told = broker.metadata(request);
               check(told.getTopics(0).hasError(), told.getTopics(0).getError());
-              if (told.getTopics(0).getPartitionsCount() == 0) {
-                throw Status.UNAVAILABLE
-                    .withDescription("topic " + topic + " is still being created")
-                    .asRuntimeException();
-              }
               return told;
             });
     apply(answer.getBrokersList(), answer.getTopics(0));
@@ -184,7 +178,7 @@ final class Cluster {
     brokers.forEach(broker -> addresses.put(broker.getBrokerId(), broker.getAddress()));
     if (leaders.isEmpty()) {
       topicId = told.getTopicId();
-      leaders.addAll(Collections.nCopies(told.getPartitionsCount(), new Leader(-1, -1)));
+      leaders.addAll(Collections.nCopies(told.getPartitionCount(), new Leader(-1, -1)));
     }
     for (var partition : told.getPartitionsList()) {
       // Another broker may have told newer: epochs only grow, within one topic.
