@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import AsyncIterator
 
@@ -11,6 +12,7 @@ from integration.test_topic_deletion import directories
 from integration.topics import create_topic, describe, new_name, read_values, until_in_sync, write
 from integration.waiting import until, until_true
 from integration.wire_client import WireClient, assert_refused, wire_batch
+from tidelog.client import Producer
 from tidelog.v1 import admin_pb2, errors_pb2
 from tidelog_runtime.local.cluster import LocalCluster
 
@@ -72,6 +74,30 @@ async def test_removed_partitions_are_gone_from_every_disk_and_the_others_keep_t
         ),
         f"one partition of {topic} is left on every disk",
     )
+
+
+async def test_keys_of_a_running_producer_go_to_the_partitions_that_are_left(
+    cluster: LocalCluster, controller: WireClient
+) -> None:
+    topic = new_name("sea")
+    await create_topic(cluster, topic, 4)
+    keys = [f"key-{number}".encode() for number in range(40)]
+    async with Producer(cluster.bootstrap, delivery_timeout_ms=3_000) as producer:
+        sent = [await producer.send(topic, b"before", key=key) for key in keys]
+        await asyncio.gather(*sent)
+        await controller.admin.RemovePartitions(
+            admin_pb2.RemovePartitionsRequest(
+                topic=topic, partitions=1, confirm_topic=topic, timeout_ms=TIMEOUT_MS
+            )
+        )
+
+        async def all_are_taken() -> bool:
+            """Not before it has learned of the removal from whom it asked in vain."""
+            sent = [await producer.send(topic, b"after", key=key) for key in keys]
+            answers = await asyncio.gather(*sent, return_exceptions=True)
+            return not any(isinstance(answer, BaseException) for answer in answers)
+
+        await until(all_are_taken, f"every key of {topic} has a partition")
 
 
 async def test_a_partition_of_a_removed_ones_number_begins_empty_also_where_a_broker_was_away(

@@ -74,9 +74,7 @@ def run_all(
     running: dict[Future[Finding], int] = {}
     jobs = [*scenarios, *range(len(REMOVALS))]
     begun = 0
-    with ProcessPoolExecutor(
-        processes, mp_context=context, initializer=collect_no_garbage
-    ) as pool:
+    with ProcessPoolExecutor(processes, mp_context=context, initializer=collect_no_garbage) as pool:
         while True:
             spent = sum(finding.seconds for finding in found.values())
             while begun < len(jobs) and len(running) < processes and spent <= max_seconds_in_all:

@@ -35,7 +35,6 @@ from tidelog_runtime.replica_control import (
     StopReplicaCommand,
 )
 
-
 # As a revision: newer than all that the model has.
 LATEST = 100
 

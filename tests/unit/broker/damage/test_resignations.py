@@ -83,7 +83,13 @@ def test_an_eligible_replica_is_no_longer_elected_as_clean() -> None:
         state(leader=1).resigned(1),
         replace(state(leader=1), topic_id=OTHER_ID),
     ],
-    ids=["no partition", "no replica", "no replica of a leader", "resigned already", "another topic of that name"],
+    ids=[
+        "no partition",
+        "no replica",
+        "no replica of a leader",
+        "resigned already",
+        "another topic of that name",
+    ],
 )
 def test_who_is_not_relied_on_has_nothing_to_write(found: LeaderAndIsr | None) -> None:
     assert resignation(found, TOPIC_ID, 1) is None
