@@ -225,7 +225,7 @@ async def _produce(session: Session, request: ProduceRequest) -> ExitStatus:
 
 
 def _check_partition(topic: TopicDescription, partition: int | None) -> None:
-    count = len(topic.partitions)
+    count = topic.partition_count
     if partition is not None and partition >= count:
         raise unknown_partition(topic.name, partition, count)
 

@@ -168,7 +168,7 @@ class Admin(TopicRequests, TopicQuestions, OperationRequests, BrokerRequests):
         returned, and what it tells of that producer is final; FENCED_PRODUCER_EPOCH where
         a newer epoch has been there."""
         if partitions is None:
-            partitions = range(len((await self._metadata.topic(topic)).leaders))
+            partitions = range((await self._metadata.topic(topic)).partitions)
 
         async def ask(broker: BrokerApi, asked: Asked) -> Answers[list[ProducerPosition]]:
             return await describe_producers(broker, asked, producer_ids, fence)

@@ -150,10 +150,8 @@ class TopicRequests:
         if error is not None:
             if answered.in_doubt and error.code is ErrorCode.TOPIC_ALREADY_EXISTS:
                 found = await self.describe_topic(topic)
-                if (len(found.partitions), found.replication_factor) == (
-                    partitions,
-                    replication_factor,
-                ):
+                asked = partitions, replication_factor
+                if (found.partition_count, found.replication_factor) == asked:
                     return CreatedTopic(found.topic_id, (), trace_id)
             raise error
         return CreatedTopic(

@@ -143,11 +143,11 @@ class ClusterMetadata:
 
     async def check_partition(self, partition: TopicPartition) -> None:
         """Raises `TidelogError` for a partition that does not exist."""
-        count = len((await self.topic(partition.topic)).leaders)
+        count = (await self.topic(partition.topic)).partitions
         if partition.partition >= count:
             # What is known may be older than the partition, or than its topic's creation.
             await self.refresh_patiently((partition.topic,))
-            count = len((await self.topic(partition.topic)).leaders)
+            count = (await self.topic(partition.topic)).partitions
         if not 0 <= partition.partition < count:
             raise unknown_partition(partition.topic, partition.partition, count)
 

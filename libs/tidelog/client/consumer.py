@@ -144,7 +144,7 @@ class Consumer:
     async def partitions_of(self, topic: str) -> list[TopicPartition]:
         self._check_open()
         known = await self._metadata.topic(topic)
-        return [TopicPartition(topic, number) for number in range(len(known.leaders))]
+        return [TopicPartition(topic, number) for number in range(known.partitions)]
 
     @property
     def assignment(self) -> list[TopicPartition]:

@@ -83,13 +83,15 @@ class PartitionDescription:
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """`config` holds what was set for the topic; what is absent has its default."""
+    """`config` holds what was set for the topic; what is absent has its default. `partitions`:
+    those that have replicas, of `partition_count`."""
 
     name: str
     topic_id: str
     replication_factor: int
     config: Mapping[str, str]
     partitions: tuple[PartitionDescription, ...]
+    partition_count: int
 
 
 def cluster_from_wire(answer: broker_pb2.MetadataResponse) -> ClusterDescription:
@@ -134,4 +136,5 @@ def topic_from_wire(topic: broker_pb2.TopicMetadata) -> TopicDescription:
             )
             for p in topic.partitions
         ),
+        max(topic.partition_count, len(topic.partitions)),
     )

@@ -300,7 +300,7 @@ def _require_known(answer: broker_pb2.MetadataResponse, scope: Scope) -> None:
             error = error_from_wire(topic.error)
             if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise error
-        count = len(topic.partitions)
+        count = max(topic.partition_count, len(topic.partitions))
         if scope.partition is not None and count and not 0 <= scope.partition < count:
             raise TidelogError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

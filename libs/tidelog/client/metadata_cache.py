@@ -24,15 +24,14 @@ class KnownLeader(NamedTuple):
     is_hint: bool = False
 
 
-# Of a partition that the topic has, and whose replicas are yet to be chosen.
-_NOT_CHOSEN = KnownLeader(NO_LEADER, NO_EPOCH)
-
-
 @dataclass(slots=True)
 class KnownTopic:
-    """`leaders`: of each partition that the topic has, by its number."""
+    """`partitions`: how many the topic has, also while some have no replicas yet. `leaders`: of
+    those that were told, by their numbers; and of those that were removed since, where a request
+    is told that they are gone."""
 
     topic_id: str
+    partitions: int
     leaders: list[KnownLeader]
     config: dict[str, str]
     create_revision: int
@@ -86,9 +85,13 @@ class MetadataCache:
 
     def _apply_topic(self, topic: broker_pb2.TopicMetadata) -> None:
         known = self._topics.get(topic.name)
+        leaders = [
+            KnownLeader(p.leader, p.leader_epoch, p.unclean_leader_epoch) for p in topic.partitions
+        ]
         told = KnownTopic(
             topic.topic_id,
-            _leaders(topic),
+            max(topic.partition_count, len(leaders)),
+            leaders,
             dict(topic.config),
             topic.create_revision,
             topic.revision,
@@ -98,13 +101,7 @@ class MetadataCache:
                 # The broker that answered has not seen yet that the name has another topic.
                 return
             known = None
-        # A broker applies what the store tells in its order: whoever has seen a later change of
-        # the topic has seen all that was told before, also that a partition was removed and is
-        # there again, with the leader epochs of a new one.
-        if known is None or told.revision > known.revision > 0:
-            self._topics[topic.name] = told
-        else:
-            self._topics[topic.name] = _joined(known, told)
+        self._topics[topic.name] = told if known is None else _joined(known, told)
 
     def apply_hint(self, partition: TopicPartition, topic_id: str, hint: LeaderHint) -> bool:
         """Takes a leader that a broker named while it refused a request for this topic id;
@@ -128,9 +125,9 @@ class MetadataCache:
         return True
 
     def topic(self, name: str) -> KnownTopic | None:
-        """None also where no partition is known: it is still being created."""
+        """None also where nobody told how many partitions it has."""
         known = self._topics.get(name)
-        return known if known is not None and known.leaders else None
+        return known if known is not None and known.partitions else None
 
     def error(self, name: str) -> TidelogError | None:
         """What the last answer said against a topic."""
@@ -160,28 +157,22 @@ class MetadataCache:
         return [broker.address for broker in self._brokers.values()]
 
 
-def _leaders(topic: broker_pb2.TopicMetadata) -> list[KnownLeader]:
-    leaders = [_NOT_CHOSEN] * max(
-        topic.partition_count, *(p.partition + 1 for p in topic.partitions), 0
-    )
-    for p in topic.partitions:
-        leaders[p.partition] = KnownLeader(p.leader, p.leader_epoch, p.unclean_leader_epoch)
-    return leaders
-
-
 def _joined(known: KnownTopic, told: KnownTopic) -> KnownTopic:
-    """What two answers tell of one topic, of which `told` is not known to be newer."""
-    is_older = told.revision < known.revision
-    leaders = list(known.leaders)
-    if not is_older:
-        leaders += told.leaders[len(leaders) :]
-    for partition, leader in enumerate(told.leaders[: len(leaders)]):
-        if leader.leader_epoch >= leaders[partition].leader_epoch:
+    """What two answers tell of one topic, in whatever order they came."""
+    leaders = list(told.leaders)
+    for partition, leader in enumerate(known.leaders):
+        if partition >= len(leaders):
+            leaders.append(leader)
+        elif leader.leader_epoch > leaders[partition].leader_epoch:
             leaders[partition] = leader
+    newer = told if told.revision >= known.revision else known
+    # Who does not tell the revision may be behind, and partitions are seldom removed.
+    most = max(known.partitions, told.partitions)
     return KnownTopic(
         known.topic_id,
+        most if told.revision == known.revision else newer.partitions,
         leaders,
-        known.config if is_older else told.config,
+        newer.config,
         max(known.create_revision, told.create_revision),
-        max(known.revision, told.revision),
+        newer.revision,
     )

@@ -275,7 +275,7 @@ class Producer:
         known = await self._known_topic(topic, partition)
         sizes = columns.sizes()
         self._check_size(max(sizes, default=0))
-        count = len(known.leaders)
+        count = known.partitions
         if partition is None:
             split = split_by_key(columns, lambda key: partition_for_key(key, count))
         else:
@@ -348,9 +348,9 @@ class Producer:
         if asked is not None:
             return asked
         if key is not None:
-            return partition_for_key(key, len(known.leaders))
+            return partition_for_key(key, known.partitions)
         current = self._sticky.current(topic)
-        if current is None or current >= len(known.leaders):
+        if current is None or current >= known.partitions:
             return self._sticky.move(topic, self._usable(topic))
         return current
 
@@ -358,8 +358,9 @@ class Producer:
         """Partitions that have a leader; all of them when none has."""
         known = self._metadata.cached_topic(topic)
         assert known is not None, "asked only for topics that are known"
-        led = [p for p, leader in enumerate(known.leaders) if leader.broker_id != NO_LEADER]
-        return led or range(len(known.leaders))
+        leaders = known.leaders[: known.partitions]
+        led = [p for p, leader in enumerate(leaders) if leader.broker_id != NO_LEADER]
+        return led or range(known.partitions)
 
     def _seal_due(self, now_ms: int) -> int | None:
         for batch in self._open.take_due(now_ms):

@@ -756,7 +756,7 @@ class TopicMetadata(_message.Message):
     """
     revision: _builtins.int
     """Revision at which the topic's entry changed last: of two answers for one topic_id the
-    greater one is newer in all that it says. 0: not told.
+    greater one has the newer config and partition_count. 0: not told.
     """
     @_builtins.property
     def error(self) -> _errors_pb2.Error:

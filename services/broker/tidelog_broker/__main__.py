@@ -240,8 +240,9 @@ def add_reflection(server: grpc.aio.Server, modules: Sequence[ModuleType]) -> No
     reflection.enable_server_reflection([*names, reflection.SERVICE_NAME], server)
 
 
-def listen(server: grpc.aio.Server, address: str) -> str:
-    """The address with the port that was bound. Raises `StartError` where it is in use."""
+def listen(server: grpc.aio.Server, address: str, setting: str) -> str:
+    """The address with the port that was bound. Raises `StartError`, which names the setting,
+    where it is in use."""
     host, _, wanted = address.rpartition(":")
     try:
         port = server.add_insecure_port(address)
@@ -250,7 +251,7 @@ def listen(server: grpc.aio.Server, address: str) -> str:
     if port == 0:
         raise StartError(
             f"cannot listen on {address}: port {wanted} is in use, or {host} is not an address of "
-            "this machine; choose another with listen"
+            f"this machine; choose another with {setting}"
         )
     return f"{host}:{port}"
 
@@ -302,11 +303,11 @@ async def run(config: BrokerConfig) -> int:
     health = health_aio.HealthServicer()
     await health.set("", health_pb2.HealthCheckResponse.NOT_SERVING)
     add_services(servers[0], parts, health, config.broker_id)
-    bound = listen(servers[0], config.listen)
+    bound = listen(servers[0], config.listen, "listen")
     if config.external_listen is not None:
         servers.append(new_server())
         add_external_services(servers[1], parts, health, config)
-        listen(servers[1], config.external_listen)
+        listen(servers[1], config.external_listen, "external_listen")
     edge = GrpcEdge(servers, health, config.advertised_address or bound)
     metrics_server = serve_metrics(config, parts)
 

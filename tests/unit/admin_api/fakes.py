@@ -75,7 +75,8 @@ def partition(number: int = 0, **fields: Any) -> PartitionDescription:
 
 
 def topic(name: str = "sea", *partitions: PartitionDescription) -> TopicDescription:
-    return TopicDescription(name, f"id-of-{name}", 3, {}, partitions or (partition(),))
+    described = partitions or (partition(),)
+    return TopicDescription(name, f"id-of-{name}", 3, {}, described, len(described))
 
 
 def broker(broker_id: int = 1, **fields: Any) -> BrokerDetails:

@@ -53,7 +53,7 @@ def test_a_replica_on_another_broker_is_copied_and_another_order_is_none() -> No
 
 def test_topics_tell_who_holds_what_and_what_is_not_settled() -> None:
     partition = PartitionDescription(0, 1, 4, (1, 2, 3), (1, 3), (), (), -1, 2, "grow")
-    topic = TopicDescription("sea", "", 3, {}, (partition,))
+    topic = TopicDescription("sea", "", 3, {}, (partition,), 1)
 
     found = holdings_of([topic])
 

@@ -234,7 +234,7 @@ def test_health_names_what_is_wrong(changes: dict[str, object], health: str) -> 
 
 def test_health_is_counted_over_topics() -> None:
     unwell = partition(leader=-1, isr=())
-    topic = TopicDescription("sea", "id", 3, {}, (partition(), partition(isr=(1, 2)), unwell))
+    topic = TopicDescription("sea", "id", 3, {}, (partition(), partition(isr=(1, 2)), unwell), 3)
     assert HealthCounts.of([topic]) == HealthCounts(3, 1, 1, 2)
     assert str(HealthCounts.of([])) == "ok"
 

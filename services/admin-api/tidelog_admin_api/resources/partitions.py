@@ -87,7 +87,7 @@ async def describe_partition(
     described = await admin.describe_topic(topic)
     found = next((p for p in described.partitions if p.partition == partition), None)
     if found is None:
-        raise unknown_partition(topic, partition, len(described.partitions))
+        raise unknown_partition(topic, partition, described.partition_count)
     told = await states.ask(StateRequest(topic, partition), LOOK_TIMEOUT_MS)
     return partition_with_replicas(topic, found, told)
 
