@@ -69,7 +69,7 @@ class Stack:
         self._compose = [*prepare(), "--project-name", PROJECT]
         # What an earlier run may have left.
         self.compose("down", "--volumes", "--remove-orphans")
-        self.compose("build", "--quiet", timeout_s=BUILD_TIMEOUT_S)
+        self.compose("build", timeout_s=BUILD_TIMEOUT_S)
         self.compose("up", "--detach", timeout_s=START_TIMEOUT_S)
         self.wait_healthy((*ETCD, *OWN_SERVICES), START_TIMEOUT_S)
 

@@ -75,12 +75,13 @@ async def _prove(
     possible = [kind for kind in KINDS if kind not in result.left_out]
     seconds = options.minutes * SECONDS_A_MINUTE
     plan = make_plan(possible, runs=options.runs, seconds=seconds, seed=seed, only=options.only)
+    result.no_time = plan.no_time
     result.left_out |= dict.fromkeys(plan.no_time, "it does not fit into the time")
     for name, why in result.left_out.items():
         _say(f"left out: {name}: {why}")
     finished = await _runs(plan, directory, options, clusters)
     result.runs = [one.verdict for one in finished]
-    problems = result.problems(is_full=_is_full(options))
+    problems = result.problems(is_full=_is_full(options), needs_all=not options.local)
     page = await asyncio.to_thread(write_report, options.out, result, finished, problems, seed)
     for problem in problems:
         _say(f"PROBLEM: {problem}")

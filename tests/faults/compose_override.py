@@ -17,6 +17,10 @@ FAKETIME_FILE = f"{FAKETIME_DIR}/offset"
 # Where Debian's package has it, by the machine's architecture.
 FAKETIME_LIBRARY = "/usr/local/lib/libfaketime.so.1"
 DATA_DIR = "/var/lib/tidelog"
+# An address that is free while its container is down would be given to another one that starts
+# meanwhile, and what was on its way to the first would reach the second.
+SUBNET = "10.213.77.0/24"
+FIRST_ADDRESS = 100
 
 FAKETIME_DOCKERFILE = f"""\
 ARG BROKER_IMAGE
@@ -38,7 +42,10 @@ def override(
 ) -> str:
     """`disks`: the data directory of each broker. `clocks`: the directory of each broker's clock
     file; None: clocks are the machine's. JSON, which is YAML as well."""
-    changed: dict[str, dict[str, object]] = {name: {"restart": "no"} for name in services}
+    changed: dict[str, dict[str, object]] = {
+        name: {"restart": "no", "networks": {"default": {"ipv4_address": address}}}
+        for name, address in addresses(services).items()
+    }
     for broker, directory in disks.items():
         volumes = [f"{directory}:{DATA_DIR}"]
         if clocks is not None:
@@ -54,7 +61,14 @@ def override(
                 },
             }
         changed[broker]["volumes"] = volumes
-    return json.dumps({"services": changed}, indent=2)
+    network = {"default": {"ipam": {"config": [{"subnet": SUBNET}]}}}
+    return json.dumps({"services": changed, "networks": network}, indent=2)
+
+
+def addresses(services: Sequence[str]) -> dict[str, str]:
+    """Above those that the engine gives by itself."""
+    prefix = SUBNET.rpartition(".")[0]
+    return {name: f"{prefix}.{number}" for number, name in enumerate(services, FIRST_ADDRESS)}
 
 
 def clock_setting(ahead_s: int) -> str:

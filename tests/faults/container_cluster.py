@@ -293,7 +293,10 @@ class Containers:
 
     async def cut(self, service: str, others: Sequence[str], *, only_in: bool = False) -> Cut:
         name = self._fault_name()
-        addresses = [await self._ip(other) for other in others]
+        # One that is down has none, and is cut off already.
+        addresses = [address for other in others if (address := await self._ip(other))]
+        if others and not addresses:
+            raise ClusterFailedError(f"all that {service} is to be cut off from are down")
         return await self._rules(name, service, packet_rules.cut(name, addresses, only_in=only_in))
 
     async def drop(self, service: str, percent: int) -> Cut:

@@ -84,6 +84,8 @@ class Load:
         self._series = Series()
         self._ending = asyncio.Event()
         self._lives = 0
+        self._taken: set[TopicPartition] = set()
+        # Every partition has taken records.
         self.is_writing = asyncio.Event()
 
     async def run(self, until: asyncio.Event) -> Series:
@@ -169,7 +171,9 @@ class Load:
         at_ms = now_ms()
         offset, leader_epoch, broker_id = place
         self._series.acknowledged(at_ms, len(values), at_ms - began_ms)
-        self.is_writing.set()
+        self._taken.add(partition)
+        if len(self._taken) == self._settings.partitions:
+            self.is_writing.set()
         self._note(
             [
                 SendEnded(

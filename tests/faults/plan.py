@@ -22,6 +22,11 @@ MIN_MIXED, MAX_MIXED = 2, 3
 MIXED_SPREAD_S = 6.0
 # A mixture of these may leave nobody that may lead, for as long as they last: they come alone.
 ALONE_ONLY = frozenset({"kill_all_etcd", "restart_all_brokers", "flip_bit"})
+# Of each of these a mixture has one: a second would take away by what the first is measured.
+ONE_AT_A_TIME = (
+    frozenset({"kill_controller", "stop_controller", "pause_controller"}),
+    frozenset({"kill_etcd_member", "kill_etcd_leader"}),
+)
 
 
 class Fault(NamedTuple):
@@ -182,9 +187,13 @@ def _possible(story: Step, kinds: Collection[str]) -> Step | None:
 
 def _mixed(kinds: Sequence[str], rng: random.Random) -> Step:
     mixable = [kind for kind in kinds if kind not in ALONE_ONLY]
-    count = min(rng.randint(MIN_MIXED, MAX_MIXED), len(mixable))
+    count = rng.randint(MIN_MIXED, MAX_MIXED)
+    drawn: list[str] = []
+    for kind in rng.sample(mixable, len(mixable)):
+        alike = next((family for family in ONE_AT_A_TIME if kind in family), frozenset())
+        if len(drawn) < count and alike.isdisjoint(drawn):
+            drawn.append(kind)
     faults = [
-        Fault(kind, round(rng.uniform(0, MIXED_SPREAD_S), 1), KINDS[kind].seconds)
-        for kind in rng.sample(mixable, count)
+        Fault(kind, round(rng.uniform(0, MIXED_SPREAD_S), 1), KINDS[kind].seconds) for kind in drawn
     ]
     return Step("mixed", tuple(sorted(faults, key=lambda fault: fault.at_s)))

@@ -37,7 +37,7 @@ START_PAUSE_S = 1.0
 READY_TIMEOUT_S = 120.0
 WHOLE_AT_START_S = 120.0
 # Without any fault, before the first and after the last: what is ordinary here.
-QUIET_S = 4.0
+QUIET_S = 15.0
 # What is on its way when a load ends is settled by its delivery timeout.
 LOAD_END_TIMEOUT_S = 120.0
 TESTS = Path(__file__).resolve().parents[1]

@@ -42,6 +42,11 @@ class InjectedFault:
     measures: Mapping[str, float]
 
     @property
+    def targets(self) -> frozenset[str]:
+        """Services, or words among them of which the first is "all"."""
+        return frozenset(self.target.replace(";", " ").split())
+
+    @property
     def lacks(self) -> list[str]:
         return lacking(self.kind, self.measures, self.times)
 
@@ -160,9 +165,15 @@ def _removals_before(done: DoneStep, steps: Sequence[DoneStep]) -> tuple[int, ..
                 continue
             if fault in done.faults:
                 ago += [0] * (fault.times - 1)
-            elif fault.end_ms <= last_ms:
+            elif fault.end_ms <= last_ms and _strike_alike(fault, done.faults[-1]):
                 ago += [done.faults[0].begin_ms - fault.end_ms] * fault.times
     return tuple(ago)
+
+
+def _strike_alike(fault: InjectedFault, other: InjectedFault) -> bool:
+    """The controller counts each broker's removals for itself."""
+    both = fault.targets, other.targets
+    return any("all" in targets for targets in both) or not both[0].isdisjoint(both[1])
 
 
 @dataclass(slots=True)
@@ -186,8 +197,8 @@ class Result:
     def count(self, anomaly: Anomaly) -> int:
         return sum(run.anomalies[anomaly] for run in self.runs)
 
-    def problems(self, *, is_full: bool) -> list[str]:
-        """Empty: all that was asked for was shown."""
+    def problems(self, *, is_full: bool, needs_all: bool = False) -> list[str]:
+        """Empty: all that was asked for was shown. `needs_all`: a full proof leaves no kind out."""
         found = [
             f"run {number}: {problem}"
             for number, run in enumerate(self.runs, 1)
@@ -197,6 +208,8 @@ class Result:
             found.append("no record was acknowledged, so nothing was shown")
         if is_full:
             found += [f"{name} did not fit into the time" for name in self.no_time]
+            if needs_all:
+                found += [f"{name} was left out: {why}" for name, why in self.left_out.items()]
             kinds = len(self.injected_kinds)
             if kinds < FULL_KINDS:
                 found.append(f"{kinds} kinds of faults; a full proof has {FULL_KINDS}")

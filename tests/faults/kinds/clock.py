@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 
 from faults.connections import routed
 from faults.effects import Measures
@@ -36,19 +37,23 @@ class _Skewed:
     async def _stamped_ahead_s(self) -> float:
         """How far what leaders stamp is ahead of this process's clock, at most."""
         topic = self._scene.topic + PROBE_TOPIC_SUFFIX
-        try:
-            async with asyncio.timeout(PROBE_TIMEOUT_S), self._producer() as producer:
-                partitions = (await self._scene.admin.describe_topic(topic)).partitions
-                ahead = 0.0
-                for partition in partitions:
+        ahead = 0.0
+
+        async def probe(producer: Producer, partition: int) -> None:
+            nonlocal ahead
+            with suppress(TidelogError, TimeoutError):
+                async with asyncio.timeout(PROBE_TIMEOUT_S):
                     sent = await producer.send_many(
-                        topic, [payload(PROBE_VALUE)], partition=partition.partition
+                        topic, [payload(PROBE_VALUE)], partition=partition
                     )
                     [report] = await sent
                     ahead = max(ahead, report.append_time_ms / 1000 - time.time())
-                return ahead
-        except (TidelogError, TimeoutError):
-            return 0.0
+
+        with suppress(TidelogError, TimeoutError):
+            async with asyncio.timeout(2 * PROBE_TIMEOUT_S), self._producer() as producer:
+                described = await self._scene.admin.describe_topic(topic)
+                await asyncio.gather(*(probe(producer, p.partition) for p in described.partitions))
+        return ahead
 
     def _producer(self) -> Producer:
         cluster = self._scene.cluster

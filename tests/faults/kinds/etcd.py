@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+
 from faults.cluster import ClusterFailedError, LogSince
 from faults.effects import Measures
-from faults.scene import Scene
+from faults.scene import LOOK_PAUSE_S, Scene
 from tidelog.state_changes.event import Kind
+
+ELECTION_TIMEOUT_S = 10.0
 
 
 class _Member:
@@ -38,12 +43,24 @@ async def _kill(scene: Scene, member: str, *, leads: bool) -> _Member:
     return _Member(scene, member, life, leads=leads)
 
 
+async def _leader(scene: Scene) -> str:
+    """Raises `ClusterFailedError` where nobody is elected in time."""
+    deadline = time.monotonic() + ELECTION_TIMEOUT_S
+    while True:
+        try:
+            return await scene.cluster.etcd_leader()
+        except ClusterFailedError:
+            if time.monotonic() >= deadline:
+                raise
+            await asyncio.sleep(LOOK_PAUSE_S)
+
+
 async def kill_etcd_leader(scene: Scene) -> _Member:
-    return await _kill(scene, await scene.cluster.etcd_leader(), leads=True)
+    return await _kill(scene, await _leader(scene), leads=True)
 
 
 async def kill_etcd_member(scene: Scene) -> _Member:
-    leader = await scene.cluster.etcd_leader()
+    leader = await _leader(scene)
     member = next(m for m in scene.cluster.etcd_members if m != leader)
     return await _kill(scene, member, leads=False)
 

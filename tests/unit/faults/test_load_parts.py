@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 from itertools import islice
 from pathlib import Path
@@ -111,14 +112,21 @@ def test_the_worst_moment_is_told_in_the_order_of_time() -> None:
 
 
 def test_composed_services_stay_down_and_brokers_have_disks_of_their_own() -> None:
-    told = json.loads(override({"broker-1": Path("/disk")}, ["etcd-1", "broker-1"], None, ""))
+    text = override({"broker-1": Path("/disk")}, ["etcd-1", "broker-1"], None, "")
+    services = json.loads(text)["services"]
 
-    assert told == {
-        "services": {
-            "etcd-1": {"restart": "no"},
-            "broker-1": {"restart": "no", "volumes": ["/disk:/var/lib/tidelog"]},
-        }
-    }
+    assert [service["restart"] for service in services.values()] == ["no", "no"]
+    assert "volumes" not in services["etcd-1"]
+    assert services["broker-1"]["volumes"] == ["/disk:/var/lib/tidelog"]
+
+
+def test_composed_services_keep_their_addresses_through_their_lives() -> None:
+    told = json.loads(override({}, ["etcd-1", "broker-1"], None, ""))
+    subnet = ipaddress.ip_network(told["networks"]["default"]["ipam"]["config"][0]["subnet"])
+    given = [s["networks"]["default"]["ipv4_address"] for s in told["services"].values()]
+
+    assert len(set(given)) == 2
+    assert all(ipaddress.ip_address(address) in subnet for address in given)
 
 
 def test_clocks_are_files_that_every_broker_reads() -> None:

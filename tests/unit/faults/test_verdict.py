@@ -188,6 +188,14 @@ def test_a_full_proof_has_enough_kinds_and_records() -> None:
     ]
 
 
+def test_a_full_proof_on_containers_leaves_no_kind_out() -> None:
+    result = Result([judged([])], left_out={"fill_disk": "this cluster lacks a disk"})
+
+    problem = "fill_disk was left out: this cluster lacks a disk"
+    assert problem in result.problems(is_full=True, needs_all=True)
+    assert problem not in result.problems(is_full=True)
+
+
 def test_a_full_proof_leaves_nothing_out_for_want_of_time() -> None:
     result = Result([judged([])], no_time=("round_trip",))
 
