@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
+from pathlib import Path
 
 import pytest
 
+from compose.engine import run
 from compose.stack import BROKERS, CONTROLLERS, Stack, until
+from integration.test_readme import tour
 from tidelog.client import SyncAdmin, SyncConsumer, SyncProducer
 
-TOPIC = "sea"
+TOPIC = "tide"
 RECORDS = 500
 # Detection, election and the gateway's next look, on a machine that has other things to do.
 FAILOVER_TIMEOUT_S = 60.0
@@ -45,6 +50,16 @@ def test_all_brokers_and_controllers_are_registered_in_their_racks(stack: Stack)
 def test_a_cluster_that_has_just_come_up_is_well(stack: Stack) -> None:
     explained = json.loads(stack.tidelog("--json", "explain"))
     assert explained["findings"] == []
+
+
+def test_the_tour_of_the_readme_works_as_it_stands(stack: Stack) -> None:
+    programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    env = {"PATH": programs, "TIDELOG_BOOTSTRAP": ",".join(stack.brokers.values())}
+    told = [run(["sh", "-c", line], timeout_s=120, env=env).stdout for line in tour()]
+    assert len(told) == 12
+    assert sorted(told[3].split()) == ["north:calm", "north:swell", "south:storm"]
+    assert '"still"' in told[7]
+    assert "All is well" in told[8]
 
 
 def test_the_console_is_served(stack: Stack) -> None:
