@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PROTOS := $(wildcard proto/tidelog/v1/*.proto)
 
-.PHONY: help demo up test sim model mutants api-fuzz compose-test faults lint bench bench-grow \
+.PHONY: help demo up test sim model mutants api-fuzz compose-test examples-test faults lint bench bench-grow \
 	bench-console screenshots proto dashboards lock system-deps clean
 
 help:
@@ -26,6 +26,7 @@ help:
 	@echo "make proto        generate the code of proto/ anew"
 	@echo "make dashboards   generate the Grafana dashboards anew"
 	@echo "make compose-test  build the images, run docker-compose.yml and test it as users run it"
+	@echo "make examples-test  build the clients in Go, Java and TypeScript, and test them beside the Python one"
 	@echo "make faults       strike the composed cluster under load, judge its history; needs root; LOCAL=1: processes alone"
 	@echo "                  ONLY=name MINUTES=n RUNS=n SEED=s; PLANTED=1: bugs that it has to find"
 	@echo "make lock         resolve the dependencies anew into requirements*.lock"
@@ -58,6 +59,10 @@ api-fuzz: $(STAMP)
 # Images that cannot be pulled are made by the program that TIDELOG_STANDIN_IMAGES names.
 compose-test: $(STAMP)
 	$(BIN)/python -m pytest tests/compose
+
+# Needs Go 1.26, Maven with Java 17, and Node 20.
+examples-test: $(STAMP)
+	$(BIN)/python -m pytest tests/examples
 
 # Three runs of five minutes and more than two million records, unless it is told otherwise.
 faults: $(STAMP)

@@ -56,7 +56,6 @@ SUITES = (
     Suite("api_fuzz", budget_seconds=120),
     Suite("console", budget_seconds=420, needs=("chromium",)),
     Suite("monitoring", budget_seconds=300, needs=("prometheus", "promtool")),
-    Suite("examples", budget_seconds=600, needs=("go", "mvn", "node", "npm")),
 )
 
 

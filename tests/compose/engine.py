@@ -3,7 +3,7 @@ can be composed.
 
 What a registry gives is taken from there. Where none can be reached, `TIDELOG_STANDIN_IMAGES`
 may name a program that makes stand-ins under the same tags, and starts the engine where it
-is missing: `PROGRAM python=TAG etcd=TAG prometheus=TAG`.
+is missing: `PROGRAM python=TAG etcd=TAG prometheus=TAG`. `python -m compose.engine` does that alone.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -120,3 +121,10 @@ def _make_stand_ins(tags: dict[str, str]) -> None:
     if not program:
         return
     run([program, *(f"{kind}={tag}" for kind, tag in tags.items())], timeout_s=STANDIN_TIMEOUT_S)
+
+
+if __name__ == "__main__":
+    try:
+        prepare()
+    except EngineError as error:
+        sys.exit(str(error))
