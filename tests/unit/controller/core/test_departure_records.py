@@ -29,7 +29,7 @@ def test_a_crash_is_kept_by_the_transaction_that_ends_the_registration() -> None
     life = driver.brokers[2].broker_epoch
     at_ms = WALL_MS + driver.now_ms
     driver.refuse_connection(2)
-    assert kept(driver, 2) == (life, Cause.BROKER_CRASHED, at_ms, "10.0.0.2:7500")
+    assert kept(driver, 2) == Departure(life, Cause.BROKER_CRASHED, at_ms, "10.0.0.2:7500")
     assert [records(transaction) for transaction in driver.transactions] == [True, False]
 
 
