@@ -3,7 +3,8 @@ can be composed.
 
 What a registry gives is taken from there. Where none can be reached, `TIDELOG_STANDIN_IMAGES`
 may name a program that makes stand-ins under the same tags, and starts the engine where it
-is missing: `PROGRAM python=TAG etcd=TAG prometheus=TAG`. `python -m compose.engine` does that alone.
+is missing: `PROGRAM python=TAG etcd=TAG prometheus=TAG`. `python -m compose.engine` does no more
+than that.
 """
 
 from __future__ import annotations
