@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 STANDIN_VARIABLE = "TIDELOG_STANDIN_IMAGES"
+# As docker-compose.yml asks for.
+OPEN_FILES = 65_536
 PULL_TIMEOUT_S = 180
 STANDIN_TIMEOUT_S = 1_800
 
@@ -88,6 +91,14 @@ def prepare() -> list[str]:
     if absent:
         raise EngineError(f"no registry gives {', '.join(absent)}, and nothing made stand-ins")
     return compose_command()
+
+
+def open_files() -> dict[str, str]:
+    """The variable for docker-compose.yml where this machine's own bound is below the one there,
+    as in some sandboxes; it is the engine's, too, for a program that this one starts."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    is_unbound = hard == resource.RLIM_INFINITY
+    return {} if is_unbound or hard >= OPEN_FILES else {"TIDELOG_NOFILE": str(hard)}
 
 
 def compose_command() -> list[str]:

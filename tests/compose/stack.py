@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import httpx
 
-from compose.engine import ROOT, EngineError, prepare, run
+from compose.engine import ROOT, EngineError, open_files, prepare, run
 
 PROJECT = "tidelog-test"
 # Everything at once on two cores, imports and all.
@@ -52,7 +52,7 @@ class Stack:
         names = (*BROKERS, *CONTROLLERS, GATEWAY, "prometheus", "grafana")
         ports = dict(zip(names, _free_ports(len(names)), strict=True))
         self._environment = {_port_variable(name): str(port) for name, port in ports.items()}
-        self._environment["TIDELOG_TAG"] = "test"
+        self._environment |= {"TIDELOG_TAG": "test", **open_files()}
         # As clients on this machine reach them.
         self.brokers = {
             number: f"127.0.0.1:{ports[name]}" for number, name in enumerate(BROKERS, start=1)

@@ -63,7 +63,7 @@ def test_the_tour_of_the_readme_works_as_it_stands(stack: Stack) -> None:
 
 
 def test_the_console_is_served(stack: Stack) -> None:
-    page = stack.gateway.get("/")
+    page = stack.gateway.get("/", follow_redirects=True)
     assert page.status_code == 200
     assert "Tidelog" in page.text
 

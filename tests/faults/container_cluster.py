@@ -18,7 +18,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from compose.engine import EngineError, compose_command, prepare
+from compose.engine import EngineError, compose_command, open_files, prepare
 from faults import packet_rules
 from faults.catalogue import Ability, Timings
 from faults.cluster import ClusterFailedError, Cut, LogSince, Traffic
@@ -90,6 +90,7 @@ class Containers:
         self._environment = {
             **os.environ,
             "TIDELOG_TAG": TAG,
+            **open_files(),
             "TIDELOG_REPLICA_LAG_TIME_MAX_MS": str(LAG_TIME_MAX_MS),
             **{
                 f"TIDELOG_{service.upper().replace('-', '_')}_PORT": str(
