@@ -28,6 +28,8 @@ CHANNEL_OPTIONS = (
     ("grpc.max_reconnect_backoff_ms", 100),
     # In spite of its name this is how long an attempt to connect may take.
     ("grpc.min_reconnect_backoff_ms", 1_000),
+    # A container that was made anew has its name and another address. gRPC's own: 30 s.
+    ("grpc.dns_min_time_between_resolutions_ms", 1_000),
     # Each channel has its own connection: otherwise two channels to one address share
     # their fate, and a long-polled fetch delays a command.
     ("grpc.use_local_subchannel_pool", 1),
