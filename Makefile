@@ -15,7 +15,7 @@ help:
 	@echo "make up           run a cluster on this machine until Ctrl-C; data in .tidelog"
 	@echo "make test         run all test suites"
 	@echo "make sim SEEDS=n  run n seeds of the simulator; SEED=s one of them, with its trace"
-	@echo "make model        explore every interleaving of a small cluster; at least 10 minutes of processor time"
+	@echo "make model        explore every interleaving of a small cluster; 10 minutes of processor time, 5 on two cores"
 	@echo "make mutants      plant bugs in the rules; each must be found, by name; half an hour"
 	@echo "make api-fuzz     5,000 cases over the OpenAPI document of the gateway; about 5 minutes"
 	@echo "make lint         style, types, dependencies between modules, generated code"
