@@ -25,6 +25,7 @@ REGRESSIONS: dict[int, str] = {
     1285: "a bit was flipped in the only replica there was after a move (the simulator's mistake)",
     2031: "a topic was deleted, and its leader had yet to hear of it (the simulator's mistake)",
     9112: "a full disk kept a start from writing anew what a failed fsync had left on no disk",
+    10461: "a move was over, and the leader had yet to hear of it (the simulator's mistake)",
     20580: "after the loss of a fence a former holder wrote what the next took for its own",
     20807: "a member went below what is committed on its way to where the leader's log begins",
     30293: "a stopping broker that had to register again wrote its registration twice",

@@ -118,6 +118,8 @@ class ReplicaRules:
         # As they were, of topics that are being deleted: their leader may have yet to hear of
         # it, and counts what they have told it.
         self._deleted: dict[tuple[int, PartitionId], Replica] = {}
+        # Likewise those that moves have left, for leaders of epochs before that one.
+        self._left: dict[tuple[int, PartitionId], tuple[int, Replica]] = {}
         store.on_joined = self._joined
 
     def of(self, broker_id: int, partition: PartitionId) -> Replica:
@@ -212,6 +214,9 @@ class ReplicaRules:
             raise Violation(
                 "member_removed", "a member of the ISR was set aside or deleted", **_where(replica)
             )
+        else:
+            state = self._store.partitions[replica.partition].state
+            self._left[key] = state.leader_epoch, replica
 
     def _joined(self, partition: PartitionId, member: Member) -> None:
         """The store has taken a new member, or deletes the replicas beside it: it holds all that
@@ -411,7 +416,7 @@ class ReplicaRules:
         newest = self._store.last_state_of(replica.partition, state.leader_epoch)
         members = dict.fromkeys((*state.isr, *(newest.isr if newest else ())))
         for member in members:
-            self._judge_member(replica, member, high_watermark)
+            self._judge_member(replica, member, state.leader_epoch, high_watermark)
         for entry in list(replica.log.from_offset(committed.log.end)):
             if entry.next_offset > high_watermark:
                 break
@@ -420,11 +425,16 @@ class ReplicaRules:
         replica.verified = committed.log.end
         committed.ends[state.leader_epoch] = committed.log.end
 
-    def _judge_member(self, leader: Replica, member: Member, high_watermark: int) -> None:
+    def _judge_member(
+        self, leader: Replica, member: Member, leader_epoch: int, high_watermark: int
+    ) -> None:
         if self._store.has_lost_data_since(member, leader.partition):
             return
         key = (member.broker_id, leader.partition)
         other = self._deleted.get(key) or self.replicas.get(key)
+        left_in, as_it_was = self._left.get(key, (NO_EPOCH, None))
+        if leader_epoch < left_in:
+            other = as_it_was
         end = other.log.end if other is not None else 0
         if end < high_watermark:
             raise Violation(

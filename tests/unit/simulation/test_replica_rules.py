@@ -223,6 +223,19 @@ def test_what_a_member_had_when_its_topic_was_deleted_counts_while_the_leader_ha
         cluster.move(1, 2)
 
 
+def test_what_a_member_had_when_a_move_left_it_counts_while_the_leader_has_yet_to_hear(
+    cluster: Cluster,
+) -> None:
+    cluster.lead(1, state())
+    cluster.append(5, 1, 2, 3)
+    cluster.append(5, 1, 2)
+    cluster.store.write(state(epoch=6, isr=(A, B)))
+    cluster.rules.removed(cluster.replicas[3])
+    cluster.move(1, 1)
+    with finds("committed_without_member"):
+        cluster.move(1, 2)
+
+
 def test_a_log_that_shrinks_over_a_restart_without_loss_is_found(cluster: Cluster) -> None:
     cluster.commit(3)
     with finds("written_records_lost"):
