@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tidelog.rpc.wire import partition_count
 from tidelog.v1 import broker_pb2
 
 
@@ -136,5 +137,5 @@ def topic_from_wire(topic: broker_pb2.TopicMetadata) -> TopicDescription:
             )
             for p in topic.partitions
         ),
-        max(topic.partition_count, len(topic.partitions)),
+        partition_count(topic),
     )

@@ -51,7 +51,7 @@ from tidelog.inspection.model import (
     StateRequest,
 )
 from tidelog.rpc.status import UnreachableError
-from tidelog.rpc.wire import error_from_wire
+from tidelog.rpc.wire import error_from_wire, partition_count
 from tidelog.v1 import broker_pb2
 
 DEFAULT_TIMEOUT_MS = 2_000
@@ -300,7 +300,7 @@ def _require_known(answer: broker_pb2.MetadataResponse, scope: Scope) -> None:
             error = error_from_wire(topic.error)
             if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise error
-        count = max(topic.partition_count, len(topic.partitions))
+        count = partition_count(topic)
         if scope.partition is not None and count and not 0 <= scope.partition < count:
             raise TidelogError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

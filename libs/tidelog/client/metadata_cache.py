@@ -13,7 +13,7 @@ from typing import NamedTuple
 from tidelog.client.retry import Leader
 from tidelog.errors import TidelogError
 from tidelog.model import NO_EPOCH, NO_LEADER, LeaderHint, TopicPartition
-from tidelog.rpc.wire import error_from_wire
+from tidelog.rpc.wire import error_from_wire, partition_count
 from tidelog.v1 import broker_pb2
 
 
@@ -90,7 +90,7 @@ class MetadataCache:
         ]
         told = KnownTopic(
             topic.topic_id,
-            max(topic.partition_count, len(leaders)),
+            partition_count(topic),
             leaders,
             dict(topic.config),
             topic.create_revision,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Batch, BatchHeader, LeaderHint
-from tidelog.v1 import errors_pb2, record_batch_pb2
+from tidelog.v1 import broker_pb2, errors_pb2, record_batch_pb2
 
 
 def batch_to_wire(batch: Batch) -> record_batch_pb2.Batch:
@@ -75,3 +75,8 @@ def error_from_wire(wire: errors_pb2.Error) -> TidelogError:
     if wire.HasField("leader"):
         leader = LeaderHint(wire.leader.broker_id, wire.leader.leader_epoch, wire.leader.address)
     return TidelogError(code, wire.message, leader)
+
+
+def partition_count(topic: broker_pb2.TopicMetadata) -> int:
+    """As many as the topic has; of a broker that does not tell, as many as it lists."""
+    return max(topic.partition_count, len(topic.partitions))
