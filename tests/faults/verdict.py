@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -42,9 +43,9 @@ class InjectedFault:
     measures: Mapping[str, float]
 
     @property
-    def targets(self) -> frozenset[str]:
-        """Services, or words among them of which the first is "all"."""
-        return frozenset(self.target.replace(";", " ").split())
+    def brokers(self) -> frozenset[str]:
+        """Those that it struck; `target` tells people more."""
+        return frozenset(re.findall(r"\bbroker-\d+\b", self.target))
 
     @property
     def lacks(self) -> list[str]:
@@ -155,8 +156,9 @@ def _judge_gap(
 
 
 def _removals_before(done: DoneStep, steps: Sequence[DoneStep]) -> tuple[int, ...]:
-    """How long before this step's last fault brokers had been killed, each; what comes several
-    times in the step counts for its later times, too."""
+    """How long before this step's last fault the brokers that it strikes had been killed, each,
+    for the controller counts each broker's removals for itself; what comes several times in the
+    step counts for its later times, too."""
     last_ms = done.faults[-1].end_ms
     ago: list[int] = []
     for other in steps:
@@ -165,15 +167,9 @@ def _removals_before(done: DoneStep, steps: Sequence[DoneStep]) -> tuple[int, ..
                 continue
             if fault in done.faults:
                 ago += [0] * (fault.times - 1)
-            elif fault.end_ms <= last_ms and _strike_alike(fault, done.faults[-1]):
+            elif fault.end_ms <= last_ms and fault.brokers & done.faults[-1].brokers:
                 ago += [done.faults[0].begin_ms - fault.end_ms] * fault.times
     return tuple(ago)
-
-
-def _strike_alike(fault: InjectedFault, other: InjectedFault) -> bool:
-    """The controller counts each broker's removals for itself."""
-    both = fault.targets, other.targets
-    return any("all" in targets for targets in both) or not both[0].isdisjoint(both[1])
 
 
 @dataclass(slots=True)

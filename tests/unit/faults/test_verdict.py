@@ -97,6 +97,25 @@ def test_the_third_crash_within_a_minute_has_the_lease_time_and_more() -> None:
     assert judged(steps, report(without=Window(30_050, 34_900))).problems == []
 
 
+@pytest.mark.parametrize(
+    ("target", "limit_ms"),
+    [
+        ("broker-3, broker-1", 5_000),
+        ("broker-1: sea-0/00000.log", 5_000),
+        ("broker-2; broker-12", 1_000),
+    ],
+)
+def test_crashes_count_of_the_broker_that_crashes_again(target: str, limit_ms: int) -> None:
+    before = [
+        replace(step, faults=[replace(step.faults[0], target=target)])
+        for step in (done("kill_leader", 10_000), done("kill_leader", 20_000))
+    ]
+    verdict = judged([*before, done("kill_leader", 30_000)])
+    bound = verdict.gaps[-1].bound
+    assert bound is not None
+    assert bound.limit_ms == limit_ms
+
+
 def test_the_second_crash_within_a_minute_has_not() -> None:
     steps = [done("kill_leader", begin) for begin in (10_000, 30_000)]
 
