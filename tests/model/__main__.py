@@ -15,7 +15,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from pathlib import Path
 from typing import Any
 
-from .findings import Finding, collect_no_garbage, explore, explore_without, unexplored
+from .findings import Finding, begin_process, explore, explore_without, unexplored
 from .profiles import FULL, QUICK
 from .scenarios import REMOVALS, Scenario
 
@@ -74,7 +74,7 @@ def run_all(
     running: dict[Future[Finding], int] = {}
     jobs = [*scenarios, *range(len(REMOVALS))]
     begun = 0
-    with ProcessPoolExecutor(processes, mp_context=context, initializer=collect_no_garbage) as pool:
+    with ProcessPoolExecutor(processes, mp_context=context, initializer=begin_process) as pool:
         while True:
             spent = sum(finding.seconds for finding in found.values())
             while begun < len(jobs) and len(running) < processes and spent <= max_seconds_in_all:
