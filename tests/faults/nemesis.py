@@ -18,6 +18,8 @@ from tidelog.history import HistoryWriter, Nemesis
 # An effect that shows only after the end, as a process that came back, has so much time.
 EFFECT_TIMEOUT_S = 60.0
 EFFECT_POLL_S = 0.2
+# Between the windows of two steps: what the next one causes began with the last write before it.
+APART_S = 0.5
 
 Say = Callable[[str], None]
 
@@ -55,8 +57,9 @@ async def carry_out(
         else:
             whole_s = round(whole_s + since_s, 2)
             say(f"  whole again after {whole_s:.1f} s")
-        await asyncio.sleep(SETTLE_S)
+        await asyncio.sleep(SETTLE_S - APART_S)
         window = Window(begin_ms, now_ms())
+        await asyncio.sleep(APART_S)
         done.steps.append(DoneStep(step, injected, window, whole_s))
     return done
 

@@ -47,7 +47,7 @@ from tidelog_broker.replication.isr_updates import IsrUpdates
 from tidelog_broker.replication.move_throttle import MoveThrottle
 from tidelog_broker.replication.replica_fetcher import FetchLimits
 from tidelog_broker.replication.transport import Controllers, Peers
-from tidelog_broker.replication.unreachable_leaders import LeaderReports
+from tidelog_broker.replication.unreachable_leaders import LeaderReports, reported_after_ms
 from tidelog_broker.requests.consumer_fetch import ConsumerFetch
 from tidelog_broker.requests.describe_producers import DescribeProducers
 from tidelog_broker.requests.list_offsets import ListOffsets, TimestampsOf
@@ -383,7 +383,7 @@ class Broker:
             self._fetchers,
             self.cache,
             self._controllers,
-            config.replica_fetch_max_wait_ms,
+            reported_after_ms(config.replica_fetch_max_wait_ms, config.replica_lag_time_max_ms),
         )
         self._start("leader-reports", reports.run())
         self._start("producer-ids", self.producer_ids.keep_stocked(self._rng))

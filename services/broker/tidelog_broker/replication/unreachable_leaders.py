@@ -26,6 +26,8 @@ from tidelog_runtime.leader_reports import UnreachableLeader, UnreachableLeaders
 # So often it is looked at, and reported as long as it lasts. The controller believes a report
 # for several times as long.
 REPORT_INTERVAL_MS = 1_000
+# Beyond the long poll itself; who merely is slow for so long is not reported.
+LEAST_SILENCE_MS = 1_000
 
 _log = structlog.get_logger()
 
@@ -46,6 +48,14 @@ def unreachable(
     )
 
 
+def reported_after_ms(fetch_max_wait_ms: int, lag_time_max_ms: int) -> int:
+    """How long a fetch is left without an answer before its leader is reported: as long as makes
+    its followers leave the ISR, for from then on nothing may be committed there; at the latest
+    when the fetch itself is given up."""
+    beyond_wait_ms = max(LEAST_SILENCE_MS, lag_time_max_ms - fetch_max_wait_ms)
+    return fetch_max_wait_ms + min(ANSWER_TIMEOUT_MS, beyond_wait_ms)
+
+
 class Fetching(Protocol):
     def unanswered(self) -> Mapping[int, Unanswered]: ...
 
@@ -54,7 +64,7 @@ class LeaderReports:
     """Tells of each that its controller is asked to act on it, once for as long as it lasts;
     that it is silent its fetcher has told at once.
 
-    `fetch_max_wait_ms`: how long a leader may hold a fetch back."""
+    `after_ms`: how long a fetch is left without an answer before (`reported_after_ms`)."""
 
     def __init__(
         self,
@@ -62,14 +72,13 @@ class LeaderReports:
         fetching: Fetching,
         cache: MetadataCache,
         controllers: Controllers,
-        fetch_max_wait_ms: int,
+        after_ms: int,
     ) -> None:
         self._reporter = reporter
         self._fetching = fetching
         self._cache = cache
         self._controllers = controllers
-        # A slow answer is one all the same: only what no answer can follow counts.
-        self._after_ms = fetch_max_wait_ms + ANSWER_TIMEOUT_MS
+        self._after_ms = after_ms
         # As which each was told, by leader.
         self._reported: dict[int, Change] = {}
         self._said_untaken = False

@@ -4,6 +4,7 @@ ends by itself. Pure; time is what `advance` was last told."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from tidelog.model import TopicPartition
 from tidelog_controller.state.known import Broker
@@ -12,9 +13,20 @@ from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
 
 # Brokers report every second; several reports in a row may be lost or late.
 REPORT_EXPIRY_MS = 5_000
-# Where nobody reaches anybody, each new leader is reported like the one before: so often at
-# most one is deposed for it.
-DEPOSITION_INTERVAL_MS = 30_000
+# Where nobody reaches anybody, each new leader is reported like the one before: after a deposition
+# a partition rests, and twice as long after each one that follows within a minute.
+FIRST_REST_MS = 5_000
+MAX_REST_MS = 40_000
+DEPOSITIONS_MEMORY_MS = 60_000
+
+
+class _Rest(NamedTuple):
+    begin_ms: int
+    length_ms: int
+
+    @property
+    def end_ms(self) -> int:
+        return self.begin_ms + self.length_ms
 
 
 class UnreachableLeaders:
@@ -24,8 +36,9 @@ class UnreachableLeaders:
         self._now_ms = 0
         # By leader: each reporter, and until when it is believed.
         self._reports: dict[Member, dict[int, int]] = {}
-        # When the leader of a partition may be deposed again.
-        self._deposed: dict[TopicPartition, int] = {}
+        # The last one of each partition, also when it is over; and those that rest.
+        self._rests: dict[TopicPartition, _Rest] = {}
+        self._resting: set[TopicPartition] = set()
 
     def advance(self, now_ms: int) -> list[TopicPartition]:
         """Forgets what is over; returns the partitions whose leaders may be deposed again."""
@@ -33,10 +46,9 @@ class UnreachableLeaders:
         for leader in list(self._reports):
             reports = self._reports[leader]
             self._keep(leader, {b: until for b, until in reports.items() if until > now_ms})
-        over = [p for p, until in self._deposed.items() if until <= now_ms]
-        for partition in over:
-            del self._deposed[partition]
-        return over
+        over = [p for p in self._resting if self._rests[p].end_ms <= now_ms]
+        self._resting.difference_update(over)
+        return sorted(over)
 
     def reported(
         self, report: UnreachableLeadersReport, brokers: Mapping[int, Broker]
@@ -70,17 +82,22 @@ class UnreachableLeaders:
     def reporters(self, partition: TopicPartition, state: LeaderAndIsr) -> tuple[int, ...]:
         """The brokers that cannot reach the partition's leader; empty where the last one was
         deposed only lately."""
-        if not self._reports or partition in self._deposed:
+        if not self._reports or partition in self._resting:
             return ()
         leader = Member(state.leader, state.leader_broker_epoch)
         return tuple(sorted(self._reports.get(leader, ())))
 
     def deposed(self, partition: TopicPartition) -> None:
-        self._deposed[partition] = self._now_ms + DEPOSITION_INTERVAL_MS
+        last = self._rests.get(partition)
+        length_ms = FIRST_REST_MS
+        if last is not None and self._now_ms - last.begin_ms < DEPOSITIONS_MEMORY_MS:
+            length_ms = min(MAX_REST_MS, 2 * last.length_ms)
+        self._rests[partition] = _Rest(self._now_ms, length_ms)
+        self._resting.add(partition)
 
     def wake_at_ms(self) -> int | None:
         """A report that ends changes no decision."""
-        return min(self._deposed.values(), default=None)
+        return min((self._rests[p].end_ms for p in self._resting), default=None)
 
     def _withdraw(self, reporter: int, leader: Member) -> None:
         reports = self._reports[leader]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import AbstractAsyncContextManager
 
+import pytest
 from structlog.testing import capture_logs
 
 from tidelog.errors import ErrorCode, TidelogError
@@ -13,8 +14,10 @@ from tidelog_broker.membership.metadata_cache import MetadataCache
 from tidelog_broker.replication.replica_fetcher import Unanswered
 from tidelog_broker.replication.transport import ANSWER_TIMEOUT_MS, ControllerUnreachableError
 from tidelog_broker.replication.unreachable_leaders import (
+    LEAST_SILENCE_MS,
     REPORT_INTERVAL_MS,
     LeaderReports,
+    reported_after_ms,
     unreachable,
 )
 from tidelog_runtime.leader_reports import UnreachableLeader, UnreachableLeadersReport
@@ -44,7 +47,7 @@ class Follower:
         self.cache = MetadataCache(KEYS)
         self.cache.controller = CONTROLLER
         self.state_changes = StateChangeLog("broker-3", virtual_clock())
-        self.reports = LeaderReports(self, self, self.cache, self, MAX_WAIT_MS)
+        self.reports = LeaderReports(self, self, self.cache, self, AFTER_MS)
 
     def silence(self, leader: int) -> None:
         self.silent[leader] = Unanswered(epoch_of(leader), virtual_clock().time())
@@ -86,6 +89,20 @@ def test_a_leader_is_unreachable_from_a_bound_on() -> None:
         UnreachableLeader(2, 102, 2_000),
     )
     assert unreachable(silent, 11.0, 2_000) == (UnreachableLeader(1, 101, 3_000),)
+
+
+@pytest.mark.parametrize(
+    ("lag_time_max_ms", "after_ms"),
+    [
+        (2_000, 2_000),
+        (MAX_WAIT_MS, MAX_WAIT_MS + LEAST_SILENCE_MS),
+        (30_000, MAX_WAIT_MS + ANSWER_TIMEOUT_MS),
+    ],
+)
+def test_a_leader_is_reported_once_it_has_cost_its_followers_the_isr(
+    lag_time_max_ms: int, after_ms: int
+) -> None:
+    assert reported_after_ms(MAX_WAIT_MS, lag_time_max_ms) == after_ms
 
 
 async def test_a_follower_whose_leaders_answer_reports_nothing() -> None:

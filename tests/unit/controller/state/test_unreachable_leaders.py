@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tidelog.model import TopicPartition
 from tidelog_controller.state.known import Broker
 from tidelog_controller.state.unreachable_leaders import (
-    DEPOSITION_INTERVAL_MS,
+    DEPOSITIONS_MEMORY_MS,
+    FIRST_REST_MS,
+    MAX_REST_MS,
     REPORT_EXPIRY_MS,
     UnreachableLeaders,
 )
@@ -141,10 +145,32 @@ def test_after_a_deposition_the_partition_rests() -> None:
     reports.take(report(2, 1))
     reports.unreachable.deposed(PARTITION)
     assert reports.against(1) == ()
-    assert reports.unreachable.wake_at_ms() == 1_000 + DEPOSITION_INTERVAL_MS
-    assert reports.unreachable.advance(1_000 + DEPOSITION_INTERVAL_MS - 1) == []
-    assert reports.unreachable.advance(1_000 + DEPOSITION_INTERVAL_MS) == [PARTITION]
+    assert reports.unreachable.wake_at_ms() == 1_000 + FIRST_REST_MS
+    assert reports.unreachable.advance(1_000 + FIRST_REST_MS - 1) == []
+    assert reports.unreachable.advance(1_000 + FIRST_REST_MS) == [PARTITION]
     assert reports.unreachable.wake_at_ms() is None
+
+
+def rests_of(reports: Reports, begins_ms: Iterable[int]) -> list[int]:
+    """How long the partition rests after each deposition."""
+    lengths = []
+    for begin_ms in begins_ms:
+        reports.unreachable.advance(begin_ms)
+        reports.unreachable.deposed(PARTITION)
+        end_ms = reports.unreachable.wake_at_ms()
+        assert end_ms is not None
+        lengths.append(end_ms - begin_ms)
+    return lengths
+
+
+def test_it_rests_twice_as_long_after_each_deposition_that_follows_soon() -> None:
+    lengths = rests_of(Reports(), range(0, 200_000, 40_000))
+    assert lengths == [FIRST_REST_MS, 10_000, 20_000, MAX_REST_MS, MAX_REST_MS]
+
+
+def test_a_deposition_long_ago_counts_no_more() -> None:
+    lengths = rests_of(Reports(), [0, DEPOSITIONS_MEMORY_MS])
+    assert lengths == [FIRST_REST_MS, FIRST_REST_MS]
 
 
 def test_other_partitions_do_not_rest() -> None:
