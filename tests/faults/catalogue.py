@@ -19,6 +19,11 @@ AFTER_LAG_AND_REPORT_MS = 3_000
 # Within so long the controller believes so many crashes that connections show.
 REMOVALS_MEMORY_MS = 60_000
 MAX_REMOVALS = 2
+# A partition whose leader was deposed rests before the next one can be, the longer the more often
+# that happens within a minute: before the fourth one longer than steps are apart.
+DEPOSITIONS_MEMORY_MS = 60_000
+MAX_DEPOSITIONS = 3
+MAX_REST_MS = 40_000
 
 
 class Ability(enum.StrEnum):
@@ -43,12 +48,13 @@ class Timings(NamedTuple):
 
 
 class Circumstances(NamedTuple):
-    """`ordinary_gap_ms`: the longest without any fault. `removals_ms`: how long before this
-    fault others had killed brokers, each."""
+    """`ordinary_gap_ms`: the longest without any fault. `removals_ms`, `depositions_ms`: how long
+    before this fault others had killed these brokers, or cut leaders off, each."""
 
     timings: Timings
     ordinary_gap_ms: int
     removals_ms: tuple[int, ...] = ()
+    depositions_ms: tuple[int, ...] = ()
 
 
 class Bound(NamedTuple):
@@ -68,6 +74,7 @@ class Kind(NamedTuple):
     victims: str
     bound: BoundOf | None = None
     removes_brokers: bool = False
+    deposes_leaders: bool = False
 
 
 def _crash(seen: Circumstances) -> Bound:
@@ -87,7 +94,12 @@ def _follower_cut(seen: Circumstances) -> Bound:
 
 
 def _leader_cut(seen: Circumstances) -> Bound:
-    return Bound(seen.timings.lag_ms + AFTER_LAG_AND_REPORT_MS, "replica_lag_time_max_ms + 3 s")
+    limit = seen.timings.lag_ms + AFTER_LAG_AND_REPORT_MS
+    recent = sum(ago < DEPOSITIONS_MEMORY_MS for ago in seen.depositions_ms)
+    if recent >= MAX_DEPOSITIONS:
+        why = "replica_lag_time_max_ms + 3 s, after 40 s of rest: three depositions within a minute"
+        return Bound(limit + MAX_REST_MS, why)
+    return Bound(limit, "replica_lag_time_max_ms + 3 s")
 
 
 def _unnoticed(seen: Circumstances) -> Bound:
@@ -109,10 +121,18 @@ KINDS: dict[str, Kind] = {
     "cut_off_leader": Kind(Ability.NETWORK, 8, "the busiest leader, from all", _silence),
     "cut_follower": Kind(Ability.NETWORK, 8, "a follower, from one leader", _follower_cut),
     "cut_leader_from_followers": Kind(
-        Ability.NETWORK, 10, "the busiest leader, from all followers", _leader_cut
+        Ability.NETWORK,
+        10,
+        "the busiest leader, from all followers",
+        _leader_cut,
+        deposes_leaders=True,
     ),
     "cut_one_way": Kind(
-        Ability.NETWORK, 8, "the busiest leader, to which followers come no more", _leader_cut
+        Ability.NETWORK,
+        8,
+        "the busiest leader, to which followers come no more",
+        _leader_cut,
+        deposes_leaders=True,
     ),
     "cut_leader_from_etcd": Kind(Ability.NETWORK, 8, "the busiest leader, from etcd", _silence),
     "drop_packets": Kind(Ability.NETWORK, 10, "the busiest leader, of whose packets some drop"),

@@ -151,25 +151,33 @@ def _judge_gap(
     bound_of = KINDS[kinds[0]].bound if done.step.is_single and done.faults else None
     if bound_of is None:
         return JudgedGap(done.step.name, kinds, worst, None)
-    circumstances = Circumstances(timings, ordinary_ms, _removals_before(done, steps))
+    before = _faults_before(done, steps)
+    struck = done.faults[-1].brokers
+    circumstances = Circumstances(
+        timings,
+        ordinary_ms,
+        # The controller counts each broker's removals for itself.
+        tuple(
+            ago
+            for fault, ago in before
+            if KINDS[fault.kind].removes_brokers and fault.brokers & struck
+        ),
+        tuple(ago for fault, ago in before if KINDS[fault.kind].deposes_leaders),
+    )
     return JudgedGap(done.step.name, kinds, worst, bound_of(circumstances))
 
 
-def _removals_before(done: DoneStep, steps: Sequence[DoneStep]) -> tuple[int, ...]:
-    """How long before this step's last fault the brokers that it strikes had been killed, each,
-    for the controller counts each broker's removals for itself; what comes several times in the
-    step counts for its later times, too."""
+def _faults_before(done: DoneStep, steps: Sequence[DoneStep]) -> list[tuple[InjectedFault, int]]:
+    """What was injected before this step's last fault, and how long before it; what comes
+    several times in the step counts for its later times, too."""
     last_ms = done.faults[-1].end_ms
-    ago: list[int] = []
-    for other in steps:
-        for fault in other.faults:
-            if not KINDS[fault.kind].removes_brokers:
-                continue
-            if fault in done.faults:
-                ago += [0] * (fault.times - 1)
-            elif fault.end_ms <= last_ms and fault.brokers & done.faults[-1].brokers:
-                ago += [done.faults[0].begin_ms - fault.end_ms] * fault.times
-    return tuple(ago)
+    before: list[tuple[InjectedFault, int]] = []
+    for fault in (fault for other in steps for fault in other.faults):
+        if fault in done.faults:
+            before += [(fault, 0)] * (fault.times - 1)
+        elif fault.end_ms <= last_ms:
+            before += [(fault, done.faults[0].begin_ms - fault.end_ms)] * fault.times
+    return before
 
 
 @dataclass(slots=True)

@@ -98,6 +98,19 @@ def test_the_third_crash_within_a_minute_has_the_lease_time_and_more() -> None:
 
 
 @pytest.mark.parametrize(
+    ("times", "minutes_apart", "limit_ms"), [(3, 0.2, 5_000), (4, 0.2, 45_000), (4, 0.4, 5_000)]
+)
+def test_a_leader_cut_off_for_the_fourth_time_within_a_minute_may_stay_so_for_the_rest(
+    times: int, minutes_apart: float, limit_ms: int
+) -> None:
+    begins = [round(10_000 + number * minutes_apart * 60_000) for number in range(times)]
+    verdict = judged([done("cut_leader_from_followers", begin) for begin in begins])
+    bound = verdict.gaps[-1].bound
+    assert bound is not None
+    assert bound.limit_ms == limit_ms
+
+
+@pytest.mark.parametrize(
     ("target", "limit_ms"),
     [
         ("broker-3, broker-1", 5_000),
