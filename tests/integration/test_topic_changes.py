@@ -9,10 +9,19 @@ from collections.abc import AsyncIterator
 import pytest_asyncio
 
 from integration.test_topic_deletion import directories
-from integration.topics import create_topic, describe, new_name, read_values, until_in_sync, write
+from integration.topics import (
+    create_topic,
+    describe,
+    new_name,
+    partition_of,
+    read_values,
+    until_in_sync,
+    write,
+)
 from integration.waiting import until, until_true
 from integration.wire_client import WireClient, assert_refused, wire_batch
-from tidelog.client import Producer
+from tidelog.client import Admin, Consumer, Producer
+from tidelog.model import TopicPartition
 from tidelog.v1 import admin_pb2, errors_pb2
 from tidelog_runtime.local.cluster import LocalCluster
 
@@ -124,6 +133,42 @@ async def test_a_partition_of_a_removed_ones_number_begins_empty_also_where_a_br
     await until(add, f"{topic} has a second partition again")
     await until_in_sync(cluster, topic)
     assert set(await read_values(cluster, topic)) == set(kept)
+
+
+async def test_a_consumer_that_lived_through_a_removal_reads_what_is_written_after_it(
+    cluster: LocalCluster, controller: WireClient
+) -> None:
+    """It knows the former partition's leader epochs, and takes nothing older for true."""
+    topic = new_name("sea")
+    name = TopicPartition(topic, 1)
+    described = await create_topic(cluster, topic, 2)
+    async with Admin(cluster.bootstrap) as admin:
+        for broker in (*described.partitions[1].replicas[1:], described.partitions[1].leader):
+            await admin.move_leaders({name: broker})
+    former, new = ([b"%s %d" % (life, n) for n in range(20)] for life in (b"former", b"new"))
+    async with Consumer(cluster.bootstrap, on_out_of_range="earliest") as consumer:
+        consumer.assign([name])
+        values: list[bytes | None] = []
+
+        async def are_read(wanted: list[bytes]) -> bool:
+            values.extend(record.value for record in await consumer.poll())
+            return values == wanted
+
+        await write(cluster, topic, former, partition=1)
+        await until(lambda: are_read(former), "the former partition is read")
+        newest = (await partition_of(cluster, topic, 1)).leader_epoch
+        await controller.admin.RemovePartitions(
+            admin_pb2.RemovePartitionsRequest(
+                topic=topic, partitions=1, confirm_topic=topic, timeout_ms=TIMEOUT_MS
+            )
+        )
+        add = admin_pb2.AddPartitionsRequest(topic=topic, partitions=2, timeout_ms=TIMEOUT_MS)
+        await controller.admin.AddPartitions(add)
+        await until_in_sync(cluster, topic)
+        await write(cluster, topic, new, partition=1)
+        values.clear()
+        await until(lambda: are_read(new), "the new partition is read")
+    assert (await partition_of(cluster, topic, 1)).leader_epoch > newest
 
 
 async def test_another_configuration_takes_effect_without_a_restart(

@@ -143,6 +143,13 @@ def test_values_in_the_store_are_json_and_come_back_unchanged() -> None:
     assert schema.decode_topic_deletion(schema.encode(deletion)) == deletion
 
 
+def test_a_topic_that_lost_no_partitions_is_written_as_before_first_epochs_were_kept() -> None:
+    topic = schema.TopicEntry("i", 6, 3)
+    assert b"first_leader_epoch" not in schema.encode(topic)
+    risen = schema.TopicEntry("i", 6, 3, shrunk=True, first_leader_epoch=4)
+    assert schema.decode_topic(schema.encode(risen)) == risen
+
+
 def test_registrations_of_controllers_come_through_the_store_unchanged() -> None:
     process = schema.ControllerProcess("10.0.0.1:7400", 1_700_000_000_000)
     assert schema.decode_controller_process(schema.encode(process)) == process

@@ -27,8 +27,9 @@ class LogTruncatedError(TidelogError):
             ErrorCode.OFFSET_OUT_OF_RANGE,
             f"the log of {partition} was truncated below offset {offset}: the record before it "
             f"was read in leader epoch {read_epoch}, and is not in the log of the leader of "
-            f"epoch {leader_epoch}; an unclean election has lost it. Seek to where the new log "
-            "is to be read from, or set on_out_of_range to earliest or latest",
+            f"epoch {leader_epoch}; an unclean election has lost it, or the partition was removed "
+            "and added again. Seek to where the new log is to be read from, or set "
+            "on_out_of_range to earliest or latest",
         )
         self.partition = partition
         self.offset = offset

@@ -16,6 +16,8 @@ FORMAT_VERSION = 1
 # The broker epoch of a member that is known to have lost data: no life is that old, so
 # nobody leads or is elected as clean by it.
 NOT_WHOLE = 0
+# With the value that says nothing.
+_LATER_FIELDS: Mapping[str, object] = {"external_address": "", "first_leader_epoch": 0}
 RUNNING = "running"
 STOPPING = "stopping"
 
@@ -165,7 +167,9 @@ class TopicEntry:
     request's W3C trace context, kept for the controller that carries it out. `operation_id`: as
     which its creation was asked for; `asked`: digest of that request, by which the same one is
     known again; empty: it has no id. `shrunk`: some of its partitions were removed
-    once, so that a broker which was away may hold a replica of a former one."""
+    once, so that a broker which was away may hold a replica of a former one.
+    `first_leader_epoch`: of partitions that are added: beyond those of all that were removed, for
+    whoever knew a former one takes nothing older for true. Not in the JSON where none were."""
 
     topic_id: str
     partitions: int
@@ -175,6 +179,7 @@ class TopicEntry:
     operation_id: str = ""
     shrunk: bool = False
     asked: str = ""
+    first_leader_epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,7 +345,7 @@ def _decode_change(raw: Mapping[str, Any]) -> Change:
 
 def encode_departure(departure: Departure) -> bytes:
     fields = {**departure._asdict(), "cause": departure.cause.value}
-    return _dump(_without_empty_external_address(fields))
+    return _dump(_without_later_fields(fields))
 
 
 def decode_departure(value: bytes) -> Departure:
@@ -365,15 +370,17 @@ def encode(
     | NamedProducer
     | NextProducerId,
 ) -> bytes:
-    return _dump(_without_empty_external_address(asdict(value)))
+    return _dump(_without_later_fields(asdict(value)))
 
 
-def _without_empty_external_address(fields: dict[str, Any]) -> dict[str, Any]:
-    """As keys were before there were such addresses: who has none can still be read by those
-    that do not know them."""
-    if fields.get("external_address") == "":
-        del fields["external_address"]
-    return fields
+def _without_later_fields(fields: dict[str, Any]) -> dict[str, Any]:
+    """As keys were before there were these fields: where they say nothing, the key can still be
+    read by those that do not know them."""
+    return {
+        name: value
+        for name, value in fields.items()
+        if name not in _LATER_FIELDS or value != _LATER_FIELDS[name]
+    }
 
 
 def decode_topic(value: bytes) -> TopicEntry:

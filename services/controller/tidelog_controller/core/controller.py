@@ -365,8 +365,11 @@ class Controller:
             self._telling.topic_gone(topic, old.entry.topic_id, revision)
         if new is not None:
             self._dirty.touch(self.context.unplaced(topic))
-            # The min ISR in force is of it.
-            if old is not None and new.config != old.config:
+            # The min ISR in force is of it, and which removed partitions may lose their keys.
+            if old is not None and (
+                new.config != old.config
+                or new.entry.first_leader_epoch != old.entry.first_leader_epoch
+            ):
                 self._dirty.touch(self.context.partitions_of(topic))
 
     def _partition_changed(self, changed: PartitionChanged) -> None:

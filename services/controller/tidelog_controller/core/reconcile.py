@@ -156,6 +156,7 @@ def _first_write(
     new = next_state(state, context.live, controller_epoch, topic.rules)
     if new is None:
         return None
+    new = replace(new, leader_epoch=topic.entry.first_leader_epoch)
     return PartitionWrite(partition, None, new, held.revision if held else 0)
 
 
@@ -202,6 +203,6 @@ def _deletion_step(
             moving=None,
         )
         return PartitionWrite(partition, held.state, stopped, held.revision)
-    if is_acknowledged(partition):
+    if is_acknowledged(partition) and context.is_outlived(partition):
         return PartitionWrite(partition, held.state, None, held.revision)
     return None

@@ -4,9 +4,11 @@ would be right."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from tidelog.errors import ErrorCode, TidelogError
+from tidelog_runtime.metadata.schema import TopicEntry
 from tidelog_runtime.topic_config import MAX_TOPIC_NAME_LENGTH, TopicConfig
 
 # A broker's full state names all its partitions in one message of 64 MiB, at about
@@ -88,3 +90,12 @@ def check_config_change(before: Mapping[str, str], after: Mapping[str, str]) -> 
             "a topic that was created as durability=replicated cannot become synced: replicas "
             "count for records that they have not synced; create a synced topic, and copy",
         )
+
+
+def beginning_beyond(entry: TopicEntry, removed: Iterable[int]) -> TopicEntry:
+    """The topic whose added partitions begin beyond these leader epochs too. Its own never falls:
+    of partitions that went before nothing else is left."""
+    first = max((epoch + 1 for epoch in removed), default=0)
+    if first <= entry.first_leader_epoch:
+        return entry
+    return replace(entry, first_leader_epoch=first)

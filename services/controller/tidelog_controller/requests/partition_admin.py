@@ -18,7 +18,7 @@ from tidelog_controller.control.broker_control import BrokerControl
 from tidelog_controller.policies.assignment import check_assignment
 from tidelog_controller.policies.internal_topics import check_may_resize
 from tidelog_controller.policies.placement import place, start_of
-from tidelog_controller.policies.topics import check_partitions
+from tidelog_controller.policies.topics import beginning_beyond, check_partitions
 from tidelog_controller.requests.topic_checks import (
     check_factor,
     check_revision,
@@ -33,8 +33,9 @@ from tidelog_controller.state.admin_requests import AddPartitions, Assignment, R
 from tidelog_controller.state.commands import AdminReply, Command, Reply
 from tidelog_controller.state.context import Context
 from tidelog_controller.state.known import Topic
-from tidelog_controller.state.purposes import IntentRemoval, TopicChange
+from tidelog_controller.state.purposes import FirstEpochRise, IntentRemoval, TopicChange
 from tidelog_controller.state.transactions import Transactions
+from tidelog_runtime.metadata.schema import LeaderAndIsr
 from tidelog_runtime.metadata.topic_intents import PartitionsAddition, PartitionsRemoval
 
 
@@ -84,6 +85,7 @@ class PartitionAdmin:
         commands: list[Command] = []
         for waiting in list(self._requests.values()):
             commands += self._advance(waiting, now_ms)
+        commands += self._rise()
         commands += self._finish_intents()
         return commands
 
@@ -113,6 +115,9 @@ class PartitionAdmin:
         else:
             if request.partitions > count:
                 raise _too_many(request, count)
+            # Each is stopped in an epoch more.
+            going = self._states_from(request.topic, request.partitions)
+            entry = beginning_beyond(entry, (state.leader_epoch + 1 for state in going))
             entry = replace(entry, shrunk=True)
             intent = PartitionsRemoval(entry.topic_id, request.partitions, request.trace_id)
         self._check_idle(request.topic)
@@ -162,9 +167,8 @@ class PartitionAdmin:
         if change is None:
             return PartitionsAnswer(revision=topic.revision)
         if isinstance(request, RemovePartitions):
-            going = self._partitions_from(request.topic, request.partitions)
-            held = [self._context.partition(partition) for partition in going]
-            brokers = sorted({b for p in held if p is not None for b in p.state.replicas})
+            going = self._states_from(request.topic, request.partitions)
+            brokers = sorted({b for state in going for b in state.replicas})
             removed = count - request.partitions
             return PartitionsAnswer(removed, topic.revision, brokers=tuple(brokers))
         numbers = range(count, request.partitions)
@@ -231,6 +235,28 @@ class PartitionAdmin:
 
     # Intents.
 
+    def _rise(self) -> Iterable[Command]:
+        """Partitions that are added begin beyond the epochs of those that are stopped now, also
+        where one was elected again, or resigned, after their removal was written."""
+        context = self._context
+        for topic, removal in context.removals.items():
+            known = context.topics.get(topic)
+            if known is None or topic in context.deletions or self._is_rising(topic):
+                continue
+            stopped = filter(context.is_stopped, self._partitions_from(topic, removal.entry.first))
+            held = [context.partition(partition) for partition in stopped]
+            epochs = [p.state.leader_epoch for p in held if p is not None]
+            entry = beginning_beyond(known.entry, epochs)
+            if entry != known.entry:
+                yield self._transactions.begin(FirstEpochRise(topic, known.revision, entry))
+
+    def _is_rising(self, topic: str) -> bool:
+        """Or cannot: one that is refused would be begun again at once."""
+        if self._context.keys.topic(topic) in self._context.malformed:
+            return True
+        purposes = self._transactions.purposes()
+        return any(isinstance(p, FirstEpochRise) and p.topic == topic for p in purposes)
+
     def _finish_intents(self) -> Iterable[Command]:
         """Of a topic that is being deleted they go with it."""
         context = self._context
@@ -265,6 +291,10 @@ class PartitionAdmin:
 
     def _partitions_from(self, topic: str, first: int) -> list[TopicPartition]:
         return [p for p in self._context.partitions_of(topic) if p.partition >= first]
+
+    def _states_from(self, topic: str, first: int) -> list[LeaderAndIsr]:
+        held = [self._context.partition(p) for p in self._partitions_from(topic, first)]
+        return [partition.state for partition in held if partition is not None]
 
 
 def check_by_hand(

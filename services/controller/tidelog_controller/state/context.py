@@ -215,6 +215,17 @@ class Context:
         state = held.state
         return state.leader == NO_LEADER and not state.isr and not state.eligible
 
+    def is_outlived(self, partition: TopicPartition) -> bool:
+        """Whether its key may go: nothing but that tells its leader epoch, beyond which the next
+        partition of this number has to begin; but for a topic that goes itself, whose id no other
+        gets."""
+        if partition.topic in self.deletions:
+            return True
+        topic, held = self.topics.get(partition.topic), self.partition(partition)
+        if topic is None or held is None:
+            return False
+        return held.state.leader_epoch < topic.entry.first_leader_epoch
+
     def want_moves(self, wanted: Mapping[TopicPartition, WantedMove]) -> None:
         """From now on this is wanted, and nothing else."""
         before, self.wanted_moves = self.wanted_moves, dict(wanted)

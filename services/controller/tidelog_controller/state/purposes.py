@@ -186,6 +186,15 @@ class ThrottleChange(NamedTuple):
     trace_id: str = ""
 
 
+class FirstEpochRise(NamedTuple):
+    """Of partitions that are added to a topic after others were removed. `revision`: of the
+    topic's key before."""
+
+    topic: str
+    revision: int
+    entry: TopicEntry
+
+
 class IntentRemoval(NamedTuple):
     """Of what is done. `key`, with its modification revision."""
 
@@ -256,6 +265,7 @@ Purpose = (
     | KeysRemoval
     | ThrottleChange
     | MaintenanceChange
+    | FirstEpochRise
     | IntentRemoval
     | DeletionIntent
     | TopicRemoval

@@ -19,6 +19,7 @@ from tidelog_controller.state.purposes import (
     ConsentRemoval,
     DeletionIntent,
     DepartureRecord,
+    FirstEpochRise,
     IntentRemoval,
     KeysRemoval,
     MaintenanceChange,
@@ -174,7 +175,7 @@ class Transactions:
                 return guards, [*changes, *self._departure_parts(departures)]
             case TopicCreation():
                 return self._creation_parts(purpose)
-            case TopicChange():
+            case TopicChange() | FirstEpochRise():
                 return self._change_parts(purpose)
             case IntentRemoval(key, revision):
                 return [ModRevision(key, revision)], [Delete(key)]
@@ -232,14 +233,16 @@ class Transactions:
             changes.append(Put(keys.partition_addition(topic), encode_intent(by_hand)))
         return guards, changes
 
-    def _change_parts(self, change: TopicChange) -> tuple[list[Guard], list[Change]]:
+    def _change_parts(
+        self, change: TopicChange | FirstEpochRise
+    ) -> tuple[list[Guard], list[Change]]:
         keys, topic = self._keys, change.topic
         guards: list[Guard] = [
             ModRevision(keys.topic(topic), change.revision),
             CreateRevision(keys.topic_deletion(topic), 0),
         ]
         changes: list[Change] = [Put(keys.topic(topic), encode(change.entry))]
-        if change.intent is not None:
+        if isinstance(change, TopicChange) and change.intent is not None:
             guards.append(CreateRevision(keys.partition_addition(topic), 0))
             guards.append(CreateRevision(keys.partition_removal(topic), 0))
             is_addition = isinstance(change.intent, PartitionsAddition)

@@ -4,11 +4,13 @@ import pytest
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog_controller.policies.topics import (
+    beginning_beyond,
     check_config,
     check_name,
     check_partitions,
     check_replication_factor,
 )
+from tidelog_runtime.metadata.schema import TopicEntry
 
 
 @pytest.mark.parametrize("name", ["a", "A.b_c-9", "x" * 200, "..."])
@@ -72,3 +74,15 @@ def test_min_isr_above_the_factor_is_refused() -> None:
     with pytest.raises(TidelogError, match="at most 2") as refusal:
         check_config({"min_insync_replicas": "3"}, 2)
     assert refusal.value.code is ErrorCode.INVALID_CONFIG
+
+
+def test_added_partitions_begin_beyond_the_newest_epoch_of_all_that_were_removed() -> None:
+    once = beginning_beyond(TopicEntry("i", 2, 3), [4, 7, 5])
+    assert once.first_leader_epoch == 8
+    assert beginning_beyond(once, [9]).first_leader_epoch == 10
+
+
+def test_added_partitions_never_begin_earlier_than_was_said() -> None:
+    entry = TopicEntry("i", 2, 3, first_leader_epoch=8)
+    assert beginning_beyond(entry, [7]) == entry
+    assert beginning_beyond(entry, []) == entry

@@ -3,13 +3,15 @@ takeovers."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tidelog.errors import ErrorCode
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog.state_changes.event import Cause, Kind, Stage
 from tidelog_controller.state.admin_answers import PartitionsAnswer
-from tidelog_runtime.metadata.schema import decode_topic
+from tidelog_runtime.metadata.schema import decode_topic, encode, encode_leader_and_isr
 from unit.controller.driver import ASKER, KEYS, Driver, cluster
 
 ADDITION = KEYS.partition_addition("t")
@@ -323,6 +325,104 @@ def test_a_chosen_broker_that_may_still_hold_a_former_partition_gets_none_of_its
     driver.kill_broker(3)
     driver.watch()
     assert driver.state(1).replicas in ((1,), (2,))
+
+
+def newest_epoch(driver: Driver, partition: int) -> int:
+    """Takes it on by elections: its leader restarts, again and again."""
+    for _ in range(3):
+        leader = driver.state(partition).leader
+        driver.kill_broker(leader)
+        driver.watch()
+        driver.start_broker(leader)
+        driver.watch()
+    return driver.state(partition).leader_epoch
+
+
+def epochs_added(driver: Driver, partitions: int) -> list[int]:
+    before = len(driver.states())
+    driver.add_partitions(partitions)
+    return [state.leader_epoch for state in driver.states()[before:]]
+
+
+def test_added_partitions_begin_beyond_the_epochs_in_which_removed_ones_were_stopped() -> None:
+    driver = with_topic(4)
+    newest = newest_epoch(driver, 3)
+    driver.remove_partitions(2)
+    assert epochs_added(driver, 5) == [newest + 2] * 3
+
+
+def test_each_life_of_a_partition_begins_beyond_the_one_before() -> None:
+    driver = with_topic(2)
+    for life in range(1, 4):
+        driver.remove_partitions(1)
+        assert epochs_added(driver, 2) == [2 * life]
+
+
+def test_partitions_that_are_added_to_a_topic_that_lost_none_begin_in_epoch_0() -> None:
+    driver = with_topic(2)
+    newest_epoch(driver, 1)
+    assert epochs_added(driver, 3) == [0]
+
+
+def resigns(driver: Driver, partition: int) -> None:
+    """A follower that has lost data: its leader gets a new epoch."""
+    state = driver.state(partition)
+    follower = next(b for b in state.replicas if b != state.leader)
+    key = KEYS.leader_and_isr(TopicPartition("t", partition))
+    driver.store.put(key, encode_leader_and_isr(state.resigned(follower)))
+
+
+@pytest.mark.parametrize("taken_over", [False, True])
+def test_an_epoch_that_moves_on_after_the_removal_was_written_counts_too(
+    taken_over: bool,
+) -> None:
+    driver = with_topic(2)
+    stop_after(driver, 1)
+    driver.remove_partitions(1)
+    for _ in range(3):
+        resigns(driver, 1)
+    newest = driver.state(1).leader_epoch
+    driver.before_transaction = None
+    if taken_over:
+        driver.take_over()
+    else:
+        driver.watch()
+        driver.release()
+    assert len(driver.states()) == 1
+    assert REMOVAL not in driver.store.items
+    assert epochs_added(driver, 2) == [newest + 2]
+
+
+def test_a_removal_by_a_controller_that_kept_no_epochs_is_finished_by_one_that_does() -> None:
+    driver = with_topic(2)
+    newest = newest_epoch(driver, 1)
+    stop_after(driver, 1)
+    driver.remove_partitions(1)
+    entry = decode_topic(driver.store.items[KEYS.topic("t")].value)
+    driver.store.put(KEYS.topic("t"), encode(replace(entry, first_leader_epoch=0)))
+    driver.before_transaction = None
+    driver.take_over()
+    assert len(driver.states()) == 1
+    assert epochs_added(driver, 2) == [newest + 2]
+
+
+def test_a_key_that_tells_an_epoch_stays_while_its_topic_cannot_be_written() -> None:
+    driver = with_topic(2)
+    stop_after(driver, 1)
+    driver.remove_partitions(1)
+    entry = driver.store.items[KEYS.topic("t")].value
+    driver.store.put(KEYS.topic("t"), b"{")
+    for _ in range(3):
+        resigns(driver, 1)
+    newest = driver.state(1).leader_epoch
+    driver.before_transaction = None
+    driver.watch()
+    driver.release()
+    assert driver.state(1).leader_epoch == newest + 1
+    driver.store.put(KEYS.topic("t"), entry)
+    driver.watch()
+    assert len(driver.states()) == 1
+    assert epochs_added(driver, 2) == [newest + 2]
 
 
 def test_a_removal_has_to_name_the_topic_twice() -> None:
