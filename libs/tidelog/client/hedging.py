@@ -20,7 +20,7 @@ async def first_answer(
     left = list(addresses)
     failures: list[BaseException] = []
     # In the order in which they were asked, which decides between answers that come at the
-    # same moment.
+    # same moment. Who was judged is taken out.
     asked: list[asyncio.Task[_Answer]] = []
     try:
         while left or asked:
@@ -31,9 +31,8 @@ async def first_answer(
                 timeout=hedge_ms / 1000 if left else None,
                 return_when=asyncio.FIRST_COMPLETED,
             )
-            done = [task for task in asked if task.done()]
-            asked = [task for task in asked if not task.done()]
-            for task in done:
+            for task in [task for task in asked if task.done()]:
+                asked.remove(task)
                 error = task.exception()
                 if error is None:
                     return task.result(), failures
@@ -43,6 +42,7 @@ async def first_answer(
     finally:
         for task in asked:
             task.cancel()
-        # Waited for, so that none outlives the channels.
+        # Waited for, so that none outlives the channels; and their errors, which no longer count,
+        # are seen by somebody.
         await asyncio.gather(*asked, return_exceptions=True)
     return None, failures
