@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar
 
 from tidelog.client.clock import Clock
@@ -40,28 +41,73 @@ class LeaderAsker:
     async def ask_all(
         self, partitions: Iterable[TopicPartition], ask: Ask[_Told], wanted: str
     ) -> dict[TopicPartition, _Told]:
-        """The answer for each partition. Raises `TidelogError`: what no retry can mend, or
-        REQUEST_TIMED_OUT, which names what was `wanted`, after the time it was given."""
+        """The answer for each partition. Raises `TidelogError` as soon as one has none:
+        what `ask_each` gives for it."""
+        found: dict[TopicPartition, _Told] = {}
+        async with contextlib.aclosing(self.ask_each(partitions, ask, wanted)) as outcomes:
+            async for partition, outcome in outcomes:
+                if isinstance(outcome, TidelogError):
+                    raise outcome
+                found[partition] = outcome
+        return found
+
+    async def ask_each(
+        self, partitions: Iterable[TopicPartition], ask: Ask[_Told], wanted: str
+    ) -> AsyncGenerator[tuple[TopicPartition, _Told | TidelogError]]:
+        """The answer for each partition as it comes, or else its error: what no retry can mend,
+        or REQUEST_TIMED_OUT, which names what was `wanted`, after the time it was given."""
         give_up_ms = self._clock.monotonic_ms() + self._timeout_ms
         missing = {partition: Route() for partition in partitions}
-        for partition in missing:
-            await self._metadata.check_partition(partition)
-        found: dict[TopicPartition, _Told] = {}
-        error: TidelogError | None = None
+        for partition, refusal in await self._refused(missing):
+            del missing[partition]
+            yield partition, refusal
+        last: TidelogError | None = None
         while missing:
-            error = await self._ask_open(missing, found, ask) or error
+            for partition, outcome in await self._ask_open(missing, ask):
+                if isinstance(outcome, TidelogError) and outcome.retriable:
+                    last = outcome
+                else:
+                    del missing[partition]
+                    yield partition, outcome
             if not missing:
                 break
             now_ms = self._clock.monotonic_ms()
             if now_ms >= give_up_ms:
-                names = ", ".join(map(str, missing))
-                raise TidelogError(
-                    ErrorCode.REQUEST_TIMED_OUT,
-                    f"no leader told the {wanted} of {names} within {self._timeout_ms} ms"
-                    + (f"; the last error: {error.message}" if error else ""),
-                )
+                error = self._timed_out(missing, wanted, last)
+                for partition in missing:
+                    yield partition, error
+                break
             await asyncio.sleep(self._pause_ms(missing, now_ms) / 1000)
-        return found
+
+    async def _refused(
+        self, partitions: Iterable[TopicPartition]
+    ) -> list[tuple[TopicPartition, TidelogError]]:
+        """Those that do not exist; all where nobody tells."""
+
+        async def refusal(partition: TopicPartition) -> TidelogError | None:
+            try:
+                await self._metadata.check_partition(partition)
+            except TidelogError as error:
+                return error
+            return None
+
+        checked = list(partitions)
+        refusals = await asyncio.gather(*map(refusal, checked))
+        return [
+            (partition, error)
+            for partition, error in zip(checked, refusals, strict=True)
+            if error is not None
+        ]
+
+    def _timed_out(
+        self, missing: Iterable[TopicPartition], wanted: str, last: TidelogError | None
+    ) -> TidelogError:
+        names = ", ".join(map(str, missing))
+        return TidelogError(
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"no leader told the {wanted} of {names} within {self._timeout_ms} ms"
+            + (f"; the last error: {last.message}" if last else ""),
+        )
 
     def _pause_ms(self, missing: dict[TopicPartition, Route], now_ms: int) -> int:
         leader_of = self._metadata.leader
@@ -72,12 +118,9 @@ class LeaderAsker:
         return min(max(min(retries), MIN_POLL_MS), MAX_POLL_MS)
 
     async def _ask_open(
-        self,
-        missing: dict[TopicPartition, Route],
-        found: dict[TopicPartition, _Told],
-        ask: Ask[_Told],
-    ) -> TidelogError | None:
-        """Asks every leader that may be asked now; raises what no retry can mend."""
+        self, missing: dict[TopicPartition, Route], ask: Ask[_Told]
+    ) -> list[tuple[TopicPartition, _Told | TidelogError]]:
+        """What every leader says that may be asked now."""
         now_ms = self._clock.monotonic_ms()
         by_leader: dict[str, list[tuple[TopicPartition, Leader]]] = {}
         for partition, route in missing.items():
@@ -87,24 +130,22 @@ class LeaderAsker:
         answers = await asyncio.gather(
             *(self._ask_one(address, asked, ask) for address, asked in by_leader.items())
         )
-        last: TidelogError | None = None
+        outcomes: list[tuple[TopicPartition, _Told | TidelogError]] = []
         now_ms = self._clock.monotonic_ms()
         for partition, leader, outcome in (item for answer in answers for item in answer):
+            outcomes.append((partition, outcome))
             if not isinstance(outcome, TidelogError):
-                found[partition] = outcome
-                del missing[partition]
                 continue
-            if not outcome.retriable:
-                raise outcome
-            last = outcome
             if outcome.leader is not None:
                 self._metadata.apply_hint(partition, leader.topic_id, outcome.leader)
             missing[partition].failed(leader, now_ms, self._backoff, stale=True)
-        return last
+        return outcomes
 
     async def _ask_one(self, address: str, asked: Asked, ask: Ask[_Told]) -> Answers[_Told]:
         try:
             return await ask(self._connections.broker(address), asked)
         except UnreachableError as error:
-            unknown = TidelogError(ErrorCode.REQUEST_TIMED_OUT, str(error))
-            return [(partition, leader, unknown) for partition, leader in asked]
+            refusal = TidelogError(ErrorCode.REQUEST_TIMED_OUT, str(error))
+        except TidelogError as error:
+            refusal = error
+        return [(partition, leader, refusal) for partition, leader in asked]

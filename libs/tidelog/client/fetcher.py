@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
@@ -228,18 +229,16 @@ class Fetcher:
 
     async def _find(self, position: OffsetPosition, partitions: list[tuple[Assigned, int]]) -> None:
         """Finds where partitions without a position begin."""
-        outcome: dict[TopicPartition, int] | TidelogError
-        try:
-            outcome = await self._finder.find([a.partition for a, _ in partitions], position)
-        except TidelogError as error:
-            outcome = error
-        for assigned, generation in partitions:
-            if assigned.generation != generation:
-                continue
-            if isinstance(outcome, TidelogError):
-                assigned.finding = False
-                assigned.error = outcome
-            else:
-                assigned.seek(outcome[assigned.partition])
-        self.arrived.set()
-        self.wake()
+        wanted = {assigned.partition: (assigned, generation) for assigned, generation in partitions}
+        async with contextlib.aclosing(self._finder.find_each(wanted, position)) as outcomes:
+            async for partition, outcome in outcomes:
+                assigned, generation = wanted[partition]
+                if assigned.generation != generation:
+                    continue
+                if isinstance(outcome, TidelogError):
+                    assigned.finding = False
+                    assigned.error = outcome
+                else:
+                    assigned.seek(outcome)
+                self.arrived.set()
+                self.wake()

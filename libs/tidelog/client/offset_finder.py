@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, Iterable
 
-from tidelog.client.ask_leaders import Answers, Asked, LeaderAsker
+from tidelog.client.ask_leaders import Answers, Ask, Asked, LeaderAsker
 from tidelog.client.connections import BrokerApi
 from tidelog.client.fetch_codec import offsets_from_wire, offsets_to_wire
+from tidelog.errors import TidelogError
 from tidelog.model import OffsetPosition, TopicPartition
 
 REQUEST_TIMEOUT_MS = 5_000
@@ -24,9 +25,18 @@ class OffsetFinder:
     ) -> dict[TopicPartition, int]:
         """One offset for each; -1 where no record is that young. Follows leaders until
         they answer; raises `TidelogError` after the time it was given."""
+        return await self._asker.ask_all(partitions, _ask(position, timestamp_ms), "offsets")
 
-        async def ask(broker: BrokerApi, asked: Asked) -> Answers[int]:
-            request = offsets_to_wire(asked, position, timestamp_ms)
-            return offsets_from_wire(asked, await broker.list_offsets(request, REQUEST_TIMEOUT_MS))
+    def find_each(
+        self, partitions: Iterable[TopicPartition], position: OffsetPosition
+    ) -> AsyncGenerator[tuple[TopicPartition, int | TidelogError]]:
+        """The same, partition by partition: none waits for another's leader, or gets its error."""
+        return self._asker.ask_each(partitions, _ask(position), "offsets")
 
-        return await self._asker.ask_all(partitions, ask, "offsets")
+
+def _ask(position: OffsetPosition, timestamp_ms: int = 0) -> Ask[int]:
+    async def ask(broker: BrokerApi, asked: Asked) -> Answers[int]:
+        request = offsets_to_wire(asked, position, timestamp_ms)
+        return offsets_from_wire(asked, await broker.list_offsets(request, REQUEST_TIMEOUT_MS))
+
+    return ask

@@ -173,6 +173,54 @@ async def test_retriable_trouble_is_retried(cluster: FakeCluster, trouble: Any) 
         assert len(await read(consumer, 10)) == 10
 
 
+async def test_a_partition_without_a_leader_keeps_no_other_from_being_read(
+    cluster: FakeCluster,
+) -> None:
+    cluster.create("bay", [-1, 0])
+    fill(cluster, 10, topic="bay", partition=1)
+    async with Consumer(cluster.bootstrap(), offsets_timeout_ms=60_000, **FAST) as consumer:
+        await consumer.assign_topic("bay")
+        assert {record.partition for record in await read(consumer, 10)} == {1}
+        cluster.elect("bay", 0, 1)
+        fill(cluster, 10, topic="bay", partition=0)
+        assert {record.partition for record in await read(consumer, 10)} == {0}
+
+
+async def test_only_a_partition_without_a_leader_is_told_to_have_none(
+    cluster: FakeCluster,
+) -> None:
+    cluster.create("bay", [-1, 0])
+    async with Consumer(cluster.bootstrap(), offsets_timeout_ms=200, **FAST) as consumer:
+        await consumer.assign_topic("bay")
+        with pytest.raises(TidelogError, match="offsets of bay/0 within") as caught:
+            await consumer.poll(3000)
+        assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
+        fill(cluster, 10, topic="bay", partition=1)
+        assert {record.partition for record in await read_despite(consumer, 10)} == {1}
+
+
+async def read_despite(consumer: Consumer, count: int) -> list[Record]:
+    """Passes over what is told of partitions that cannot be read."""
+    records: list[Record] = []
+    async with asyncio.timeout(10):
+        while len(records) < count:
+            try:
+                records += await consumer.poll(1000)
+            except TidelogError:
+                await asyncio.sleep(0.01)
+    return records
+
+
+async def test_only_a_partition_that_does_not_exist_is_told_so(cluster: FakeCluster) -> None:
+    fill(cluster, 10)
+    async with Consumer(cluster.bootstrap(), **FAST) as consumer:
+        consumer.assign([SEA, ("sea", 7), ("nowhere", 0)])
+        assert len(await read_despite(consumer, 10)) == 10
+        with pytest.raises(TidelogError, match="partition 7 of topic") as caught:
+            await consumer.poll(3000)
+        assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
 async def test_out_of_range_is_an_error_that_names_the_range(cluster: FakeCluster) -> None:
     fill(cluster, 30)
     cluster.partition("sea").log_start = 10
