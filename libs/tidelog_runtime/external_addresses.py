@@ -6,7 +6,7 @@ external one of everybody, and whoever has none is named by the one that he has.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable
 from typing import Protocol
 
 
@@ -20,28 +20,47 @@ class Reachable(Protocol):
     def external_address(self) -> str: ...
 
 
-KnownServices = Callable[[], Mapping[int, Reachable]]
+class KnownServices(Protocol):
+    """As they are known now; None: not at all."""
+
+    def broker(self, broker_id: int) -> Reachable | None:
+        """In its present life, or else in its last."""
+
+    def departed(self, broker_id: int) -> Reachable | None:
+        """In its last life that ended, also where it is back."""
+
+    def controller(self, controller_id: int) -> Reachable | None: ...
+
+    def everybody(self) -> Iterable[Reachable]:
+        """Whoever is there before whoever was."""
+
+
 # Between a service's name and its address, in texts for people that clients read, too.
 _AT = " at "
 
 
 class ExternalAddresses:
-    """`brokers`, `controllers`: those that are known now, by id."""
-
-    def __init__(self, brokers: KnownServices, controllers: KnownServices) -> None:
-        self._brokers = brokers
-        self._controllers = controllers
+    def __init__(self, known: KnownServices) -> None:
+        self._known = known
 
     def of_broker(self, broker_id: int, address: str) -> str:
         """`address`: the one to tell where nothing else is known."""
-        return _external(self._brokers().get(broker_id), address)
+        return _external(self._known.broker(broker_id), address)
+
+    def of_departed(self, broker_id: int, address: str) -> str:
+        """Of its last life that ended. Its present one may be elsewhere, or, where both have one
+        address, be the first that has an external one."""
+        present = self._known.broker(broker_id)
+        if present is None or present.address != address:
+            return _external(self._known.departed(broker_id), address)
+        return _external(present, address)
 
     def of_controller(self, controller_id: int, address: str) -> str:
-        return _external(self._controllers().get(controller_id), address)
+        return _external(self._known.controller(controller_id), address)
 
     def of(self, address: str) -> str:
         """Of whoever is reached there by those inside."""
-        for known in (*self._controllers().values(), *self._brokers().values()):
+        for known in self._known.everybody():
             if known.address == address:
                 return _external(known, address)
         return address

@@ -3,29 +3,51 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 
 import pytest
 
 from tidelog.state_changes.event import Cause
 from tidelog.v1 import inspect_pb2 as pb
-from tidelog_runtime.external_addresses import ExternalAddresses
+from tidelog_runtime.external_addresses import ExternalAddresses, Reachable
 from tidelog_runtime.metadata import schema
 from tidelog_runtime.telemetry.external_inspect import tell_externally
 
 INSIDE_1, OUTSIDE_1 = "broker-1:7500", "127.0.0.1:7501"
 INSIDE_2 = "broker-2:7500"
 CONTROLLER, OUTSIDE_CONTROLLER = "controller-1:7400", "127.0.0.1:7401"
+DEPARTURE = schema.Departure(13, Cause.BROKER_CRASHED, 5, INSIDE_1)
 
 
 def broker(address: str, external_address: str = "") -> schema.BrokerRegistration:
     return schema.BrokerRegistration(address, "a", "uuid", schema.RUNNING, 0, 0, external_address)
 
 
+class Known:
+    """What tests say."""
+
+    def __init__(
+        self,
+        brokers: Mapping[int, Reachable],
+        controllers: Mapping[int, Reachable] | None = None,
+        departed: Mapping[int, Reachable] | None = None,
+    ) -> None:
+        self.broker = brokers.get
+        self.controller = (controllers or {}).get
+        self.departed = (departed or {}).get
+        self._all = ((controllers or {}), brokers, (departed or {}))
+
+    def everybody(self) -> Iterable[Reachable]:
+        for services in self._all:
+            yield from services.values()
+
+
 @pytest.fixture
 def addresses() -> ExternalAddresses:
     brokers = {1: broker(INSIDE_1, OUTSIDE_1), 2: broker(INSIDE_2)}
     controllers = {1: schema.ControllerProcess(CONTROLLER, 5, OUTSIDE_CONTROLLER)}
-    return ExternalAddresses(lambda: brokers, lambda: controllers)
+    departed = {1: DEPARTURE._replace(external_address=OUTSIDE_1)}
+    return ExternalAddresses(Known(brokers, controllers, departed))
 
 
 def test_a_broker_is_named_by_its_external_address(addresses: ExternalAddresses) -> None:
@@ -43,7 +65,7 @@ def test_who_has_no_external_address_is_named_by_the_one_there_is(
 def test_two_services_at_one_address_are_told_apart_by_their_ids() -> None:
     """As where the address of one was given to another by mistake."""
     brokers = {1: broker(INSIDE_1, OUTSIDE_1), 2: broker(INSIDE_1, "127.0.0.1:7502")}
-    known = ExternalAddresses(lambda: brokers, dict)
+    known = ExternalAddresses(Known(brokers))
     assert known.of_broker(2, INSIDE_1) == "127.0.0.1:7502"
 
 
@@ -54,9 +76,39 @@ def test_a_service_in_a_text_keeps_its_name(addresses: ExternalAddresses) -> Non
 
 def test_what_is_registered_later_counts() -> None:
     brokers: dict[int, schema.BrokerRegistration] = {}
-    known = ExternalAddresses(lambda: brokers, dict)
+    known = ExternalAddresses(Known(brokers))
     brokers[1] = broker(INSIDE_1, OUTSIDE_1)
     assert known.of_broker(1, INSIDE_1) == OUTSIDE_1
+
+
+def test_a_life_that_ended_is_named_by_the_external_address_that_it_had() -> None:
+    """And not by that of the broker's present life, which may be on another machine."""
+    brokers = {1: broker("moved-1:7500", "127.0.0.1:7509")}
+    former = DEPARTURE._replace(external_address=OUTSIDE_1)
+    state = pb.DescribeServiceResponse(
+        role="controller",
+        controller=pb.ControllerState(
+            registered=[pb.RegisteredBroker(broker_id=1, address="moved-1:7500")],
+            departures=[pb.Departure(broker_id=1, address=INSIDE_1)],
+        ),
+    )
+    known = ExternalAddresses(Known(brokers, departed={1: former}))
+    tell_externally(state, known)
+    assert state.controller.departures[0].address == OUTSIDE_1
+    assert state.controller.registered[0].address == "127.0.0.1:7509"
+    assert known.in_text(f"broker-1 at {INSIDE_1}") == f"broker-1 at {OUTSIDE_1}"
+
+
+@pytest.mark.parametrize(
+    ("present", "told"), [(INSIDE_1, "127.0.0.1:7509"), ("moved-1:7500", INSIDE_1)]
+)
+def test_a_life_without_an_external_address_has_that_of_the_next_at_its_own_place(
+    present: str, told: str
+) -> None:
+    """Else whoever asks all there are would ask one broker at two addresses."""
+    brokers = {1: broker(present, "127.0.0.1:7509")}
+    known = ExternalAddresses(Known(brokers, departed={1: DEPARTURE}))
+    assert known.of_departed(1, INSIDE_1) == told
 
 
 def test_a_brokers_description_names_no_internal_address(addresses: ExternalAddresses) -> None:
@@ -96,7 +148,6 @@ def test_a_controllers_description_names_no_internal_address(addresses: External
     assert not state.HasField("broker")
 
 
-DEPARTURE = schema.Departure(13, Cause.BROKER_CRASHED, 5, INSIDE_1)
 WITHOUT = [
     schema.encode(broker(INSIDE_1)),
     schema.encode(schema.ControllerEntry(1, CONTROLLER)),

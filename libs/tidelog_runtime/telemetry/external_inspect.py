@@ -57,6 +57,6 @@ def _tell_known(known: pb.BrokerState | pb.ControllerState, addresses: ExternalA
     for broker in known.registered:
         broker.address = addresses.of_broker(broker.broker_id, broker.address)
     for departure in known.departures:
-        departure.address = addresses.of_broker(departure.broker_id, departure.address)
+        departure.address = addresses.of_departed(departure.broker_id, departure.address)
     for controller in known.controllers:
         controller.address = addresses.of_controller(controller.controller_id, controller.address)

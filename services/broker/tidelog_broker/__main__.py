@@ -11,7 +11,7 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path, PurePath
@@ -51,6 +51,7 @@ from tidelog_broker.edge.replica_service import ReplicaService
 from tidelog_broker.edge.start_gate import StartGate
 from tidelog_broker.life import live
 from tidelog_broker.log.disk import OsDisk
+from tidelog_broker.membership.known_services import CachedServices
 from tidelog_broker.metrics.broker_metrics import BrokerMetrics
 from tidelog_broker.metrics.request_meter import (
     MeteredPeers,
@@ -61,7 +62,7 @@ from tidelog_broker.storage.data_directory import DataDirectory, DataDirectoryEr
 from tidelog_broker.storage.disk_use import disk_use
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.config import load
-from tidelog_runtime.external_addresses import ExternalAddresses, Reachable
+from tidelog_runtime.external_addresses import ExternalAddresses
 from tidelog_runtime.metadata.etcd import EtcdStore
 from tidelog_runtime.telemetry.explained import Explained
 from tidelog_runtime.telemetry.external_inspect import ExternalInspectServicer
@@ -192,7 +193,7 @@ def add_external_services(
     """What clients ask that come in by `external_listen`: nothing of brokers and controllers."""
     broker, _ = parts
     add_start_gate(server, broker, config.broker_id)
-    addresses = external_addresses(broker, config)
+    addresses = ExternalAddresses(CachedServices(broker.cache, config.broker_id, config))
     broker_pb2_grpc.add_BrokerServiceServicer_to_server(
         ExternalBrokerService(client_service_of(parts), addresses), server
     )
@@ -209,21 +210,6 @@ def client_service_of(parts: Parts) -> BrokerService:
     if metrics is None:
         return client_service(broker)
     return MeteredBrokerService(broker, metrics.requests)
-
-
-def external_addresses(broker: Broker, config: BrokerConfig) -> ExternalAddresses:
-    cache = broker.cache
-
-    def brokers() -> Mapping[int, Reachable]:
-        registered = {b: live.registration for b, live in cache.brokers.items()}
-        # Itself before it is registered, too; others also when they are no more.
-        return {**cache.departures, config.broker_id: config, **registered}
-
-    def controllers() -> Mapping[int, Reachable]:
-        active = cache.controller
-        return {**({active.controller_id: active} if active else {}), **cache.controllers}
-
-    return ExternalAddresses(brokers, controllers)
 
 
 def add_start_gate(server: grpc.aio.Server, broker: Broker, broker_id: int) -> None:

@@ -136,7 +136,7 @@ async def _serve(config: ControllerConfig) -> int:
     servers = [server]
     if external is not None:
         # What clients ask, and nothing of brokers.
-        addresses = ExternalAddresses(service.known_brokers, service.known_controllers)
+        addresses = ExternalAddresses(service.known_services)
         add_AdminServiceServicer_to_server(ExternalAdminServicer(admin, addresses), external)
         add_InspectServiceServicer_to_server(
             ExternalInspectServicer(explained, state_changes, addresses), external

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from tidelog.inspection.model import RegisteredController
@@ -36,9 +36,13 @@ class ControllerRoster:
             for controller_id, known in sorted(self._known.items())
         )
 
+    def process(self, controller_id: int) -> ControllerProcess | None:
+        known = self._known.get(controller_id)
+        return known.process if known is not None else None
+
     @property
-    def processes(self) -> dict[int, ControllerProcess]:
-        return {controller_id: known.process for controller_id, known in self._known.items()}
+    def processes(self) -> Iterator[ControllerProcess]:
+        return (known.process for known in self._known.values())
 
     def load(self, snapshot: Snapshot) -> None:
         """In place of all that was known. Who is found at this one's own start is no news."""

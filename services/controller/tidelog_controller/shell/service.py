@@ -18,10 +18,10 @@ from tidelog_controller.shell.controller_election import ControllerElection, Lea
 from tidelog_controller.shell.controller_registration import ControllerRegistration
 from tidelog_controller.shell.controller_roster import ControllerRoster
 from tidelog_controller.shell.event_loop import Environment, EventLoop
+from tidelog_controller.shell.known_services import ServicesOfReign
 from tidelog_controller.shell.lease_end import end_lease
 from tidelog_controller.state.commands import AdminReply
 from tidelog_controller.state.events import AdminRequest
-from tidelog_runtime.external_addresses import Reachable
 from tidelog_runtime.leader_reports import UnreachableLeadersReport
 from tidelog_runtime.metadata.cluster_id import UnknownFormatError, ensure_cluster
 from tidelog_runtime.metadata.schema import ControllerEntry, ControllerProcess
@@ -131,17 +131,9 @@ class ControllerService:
             error=self._reign.not_found(request) if self._reign is not None else None,
         )
 
-    def known_brokers(self) -> dict[int, Reachable]:
-        """Those that are registered, or were last, by id; none while it stands by."""
-        if self._reign is None:
-            return {}
-        registered = {b: known.registration for b, known in self._reign.context.brokers.items()}
-        return {**self._reign.departed, **registered}
-
-    def known_controllers(self) -> dict[int, Reachable]:
-        """Active or not, itself among them, by id."""
-        own = {self._entry.controller_id: self._entry}
-        return {**own, **self._roster.processes}
+    @property
+    def known_services(self) -> ServicesOfReign:
+        return ServicesOfReign(self._entry, self._roster, lambda: self._reign)
 
     def _describe_reign(self, request: StateRequest) -> ControllerState:
         active = self._election.active

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tidelog.v1 import broker_pb2 as pb
 from tidelog_broker.edge.external_broker_service import ExternalBrokerService
+from tidelog_broker.membership.known_services import CachedServices
 from tidelog_runtime.external_addresses import ExternalAddresses
 from tidelog_runtime.metadata.schema import ControllerEntry, ControllerProcess, encode
 from unit.broker.broker_parts import KEYS, broker_change, on, partition_change, topic_change
@@ -40,10 +41,7 @@ class ExternalEdge(Edge):
                 ),
             ]
         )
-        addresses = ExternalAddresses(
-            lambda: {b: live.registration for b, live in cache.brokers.items()},
-            lambda: cache.controllers,
-        )
+        addresses = ExternalAddresses(CachedServices(cache, 1, cache.brokers[1].registration))
         self.external = ExternalBrokerService(self.service, addresses)
 
 
