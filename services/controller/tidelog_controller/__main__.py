@@ -13,7 +13,9 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from types import ModuleType
+from typing import NamedTuple
 
+import grpc.aio
 import structlog
 import uvloop
 
@@ -25,6 +27,7 @@ from tidelog.v1.controller_pb2_grpc import add_ControllerServiceServicer_to_serv
 from tidelog.v1.inspect_pb2_grpc import add_InspectServiceServicer_to_server
 from tidelog_controller.config import ControllerConfig
 from tidelog_controller.edge.admin import AdminServicer
+from tidelog_controller.edge.admin_calls import Admin
 from tidelog_controller.edge.controller import ControllerServicer
 from tidelog_controller.edge.external_admin import ExternalAdminServicer
 from tidelog_controller.edge.replica_control_client import GrpcReplicaControl
@@ -49,7 +52,11 @@ from tidelog_runtime.telemetry.external_inspect import ExternalInspectServicer
 from tidelog_runtime.telemetry.inspect_service import InspectServicer
 from tidelog_runtime.telemetry.logging import configure_logging
 from tidelog_runtime.telemetry.metrics.controller_catalogue import CONTROLLER_METRICS
-from tidelog_runtime.telemetry.metrics.http_server import MetricsUnavailableError, serve
+from tidelog_runtime.telemetry.metrics.http_server import (
+    MetricsServer,
+    MetricsUnavailableError,
+    serve,
+)
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 from tidelog_runtime.telemetry.state_change_publisher import publishing, registered_brokers
 
@@ -77,83 +84,29 @@ async def _serve(config: ControllerConfig) -> int:
 
     server = new_server()
     external = new_server() if config.external_listen is not None else None
-    wanted = config.listen
     try:
-        port = server.add_insecure_port(wanted)
+        port = listen(server, config.listen, "--listen")
         if external is not None and config.external_listen is not None:
-            wanted = config.external_listen
-            external.add_insecure_port(wanted)
-    except RuntimeError:
-        setting = "--listen" if wanted == config.listen else "--external-listen"
-        log.error(
-            "cannot_listen",
-            listen=wanted,
-            problem=f"{wanted} cannot be bound: another process uses it, or this machine "
-            "has no such address",
-            remedy=f"stop the other process, or give another address by {setting}",
-        )
+            listen(external, config.external_listen, "--external-listen")
+    except CannotListenError as error:
+        log.error("cannot_listen", listen=error.address, problem=error.problem, remedy=error.remedy)
         return EXIT_FAULT
     address = config.advertised_address or f"{config.listen.rpartition(':')[0]}:{port}"
-    rng = random.SystemRandom()
-    clock = SystemClock()
-    keys = Keys(config.cluster)
-    state_changes = StateChangeLog(config.service, clock)
-    store = MeasuredStore(
-        EtcdStore(config.etcd_endpoints, clock=clock, rng=rng), keys.cluster, clock, state_changes
-    )
-    measured = config.metrics_address is not None
-    metrics = ControllerMetrics(store, state_changes, time.perf_counter) if measured else None
-    service = ControllerService(
-        Environment(
-            store=store,
-            keys=keys,
-            clock=clock,
-            rng=rng,
-            connect=lambda broker: GrpcReplicaControl(broker, config.command_timeout_ms, rng),
-            dialer=TcpDialer(),
-            log=log,
-            state_changes=state_changes,
-            command_timeout_ms=config.command_timeout_ms,
-            max_moves_per_broker=config.max_moves_per_broker,
-            leader_balancing=(
-                LeaderBalancing(config.leader_balance_interval_ms, config.leader_imbalance_percent)
-                if config.leader_balance
-                else None
-            ),
-            stopwatch=metrics.decisions if metrics else NoStopwatch(),
-            internal_topics=internal_topics(config),
-            run_blocking=run_in_thread,
-        ),
-        ControllerEntry(config.controller_id, address, config.external_address),
-        lease_ttl_seconds=config.lease_ttl_seconds,
-    )
-    admin = MeteredAdmin(service, metrics.decisions) if metrics else service
-    add_AdminServiceServicer_to_server(AdminServicer(admin), server)
-    add_ControllerServiceServicer_to_server(ControllerServicer(service), server)
-    explained = Explained(service, Explainer(clock))
-    add_InspectServiceServicer_to_server(InspectServicer(explained, state_changes), server)
-    await add_standard_services(server, names_in(admin_pb2, controller_pb2, inspect_pb2))
+    parts = new_controller(config, address)
+    await add_services(server, parts)
     servers = [server]
     if external is not None:
-        # What clients ask, and nothing of brokers.
-        addresses = ExternalAddresses(service.known_services)
-        add_AdminServiceServicer_to_server(ExternalAdminServicer(admin, addresses), external)
-        add_InspectServiceServicer_to_server(
-            ExternalInspectServicer(explained, state_changes, addresses), external
-        )
-        await add_standard_services(external, names_in(admin_pb2, inspect_pb2))
+        await add_external_services(external, parts)
         servers.append(external)
     metrics_server = None
     try:
-        if metrics is not None:
-            collect = partial(metrics.collect, service)
-            metrics_server = serve(config, CONTROLLER_METRICS, collect)
+        metrics_server = serve_metrics(config, parts)
         for each in servers:
             await each.start()
         log.info("controller_started", address=address, cluster=config.cluster)
-        find_brokers = partial(registered_brokers, store, keys)
-        async with publishing(state_changes, find_brokers, config):
-            return await _run_until(stopping, service, log)
+        find_brokers = partial(registered_brokers, parts.store, Keys(config.cluster))
+        async with publishing(parts.state_changes, find_brokers, config):
+            return await _run_until(stopping, parts.service, log)
     except MetricsUnavailableError as error:
         log.error("cannot_listen", listen=config.metrics_listen, problem=str(error))
         return EXIT_FAULT
@@ -161,8 +114,96 @@ async def _serve(config: ControllerConfig) -> int:
         if metrics_server is not None:
             metrics_server.stop()
         await asyncio.gather(*(each.stop(SERVER_GRACE_SECONDS) for each in servers))
-        await store.close()
-        state_changes.flush()
+        await parts.store.close()
+        parts.state_changes.flush()
+
+
+class CannotListenError(Exception):
+    def __init__(self, address: str, setting: str) -> None:
+        self.address = address
+        self.problem = (
+            f"{address} cannot be bound: another process uses it, or this machine has no such "
+            "address"
+        )
+        self.remedy = f"stop the other process, or give another address by {setting}"
+        super().__init__(f"{self.problem}; {self.remedy}")
+
+
+def listen(server: grpc.aio.Server, address: str, setting: str) -> int:
+    """The port that was bound. Raises `CannotListenError`, which names the setting."""
+    try:
+        return server.add_insecure_port(address)
+    except RuntimeError:
+        raise CannotListenError(address, setting) from None
+
+
+class Parts(NamedTuple):
+    """`metrics`: None where nothing is measured."""
+
+    service: ControllerService
+    admin: Admin
+    explained: Explained
+    store: MeasuredStore
+    state_changes: StateChangeLog
+    metrics: ControllerMetrics | None
+
+
+def new_controller(config: ControllerConfig, address: str) -> Parts:
+    """`address`: where others inside reach it."""
+    clock, rng, keys = SystemClock(), random.SystemRandom(), Keys(config.cluster)
+    state_changes = StateChangeLog(config.service, clock)
+    store = MeasuredStore(
+        EtcdStore(config.etcd_endpoints, clock=clock, rng=rng), keys.cluster, clock, state_changes
+    )
+    metrics = None
+    if config.metrics_address is not None:
+        metrics = ControllerMetrics(store, state_changes, time.perf_counter)
+    environment = Environment(
+        store=store,
+        keys=keys,
+        clock=clock,
+        rng=rng,
+        connect=lambda broker: GrpcReplicaControl(broker, config.command_timeout_ms, rng),
+        dialer=TcpDialer(),
+        log=structlog.get_logger(),
+        state_changes=state_changes,
+        command_timeout_ms=config.command_timeout_ms,
+        max_moves_per_broker=config.max_moves_per_broker,
+        leader_balancing=leader_balancing(config),
+        stopwatch=metrics.decisions if metrics else NoStopwatch(),
+        internal_topics=internal_topics(config),
+        run_blocking=run_in_thread,
+    )
+    entry = ControllerEntry(config.controller_id, address, config.external_address)
+    service = ControllerService(environment, entry, lease_ttl_seconds=config.lease_ttl_seconds)
+    admin = MeteredAdmin(service, metrics.decisions) if metrics else service
+    explained = Explained(service, Explainer(clock))
+    return Parts(service, admin, explained, store, state_changes, metrics)
+
+
+async def add_services(server: grpc.aio.Server, parts: Parts) -> None:
+    """What everybody asks: administrators, brokers and controllers."""
+    add_AdminServiceServicer_to_server(AdminServicer(parts.admin), server)
+    add_ControllerServiceServicer_to_server(ControllerServicer(parts.service), server)
+    inspect = InspectServicer(parts.explained, parts.state_changes)
+    add_InspectServiceServicer_to_server(inspect, server)
+    await add_standard_services(server, names_in(admin_pb2, controller_pb2, inspect_pb2))
+
+
+async def add_external_services(server: grpc.aio.Server, parts: Parts) -> None:
+    """What clients ask that come in by `external_listen`: nothing of brokers."""
+    addresses = ExternalAddresses(parts.service.known_services)
+    add_AdminServiceServicer_to_server(ExternalAdminServicer(parts.admin, addresses), server)
+    inspect = ExternalInspectServicer(parts.explained, parts.state_changes, addresses)
+    add_InspectServiceServicer_to_server(inspect, server)
+    await add_standard_services(server, names_in(admin_pb2, inspect_pb2))
+
+
+def serve_metrics(config: ControllerConfig, parts: Parts) -> MetricsServer | None:
+    """Raises `MetricsUnavailableError`."""
+    if parts.metrics is None:
+        return None
+    return serve(config, CONTROLLER_METRICS, partial(parts.metrics.collect, parts.service))
 
 
 def names_in(*modules: ModuleType) -> list[str]:
@@ -172,6 +213,12 @@ def names_in(*modules: ModuleType) -> list[str]:
         for module in modules
         for service in module.DESCRIPTOR.services_by_name.values()
     ]
+
+
+def leader_balancing(config: ControllerConfig) -> LeaderBalancing | None:
+    if not config.leader_balance:
+        return None
+    return LeaderBalancing(config.leader_balance_interval_ms, config.leader_imbalance_percent)
 
 
 def internal_topics(config: ControllerConfig) -> list[InternalTopic]:
