@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
+from collected import own_items
 from compose.engine import EngineError
 from compose.stack import LOGS, Stack
 
@@ -19,11 +19,8 @@ TEST_TIMEOUT_S = 1_800
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The hook sees those of all suites when several run at once."""
-    here = Path(__file__).parent
-    for item in items:
-        if item.path.is_relative_to(here):
-            item.add_marker(pytest.mark.timeout(TEST_TIMEOUT_S))
+    for item in own_items(items, __file__):
+        item.add_marker(pytest.mark.timeout(TEST_TIMEOUT_S))
 
 
 @pytest.fixture(scope="session")

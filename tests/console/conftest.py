@@ -5,13 +5,13 @@ the suite out."""
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import httpx
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser
 
+from collected import own_items
 from console.browser import running_browser
 from console.console import Console, new_console
 from integration.clusters import running_cluster
@@ -24,12 +24,9 @@ UNHURRIED = {"lease_ttl_seconds": 15}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The hook sees the items of all suites when several run at once."""
-    here = Path(__file__).parent
-    for item in items:
-        if item.path.is_relative_to(here):
-            item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
-            item.add_marker(pytest.mark.timeout(TEST_SECONDS))
+    for item in own_items(items, __file__):
+        item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
+        item.add_marker(pytest.mark.timeout(TEST_SECONDS))
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

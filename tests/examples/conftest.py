@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
+from collected import own_items
 from examples.programs import BUILD_SECONDS, PROGRAMS, Program
 from integration.clusters import running_cluster
 from tidelog_runtime.local.cluster import LocalCluster
@@ -18,13 +18,10 @@ UNHURRIED = {"lease_ttl_seconds": 15}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The hook sees the items of all suites when several run at once."""
-    here = Path(__file__).parent
-    for item in items:
-        if item.path.is_relative_to(here):
-            item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
-            # The first test of a language builds its program.
-            item.add_marker(pytest.mark.timeout(BUILD_SECONDS))
+    for item in own_items(items, __file__):
+        item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
+        # The first test of a language builds its program.
+        item.add_marker(pytest.mark.timeout(BUILD_SECONDS))
 
 
 @pytest.fixture(scope="session", params=PROGRAMS, ids=lambda program: program.language)

@@ -1,12 +1,12 @@
 """Real processes, real etcd, real files."""
 
 from collections.abc import AsyncIterator, Generator
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
 from pluggy import Result
 
+from collected import own_items
 from integration.clusters import RUNNING, running_cluster
 from tidelog_runtime.local.cluster import LocalCluster
 
@@ -28,11 +28,9 @@ def nothing_died_by_itself() -> Generator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests run on the event loop of the cluster that they use. The hook sees those of all
-    suites when several run at once, and other suites have clusters of their own."""
-    here = Path(__file__).parent
-    for item in items:
-        if item.path.is_relative_to(here) and "cluster" in getattr(item, "fixturenames", ()):
+    """Tests run on the event loop of the cluster that they use."""
+    for item in own_items(items, __file__):
+        if "cluster" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.asyncio(loop_scope="module"), append=False)
 
 
