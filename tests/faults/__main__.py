@@ -14,16 +14,18 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from faults.catalogue import KINDS, Ability, left_out
 from faults.cluster import Cluster, ClusterFailedError
 from faults.container_cluster import Containers
-from faults.local_cluster import LocalProcesses, abilities
+from faults.local_cluster import ABILITIES, LocalProcesses
 from faults.plan import Plan, make_plan
 from faults.report.write import write_report
 from faults.run import FinishedRun, RunFailedError, run
+from faults.small_disks import why_no_small_disks
 from faults.verdict import FULL_MINUTES, FULL_RUNS, Result
 from tidelog.rpc.status import UnreachableError
 from tidelog_runtime.local.errors import ClusterError
@@ -53,8 +55,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 async def _faults(options: argparse.Namespace, seed: int, directory: Path) -> int:
     asyncio.get_running_loop().set_exception_handler(_heard)
-    async with _clusters(options, directory) as (can, clusters):
-        return await _prove(options, seed, directory, can, clusters)
+    async with _clusters(options, directory) as (impossible, clusters):
+        return await _prove(options, seed, directory, impossible, clusters)
 
 
 def _heard(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -68,10 +70,11 @@ async def _prove(
     options: argparse.Namespace,
     seed: int,
     directory: Path,
-    can: frozenset[Ability],
+    impossible: dict[str, str],
     clusters: Clusters,
 ) -> int:
-    result = Result(left_out=left_out(can))
+    """`impossible`: kinds that are left out, each with why."""
+    result = Result(left_out=impossible)
     possible = [kind for kind in KINDS if kind not in result.left_out]
     seconds = options.minutes * SECONDS_A_MINUTE
     plan = make_plan(possible, runs=options.runs, seconds=seconds, seed=seed, only=options.only)
@@ -110,10 +113,14 @@ async def _runs(
 @asynccontextmanager
 async def _clusters(
     options: argparse.Namespace, directory: Path
-) -> AsyncIterator[tuple[frozenset[Ability], Clusters]]:
-    """What runs strike: processes are new in each, containers stay for all of them."""
+) -> AsyncIterator[tuple[dict[str, str], Clusters]]:
+    """What runs strike, and the kinds that it cannot suffer: processes are new in each, containers
+    stay for all of them."""
     if options.local:
-        yield abilities(), _local
+        why_not = await why_no_small_disks(directory / "probe")
+        can = ABILITIES if why_not else ABILITIES | {Ability.FULL_DISK}
+        small_disks = not why_not
+        yield left_out(can, {Ability.FULL_DISK: why_not}), partial(_local, small_disks=small_disks)
         return
     cluster = Containers(directory / "containers", options.compose_file)
     try:
@@ -125,14 +132,14 @@ async def _clusters(
         async def composed(_: Path) -> AsyncIterator[Cluster]:
             yield cluster
 
-        yield cluster.abilities, composed
+        yield left_out(cluster.abilities, cluster.lacking), composed
     finally:
         await cluster.stop()
 
 
 @asynccontextmanager
-async def _local(directory: Path) -> AsyncIterator[Cluster]:
-    cluster = LocalProcesses(directory / "cluster")
+async def _local(directory: Path, *, small_disks: bool) -> AsyncIterator[Cluster]:
+    cluster = LocalProcesses(directory / "cluster", small_disks=small_disks)
     await cluster.start()
     try:
         yield cluster
@@ -155,16 +162,27 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", default="", metavar="NAME", help="one kind, story, or mixed")
     parser.add_argument("--rate", type=int, help="records a second")
     parser.add_argument("--out", type=Path, default=OUT)
-    parser.add_argument("--directory", type=Path, help="keeps histories, logs and data there")
+    parser.add_argument(
+        "--directory", type=Path, help="keeps histories, logs and data there; new, or empty"
+    )
     parser.add_argument(
         "--compose-file", type=Path, help="instead of docker-compose.yml; its images are there"
     )
     options = parser.parse_args(argv)
+    if options.directory is not None and _is_used(options.directory):
+        parser.error(
+            f"{options.directory} holds something already, an earlier run perhaps; name another "
+            "directory, or empty this one"
+        )
     if options.minutes <= 0 or options.runs < 1:
         parser.error("--minutes is more than 0, and --runs at least 1")
     if options.rate is None:
         options.rate = LOCAL_RATE if options.local else RATE
     return options
+
+
+def _is_used(directory: Path) -> bool:
+    return directory.exists() and (not directory.is_dir() or any(directory.iterdir()))
 
 
 def _say(text: str) -> None:

@@ -4,7 +4,8 @@ no write may succeed on its account. Pure."""
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 # A write may be late by so much without anybody's fault.
@@ -154,10 +155,15 @@ KINDS: dict[str, Kind] = {
 }
 
 
-def left_out(abilities: frozenset[Ability]) -> dict[str, str]:
-    """The kinds that a cluster of these abilities cannot suffer, each with what it lacks."""
+def left_out(
+    abilities: frozenset[Ability], why: Mapping[Ability, str] = MappingProxyType({})
+) -> dict[str, str]:
+    """The kinds that a cluster of these abilities cannot suffer, each with what it lacks; and
+    `why`, where that is the machine's doing."""
     return {
-        name: f"this cluster lacks {kind.needs.value}"
+        name: ": ".join(
+            filter(None, (f"this cluster lacks {kind.needs.value}", why.get(kind.needs)))
+        )
         for name, kind in KINDS.items()
         if kind.needs not in abilities
     }

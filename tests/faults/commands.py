@@ -18,13 +18,16 @@ async def run_command(
     environment: Mapping[str, str] | None = None,
 ) -> str:
     """What it writes to its standard output. Raises `ClusterFailedError` with what it says."""
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env=environment,
-    )
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=environment,
+        )
+    except OSError as error:
+        raise ClusterFailedError(f"{command[0]} does not run here: {error}") from error
     try:
         async with asyncio.timeout(timeout_s):
             out, errors = await process.communicate(stdin.encode())

@@ -39,9 +39,11 @@ def override(
     services: Sequence[str],
     clocks: Mapping[str, Path] | None,
     faketime_image: str,
+    user: str = "",
 ) -> str:
     """`disks`: the data directory of each broker. `clocks`: the directory of each broker's clock
-    file; None: clocks are the machine's. JSON, which is YAML as well."""
+    file; None: clocks are the machine's. `user`: whose those directories are, as whom brokers run
+    then; empty: the image's own. JSON, which is YAML as well."""
     changed: dict[str, dict[str, object]] = {
         name: {"restart": "no", "networks": {"default": {"ipv4_address": address}}}
         for name, address in addresses(services).items()
@@ -61,6 +63,8 @@ def override(
                 },
             }
         changed[broker]["volumes"] = volumes
+        if user:
+            changed[broker]["user"] = user
     network = {"default": {"ipam": {"config": [{"subnet": SUBNET}]}}}
     return json.dumps({"services": changed, "networks": network}, indent=2)
 

@@ -1,8 +1,7 @@
 """The composed cluster as one to strike: containers, their networks, disks, logs and clocks.
 
 Docker's command line does what a user could do. Rules in a container's network, disks that can be
-filled and writing into data directories need root on this machine; without it these kinds are
-left out by name.
+filled need root on this machine, and loop mounts; without them these kinds are left out by name.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from faults.local_cluster import state_of
 from faults.relay import Manner
 from faults.relayed_traffic import RelayedTraffic, SharedRelay
 from faults.service_logs import count_told
-from faults.small_disks import SmallDisk
+from faults.small_disks import SmallDisk, make_data_dir, why_no_small_disks
 from tidelog_runtime.local.ports import choose_port
 
 PROJECT = "tidelog-faults"
@@ -46,6 +45,7 @@ STOP_TIMEOUT_S = 30
 UP_TIMEOUT_S = 900.0
 TAG = "faults"
 ENDED = frozenset({"exited", "dead"})
+_NETWORK_PROGRAMS = ("nsenter", "iptables", "iptables-restore")
 
 
 async def read_log(container: str, *options: str) -> list[bytes]:
@@ -57,6 +57,13 @@ async def read_log(container: str, *options: str) -> list[bytes]:
     )
     out, _ = await process.communicate()
     return out.splitlines(keepends=True)
+
+
+def _why_no_networks() -> str:
+    if os.geteuid() != 0:
+        return "only root reaches into a container's network"
+    missing = [name for name in _NETWORK_PROGRAMS if shutil.which(name) is None]
+    return f"{', '.join(missing)} not found" if missing else ""
 
 
 class Containers:
@@ -76,7 +83,10 @@ class Containers:
         self._directory = directory.absolute()
         self._stack = AsyncExitStack()
         self._abilities: set[Ability] = set()
+        # Why the machine lacks some.
+        self.lacking: dict[Ability, str] = {}
         self._disks: dict[str, SmallDisk] = {}
+        self._data_dirs: dict[str, Path] = {}
         self._clocks: dict[str, Path] = {}
         # Where clients of the load, and where this harness connects, which nothing strikes.
         self._relays: dict[str, SharedRelay] = {}
@@ -116,7 +126,7 @@ class Containers:
         return {_address(name): relay.address for name, relay in self._own_relays.items()}
 
     def data_dir(self, broker: str) -> Path:
-        return self._disks[broker].data_dir
+        return self._data_dirs[broker]
 
     # -- the whole -------------------------------------------------------------------------
 
@@ -132,25 +142,41 @@ class Containers:
             Ability.CLIENT_RELAY,
             Ability.ETCD,
             Ability.ETCD_MEMBERS,
+            Ability.DATA,
         }
-        if os.geteuid() != 0:
-            raise ClusterFailedError(
-                "faults on containers need root, to mount disks and to reach into networks; run "
-                "`sudo make faults`, or `make faults LOCAL=1` for what processes alone can suffer"
-            )
-        if all(map(shutil.which, ("nsenter", "iptables", "iptables-restore"))):
-            self._abilities |= {Ability.NETWORK, Ability.SERVICE_RELAY}
-        for broker in BROKERS:
-            disk = self._disks[broker] = SmallDisk(self._directory / "disks" / broker)
-            self._stack.push_async_callback(disk.remove)
-            await disk.make()
-        self._abilities |= {Ability.FULL_DISK, Ability.DATA}
+        self._found({Ability.NETWORK, Ability.SERVICE_RELAY}, _why_no_networks())
+        await self._make_data_dirs()
         if not self._has_own_images:
+            self.lacking[Ability.CLOCK] = "the images are those of another file"
             return
         await self._compose("build", *CONTROLLERS[:1], *BROKERS[:1])
-        with suppress(ClusterFailedError):
+        try:
             await self._build_faketime()
-            self._abilities.add(Ability.CLOCK)
+        except ClusterFailedError as error:
+            self._found({Ability.CLOCK}, str(error))
+        else:
+            self._found({Ability.CLOCK}, "")
+
+    def _found(self, abilities: Iterable[Ability], why_not: str) -> None:
+        if why_not:
+            self.lacking |= dict.fromkeys(abilities, why_not)
+        else:
+            self._abilities |= set(abilities)
+
+    async def _make_data_dirs(self) -> None:
+        """On disks that can be filled, or else on this machine's."""
+        why_not = await why_no_small_disks(self._directory / "probe")
+        self._found({Ability.FULL_DISK}, why_not)
+        for broker in BROKERS:
+            place = self._directory / "disks" / broker
+            if why_not:
+                self._data_dirs[broker] = place / "data"
+                await asyncio.to_thread(make_data_dir, self._data_dirs[broker])
+                continue
+            disk = self._disks[broker] = SmallDisk(place)
+            self._stack.push_async_callback(disk.remove)
+            await disk.make()
+            self._data_dirs[broker] = disk.data_dir
 
     async def _build_faketime(self) -> None:
         """Clocks are the machine's where the package cannot be had."""
@@ -165,10 +191,11 @@ class Containers:
     async def start(self) -> None:
         (self._directory / "override.json").write_text(
             override(
-                {broker: disk.data_dir for broker, disk in self._disks.items()},
+                self._data_dirs,
                 SERVICES,
                 self._clocks if Ability.CLOCK in self._abilities else None,
                 f"tidelog-broker:{FAKETIME_TAG}",
+                user="" if os.geteuid() == 0 else f"{os.geteuid()}:{os.getegid()}",
             )
         )
         # What an earlier run may have left.

@@ -4,7 +4,6 @@ that refuse, bits that flip, an etcd that goes away. For quick runs, and to try 
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -28,19 +27,17 @@ READY_TIMEOUT_S = 180.0
 ETCD = "etcd-1"
 
 
-def abilities() -> frozenset[Ability]:
-    """Disks that can be filled have to be mounted, which is root's."""
-    always = {Ability.PROCESSES, Ability.CLIENT_RELAY, Ability.DATA, Ability.ETCD}
-    return frozenset(always | ({Ability.FULL_DISK} if os.geteuid() == 0 else set()))
+ABILITIES = frozenset({Ability.PROCESSES, Ability.CLIENT_RELAY, Ability.DATA, Ability.ETCD})
 
 
 class LocalProcesses:
-    """A `Cluster` of `LocalCluster`."""
+    """A `Cluster` of `LocalCluster`. `small_disks`: brokers' data lie on disks that can be
+    filled."""
 
     timings = Timings(LEASE_TTL_S * 1000, LAG_TIME_MAX_MS)
 
-    def __init__(self, directory: Path) -> None:
-        self.abilities = abilities()
+    def __init__(self, directory: Path, *, small_disks: bool) -> None:
+        self.abilities = ABILITIES | {Ability.FULL_DISK} if small_disks else ABILITIES
         self._cluster = LocalCluster(
             directory,
             brokers=BROKERS,

@@ -6,8 +6,10 @@ broker that restarts would have lost its data. Not a quota, which few storage dr
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
+import shutil
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,6 +24,26 @@ _BLOCK_BYTES = 1 << 20
 OWNER = 10_001
 
 
+async def why_no_small_disks(directory: Path) -> str:
+    """Makes one in `directory`, which is new, and removes it; empty: that can be done."""
+    probe = SmallDisk(directory)
+    try:
+        await probe.make()
+    except ClusterFailedError as error:
+        return str(error)
+    finally:
+        await probe.remove()
+        await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
+    return ""
+
+
+def make_data_dir(path: Path) -> None:
+    """That a broker in its container may write to, which runs as OWNER or else as this user."""
+    path.mkdir(parents=True)
+    if os.geteuid() == 0:
+        os.chown(path, OWNER, OWNER)
+
+
 class SmallDisk:
     """Mounted at `path` / mount; the broker's data are below it."""
 
@@ -31,15 +53,14 @@ class SmallDisk:
         self.data_dir = self._mount / "data"
 
     async def make(self) -> None:
-        """Raises `ClusterFailedError` where this process may not mount."""
+        """Raises `ClusterFailedError` where this process may not mount, or cannot."""
         self._mount.mkdir(parents=True)
         with self._image.open("wb") as image:
             image.truncate(DISK_BYTES)
         # Nothing is kept back for root: full is full.
         await run_command(["mkfs.ext4", "-q", "-m", "0", str(self._image)])
         await run_command(["mount", "-o", "loop", str(self._image), str(self._mount)])
-        self.data_dir.mkdir()
-        os.chown(self.data_dir, OWNER, OWNER)
+        make_data_dir(self.data_dir)
 
     async def remove(self) -> None:
         with suppress(ClusterFailedError):

@@ -120,6 +120,14 @@ def test_composed_services_stay_down_and_brokers_have_disks_of_their_own() -> No
     assert services["broker-1"]["volumes"] == ["/disk:/var/lib/tidelog"]
 
 
+def test_brokers_run_as_the_user_whose_their_directories_are() -> None:
+    text = override({"broker-1": Path("/d")}, ["etcd-1", "broker-1"], None, "", user="7:8")
+    services = json.loads(text)["services"]
+
+    assert services["broker-1"]["user"] == "7:8"
+    assert "user" not in services["etcd-1"]
+
+
 def test_composed_services_keep_their_addresses_through_their_lives() -> None:
     told = json.loads(override({}, ["etcd-1", "broker-1"], None, ""))
     subnet = ipaddress.ip_network(told["networks"]["default"]["ipam"]["config"][0]["subnet"])

@@ -26,6 +26,18 @@ def test_every_story_is_told_where_there_is_time() -> None:
     assert {story.name for story in STORIES} <= set(names(plan.runs))
 
 
+def test_what_a_cluster_lacks_is_left_out_with_why() -> None:
+    abilities = frozenset(Ability) - {Ability.FULL_DISK, Ability.CLOCK}
+    told = left_out(abilities, {Ability.FULL_DISK: "mount: permission denied"})
+
+    needs = {name: kind.needs for name, kind in KINDS.items()}
+    assert {needs[name] for name in told} == {Ability.FULL_DISK, Ability.CLOCK}
+    for name, why in told.items():
+        lacks = f"this cluster lacks {needs[name].value}"
+        is_disk = needs[name] is Ability.FULL_DISK
+        assert why == (f"{lacks}: mount: permission denied" if is_disk else lacks)
+
+
 def test_what_does_not_fit_is_left_out_by_name() -> None:
     plan = make_plan(ALL, runs=1, seconds=60, seed=1)
 
