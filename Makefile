@@ -28,7 +28,7 @@ help:
 	@echo "make compose-test  build the images, run docker-compose.yml and test it as users run it"
 	@echo "make examples-test  build the clients in Go, Java and TypeScript, and test them beside the Python one"
 	@echo "make faults       strike the composed cluster under load, judge its history; as root: all kinds; LOCAL=1: processes alone"
-	@echo "                  ONLY=name MINUTES=n RUNS=n SEED=s; PLANTED=1: bugs that it has to find"
+	@echo "                  ONLY=name MINUTES=n RUNS=n SEED=s; PLANTED=1: bugs that it has to find; NO_BOUNDS=1"
 	@echo "make lock         resolve the dependencies anew into requirements*.lock"
 	@echo "make system-deps  install the Debian packages that some suites need"
 	@echo "make clean        remove what was built; keeps data"
@@ -68,7 +68,8 @@ examples-test: $(STAMP)
 # Three runs of five minutes and more than two million records, unless it is told otherwise.
 faults: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python -m $(if $(PLANTED),faults.planted,faults \
-		$(if $(LOCAL),--local) $(if $(RUNS),--runs $(RUNS)) $(if $(SEED),--seed $(SEED))) \
+		$(if $(LOCAL),--local) $(if $(RUNS),--runs $(RUNS)) $(if $(SEED),--seed $(SEED)) \
+		$(if $(NO_BOUNDS),--no-bounds)) \
 		$(if $(MINUTES),--minutes $(MINUTES)) $(if $(ONLY),--only $(ONLY)) $(if $(RATE),--rate $(RATE))
 
 lint: $(STAMP)

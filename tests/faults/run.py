@@ -1,4 +1,4 @@
-"""One run: a load, the faults of its steps, healing, final reads, and the verdict."""
+"""One run: a load, the faults of its steps, healing, final reads, and the history's check."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from faults.plan import Step
 from faults.replicas import digests
 from faults.scene import Scene
 from faults.series import Point
-from faults.verdict import RunVerdict, judge_run
+from faults.verdict import RunSeen
 from tidelog.client import Admin
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.history import HistoryWriter, Report, check_history, read_history
+from tidelog.history import HistoryWriter, check_history, read_history
 
 PARTITIONS = 6
 REPLICATION_FACTOR = 3
@@ -49,13 +49,11 @@ class RunFailedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FinishedRun:
-    """`load`: while writing was tried. `wall_ahead_ms`: of the monotonic clock. `logs`: what
-    each service said, until the next run is begun in the same directory."""
+    """`wall_ahead_ms`: of the monotonic clock. `logs`: what each service said, until the next
+    run is begun in the same directory."""
 
-    verdict: RunVerdict
-    report: Report
+    seen: RunSeen
     series: list[Point]
-    load: Window
     wall_ahead_ms: int
     logs: Mapping[str, Path]
 
@@ -79,12 +77,9 @@ async def run(
         )
     say("checking the history")
     report = await asyncio.to_thread(lambda: check_history(read_history(Path(settings.history))))
-    verdict = judge_run(report, done.steps, load, cluster.timings, [*done.failed, *unchecked])
     return FinishedRun(
-        verdict,
-        report,
+        RunSeen(report, done.steps, load, cluster.timings, [*done.failed, *unchecked]),
         _read_series(settings),
-        load,
         time.time_ns() // 1_000_000 - now_ms(),
         await _save_logs(cluster, directory),
     )

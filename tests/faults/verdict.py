@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from faults.catalogue import KINDS, Bound, Circumstances, Timings
 from faults.effects import lacking
-from faults.gaps import PartitionGap, Successes, Window, ordinary, worst_in
+from faults.gaps import PartitionGap, Window, ordinary, worst_in
 from faults.plan import Step
 from tidelog.history import Anomaly, Outcome, Report
 
@@ -101,60 +101,68 @@ class RunVerdict:
             ]
             if done.whole_s is None or done.whole_s > WHOLE_AGAIN_S:
                 found.append(f"not whole within {WHOLE_AGAIN_S:g} s of {done.step.name}")
-        found += [
+        return found
+
+    @property
+    def late(self) -> list[str]:
+        """The gaps that are beyond their bounds."""
+        return [
             f"{gap.worst.gap.length_ms} ms without a write to {gap.worst.partition} in {gap.step}; "
             f"at most {gap.bound.limit_ms} ms ({gap.bound.why})"
             for gap in self.gaps
             if gap.bound is not None and not gap.is_met
         ]
-        return found
 
 
-def judge_run(
-    report: Report,
-    steps: Sequence[DoneStep],
-    load: Window,
-    timings: Timings,
-    unchecked: Iterable[str] = (),
-) -> RunVerdict:
-    """`load`: while writing was tried."""
-    successes = report.success_times_ms
-    quiet = ordinary(successes, [done.window for done in steps], load)
-    gaps = [
-        _judge_gap(done, steps, successes, load, timings, quiet.gap.length_ms) for done in steps
-    ]
-    not_judged = list(unchecked)
+@dataclass(frozen=True, slots=True)
+class RunSeen:
+    """What is judged of a run. `load`: while writing was tried. `unchecked`: what was not done."""
+
+    report: Report
+    steps: Sequence[DoneStep]
+    load: Window
+    timings: Timings
+    unchecked: Sequence[str] = ()
+
+    @property
+    def ordinary(self) -> PartitionGap:
+        windows = [done.window for done in self.steps]
+        return ordinary(self.report.success_times_ms, windows, self.load)
+
+
+def judge_runs(runs: Sequence[RunSeen]) -> list[RunVerdict]:
+    """What is ordinary all of them tell together, for each is without a fault but briefly."""
+    ordinary_ms = max((run.ordinary.gap.length_ms for run in runs), default=0)
+    return [_judge_run(run, ordinary_ms) for run in runs]
+
+
+def _judge_run(run: RunSeen, ordinary_ms: int) -> RunVerdict:
+    report = run.report
+    unchecked = list(run.unchecked)
     if report.undrained:
-        not_judged.append(f"no final reads of {', '.join(map(str, report.undrained))}")
+        unchecked.append(f"no final reads of {', '.join(map(str, report.undrained))}")
     if report.unplaced_sends:
-        not_judged.append(f"{report.unplaced_sends} sends of unknown partitions")
+        unchecked.append(f"{report.unplaced_sends} sends of unknown partitions")
     return RunVerdict(
         acknowledged=report.sends[Outcome.OK],
         anomalies={anomaly: report.findings.counts[anomaly] for anomaly in Anomaly},
-        steps=steps,
-        gaps=gaps,
-        ordinary=quiet,
-        unchecked=not_judged,
+        steps=run.steps,
+        gaps=[_judge_gap(done, run, ordinary_ms) for done in run.steps],
+        ordinary=run.ordinary,
+        unchecked=unchecked,
     )
 
 
-def _judge_gap(
-    done: DoneStep,
-    steps: Sequence[DoneStep],
-    successes: Successes,
-    load: Window,
-    timings: Timings,
-    ordinary_ms: int,
-) -> JudgedGap:
-    worst = worst_in(successes, done.window, load.end_ms)
+def _judge_gap(done: DoneStep, run: RunSeen, ordinary_ms: int) -> JudgedGap:
+    worst = worst_in(run.report.success_times_ms, done.window, run.load.end_ms)
     kinds = tuple(fault.kind for fault in done.faults)
     bound_of = KINDS[kinds[0]].bound if done.step.is_single and done.faults else None
     if bound_of is None:
         return JudgedGap(done.step.name, kinds, worst, None)
-    before = _faults_before(done, steps)
+    before = _faults_before(done, run.steps)
     struck = done.faults[-1].brokers
     circumstances = Circumstances(
-        timings,
+        run.timings,
         ordinary_ms,
         # The controller counts each broker's removals for itself.
         tuple(
@@ -201,12 +209,15 @@ class Result:
     def count(self, anomaly: Anomaly) -> int:
         return sum(run.anomalies[anomaly] for run in self.runs)
 
-    def problems(self, *, is_full: bool, needs_all: bool = False) -> list[str]:
-        """Empty: all that was asked for was shown. `needs_all`: a full proof leaves no kind out."""
+    def problems(
+        self, *, is_full: bool, needs_all: bool = False, bounds_gaps: bool = True
+    ) -> list[str]:
+        """Empty: all that was asked for was shown. `needs_all`: a full proof leaves no kind out.
+        `bounds_gaps`: False on a machine whose other work says how long a write takes."""
         found = [
             f"run {number}: {problem}"
             for number, run in enumerate(self.runs, 1)
-            for problem in run.problems
+            for problem in (*run.problems, *(run.late if bounds_gaps else ()))
         ]
         if not self.acknowledged:
             found.append("no record was acknowledged, so nothing was shown")

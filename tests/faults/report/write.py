@@ -22,18 +22,18 @@ def write_report(
     """Returns where the page is."""
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(result.as_json(), indent=2) + "\n")
-    pictures = [RunPictures(run.series, run.load.begin_ms / 1000) for run in finished]
+    pictures = [RunPictures(run.series, run.seen.load.begin_ms / 1000) for run in finished]
     html = out.with_suffix(".html")
-    html.write_text(page(result, pictures, _worst(finished), problems, seed))
+    html.write_text(page(result, pictures, _worst(result, finished), problems, seed))
     return html
 
 
-def _worst(finished: Sequence[FinishedRun]) -> WorstMoment | None:
+def _worst(result: Result, finished: Sequence[FinishedRun]) -> WorstMoment | None:
     """The longest gap of all."""
     gaps = [
         (gap, number, run)
-        for number, run in enumerate(finished, 1)
-        for gap in run.verdict.gaps
+        for number, (verdict, run) in enumerate(zip(result.runs, finished, strict=True), 1)
+        for gap in verdict.gaps
         if gap.worst.partition is not None
     ]
     if not gaps:
