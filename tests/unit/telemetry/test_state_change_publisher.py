@@ -98,13 +98,61 @@ async def test_events_are_published_in_the_order_in_which_they_were_told() -> No
 
 
 @on_virtual_time
+async def test_what_is_told_in_a_row_is_sent_together() -> None:
+    world = World()
+    running = asyncio.create_task(world.publisher.run())
+    for revision in range(1, 11):
+        world.tell(revision)
+        assert world.producer.revisions == []
+        await asyncio.sleep(0.1)
+    await asyncio.sleep(2 * state_change_publisher.QUIET_MS / 1000)
+    assert world.producer.revisions == list(range(1, 11))
+    await world.stop(running)
+
+
+@on_virtual_time
+async def test_a_row_without_end_is_sent_two_seconds_late_at_most() -> None:
+    world = World()
+    running = asyncio.create_task(world.publisher.run())
+    for revision in range(1, 101):
+        world.tell(revision)
+        await asyncio.sleep(0.1)
+        assert len(world.producer.revisions) >= revision - 21
+    await world.stop(running)
+
+
+@on_virtual_time
+async def test_a_full_row_is_sent_at_once() -> None:
+    world = World()
+    running = asyncio.create_task(world.publisher.run())
+    world.tell(0)
+    await asyncio.sleep(0.01)
+    full = state_change_publisher.MAX_EVENTS_IN_FLIGHT
+    world.tell(*range(1, full))
+    await asyncio.sleep(0.01)
+    assert world.producer.revisions == list(range(full))
+    await world.stop(running)
+
+
+@on_virtual_time
+async def test_the_end_of_the_service_sends_a_row_that_has_not_ended() -> None:
+    world = World()
+    running = asyncio.create_task(world.publisher.run())
+    world.tell(1)
+    await asyncio.sleep(0.01)
+    assert world.producer.revisions == []
+    await world.stop(running)
+    assert world.producer.revisions == [1]
+
+
+@on_virtual_time
 async def test_an_event_that_was_not_taken_is_sent_again_and_the_others_are_not() -> None:
     world = World()
     refused = [3]
     world.producer.refuse = lambda r: _unavailable(r) if r in refused else None
     world.tell(1, 2, 3, 4)
     running = asyncio.create_task(world.publisher.run())
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(0.3)
     refused.clear()
     await asyncio.sleep(5)
     await world.stop(running)
