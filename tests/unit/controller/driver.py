@@ -140,6 +140,7 @@ class Driver:
         self.store = store or TableStore(KEYS.root)
         self.internal_topics = internal_topics  # of the next reign
         self.leader_balancing: LeaderBalancing | None = None  # of the next reign
+        self.move_step_interval_ms = 0  # of the next reign
         self.now_ms = 1_000
         self.brokers: dict[int, FakeBroker] = {}
         self.transcript: list[str] = []
@@ -187,6 +188,7 @@ class Driver:
             command_timeout_ms=COMMAND_TIMEOUT_MS,
             internal_topics=self.internal_topics,
             leader_balancing=self.leader_balancing,
+            move_step_interval_ms=self.move_step_interval_ms,
         )
 
     def load(self) -> None:

@@ -25,6 +25,7 @@ from tidelog_controller.control.dispatch import Dispatch
 from tidelog_controller.core.broker_telling import of_broker, of_fencing, of_unreachable_leader
 from tidelog_controller.core.description import Reign, describe
 from tidelog_controller.core.dirty_partitions import DirtyPartitions
+from tidelog_controller.core.move_pace import STEP_INTERVAL_MS, MovePace
 from tidelog_controller.core.transaction_telling import TransactionTelling
 from tidelog_controller.policies.internal_topics import InternalTopic
 from tidelog_controller.policies.leader_balance import LeaderBalancing
@@ -113,6 +114,7 @@ class Controller:
         internal_topics: Sequence[InternalTopic] = (),
         max_moves_per_broker: int = DEFAULT_MAX_MOVES_PER_BROKER,
         leader_balancing: LeaderBalancing | None = None,
+        move_step_interval_ms: int = STEP_INTERVAL_MS,
     ) -> None:
         self.context = Context(keys)
         self.context.operations.max_moves_per_broker = max_moves_per_broker
@@ -144,6 +146,7 @@ class Controller:
             self._dispatch.is_acknowledged,
             identity.controller_epoch,
             self._dispatch.full_states_taken,
+            MovePace(move_step_interval_ms),
         )
         self._broken = BrokenConnections()
         self._going_since_ms: dict[str, int] = {}  # intents by key, as far as this reign knows
@@ -163,6 +166,7 @@ class Controller:
         self._wall_ms = wall_ms
         self._out = []
         self._dirty.touch(self._unreachable.advance(now_ms))
+        self._dirty.advance(now_ms)
         self._take(event)
         if not self._deposed:
             self.context.advance_operations(self._dispatch.receivers())
@@ -180,6 +184,7 @@ class Controller:
             self._desk.wake_at_ms(),
             self._dispatch.wake_at_ms(),
             self._unreachable.wake_at_ms(),
+            self._dirty.wake_at_ms(self._now_ms),
         ]
         return min((time for time in times if time is not None), default=None)
 
@@ -383,7 +388,7 @@ class Controller:
 
     def _judge(self) -> None:
         while self._transactions.room_for_batch:
-            batch = self._dirty.next_batch()
+            batch = self._dirty.next_batch(self._now_ms)
             if batch is None:
                 return
             batch = self._telling.originated(batch, self._transactions.next_id, self._wall_ms)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 
 from tidelog.model import TopicPartition
 from tidelog_controller.control.descriptions import Descriptions
+from tidelog_controller.core.move_pace import MovePace, brokers_of_step
 from tidelog_controller.core.reconcile import logs_needed, next_write
 from tidelog_controller.state.context import Context
 from tidelog_controller.state.purposes import (
@@ -33,7 +34,8 @@ class DirtyPartitions:
         unreachable: UnreachableLeaders,
         is_acknowledged: Callable[[TopicPartition], bool],
         controller_epoch: int,
-        full_states_taken: Callable[[], bool] = lambda: True,
+        full_states_taken: Callable[[], bool],
+        pace: MovePace,
     ) -> None:
         self._context = context
         self._transactions = transactions
@@ -42,6 +44,7 @@ class DirtyPartitions:
         self._is_acknowledged = is_acknowledged
         self._controller_epoch = controller_epoch
         self._full_states_taken = full_states_taken
+        self._pace = pace
         # Insertion order, not that of a set: equal events give equal commands. The value
         # says whether the last write met a change by another.
         self._dirty: dict[TopicPartition, bool] = {}
@@ -56,7 +59,14 @@ class DirtyPartitions:
             held = self._context.partition(write.partition)
             self._dirty[write.partition] = (held.revision if held else 0) != write.expected
 
-    def next_batch(self) -> PartitionBatch | None:
+    def advance(self, now_ms: int) -> None:
+        """Touches those for which this time was waited."""
+        self.touch(self._pace.due(now_ms))
+
+    def wake_at_ms(self, now_ms: int) -> int | None:
+        return self._pace.wake_at_ms(now_ms)
+
+    def next_batch(self, now_ms: int) -> PartitionBatch | None:
         """Judges as many as one transaction takes; None: there is nothing to write now.
 
         One batch holds partitions that conflicted before, or others, but not both: one
@@ -71,7 +81,11 @@ class DirtyPartitions:
             write = self._next_write(partition)
             if write is None:
                 settled.append(partition)
+                self._pace.settled(partition)
                 self._ask_for_logs(partition)
+                continue
+            if not self._is_its_turn(write, now_ms):
+                settled.append(partition)
                 continue
             this_kind = (contended, partition.topic if write.old is None else None)
             kind = kind or this_kind
@@ -80,6 +94,7 @@ class DirtyPartitions:
             if kind == this_kind:
                 size += write.changes
                 settled.append(partition)
+                self._pace.settled(partition)
                 writes.append(write)
             else:
                 passed_over += 1
@@ -107,6 +122,10 @@ class DirtyPartitions:
             self._descriptions.logs(partition, revision, self._context.live),
             self._unreachable.reporters(partition, held.state) if held else (),
         )
+
+    def _is_its_turn(self, write: PartitionWrite, now_ms: int) -> bool:
+        concerned = brokers_of_step(write)
+        return not concerned or self._pace.may_step(write.partition, concerned, now_ms)
 
     def _may_meet_former(self, partition: TopicPartition) -> bool:
         """Whether a broker may still hold a replica of a partition that was removed, and whose
