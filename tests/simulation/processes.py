@@ -322,6 +322,9 @@ class BrokerProcess(Service):
             return CallFailedError(f"UNAVAILABLE: {refusal}")
         if kind == "replica_fetch":
             return await broker.replica_fetch(request)
+        if kind == "hurry":
+            broker.replica_fetch.hurry(request)
+            return None
         if kind == "watch":
             return await self._watch(broker, request)
         command = getattr(broker.manager, kind, None)

@@ -6,7 +6,9 @@ What a call of gRPC would raise is raised here: no answer is `UnreachableError`,
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
@@ -85,6 +87,7 @@ class SimControllers:
 class SimPeers:
     def __init__(self, world: World) -> None:
         self._network = world.network
+        self._hurrying: set[asyncio.Task[None]] = set()
 
     async def replica_fetch(
         self, address: str, request: ReplicaFetchRequest
@@ -96,6 +99,17 @@ class SimPeers:
         except (CallFailedError, UnreachableError, TidelogError) as error:
             raise PeerUnreachableError(str(error)) from None
         return cast(ReplicaFetchResponse, answer)
+
+    def hurry(self, address: str, request: ReplicaFetchRequest) -> None:
+        """No stream carries it, so it may come late, or before what it is to hurry."""
+        request = request._replace(entries=(), forgotten=())
+        hurrying = asyncio.create_task(self._hurry(address, request))
+        self._hurrying.add(hurrying)
+        hurrying.add_done_callback(self._hurrying.discard)
+
+    async def _hurry(self, address: str, request: ReplicaFetchRequest) -> None:
+        with suppress(CallFailedError, UnreachableError, TidelogError):
+            await self._network.call("hurry", address, request, ANSWER_TIMEOUT_MS)
 
     async def close(self) -> None:
         pass

@@ -40,6 +40,7 @@ class ReplicaFetchRequest(_message.Message):
     PARTITIONS_FIELD_NUMBER: _builtins.int
     FORGOTTEN_FIELD_NUMBER: _builtins.int
     SYNCED_FIELD_NUMBER: _builtins.int
+    HURRY_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
     """The follower."""
     broker_epoch: _builtins.int
@@ -75,6 +76,13 @@ class ReplicaFetchRequest(_message.Message):
     """Which of the follower's two calls this is: that of the topics with durability
     `synced`, or that of all others. Each has a session of its own.
     """
+    hurry: _builtins.bool
+    """Of the request that is waiting on this stream, with the broker epochs, session_id,
+    session_sequence and synced of that one and nothing else: it is to be answered at once,
+    with what is there, since the follower has other partitions to ask for. Where that has
+    been answered by now, it means nothing. It has no response of its own, but from a leader
+    without takes_hurry, which takes it for a late request.
+    """
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaFetchPartition]:
         """Served by turns, so that a busy partition does not starve the others."""
@@ -97,10 +105,11 @@ class ReplicaFetchRequest(_message.Message):
         partitions: _abc.Iterable[Global___ReplicaFetchPartition] | None = ...,
         forgotten: _abc.Iterable[Global___ForgottenPartition] | None = ...,
         synced: _builtins.bool = ...,
+        hurry: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "forgotten", b"forgotten", "leader_broker_epoch", b"leader_broker_epoch", "max_bytes", b"max_bytes", "max_wait_ms", b"max_wait_ms", "min_bytes", b"min_bytes", "partitions", b"partitions", "session_id", b"session_id", "session_sequence", b"session_sequence", "synced", b"synced"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "forgotten", b"forgotten", "hurry", b"hurry", "leader_broker_epoch", b"leader_broker_epoch", "max_bytes", b"max_bytes", "max_wait_ms", b"max_wait_ms", "min_bytes", b"min_bytes", "partitions", b"partitions", "session_id", b"session_id", "session_sequence", b"session_sequence", "synced", b"synced"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -203,11 +212,14 @@ class ReplicaFetchResponse(_message.Message):
     ERROR_FIELD_NUMBER: _builtins.int
     SESSION_ID_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
+    TAKES_HURRY_FIELD_NUMBER: _builtins.int
     session_id: _builtins.int
     """The session to name in the next request; 0: there is none (the request was late, or
     is of a session that is not known any more), and the next request names every
     partition again.
     """
+    takes_hurry: _builtins.bool
+    """This leader knows requests with `hurry`: they have no response of their own."""
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
         """Set when the request as a whole is refused."""
@@ -225,10 +237,11 @@ class ReplicaFetchResponse(_message.Message):
         error: _errors_pb2.Error | None = ...,
         session_id: _builtins.int = ...,
         partitions: _abc.Iterable[Global___ReplicaFetchPartitionResult] | None = ...,
+        takes_hurry: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "partitions", b"partitions", "session_id", b"session_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "partitions", b"partitions", "session_id", b"session_id", "takes_hurry", b"takes_hurry"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

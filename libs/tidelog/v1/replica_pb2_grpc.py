@@ -52,7 +52,8 @@ class ReplicaServiceServicer:
         `synced` are in a second call: its next request waits until the follower's disk has
         what the last response brought, and that holds up nobody else. Each request is
         answered by one response, in order, and the follower sends the next when it has taken
-        that one. (A message on a stream costs less than half of a call of its own.)
+        that one; only a request with `hurry` may come before. (A message on a stream costs less
+        than half of a call of its own.)
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

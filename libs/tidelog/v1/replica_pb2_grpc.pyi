@@ -39,7 +39,8 @@ class ReplicaServiceStub:
     `synced` are in a second call: its next request waits until the follower's disk has
     what the last response brought, and that holds up nobody else. Each request is
     answered by one response, in order, and the follower sends the next when it has taken
-    that one. (A message on a stream costs less than half of a call of its own.)
+    that one; only a request with `hurry` may come before. (A message on a stream costs less
+    than half of a call of its own.)
     """
 
 @_typing.type_check_only
@@ -53,7 +54,8 @@ class ReplicaServiceAsyncStub(ReplicaServiceStub):
     `synced` are in a second call: its next request waits until the follower's disk has
     what the last response brought, and that holds up nobody else. Each request is
     answered by one response, in order, and the follower sends the next when it has taken
-    that one. (A message on a stream costs less than half of a call of its own.)
+    that one; only a request with `hurry` may come before. (A message on a stream costs less
+    than half of a call of its own.)
     """
 
 class ReplicaServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -70,7 +72,8 @@ class ReplicaServiceServicer(metaclass=_abc_1.ABCMeta):
         `synced` are in a second call: its next request waits until the follower's disk has
         what the last response brought, and that holds up nobody else. Each request is
         answered by one response, in order, and the follower sends the next when it has taken
-        that one. (A message on a stream costs less than half of a call of its own.)
+        that one; only a request with `hurry` may come before. (A message on a stream costs less
+        than half of a call of its own.)
         """
 
 def add_ReplicaServiceServicer_to_server(servicer: ReplicaServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

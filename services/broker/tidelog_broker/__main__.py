@@ -174,7 +174,7 @@ def add_services(
         replica_fetch = metered_replica_fetch(replica_fetch, metrics.requests)
     broker_pb2_grpc.add_BrokerServiceServicer_to_server(client_service_of(parts), server)
     replica_pb2_grpc.add_ReplicaServiceServicer_to_server(
-        ReplicaService(replica_fetch, broker.stopped), server
+        ReplicaService(replica_fetch, broker.replica_fetch.hurry, broker.stopped), server
     )
     replica_control_pb2_grpc.add_ReplicaControlServiceServicer_to_server(
         ReplicaControlService(broker.manager, broker.stopped), server

@@ -91,6 +91,11 @@ class Process:
             raise PeerUnreachableError(f"{address}: connection refused")
         return await process.broker.replica_fetch(request)
 
+    def hurry(self, address: str, request: ReplicaFetchRequest) -> None:
+        process = self.cluster.listening.get(address)
+        if process is not None:
+            process.broker.replica_fetch.hurry(request)
+
     async def close(self) -> None:
         pass
 

@@ -40,6 +40,7 @@ class Asked:
         self.address = address
         self.request = request
         self.given_up = False
+        self.hurried = 0
         self._answer: asyncio.Future[ReplicaFetchResponse] = (
             asyncio.get_running_loop().create_future()
         )
@@ -133,6 +134,11 @@ class Follower:
         if self.unreachable:
             raise PeerUnreachableError(f"{address}: connection refused")
         return await asked.wait()
+
+    def hurry(self, address: str, request: ReplicaFetchRequest) -> None:
+        (asked,) = [asked for asked in self.asked if asked.request is request]
+        assert asked.address == address
+        asked.hurried += 1
 
     async def close(self) -> None:
         pass

@@ -9,6 +9,7 @@ import pytest
 from tidelog.rpc.channels import new_server
 from tidelog.v1 import replica_pb2 as pb
 from tidelog.v1 import replica_pb2_grpc
+from tidelog_broker.edge import replica_codec
 from tidelog_broker.edge.replica_client import GrpcPeers
 from tidelog_broker.edge.replica_service import ReplicaService
 from tidelog_broker.replication.transport import (
@@ -21,30 +22,40 @@ PATIENCE_SECONDS = 20.0
 GRACE_SECONDS = 60.0
 
 
-def request_by(follower: int) -> ReplicaFetchRequest:
-    return ReplicaFetchRequest(follower, 0, 0, 500, 1, 1, ())
+def request_by(follower: int, sequence: int = 0) -> ReplicaFetchRequest:
+    return ReplicaFetchRequest(
+        follower, 0, 0, 500, 1, 1, (), session_id=follower, session_sequence=sequence
+    )
 
 
 class Leader:
-    """Answers when it is told to; `stop` fails where something holds it up."""
+    """Answers when it is told to, or hurried; `stop` fails where something holds it up."""
 
     def __init__(self) -> None:
+        self.hurried: list[tuple[int, int]] = []
         self.stopped = asyncio.Event()
         self.asked: list[int] = []
         self.came = asyncio.Semaphore(0)
         self.may_answer = asyncio.Event()
         self.server = new_server()
         replica_pb2_grpc.add_ReplicaServiceServicer_to_server(
-            ReplicaService(self.answer, self.stopped),
+            self.service(),
             self.server,
         )
         self.address = f"127.0.0.1:{self.server.add_insecure_port('127.0.0.1:0')}"
+
+    def service(self) -> replica_pb2_grpc.ReplicaServiceServicer:
+        return ReplicaService(self.answer, self.hurry, self.stopped)
 
     async def answer(self, request: ReplicaFetchRequest) -> ReplicaFetchResponse:
         self.asked.append(request.broker_id)
         self.came.release()
         await self.may_answer.wait()
-        return ReplicaFetchResponse(None, ())
+        return ReplicaFetchResponse(None, (), request.session_sequence)
+
+    def hurry(self, request: ReplicaFetchRequest) -> None:
+        self.hurried.append((request.session_id, request.session_sequence))
+        self.may_answer.set()
 
     async def stop(self) -> None:
         self.stopped.set()
@@ -52,9 +63,38 @@ class Leader:
             await self.server.stop(GRACE_SECONDS)
 
 
+class _OlderService(replica_pb2_grpc.ReplicaServiceServicer):
+    """One answer to each message, one after another; the field it does not know is lost."""
+
+    def __init__(self, leader: Leader) -> None:
+        self._leader = leader
+
+    async def ReplicaFetch(  # noqa: N802
+        self,
+        request_iterator: AsyncIterator[pb.ReplicaFetchRequest],
+        context: object,  # noqa: ARG002
+    ) -> AsyncIterator[pb.ReplicaFetchResponse]:
+        newest = 0
+        async for request in request_iterator:
+            if request.session_sequence <= newest:
+                yield pb.ReplicaFetchResponse()  # It comes late.
+                continue
+            newest = request.session_sequence
+            answer = await self._leader.answer(await replica_codec.request_from_wire(request))
+            yield pb.ReplicaFetchResponse(session_id=answer.session_id)
+
+
+class OlderLeader(Leader):
+    def service(self) -> replica_pb2_grpc.ReplicaServiceServicer:
+        return _OlderService(self)
+
+    async def stop(self) -> None:
+        await self.server.stop(None)
+
+
 @asynccontextmanager
-async def served() -> AsyncIterator[tuple[Leader, GrpcPeers]]:
-    leader, peers = Leader(), GrpcPeers()
+async def served(of: type[Leader] = Leader) -> AsyncIterator[tuple[Leader, GrpcPeers]]:
+    leader, peers = of(), GrpcPeers()
     await leader.server.start()
     try:
         yield leader, peers
@@ -97,6 +137,59 @@ async def test_a_fetch_that_is_given_up_is_cancelled() -> None:
             await asked
 
 
+async def test_a_fetch_that_is_hurried_is_answered_and_so_are_those_after_it() -> None:
+    async with served() as (leader, peers):
+        for sequence in (1, 2, 3):
+            leader.may_answer.clear()
+            wanted = request_by(2, sequence)
+            asked = asyncio.create_task(peers.replica_fetch(leader.address, wanted))
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await leader.came.acquire()
+                peers.hurry(leader.address, wanted)
+                assert (await asked).session_id == sequence
+    assert leader.hurried == [(2, 1), (2, 2), (2, 3)]
+    assert leader.asked == [2, 2, 2]
+
+
+async def test_a_fetch_is_hurried_also_before_it_is_sent() -> None:
+    async with served() as (leader, peers):
+        wanted = request_by(2, 1)
+        asked = asyncio.create_task(peers.replica_fetch(leader.address, wanted))
+        await asyncio.sleep(0)
+        assert leader.asked == []
+        peers.hurry(leader.address, wanted)
+        peers.hurry(leader.address, wanted)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            assert (await asked).session_id == 1
+    assert leader.hurried == [(2, 1)]
+
+
+async def test_to_hurry_what_has_been_answered_sends_nothing() -> None:
+    async with served() as (leader, peers):
+        leader.may_answer.set()
+        for sequence in (1, 2):
+            wanted = request_by(2, sequence)
+            assert (await peers.replica_fetch(leader.address, wanted)).session_id == sequence
+            peers.hurry(leader.address, wanted)
+    assert leader.hurried == []
+
+
+async def test_an_older_leader_answers_a_hurried_fetch_in_its_time_and_no_answer_is_mixed_up() -> (
+    None
+):
+    async with served(OlderLeader) as (leader, peers):
+        for sequence in (1, 2, 3):
+            leader.may_answer.clear()
+            wanted = request_by(2, sequence)
+            asked = asyncio.create_task(peers.replica_fetch(leader.address, wanted))
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await leader.came.acquire()
+                peers.hurry(leader.address, wanted)
+                leader.may_answer.set()
+                assert (await asked).session_id == sequence
+    assert leader.asked == [2, 2, 2]
+
+
 async def test_a_stop_does_not_cut_short_the_writing_of_an_answer() -> None:
     """gRPC would forget the call without ending it."""
     stopped, written = asyncio.Event(), asyncio.Event()
@@ -117,7 +210,7 @@ async def test_a_stop_does_not_cut_short_the_writing_of_an_answer() -> None:
             await written.wait()
         return answers
 
-    service = ReplicaService(answer, stopped)
+    service = ReplicaService(answer, lambda _: None, stopped)
     writing = asyncio.Event()
     serving = asyncio.create_task(serve())
     await writing.wait()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import grpc.aio
 
@@ -23,6 +23,44 @@ from tidelog_runtime.cancellation import is_being_cancelled
 _Stream: TypeAlias = "grpc.aio.StreamStreamCall[pb.ReplicaFetchRequest, pb.ReplicaFetchResponse]"
 
 
+class _FetchName(NamedTuple):
+    """As no other fetch of this broker at the same leader is called while it is under way."""
+
+    synced: bool
+    session_id: int
+    session_sequence: int
+
+
+def _name_of(request: ReplicaFetchRequest) -> _FetchName:
+    return _FetchName(request.synced, request.session_id, request.session_sequence)
+
+
+class _Fetch:
+    """One that is under way."""
+
+    def __init__(self) -> None:
+        # Done when the request is on its stream.
+        self.sent: asyncio.Future[_Stream] = asyncio.get_running_loop().create_future()
+        self.hurrying: asyncio.Task[None] | None = None
+
+    def hurry(self, message: pb.ReplicaFetchRequest) -> None:
+        if self.hurrying is None:
+            self.hurrying = asyncio.create_task(self._hurry(message))
+
+    async def _hurry(self, message: pb.ReplicaFetchRequest) -> None:
+        await _write(await self.sent, message)
+
+    def end(self) -> None:
+        if self.hurrying is not None:
+            self.hurrying.cancel()
+
+
+async def _write(stream: _Stream, message: pb.ReplicaFetchRequest) -> None:
+    """A stream that has ended says why when it is read."""
+    with suppress(asyncio.InvalidStateError, grpc.aio.AioRpcError):
+        await stream.write(message)
+
+
 class _Peer:
     """One leader. A fetch takes a stream that is idle, or opens one: there are as many as
     there were fetches at once."""
@@ -34,19 +72,37 @@ class _Peer:
             self._channel
         )
         self._idle: list[_Stream] = []
+        self._under_way: dict[_FetchName, _Fetch] = {}
 
-    async def ask(
-        self, request: pb.ReplicaFetchRequest, timeout_s: float
+    async def fetch(
+        self, request: ReplicaFetchRequest, timeout_s: float
+    ) -> pb.ReplicaFetchResponse:
+        name, fetch = _name_of(request), _Fetch()
+        self._under_way[name] = fetch
+        try:
+            return await self._ask(fetch, await replica_codec.request_to_wire(request), timeout_s)
+        finally:
+            self._under_way.pop(name, None)
+            fetch.end()
+
+    def hurry(self, request: ReplicaFetchRequest) -> None:
+        fetch = self._under_way.get(_name_of(request))
+        if fetch is not None:
+            fetch.hurry(replica_codec.hurry_to_wire(request))
+
+    async def _ask(
+        self, fetch: _Fetch, request: pb.ReplicaFetchRequest, timeout_s: float
     ) -> pb.ReplicaFetchResponse:
         """A stream is good for the next question only if this one has been answered:
         otherwise its answer would be taken for that of the next."""
         stream = self._idle.pop() if self._idle else self._stub.ReplicaFetch()
         try:
             async with asyncio.timeout(timeout_s):
-                # A stream that has ended says why when it is read.
-                with suppress(asyncio.InvalidStateError):
-                    await stream.write(request)
+                await _write(stream, request)
+                fetch.sent.set_result(stream)
                 answer = await stream.read()
+                if fetch.hurrying is not None:
+                    await self._settle_hurry(fetch.hurrying, stream, answer)
         except TimeoutError as error:
             stream.cancel()
             raise PeerUnreachableError(
@@ -67,6 +123,14 @@ class _Peer:
         self._idle.append(stream)
         return answer
 
+    async def _settle_hurry(
+        self, hurrying: asyncio.Task[None], stream: _Stream, answer: object
+    ) -> None:
+        """An older leader takes what was to hurry it for a late request, and answers that."""
+        await hurrying
+        if isinstance(answer, pb.ReplicaFetchResponse) and not answer.takes_hurry:
+            await stream.read()
+
     async def close(self) -> None:
         await self._channel.close()
 
@@ -83,11 +147,13 @@ class GrpcPeers:
         peer = self._peers.get(address)
         if peer is None:
             peer = self._peers[address] = _Peer(address)
-        answer = await peer.ask(
-            await replica_codec.request_to_wire(request),
-            (request.max_wait_ms + ANSWER_TIMEOUT_MS) / 1000,
-        )
+        answer = await peer.fetch(request, (request.max_wait_ms + ANSWER_TIMEOUT_MS) / 1000)
         return await replica_codec.response_from_wire(answer)
+
+    def hurry(self, address: str, request: ReplicaFetchRequest) -> None:
+        peer = self._peers.get(address)
+        if peer is not None:
+            peer.hurry(request)
 
     async def close(self) -> None:
         peers, self._peers = self._peers, {}

@@ -41,6 +41,19 @@ async def request_to_wire(request: ReplicaFetchRequest) -> pb.ReplicaFetchReques
     )
 
 
+def hurry_to_wire(request: ReplicaFetchRequest) -> pb.ReplicaFetchRequest:
+    """That this one is to be answered at once."""
+    return pb.ReplicaFetchRequest(
+        broker_id=request.broker_id,
+        broker_epoch=request.broker_epoch,
+        leader_broker_epoch=request.leader_broker_epoch,
+        session_id=request.session_id,
+        session_sequence=request.session_sequence,
+        synced=request.synced,
+        hurry=True,
+    )
+
+
 def _entry_to_wire(entry: ReplicaFetchEntry) -> pb.ReplicaFetchPartition:
     replica, position, max_bytes = entry
     return pb.ReplicaFetchPartition(
@@ -53,6 +66,22 @@ def _entry_to_wire(entry: ReplicaFetchEntry) -> pb.ReplicaFetchPartition:
         log_start_offset=position.log_start_offset,
         needs_producers=position.needs_producers,
         max_bytes=max_bytes,
+    )
+
+
+def hurry_from_wire(wire: pb.ReplicaFetchRequest) -> ReplicaFetchRequest:
+    """The request that is to be answered at once, but for what it asks for."""
+    return ReplicaFetchRequest(
+        broker_id=wire.broker_id,
+        broker_epoch=wire.broker_epoch,
+        leader_broker_epoch=wire.leader_broker_epoch,
+        max_wait_ms=0,
+        min_bytes=0,
+        max_bytes=0,
+        entries=(),
+        session_id=wire.session_id,
+        session_sequence=wire.session_sequence,
+        synced=wire.synced,
     )
 
 
@@ -182,6 +211,7 @@ async def response_to_wire(response: ReplicaFetchResponse) -> pb.ReplicaFetchRes
         error=None if response.error is None else error_to_wire(response.error),
         partitions=await in_turns(result_to_wire, response.results),
         session_id=response.session_id,
+        takes_hurry=True,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -13,7 +13,11 @@ from tidelog.v1 import replica_pb2 as pb
 from tidelog.v1 import replica_pb2_grpc
 from tidelog_broker.edge import replica_codec
 from tidelog_broker.metrics.request_meter import ReplicaFetchCall
+from tidelog_broker.replication.transport import ReplicaFetchRequest
 
+# Has the fetch that waits answered at once.
+Hurry: TypeAlias = Callable[[ReplicaFetchRequest], None]
+_Requests: TypeAlias = AsyncIterator[pb.ReplicaFetchRequest]
 _Context: TypeAlias = "grpc.aio.ServicerContext[pb.ReplicaFetchRequest, pb.ReplicaFetchResponse]"
 
 
@@ -24,11 +28,15 @@ class _Turn:
 
     serving: asyncio.Task[object]
     may_be_cut_short: bool = False
+    is_hurried: bool = False
 
 
 class ReplicaService(replica_pb2_grpc.ReplicaServiceServicer):
-    def __init__(self, replica_fetch: ReplicaFetchCall, stopped: asyncio.Event) -> None:
+    def __init__(
+        self, replica_fetch: ReplicaFetchCall, hurry: Hurry, stopped: asyncio.Event
+    ) -> None:
         self._replica_fetch = replica_fetch
+        self._hurry = hurry
         self._stopped = stopped
 
     async def ReplicaFetch(  # noqa: N802
@@ -37,19 +45,23 @@ class ReplicaService(replica_pb2_grpc.ReplicaServiceServicer):
         context: _Context,  # noqa: ARG002
     ) -> AsyncIterator[pb.ReplicaFetchResponse]:
         """Ends when the follower does, and at once when this broker stops: a follower that
-        has nothing to ask for keeps its stream open."""
+        has nothing to ask for keeps its stream open. While a request is served the next is
+        read, for it may be to hurry."""
         serving = asyncio.current_task()
         assert serving is not None
         turn = _Turn(serving)
         ending = asyncio.create_task(self._end_when_stopped(turn))
         requests = aiter(request_iterator)
+        coming = asyncio.create_task(self._next(requests, turn))
         try:
             while not self._stopped.is_set():
                 turn.may_be_cut_short = True
-                request = await anext(requests, None)
+                request = await coming
                 if request is None:
                     return
-                response = await self._answer(request)
+                turn.is_hurried = False
+                coming = asyncio.create_task(self._next(requests, turn))
+                response = await self._answer(request, turn)
                 turn.may_be_cut_short = False
                 yield response
         except asyncio.CancelledError:
@@ -58,12 +70,35 @@ class ReplicaService(replica_pb2_grpc.ReplicaServiceServicer):
             serving.uncancel()
         finally:
             ending.cancel()
+            coming.cancel()
+            coming.add_done_callback(_let_go)
 
     async def _end_when_stopped(self, turn: _Turn) -> None:
         await self._stopped.wait()
         if turn.may_be_cut_short:
             turn.serving.cancel()
 
-    async def _answer(self, request: pb.ReplicaFetchRequest) -> pb.ReplicaFetchResponse:
-        response = await self._replica_fetch(await replica_codec.request_from_wire(request))
+    async def _next(self, requests: _Requests, turn: _Turn) -> pb.ReplicaFetchRequest | None:
+        """None: there is none any more."""
+        async for request in requests:
+            if not request.hurry:
+                return request
+            turn.is_hurried = True
+            self._hurry(replica_codec.hurry_from_wire(request))
+        return None
+
+    async def _answer(
+        self, request: pb.ReplicaFetchRequest, turn: _Turn
+    ) -> pb.ReplicaFetchResponse:
+        decoded = await replica_codec.request_from_wire(request)
+        if turn.is_hurried:
+            # It came while this one was being decoded.
+            decoded = decoded._replace(max_wait_ms=0)
+        response = await self._replica_fetch(decoded)
         return await replica_codec.response_to_wire(response)
+
+
+def _let_go(reading: asyncio.Task[pb.ReplicaFetchRequest | None]) -> None:
+    """Nobody asks any more how it ended."""
+    if not reading.cancelled():
+        reading.exception()

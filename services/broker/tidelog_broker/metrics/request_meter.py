@@ -233,5 +233,8 @@ class MeteredPeers:
                 self._flow.add(result.answer.batches)
         return response
 
+    def hurry(self, address: str, request: ReplicaFetchRequest) -> None:
+        self._peers.hurry(address, request)
+
     async def close(self) -> None:
         await self._peers.close()

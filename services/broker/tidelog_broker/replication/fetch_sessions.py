@@ -74,6 +74,7 @@ class FetchSession:
         self.number = opened_by.session_sequence
         self.sequence = 0
         self.serving = True
+        self.hurried = False  # the request that is served
         self.ended = False
         self.time = SessionTime(now_ms)
         self.partitions: dict[ReplicaKey, Told] = {}
@@ -89,11 +90,12 @@ class FetchSession:
         self.wake()
 
     def leadership_ended(self, partition: Partition) -> None:
+        """Goes with the next answer; nobody has to be woken for it: whom else to follow is for
+        the controller to tell."""
         self._note(partition)
-        self.wake()
 
     def high_watermark_moved(self, partition: Partition) -> None:
-        """Goes with the next answer; nobody has to be woken for it."""
+        """Goes with the next answer, too."""
         self._note(partition)
 
     def followers_forgotten(self, partition: Partition) -> None:
@@ -153,6 +155,11 @@ class FetchSession:
             elif (told := self.partitions.get(result.replica)) is not None:
                 told.high_watermark = result.answer.high_watermark
 
+    def hurry(self) -> None:
+        """The request that is served is to be answered at once."""
+        self.hurried = True
+        self.wake()
+
     def end(self) -> None:
         self.ended = True
         for key in list(self.partitions):
@@ -179,6 +186,17 @@ class FetchSessions:
         if request.session_id == NO_SESSION:
             return self._open(request, now_ms)
         return self._resume(request)
+
+    def hurry(self, request: ReplicaFetchRequest) -> None:
+        """Whoever serves this very request shall answer it."""
+        session = self._sessions.get(FollowerLane(request.broker_id, request.synced))
+        if session is None or not session.serving or session.broker_epoch != request.broker_epoch:
+            return
+        serves = (session.id, session.sequence)
+        if request.session_id == NO_SESSION and session.sequence == 0:
+            serves = (NO_SESSION, session.number)
+        if serves == (request.session_id, request.session_sequence):
+            session.hurry()
 
     def id_of(self, lane: FollowerLane, time: SessionTime | None) -> int:
         """The session of this lane, if that is its time; NO_SESSION: it is none of these, or
@@ -229,6 +247,7 @@ class FetchSessions:
             return None
         session.sequence = request.session_sequence
         session.serving = True
+        session.hurried = False
         self._sessions[lane] = self._sessions.pop(lane)
         return session
 

@@ -30,7 +30,6 @@ from tidelog_broker.replication.transport import (
     ReplicaFetchRequest,
     ReplicaFetchResult,
 )
-from tidelog_runtime.cancellation import is_being_cancelled
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 from tidelog_runtime.turns import in_turns
 
@@ -39,12 +38,6 @@ FIRST_RETRY_DELAY_S = 0.02
 # bound may have changed, or the replica be in sync.
 MAX_THROTTLE_PAUSE_MS = 500
 MAX_RETRY_DELAY_S = 0.5
-# After a fetch was given up, others wait this briefly for news, and are not given up, until
-# nobody has come for so long; so, too, while moves add replicas here. They bring partition after
-# partition: if each of them ended the fetch under way, none would be answered on a slow machine,
-# everybody else would wait, too, and what was copied would have to be sent again.
-BRIEF_WAIT_MS = 30
-BRIEF_FOR_S = 0.2
 # A fetch that ends so long after its timeout ran in a process that stood still: its answer may
 # have come meanwhile, and the next one tells (interleaving 14).
 STALLED_MIN_MS = 1_000
@@ -74,6 +67,16 @@ class Unanswered(NamedTuple):
 
     broker_epoch: int
     since: float
+
+
+@dataclass(slots=True)
+class UnderWay:
+    """A fetch that has no answer yet. `given_up`: it ends when this does."""
+
+    address: str
+    request: ReplicaFetchRequest
+    given_up: asyncio.Timeout
+    is_hurried: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +126,11 @@ class FollowerContext(Protocol):
 
 
 class ReplicaFetcher:
-    """`follow` and `forget` take effect at once: a fetch that waits is asked anew. While they
-    come one after another fetches wait but briefly, and each is answered: what it brings of a
-    partition that was forgotten, or followed anew, since it was sent counts for nothing."""
+    """`follow` takes effect at once: the leader is to answer a fetch that waits, and the next
+    names who has come. What that answer brings of a partition that was forgotten, or followed
+    anew, since it was sent counts for nothing. So each fetch is answered, however many come one
+    after another, and nothing is sent twice; it is given up only where the leader has begun
+    another life since."""
 
     def __init__(
         self,
@@ -155,10 +160,7 @@ class ReplicaFetcher:
         self._held_back: dict[ReplicaKey, HeldBack] = {}
         self._changed = asyncio.Event()
         self._failures = 0
-        self._fetching: asyncio.Task[bool] | None = None
-        # Loop time until which fetches are brief; and whether the last one that began is.
-        self._brief_until = -math.inf
-        self._is_brief = False
+        self._under_way: UnderWay | None = None
         self.unanswered: Unanswered | None = None
         # Loop times: since when each is followed, and of the last answer.
         self._followed_since: dict[ReplicaKey, float] = {}
@@ -186,8 +188,11 @@ class ReplicaFetcher:
         self._adding.pop(key, None)
         self._followed_since.pop(key, None)
         if self._partitions.pop(key, None) is not None:
+            # The next request says so; nobody waits for that.
             self._moved[key] = None
-            self._ask_anew()
+            self._changed.set()
+        if not self._partitions:
+            self.unanswered = None
 
     def log_synced(self, partition: Partition) -> None:
         """No sync is under way for it any more."""
@@ -196,11 +201,17 @@ class ReplicaFetcher:
 
     def _ask_anew(self) -> None:
         self._changed.set()
-        if self._fetching is None or self._fetching.done():
+        fetch = self._under_way
+        if fetch is None or fetch.is_hurried:
             return
-        if not self._is_brief:
-            self._fetching.cancel()
-        self._brief_until = asyncio.get_running_loop().time() + BRIEF_FOR_S
+        target = self._context.address_of(self._leader)
+        if target is not None and target[1] != fetch.request.leader_broker_epoch:
+            # Of a life that has ended there may never be an answer.
+            self._under_way = None
+            fetch.given_up.reschedule(asyncio.get_running_loop().time())
+            return
+        fetch.is_hurried = True
+        self._peers.hurry(fetch.address, fetch.request)
 
     def progress_of(self, partition: Partition) -> FollowerState:
         """How following this partition goes."""
@@ -250,21 +261,23 @@ class ReplicaFetcher:
                 await self._wait_for_change(release)
                 continue
             self._moved.clear()
-            self._is_brief = bool(self._adding) or now < self._brief_until
             if self.unanswered is None or self.unanswered.broker_epoch != target[1]:
                 self.unanswered = Unanswered(target[1], now)
-            self._fetching = asyncio.create_task(
-                self._fetch(target[0], positions, self._max_wait_ms(release))
-            )
+            given_up = asyncio.timeout(None)
             answered = False
             try:
-                answered = await self._fetching
-            except asyncio.CancelledError:
-                if is_being_cancelled():
+                async with given_up:
+                    request = self._next_request(positions, self._max_wait_ms(release))
+                    self._under_way = UnderWay(target[0], request, given_up)
+                    answered = await self._fetch(target[0], request)
+            except TimeoutError:
+                if not given_up.expired():
                     raise
-                # Given up by `follow` or `forget`, to be asked anew at once.
+                # To be asked anew at once.
                 self._begin_anew()
                 continue
+            finally:
+                self._under_way = None
             if not answered:
                 self._begin_anew()
                 await self._wait_for_change(self._retry_delay())
@@ -279,12 +292,10 @@ class ReplicaFetcher:
         self._session.reset()
         self._moved = dict.fromkeys(self._partitions)
 
-    async def _fetch(self, address: str, positions: Positions, max_wait_ms: int) -> bool:
-        """One round; returns whether the leader answered."""
-        was_open = self._session.is_open
+    def _next_request(self, positions: Positions, max_wait_ms: int) -> ReplicaFetchRequest:
         asked = self._session.next(positions)
         lives = self._session.lives
-        request = ReplicaFetchRequest(
+        return ReplicaFetchRequest(
             broker_id=self._context.broker_id,
             broker_epoch=lives.follower,
             leader_broker_epoch=lives.leader,
@@ -297,24 +308,29 @@ class ReplicaFetcher:
             synced=self._session.synced,
             forgotten=asked.forgotten,
         )
+
+    async def _fetch(self, address: str, request: ReplicaFetchRequest) -> bool:
+        """One round; returns whether the leader answered."""
+        lives = self._session.lives
         sent = asyncio.get_running_loop().time()
         try:
             response = await self._peers.replica_fetch(address, request)
         except PeerUnreachableError as error:
             elapsed_ms = int((asyncio.get_running_loop().time() - sent) * 1000)
-            if elapsed_ms > max_wait_ms + ANSWER_TIMEOUT_MS + STALLED_MIN_MS:
+            if elapsed_ms > request.max_wait_ms + ANSWER_TIMEOUT_MS + STALLED_MIN_MS:
                 self._failures += 1
                 return False
             self._failed(str(error), answered=False)
             self._events.unreachable(lives.leader, str(error), len(self._partitions))
             return False
         self.unanswered = None
+        self._under_way = None
         if response.error is not None:
             if self._failures == 0:
                 _log.info("replica_fetch_refused", leader=self._leader, why=response.error.message)
             self._failed(response.error.message, answered=True)
             return False
-        if not response.session_id and not response.results and not was_open:
+        if not response.session_id and not response.results and not request.session_id:
             # It took this for a late request, which it is not.
             self._failed(f"broker {self._leader} took a fetch for a late one", answered=True)
             return False
@@ -335,8 +351,7 @@ class ReplicaFetcher:
         self._problem = Problem(why, since, answered)
 
     async def _take(self, results: Sequence[ReplicaFetchResult]) -> None:
-        """Each result is judged by how its partition stands when its turn comes. Where the
-        fetch is given up meanwhile, what is left of its answer is dropped."""
+        """Each result is judged by how its partition stands when its turn comes."""
         if self._held_back:
             # What an answer leaves out has nothing new, and so nothing wrong.
             answered = {result.replica for result in results}
@@ -460,8 +475,6 @@ class ReplicaFetcher:
 
     def _max_wait_ms(self, release: float | None) -> int:
         longest_ms = self._limits.max_wait_ms
-        if self._is_brief:
-            longest_ms = min(longest_ms, BRIEF_WAIT_MS)
         return longest_ms if release is None else min(longest_ms, int(release * 1000) + 1)
 
     def _retry_delay(self) -> float:

@@ -76,6 +76,10 @@ class Peers(Protocol):
         self, address: str, request: ReplicaFetchRequest
     ) -> ReplicaFetchResponse: ...
 
+    def hurry(self, address: str, request: ReplicaFetchRequest) -> None:
+        """Has the leader answer this fetch at once, if it is under way. May come to nothing:
+        then the fetch is answered when it would have been."""
+
     async def close(self) -> None: ...
 
 

@@ -71,6 +71,10 @@ class ReplicaFetch:
         session.answered(results)
         return ReplicaFetchResponse(None, results, NO_SESSION if session.ended else session.id)
 
+    def hurry(self, request: ReplicaFetchRequest) -> None:
+        """Answers it at once, if it waits."""
+        self.sessions.hurry(request)
+
     async def _serve(
         self, session: FetchSession, request: ReplicaFetchRequest
     ) -> list[ReplicaFetchResult]:
@@ -82,7 +86,7 @@ class ReplicaFetch:
         try:
             while True:
                 woken.clear()
-                over = deadline.over or session.ended
+                over = deadline.over or session.hurried or session.ended
                 found, size, is_held = self._collect(session, request.max_bytes)
                 failed = any(result.error for result in found)
                 if urgent or failed or size >= wanted or over:

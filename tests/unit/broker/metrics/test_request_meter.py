@@ -197,6 +197,8 @@ async def test_what_comes_from_leaders_is_counted_by_the_follower() -> None:
         async def replica_fetch(self, *_: object) -> ReplicaFetchResponse:
             return response(answered(0, 1))
 
+        def hurry(self, *_: object) -> None: ...
+
         async def close(self) -> None: ...
 
     await MeteredPeers(Peers(), meter).replica_fetch("127.0.0.1:1", REQUEST)

@@ -137,16 +137,28 @@ async def test_a_new_life_of_either_broker_makes_it_name_everything_anew() -> No
         assert (third.request.broker_epoch, third.request.leader_broker_epoch) == (own, leaders)
 
 
-async def test_a_fetch_that_is_given_up_for_a_new_partition_begins_anew() -> None:
-    """Nobody knows what the leader told in its answer."""
+async def test_a_session_goes_on_when_a_fetch_is_hurried_for_a_new_partition() -> None:
     follower = Follower()
     follower.follow(0)
     async with following(follower):
         second = await opened(follower)
         follower.follow(1)
+        second.answer(session_id=SESSION)
         third = await follower.next(2)
-    assert second.given_up
-    assert (third.request.session_id, third.numbers) == (NO_SESSION, [0, 1])
+    assert (third.request.session_id, third.request.session_sequence) == (SESSION, 2)
+    assert third.numbers == [1]
+
+
+async def test_what_is_forgotten_while_a_fetch_waits_leaves_the_session_with_the_next() -> None:
+    follower = Follower()
+    follower.follow(0)
+    gone = follower.follow(1)
+    async with following(follower):
+        second = await opened(follower)
+        follower.fetcher.forget(gone)
+        second.answer(session_id=SESSION)
+        third = await follower.next(2)
+    assert (third.numbers, numbers_forgotten(third)) == ([], [1])
 
 
 async def test_a_partition_that_goes_between_two_requests_is_forgotten() -> None:

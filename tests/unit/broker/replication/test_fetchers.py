@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from contextlib import suppress
 
 from structlog.testing import capture_logs
 
@@ -10,6 +11,7 @@ from tidelog_broker.background import Faults
 from tidelog_broker.log.errors import LogError
 from tidelog_broker.membership.metadata_cache import MetadataCache
 from tidelog_broker.partition.partition import Partition
+from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replication.fetchers import Fetchers
 from tidelog_broker.replication.move_throttle import MoveThrottle
 from tidelog_broker.replication.replica_fetcher import FetchLimits
@@ -33,6 +35,9 @@ class Broker:
         self.waiting_synced: dict[str, list[TopicPartition]] = {}
         self.synced: list[TopicPartition] = []
         self.fault: Exception | None = None
+        # By leader and kind: what its session names, and whether the fetch there is hurried.
+        self._asked_for: dict[tuple[str, bool], list[ReplicaKey]] = {}
+        self._hurried: dict[tuple[str, bool], asyncio.Event] = {}
         self.state_changes = StateChangeLog("broker-3", virtual_clock())
         self.disk = DiskNotes()
         self.fetchers = Fetchers(
@@ -56,15 +61,24 @@ class Broker:
     ) -> ReplicaFetchResponse:
         if self.fault is not None:
             raise self.fault
-        numbers = [on(entry.replica.partition) for entry in request.entries]
-        waiting = self.waiting if numbers[0] not in self.synced else self.waiting_synced
+        waiting = self.waiting_synced if request.synced else self.waiting
         assert address not in waiting, "two fetches of one kind at one leader"
-        waiting[address] = numbers
+        lane = (address, request.synced)
+        before = self._asked_for.get(lane, []) if request.session_id else []
+        named = [entry.replica for entry in request.entries]
+        self._asked_for[lane] = [*(r for r in before if r not in request.forgotten), *named]
+        waiting[address] = sorted(on(replica.partition) for replica in self._asked_for[lane])
+        self._hurried[lane] = asyncio.Event()
         try:
-            await asyncio.Event().wait()
-            raise AssertionError
+            with suppress(TimeoutError):
+                async with asyncio.timeout(request.max_wait_ms / 1000):
+                    await self._hurried[lane].wait()
+            return ReplicaFetchResponse(None, (), session_id=1)
         finally:
             del waiting[address]
+
+    def hurry(self, address: str, request: ReplicaFetchRequest) -> None:
+        self._hurried[address, request.synced].set()
 
     async def close(self) -> None:
         pass
@@ -136,6 +150,8 @@ async def test_a_partition_changes_its_leader_at_once() -> None:
     await settled()
     broker.take(partition, state(leader=2, epoch=6), 11)
     await settled()
+    assert broker.waiting[address_of(2)] == [on(0)]
+    await asyncio.sleep(0.6)
     assert broker.waiting == {address_of(1): [on(1)], address_of(2): [on(0)]}
     await broker.fetchers.close()
 
@@ -163,7 +179,7 @@ async def test_a_partition_that_is_removed_is_not_followed() -> None:
     partition = broker.new_partition(0, state(leader=1))
     await settled()
     broker.fetchers.forget(partition)
-    await settled()
+    await asyncio.sleep(0.6)
     assert broker.waiting == {}
     await broker.fetchers.close()
 
@@ -175,7 +191,7 @@ async def test_fetchers_that_follow_nothing_are_stopped() -> None:
     for revision in range(11, 20):
         broker.take(partition, state(leader=1 + revision % 2, epoch=revision), revision)
         await settled()
-    assert len(asyncio.all_tasks() - before) <= 3  # a fetcher, its fetch and its wait
+    assert len(asyncio.all_tasks() - before) <= 2  # a fetcher, and the end of the one before
     await broker.fetchers.close()
 
 

@@ -9,7 +9,7 @@ from itertools import count
 from tidelog_broker.membership.metadata_cache import VersionedState
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.replication.move_throttle import MoveThrottle
-from tidelog_broker.replication.replica_fetcher import BRIEF_WAIT_MS, MAX_THROTTLE_PAUSE_MS
+from tidelog_broker.replication.replica_fetcher import MAX_THROTTLE_PAUSE_MS
 from tidelog_broker.replication.token_bucket import BURST_MS, CHUNK_MS
 from tidelog_broker.replication.transport import (
     ReplicaFetchEntry,
@@ -286,7 +286,7 @@ async def test_a_session_asks_for_nothing_of_a_move_while_there_is_no_room() -> 
         assert third.request.forgotten == [partition.key]
 
 
-async def test_while_a_move_adds_a_replica_fetches_are_brief_and_what_they_bring_is_taken() -> None:
+async def test_while_a_move_adds_a_replica_fetches_wait_long_and_what_they_bring_is_taken() -> None:
     """What was copied would have to be sent again."""
     follower = Follower()
     partition = follower.follow(0, wanted=adding())
@@ -297,6 +297,6 @@ async def test_while_a_move_adds_a_replica_fetches_are_brief_and_what_they_bring
         first.answer(first.data(0))
         second = await follower.next(1)
     assert not first.given_up
-    assert first.request.max_wait_ms == BRIEF_WAIT_MS
+    assert first.request.max_wait_ms == 500
     assert partition.log.log_end_offset == 1
     assert second.numbers == [0, 1]

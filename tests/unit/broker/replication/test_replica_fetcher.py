@@ -9,7 +9,6 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.model import NOT_KNOWN
 from tidelog.model import Batch, EpochEnd
 from tidelog_broker.log.errors import AppendOrderError, LogStorageError
-from tidelog_broker.replication.replica_fetcher import BRIEF_FOR_S, BRIEF_WAIT_MS
 from tidelog_runtime.turns import ITEMS_PER_TURN
 from unit.broker.broker_parts import address_of, settled
 from unit.broker.fake_log import FakeLog, epoch_of, state
@@ -56,79 +55,91 @@ async def test_one_fetch_carries_all_partitions() -> None:
         assert first.numbers == [0, 1]
 
 
-async def test_a_new_partition_is_asked_for_at_once_and_the_fetch_that_waits_is_given_up() -> None:
+async def test_a_new_partition_hurries_the_fetch_that_waits_and_is_asked_for_by_the_next() -> None:
+    follower = Follower()
+    partition = follower.follow(0)
+    async with following(follower):
+        first = await follower.next(0)
+        follower.follow(1)
+        await settled()
+        assert (first.hurried, first.given_up, len(follower.asked)) == (1, False, 1)
+        first.answer(first.data(0))
+        second = await follower.next(1)
+    assert second.numbers == [0, 1]
+    assert partition.log.log_end_offset == 1
+    assert (second.hurried, second.request.max_wait_ms) == (0, 500)
+
+
+async def test_a_fetch_is_hurried_once_however_many_come() -> None:
     follower = Follower()
     follower.follow(0)
     async with following(follower):
         first = await follower.next(0)
-        follower.follow(1)
+        for number in (1, 2, 3):
+            follower.follow(number)
+        first.answer()
         second = await follower.next(1)
-    assert first.given_up
-    assert second.numbers == [0, 1]
-    assert second.at == first.at
+        follower.follow(4)
+    assert (first.hurried, second.hurried) == (1, 1)
+    assert second.numbers == [0, 1, 2, 3]
 
 
-async def test_a_partition_that_is_forgotten_is_not_asked_for() -> None:
+async def test_a_partition_that_is_forgotten_is_left_out_of_the_next_fetch() -> None:
     follower = Follower()
     follower.follow(0)
     gone = follower.follow(1)
     async with following(follower):
         first = await follower.next(0)
         follower.fetcher.forget(gone)
+        await settled()
+        assert (first.hurried, first.given_up) == (0, False)
+        first.answer()
         second = await follower.next(1)
-    assert first.given_up
     assert second.numbers == [0]
 
 
-async def test_after_a_fetch_was_given_up_the_next_is_brief_and_whoever_comes_waits_for_it() -> (
-    None
-):
-    follower = Follower()
-    partition = follower.follow(0)
+async def test_who_comes_between_two_fetches_hurries_none() -> None:
+    follower = Follower(synced=True)
+    syncing = follower.follow(0)
     async with following(follower):
-        await follower.next(0)
-        follower.follow(1)
-        second = await follower.next(1)
-        follower.follow(2)
+        first = await follower.next(0)
+        follower.syncing.append(syncing)
+        first.answer(first.data(0))
         await settled()
-        second.answer(second.data(0))
-        third = await follower.next(2)
-    assert not second.given_up
-    assert second.request.max_wait_ms == BRIEF_WAIT_MS
-    assert partition.log.log_end_offset == 1
-    assert third.numbers == [0, 1, 2]
-    assert third.request.max_wait_ms == BRIEF_WAIT_MS
+        follower.follow(1)
+        follower.syncing.clear()
+        follower.fetcher.log_synced(syncing)
+        second = await follower.next(1)
+    assert (first.hurried, second.numbers) == (0, [0, 1])
 
 
-async def test_once_nobody_has_come_for_a_while_fetches_wait_long_and_may_be_given_up() -> None:
+async def test_a_fetch_from_a_former_life_of_the_leader_is_given_up_for_news() -> None:
+    """It may never be answered, and the leader has elected itself anew meanwhile."""
     follower = Follower()
     follower.follow(0)
     async with following(follower):
-        await follower.next(0)
+        first = await follower.next(0)
+        follower.leader = ("elsewhere:7500", 900)
         follower.follow(1)
-        second = await follower.next(1)
-        await asyncio.sleep(BRIEF_FOR_S)
-        second.answer(second.data(0))
-        third = await follower.next(2)
         follower.follow(2)
-        await follower.next(3)
-    assert third.request.max_wait_ms == 500
-    assert third.given_up
+        second = await follower.next(1)
+    assert (first.given_up, first.hurried) == (True, 0)
+    assert second.address == "elsewhere:7500"
+    assert (second.request.leader_broker_epoch, second.numbers) == (900, [0, 1, 2])
 
 
-async def test_a_brief_answer_is_taken_but_for_what_has_gone_or_come_anew() -> None:
+async def test_an_answer_is_taken_but_for_what_has_gone_or_come_anew_since_it_was_asked() -> None:
     follower = Follower()
     other, again, gone = follower.follow(0), follower.follow(1), follower.follow(3)
     async with following(follower):
-        await follower.next(0)
+        first = await follower.next(0)
         follower.follow(2)
-        second = await follower.next(1)
         follower.fetcher.follow([again])
         follower.fetcher.forget(gone)
-        second.answer(*(second.data(0, number=number) for number in (0, 1, 3)))
-        third = await follower.next(2)
+        first.answer(*(first.data(0, number=number) for number in (0, 1, 3)))
+        second = await follower.next(1)
     assert [p.log.log_end_offset for p in (other, again, gone)] == [1, 0, 0]
-    assert third.numbers == [0, 1, 2]
+    assert second.numbers == [0, 1, 2]
 
 
 async def test_a_partition_that_follows_somebody_else_by_now_is_not_asked_for() -> None:
@@ -153,7 +164,7 @@ async def test_an_answer_about_thousands_is_taken_in_turns() -> None:
     assert [partition.log.log_end_offset for partition in partitions] == [1] * many
 
 
-async def test_what_is_left_of_an_answer_is_dropped_when_a_fetch_is_given_up_half_way() -> None:
+async def test_the_rest_of_an_answer_is_taken_though_somebody_comes_half_way() -> None:
     follower, many = Follower(), 2 * ITEMS_PER_TURN
     partitions = [follower.follow(number) for number in range(many)]
     async with following(follower):
@@ -164,10 +175,12 @@ async def test_what_is_left_of_an_answer_is_dropped_when_a_fetch_is_given_up_hal
             if partitions[0].log.log_end_offset:
                 break
         follower.fetcher.forget(partitions[-1])
+        follower.follow(many)
         second = await follower.next(1)
+    assert (first.hurried, first.given_up) == (0, False)
     ends = [partition.log.log_end_offset for partition in partitions]
-    assert ends == [1] * ITEMS_PER_TURN + [0] * ITEMS_PER_TURN
-    assert [second.entry(n).position.fetch_offset for n in second.numbers] == ends[:-1]
+    assert ends == [1] * (many - 1) + [0]
+    assert second.numbers == [*range(many - 1), many]
 
 
 async def test_an_answer_that_comes_after_the_epoch_has_changed_is_dropped() -> None:
@@ -340,14 +353,14 @@ async def test_fetches_that_fail_in_a_row_are_unanswered_from_the_first_on() -> 
         assert follower.fetcher.unanswered == (epoch_of(LEADER), follower.asked[0].at)
 
 
-async def test_a_fetch_that_is_asked_anew_is_unanswered_since_the_first() -> None:
+async def test_a_fetch_that_is_hurried_is_unanswered_since_it_was_sent() -> None:
     follower = Follower()
     follower.follow()
     async with following(follower):
         first = await follower.next(0)
         await asyncio.sleep(1)
         follower.follow(1)
-        await follower.next(1)
+        await settled()
         assert follower.fetcher.unanswered == (epoch_of(LEADER), first.at)
 
 

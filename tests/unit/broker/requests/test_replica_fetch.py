@@ -188,7 +188,8 @@ async def test_a_follower_of_an_older_epoch_is_fenced_at_once() -> None:
     assert leader.now_ms == 0
 
 
-async def test_a_follower_that_waits_is_fenced_when_the_epoch_ends() -> None:
+async def test_a_follower_that_waits_is_fenced_by_its_answer_when_the_epoch_ends() -> None:
+    """Whom to follow next the controller tells it."""
     leader = Leader()
     partition = await leader.replicas.lead()
     asked = leader.asked(request(ask_for(partition, 0)))
@@ -196,6 +197,36 @@ async def test_a_follower_that_waits_is_fenced_when_the_epoch_ends() -> None:
     await leader.replicas.take(state(epoch=6), revision=11)
     (result,) = (await asked).results
     assert code_of(result) is ErrorCode.FENCED_LEADER_EPOCH
+    assert leader.now_ms == 500
+
+
+async def test_a_fetch_that_waits_is_answered_at_once_when_it_is_hurried() -> None:
+    leader = Leader()
+    partition = await leader.replicas.lead()
+    wanted = request(ask_for(partition, 0))
+    asked = leader.asked(wanted)
+    await settled()
+    leader.replica_fetch.hurry(wanted)
+    (result,) = (await asked).results
+    assert (offsets(result), leader.now_ms) == ([], 0)
+
+
+async def test_to_hurry_another_fetch_than_the_one_that_waits_means_nothing() -> None:
+    leader = Leader()
+    partition = await leader.replicas.lead()
+    wanted = request(ask_for(partition, 0))
+    asked = leader.asked(wanted)
+    await settled()
+    for other in (
+        wanted._replace(session_sequence=wanted.session_sequence - 1),
+        wanted._replace(session_id=7),
+        wanted._replace(synced=True),
+        wanted._replace(broker_epoch=epoch_of(2) - 1),
+        wanted._replace(broker_id=3),
+    ):
+        leader.replica_fetch.hurry(other)
+    await asked
+    assert leader.now_ms == 500
 
 
 async def test_a_replica_that_is_not_here_is_an_unknown_topic_id() -> None:

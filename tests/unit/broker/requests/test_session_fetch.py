@@ -194,6 +194,21 @@ async def test_a_partition_that_was_left_out_is_answered_when_its_epoch_is_over(
     (result,) = (await asked).results
     assert result.error is not None
     assert result.error.code is ErrorCode.FENCED_LEADER_EPOCH
+    assert follower.now_ms == 500
+
+
+async def test_a_request_of_a_session_is_hurried_and_the_next_waits_again() -> None:
+    follower = Follower()
+    (partition,) = await follower.replicas.take()
+    await follower.ask((partition, 0))
+    wanted = follower.next_request((), wait_ms=500)
+    asked = asyncio.create_task(follower.fetch(wanted))
+    await settled()
+    follower.fetch.hurry(wanted)
+    assert ((await asked).session_id, follower.now_ms) == (follower.session_id, 0)
+    follower.fetch.hurry(wanted)
+    await follower.ask(wait_ms=500)
+    assert follower.now_ms == 500
 
 
 async def test_it_is_answered_also_when_no_request_waited_just_then() -> None:
