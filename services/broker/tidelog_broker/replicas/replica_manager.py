@@ -490,12 +490,15 @@ class ReplicaManager:
     def configured(self, topics: Iterable[str]) -> None:
         """The watch brought news of these topics. Whoever is out of service takes them with
         the command that brings it back."""
-        in_service = [name for name, p in self._by_name.items() if p.in_service]
-        for name, config in self._configs.seen(in_service, topics):
+        for name, config in self._configs.seen(topics, self._is_in_service):
             partition = self._by_name[name]
             self._logs.configure(partition.key, config)
             if partition.set_synced(config.durability == "synced"):
                 self._followers.update([partition])
+
+    def _is_in_service(self, name: TopicPartition) -> bool:
+        partition = self._by_name.get(name)
+        return partition is not None and partition.in_service
 
     def leaders_followed(self) -> Mapping[int, int]:
         """How many partitions follow each leader."""

@@ -3,7 +3,7 @@ watch has seen, whichever is newer by the revision of the topic's key."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import structlog
@@ -25,10 +25,11 @@ class _Held(NamedTuple):
 class TopicConfigs:
     def __init__(self, cache: MetadataCache) -> None:
         self._cache = cache
-        self._held: dict[TopicPartition, _Held] = {}
+        # By topic, so that news of one costs nothing for the replicas of others.
+        self._held: dict[str, dict[TopicPartition, _Held]] = {}
 
     def of(self, name: TopicPartition) -> TopicConfig:
-        return self._held[name].config
+        return self._held[name.topic][name].config
 
     def take(
         self, name: TopicPartition, topic_id: str, config: Mapping[str, str], revision: int
@@ -37,21 +38,22 @@ class TopicConfigs:
         live = self._cache.topics.get(name.topic)
         if live is not None and live.entry.topic_id == topic_id and live.revision > revision:
             config, revision = live.entry.config, live.revision
-        held = self._held.get(name)
+        held = self._held.get(name.topic, {}).get(name)
         if held is None or held.topic_id != topic_id or held.revision <= revision:
-            held = self._held[name] = _Held(topic_id, TopicConfig.parse(config), revision)
+            held = _Held(topic_id, TopicConfig.parse(config), revision)
+            self._held.setdefault(name.topic, {})[name] = held
         return held.config
 
     def seen(
-        self, names: Iterable[TopicPartition], topics: Iterable[str]
+        self, topics: Iterable[str], takes: Callable[[TopicPartition], bool]
     ) -> Iterator[tuple[TopicPartition, TopicConfig]]:
-        """The watch brought news of these topics: what is another configuration now for the
-        replicas of these names."""
-        wanted = frozenset(topics)
-        for name in names:
-            if name.topic not in wanted or name not in self._held:
+        """The watch brought news of these topics: what is another configuration now, for which
+        of those replicas that take it."""
+        concerned = dict.fromkeys(topics)
+        held_there = [item for t in concerned for item in self._held.get(t, {}).items()]
+        for name, held in held_there:
+            if not takes(name):
                 continue
-            held = self._held[name]
             try:
                 config = self.take(name, held.topic_id, {}, held.revision - 1)
             except TidelogError as error:
@@ -62,4 +64,7 @@ class TopicConfigs:
                 yield name, config
 
     def forget(self, name: TopicPartition) -> None:
-        self._held.pop(name, None)
+        held = self._held.get(name.topic, {})
+        held.pop(name, None)
+        if not held:
+            self._held.pop(name.topic, None)

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 from tidelog.model import TopicPartition
 from tidelog_broker.log.log import Log
+from tidelog_broker.membership.metadata_cache import MetadataCache
+from tidelog_broker.replicas.topic_configs import TopicConfigs
 from tidelog_runtime.metadata.schema import TopicEntry, encode
 from tidelog_runtime.metadata.store import Changed, KeyValue
 from tidelog_runtime.replica_control import LeaderAndIsrCommand
@@ -100,3 +102,25 @@ async def test_a_topic_that_ceases_to_be_synced_ceases_at_its_leader() -> None:
     watch(replicas, 12)
     assert not partition.synced
     assert replicas.followers.updated[-1] is partition
+
+
+def test_news_of_one_topic_are_no_work_for_the_replicas_of_others() -> None:
+    cache = MetadataCache(KEYS)
+    configs = TopicConfigs(cache)
+    for topic in ("sea", "river"):
+        for number in range(2):
+            configs.take(TopicPartition(topic, number), TOPIC_ID, {}, 7)
+    key = KEYS.topic("sea")
+    value = encode(TopicEntry(TOPIC_ID, 2, 3, {"segment_ms": "6000"}))
+    cache.apply([Changed(key, KeyValue(key, value, 5, 12), 12)])
+    asked_about: list[TopicPartition] = []
+
+    def takes(name: TopicPartition) -> bool:
+        asked_about.append(name)
+        return name.partition == 1
+
+    changed = [(name, config.segment_ms) for name, config in configs.seen(["sea"], takes)]
+    assert changed == [(TopicPartition("sea", 1), 6_000)]
+    assert asked_about == [TopicPartition("sea", 0), TopicPartition("sea", 1)]
+    assert list(configs.seen([], takes)) == []
+    assert len(asked_about) == 2
