@@ -35,6 +35,11 @@ class Lane(NamedTuple):
     synced: bool
 
 
+class _Followed(NamedTuple):
+    lane: Lane
+    leader_epoch: int
+
+
 class Fetchers:
     """`is_syncing`: whether a partition's log is being synced, or is about to be; whoever
     says so calls `log_synced` when that is over."""
@@ -58,43 +63,55 @@ class Fetchers:
         self._moves = moves
         self._session_numbers = count(1)
         self._fetchers: dict[Lane, tuple[ReplicaFetcher, asyncio.Task[None]]] = {}
-        self._following: dict[Partition, Lane] = {}
+        self._following: dict[Partition, _Followed] = {}
         # Cancelled, and not yet gone.
         self._ending: set[asyncio.Task[None]] = set()
         self._closed = False
 
     def update(self, partitions: Iterable[Partition]) -> None:
         """Each of these may have a new leader, or none to follow any more. A new epoch of
-        the same leader counts: the fetch that waits there is asked anew. After `close`
-        nobody is followed, also not by a replica whose repair ends only then."""
+        the same leader counts: the fetch that waits there is hurried. Who goes on in its epoch,
+        as when a move begins, hurries none. After `close` nobody is followed, also not by a
+        replica whose repair ends only then."""
         if self._closed:
             return
         arrivals: dict[Lane, list[Partition]] = {}
         for partition in partitions:
             lane = Lane(partition.leader_to_follow, partition.synced)
-            if self._following.get(partition, lane) != lane:
+            before, now = self._following.get(partition), _Followed(lane, partition.leader_epoch)
+            if before == now:
+                self._fetchers[lane][0].look_again(partition)
+                continue
+            if before is not None and before.lane != lane:
                 self.forget(partition)
             if lane.leader != NO_LEADER:
-                self._following[partition] = lane
+                self._following[partition] = now
                 arrivals.setdefault(lane, []).append(partition)
         for lane, followed in arrivals.items():
             self._fetcher(lane).follow(followed)
         self._stop_idle()
 
     def forget(self, partition: Partition) -> None:
-        lane = self._following.pop(partition, None)
-        if lane in self._fetchers:
-            self._fetchers[lane][0].forget(partition)
+        fetcher = self._fetcher_of(partition)
+        self._following.pop(partition, None)
+        if fetcher is not None:
+            fetcher.forget(partition)
 
     def log_synced(self, partition: Partition) -> None:
-        lane = self._following.get(partition)
-        if lane in self._fetchers:
-            self._fetchers[lane][0].log_synced(partition)
+        fetcher = self._fetcher_of(partition)
+        if fetcher is not None:
+            fetcher.look_again(partition)
 
     def progress_of(self, partition: Partition) -> FollowerState | None:
         """None: it follows nobody."""
-        lane = self._following.get(partition)
-        return self._fetchers[lane][0].progress_of(partition) if lane in self._fetchers else None
+        fetcher = self._fetcher_of(partition)
+        return None if fetcher is None else fetcher.progress_of(partition)
+
+    def _fetcher_of(self, partition: Partition) -> ReplicaFetcher | None:
+        followed = self._following.get(partition)
+        if followed is None or followed.lane not in self._fetchers:
+            return None
+        return self._fetchers[followed.lane][0]
 
     def unanswered(self) -> dict[int, Unanswered]:
         """By leader, where none of this broker's fetchers has an answer: since when the last

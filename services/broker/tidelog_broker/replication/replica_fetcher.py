@@ -194,9 +194,14 @@ class ReplicaFetcher:
         if not self._partitions:
             self.unanswered = None
 
-    def log_synced(self, partition: Partition) -> None:
-        """No sync is under way for it any more."""
-        self._moved[partition.key] = None
+    def look_again(self, partition: Partition) -> None:
+        """The next request is to tell its position if that is another: no sync is under way for
+        it any more, or its state has changed within its epoch."""
+        key = partition.key
+        self._adding.pop(key, None)
+        if self._moves.may_be_bound(partition):
+            self._adding[key] = partition
+        self._moved[key] = None
         self._changed.set()
 
     def _ask_anew(self) -> None:

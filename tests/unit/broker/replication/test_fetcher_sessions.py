@@ -171,7 +171,7 @@ async def test_a_partition_that_goes_between_two_requests_is_forgotten() -> None
         await settled()
         follower.fetcher.forget(gone)
         follower.syncing.clear()
-        follower.fetcher.log_synced(syncing)
+        follower.fetcher.look_again(syncing)
         second = await follower.next(1)
     assert (second.numbers, numbers_forgotten(second)) == ([0], [1])
 
@@ -188,7 +188,7 @@ async def test_a_partition_that_comes_back_is_named_though_it_stands_where_it_st
         follower.fetcher.forget(gone)
         follower.follow(1)
         follower.syncing.clear()
-        follower.fetcher.log_synced(syncing)
+        follower.fetcher.look_again(syncing)
         second = await follower.next(1)
     assert (second.request.session_id, second.numbers) == (SESSION, [0, 1])
     assert numbers_forgotten(second) == []
@@ -243,4 +243,4 @@ async def test_what_has_reached_the_disk_is_told_though_no_answer_has_moved_it()
 
 def synced(follower: Follower, partition: Partition) -> None:
     log_of(partition).synced_to = 1
-    follower.fetcher.log_synced(partition)
+    follower.fetcher.look_again(partition)

@@ -3,6 +3,7 @@
 import asyncio
 import random
 from contextlib import suppress
+from dataclasses import replace
 
 from structlog.testing import capture_logs
 
@@ -17,7 +18,7 @@ from tidelog_broker.replication.move_throttle import MoveThrottle
 from tidelog_broker.replication.replica_fetcher import FetchLimits
 from tidelog_broker.replication.transport import ReplicaFetchRequest, ReplicaFetchResponse
 from tidelog_runtime.metadata.keys import Keys
-from tidelog_runtime.metadata.schema import LeaderAndIsr
+from tidelog_runtime.metadata.schema import LeaderAndIsr, Moving
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 from unit.broker.broker_parts import DiskNotes, address_of, on, settled
 from unit.broker.fake_log import TOPIC_ID, FakeLog, Notes, epoch_of, state
@@ -35,6 +36,7 @@ class Broker:
         self.waiting_synced: dict[str, list[TopicPartition]] = {}
         self.synced: list[TopicPartition] = []
         self.fault: Exception | None = None
+        self.hurried = 0
         # By leader and kind: what its session names, and whether the fetch there is hurried.
         self._asked_for: dict[tuple[str, bool], list[ReplicaKey]] = {}
         self._hurried: dict[tuple[str, bool], asyncio.Event] = {}
@@ -78,6 +80,7 @@ class Broker:
             del waiting[address]
 
     def hurry(self, address: str, request: ReplicaFetchRequest) -> None:
+        self.hurried += 1
         self._hurried[address, request.synced].set()
 
     async def close(self) -> None:
@@ -225,4 +228,19 @@ async def test_once_closed_nobody_is_followed_any_more() -> None:
     broker.new_partition(0, state(leader=1))
     await settled()
     assert broker.waiting == {}
+    await broker.fetchers.close()
+
+
+async def test_a_state_within_its_epoch_hurries_nobody_and_a_new_epoch_does() -> None:
+    broker = Broker()
+    partition = broker.new_partition(0, state(leader=1, epoch=5))
+    await settled()
+    moving = Moving("op", (1, 2, 3), (1, 3, 4))
+    begun = replace(state(leader=1, epoch=5), replicas=moving.replicas, moving=moving)
+    broker.take(partition, begun, 11)
+    await settled()
+    assert broker.hurried == 0
+    broker.take(partition, state(leader=1, epoch=6), 12)
+    await settled()
+    assert broker.hurried == 1
     await broker.fetchers.close()

@@ -108,7 +108,7 @@ async def test_who_comes_between_two_fetches_hurries_none() -> None:
         await settled()
         follower.follow(1)
         follower.syncing.clear()
-        follower.fetcher.log_synced(syncing)
+        follower.fetcher.look_again(syncing)
         second = await follower.next(1)
     assert (first.hurried, second.numbers) == (0, [0, 1])
 

@@ -16,7 +16,7 @@ async def test_the_next_fetch_waits_for_the_sync_of_what_the_last_one_brought() 
         assert len(follower.asked) == 1
         follower.syncing.remove(partition)
         log_of(partition).synced_to = 2
-        follower.fetcher.log_synced(partition)
+        follower.fetcher.look_again(partition)
         second = await follower.next(1)
     assert second.entry().position.flushed_offset == 2
 
@@ -30,7 +30,7 @@ async def test_it_waits_for_every_sync() -> None:
             await settled()
             assert follower.asked == []
             follower.syncing.remove(partition)
-            follower.fetcher.log_synced(partition)
+            follower.fetcher.look_again(partition)
         first = await follower.next(0)
     assert first.numbers == [0, 1]
 
