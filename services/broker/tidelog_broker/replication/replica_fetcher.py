@@ -8,7 +8,7 @@ import math
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import structlog
 
@@ -19,6 +19,7 @@ from tidelog_broker.log.errors import AppendOrderError, LogError
 from tidelog_broker.partition.exchange import FetchAnswer, FetchPosition
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_broker.replication.follower_context import FollowerContext
 from tidelog_broker.replication.follower_events import FollowerEvents
 from tidelog_broker.replication.follower_session import FollowerSession, Lives, Positions
 from tidelog_broker.replication.move_throttle import Receiving
@@ -30,7 +31,6 @@ from tidelog_broker.replication.transport import (
     ReplicaFetchRequest,
     ReplicaFetchResult,
 )
-from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 from tidelog_runtime.turns import in_turns
 
 FIRST_RETRY_DELAY_S = 0.02
@@ -95,36 +95,6 @@ class Problem(NamedTuple):
     answered: bool
 
 
-class DiskListener(Protocol):
-    """False while no replica's disk refuses."""
-
-    def __bool__(self) -> bool: ...
-
-    def took(self, key: ReplicaKey, what: str) -> None: ...
-
-
-class FollowerContext(Protocol):
-    """What a fetcher asks of the broker it runs in."""
-
-    @property
-    def state_changes(self) -> StateChangeLog: ...
-
-    @property
-    def disk(self) -> DiskListener: ...
-
-    @property
-    def broker_id(self) -> int: ...
-
-    @property
-    def broker_epoch(self) -> int: ...
-
-    def address_of(self, broker_id: int) -> tuple[str, int] | None:
-        """Address and broker epoch of a live broker."""
-
-    def replica_failed(self, partition: Partition, error: LogError) -> object:
-        """This replica's own log refused."""
-
-
 class ReplicaFetcher:
     """`follow` takes effect at once: the leader is to answer a fetch that waits, and the next
     names who has come. What that answer brings of a partition that was forgotten, or followed
@@ -155,6 +125,7 @@ class ReplicaFetcher:
         # Those that a move adds; and of them until when (loop time) they are not asked for.
         self._adding: dict[ReplicaKey, Partition] = {}
         self._throttled: dict[ReplicaKey, float] = {}
+        self._room_timer: asyncio.TimerHandle | None = None
         # Whose position may be another than the session has told; all where none is open.
         self._moved: dict[ReplicaKey, None] = {}
         self._held_back: dict[ReplicaKey, HeldBack] = {}
@@ -271,8 +242,9 @@ class ReplicaFetcher:
             given_up = asyncio.timeout(None)
             answered = False
             try:
+                self._look_for_room_at(min(self._throttled.values(), default=None))
                 async with given_up:
-                    request = self._next_request(positions, self._max_wait_ms(release))
+                    request = self._next_request(positions, self._max_wait_ms(now))
                     self._under_way = UnderWay(target[0], request, given_up)
                     answered = await self._fetch(target[0], request)
             except TimeoutError:
@@ -283,9 +255,28 @@ class ReplicaFetcher:
                 continue
             finally:
                 self._under_way = None
+                self._look_for_room_at(None)
             if not answered:
                 self._begin_anew()
                 await self._wait_for_change(self._retry_delay())
+
+    def _look_for_room_at(self, time: float | None) -> None:
+        """Rather than end a long poll then: fetchers share what may be received, and another
+        one may have taken it."""
+        if self._room_timer is not None:
+            self._room_timer.cancel()
+        self._room_timer = None
+        if time is not None:
+            loop = asyncio.get_running_loop()
+            self._room_timer = loop.call_at(time, self._look_for_room)
+
+    def _look_for_room(self) -> None:
+        held = [self._adding[key] for key in self._throttled if key in self._adding]
+        pause_ms = min((self._throttle_pause_ms(partition) for partition in held), default=0)
+        if pause_ms:
+            self._look_for_room_at(asyncio.get_running_loop().time() + pause_ms / 1000)
+        else:
+            self._ask_anew()
 
     def _bind(self, lives: Lives) -> None:
         was_open = self._session.is_open
@@ -448,11 +439,14 @@ class ReplicaFetcher:
         """Also of what a session still asks for nothing is to come while there is no room."""
         before, self._throttled = self._throttled, {}
         for key, partition in self._adding.items():
-            pause_ms = min(MAX_THROTTLE_PAUSE_MS, self._moves.pause_ms(partition))
+            pause_ms = self._throttle_pause_ms(partition)
             if pause_ms:
                 self._throttled[key] = now + pause_ms / 1000
             if (key in before) != (key in self._throttled):
                 self._moved[key] = None
+
+    def _throttle_pause_ms(self, partition: Partition) -> int:
+        return min(MAX_THROTTLE_PAUSE_MS, self._moves.pause_ms(partition))
 
     def _entries(self, named: Mapping[ReplicaKey, FetchPosition]) -> list[ReplicaFetchEntry]:
         """Those that a move adds share what there is room for; a batch comes whole."""
@@ -473,13 +467,17 @@ class ReplicaFetcher:
         """Seconds until a partition that is held back may be asked for again."""
         if self._partitions and self._context.address_of(self._leader) is None:
             return MAX_RETRY_DELAY_S
-        releases = [h.release - now for k, h in self._held_back.items() if k in self._partitions]
-        releases += [release - now for release in self._throttled.values()]
-        coming = [seconds for seconds in releases if seconds > 0]
+        throttled = [release - now for release in self._throttled.values()]
+        coming = [seconds for seconds in (*self._held_for(now), *throttled) if seconds > 0]
         return min(coming) if coming else None
 
-    def _max_wait_ms(self, release: float | None) -> int:
+    def _held_for(self, now: float) -> list[float]:
+        """Seconds, of each partition that failed on its own; not above 0: no more."""
+        return [h.release - now for k, h in self._held_back.items() if k in self._partitions]
+
+    def _max_wait_ms(self, now: float) -> int:
         longest_ms = self._limits.max_wait_ms
+        release = min((seconds for seconds in self._held_for(now) if seconds > 0), default=None)
         return longest_ms if release is None else min(longest_ms, int(release * 1000) + 1)
 
     def _retry_delay(self) -> float:

@@ -217,8 +217,28 @@ async def test_other_partitions_are_asked_for_meanwhile() -> None:
         first = await follower.next(0)
         assert (first.numbers, first.at) == ([1], 0.0)
         assert first.entry(1).max_bytes == 1024
-        # The long poll ends when there is room again.
-        assert first.request.max_wait_ms <= CHUNK_MS + 1
+        assert first.request.max_wait_ms == 500
+        # It is hurried when there is room again, and not before.
+        await asyncio.sleep((CHUNK_MS - 1) / 1_000)
+        assert first.hurried == 0
+        await asyncio.sleep(2 / 1_000)
+        assert first.hurried == 1
+
+
+async def test_a_fetch_is_not_hurried_for_room_that_another_one_has_taken() -> None:
+    follower = Follower()
+    follower.rate = RATE
+    taken_by_another = follower.follow(0, wanted=adding())
+    follower.follow(1)
+    async with following(follower):
+        first = await follower.next(0)
+        follower.moves.received(taken_by_another, RATE // 10)
+        await asyncio.sleep((CHUNK_MS + 99) / 1_000)
+        assert first.hurried == 0
+        await asyncio.sleep(2 / 1_000)
+        assert first.hurried == 1
+        await asyncio.sleep(1)
+        assert first.hurried == 1
 
 
 async def test_a_follower_in_the_isr_is_not_bound_though_no_command_tells_it_so() -> None:
@@ -276,7 +296,8 @@ async def test_a_session_asks_for_nothing_of_a_move_while_there_is_no_room() -> 
     follower.follow(1)
     async with following(follower):
         first = await follower.next(0)
-        await asyncio.sleep(CHUNK_MS / 1_000)
+        await asyncio.sleep((CHUNK_MS + 1) / 1_000)
+        assert first.hurried == 1
         first.answer(session_id=7)
         second = await follower.next(1)
         assert (first.numbers, second.numbers) == ([1], [0])
