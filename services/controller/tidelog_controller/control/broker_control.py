@@ -74,6 +74,8 @@ class BrokerControl:
         self._moved = 0
         self._moved_at_ms = 0
         self._deferred: dict[TopicPartition, _Deferred] = {}  # those refused one by one
+        # Those that have been held back from the first, and until when; none is deferred, too.
+        self._held_until_ms: dict[TopicPartition, int] = {}
         self._in_flight: _InFlight | None = None
         self._retry_at_ms = 0
         self._failures = 0
@@ -108,6 +110,14 @@ class BrokerControl:
             # What was refused was an older state.
             self._deferred.pop(partition, None)
 
+    def hold(self, partition: TopicPartition, until_ms: int) -> None:
+        """What is required of it is not sent by itself before then, or before `release`."""
+        if partition in self._required and partition not in self._deferred:
+            self._held_until_ms[partition] = until_ms
+
+    def release(self, partition: TopicPartition) -> None:
+        self._held_until_ms.pop(partition, None)
+
     def forget(self, partition: TopicPartition) -> None:
         """Its key is gone."""
         self._acknowledged.pop(partition, None)
@@ -117,6 +127,7 @@ class BrokerControl:
         if self._required.pop(partition, None) is None:
             return
         self._deferred.pop(partition, None)
+        self._held_until_ms.pop(partition, None)
         self._by_topic[partition.topic] -= 1
         if not self._by_topic[partition.topic]:
             del self._by_topic[partition.topic]
@@ -152,11 +163,14 @@ class BrokerControl:
             deferred = self._deferred.get(partition)
             if deferred is not None and deferred.retry_at_ms > now_ms:
                 continue
+            if self._held_until_ms.get(partition, now_ms) > now_ms:
+                continue
             if stops is None:
                 stops = is_stop(partition)
             elif stops != is_stop(partition):
                 continue
             partitions.append(partition)
+            self._held_until_ms.pop(partition, None)
             if len(partitions) == MAX_PARTITIONS_PER_COMMAND:
                 break
         return bool(stops), partitions
@@ -212,9 +226,11 @@ class BrokerControl:
         """When there is something to send again; None: nothing waits for time to pass."""
         if self._in_flight is not None or not (self._required or self._full_state_due):
             return None
-        if len(self._deferred) < len(self._required) or self._full_state_due:
+        waiting = len(self._deferred) + len(self._held_until_ms)
+        if waiting < len(self._required) or self._full_state_due:
             return self._retry_at_ms
-        return max(self._retry_at_ms, min(d.retry_at_ms for d in self._deferred.values()))
+        deferred = (d.retry_at_ms for d in self._deferred.values())
+        return max(self._retry_at_ms, min((*deferred, *self._held_until_ms.values())))
 
     def overdue_at_ms(self, timeout_ms: int) -> int | None:
         """When the longest wait becomes one to tell of; None: no wait, or told."""
@@ -296,6 +312,7 @@ class BrokerControl:
     def _defer(self, partition: TopicPartition, now_ms: int, problem: str) -> None:
         if partition not in self._required:
             return
+        self._held_until_ms.pop(partition, None)
         held = self._deferred.get(partition)
         failures = held.failures if held else 0
         self._deferred[partition] = _Deferred(

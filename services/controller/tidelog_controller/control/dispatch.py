@@ -29,6 +29,10 @@ from tidelog_controller.state.context import Context, ControllerIdentity
 from tidelog_controller.state.events import CommandAnswered, CommandLost, ReplicasDescribed
 from tidelog_controller.state.known import Partition
 
+# By a step of a move the leader is told before those that follow it, or these would ask it in
+# vain, and again. For so long they wait for it to acknowledge.
+LEADER_FIRST_MS = 100
+
 SendCommand = SendLeaderAndIsr | SendStopReplica | SendDescribeReplicas
 
 
@@ -52,6 +56,8 @@ class Dispatch:
         self._identity = identity
         self._command_timeout_ms = command_timeout_ms
         self._last_command_id = 0
+        # Partitions whose leader is told first, and who that is.
+        self._led_first: dict[TopicPartition, int] = {}
 
     # Who is to know what.
 
@@ -87,6 +93,7 @@ class Dispatch:
     ) -> None:
         """The partition's key; None: there was none, or is none any more. `is_news`: not what
         is found at the start of a reign, of which the full state is told."""
+        self._release_followers(partition)
         if new is None:
             for broker_id, control in self.controls.items():
                 control.forget(partition)
@@ -100,6 +107,22 @@ class Dispatch:
                 self.controls[broker_id].require(partition, new.revision, now_ms)
                 if is_news:
                     self._tellings[broker_id].changed(partition)
+        if is_news and is_step_of_move(old, new):
+            self._hold_followers(partition, new, now_ms)
+
+    def _hold_followers(self, partition: TopicPartition, new: Partition, now_ms: int) -> None:
+        leader = new.state.leader
+        if leader not in self.controls:
+            return
+        self._led_first[partition] = leader
+        for broker_id in new.state.replicas:
+            if broker_id != leader and broker_id in self.controls:
+                self.controls[broker_id].hold(partition, now_ms + LEADER_FIRST_MS)
+
+    def _release_followers(self, partition: TopicPartition) -> None:
+        if self._led_first.pop(partition, None) is not None:
+            for control in self.controls.values():
+                control.release(partition)
 
     def is_acknowledged(self, partition: TopicPartition) -> bool:
         return not any(control.waits_for(partition) for control in self.controls.values())
@@ -174,6 +197,9 @@ class Dispatch:
             case CommandAnswered():
                 awaited = control.awaits_full_state
                 done = control.answered(event.id, event.result, now_ms)
+                for partition in done:
+                    if self._led_first.get(partition) == event.broker_id:
+                        self._release_followers(partition)
                 telling = self._tellings[event.broker_id]
                 telling.answered(event.id, event.result)
                 if not len(control):
@@ -242,4 +268,13 @@ def is_isr_only(old: Partition | None, new: Partition) -> bool:
         and old.state.leader_epoch == new.state.leader_epoch
         and old.state.replicas == new.state.replicas
         and old.state.moving == new.state.moving
+    )
+
+
+def is_step_of_move(old: Partition | None, new: Partition) -> bool:
+    return (
+        old is not None
+        and old.state.topic_id == new.state.topic_id
+        and old.state.moving != new.state.moving
+        and new.state.leader != NO_LEADER
     )

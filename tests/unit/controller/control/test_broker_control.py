@@ -124,6 +124,35 @@ def test_a_refused_partition_is_sent_again_after_a_pause() -> None:
     assert send(made, 2, FIRST_RETRY_MS) == [at(0)]
 
 
+def test_a_partition_that_is_held_is_sent_when_its_time_has_come() -> None:
+    made = control((0, 5), (1, 5))
+    made.hold(at(0), 100)
+    assert made.wake_at_ms() == 0
+    assert send(made) == [at(1)]
+    made.answered(1, CommandResult(None, [ok(1, 5)]), 0)
+    assert made.wake_at_ms() == 100
+    assert made.due(lambda _: False, 99) == (False, [])
+    assert send(made, 2, 100) == [at(0)]
+
+
+def test_a_partition_that_is_released_is_sent_at_once() -> None:
+    made = control((0, 5))
+    made.hold(at(0), 100)
+    made.release(at(0))
+    assert made.wake_at_ms() == 0
+    assert send(made) == [at(0)]
+
+
+def test_a_partition_that_a_full_state_names_waits_no_longer_than_its_refusal() -> None:
+    made = control((0, 5))
+    made.hold(at(0), 1_000)
+    made.require_full_state()
+    made.sent(1, {(ID, 0): at(0)}, stops=False, full_state=True)
+    made.answered(1, CommandResult(None, [refused(0)]), 0)
+    assert made.wake_at_ms() == FIRST_RETRY_MS
+    assert send(made, 2, FIRST_RETRY_MS) == [at(0)]
+
+
 def test_a_partition_that_the_answer_leaves_out_is_sent_again() -> None:
     made = control((0, 5))
     send(made)

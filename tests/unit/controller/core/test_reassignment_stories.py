@@ -6,6 +6,7 @@ import pytest
 
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog.state_changes.event import Cause, Kind, Stage
+from tidelog_controller.control.dispatch import LEADER_FIRST_MS
 from tidelog_controller.state.events import ConnectionEnded, DialOutcome
 from tidelog_runtime.metadata.schema import Moving
 from tidelog_runtime.replica_control import LeaderAndIsrCommand, StopPartition, StopReplicaCommand
@@ -364,3 +365,64 @@ def test_the_deletion_of_a_replica_that_left_is_of_the_change_that_switched() ->
         (3, "acknowledged"),
         (3, "requested"),
     ]
+
+
+# -- who is told first --------------------------------------------------------------------
+
+
+def told_to(driver: Driver) -> set[int]:
+    return {broker_id for broker_id, _ in driver.sent}
+
+
+def test_a_step_is_told_to_the_leader_first_and_to_the_others_once_it_has_taken_it() -> None:
+    driver = with_topic()
+    leader = driver.state().leader
+    driver.brokers[leader].mute = True
+    moved(driver, 1, 2, 4)
+    assert told_to(driver) == {leader}
+    driver.answer(driver.unanswered[-1])
+    assert told_to(driver) == {1, 2, 3, 4}
+
+
+def test_a_leader_that_does_not_answer_does_not_keep_a_step_from_the_others() -> None:
+    driver = with_topic()
+    leader = driver.state().leader
+    driver.brokers[leader].mute = True
+    moved(driver, 1, 2, 4)
+    driver.pass_time(LEADER_FIRST_MS - 1)
+    assert told_to(driver) == {leader}
+    driver.pass_time(1)
+    assert told_to(driver) == {1, 2, 3, 4}
+
+
+def test_who_leaves_is_stopped_without_waiting_for_the_leader() -> None:
+    driver = with_topic()
+    moved(driver, 1, 4, 5)
+    leader = driver.state().leader
+    driver.brokers[leader].mute = True
+    forget(driver)
+    in_sync(driver, 1, 2, 3, 4, 5)
+    assert stops_to(driver, 3)
+
+
+def test_an_election_is_told_to_all_at_once() -> None:
+    driver = with_topic()
+    moved(driver, 1, 4, 5)
+    former = driver.state().leader
+    for broker in driver.brokers.values():
+        broker.mute = True
+    forget(driver)
+    driver.kill_broker(former)
+    driver.watch()
+    assert told_to(driver) == {1, 2, 3, 4, 5} - {former}
+
+
+def test_an_election_meanwhile_ends_the_wait_for_the_former_leader() -> None:
+    driver = with_topic()
+    leader = driver.state().leader
+    driver.brokers[leader].mute = True
+    moved(driver, 1, 2, 4)
+    forget(driver)
+    driver.kill_broker(leader)
+    driver.watch()
+    assert told_to(driver) == {1, 2, 3, 4} - {leader}
