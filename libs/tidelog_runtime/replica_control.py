@@ -6,7 +6,7 @@ Real channels, and the simulator's, implement `ReplicaControl`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -35,7 +35,9 @@ class LeaderAddress(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LeaderAndIsrCommand:
-    """`change`: of a full state, as which that is told; each partition has its own."""
+    """`change`: of a full state, as which that is told; each partition has its own.
+    `unreadable_topics`: of a full state, by name: replicas of these are no strays, whether or not
+    it names them."""
 
     controller_id: int
     controller_epoch: int
@@ -45,6 +47,7 @@ class LeaderAndIsrCommand:
     leaders: Mapping[int, LeaderAddress]
     store_revision: int
     change: Change = field(default=NO_CHANGE, compare=False)
+    unreadable_topics: Collection[str] = ()
 
 
 class StopPartition(NamedTuple):

@@ -116,6 +116,7 @@ async def leader_and_isr_to_wire(command: LeaderAndIsrCommand) -> pb.LeaderAndIs
         ],
         store_revision=command.store_revision,
         change=change_to_wire(command.change),
+        unreadable_topics=command.unreadable_topics,
     )
 
 
@@ -129,6 +130,7 @@ async def leader_and_isr_from_wire(wire: pb.LeaderAndIsrRequest) -> LeaderAndIsr
         leaders={a.broker_id: LeaderAddress(a.address, a.broker_epoch) for a in wire.leaders},
         store_revision=wire.store_revision,
         change=change_from_wire(wire.change),
+        unreadable_topics=tuple(wire.unreadable_topics),
     )
 
 

@@ -310,6 +310,7 @@ async def test_commands_come_through_the_wire_unchanged() -> None:
         leaders={3: LeaderAddress("h:3", 13)},
         store_revision=80,
         change=Change("c2-full-3-1", Cause.NEW_CONTROLLER, 1_000),
+        unreadable_topics=("u",),
     )
     wire = await codec.leader_and_isr_to_wire(command)
     carried = await codec.leader_and_isr_from_wire(wire)

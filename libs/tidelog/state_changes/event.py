@@ -125,6 +125,7 @@ class Cause(enum.Enum):
     CONSENT = "consent"  # an operator accepted the loss of records
     CONNECTION_LOST = "connection_lost"  # what came through it has to be told again
     NEW_CONTROLLER = "new_controller"  # it sends every broker its full state
+    KEY_MENDED = "key_mended"  # one that could not be read, and so was left out
     FULL_STATE = "full_state"  # a broker that joined, or whose connection broke
     STALE_CONTROLLER_EPOCH = "stale_controller_epoch"
     STALE_BROKER_EPOCH = "stale_broker_epoch"

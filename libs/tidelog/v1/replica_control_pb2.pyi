@@ -35,6 +35,7 @@ class LeaderAndIsrRequest(_message.Message):
     LEADERS_FIELD_NUMBER: _builtins.int
     STORE_REVISION_FIELD_NUMBER: _builtins.int
     CHANGE_FIELD_NUMBER: _builtins.int
+    UNREADABLE_TOPICS_FIELD_NUMBER: _builtins.int
     controller_id: _builtins.int
     """The controller that sends this."""
     controller_epoch: _builtins.int
@@ -44,7 +45,9 @@ class LeaderAndIsrRequest(_message.Message):
     STALE_BROKER_EPOCH; a newer one than the broker knows is accepted.
     """
     full_state: _builtins.bool
-    """The request names every replica of this broker; others are strays."""
+    """The request names every replica of this broker; others are strays, but for those of
+    `unreadable_topics`.
+    """
     store_revision: _builtins.int
     """The store revision that the controller had read when it sent this. A full state
     makes no stray of a replica of which the broker knows a newer revision.
@@ -59,6 +62,12 @@ class LeaderAndIsrRequest(_message.Message):
     def change(self) -> Global___StateChangeOrigin:
         """Of a full state: as which change it is told, and why it is sent."""
 
+    @_builtins.property
+    def unreadable_topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Of a full state: names of topics of which the controller cannot read a key in the store, so
+        that replicas which are not named may be no strays.
+        """
+
     def __init__(
         self,
         *,
@@ -70,10 +79,11 @@ class LeaderAndIsrRequest(_message.Message):
         leaders: _abc.Iterable[Global___LeaderAddress] | None = ...,
         store_revision: _builtins.int = ...,
         change: Global___StateChangeOrigin | None = ...,
+        unreadable_topics: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["change", b"change"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "change", b"change", "controller_epoch", b"controller_epoch", "controller_id", b"controller_id", "full_state", b"full_state", "leaders", b"leaders", "partitions", b"partitions", "store_revision", b"store_revision"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "change", b"change", "controller_epoch", b"controller_epoch", "controller_id", b"controller_id", "full_state", b"full_state", "leaders", b"leaders", "partitions", b"partitions", "store_revision", b"store_revision", "unreadable_topics", b"unreadable_topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

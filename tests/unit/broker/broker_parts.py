@@ -217,6 +217,7 @@ def command(
     controller_epoch: int = 1,
     full_state: bool = False,
     store_revision: int | None = None,
+    unreadable_topics: Sequence[str] = (),
 ) -> LeaderAndIsrCommand:
     return LeaderAndIsrCommand(
         controller_id=1,
@@ -226,6 +227,7 @@ def command(
         partitions=[PartitionCommand(on(p), wanted, revision, config or {}) for p in numbers],
         leaders={b: LeaderAddress(address_of(b), epoch_of(b)) for b in (1, 2, 3)},
         store_revision=revision if store_revision is None else store_revision,
+        unreadable_topics=unreadable_topics,
     )
 
 

@@ -347,7 +347,8 @@ class ReplicaManager:
 
     def _set_strays_aside(self, command: LeaderAndIsrCommand) -> None:
         """A full state names every replica of this broker; what it does not name, and what
-        nothing newer told us of, is no longer assigned here."""
+        nothing newer told us of, is no longer assigned here. Of a topic that the controller
+        cannot read all stay as they are."""
         named = {ReplicaKey(p.state.topic_id, p.partition.partition) for p in command.partitions}
         self._events.forget_unnamed(named)
         by = Epochs(command.controller_epoch, command.broker_epoch)
@@ -357,6 +358,8 @@ class ReplicaManager:
             partition = self._by_key.get(key)
             name = self._logs.name_of(key)
             assert name is not None
+            if name.topic in command.unreadable_topics:
+                continue
             known_epoch = partition.leader_epoch if partition is not None else NO_EPOCH
             try:
                 if partition is None:

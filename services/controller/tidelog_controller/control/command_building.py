@@ -31,7 +31,8 @@ def full_state_command(
     command_id: int,
 ) -> SendLeaderAndIsr | None:
     """Names every replica of the broker but those that are to be stopped, which follow
-    in commands of their own."""
+    in commands of their own, and those of topics that cannot be read: what it does not name of
+    these are no strays."""
     partitions = [
         partition
         for partition, _ in context.replicas_on(control.broker_id)
@@ -122,7 +123,8 @@ def _leader_and_isr(
         held = context.partition(partition)
         topic = context.topics.get(partition.topic)
         if held is None or topic is None or held.state.topic_id != topic.entry.topic_id:
-            # Left over from a topic that is no more: there is nothing to ask of a broker.
+            # Left over from a topic that is no more: there is nothing to ask of a broker. Or the
+            # topic cannot be read: without its configuration a log must not be opened.
             control.forget(partition)
             continue
         state = held.state
@@ -133,6 +135,7 @@ def _leader_and_isr(
             leaders[state.leader] = LeaderAddress(leader.registration.address, leader.broker_epoch)
     if not commands and not full_state:
         return None
+    unreadable = context.unreadable_topics() if full_state else ()
     named = {(c.state.topic_id, c.partition.partition): c.partition for c in commands}
     control.sent(command_id, named, stops=False, full_state=full_state)
     command = LeaderAndIsrCommand(
@@ -143,6 +146,7 @@ def _leader_and_isr(
         partitions=commands,
         leaders=leaders,
         store_revision=context.revision,
+        unreadable_topics=tuple(sorted(unreadable)),
     )
     return SendLeaderAndIsr(control.broker_id, command_id, command)
 

@@ -10,7 +10,7 @@ so that no step depends on how the controller came to know something.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from tidelog.errors import ErrorCode
 from tidelog.inspection.model import BrokerBacklog, ControllerState, StateRequest
@@ -276,6 +276,20 @@ class Controller:
             self._request(request)
 
     def _absorb(self, changes: Iterable[Changed]) -> None:
+        malformed = set(self.context.malformed)
+        self._absorb_each(changes)
+        self._mended(self.context.topics_of(malformed - self.context.malformed))
+
+    def _mended(self, topics: Collection[str]) -> None:
+        """Their replicas were left out of what brokers were told, and their partitions not
+        judged."""
+        for topic in sorted(topics):
+            self._dirty.touch(self.context.partitions_of(topic))
+        if topics:
+            for broker_id in self._dispatch.controls:
+                self._dispatch.require_all(broker_id, self._now_ms, Cause.KEY_MENDED)
+
+    def _absorb_each(self, changes: Iterable[Changed]) -> None:
         for change in changes:
             if change.key == self._keys.controller:
                 self._check_reign(change.value)

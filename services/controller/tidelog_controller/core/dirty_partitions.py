@@ -130,9 +130,12 @@ class DirtyPartitions:
     def _may_meet_former(self, partition: TopicPartition) -> bool:
         """Whether a broker may still hold a replica of a partition that was removed, and whose
         topic and number this one has. By a full state, which does not name it, a broker sets
-        it aside; so nothing is placed while one has yet to be taken."""
+        it aside; so nothing is placed while one has yet to be taken, or sets none aside."""
         topic = self._context.topics.get(partition.topic)
-        return topic is not None and topic.entry.shrunk and not self._full_states_taken()
+        if topic is None or not topic.entry.shrunk:
+            return False
+        unreadable = partition.topic in self._context.unreadable_topics()
+        return unreadable or not self._full_states_taken()
 
     def _ask_for_logs(self, partition: TopicPartition) -> None:
         """Where nobody can be elected before more is known of the replicas' logs."""

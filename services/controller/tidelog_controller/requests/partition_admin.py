@@ -279,15 +279,20 @@ class PartitionAdmin:
         return not malformed and (known is None or known.entry.topic_id != topic_id)
 
     def _is_added(self, topic: str) -> bool:
-        if topic in self._context.deletions or self._transactions.writes_topic(topic):
+        if self._is_undecided(topic):
             return False
         # In this order: to look for partitions without replicas takes the longer.
         return not (self._pending(topic) or self._context.unplaced(topic))
 
     def _is_removed(self, topic: str, first: int) -> bool:
-        if topic in self._context.deletions or self._transactions.writes_topic(topic):
-            return False
-        return not self._partitions_from(topic, first)
+        return not self._is_undecided(topic) and not self._partitions_from(topic, first)
+
+    def _is_undecided(self, topic: str) -> bool:
+        """It goes as a whole, changes now, or cannot be read."""
+        context = self._context
+        if topic in context.deletions or self._transactions.writes_topic(topic):
+            return True
+        return topic in context.unreadable_topics()
 
     def _partitions_from(self, topic: str, first: int) -> list[TopicPartition]:
         return [p for p in self._context.partitions_of(topic) if p.partition >= first]

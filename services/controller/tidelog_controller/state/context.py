@@ -147,6 +147,20 @@ class Context:
             if p not in placed or placed[p].state.topic_id != entry.topic_id
         ]
 
+    def unreadable_topics(self) -> set[str]:
+        """Of these not all is known that the store holds: which partitions there are, where
+        their replicas are, or the topic's id and configuration."""
+        return self.topics_of(self.malformed)
+
+    def topics_of(self, keys: Iterable[str]) -> set[str]:
+        """Those that these are keys of, or of a partition of theirs; intents are not."""
+        topics = set()
+        for key in keys:
+            match self.keys.parse(key):
+                case TopicKey(topic) | PartitionKey(TopicPartition(topic=topic)):
+                    topics.add(topic)
+        return topics
+
     def running_brokers(self) -> list[int]:
         return sorted(b for b, broker in self.brokers.items() if broker.running)
 

@@ -281,6 +281,20 @@ async def test_logs_on_disk_that_no_command_names_are_strays(tmp_path: PurePath)
     assert names_in(tmp_path, "replicas") == [f"orders-0.{TOPIC_ID}"]
 
 
+async def test_replicas_of_a_topic_that_the_controller_cannot_read_stay(tmp_path: PurePath) -> None:
+    former = Replicas(OsDisk(), tmp_path)
+    await former.take()
+    former.logs.close()
+    replicas = Replicas(OsDisk(), tmp_path)
+    await replicas.lead(1)
+    unreadable = command(state(), 20, numbers=[], full_state=True, unreadable_topics=["orders"])
+    await replicas.manager.leader_and_isr(unreadable)
+    assert replicas.manager.partition(on(1)).leading
+    assert names_in(tmp_path, "replicas") == [f"orders-{p}.{TOPIC_ID}" for p in (0, 1)]
+    await replicas.manager.leader_and_isr(command(state(), 30, numbers=[1], full_state=True))
+    assert names_in(tmp_path, "replicas") == [f"orders-1.{TOPIC_ID}"]
+
+
 async def test_a_full_state_that_is_older_than_a_replica_does_not_make_it_a_stray() -> None:
     replicas = Replicas()
     await replicas.take(revision=30)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from tidelog.model import NO_LEADER
+import pytest
+
+from tidelog.model import NO_LEADER, TopicPartition
+from tidelog.state_changes.event import Cause, Kind
+from tidelog_runtime.metadata.schema import decode_topic
 from tidelog_runtime.replica_control import LeaderAndIsrCommand
-from unit.controller.driver import Driver, cluster
+from unit.controller.driver import KEYS, Driver, cluster
 
 
 def with_topic(partitions: int, factor: int = 3) -> Driver:
@@ -51,3 +55,98 @@ def test_a_broker_that_was_down_is_told_at_its_start_what_changed_meanwhile() ->
     assert first.full_state
     assert [p.state for p in first.partitions] == driver.states()
     assert first.broker_epoch == driver.brokers[2].broker_epoch
+
+
+# What cannot be read.
+
+
+def full_states(driver: Driver) -> dict[int, LeaderAndIsrCommand]:
+    """The last one that each broker was sent, by broker."""
+    return {
+        broker_id: command
+        for broker_id, command in driver.sent
+        if isinstance(command, LeaderAndIsrCommand) and command.full_state
+    }
+
+
+def named(command: LeaderAndIsrCommand) -> set[TopicPartition]:
+    return {wanted.partition for wanted in command.partitions}
+
+
+def taken_over_with(driver: Driver, key: str) -> bytes:
+    """A controller reigns that has never read this key, whose value is returned."""
+    value = driver.store.items[key].value
+    driver.store.put(key, b'{"of a later": "version"}')
+    driver.sent.clear()
+    driver.take_over()
+    return value
+
+
+UNREADABLE = [KEYS.topic("t"), KEYS.leader_and_isr(TopicPartition("t", 0))]
+
+
+@pytest.mark.parametrize("key", UNREADABLE)
+def test_replicas_of_a_topic_that_a_new_controller_cannot_read_are_told_to_be_no_strays(
+    key: str,
+) -> None:
+    driver = with_topic(partitions=2)
+    driver.create_topic("u", partitions=1)
+    taken_over_with(driver, key)
+    told = full_states(driver)
+    assert [sorted(command.unreadable_topics) for command in told.values()] == [["t"]] * 3
+    assert all(TopicPartition("u", 0) in named(command) for command in told.values())
+    assert all(TopicPartition("t", 0) not in named(command) for command in told.values())
+
+
+@pytest.mark.parametrize("key", UNREADABLE)
+def test_once_it_can_be_read_every_broker_gets_its_full_state_anew(key: str) -> None:
+    driver = with_topic(partitions=2)
+    value = taken_over_with(driver, key)
+    driver.store.put(key, value)
+    driver.watch()
+    for command in full_states(driver).values():
+        assert command.unreadable_topics == ()
+        assert named(command) == {TopicPartition("t", 0), TopicPartition("t", 1)}
+    assert driver.tells(Kind.COMMAND)[-1].change.cause is Cause.KEY_MENDED
+
+
+@pytest.mark.parametrize("key", UNREADABLE)
+def test_a_leader_that_has_gone_is_replaced_once_its_partition_can_be_read(key: str) -> None:
+    driver = with_topic(partitions=1)
+    former = driver.state().leader
+    value = taken_over_with(driver, key)
+    driver.kill_broker(former)
+    driver.watch()
+    driver.store.put(key, value)
+    driver.watch()
+    assert driver.state().leader not in (former, NO_LEADER)
+
+
+@pytest.mark.parametrize("key", UNREADABLE)
+def test_an_addition_to_a_topic_that_cannot_be_read_goes_on_once_it_can(key: str) -> None:
+    driver = with_topic(partitions=1)
+    driver.hold_transactions = True
+    driver.add_partitions(2)
+    written = next(iter(driver.held))
+    driver.store.transact(written.transaction)
+    value = taken_over_with(driver, key)
+    assert KEYS.partition_addition("t") in driver.store.items
+    driver.store.put(key, value)
+    driver.watch()
+    assert driver.state(1).leader != NO_LEADER
+    assert KEYS.partition_addition("t") not in driver.store.items
+
+
+def test_nothing_is_placed_where_a_broker_may_keep_a_former_partition_as_it_cannot_be_read() -> (
+    None
+):
+    driver = with_topic(partitions=3)
+    driver.remove_partitions(1)
+    key = KEYS.leader_and_isr(TopicPartition("t", 0))
+    value = taken_over_with(driver, key)
+    driver.add_partitions(2)
+    assert decode_topic(driver.store.items[KEYS.topic("t")].value).partitions == 2
+    assert KEYS.leader_and_isr(TopicPartition("t", 1)) not in driver.store.items
+    driver.store.put(key, value)
+    driver.watch()
+    assert driver.state(1).leader != NO_LEADER
