@@ -252,7 +252,8 @@ class PartitionAdmin:
 
     def _is_rising(self, topic: str) -> bool:
         """Or cannot: one that is refused would be begun again at once."""
-        if self._context.keys.topic(topic) in self._context.malformed:
+        keys, malformed = self._context.keys, self._context.malformed
+        if keys.topic(topic) in malformed or keys.topic_deletion(topic) in malformed:
             return True
         purposes = self._transactions.purposes()
         return any(isinstance(p, FirstEpochRise) and p.topic == topic for p in purposes)

@@ -406,12 +406,13 @@ def test_a_removal_by_a_controller_that_kept_no_epochs_is_finished_by_one_that_d
     assert epochs_added(driver, 2) == [newest + 2]
 
 
-def test_a_key_that_tells_an_epoch_stays_while_its_topic_cannot_be_written() -> None:
+@pytest.mark.parametrize("key", [KEYS.topic("t"), KEYS.topic_deletion("t")])
+def test_a_key_that_tells_an_epoch_stays_while_its_topic_cannot_be_written(key: str) -> None:
     driver = with_topic(2)
     stop_after(driver, 1)
     driver.remove_partitions(1)
-    entry = driver.store.items[KEYS.topic("t")].value
-    driver.store.put(KEYS.topic("t"), b"{")
+    before = driver.store.items.get(key)
+    driver.store.put(key, b"{")
     for _ in range(3):
         resigns(driver, 1)
     newest = driver.state(1).leader_epoch
@@ -419,7 +420,10 @@ def test_a_key_that_tells_an_epoch_stays_while_its_topic_cannot_be_written() -> 
     driver.watch()
     driver.release()
     assert driver.state(1).leader_epoch == newest + 1
-    driver.store.put(KEYS.topic("t"), entry)
+    if before is None:
+        driver.store.delete(key)
+    else:
+        driver.store.put(key, before.value)
     driver.watch()
     assert len(driver.states()) == 1
     assert epochs_added(driver, 2) == [newest + 2]
