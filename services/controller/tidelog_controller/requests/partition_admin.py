@@ -64,6 +64,7 @@ class PartitionAdmin:
         self._transactions = transactions
         self._controls = controls
         self._requests: dict[int, _Resizing] = {}
+        self._to_rise: dict[str, None] = {}  # topics
 
     def resize(self, request: AddPartitions | RemovePartitions, now_ms: int) -> list[Command]:
         """Refuses what cannot be, or begins; `advance` does the rest."""
@@ -238,23 +239,34 @@ class PartitionAdmin:
     def _rise(self) -> Iterable[Command]:
         """Partitions that are added begin beyond the epochs of those that are stopped now, also
         where one was elected again, or resigned, after their removal was written."""
-        context = self._context
-        for topic, removal in context.removals.items():
-            known = context.topics.get(topic)
-            if known is None or topic in context.deletions or self._is_rising(topic):
+        self._to_rise.update(dict.fromkeys(self._context.take_to_outlive()))
+        for topic in list(self._to_rise):
+            if self._is_rising(topic):
                 continue
-            stopped = filter(context.is_stopped, self._partitions_from(topic, removal.entry.first))
-            held = [context.partition(partition) for partition in stopped]
-            epochs = [p.state.leader_epoch for p in held if p is not None]
-            entry = beginning_beyond(known.entry, epochs)
-            if entry != known.entry:
-                yield self._transactions.begin(FirstEpochRise(topic, known.revision, entry))
+            rise = self._rise_of(topic)
+            if rise is None:
+                del self._to_rise[topic]
+            else:
+                yield self._transactions.begin(rise)
+
+    def _rise_of(self, topic: str) -> FirstEpochRise | None:
+        """None: there is nothing to write, or it would be refused and begun again at once, until
+        one of the keys that it rests on is another."""
+        context = self._context
+        known, removal = context.topics.get(topic), context.removals.get(topic)
+        if known is None or removal is None or topic in context.deletions:
+            return None
+        if not context.malformed.isdisjoint(
+            {context.keys.topic(topic), context.keys.topic_deletion(topic)}
+        ):
+            return None
+        stopped = filter(context.is_stopped, self._partitions_from(topic, removal.entry.first))
+        held = [context.partition(partition) for partition in stopped]
+        epochs = [p.state.leader_epoch for p in held if p is not None]
+        entry = beginning_beyond(known.entry, epochs)
+        return FirstEpochRise(topic, known.revision, entry) if entry != known.entry else None
 
     def _is_rising(self, topic: str) -> bool:
-        """Or cannot: one that is refused would be begun again at once."""
-        keys, malformed = self._context.keys, self._context.malformed
-        if keys.topic(topic) in malformed or keys.topic_deletion(topic) in malformed:
-            return True
         purposes = self._transactions.purposes()
         return any(isinstance(p, FirstEpochRise) and p.topic == topic for p in purposes)
 
@@ -286,7 +298,7 @@ class PartitionAdmin:
         return not (self._pending(topic) or self._context.unplaced(topic))
 
     def _is_removed(self, topic: str, first: int) -> bool:
-        return not self._is_undecided(topic) and not self._partitions_from(topic, first)
+        return not self._is_undecided(topic) and not self._context.has_partition_from(topic, first)
 
     def _is_undecided(self, topic: str) -> bool:
         """It goes as a whole, changes now, or cannot be read."""

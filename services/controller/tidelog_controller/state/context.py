@@ -116,6 +116,9 @@ class Context:
         # What operations want of partitions now; what was begun goes on without.
         self.wanted_moves: Mapping[TopicPartition, WantedMove] = {}
         self._wanted_anew: dict[TopicPartition, None] = {}
+        # Topics with a removal: since this was last asked, one of their stopped partitions may
+        # have become the last to tell its leader epoch.
+        self._to_outlive: dict[str, None] = {}
         # All is known up to here, because the watch has delivered it.
         self.revision = 0
         self._partitions: dict[str, dict[int, Partition]] = {}
@@ -127,6 +130,11 @@ class Context:
 
     def partitions_of(self, topic: str) -> list[TopicPartition]:
         return [TopicPartition(topic, p) for p in sorted(self._partitions.get(topic, ()))]
+
+    def has_partition_from(self, topic: str, first: int) -> bool:
+        """Whether one of this number or a greater one has a key. Those that changed last are
+        looked at first: of those that are removed one is found soon."""
+        return any(number >= first for number in reversed(self._partitions.get(topic, {})))
 
     @property
     def partition_count(self) -> int:
@@ -239,6 +247,16 @@ class Context:
         if topic is None or held is None:
             return False
         return held.state.leader_epoch < topic.entry.first_leader_epoch
+
+    def take_to_outlive(self) -> list[str]:
+        """Topics that may have a stopped partition which is not outlived, where what that rests
+        on has changed since this was last asked."""
+        topics, self._to_outlive = self._to_outlive, {}
+        return list(topics)
+
+    def _may_have_to_outlive(self, topic: str) -> None:
+        if topic in self.removals:
+            self._to_outlive[topic] = None
 
     def want_moves(self, wanted: Mapping[TopicPartition, WantedMove]) -> None:
         """From now on this is wanted, and nothing else."""
@@ -377,6 +395,7 @@ class Context:
             new = new._replace(create_revision=old.create_revision)
         if new is not None:
             self.topics[topic] = new
+        self._may_have_to_outlive(topic)
         self._moved_on()
         return TopicChanged(topic, old, new)
 
@@ -400,10 +419,13 @@ class Context:
             del self._partitions[partition.topic]
         if _layout_of(old) != _layout_of(new):
             self._moved_on()
+        if self.is_stopped(partition) and not self.is_outlived(partition):
+            self._to_outlive[partition.topic] = None
         return PartitionChanged(partition, old, new)
 
     def _absorb_deletion(self, topic: str, value: KeyValue | None) -> DeletionChanged:
         self.deletions.pop(topic, None)
+        self._may_have_to_outlive(topic)
         self._moved_on()
         if value is None:
             return DeletionChanged(topic, None)
@@ -429,6 +451,7 @@ class Context:
         self._moved_on()
         if new is not None:
             self.removals[topic] = new
+        self._may_have_to_outlive(topic)
         return PartitionsIntentChanged(topic, old, new)
 
     def _absorb_consent(self, partition: TopicPartition, value: KeyValue | None) -> ConsentChanged:

@@ -11,6 +11,7 @@ from tidelog.errors import ErrorCode
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog.state_changes.event import Cause, Kind, Stage
 from tidelog_controller.state.admin_answers import PartitionsAnswer
+from tidelog_controller.state.context import Context
 from tidelog_runtime.metadata.schema import decode_topic, encode, encode_leader_and_isr
 from unit.controller.driver import ASKER, KEYS, Driver, cluster
 
@@ -404,6 +405,29 @@ def test_a_removal_by_a_controller_that_kept_no_epochs_is_finished_by_one_that_d
     driver.take_over()
     assert len(driver.states()) == 1
     assert epochs_added(driver, 2) == [newest + 2]
+
+
+def test_while_a_removal_waits_other_events_look_at_none_of_the_topics_partitions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    driver = with_topic(20)
+    driver.brokers[2].mute = True
+    driver.remove_partitions(1, timeout_ms=1)
+    driver.pass_time(1)
+    looks: list[str] = []
+
+    def looked_at(_: Context, topic: str) -> list[TopicPartition]:
+        looks.append(topic)
+        return []
+
+    monkeypatch.setattr(Context, "partitions_of", looked_at)
+    driver.pass_time(10)
+    assert REMOVAL in driver.store.items
+    assert looks == []
+    monkeypatch.undo()
+    driver.brokers[2].mute = False
+    driver.take_over()
+    assert REMOVAL not in driver.store.items
 
 
 @pytest.mark.parametrize("key", [KEYS.topic("t"), KEYS.topic_deletion("t")])
