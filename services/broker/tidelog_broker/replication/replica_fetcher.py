@@ -178,16 +178,16 @@ class ReplicaFetcher:
     def _ask_anew(self) -> None:
         self._changed.set()
         fetch = self._under_way
-        if fetch is None or fetch.is_hurried:
+        if fetch is None:
             return
         target = self._context.address_of(self._leader)
         if target is not None and target[1] != fetch.request.leader_broker_epoch:
-            # Of a life that has ended there may never be an answer.
+            # Of a life that has ended there may never be an answer, to be hurried or not.
             self._under_way = None
             fetch.given_up.reschedule(asyncio.get_running_loop().time())
-            return
-        fetch.is_hurried = True
-        self._peers.hurry(fetch.address, fetch.request)
+        elif not fetch.is_hurried:
+            fetch.is_hurried = True
+            self._peers.hurry(fetch.address, fetch.request)
 
     def progress_of(self, partition: Partition) -> FollowerState:
         """How following this partition goes."""

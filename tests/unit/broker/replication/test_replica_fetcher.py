@@ -128,6 +128,20 @@ async def test_a_fetch_from_a_former_life_of_the_leader_is_given_up_for_news() -
     assert (second.request.leader_broker_epoch, second.numbers) == (900, [0, 1, 2])
 
 
+async def test_so_is_one_that_was_hurried_before_its_leader_began_another_life() -> None:
+    follower = Follower()
+    follower.follow(0)
+    async with following(follower):
+        first = await follower.next(0)
+        follower.follow(1)
+        assert first.hurried == 1
+        follower.leader = ("elsewhere:7500", 900)
+        follower.follow(2)
+        second = await follower.next(1)
+    assert (first.given_up, second.at - first.at) == (True, 0)
+    assert second.numbers == [0, 1, 2]
+
+
 async def test_an_answer_is_taken_but_for_what_has_gone_or_come_anew_since_it_was_asked() -> None:
     follower = Follower()
     other, again, gone = follower.follow(0), follower.follow(1), follower.follow(3)
