@@ -37,7 +37,7 @@ MAX_EVENTS_PER_SECOND = 2_000
 # What is told in a row is sent together: each record by itself would be a round of replication,
 # which costs services and partitions far more than the record, in the midst of what it tells of.
 # A row has ended where nothing was added to it for so long; it is cut where it lasts longer than
-# this, or fills what may be in flight.
+# this, or fills what may be in flight, or queued.
 QUIET_MS = 200
 MAX_GATHERING_MS = 2_000
 # Between two such slices the loop gets its turn.
@@ -129,6 +129,7 @@ class StateChangePublisher:
         self._find_brokers = find_brokers
         self._new_producer = new_producer
         self._max_queued_events = max_queued_events
+        self._row_events = min(MAX_EVENTS_IN_FLIGHT, max_queued_events)
         self._queue: deque[StateChange] = deque()
         self._grew = asyncio.Event()
         self._fills_a_row = asyncio.Event()
@@ -163,7 +164,7 @@ class StateChangePublisher:
             return
         self._queue.append(change)
         self._grew.set()
-        if len(self._queue) >= MAX_EVENTS_IN_FLIGHT:
+        if len(self._queue) >= self._row_events:
             self._fills_a_row.set()
 
     async def _publish(self) -> None:
@@ -189,7 +190,7 @@ class StateChangePublisher:
         """Until what is queued is a row by itself."""
         latest = asyncio.get_running_loop().time() + MAX_GATHERING_MS / 1000
         gathered = 0
-        while gathered < len(self._queue) < MAX_EVENTS_IN_FLIGHT:
+        while gathered < len(self._queue) < self._row_events:
             left = latest - asyncio.get_running_loop().time()
             if left <= 0:
                 return

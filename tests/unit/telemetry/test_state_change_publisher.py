@@ -135,6 +135,20 @@ async def test_a_full_row_is_sent_at_once() -> None:
 
 
 @on_virtual_time
+async def test_so_is_one_that_fills_a_small_queue() -> None:
+    world = World(max_queued_events=3)
+    running = asyncio.create_task(world.publisher.run())
+    world.tell(1)
+    await asyncio.sleep(0.01)
+    world.tell(2, 3)
+    await asyncio.sleep(0.01)
+    assert world.producer.revisions == [1, 2, 3]
+    world.tell(4)
+    assert world.log.dropped == 0
+    await world.stop(running)
+
+
+@on_virtual_time
 async def test_the_end_of_the_service_sends_a_row_that_has_not_ended() -> None:
     world = World()
     running = asyncio.create_task(world.publisher.run())
