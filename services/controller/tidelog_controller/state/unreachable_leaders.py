@@ -36,7 +36,7 @@ class UnreachableLeaders:
         self._now_ms = 0
         # By leader: each reporter, and until when it is believed.
         self._reports: dict[Member, dict[int, int]] = {}
-        # The last one of each partition, also when it is over; and those that rest.
+        # The last one of each partition, oldest first, as long as it counts; and those that rest.
         self._rests: dict[TopicPartition, _Rest] = {}
         self._resting: set[TopicPartition] = set()
 
@@ -48,6 +48,7 @@ class UnreachableLeaders:
             self._keep(leader, {b: until for b, until in reports.items() if until > now_ms})
         over = [p for p in self._resting if self._rests[p].end_ms <= now_ms]
         self._resting.difference_update(over)
+        self._forget_depositions()
         return sorted(over)
 
     def reported(
@@ -88,12 +89,25 @@ class UnreachableLeaders:
         return tuple(sorted(self._reports.get(leader, ())))
 
     def deposed(self, partition: TopicPartition) -> None:
-        last = self._rests.get(partition)
+        last = self._rests.pop(partition, None)
         length_ms = FIRST_REST_MS
-        if last is not None and self._now_ms - last.begin_ms < DEPOSITIONS_MEMORY_MS:
+        if last is not None:
             length_ms = min(MAX_REST_MS, 2 * last.length_ms)
         self._rests[partition] = _Rest(self._now_ms, length_ms)
         self._resting.add(partition)
+
+    @property
+    def depositions(self) -> int:
+        """How many are remembered."""
+        return len(self._rests)
+
+    def _forget_depositions(self) -> None:
+        """None that rests yet: no rest is as long as they are remembered."""
+        while self._rests:
+            oldest = next(iter(self._rests))
+            if self._now_ms - self._rests[oldest].begin_ms < DEPOSITIONS_MEMORY_MS:
+                return
+            del self._rests[oldest]
 
     def wake_at_ms(self) -> int | None:
         """A report that ends changes no decision."""

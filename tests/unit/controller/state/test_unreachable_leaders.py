@@ -173,6 +173,21 @@ def test_a_deposition_long_ago_counts_no_more() -> None:
     assert lengths == [FIRST_REST_MS, FIRST_REST_MS]
 
 
+def test_a_deposition_is_forgotten_when_it_counts_no_more() -> None:
+    reports = Reports()
+    unreachable = reports.unreachable
+    rests_of(reports, [2_000])
+    unreachable.advance(3_000)
+    unreachable.deposed(TopicPartition("t", 1))
+    rests_of(reports, [4_000])
+    unreachable.advance(3_000 + DEPOSITIONS_MEMORY_MS - 1)
+    assert unreachable.depositions == 2
+    unreachable.advance(3_000 + DEPOSITIONS_MEMORY_MS)
+    assert unreachable.depositions == 1
+    unreachable.advance(4_000 + DEPOSITIONS_MEMORY_MS)
+    assert unreachable.depositions == 0
+
+
 def test_other_partitions_do_not_rest() -> None:
     reports = Reports()
     reports.take(report(2, 1))
