@@ -110,7 +110,17 @@ LAGGING_FOLLOWER = Step(
     "lagging_follower",
     (Fault("pause_follower", 0.0, 1.6), Fault("kill_leader", 1.0, 3.0)),
 )
-STORIES = (*MATRIX, ROUND_TRIP, TRUNCATION, LAGGING_FOLLOWER)
+# A follower is silent while the store, which is to hear that it leaves the ISR, is down: whoever
+# commits without it nevertheless loses that when the leader dies and the store still has it.
+UNTOLD_SHRINK = Step(
+    "untold_shrink",
+    (
+        Fault("kill_all_etcd", 0.0, 12.0),
+        Fault("pause_follower", 1.0, 9.0),
+        Fault("kill_leader", 8.0, 3.0),
+    ),
+)
+STORIES = (*MATRIX, ROUND_TRIP, TRUNCATION, LAGGING_FOLLOWER, UNTOLD_SHRINK)
 
 
 class Plan(NamedTuple):

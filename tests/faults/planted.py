@@ -25,8 +25,7 @@ PLANTED = {
     "ack-from-log-end": "lagging_follower",
     "serve-uncommitted": "lagging_follower",
     "forget-producers-at-failover": "kill_leader",
-    "truncate-to-high-watermark": "matrix_kill_leader_5_times",
-    "elect-outside-isr": "truncation",
+    "count-shrink-before-store": "untold_shrink",
 }
 MAX_RUNS = 3
 MINUTES = 2.0
