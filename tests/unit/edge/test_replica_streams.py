@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from typing import Any, cast
 
 import pytest
 
@@ -17,6 +18,7 @@ from tidelog_broker.replication.transport import (
     ReplicaFetchRequest,
     ReplicaFetchResponse,
 )
+from tidelog_runtime.turns import ITEMS_PER_TURN
 
 PATIENCE_SECONDS = 20.0
 GRACE_SECONDS = 60.0
@@ -162,6 +164,25 @@ async def test_a_fetch_is_hurried_also_before_it_is_sent() -> None:
         async with asyncio.timeout(PATIENCE_SECONDS):
             assert (await asked).session_id == 1
     assert leader.hurried == [(2, 1)]
+
+
+async def test_a_fetch_that_is_hurried_while_it_is_read_does_not_wait() -> None:
+    """It is served by nobody yet, who could be told."""
+    many = [pb.ReplicaFetchPartition(partition=number) for number in range(ITEMS_PER_TURN + 1)]
+    waits_ms: list[int] = []
+
+    async def answer(request: ReplicaFetchRequest) -> ReplicaFetchResponse:
+        waits_ms.append(request.max_wait_ms)
+        return ReplicaFetchResponse(None, ())
+
+    async def requests() -> AsyncIterator[pb.ReplicaFetchRequest]:
+        yield pb.ReplicaFetchRequest(partitions=many, max_wait_ms=500)
+        yield pb.ReplicaFetchRequest(hurry=True)
+        yield pb.ReplicaFetchRequest(partitions=many, max_wait_ms=500, session_sequence=1)
+
+    service = ReplicaService(answer, lambda _: None, asyncio.Event())
+    answers = [answer async for answer in service.ReplicaFetch(requests(), cast(Any, None))]
+    assert (len(answers), waits_ms) == (2, [0, 500])
 
 
 async def test_to_hurry_what_has_been_answered_sends_nothing() -> None:
