@@ -18,6 +18,7 @@ from tidelog_controller.control.command_telling import FIRST_PARTITIONS, Command
 from tidelog_controller.control.descriptions import Descriptions
 from tidelog_controller.control.measures import Measures
 from tidelog_controller.policies.causes import is_by_controller
+from tidelog_controller.policies.reassignment import is_step
 from tidelog_controller.state.commands import (
     SendDescribeReplicas,
     SendLeaderAndIsr,
@@ -92,7 +93,8 @@ class Dispatch:
         is_news: bool,
     ) -> None:
         """The partition's key; None: there was none, or is none any more. `is_news`: not what
-        is found at the start of a reign, of which the full state is told."""
+        is found at the start of a reign, of which the full state is told. Followers that waited
+        for their leader to acknowledge a step of a move wait no more, whatever has changed."""
         self._release_followers(partition)
         if new is None:
             for broker_id, control in self.controls.items():
@@ -107,7 +109,7 @@ class Dispatch:
                 self.controls[broker_id].require(partition, new.revision, now_ms)
                 if is_news:
                     self._tellings[broker_id].changed(partition)
-        if is_news and is_step_of_move(old, new):
+        if is_news and old is not None and is_step(old.state, new.state):
             self._hold_followers(partition, new, now_ms)
 
     def _hold_followers(self, partition: TopicPartition, new: Partition, now_ms: int) -> None:
@@ -268,13 +270,4 @@ def is_isr_only(old: Partition | None, new: Partition) -> bool:
         and old.state.leader_epoch == new.state.leader_epoch
         and old.state.replicas == new.state.replicas
         and old.state.moving == new.state.moving
-    )
-
-
-def is_step_of_move(old: Partition | None, new: Partition) -> bool:
-    return (
-        old is not None
-        and old.state.topic_id == new.state.topic_id
-        and old.state.moving != new.state.moving
-        and new.state.leader != NO_LEADER
     )

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from tidelog.model import NO_LEADER, TopicPartition
+from tidelog.model import TopicPartition
+from tidelog_controller.policies.reassignment import is_step
 from tidelog_controller.state.purposes import PartitionWrite
 
 STEP_INTERVAL_MS = 25
@@ -36,7 +37,8 @@ class MovePace:
         return turn_ms <= now_ms
 
     def settled(self, partition: TopicPartition) -> None:
-        """Its step is written, or none is to be taken any more."""
+        """Its step is on its way to the store, or none is to be taken any more: its turn is over.
+        A step that the store refuses takes another."""
         self._turns_ms.pop(partition, None)
 
     def due(self, now_ms: int) -> list[TopicPartition]:
@@ -51,7 +53,7 @@ class MovePace:
 def brokers_of_step(write: PartitionWrite) -> tuple[int, ...]:
     """Whom a step of a move that copies concerns; empty: the write is none."""
     old, new = write.old, write.new
-    if old is None or new is None or old.moving == new.moving or new.leader == NO_LEADER:
+    if old is None or new is None or not is_step(old, new):
         return ()
     moving = new.moving or old.moving
     return moving.replicas if moving is not None and moving.adding else ()

@@ -19,6 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+from tidelog.model import NO_LEADER
 from tidelog_controller.policies.electability import LiveBroker, is_running
 from tidelog_controller.policies.leader_election import leader_serves
 from tidelog_runtime.metadata.schema import LeaderAndIsr, Member, Moving
@@ -66,6 +67,12 @@ def next_move_step(
     min_isr = min_isr_in_force(state, min_isr_of)
     # Without a leader this waits: of who is eligible nobody is to be forgotten then.
     return None if min_isr == state.min_isr else state.with_min_isr(min_isr)
+
+
+def is_step(old: LeaderAndIsr, new: LeaderAndIsr) -> bool:
+    """Whether the one became the other by one of the three writes, with a leader to follow."""
+    same_topic = old.topic_id == new.topic_id
+    return same_topic and old.moving != new.moving and new.leader != NO_LEADER
 
 
 def is_cancelled(moving: Moving, wanted: WantedMove | None) -> bool:
