@@ -23,6 +23,7 @@ from tidelog.rpc.status import UnreachableError
 from tidelog_broker.replication.transport import (
     ANSWER_TIMEOUT_MS,
     ControllerUnreachableError,
+    FetchName,
     PeerUnreachableError,
     ReplicaFetchRequest,
     ReplicaFetchResponse,
@@ -102,14 +103,13 @@ class SimPeers:
 
     def hurry(self, address: str, request: ReplicaFetchRequest) -> None:
         """No stream carries it, so it may come late, or before what it is to hurry."""
-        request = request._replace(entries=(), forgotten=())
-        hurrying = asyncio.create_task(self._hurry(address, request))
+        hurrying = asyncio.create_task(self._hurry(address, request.name))
         self._hurrying.add(hurrying)
         hurrying.add_done_callback(self._hurrying.discard)
 
-    async def _hurry(self, address: str, request: ReplicaFetchRequest) -> None:
+    async def _hurry(self, address: str, fetch: FetchName) -> None:
         with suppress(CallFailedError, UnreachableError, TidelogError):
-            await self._network.call("hurry", address, request, ANSWER_TIMEOUT_MS)
+            await self._network.call("hurry", address, fetch, ANSWER_TIMEOUT_MS)
 
     async def close(self) -> None:
         pass

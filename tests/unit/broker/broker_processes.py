@@ -94,7 +94,7 @@ class Process:
     def hurry(self, address: str, request: ReplicaFetchRequest) -> None:
         process = self.cluster.listening.get(address)
         if process is not None:
-            process.broker.replica_fetch.hurry(request)
+            process.broker.replica_fetch.hurry(request.name)
 
     async def close(self) -> None:
         pass

@@ -14,6 +14,7 @@ from tidelog_broker.edge import replica_codec
 from tidelog_broker.edge.replica_client import GrpcPeers
 from tidelog_broker.edge.replica_service import ReplicaService
 from tidelog_broker.replication.transport import (
+    FetchName,
     PeerUnreachableError,
     ReplicaFetchRequest,
     ReplicaFetchResponse,
@@ -55,8 +56,8 @@ class Leader:
         await self.may_answer.wait()
         return ReplicaFetchResponse(None, (), request.session_sequence)
 
-    def hurry(self, request: ReplicaFetchRequest) -> None:
-        self.hurried.append((request.session_id, request.session_sequence))
+    def hurry(self, fetch: FetchName) -> None:
+        self.hurried.append((fetch.session_id, fetch.session_sequence))
         self.may_answer.set()
 
     async def stop(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import grpc.aio
 
@@ -14,6 +14,7 @@ from tidelog.v1 import replica_pb2_grpc
 from tidelog_broker.edge import replica_codec
 from tidelog_broker.replication.transport import (
     ANSWER_TIMEOUT_MS,
+    FetchName,
     PeerUnreachableError,
     ReplicaFetchRequest,
     ReplicaFetchResponse,
@@ -21,18 +22,6 @@ from tidelog_broker.replication.transport import (
 from tidelog_runtime.cancellation import is_being_cancelled
 
 _Stream: TypeAlias = "grpc.aio.StreamStreamCall[pb.ReplicaFetchRequest, pb.ReplicaFetchResponse]"
-
-
-class _FetchName(NamedTuple):
-    """As no other fetch of this broker at the same leader is called while it is under way."""
-
-    synced: bool
-    session_id: int
-    session_sequence: int
-
-
-def _name_of(request: ReplicaFetchRequest) -> _FetchName:
-    return _FetchName(request.synced, request.session_id, request.session_sequence)
 
 
 class _Fetch:
@@ -72,12 +61,12 @@ class _Peer:
             self._channel
         )
         self._idle: list[_Stream] = []
-        self._under_way: dict[_FetchName, _Fetch] = {}
+        self._under_way: dict[FetchName, _Fetch] = {}
 
     async def fetch(
         self, request: ReplicaFetchRequest, timeout_s: float
     ) -> pb.ReplicaFetchResponse:
-        name, fetch = _name_of(request), _Fetch()
+        name, fetch = request.name, _Fetch()
         self._under_way[name] = fetch
         try:
             return await self._ask(fetch, await replica_codec.request_to_wire(request), timeout_s)
@@ -86,7 +75,7 @@ class _Peer:
             fetch.end()
 
     def hurry(self, request: ReplicaFetchRequest) -> None:
-        fetch = self._under_way.get(_name_of(request))
+        fetch = self._under_way.get(request.name)
         if fetch is not None:
             fetch.hurry(replica_codec.hurry_to_wire(request))
 

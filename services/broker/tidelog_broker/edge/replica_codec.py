@@ -14,6 +14,7 @@ from tidelog_broker.partition.producer_state import (
 )
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replication.transport import (
+    FetchName,
     ReplicaFetchEntry,
     ReplicaFetchRequest,
     ReplicaFetchResponse,
@@ -69,19 +70,14 @@ def _entry_to_wire(entry: ReplicaFetchEntry) -> pb.ReplicaFetchPartition:
     )
 
 
-def hurry_from_wire(wire: pb.ReplicaFetchRequest) -> ReplicaFetchRequest:
-    """The request that is to be answered at once, but for what it asks for."""
-    return ReplicaFetchRequest(
+def hurry_from_wire(wire: pb.ReplicaFetchRequest) -> FetchName:
+    """Which request is to be answered at once."""
+    return FetchName(
         broker_id=wire.broker_id,
         broker_epoch=wire.broker_epoch,
-        leader_broker_epoch=wire.leader_broker_epoch,
-        max_wait_ms=0,
-        min_bytes=0,
-        max_bytes=0,
-        entries=(),
+        synced=wire.synced,
         session_id=wire.session_id,
         session_sequence=wire.session_sequence,
-        synced=wire.synced,
     )
 
 

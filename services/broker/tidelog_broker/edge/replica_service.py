@@ -13,10 +13,10 @@ from tidelog.v1 import replica_pb2 as pb
 from tidelog.v1 import replica_pb2_grpc
 from tidelog_broker.edge import replica_codec
 from tidelog_broker.metrics.request_meter import ReplicaFetchCall
-from tidelog_broker.replication.transport import ReplicaFetchRequest
+from tidelog_broker.replication.transport import FetchName
 
 # Has the fetch that waits answered at once.
-Hurry: TypeAlias = Callable[[ReplicaFetchRequest], None]
+Hurry: TypeAlias = Callable[[FetchName], None]
 _Requests: TypeAlias = AsyncIterator[pb.ReplicaFetchRequest]
 _Context: TypeAlias = "grpc.aio.ServicerContext[pb.ReplicaFetchRequest, pb.ReplicaFetchResponse]"
 

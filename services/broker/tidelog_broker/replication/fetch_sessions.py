@@ -20,6 +20,7 @@ from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replication.transport import (
     NO_SESSION,
+    FetchName,
     ReplicaFetchEntry,
     ReplicaFetchRequest,
     ReplicaFetchResult,
@@ -187,15 +188,15 @@ class FetchSessions:
             return self._open(request, now_ms)
         return self._resume(request)
 
-    def hurry(self, request: ReplicaFetchRequest) -> None:
+    def hurry(self, fetch: FetchName) -> None:
         """Whoever serves this very request shall answer it."""
-        session = self._sessions.get(FollowerLane(request.broker_id, request.synced))
-        if session is None or not session.serving or session.broker_epoch != request.broker_epoch:
+        session = self._sessions.get(FollowerLane(fetch.broker_id, fetch.synced))
+        if session is None or not session.serving or session.broker_epoch != fetch.broker_epoch:
             return
         serves = (session.id, session.sequence)
-        if request.session_id == NO_SESSION and session.sequence == 0:
+        if fetch.session_id == NO_SESSION and session.sequence == 0:
             serves = (NO_SESSION, session.number)
-        if serves == (request.session_id, request.session_sequence):
+        if serves == (fetch.session_id, fetch.session_sequence):
             session.hurry()
 
     def id_of(self, lane: FollowerLane, time: SessionTime | None) -> int:

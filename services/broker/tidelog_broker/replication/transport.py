@@ -30,6 +30,16 @@ class ReplicaFetchEntry(NamedTuple):
 NO_SESSION = 0
 
 
+class FetchName(NamedTuple):
+    """As no other fetch at the same leader is called while it is under way."""
+
+    broker_id: int
+    broker_epoch: int
+    synced: bool
+    session_id: int
+    session_sequence: int
+
+
 class ReplicaFetchRequest(NamedTuple):
     """`session_sequence`: which request of its session this is, from 1 on; with NO_SESSION
     which session of the follower's life. `synced`: which of the follower's two fetches this
@@ -46,6 +56,16 @@ class ReplicaFetchRequest(NamedTuple):
     session_sequence: int = 0
     synced: bool = False
     forgotten: Sequence[ReplicaKey] = ()
+
+    @property
+    def name(self) -> FetchName:
+        return FetchName(
+            self.broker_id,
+            self.broker_epoch,
+            self.synced,
+            self.session_id,
+            self.session_sequence,
+        )
 
 
 class ReplicaFetchResult(NamedTuple):

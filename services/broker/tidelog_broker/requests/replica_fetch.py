@@ -15,6 +15,7 @@ from tidelog_broker.replication.fetch_sessions import FetchSession, FetchSession
 from tidelog_broker.replication.move_throttle import MoveThrottle
 from tidelog_broker.replication.transport import (
     NO_SESSION,
+    FetchName,
     ReplicaFetchEntry,
     ReplicaFetchRequest,
     ReplicaFetchResponse,
@@ -71,9 +72,9 @@ class ReplicaFetch:
         session.answered(results)
         return ReplicaFetchResponse(None, results, NO_SESSION if session.ended else session.id)
 
-    def hurry(self, request: ReplicaFetchRequest) -> None:
+    def hurry(self, fetch: FetchName) -> None:
         """Answers it at once, if it waits."""
-        self.sessions.hurry(request)
+        self.sessions.hurry(fetch)
 
     async def _serve(
         self, session: FetchSession, request: ReplicaFetchRequest

@@ -206,7 +206,7 @@ async def test_a_fetch_that_waits_is_answered_at_once_when_it_is_hurried() -> No
     wanted = request(ask_for(partition, 0))
     asked = leader.asked(wanted)
     await settled()
-    leader.replica_fetch.hurry(wanted)
+    leader.replica_fetch.hurry(wanted.name)
     (result,) = (await asked).results
     assert (offsets(result), leader.now_ms) == ([], 0)
 
@@ -224,7 +224,7 @@ async def test_to_hurry_another_fetch_than_the_one_that_waits_means_nothing() ->
         wanted._replace(broker_epoch=epoch_of(2) - 1),
         wanted._replace(broker_id=3),
     ):
-        leader.replica_fetch.hurry(other)
+        leader.replica_fetch.hurry(other.name)
     await asked
     assert leader.now_ms == 500
 

@@ -204,9 +204,9 @@ async def test_a_request_of_a_session_is_hurried_and_the_next_waits_again() -> N
     wanted = follower.next_request((), wait_ms=500)
     asked = asyncio.create_task(follower.fetch(wanted))
     await settled()
-    follower.fetch.hurry(wanted)
+    follower.fetch.hurry(wanted.name)
     assert ((await asked).session_id, follower.now_ms) == (follower.session_id, 0)
-    follower.fetch.hurry(wanted)
+    follower.fetch.hurry(wanted.name)
     await follower.ask(wait_ms=500)
     assert follower.now_ms == 500
 
