@@ -92,6 +92,10 @@ class BrokerControl:
         """Whether the broker has taken the newest state, or said that it cannot."""
         return partition not in self._required or partition in self._deferred
 
+    def waiting(self) -> list[TopicPartition]:
+        """Those whose state is not acknowledged."""
+        return list(self._required)
+
     def waits_for_topic(self, topic: str) -> bool:
         return topic in self._by_topic
 

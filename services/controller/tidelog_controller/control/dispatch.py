@@ -69,11 +69,14 @@ class Dispatch:
         )
         self.require_all(broker_id, now_ms, why)
 
-    def left(self, broker_id: int) -> None:
-        del self.controls[broker_id]
+    def left(self, broker_id: int) -> list[TopicPartition]:
+        """Returns the partitions that are being deleted and need not wait for it any more, also
+        as one that they were moved away from."""
+        control = self.controls.pop(broker_id)
         del self._tellings[broker_id]
         self.descriptions.forget_broker(broker_id)
         self.measures.forget_broker(broker_id)
+        return [p for p in control.waiting() if self._context.is_going(p)]
 
     def require_all(self, broker_id: int, now_ms: int, why: Cause) -> None:
         """The full state, anew."""

@@ -346,7 +346,7 @@ class Controller:
     def _broker_changed(self, changed: BrokerChanged, revision: int) -> None:
         broker_id, old, new = changed
         if old is not None and (new is None or new.broker_epoch != old.broker_epoch):
-            self._dispatch.left(broker_id)
+            self._dirty.touch(self._dispatch.left(broker_id))
             self._unreachable.forget_broker(broker_id)
             self._out.append(CloseChannel(broker_id, old.broker_epoch))
             departure = self._departures.left(old, new, self._wall_ms)

@@ -96,6 +96,21 @@ def test_those_that_left_are_stopped_with_the_revision_of_the_switch() -> None:
     assert not stops_to(driver, 1)
 
 
+def test_a_deletion_does_not_wait_for_a_former_replica_that_has_gone() -> None:
+    """It lists that broker no more: nothing but the stop that it owed told of it (seed 30303)."""
+    driver = with_topic()
+    moved(driver, 1, 4, 5)
+    driver.brokers[2].lose = True
+    in_sync(driver, 1, 2, 3, 4, 5)
+    driver.delete_topic()
+    driver.pass_time(1_000)
+    assert KEYS.leader_and_isr(PARTITION) in driver.store.items
+    driver.kill_broker(2)
+    driver.watch()
+    assert KEYS.leader_and_isr(PARTITION) not in driver.store.items
+    assert KEYS.topic("t") not in driver.store.items
+
+
 def test_a_stop_is_sent_again_until_it_is_acknowledged() -> None:
     driver = with_topic()
     moved(driver, 1, 4, 5)
