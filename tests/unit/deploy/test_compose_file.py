@@ -130,6 +130,7 @@ def test_every_service_is_confined(services: dict[str, dict[str, Any]]) -> None:
         assert service["read_only"] is True, name
         assert service["cap_drop"] == ["ALL"], name
         assert service["mem_limit"], name
+        assert service["cpus"], name
         assert service["restart"] in ("unless-stopped", "no"), name
 
 
