@@ -1,0 +1,115 @@
+"""What Grafana finds in the container of docker-compose.yml when it starts: it runs in no suite."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[3]
+PROVISIONING = ROOT / "deploy/grafana/provisioning"
+# As its image is made; GF_PATHS_PROVISIONING would be another.
+LOOKS_IN = PurePosixPath("/etc/grafana/provisioning")
+WRITES_TO = PurePosixPath("/var/lib/grafana")
+# Of the directories there, those that are Grafana's own.
+KINDS = {"access-control", "alerting", "dashboards", "datasources", "plugins"}
+SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())[
+    "services"
+]
+GRAFANA = SERVICES["grafana"]
+ENVIRONMENT: dict[str, str] = GRAFANA["environment"]
+# Each target and its source.
+MOUNTS = {
+    PurePosixPath(target): source
+    for source, target, *_ in (mount.split(":") for mount in GRAFANA["volumes"])
+}
+DASHBOARDS = {
+    path.name: json.loads(path.read_text())
+    for path in sorted((ROOT / "deploy/grafana/dashboards").glob("*.json"))
+}
+
+
+def provisioned(kind: str) -> list[dict[str, Any]]:
+    """What the files of a directory hold, with Grafana's variables put in as it does."""
+    listed = []
+    for path in sorted((PROVISIONING / kind).iterdir()):
+        text = re.sub(r"\$\{(\w+)\}", lambda found: ENVIRONMENT[found[1]], path.read_text())
+        content = yaml.safe_load(text)
+        assert content["apiVersion"] == 1, path
+        listed += content["providers" if kind == "dashboards" else kind]
+    return listed
+
+
+def data_sources_of(part: object) -> Iterator[dict[str, str]]:
+    if isinstance(part, dict):
+        if isinstance(part.get("datasource"), dict):
+            yield part["datasource"]
+        part = list(part.values())
+    if isinstance(part, list):
+        for child in part:
+            yield from data_sources_of(child)
+
+
+def test_provisioning_lies_where_grafana_looks() -> None:
+    assert "GF_PATHS_PROVISIONING" not in ENVIRONMENT
+    assert ROOT / MOUNTS[LOOKS_IN] == PROVISIONING
+    files = list(PROVISIONING.rglob("*.yml"))
+    assert {path.relative_to(PROVISIONING).parts[0] for path in files} <= KINDS
+    # Of other names it takes no notice.
+    assert [p for p in PROVISIONING.rglob("*") if p.is_file() and p not in files] == []
+
+
+def test_files_and_container_name_the_same_variables() -> None:
+    texts = [path.read_text() for path in PROVISIONING.rglob("*.yml")]
+    asked = {name for text in texts for name in re.findall(r"\$\{(\w+)\}", text)}
+    assert asked
+    assert asked == {name for name in ENVIRONMENT if not name.startswith("GF_")}
+
+
+def test_dashboards_lie_where_they_are_looked_for() -> None:
+    (provider,) = provisioned("dashboards")
+    assert provider["type"] == "file"
+    directory = ROOT / MOUNTS[PurePosixPath(provider["options"]["path"])]
+    assert {path.name for path in directory.glob("*.json")} == set(DASHBOARDS)
+    assert DASHBOARDS
+
+
+def test_the_data_source_is_the_prometheus_of_the_same_file() -> None:
+    (source,) = provisioned("datasources")
+    (listens,) = [
+        argument.rpartition(":")[2]
+        for argument in SERVICES["prometheus"]["command"]
+        if argument.startswith("--web.listen-address=")
+    ]
+    assert (source["type"], source["access"]) == ("prometheus", "proxy")
+    assert source["url"] == f"http://prometheus:{listens}"
+    assert SERVICES["prometheus"]["profiles"] == GRAFANA["profiles"]
+
+
+@pytest.mark.parametrize("name", DASHBOARDS)
+def test_a_dashboard_asks_a_data_source_that_is_provisioned(name: str) -> None:
+    """By its uid, or by a variable that offers those of its type, one of them the default."""
+    uids = {source["uid"]: source["type"] for source in provisioned("datasources")}
+    defaults = {s["type"] for s in provisioned("datasources") if s["isDefault"]}
+    offered = {
+        f"${{{variable['name']}}}": variable["query"]
+        for variable in DASHBOARDS[name]["templating"]["list"]
+        if variable["type"] == "datasource"
+    }
+    assert set(offered.values()) <= defaults
+    asked = list(data_sources_of(DASHBOARDS[name]))
+    assert asked
+    known = uids | offered
+    assert [source for source in asked if known.get(source["uid"]) != source["type"]] == []
+
+
+def test_it_writes_to_a_volume() -> None:
+    """Its root file system is read-only; it logs to the console."""
+    assert GRAFANA["read_only"] is True
+    assert not MOUNTS[WRITES_TO].startswith(".")
+    assert not {"GF_PATHS_DATA", "GF_PATHS_PLUGINS", "GF_LOG_MODE"} & set(ENVIRONMENT)
