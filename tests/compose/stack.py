@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import shlex
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -90,6 +95,17 @@ class Stack:
     def tidelog(self, *arguments: str, stdin: str = "") -> str:
         """The command line, in a container of its own within the cluster's network."""
         return self.compose("run", "--rm", "-T", "tools", *arguments, stdin=stdin)
+
+    def typed(self, line: str) -> subprocess.CompletedProcess[str]:
+        """As users type it beside docker-compose.yml, with this cluster in the place of theirs."""
+        line = re.sub(r"^docker-compose(?= )", shlex.join(self._compose), line)
+        environment = {
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "TIDELOG_BOOTSTRAP": ",".join(self.brokers.values()),
+            **self._environment,
+        }
+        command = ["sh", "-c", line]
+        return run(command, timeout_s=COMMAND_TIMEOUT_S, env=environment, check=False)
 
     def container(self, service: str) -> str:
         """The id of its container, also where that does not run."""

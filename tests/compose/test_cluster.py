@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
-from pathlib import Path
 
 import pytest
 
-from compose.engine import run
 from compose.stack import BROKERS, CONTROLLERS, Stack, until
-from integration.test_readme import tour
+from integration.test_readme import tour_in_containers
 from tidelog.client import SyncAdmin, SyncConsumer, SyncProducer
 
 TOPIC = "tide"
@@ -53,13 +49,28 @@ def test_a_cluster_that_has_just_come_up_is_well(stack: Stack) -> None:
 
 
 def test_the_tour_of_the_readme_works_as_it_stands(stack: Stack) -> None:
-    programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    env = {"PATH": programs, "TIDELOG_BOOTSTRAP": ",".join(stack.brokers.values())}
-    told = [run(["sh", "-c", line], timeout_s=120, env=env).stdout for line in tour()]
-    assert len(told) == 12
+    """Its broker is killed, and explained, and started again."""
+    lines = tour_in_containers()
+    done = [stack.typed(line) for line in lines]
+    stack.wait_healthy(["broker-3"], WHOLE_TIMEOUT_S)
+    stack.wait_whole("sea", WHOLE_TIMEOUT_S)
+
+    assert len(lines) == 15
+    # What is wrong is its exit status, too.
+    failed = {line: d.stderr for line, d in zip(lines, done, strict=True) if d.returncode != 0}
+    assert set(failed) == {"tidelog explain"}, failed
+    told = [d.stdout for d in done]
     assert sorted(told[3].split()) == ["north:calm", "north:swell", "south:storm"]
-    assert '"still"' in told[7]
-    assert "All is well" in told[8]
+    assert '"still"' in told[8]
+    assert "broker 3" in told[9]
+    assert "become_leader" in told[10]
+    assert "/replicas/sea-0." in told[11]
+    # Leaders go back later, of which it tells as well.
+    until(
+        lambda: stack.typed("tidelog explain").returncode == 0,
+        "nothing is wrong once the broker is back",
+        WHOLE_TIMEOUT_S,
+    )
 
 
 def test_the_console_is_served(stack: Stack) -> None:
