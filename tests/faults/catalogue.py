@@ -50,7 +50,8 @@ class Timings(NamedTuple):
 
 class Circumstances(NamedTuple):
     """`ordinary_gap_ms`: the longest without any fault. `removals_ms`, `depositions_ms`: how long
-    before this fault others had killed these brokers, or cut leaders off, each."""
+    before this strike each earlier one that had killed one of its brokers, or had cut a leader off,
+    was over; those of the same fault among them."""
 
     timings: Timings
     ordinary_gap_ms: int
@@ -79,6 +80,9 @@ class Kind(NamedTuple):
 
 
 def _crash(seen: Circumstances) -> Bound:
+    """Of each crash for itself, also where it comes several times: the next one waits until the
+    cluster is whole, so that never two of three replicas are away and the min ISR of two is what
+    holds writes up."""
     recent = sum(ago < REMOVALS_MEMORY_MS for ago in seen.removals_ms)
     if recent >= MAX_REMOVALS:
         limit = seen.timings.lease_ms + AFTER_LEASE_OF_A_CRASH_MS

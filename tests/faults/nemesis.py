@@ -12,7 +12,7 @@ from faults.kinds import INJECT, Active
 from faults.load import now_ms
 from faults.plan import BOUNCE_PAUSE_S, SETTLE_S, Fault, Step
 from faults.scene import NobodyThereError, Scene
-from faults.verdict import WHOLE_AGAIN_S, DoneStep, InjectedFault
+from faults.verdict import WHOLE_AGAIN_S, DoneStep, InjectedFault, Strike
 from tidelog.history import HistoryWriter, Nemesis
 
 # An effect that shows only after the end, as a process that came back, has so much time.
@@ -39,7 +39,7 @@ async def carry_out(
     for step in steps:
         begin_ms = now_ms()
         outcomes = await asyncio.gather(
-            *(_inject(scene.view(), fault, begin_ms, history, say) for fault in step.faults),
+            *(inject(scene.view(), fault, begin_ms, history, say) for fault in step.faults),
             return_exceptions=True,
         )
         injected = [outcome for outcome in outcomes if isinstance(outcome, InjectedFault)]
@@ -64,26 +64,28 @@ async def carry_out(
     return done
 
 
-async def _inject(
+async def inject(
     scene: Scene, fault: Fault, step_begin_ms: int, history: HistoryWriter, say: Say
 ) -> InjectedFault:
+    """All its times, each once the cluster is whole again after the one before. Where that takes
+    too long it comes fewer times, and so lacks its effect."""
     await asyncio.sleep(max(0.0, fault.at_s - (now_ms() - step_begin_ms) / 1000))
     measures: dict[str, float] = {}
-    targets: list[str] = []
-    begin_ms = end_ms = now_ms()
+    strikes: list[Strike] = []
     for time in range(fault.times):
-        if time:
-            await asyncio.sleep(BOUNCE_PAUSE_S)
+        if time and not await _may_come_again(scene, fault, say):
+            break
+        begin_ms = now_ms()
         history.write(Nemesis(now_ms(), fault.kind))
         active = await INJECT[fault.kind](scene)
         say(f"{fault.kind}: {active.target}")
-        targets.append(active.target)
         try:
             await asyncio.sleep(fault.seconds)
             seen = dict(await active.measured())
         finally:
             await active.heal()
         end_ms = now_ms()
+        strikes.append(Strike(active.target, begin_ms, end_ms))
         history.write(Nemesis(end_ms, f"end of {fault.kind}", active.target))
         seen = await _seen(fault.kind, active, seen)
         # What it has struck may be struck again only once it is back.
@@ -92,9 +94,16 @@ async def _inject(
             measures[name] = measures.get(name, 0) + value
     for lack in lacking(fault.kind, measures, fault.times):
         say(f"  NO EFFECT: {lack}")
-    return InjectedFault(
-        fault.kind, "; ".join(dict.fromkeys(targets)), fault.times, begin_ms, end_ms, measures
-    )
+    return InjectedFault(fault.kind, fault.times, strikes, measures)
+
+
+async def _may_come_again(scene: Scene, fault: Fault, say: Say) -> bool:
+    whole_s, missing = await scene.until_whole(WHOLE_AGAIN_S)
+    if whole_s is None:
+        say(f"  {fault.kind} does not come again, for the cluster is not whole: {missing}")
+        return False
+    await asyncio.sleep(BOUNCE_PAUSE_S)
+    return True
 
 
 async def _seen(kind: str, active: Active, seen: dict[str, float]) -> dict[str, float]:

@@ -16,8 +16,10 @@ from faults.catalogue import KINDS
 SETTLE_S = 2.0
 # What becoming whole takes, where nothing is known yet.
 WHOLE_S = 5.0
-# Between two of the same fault, as in "bounced five times".
+# Between two of the same fault, as in "bounced five times": from when the cluster is whole again.
 BOUNCE_PAUSE_S = 1.0
+# What that takes after one of these.
+BOUNCE_WHOLE_S = 4.0
 MIN_MIXED, MAX_MIXED = 2, 3
 MIXED_SPREAD_S = 6.0
 # A mixture of these may leave nobody that may lead, for as long as they last: they come alone.
@@ -39,7 +41,9 @@ class Fault(NamedTuple):
 
     @property
     def end_s(self) -> float:
-        return self.at_s + self.times * self.seconds + (self.times - 1) * BOUNCE_PAUSE_S
+        """As it is expected."""
+        between_s = BOUNCE_WHOLE_S + BOUNCE_PAUSE_S
+        return self.at_s + self.times * self.seconds + (self.times - 1) * between_s
 
     def __str__(self) -> str:
         times = f" {self.times} times" if self.times > 1 else ""

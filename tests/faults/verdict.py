@@ -32,20 +32,36 @@ COUNTED = {
 
 
 @dataclass(frozen=True, slots=True)
-class InjectedFault:
-    """One fault as it came. Times of one monotonic clock; `end_ms`: when it was healed."""
+class Strike:
+    """One time that a fault came. Times of one monotonic clock; `end_ms`: when it was healed."""
 
-    kind: str
     target: str
-    times: int
     begin_ms: int
     end_ms: int
-    measures: Mapping[str, float]
 
     @property
     def brokers(self) -> frozenset[str]:
         """Those that it struck; `target` tells people more."""
         return frozenset(re.findall(r"\bbroker-\d+\b", self.target))
+
+
+@dataclass(frozen=True, slots=True)
+class InjectedFault:
+    """One fault as it came. `times`: that it was to come; `strikes`, at least one: those that it
+    did, in order. `measures`: of all of them together."""
+
+    kind: str
+    times: int
+    strikes: Sequence[Strike]
+    measures: Mapping[str, float]
+
+    @property
+    def target(self) -> str:
+        return "; ".join(dict.fromkeys(strike.target for strike in self.strikes))
+
+    @property
+    def end_ms(self) -> int:
+        return self.strikes[-1].end_ms
 
     @property
     def lacks(self) -> list[str]:
@@ -159,33 +175,32 @@ def _judge_gap(done: DoneStep, run: RunSeen, ordinary_ms: int) -> JudgedGap:
     bound_of = KINDS[kinds[0]].bound if done.step.is_single and done.faults else None
     if bound_of is None:
         return JudgedGap(done.step.name, kinds, worst, None)
-    before = _faults_before(done, run.steps)
-    struck = done.faults[-1].brokers
-    circumstances = Circumstances(
+    # Each strike has its bound, and the step's one gap may be any one's.
+    bounds = [
+        bound_of(_circumstances(strike, run, ordinary_ms)) for strike in done.faults[0].strikes
+    ]
+    return JudgedGap(done.step.name, kinds, worst, max(bounds, key=lambda one: one.limit_ms))
+
+
+def _circumstances(strike: Strike, run: RunSeen, ordinary_ms: int) -> Circumstances:
+    before = [
+        (KINDS[fault.kind], earlier)
+        for done in run.steps
+        for fault in done.faults
+        for earlier in fault.strikes
+        if earlier.end_ms <= strike.begin_ms
+    ]
+    return Circumstances(
         run.timings,
         ordinary_ms,
         # The controller counts each broker's removals for itself.
         tuple(
-            ago
-            for fault, ago in before
-            if KINDS[fault.kind].removes_brokers and fault.brokers & struck
+            strike.begin_ms - earlier.end_ms
+            for kind, earlier in before
+            if kind.removes_brokers and earlier.brokers & strike.brokers
         ),
-        tuple(ago for fault, ago in before if KINDS[fault.kind].deposes_leaders),
+        tuple(strike.begin_ms - earlier.end_ms for kind, earlier in before if kind.deposes_leaders),
     )
-    return JudgedGap(done.step.name, kinds, worst, bound_of(circumstances))
-
-
-def _faults_before(done: DoneStep, steps: Sequence[DoneStep]) -> list[tuple[InjectedFault, int]]:
-    """What was injected before this step's last fault, and how long before it; what comes
-    several times in the step counts for its later times, too."""
-    last_ms = done.faults[-1].end_ms
-    before: list[tuple[InjectedFault, int]] = []
-    for fault in (fault for other in steps for fault in other.faults):
-        if fault in done.faults:
-            before += [(fault, 0)] * (fault.times - 1)
-        elif fault.end_ms <= last_ms:
-            before += [(fault, done.faults[0].begin_ms - fault.end_ms)] * fault.times
-    return before
 
 
 @dataclass(slots=True)
@@ -253,8 +268,8 @@ class Result:
             for done in run.steps:
                 for fault in done.faults:
                     counts = faults.setdefault(fault.kind, {"injected": 0, "with_effect": 0})
-                    counts["injected"] += fault.times
-                    counts["with_effect"] += 0 if fault.lacks else fault.times
+                    counts["injected"] += len(fault.strikes)
+                    counts["with_effect"] += 0 if fault.lacks else len(fault.strikes)
         return {kind: faults[kind] for kind in self.injected_kinds}
 
     def _whole_again(self) -> float | None:

@@ -66,9 +66,10 @@ def page(
 
 def spans_of(run: RunVerdict, begin_s: float) -> list[Span]:
     return [
-        Span(fault.begin_ms / 1000 - begin_s, fault.end_ms / 1000 - begin_s, fault.kind)
+        Span(strike.begin_ms / 1000 - begin_s, strike.end_ms / 1000 - begin_s, fault.kind)
         for done in run.steps
         for fault in done.faults
+        for strike in fault.strikes
     ]
 
 

@@ -9,7 +9,16 @@ from faults.catalogue import Timings
 from faults.effects import RULES
 from faults.gaps import Window
 from faults.plan import Fault, Step
-from faults.verdict import COUNTED, DoneStep, InjectedFault, Result, RunSeen, RunVerdict, judge_runs
+from faults.verdict import (
+    COUNTED,
+    DoneStep,
+    InjectedFault,
+    Result,
+    RunSeen,
+    RunVerdict,
+    Strike,
+    judge_runs,
+)
 from tidelog.history import Anomaly, Outcome, Report
 from tidelog.model import TopicPartition
 
@@ -45,9 +54,8 @@ def done(
     name: str = "",
 ) -> DoneStep:
     end_ms = begin_ms + 4_000
-    fault = InjectedFault(
-        kind, "broker-1", 1, begin_ms, end_ms, seen(kind) if measures is None else measures
-    )
+    strike = Strike("broker-1", begin_ms, end_ms)
+    fault = InjectedFault(kind, 1, [strike], seen(kind) if measures is None else measures)
     step = Step(name or kind, (Fault(kind, 0, 4),))
     return DoneStep(step, [fault], Window(begin_ms, end_ms + 4_000), whole_s)
 
@@ -137,13 +145,58 @@ def test_a_leader_cut_off_for_the_fourth_time_within_a_minute_may_stay_so_for_th
 )
 def test_crashes_count_of_the_broker_that_crashes_again(target: str, limit_ms: int) -> None:
     before = [
-        replace(step, faults=[replace(step.faults[0], target=target)])
+        replace(step, faults=[replace(fault, strikes=[replace(fault.strikes[0], target=target)])])
         for step in (done("kill_leader", 10_000), done("kill_leader", 20_000))
+        for fault in step.faults
     ]
     verdict = judged([*before, done("kill_leader", 30_000)])
     bound = verdict.gaps[-1].bound
     assert bound is not None
     assert bound.limit_ms == limit_ms
+
+
+@pytest.mark.parametrize(
+    ("targets", "limit_ms"),
+    [
+        ("12312", 1_000),
+        ("12121", 5_000),
+        ("11231", 5_000),
+        ("11111", 5_000),
+    ],
+)
+def test_a_bounced_cell_is_judged_by_how_often_each_broker_crashed(
+    targets: str, limit_ms: int
+) -> None:
+    assert bounced(targets, every_ms=7_000) == limit_ms
+
+
+def test_crashes_of_a_bounced_cell_that_are_a_minute_apart_are_forgotten() -> None:
+    assert bounced("111", every_ms=40_000) == 1_000
+
+
+def bounced(targets: str, every_ms: int) -> int:
+    """The bound of a cell that strikes these brokers."""
+    begins = range(10_000, 10_000 + len(targets) * every_ms, every_ms)
+    strikes = [
+        Strike(f"broker-{target}", begin, begin + 2_000)
+        for target, begin in zip(targets, begins, strict=True)
+    ]
+    measures = {"lives_ended": len(targets)}
+    fault = InjectedFault("kill_leader", len(targets), strikes, measures)
+    step = Step("cell", (Fault("kill_leader", 0, 2, len(targets)),))
+    window = Window(10_000, fault.end_ms + 4_000)
+    bound = judged([DoneStep(step, [fault], window, 2.0)]).gaps[0].bound
+    assert bound is not None
+    return bound.limit_ms
+
+
+def test_a_fault_that_came_fewer_times_than_it_should_have_fails_the_run() -> None:
+    single = done("kill_leader", 10_000)
+    bounced_once = replace(single, faults=[replace(single.faults[0], times=5)])
+
+    [problem] = judged([bounced_once]).problems
+
+    assert "lives_ended is 1, at least 5" in problem
 
 
 def test_the_second_crash_within_a_minute_has_not() -> None:
