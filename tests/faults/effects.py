@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from faults.catalogue import KINDS
+from tidelog.state_changes.event import Kind
 
 # Of an hour.
 SKEW_SEEN_S = 1_800
@@ -69,6 +70,31 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "skew_clock": (Rule("skew_s", SKEW_SEEN_S, "how far the leader's stamps are off"),),
 }
 assert RULES.keys() == KINDS.keys(), "every kind has its effect"
+
+
+class StoryRule(NamedTuple):
+    """Brokers tell `told` while the story lasts, at least `least` times."""
+
+    told: Kind
+    least: int
+    shows: str
+
+
+# Of stories that are to bring about more than their faults do one by one.
+STORY_RULES: dict[str, StoryRule] = {
+    "truncation": StoryRule(Kind.TRUNCATION, 1, "a replica cut off what its new leader has not"),
+}
+
+
+def lacking_of_story(name: str, told: int) -> list[str]:
+    """`told`: how often brokers told what this step is to bring about."""
+    rule = STORY_RULES.get(name)
+    if rule is None or told >= rule.least:
+        return []
+    return [
+        f"{rule.told.value} was told {told} times, at least {rule.least} shows an effect "
+        f"({rule.shows})"
+    ]
 
 
 def lacking(kind: str, measures: Measures, times: int = 1) -> list[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from faults.cluster import ClusterFailedError
-from faults.effects import lacking
+from faults.cluster import ClusterFailedError, LogSince
+from faults.effects import STORY_RULES, lacking, lacking_of_story
 from faults.gaps import Window
 from faults.kinds import INJECT, Active
 from faults.load import now_ms
@@ -38,6 +38,7 @@ async def carry_out(
     done = StepsDone()
     for step in steps:
         begin_ms = now_ms()
+        logs = [scene.cluster.log_since_now(broker) for broker in scene.cluster.brokers]
         outcomes = await asyncio.gather(
             *(inject(scene.view(), fault, begin_ms, history, say) for fault in step.faults),
             return_exceptions=True,
@@ -60,8 +61,16 @@ async def carry_out(
         await asyncio.sleep(SETTLE_S - APART_S)
         window = Window(begin_ms, now_ms())
         await asyncio.sleep(APART_S)
-        done.steps.append(DoneStep(step, injected, window, whole_s))
+        told = await _told(step.name, logs)
+        for lack in lacking_of_story(step.name, told):
+            say(f"  NO EFFECT: {lack}")
+        done.steps.append(DoneStep(step, injected, window, whole_s, told))
     return done
+
+
+async def _told(name: str, logs: Sequence[LogSince]) -> int:
+    rule = STORY_RULES.get(name)
+    return 0 if rule is None else sum([await log.told(rule.told.value) for log in logs])
 
 
 async def inject(

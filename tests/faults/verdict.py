@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from faults.catalogue import KINDS, Bound, Circumstances, Timings
-from faults.effects import lacking
+from faults.effects import lacking, lacking_of_story
 from faults.gaps import PartitionGap, Window, ordinary, worst_in
 from faults.plan import Step
 from tidelog.history import Anomaly, Outcome, Report
@@ -71,12 +71,18 @@ class InjectedFault:
 @dataclass(frozen=True, slots=True)
 class DoneStep:
     """`whole_s`: from the end of its last fault until the cluster was whole; None: it was not
-    within the time."""
+    within the time. `told`: how often brokers told what a story is to bring about."""
 
     step: Step
     faults: Sequence[InjectedFault]
     window: Window
     whole_s: float | None
+    told: int = 0
+
+    @property
+    def lacks(self) -> list[str]:
+        """What its faults together did not show."""
+        return lacking_of_story(self.step.name, self.told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +121,7 @@ class RunVerdict:
                 for fault in done.faults
                 for lack in fault.lacks
             ]
+            found += [f"{done.step.name} had no effect: {lack}" for lack in done.lacks]
             if done.whole_s is None or done.whole_s > WHOLE_AGAIN_S:
                 found.append(f"not whole within {WHOLE_AGAIN_S:g} s of {done.step.name}")
         return found

@@ -3,7 +3,8 @@
 import pytest
 
 from faults.catalogue import KINDS
-from faults.effects import RULES, lacking
+from faults.effects import RULES, STORY_RULES, lacking, lacking_of_story
+from faults.plan import STORIES
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -29,3 +30,16 @@ def test_a_cut_over_which_nothing_was_sent_has_none() -> None:
 
 def test_a_flipped_bit_that_nobody_found_has_none() -> None:
     assert lacking("flip_bit", {"lives_ended": 1, "damage_told": 0})
+
+
+def test_a_truncation_in_which_no_replica_cut_anything_has_none() -> None:
+    assert lacking_of_story("truncation", 0) == [
+        "truncation was told 0 times, at least 1 shows an effect (a replica cut off what its new "
+        "leader has not)"
+    ]
+    assert lacking_of_story("truncation", 1) == []
+
+
+def test_what_a_story_is_to_bring_about_is_asked_of_stories_that_there_are() -> None:
+    assert STORY_RULES.keys() <= {story.name for story in STORIES}
+    assert lacking_of_story("round_trip", 0) == []

@@ -199,6 +199,15 @@ def test_a_fault_that_came_fewer_times_than_it_should_have_fails_the_run() -> No
     assert "lives_ended is 1, at least 5" in problem
 
 
+@pytest.mark.parametrize(("told", "problems"), [(0, 1), (2, 0)])
+def test_a_truncation_without_a_replica_that_was_truncated_fails_the_run(
+    told: int, problems: int
+) -> None:
+    story = replace(done("kill_leader", 10_000, name="truncation"), told=told)
+
+    assert len(judged([story]).problems) == problems
+
+
 def test_the_second_crash_within_a_minute_has_not() -> None:
     steps = [done("kill_leader", begin) for begin in (10_000, 30_000)]
 
