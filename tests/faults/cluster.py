@@ -128,6 +128,9 @@ class Cluster(Processes, Protocol):
 
     async def free_disk(self, broker: str) -> None: ...
 
+    async def etcd_answers(self, member: str) -> bool:
+        """Whether it serves what its quorum agrees on, as one that is healthy does."""
+
     async def etcd_leader(self) -> str: ...
 
     async def kill_all_etcd(self) -> int:

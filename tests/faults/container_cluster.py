@@ -42,6 +42,7 @@ CONTROLLER_PORT = 7400
 LEASE_MS = 3_000
 LAG_TIME_MAX_MS = 2_000
 STOP_TIMEOUT_S = 30
+ETCD_TIMEOUT_S = 2
 UP_TIMEOUT_S = 900.0
 TAG = "faults"
 ENDED = frozenset({"exited", "dead"})
@@ -346,6 +347,14 @@ class Containers:
 
     async def free_disk(self, broker: str) -> None:
         await asyncio.to_thread(self._disks[broker].free)
+
+    async def etcd_answers(self, member: str) -> bool:
+        command = ["docker", "exec", self._ids[member], "etcdctl", "endpoint", "health"]
+        try:
+            await run_command([*command, f"--command-timeout={ETCD_TIMEOUT_S}s"])
+        except ClusterFailedError:
+            return False
+        return True
 
     async def etcd_leader(self) -> str:
         for member in ETCD_MEMBERS:

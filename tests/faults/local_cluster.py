@@ -15,8 +15,11 @@ from faults.relay import Manner
 from faults.relayed_traffic import RelayedTraffic, SharedRelay
 from faults.service_logs import FileLog
 from faults.small_disks import SmallDisk
+from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.local.cluster import LocalCluster
 from tidelog_runtime.local.process import LocalProcess
+from tidelog_runtime.metadata.etcd import EtcdStore
+from tidelog_runtime.metadata.store import StoreError
 
 BROKERS = 3
 CONTROLLERS = 2
@@ -25,6 +28,7 @@ LEASE_TTL_S = 3
 # On a machine that has other things to do as well.
 READY_TIMEOUT_S = 180.0
 ETCD = "etcd-1"
+ETCD_TIMEOUT_MS = 2_000
 
 
 ABILITIES = frozenset({Ability.PROCESSES, Ability.CLIENT_RELAY, Ability.DATA, Ability.ETCD})
@@ -185,6 +189,22 @@ class LocalProcesses:
 
     async def free_disk(self, broker: str) -> None:
         await asyncio.to_thread(self._disks[broker].free)
+
+    async def etcd_answers(self, member: str) -> bool:  # noqa: ARG002 - there is one
+        assert self._cluster.etcd is not None, "the cluster runs"
+        store = EtcdStore(
+            [self._cluster.etcd.endpoint],
+            clock=SystemClock(),
+            rng=random.Random(),
+            request_timeout_ms=ETCD_TIMEOUT_MS,
+        )
+        try:
+            await store.get("/")
+        except StoreError:
+            return False
+        finally:
+            await store.close()
+        return True
 
     async def kill_all_etcd(self) -> int:
         assert self._cluster.etcd is not None, "the cluster runs"

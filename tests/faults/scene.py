@@ -16,6 +16,8 @@ LOOK_PAUSE_S = 0.1
 FIND_TIMEOUT_S = 30.0
 # For the rest of the cluster to answer, when one of it does not.
 ASK_TIMEOUT_S = 5.0
+# Each epoch of its name is a write of the metadata store; nobody writes records under it.
+PROBE_PRODUCER = "faults-store-probe"
 
 
 class NobodyThereError(Exception):
@@ -102,7 +104,24 @@ class Scene:
         return [] if self._struck[active] else [active]
 
     async def missing(self) -> list[str]:
-        """What keeps the cluster from being whole; empty: nothing."""
+        """What keeps the cluster from being whole; empty: nothing. What services tell of each other
+        may be as old as the store's last word, so that the store is asked as well."""
+        return await self._missing_services() or await self._missing_store()
+
+    async def _missing_store(self) -> list[str]:
+        members = self.cluster.etcd_members
+        answers = await asyncio.gather(*map(self.cluster.etcd_answers, members))
+        silent = [m for m, answered in zip(members, answers, strict=True) if not answered]
+        if silent:
+            return [f"{member} does not answer as healthy" for member in silent]
+        try:
+            async with asyncio.timeout(ASK_TIMEOUT_S):
+                await self.admin.init_producer_id(PROBE_PRODUCER)
+        except (TidelogError, TimeoutError) as error:
+            return [f"no broker writes to the metadata store: {error}"]
+        return []
+
+    async def _missing_services(self) -> list[str]:
         told = await self.describe()
         if told is None:
             return ["no broker describes the cluster"]

@@ -1,0 +1,101 @@
+"""When a cluster counts as whole: services by what they tell, the store by what it answers."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from faults.scene import PROBE_PRODUCER, Scene
+from tidelog.client.descriptions import (
+    BrokerDescription,
+    ClusterDescription,
+    ControllerDescription,
+    ControllerProcessDescription,
+    PartitionDescription,
+    TopicDescription,
+)
+from tidelog.errors import ErrorCode, TidelogError
+
+BROKERS = ["broker-1", "broker-2", "broker-3"]
+
+
+class World:
+    """A cluster and its admin client at once. Services go on to tell what they knew when etcd
+    went away."""
+
+    def __init__(self) -> None:
+        self.brokers = BROKERS
+        self.controllers = ["controller-1"]
+        self.etcd_members = ["etcd-1", "etcd-2", "etcd-3"]
+        self.silent: set[str] = set()
+        self.isr: tuple[int, ...] = (1, 2, 3)
+        self.store_error: BaseException | None = None
+        self.asked_store: list[str] = []
+
+    async def etcd_answers(self, member: str) -> bool:
+        return member not in self.silent
+
+    async def init_producer_id(self, name: str) -> None:
+        self.asked_store.append(name)
+        if self.store_error is not None:
+            raise self.store_error
+
+    async def describe_cluster(self) -> ClusterDescription:
+        return ClusterDescription(
+            "tides",
+            ControllerDescription(1, "here:1", 1),
+            tuple(BrokerDescription(number, "here:2", "", 1, "running") for number in (1, 2, 3)),
+            (ControllerProcessDescription(1, "here:1", 0),),
+        )
+
+    async def describe_topic(self, topic: str) -> TopicDescription:
+        partition = PartitionDescription(0, 1, 1, (1, 2, 3), self.isr, (), (), 0, 2)
+        return TopicDescription(topic, "id", 3, {}, (partition,), 1)
+
+
+async def missing(world: World) -> Sequence[str]:
+    return await Scene(world, "sea", world).missing()  # type: ignore[arg-type]
+
+
+async def test_a_cluster_whose_store_writes_is_whole() -> None:
+    world = World()
+
+    assert await missing(world) == []
+    assert world.asked_store == [PROBE_PRODUCER]
+
+
+async def test_a_cluster_without_etcd_is_not_whole_whatever_its_services_tell() -> None:
+    world = World()
+    world.silent = set(world.etcd_members)
+
+    assert await missing(world) == [
+        f"etcd-{number} does not answer as healthy" for number in (1, 2, 3)
+    ]
+
+
+async def test_each_etcd_member_that_should_run_has_to_answer() -> None:
+    world = World()
+    world.silent = {"etcd-2"}
+
+    assert await missing(world) == ["etcd-2 does not answer as healthy"]
+
+
+@pytest.mark.parametrize(
+    "error", [TidelogError(ErrorCode.METADATA_STORE_UNAVAILABLE, "etcd is away"), TimeoutError()]
+)
+async def test_a_store_to_which_no_broker_comes_keeps_the_cluster_from_being_whole(
+    error: Exception,
+) -> None:
+    world = World()
+    world.store_error = error
+
+    [told] = await missing(world)
+
+    assert told.startswith("no broker writes to the metadata store")
+
+
+async def test_the_store_is_not_asked_while_services_are_missing() -> None:
+    world = World()
+    world.isr = (1, 2)
+
+    assert await missing(world) == ["partition 0 has ISR [1, 2]"]
+    assert world.asked_store == []
