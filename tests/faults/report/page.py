@@ -129,11 +129,15 @@ def _worst(worst: WorstMoment) -> str:
         + " ".join(f"{name}={value}" for name, value in said.details.items())
         for said in worst.said
     ]
-    more = f"<p>{worst.left_out} lines more are left out.</p>" if worst.left_out else ""
+    more = (
+        f"<p>{worst.left_out} lines more, farther from both ends, are left out.</p>"
+        if worst.left_out
+        else ""
+    )
     return (
         f"<h2>The worst moment</h2><p>{gap.gap.length_ms / 1000:.3f} s without a write to "
         f"{escape(str(gap.partition))} in {escape(worst.gap.step)}, run {worst.run}. Times from "
-        f"the last write before it.</p><pre>{escape(chr(10).join(lines))}</pre>{more}"
+        f"the last write before it.</p><pre>{escape(chr(10).join(lines))}</pre>{more if worst.left_out else ''}"
     )
 
 

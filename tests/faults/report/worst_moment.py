@@ -1,15 +1,24 @@
-"""What the services said around the worst gap of all runs: its trace. Pure."""
+"""What the services said around the worst gap of all runs: its trace. Pure.
+
+Of its partition, and of none in particular; what concerns others alone is left out.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
+
+from tidelog.model import TopicPartition
 
 # Before the gap's begin and after its end.
 MARGIN_S = 0.5
 MAX_LINES = 400
+# Of these, around the end of the gap: why writes resumed.
+END_LINES = MAX_LINES // 2
+# Who tells the gap's own ends.
+CLIENTS = "clients"
 # What every line has, or what says too little beside the rest.
 _COMMON = frozenset({"time", "level", "service", "event", "kind"})
 
@@ -24,17 +33,39 @@ class Said(NamedTuple):
 
 
 def said_between(
-    logs: Mapping[str, Iterable[bytes]], begin_s: float, end_s: float
+    logs: Mapping[str, Iterable[bytes]], begin_s: float, end_s: float, partition: TopicPartition
 ) -> tuple[list[Said], int]:
-    """Of all services in the order of their clocks, and how many lines more there are."""
+    """What concerns the partition, of all services in the order of their clocks, with the gap's
+    own ends; and how many lines more there are, which are farthest from both."""
     found: list[Said] = []
     for service, lines in logs.items():
         for line in lines:
             said = _parse(service, line)
-            if said is not None and begin_s - MARGIN_S <= said.at_s <= end_s + MARGIN_S:
+            if said is None or not begin_s - MARGIN_S <= said.at_s <= end_s + MARGIN_S:
+                continue
+            if _concerns(said.details, partition):
                 found.append(said)
-    found.sort(key=lambda said: said.at_s)
-    return found[:MAX_LINES], max(0, len(found) - MAX_LINES)
+    begin = Said(begin_s, CLIENTS, "last_write", {})
+    end = Said(end_s, CLIENTS, "writes_resume", {})
+    kept = [begin, *_nearest(found, begin_s, end_s), end]
+    return sorted(kept, key=lambda said: said.at_s), max(0, len(found) - MAX_LINES)
+
+
+def _nearest(found: Sequence[Said], begin_s: float, end_s: float) -> list[Said]:
+    """To the end first, and with the room that is left to the begin."""
+    to_end = sorted(found, key=lambda said: abs(said.at_s - end_s))
+    near_end, others = to_end[:END_LINES], to_end[END_LINES:]
+    others.sort(key=lambda said: abs(said.at_s - begin_s))
+    return [*near_end, *others[: MAX_LINES - len(near_end)]]
+
+
+def _concerns(details: Mapping[str, Any], partition: TopicPartition) -> bool:
+    """Whether it is said of this partition, of its whole topic, or of none."""
+    if details.get("topic", partition.topic) != partition.topic:
+        return False
+    number = details.get("partition", partition.partition)
+    # Most name it by its number beside its topic, some by both in one word.
+    return number in (partition.partition, str(partition))
 
 
 def _parse(service: str, line: bytes) -> Said | None:

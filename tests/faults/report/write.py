@@ -40,7 +40,8 @@ def _worst(result: Result, finished: Sequence[FinishedRun]) -> WorstMoment | Non
         return None
     gap, number, run = max(gaps, key=lambda one: one[0].worst.gap.length_ms)
     begin_s, end_s = wall_s(gap, run.wall_ahead_ms)
-    said, left_out = said_between(_lines(run.logs), begin_s, end_s)
+    assert gap.worst.partition is not None, "others are not chosen from"
+    said, left_out = said_between(_lines(run.logs), begin_s, end_s, gap.worst.partition)
     return WorstMoment(gap, number, begin_s, said, left_out)
 
 

@@ -24,6 +24,8 @@ from tidelog.log_format import encode_frame_header, segment_name
 from tidelog.model import Batch, BatchHeader, TopicPartition
 
 SEA = TopicPartition("sea", 0)
+# 2026-01-01 00:00 UTC.
+BEGIN_S = 1_767_225_600.0
 
 
 def test_values_of_two_clients_never_meet() -> None:
@@ -102,13 +104,49 @@ def test_the_worst_moment_is_told_in_the_order_of_time() -> None:
         "broker-1": [line("election", "2026-01-01T00:00:02Z"), b"no JSON"],
         "broker-2": [line("isr_shrink"), line("late", "2026-01-01T00:01:00Z")],
     }
-    said, left_out = said_between(logs, 1_767_225_600.0, 1_767_225_602.0)
+    said, left_out = said_between(logs, 1_767_225_600.0, 1_767_225_602.0, SEA)
 
     assert [(one.service, one.what) for one in said] == [
+        ("clients", "last_write"),
         ("broker-2", "isr_shrink"),
         ("broker-1", "election"),
+        ("clients", "writes_resume"),
     ]
     assert left_out == 0
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_told"),
+    [
+        ({"topic": "sea", "partition": 0}, True),
+        ({"topic": "sea"}, True),
+        ({}, True),
+        ({"partition": "sea/0"}, True),
+        ({"topic": "sea", "partition": 1}, False),
+        ({"topic": "lake", "partition": 0}, False),
+        ({"partition": "sea/1"}, False),
+    ],
+)
+def test_the_worst_moment_is_told_of_its_partition_and_of_none(
+    fields: dict[str, object], is_told: bool
+) -> None:
+    told = json.loads(line("election")) | fields
+    said, _ = said_between({"broker-1": [json.dumps(told).encode()]}, BEGIN_S, BEGIN_S + 1, SEA)
+
+    assert ("election" in [one.what for one in said]) is is_told
+
+
+def test_the_end_of_the_worst_moment_is_told_however_much_is_said_before_it() -> None:
+    times = [f"2026-01-01T00:00:00.{number:03}Z" for number in range(999)]
+    lines = [line("isr_shrink", time) for time in times]
+    lines.append(line("election", "2026-01-01T00:00:01.900Z"))
+
+    said, left_out = said_between({"broker-1": lines}, BEGIN_S, BEGIN_S + 2, SEA)
+
+    assert [one.what for one in said][-2:] == ["election", "writes_resume"]
+    assert said[0].what == "last_write"
+    assert said[1].at_s == BEGIN_S
+    assert (len(said), left_out) == (402, 600)
 
 
 def test_composed_services_stay_down_and_brokers_have_disks_of_their_own() -> None:
