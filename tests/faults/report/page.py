@@ -138,7 +138,7 @@ def _worst(worst: WorstMoment) -> str:
         f"<h2>The worst moment</h2><p>{gap.gap.length_ms / 1000:.3f} s without a write to "
         f"{escape(str(gap.partition))} in {escape(worst.gap.step)}, run {worst.run}. Times from "
         f"the last write before it.</p><pre>{escape(chr(10).join(lines))}</pre>"
-        f"{more if worst.left_out else ''}"
+        f"{more}"
     )
 
 
